@@ -1,9 +1,7 @@
-"""What a decision is made of: the host that makes it, and what comes of it.
+"""Decides what one message does to an execution: every rule about that is here.
 
-Deciding: what happens to an execution because of one message. All rules about that stand here, and only here.
-
-`decide` is a generator: should the program need a value that is kept as a blob, it yields `LoadBlob` and is sent the payload; the
-rest it returns. Late and repeated messages yield no event.
+`decide` performs no I/O. It is a generator: when the program needs a value that is stored as a blob, it yields `LoadBlob` and is sent the payload; at
+the end it returns an `ExecutionDecision`. Late and repeated messages yield no event.
 """
 
 from collections import deque
@@ -42,12 +40,12 @@ from perdure.core.values import offload_if_large, put_blob
 
 
 class DecisionContext(msgspec.Struct, frozen=True):
-    """Where the decision is made: who holds the execution, which queues it serves itself, and where its threads still run.
+    """The engine that makes the decision, as far as the rules depend on it.
 
-    A call on a queue that the host serves is performed by it, in the commit that opens it. `versions` are those in which it starts workflows
-    whose version nobody pinned. `busy` are the paths at which an earlier try has not ended yet, so that no further one may begin; `young` those of
-    tries that the host began so lately that their time is not over yet, whatever their execution expects.
-    Of executions of the workflows in `archives`, what compaction replaces is kept.
+    The `holder` performs calls on `queues` itself, from the commit that opens them. `versions` are the versions of workflows that are started without a
+    pinned one. At the `busy` paths an earlier attempt still runs in a thread, so no further one may begin there. The attempts at the `young` paths began so
+    lately that their time is not over, although their execution, which counts from the decision, expects it. Compaction keeps what it replaces for
+    executions of the workflows in `archives`.
     """
 
     holder: str
@@ -58,12 +56,12 @@ class DecisionContext(msgspec.Struct, frozen=True):
     young: frozenset[Path] = frozenset()
 
     def takes(self, op: CallOperation) -> str | None:
-        """The holder, if it performs the call itself."""
+        """Returns the holder if it performs the call itself."""
         return self.holder if op.queue in self.queues and not op.limited else None
 
 
 class ExecutionDecision(msgspec.Struct, gc=False):
-    """What was decided: events to append, mail to send and work to take back, payloads to keep, lines to print once all is durable."""
+    """The result of deciding: events to append, messages to send, acknowledgements, blobs to store, and log lines to write once all is durable."""
 
     events: list[e.Event] = msgspec.field(default_factory=list)
     messages: list[envelopes.OutgoingMessage] = msgspec.field(default_factory=list)
@@ -72,7 +70,7 @@ class ExecutionDecision(msgspec.Struct, gc=False):
     lines: list[LogCommand] = msgspec.field(default_factory=list)
 
     def without_unsent_work(self) -> tuple[tuple[envelopes.OutgoingMessage, ...], tuple[envelopes.Ack, ...]]:
-        """What is to be sent, and what to be taken back. Work that is sent and taken back in one commit is not sent at all: nobody has leased it."""
+        """Returns the messages and acknowledgements to commit, without work that is both sent and taken back: no worker has leased it."""
         if not self.messages:
             return (), tuple(self.acks)
         sends, acks = {(send.to, send.key): send for send in self.messages}, list[envelopes.Ack]()
@@ -88,16 +86,16 @@ DecisionGenerator = Generator[LoadBlob, bytes, ExecutionDecision]
 
 
 def decide(execution: Execution, message: ExecutionMessage, program: Program, now: TimeBounds, host: DecisionContext, number: int = 0) -> DecisionGenerator:
-    """Fold one message into `execution`, run `program` until it has nothing left to do, and return what happened.
+    """Fold one message into `execution`, run `program` until it waits, and return the decision.
 
-    Events are stamped, and deadlines counted, at the latest time that it can be `now`, and not before the last event; what is due is decided by the
-    earliest. `number` is the message's in the store's mail (0: it did not come by mail). Execution and program are ahead of the store until the
-    decision is committed; if that fails they must be thrown away.
+    Events are stamped, and deadlines counted, at the latest time that `now` can be, and not before the last event; the earliest decides what is due.
+    `number` is that of the message in the store (0: it is not stored). Execution and program are ahead of the store until the decision is committed; if the
+    commit fails, both must be discarded.
     """
     draft = _DecisionDraft(execution, program, now.not_before(execution.now_s), host)
     draft.number = number
     if execution.removed is not None and not isinstance(message, messages.StartMessage | messages.UndoMessage):
-        return draft.decision  # there is nothing left to go on from; who comes to wait is told so
+        return draft.decision  # nothing is left to go on from; an execution that wants to wait for this one receives the failure
     for event in _MESSAGE_HANDLERS[type(message)](draft, message):
         yield from draft.happen(event)
     return draft.decision
@@ -108,14 +106,14 @@ TOO_MUCH_TO_UNDO = (
     "(code: ctx.loop(undo_keep=N), definitions: repeat: {undo: {keep: N}}), or from where on nothing done before is undone (ctx.commit(), commit: true); "
     "then resume the execution"
 )
-"""Why an execution parks whose loop has done more than is kept to be undone."""
+"""Why an execution parks when its loops have done more than is kept for undoing."""
 
 _LARGE_FIELDS: Mapping[type[Operation], str] = {CallOperation: "args", KeepOperation: "value", SpawnOperation: "input", SendOperation: "body"}
-"""The fields of operations that may be large."""
+"""The field of each kind of operation that may be large enough for a blob."""
 
 
 class _DecisionDraft:
-    """A decision in the making."""
+    """One decision while it is made. `ready` holds the open operations that may settle without waiting; `begins` the calls that this decision begins."""
 
     __slots__ = ("begins", "commands", "decision", "execution", "host", "is_ending", "now", "now_s", "number", "program", "ready")
 
@@ -127,12 +125,12 @@ class _DecisionDraft:
         self.decision = ExecutionDecision()
         self.number = 0
         self.commands: Sequence[ProgramCommand] = ()
-        self.is_ending: bool | None = None  # found out where something is dropped
+        self.is_ending: bool | None = None  # computed when an operation is dropped
         self.begins: set[Path] = set()
         self.ready: deque[Path] = deque()
 
     def happen(self, event: e.Event) -> Generator[LoadBlob, bytes, None]:
-        """Record a given event, and everything that follows from it at once."""
+        """Records an external event and everything that follows from it at once."""
         yield from self._feed(event)
         while self.ready and self.execution.ended is None:
             if len(self.decision.events) >= limits.EVENTS_PER_DECISION_MAX:
@@ -193,7 +191,7 @@ class _DecisionDraft:
                 self.decision.lines.append(command)
 
     def _dropped(self, path: Path, lost: bool) -> e.DroppedEvent:
-        """That an operation is dropped: a call in flight may still be answered, if that is because the execution fails or is cancelled."""
+        """Returns the event that drops an operation. If the execution fails or is cancelled, a call in flight gets a grace in which it is still answered."""
         pending = self.execution.open.get(path)
         if pending is None or not isinstance(pending.op, CallOperation) or not pending.in_flight:
             return e.DroppedEvent(path)
@@ -221,7 +219,7 @@ class _DecisionDraft:
             self.ready.append(path)
 
     def _light(self, op: Operation) -> Operation:
-        """The operation with its large value put among the blobs."""
+        """Returns the operation with its large value moved to a blob."""
         name = _LARGE_FIELDS.get(type(op))
         if name is None:
             return op
@@ -252,7 +250,7 @@ class _DecisionDraft:
             self._record(e.EndedEvent(status, self._light_outcome(outcome), self.now_s, path))  # type: ignore[arg-type]  # Finish has the same three words
 
     def _at_once(self, path: Path) -> e.Event | None:
-        """The event by which an open operation settles without waiting, if it does."""
+        """Returns the event with which an open operation settles without waiting, or None."""
         pending = self.execution.open.get(path)
         if pending is None or self.execution.parked is not None:
             return None
@@ -267,10 +265,10 @@ class _DecisionDraft:
             return e.ReceivedEvent(path, numbers, self.now_s) if enough else None
         return None
 
-    # reactions: a message in, given events out; each is folded before the next is asked for
+    # The handlers below take a message and yield external events. The caller folds each event before it asks for the next, so a handler sees its effect.
 
     def start(self, message: messages.StartMessage) -> Iterator[e.Event]:
-        """Begin, or note that somebody else waits for the end too."""
+        """Begins the execution, or records a further parent that waits for its end."""
         execution = self.execution
         if execution.started is not None or execution.ended is not None:
             if message.parent is None or (execution.ended is None and message.parent in execution.watchers):
@@ -281,7 +279,7 @@ class _DecisionDraft:
                 yield e.WatchedEvent(message.parent, self.now_s)
                 return
         if message.expires_at_s is not None and self.now.earliest_s > message.expires_at_s:
-            yield e.EndedEvent("cancelled", Failure("cancelled", 1, ErrorInfo("Expired", "it had not begun when its time to begin was over")), self.now_s)
+            yield e.EndedEvent("cancelled", Failure("cancelled", 1, ErrorInfo("Expired", "it did not begin before it expired")), self.now_s)
             return
         deadline_at_s = None if message.deadline_s is None else self.now_s + message.deadline_s
         value = offload_if_large(message.input, self.decision.blobs)
@@ -295,7 +293,7 @@ class _DecisionDraft:
         )
 
     def _goes_on_with(self, parent: messages.Parent) -> bool:
-        """Whether this has failed, was undone or no longer wanted, and is to be done for a parent that was reopened since."""
+        """Whether an execution that failed, was undone or is unwanted has to run again, because `parent` was reopened since it waited last."""
         execution = self.execution
         unwanted = execution.cancelling is not None and execution.cancelling.unwanted
         was_undone = execution.completed is not None and execution.completed.status == "completed"
@@ -303,7 +301,7 @@ class _DecisionDraft:
         return in_vain and execution.removed is None and execution.seen.wants_more(parent)
 
     def settle(self, message: messages.SettleMessage) -> Iterator[e.Event]:
-        """Take an answer, if the operation is open and on this attempt."""
+        """Records an outcome, if the operation is open and on this attempt."""
         pending = self.execution.open.get(message.path)
         if pending is None or pending.attempt != message.attempt or pending.state not in ("waiting", "performing"):
             return
@@ -316,7 +314,7 @@ class _DecisionDraft:
         return Success(offload_if_large(outcome.value, self.decision.blobs), outcome.port) if isinstance(outcome, Success) else outcome
 
     def lost(self, message: messages.LostMessage) -> Iterator[e.Event]:
-        """A try will never answer."""
+        """Records that an attempt will never be answered."""
         pending = self.execution.open.get(message.path)
         if pending is None or pending.attempt != message.attempt or pending.state not in ("waiting", "performing") or not isinstance(pending.op, CallOperation):
             return
@@ -326,16 +324,16 @@ class _DecisionDraft:
         yield (event := attempt_rules.event_after_loss(self.execution.key, pending, pending.op, message.times, self.now_s))
         begins_at_once = isinstance(event, e.InterruptedEvent) and not event.given_back and event.due_s == self.now_s
         if begins_at_once and self.execution.parked is None and message.path not in self.host.busy:
-            yield self._due(pending)  # this one alone: others that are due may be lost as well, and nobody has said so yet
+            yield self._due(pending)  # this one alone: others that are due may be lost as well, and their messages are still to come
 
     def progress(self, message: messages.ProgressMessage) -> Iterator[e.Event]:
-        """Note how far the present try is."""
+        """Records the progress of the present attempt."""
         pending = self.execution.open.get(message.path)
         if pending is not None and pending.attempt == message.attempt and pending.state in ("waiting", "performing"):
             yield e.ProgressedEvent(pending.path, pending.attempt, message.body, self.now_s)
 
     def signal(self, message: messages.SignalMessage) -> Iterator[e.Event]:
-        """Put a message into the mailbox, once."""
+        """Puts a message into the mailbox, once."""
         execution = self.execution
         if execution.ended is not None or execution.seen.knows(message.sender, message.sent, message.key, self.now.earliest_s):
             return
@@ -346,7 +344,7 @@ class _DecisionDraft:
         yield e.MessageArrivedEvent(self.number, message.name, self.now_s, body, message.key, message.sender, message.sent)
 
     def cancel(self, message: messages.CancelMessage) -> Iterator[e.Event]:
-        """Tell the program to unwind; what can't be told so ends at once."""
+        """Tells the program to unwind; an execution without a running program ends at once."""
         yield from self._cancel(message.reason, message.undo)
 
     def _cancel(self, reason: str, undo: bool, unwanted: bool = False) -> Iterator[e.Event]:
@@ -362,12 +360,12 @@ class _DecisionDraft:
             yield e.CancellingEvent(self.now_s, reason, undo=undo, unwanted=unwanted)
 
     def terminate(self, message: messages.TerminateMessage) -> Iterator[e.Event]:
-        """End at once."""
+        """Ends the execution at once."""
         if self.execution.ended is None:
             yield from self._end(message.reason)
 
     def leave(self, message: messages.LeaveMessage) -> Iterator[e.Event]:
-        """Wait for the end on behalf of one less; end as who created this wants, once that one has left as well and nobody else waits."""
+        """Removes a parent that waits. Once the creator has left and no parent waits, the execution ends as the creator asked."""
         execution = self.execution
         if execution.ended is not None or not any(same_parent(one, message.parent) for one in execution.watchers):
             return
@@ -383,7 +381,7 @@ class _DecisionDraft:
         yield self._cancelled(reason)
 
     def discard(self, message: messages.DiscardMessage) -> Iterator[e.Event]:
-        """End as cancelled what nobody will mend; behind a failure too, of which whoever waited was told."""
+        """Cancels a failed or parked execution. Parents that waited for a failed one have its failure already."""
         if self.execution.status in ("failed", "needs_attention"):
             yield self._cancelled(message.reason)
 
@@ -394,7 +392,7 @@ class _DecisionDraft:
         return e.EndedEvent("cancelled", Failure("cancelled", 1, ErrorInfo("Cancelled", reason)), self.now_s)
 
     def undo(self, message: messages.UndoMessage) -> Iterator[e.Event]:
-        """Undo what has completed, once, or what could not be undone; whoever waits for that is told when it is over, or that there is nothing to undo."""
+        """Undoes a completed execution once, or retries failed undo handlers. The parent that waits is answered in any case."""
         ended, is_left = self.execution.ended, bool(failed_undos(self.execution.settled))
         may_be_undone = ended is not None and ((ended.status == "completed" and self.execution.completed is None) or is_left)
         if may_be_undone and self.execution.removed is None:
@@ -403,7 +401,7 @@ class _DecisionDraft:
             yield e.WatchedEvent(message.parent, self.now_s)
 
     def retry(self, message: messages.RetryMessage) -> Iterator[e.Event]:
-        """Resume what is parked, reopen what has failed."""
+        """Resumes a parked execution, reopens a failed one."""
         parked = self.execution.parked
         if message.parked and (parked is None or parked.reason != message.parked):
             return
@@ -413,7 +411,7 @@ class _DecisionDraft:
             yield e.ReopenedEvent(self.now_s, message.reason, message.before if message.before in self.execution.settled else ())
 
     def preset(self, message: messages.PresetMessage) -> Iterator[e.Event]:
-        """Settle an open operation, or remember the outcome for when it is opened; what has settled stays as it is, but for what failed with the execution."""
+        """Settles an open operation, or records the outcome for when it is opened. Of settled operations, only those that failed with the execution change."""
         path, ended = message.path, self.execution.ended
         pending, settled = self.execution.open.get(path), self.execution.settled.get(path)
         if pending is not None and isinstance(pending.op, CallOperation | SleepOperation | SpawnOperation):
@@ -422,38 +420,38 @@ class _DecisionDraft:
             yield e.PresetEvent(path, self._light_outcome(message.outcome), self.now_s)
 
     def pause(self, message: messages.PauseMessage) -> Iterator[e.Event]:
-        """Park until resumed."""
+        """Parks the execution until it is resumed."""
         if self.execution.ended is None and self.execution.parked is None:
             yield e.ParkedEvent("paused", self.now_s, (message.reason,) if message.reason else ())
 
     def patch(self, message: messages.PatchMessage) -> Iterator[e.Event]:
-        """Go on by another definition, or note why not."""
+        """Replaces the definition, or records why it can't be replaced."""
         execution = self.execution
         if execution.ended is not None or execution.started is None:
             return
         definition, base = put_blob(message.definition, self.decision.blobs), execution.definition
         refused: tuple[str, ...] = ()
         if message.base and (base is None or base.sha256 != message.base):
-            refused = ("somebody else has patched it meanwhile; look at it as it is now, and patch that",)
+            refused = ("it was patched by someone else in the meantime; read its present definition and patch that",)
         yield e.PatchedEvent(definition, self.now_s, message.reason, refused or self.program.unfit(message.definition))
 
     def evict(self, message: messages.EvictMessage) -> Iterator[e.Event]:
-        """Have it on record that it leaves; the engine does the rest."""
+        """Records the eviction; the engine reacts to the event."""
         if self.execution.started is not None and self.execution.ended is None:
             yield e.EvictedEvent(self.now_s, message.reason)
 
     def resume(self, message: messages.ResumeMessage | messages.RetryMessage) -> Iterator[e.Event]:
-        """Go on from where it was parked. What has become due meanwhile is done at the next tick, behind the messages that came with this one."""
+        """Resumes a parked execution. What has become due is decided at the next tick, after the messages that arrived with this one."""
         if self.execution.parked is not None:
             yield e.ResumedEvent(self.now_s, message.reason)
 
     def diverge(self, message: messages.DivergeMessage) -> Iterator[e.Event]:
-        """Park, with what differs."""
+        """Parks the execution with the differences that replay found."""
         if self.execution.ended is None and self.execution.parked is None:
             yield e.ParkedEvent("diverged", self.now_s, message.diff)
 
     def tick(self, _: messages.TickMessage) -> Iterator[e.Event]:
-        """Do what is due by now, the earliest first."""
+        """Decides everything that is due, the earliest first."""
         execution = self.execution
         held = self.host.busy, self.host.young
         while (wake_at_s := execution.wake_at(*held)) is not None and self.now.is_past(wake_at_s):
@@ -461,7 +459,7 @@ class _DecisionDraft:
             if pending is not None and pending.due_s == wake_at_s:
                 yield self._due(pending)
             elif execution.started is not None:
-                after_s = round(wake_at_s - execution.started.at_s, 5)  # a time of today has no more digits than these
+                after_s = round(wake_at_s - execution.started.at_s, 5)  # a float of seconds since 1970 has no more digits than these
                 why = f"not ended {after_s:.12g} s after its start"
                 yield e.CancellingEvent(self.now_s, why, deadline=True) if execution.cancelling is None else e.StoppedEvent(self.now_s)
 
@@ -485,7 +483,7 @@ class _DecisionDraft:
 
 
 def _begins_ending(command: ProgramCommand) -> bool:
-    """Whether the program remembers how the execution will end, and has something to wait for, or to undo, before."""
+    """Whether the program keeps how the execution will end, because something has to be awaited or undone first."""
     return isinstance(command, OpenCommand) and isinstance(command.op, KeepOperation) and command.op.role == "undo"
 
 

@@ -1,7 +1,7 @@
-"""Effects: what must be sent because of what was decided. A pure function of the log.
+"""Derives the messages to send from the log, as a pure function.
 
-They travel in the commit of the event that causes them (what leaves its reach, by way of the store's outbox), and whoever gets
-one twice ignores the second.
+They are part of the commit of the event that causes them, and a receiver ignores a second copy. So after queues are lost, sending
+`outstanding_messages` of each open execution again loses nothing and repeats nothing.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -25,15 +25,15 @@ Effect = envelopes.OutgoingMessage | Ack
 
 
 def effects_of(execution: Execution, event: e.Event) -> Iterable[Effect]:
-    """What `event`, about to be folded into `execution`, makes necessary: sends, and work to be taken back from its queue."""
+    """Returns what `event`, which is not folded into `execution` yet, makes necessary: messages to send, and work to take back from its queue."""
     rule = _EFFECT_RULES.get(type(event))
     return () if rule is None else rule(execution, event)
 
 
 def outstanding_messages(execution: Execution, answered: AbstractSet[Path] = frozenset()) -> Iterator[envelopes.OutgoingMessage]:
-    """What must be on its way because of what is open: when it is lost, sending it again loses nothing, and repeats nothing.
+    """Returns the messages that must exist because of the open operations.
 
-    A call that some holder performs itself has nothing on its way, nor has what was `answered`.
+    A call that a holder performs itself needs none, and neither does an operation whose answer is in the mailbox already (`answered`).
     """
     for path, pending in execution.open.items():
         match pending.op:
@@ -73,7 +73,7 @@ def _effects_of_dropped(execution: Execution, event: e.DroppedEvent) -> Iterable
 
 
 def _effects_of_attempt_end(execution: Execution, event: e.SettledEvent | e.RetryingEvent | e.InterruptedEvent) -> Iterable[Effect]:
-    """A try that is over without an answer is not to be done any more; one that was answered is gone already."""
+    """Takes back an attempt that ended without an answer; the work of one that was answered is gone already."""
     pending = execution.open.get(event.path)
     return () if pending is None or pending.by is not None or not isinstance(pending.op, CallOperation) else _take_back(execution.key, pending)
 
@@ -83,7 +83,7 @@ def _effects_of_watched(execution: Execution, event: e.WatchedEvent) -> Iterable
 
 
 def _effects_of_ended(execution: Execution, event: e.EndedEvent) -> Iterable[Effect]:
-    if execution.ended is not None:  # its failure was discarded, and whoever waited was told of that
+    if execution.ended is not None:  # its failure was discarded, and the parents have that failure already
         return
     yield from (_settle_message(execution.key, parent, event.outcome) for parent in execution.watchers)
     for pending in execution.open.values():
@@ -136,7 +136,7 @@ def _start_message(execution: Execution, path: Path, op: SpawnOperation) -> enve
 
 
 def _child_seed(key: Key, path: Path) -> int:
-    """A seed that follows from who starts the child, so that deciding stays pure."""
+    """Derives the seed of a child from its parent and path, so that deciding stays pure."""
     return int.from_bytes(sha256(idempotency_key(key, path).encode()).digest()[:8], "big") >> 1
 
 
@@ -162,6 +162,6 @@ def _take_back(key: Key, pending: PendingOperation, in_grace: bool = False) -> I
 
 
 def _lost_message(key: Key, pending: PendingOperation) -> envelopes.OutgoingMessage:
-    """What the execution is sent when work is taken back that nobody had leased."""
+    """Returns the message that tells the execution that work was taken back before a worker leased it."""
     lost = messages.LostMessage(pending.path, pending.attempt, 0, begun=False)
     return envelopes.OutgoingMessage(key, f"lost:{path_text(pending.path)}:{pending.attempt}", messages.encode_message(lost))

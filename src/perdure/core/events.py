@@ -157,7 +157,7 @@ class RetryingEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, t
 
 
 class InterruptedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="i", rename=_FIELD_NAMES):
-    """The process that made this attempt is gone; the next one is due at `due_s`. It counts as an interruption unless it was `given_back` by an orderly stop."""
+    """The process that made this attempt is gone; the next one is due at `due_s`. If an orderly stop has `given_back` the attempt, it is not counted."""
 
     path: Path
     attempt: int

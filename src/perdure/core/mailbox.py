@@ -1,10 +1,8 @@
-"""The mailbox: messages that arrived and were not consumed, first in first out by their number, and who waits for them.
+"""The mailbox: messages that arrived and were not received, and received messages that return to it if a branch has not used them.
 
-Receipts: which received messages a branch has not used, so that it puts them back if it loses its race or is cancelled.
-
-A branch uses what it has received once it has, after that, settled a step, a child or a send, or committed a turn of a loop. What only waits
-or records (a sleep, a further receive, a kept value, shown state) uses nothing. A completable message is held until it is completed, whatever
-else the branch does. A branch that returns or fails leaves what it has not used to the branch that called it.
+A branch that loses its race or is cancelled puts back what it received and did not use. It uses its messages when it next settles a step, a child or
+a send, or begins an iteration of a loop. A sleep, a further receive, a kept value or state uses nothing. A completable message is held until it is
+completed, whatever else the branch does. A branch that returns or fails leaves its unused messages to the branch that called it.
 """
 
 from bisect import insort
@@ -18,7 +16,7 @@ from perdure.core.values import Value
 
 
 class ReceivedMessage(msgspec.Struct, frozen=True, gc=False):
-    """A message in the mailbox, or taken from it."""
+    """A message that is in the mailbox or was received from it."""
 
     number: int
     name: str
@@ -29,7 +27,7 @@ class ReceivedMessage(msgspec.Struct, frozen=True, gc=False):
 
 
 class Mailbox:
-    """Messages by number and by name, and open receives by name, each in order."""
+    """Messages by number and by name, in order of arrival, and open receives by name, in order of opening."""
 
     __slots__ = ("_by_name", "_receivers", "letters")
 
@@ -42,13 +40,13 @@ class Mailbox:
         return len(self.letters)
 
     def put(self, letter: ReceivedMessage) -> None:
-        """Put a message in its place by number; one that is there already stays."""
+        """Puts a message in its place by number, unless it is there already."""
         if letter.number not in self.letters:
             self.letters[letter.number] = letter
             insort(self._by_name.setdefault(letter.name, []), letter.number)
 
     def remove(self, numbers: Iterable[int]) -> tuple[ReceivedMessage, ...]:
-        """Take these messages out."""
+        """Removes these messages and returns them."""
         taken = tuple(self.letters.pop(number) for number in numbers)
         for letter in taken:
             numbers_of_name = self._by_name[letter.name]
@@ -58,19 +56,19 @@ class Mailbox:
         return taken
 
     def matching(self, receive: ReceiveOperation) -> tuple[int, ...]:
-        """The numbers of the first messages that `receive` accepts, at most its limit."""
+        """Returns the numbers of the first messages that `receive` accepts, at most its limit."""
         if len(receive.names) == 1:
             return tuple(self._by_name.get(receive.names[0], ())[: receive.limit])
         found = [number for name in dict.fromkeys(receive.names) for number in self._by_name.get(name, ())[: receive.limit]]
         return tuple(sorted(found)[: receive.limit])
 
     def wait(self, path: Path, receive: ReceiveOperation) -> None:
-        """Note that the receive at `path` is open."""
+        """Records that the receive at `path` is open."""
         for name in receive.names:
             self._receivers.setdefault(name, {})[path] = None
 
     def leave(self, path: Path, receive: ReceiveOperation) -> None:
-        """Note that the receive at `path` is open no longer."""
+        """Records that the receive at `path` is no longer open."""
         for name in receive.names:
             waiting = self._receivers.get(name)
             if waiting is not None:
@@ -79,14 +77,14 @@ class Mailbox:
                     del self._receivers[name]
 
     def receivers(self, name: str) -> tuple[Path, ...]:
-        """The open receives that accept messages of this name, the earliest opened first."""
+        """Returns the open receives that accept messages of this name, in order of opening."""
         return tuple(self._receivers.get(name, ()))
 
 
 def uses_messages(path: Path, op: Operation) -> bool:
-    """Whether a branch that has settled this operation has used the messages that it received before.
+    """Whether a branch that settles this operation uses the messages that it received before.
 
-    A call under a name of Perdure's own (a condition or a transform in a sandbox) computes a value, and is no step.
+    A call under an internal name (a condition or a transform in a sandbox) computes a value and is not a step.
     """
     match op:
         case CallOperation():
@@ -100,10 +98,10 @@ def uses_messages(path: Path, op: Operation) -> bool:
 
 
 class UnusedMessages:
-    """The receives of one execution whose messages are not used up, by the path of the branch that made them.
+    """The receives of one execution whose messages are not used yet, by the path of the branch that made them.
 
-    A branch is whatever may lose or be cancelled by itself; it begins before anything happens under its path. The execution as a whole never
-    puts anything back, so what it receives outside of branches is used at once.
+    A branch begins before anything happens under its path. The execution as a whole never puts anything back, so messages that are received outside of
+    branches count as used at once.
     """
 
     __slots__ = ("_branches", "_ended", "_held", "_unused")
@@ -114,14 +112,12 @@ class UnusedMessages:
         self._ended: dict[Path, list[Path]] = {}
         self._held: dict[Path, set[int]] = {}
 
-    # branches
-
     def begin(self, branch: Path) -> None:
-        """Begin a branch. One may begin at the same path within it; that is over first."""
+        """Begins a branch. Another may begin at the same path within it, and ends first."""
         self._branches[branch] = self._branches.get(branch, 0) + 1
 
     def end(self, branch: Path) -> None:
-        """End a branch that has returned or failed: what it has not used is its caller's, as soon as that does something further."""
+        """Ends a branch that has returned or failed: its unused messages pass to its caller, which uses them with its next step."""
         self._branches[branch] -= 1
         if self._branches[branch]:
             return
@@ -135,13 +131,13 @@ class UnusedMessages:
                 del self._unused[branch]
 
     def forget(self, path: Path) -> None:
-        """Forget the branches that began below `path`, as they are given up with what stands there and will not end by themselves."""
+        """Forgets the branches that began below `path`: they are abandoned with it, and no `end` follows for them."""
         depth = len(path)
         for branch in [one for one in self._branches if len(one) > depth and one[:depth] == path]:
             del self._branches[branch]
 
     def give_back(self, branch: Path) -> list[Path]:
-        """The receives under a branch that has lost or was cancelled whose messages go back to their place. They are forgotten here."""
+        """Removes and returns the receives under a lost or cancelled branch whose messages return to the mailbox."""
         depth = len(branch)
         for inner in [path for path in self._ended if path[:depth] == branch]:
             del self._ended[inner]
@@ -151,21 +147,19 @@ class UnusedMessages:
             del self._held[path]
         return unused + held
 
-    # what happens in them
-
     def __bool__(self) -> bool:
-        """Whether there are messages that an operation may use."""
+        """Whether there are unused messages."""
         return bool(self._unused)
 
     def receive(self, path: Path, numbers: Iterable[int], completable: bool) -> None:
-        """Note that the receive at `path` has brought the messages of these numbers."""
+        """Records that the receive at `path` has settled with the messages of these numbers."""
         if completable:
             self._held[path] = set(numbers)
         elif branch := self._branch_of(path):
             self._unused.setdefault(branch, []).append(path)
 
     def use(self, path: Path) -> None:
-        """Note that an operation has settled that uses messages: those of its branch, of what had ended there, and of the branches around it."""
+        """Marks messages as used by the operation at `path`: those of its branch, of the branches that ended in it, and of the branches around it."""
         if not self._unused:
             return
         for inner in self._ended.pop(self._branch_of(path), ()):
@@ -174,17 +168,17 @@ class UnusedMessages:
             self._unused.pop(path[:end], None)
 
     def complete(self, path: Path, number: int) -> None:
-        """Note that a message is completed."""
+        """Records that a message is completed."""
         self._held[path].discard(number)
         if not self._held[path]:
             del self._held[path]
 
     def holds(self, path: Path, number: int) -> bool:
-        """Whether a message is yet to be completed, and has not gone back."""
+        """Whether a completable message is held and not completed yet."""
         return number in self._held.get(path, ())
 
     def _branch_of(self, path: Path) -> Path:
-        """The innermost branch that `path` lies in; the empty path if it lies in none."""
+        """Returns the innermost branch that `path` lies in, or the empty path."""
         if self._branches:
             for end in range(len(path), 0, -1):
                 if path[:end] in self._branches:

@@ -1,10 +1,6 @@
-"""Promises: an operation while it is open, and what is kept of it once it has settled.
+"""Operations while they are open, in the order of opening and with their timers, and the record of each once it has settled.
 
-Timers: which open operation is due first. An operation has one timer at most, and the latest one set counts.
-
-What is open: the operations that have not settled, how each stands, and which is due first.
-
-How many some holder performs, wait for a person, or are in flight though nobody waits for them, is counted as it changes, so that asking costs nothing.
+The counts that the status of an execution depends on are kept up to date with each change, so that reading it costs the same however much is open.
 """
 
 from collections.abc import Mapping
@@ -23,10 +19,10 @@ PendingState = Literal["waiting", "performing", "retrying", "interrupted", "park
 
 
 class PendingOperation(msgspec.Struct, gc=False):
-    """An open operation. `attempt` numbers its tries, interrupted ones included; `failures` counts those that failed.
+    """An open operation. `attempt` numbers its attempts, interrupted ones included; `failures` counts those that failed.
 
-    `by` is the holder that performs the present try itself; at `due_s` time alone makes it go on; `events` counts what it takes in the log. The present
-    try has until `until_s`; `progress` is what was said last of how far it is. One that nobody waits for any more may be answered until `grace_until_s`.
+    `by` is the holder that performs the present attempt itself. At `due_s` its timer is due. `events` counts its events in the log. The present attempt
+    times out at `until_s`; `progress` is what it reported last. A dropped call may be answered until `grace_until_s`.
     """
 
     path: Path
@@ -47,14 +43,14 @@ class PendingOperation(msgspec.Struct, gc=False):
 
     @property
     def in_flight(self) -> bool:
-        """Whether a try is being made, or waits on its queue."""
+        """Whether an attempt is being made or waits on its queue."""
         return self.state in ("waiting", "performing")
 
 
 class SettledOperation(msgspec.Struct, frozen=True, gc=False):
-    """A settled operation: its outcome, or the messages that it received, with the numbers of those that were completed since.
+    """A settled operation: its outcome, or the messages that it received, with the numbers of those that are completed.
 
-    `attempt` counts the tries that were begun; `events` what it takes in the log; `number` is its place in the order of opening.
+    `attempt` counts the attempts that began; `events` its events in the log; `number` is its place in the order of opening.
     """
 
     op: Operation
@@ -69,11 +65,14 @@ class SettledOperation(msgspec.Struct, frozen=True, gc=False):
 
 
 SPARE_TIMERS = 64
-"""How many timers of what is over are kept before they are swept."""
+"""How many stale timers may stay in the heap before they are swept."""
 
 
 class OperationTimers:
-    """A heap of due times over the open operations, `opened`. What is over stays in it until it comes up, or is swept."""
+    """A heap of due times of the open operations `opened`. Each has one timer at most: the one set last.
+
+    A stale entry stays in the heap until it comes up or is swept, because removing it from the middle would cost a search.
+    """
 
     __slots__ = ("_heap", "_opened")
 
@@ -85,16 +84,16 @@ class OperationTimers:
         return len(self._heap)
 
     def set(self, pending: PendingOperation, due_s: float | None) -> None:
-        """Let `promise` be due at this time, or at none."""
+        """Sets the timer of an operation, or with None removes it."""
         pending.due_s = due_s
         if due_s is None:
             return
-        if len(self._heap) > SPARE_TIMERS + 2 * len(self._opened):  # most are of what has settled; a sorted list is a heap
+        if len(self._heap) > SPARE_TIMERS + 2 * len(self._opened):  # most entries are stale; a sorted list is a heap
             self._heap = sorted((one.due_s, one.number, one.path) for one in self._opened.values() if one.due_s is not None and one is not pending)
         heappush(self._heap, (due_s, pending.number, pending.path))
 
     def next(self, busy: AbstractSet[Path], young: AbstractSet[Path] = frozenset()) -> PendingOperation | None:
-        """The operation that is due first, the one opened first among equals; neither a retry of what is still `busy`, nor a try that is `young`."""
+        """Returns the operation that is due first, and among equals the one opened first; leaves out retries of `busy` paths and `young` attempts."""
         while self._heap:
             due_s, _, path = self._heap[0]
             pending = self._opened.get(path)
@@ -112,7 +111,11 @@ class OperationTimers:
 
 
 class PendingOperations:
-    """The open operations by path, in the order of opening."""
+    """The open operations by path, in the order of opening.
+
+    `count` counts all that were ever opened; `performed` those that a holder performs now; `asked` those that wait for an approval; `in_grace` those that
+    were dropped and may still be answered.
+    """
 
     __slots__ = ("asked", "count", "in_grace", "open", "performed", "timers")
 
@@ -125,13 +128,13 @@ class PendingOperations:
         self.timers = OperationTimers(self.open)
 
     def add(self, path: Path, op: Operation, at_s: float, by: str | None = None, sent: int = 0) -> PendingOperation:
-        """Open an operation; `count` has its number."""
+        """Adds an open operation, numbered `count`."""
         pending = self.open[path] = PendingOperation(path, op, self.count, at_s, by=by, sent=sent)
         self.asked += awaits_approval(op)
         return pending
 
     def remove(self, path: Path) -> PendingOperation:
-        """It is open no longer."""
+        """Removes an operation that is no longer open."""
         pending = self.open.pop(path)
         self.performed -= pending.state == "performing"
         self.asked -= awaits_approval(pending.op)
@@ -139,24 +142,24 @@ class PendingOperations:
         return pending
 
     def clear(self) -> None:
-        """None is open any more."""
+        """Removes all operations."""
         self.open.clear()
         self.performed = self.asked = self.in_grace = 0
 
-    def stand(self, pending: PendingOperation, state: PendingState, by: str | None = None) -> None:
-        """Let an operation be in another state."""
+    def set_state(self, pending: PendingOperation, state: PendingState, by: str | None = None) -> None:
+        """Changes the state of an operation."""
         self.performed += (state == "performing") - (pending.state == "performing")
         pending.state, pending.by = state, by
 
     def perform(self, pending: PendingOperation, by: str | None, at_s: float) -> None:
-        """A try begins: by a holder itself, or on a queue."""
-        self.stand(pending, "waiting" if by is None else "performing", by)
+        """Begins an attempt: performed by the holder `by`, or on a queue."""
+        self.set_state(pending, "waiting" if by is None else "performing", by)
         timeout_s = pending.op.timeout_s if isinstance(pending.op, CallOperation) else None
         pending.until_s = None if timeout_s is None else at_s + timeout_s
         self.beat(pending, at_s)
 
     def beat(self, pending: PendingOperation, at_s: float) -> None:
-        """The present try is alive: it is due when its time is over, or when it has said nothing for too long."""
+        """Records a sign of life of the present attempt: it is due at its timeout, or when its heartbeat is overdue."""
         silent_s = pending.op.heartbeat_s if isinstance(pending.op, CallOperation) and pending.by is not None else None
         if pending.until_s is None and pending.grace_until_s is None and silent_s is None:
             self.timers.set(pending, None)
@@ -165,29 +168,29 @@ class PendingOperations:
         self.timers.set(pending, min((due_s for due_s in times_s if due_s is not None), default=None))
 
     def give_grace(self, pending: PendingOperation, until_s: float) -> None:
-        """Nobody waits for it any more, but the present try may be answered until then."""
+        """Keeps a dropped call open, so that its present attempt may be answered until then."""
         self.in_grace += pending.grace_until_s is None
         pending.grace_until_s = until_s
         pending.events += 1
         self.timers.set(pending, until_s if pending.due_s is None else min(pending.due_s, until_s))
 
     def cancelled(self) -> list[PendingOperation]:
-        """Those that nobody waits for any more, and that may still be answered."""
+        """Returns the dropped calls that may still be answered."""
         return [pending for pending in self.open.values() if pending.grace_until_s is not None] if self.in_grace else []
 
     def wait_again(self, pending: PendingOperation, state: PendingState, due_s: float) -> None:
-        """A try is over, and the next one is due later."""
-        self.stand(pending, state)
+        """Ends an attempt; the next one is due later."""
+        self.set_state(pending, state)
         pending.events += 1
         self.timers.set(pending, due_s)
 
     def park(self, pending: PendingOperation) -> None:
-        """It is not tried again until somebody wants that."""
-        self.stand(pending, "parked")
+        """Parks an operation: it is not attempted again until the execution is resumed."""
+        self.set_state(pending, "parked")
         self.timers.set(pending, None)
 
     def unpark(self, at_s: float) -> None:
-        """What was parked is due, and its interruptions are counted anew; of what undoes something, its tries."""
+        """Makes parked operations due, and counts their interruptions anew; for undo handlers also their failures."""
         for pending in self.open.values():
             if pending.state == "parked":
                 pending.state = "interrupted"
@@ -196,9 +199,9 @@ class PendingOperations:
                 self.timers.set(pending, at_s)
 
     def performing(self) -> list[PendingOperation]:
-        """Those that some holder performs itself, as far as is known."""
+        """Returns the calls that a holder performs itself, as far as the log says."""
         return [pending for pending in self.open.values() if pending.state == "performing" and pending.by is not None]
 
     def due_first(self, busy: AbstractSet[Path] = frozenset(), young: AbstractSet[Path] = frozenset()) -> PendingOperation | None:
-        """The one that is due first, the one opened first among equals; neither a retry of what is still `busy`, nor a try that is `young`."""
+        """Returns the operation that is due first, and among equals the one opened first; see `DecisionContext` for `busy` and `young`."""
         return self.timers.next(busy, young)

@@ -1,9 +1,7 @@
-"""Folding: from a log to the execution that it is.
+"""Rebuilds an execution from its log: folds the events, and feeds them to a fresh program until it is in the same state.
 
-Rebuilding: a cold execution is folded from its log, and its program fed the same events again, to reach the same state.
-
-Nothing is executed and nothing decided here. Each group of what the program asked for stands behind the given event that
-made it ask, and must be asked for again in its place; the first difference ends the replay, before anything new runs.
+Nothing is performed and nothing decided. The commands of the program follow the external event that caused them, and the program must issue the same
+ones again in their places; the first difference ends the replay before anything new runs.
 """
 
 from collections import deque
@@ -22,7 +20,7 @@ from perdure.core.values import Blob, Value
 
 
 def fold_events(key: Key, events: Iterable[e.Event], root: Key | None = None) -> Execution:
-    """The execution that these events add up to."""
+    """Folds events into an execution."""
     execution = Execution(key, root)
     for event in events:
         execution.apply(event)
@@ -30,7 +28,7 @@ def fold_events(key: Key, events: Iterable[e.Event], root: Key | None = None) ->
 
 
 class LoadBlob(msgspec.Struct, frozen=True):
-    """A question to whoever drives a decision: the payload of this blob."""
+    """A request of a decision or a replay to its caller: the payload of this blob."""
 
     blob: Blob
 
@@ -38,10 +36,10 @@ class LoadBlob(msgspec.Struct, frozen=True):
 def replay_program(
     execution: Execution, events: Sequence[e.Event], program: Program, awake: bool = False, until: int | None = None
 ) -> Generator[LoadBlob, bytes, Diverged | None]:
-    """Fold `events` into a fresh `execution` and replay `program` over them, each group of what it asked for in its place; of them the first `until`.
+    """Fold the first `until` of `events` into a fresh `execution` and replay `program` over them.
 
-    Nothing is executed and nothing decided. What has ended has no need of its program, unless that is to be `awake`.
-    Returns how the program diverged, if it did; the execution is folded to the end in any case.
+    The program of an execution that has ended is not fed, unless `awake` (it is about to be undone). Returns how the program diverged, if it did; the
+    execution is folded to the end in any case.
     """
     if not events:
         return None
@@ -75,7 +73,7 @@ def replay_program(
 
 
 def _resumed_iterations(events: Sequence[e.Event]) -> dict[Path, int]:
-    """From which turns the loops of a compacted log go on in the life that begins here."""
+    """Returns the iteration from which each loop of a compacted log goes on in the life that begins here."""
     found: dict[Path, int] = {}
     for position, event in enumerate(events):
         if isinstance(event, e.ReopenedEvent) and position:
@@ -86,7 +84,7 @@ def _resumed_iterations(events: Sequence[e.Event]) -> dict[Path, int]:
 
 
 def _is_resumed_in_vain(events: Sequence[e.Event], position: int) -> bool:
-    """Whether the execution was resumed here with a program that had diverged: then nothing was fed."""
+    """Whether the execution was resumed here while its program still diverged, so that nothing was fed."""
     if type(events[position]) is not e.ResumedEvent:
         return False
     following = events[position + 1] if position + 1 < len(events) else None
@@ -107,14 +105,14 @@ def _replay_group(execution: Execution, event: e.Event, group: Sequence[e.Event]
 
 
 def events_fed(execution: Execution, event: e.Event) -> Sequence[e.Event]:
-    """What the program is fed because of this event: nothing while parked, and all that came meanwhile when resumed."""
+    """Returns the events that the program is fed because of this one: none while parked, and the backlog when resumed."""
     if execution.parked is not None or type(event) not in e.PROGRAM_EVENTS:
         return ()
     return [*execution.backlog, event] if type(event) is e.ResumedEvent else (event,)
 
 
 def blobs_read(execution: Execution, event: e.Event, group: Sequence[e.Event] = ()) -> Sequence[Blob]:
-    """The blobs that the program will want to read because of this event."""
+    """Returns the blobs that the program will read because of this event."""
     kept = [asked.op.value for asked in group if type(asked) is e.OpenedEvent and type(asked.op) is KeepOperation]
     return [value for value in (*_values_read(execution, event), *kept) if type(value) is Blob]
 
@@ -138,7 +136,7 @@ def _values_read(execution: Execution, event: e.Event) -> Iterable[Value]:
 
 
 def _values_of_next_undo(execution: Execution, path: Path) -> Iterable[Value]:
-    """What a definition reads of what it undoes next, once what it does at `path` to undo something, or to begin with that, has settled."""
+    """Returns the values that a definition needs for its next undo, once the operation at `path`, which undoes or begins to undo, has settled."""
     if execution.definition is None:
         return ()
     order = operations_to_undo(execution.settled)
@@ -153,5 +151,5 @@ def _definition(execution: Execution) -> Iterable[Value]:
 
 
 def _recalled_values(execution: Execution) -> Iterable[Value]:
-    """What is known to have been kept before, and may be kept again at any later event."""
+    """Returns the recalled values that the program may keep again at any later event."""
     return (known.op.value for known in execution.recalled_results.known.values() if isinstance(known.op, KeepOperation))
