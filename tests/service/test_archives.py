@@ -383,7 +383,7 @@ def test_sweeps_at_any_time_remove_nothing_that_is_referred_to(seed: int) -> Non
                     await client.start(joining.with_(id=f"j{number}"), id)
 
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(c.store, "mail", slowly)
+            patched.setattr(c.store, "messages", slowly)
             await asyncio.gather(works(), sweeps(), sweeps())
         await settle(10 * DAY_S)
         assert await damage(client) == []

@@ -84,7 +84,7 @@ async def test_many_are_told_in_one_commit_parents_before_their_children(c: Clus
 
 @pytest.mark.parametrize("verb", ["pause", "cancel"])
 def test_a_batch_has_so_many_and_no_more(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk_requests, "BATCH", 2)
+    monkeypatch.setattr(bulk_requests, "BULK_BATCH", 2)
 
     @virtually
     async def claim(c: Cluster, client: AsyncClient) -> None:
@@ -97,7 +97,7 @@ def test_a_batch_has_so_many_and_no_more(verb: str, monkeypatch: pytest.MonkeyPa
 
 
 def test_one_that_dies_between_two_batches_has_told_the_first_and_another_tells_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk_requests, "BATCH", 2)
+    monkeypatch.setattr(bulk_requests, "BULK_BATCH", 2)
 
     @virtually
     async def claim(c: Cluster, client: AsyncClient) -> None:

@@ -121,7 +121,7 @@ async def test_of_starts_of_one_id_at_the_same_moment_one_makes_it(c: Cluster, c
     handles = await asyncio.gather(*(other.start(greet.with_(id="k"), f"name {number}") for number, other in enumerate([*others, client] * 3)))
     assert sorted(handle.created for handle in handles) == [False] * 14 + [True]
     assert len({await handle.result() for handle in handles}) == 1
-    assert len([event for event in await c.events(greet.key("k")) if type(event).__name__ == "Started"]) == 1
+    assert len([event for event in await c.events(greet.key("k")) if type(event).__name__ == "StartedEvent"]) == 1
 
 
 @pytest.mark.parametrize("moment", ["before an engine", "while it runs", "after its end"])

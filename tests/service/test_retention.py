@@ -112,8 +112,8 @@ async def test_nothing_is_left_of_what_is_forgotten_and_its_id_runs_again(c: Clu
 async def test_so_many_that_they_take_several_pages_are_all_removed_and_forgotten(c: Cluster, client: AsyncClient) -> None:
     await ended(c, client, *(f"n{number}" for number in range(25)))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(store_access, "PAGE", 10)
-        patched.setattr(retention, "BATCH", 3)
+        patched.setattr(store_access, "HEADS_PER_PAGE", 10)
+        patched.setattr(retention, "PRUNE_BATCH", 3)
         assert len(await client.upkeep.prune("30d")) == 25
         assert len(await client.upkeep.prune("30d", forget_ids=True)) == 25
     assert await c.store.heads(ALL_HEADS) == []

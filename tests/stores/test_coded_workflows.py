@@ -217,17 +217,17 @@ FORK = """
 import asyncio, os, sys
 from perdure.core.errors import StoreError
 from tests.stores.sqlite.world import *
-from perdure.stores.encoded_store import CodedStore
+from perdure.stores.encoded_store import EncodedStore
 from perdure.stores.encryption import Encrypted
 
 codec = Encrypted({"key": bytes(32)})
-store = CodedStore(SqliteStore(sys.argv[1]), codec)
+store = EncodedStore(SqliteStore(sys.argv[1]), codec)
 asyncio.run(store.commit([step(key())]))
 if (child := os.fork()) == 0:
     try:
         asyncio.run(store.read(key()))
     except StoreError:
-        own = CodedStore(SqliteStore(sys.argv[1]), codec)
+        own = EncodedStore(SqliteStore(sys.argv[1]), codec)
         asyncio.run(own.commit([step(key(), 1)]))
         os._exit(0)
     os._exit(1)

@@ -269,7 +269,7 @@ class EncodedStore:
         return self.inner.on_wake(ring)
 
     def on_change(self, ring: Callable[[], None]) -> Callable[[], None]:
-        """See `Store.on_news`."""
+        """See `Store.on_change`."""
         return self.inner.on_change(ring)
 
     async def close(self) -> None:

@@ -235,7 +235,7 @@ class MemoryStore:
         return self._wakes.enlist(ring)
 
     def on_change(self, ring: Callable[[], None]) -> Callable[[], None]:
-        """See `Store.on_news`."""
+        """See `Store.on_change`."""
         return self._news.enlist(ring)
 
     async def close(self) -> None:

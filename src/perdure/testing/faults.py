@@ -210,7 +210,7 @@ class FaultyStore:
         return self.inner.on_wake(self._unreliable(ring))
 
     def on_change(self, ring: Callable[[], None]) -> Callable[[], None]:
-        """See `Store.on_news`. Rings may be lost."""
+        """See `Store.on_change`. Rings may be lost."""
         return self.inner.on_change(self._unreliable(ring))
 
     def _unreliable(self, ring: Callable[[], None]) -> Callable[[], None]:

@@ -28,7 +28,7 @@ def _nothing(_: object) -> list[str]:
 
 def plant(planted: pytest.MonkeyPatch, step: SchemaStep = STEP) -> None:
     """Have this process believe that the version of `step` is the present one."""
-    planted.setattr(database_setup, "STEPS", (*SCHEMA_STEPS, step))
-    planted.setattr(database_setup, "differences", _nothing)
+    planted.setattr(database_setup, "SCHEMA_STEPS", (*SCHEMA_STEPS, step))
+    planted.setattr(database_setup, "schema_differences", _nothing)
     for module in (database_setup, store_tables):
-        planted.setattr(module, "VERSION", step.version)
+        planted.setattr(module, "SCHEMA_VERSION", step.version)

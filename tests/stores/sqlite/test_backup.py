@@ -41,7 +41,7 @@ async def test_a_backup_has_all_that_was_acknowledged_before_it_and_stands_alone
 
 
 async def test_a_backup_is_of_one_moment_though_others_write_without_pause(file: Path, store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_backup, "PAGES", 5)
+    monkeypatch.setattr(sqlite_backup, "PAGES_PER_STEP", 5)
     await store.commit([step(each, row=bytes(2_000)) for each in several(300)])
     with Child(file, synchronous="OFF") as child:
         child.begin("__import__('asyncio').gather(*(store.commit([step(key('a'), v), step(key('b'), v)]) for v in range(3_000)))")
@@ -107,7 +107,7 @@ async def test_a_target_that_appears_meanwhile_is_not_replaced_either(file: Path
         copy(*arguments)  # type: ignore[arg-type]  # as they came
         target.write_bytes(b"precious")
 
-    monkeypatch.setattr(sqlite_backup, "copy_of_one_moment", slowly)
+    monkeypatch.setattr(sqlite_backup, "copy_snapshot", slowly)
     with pytest.raises(StoreError, match="is there already"):
         await store.backup(target)
     assert target.read_bytes() == b"precious"

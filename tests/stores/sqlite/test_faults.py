@@ -452,7 +452,7 @@ async def test_a_lock_that_another_process_holds_for_a_while_only_delays(file: P
 
 
 async def test_a_lock_that_is_held_for_too_long_is_said_to_be_so_with_who_may_hold_it_and_work_goes_on(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_writer, "WAIT_MAX_S", 0.3)
+    monkeypatch.setattr(sqlite_writer, "WRITE_WAIT_MAX_S", 0.3)
     store = SqliteStore(file)
     with Child(file) as other:
         other.ask("store.renew('two', 60)")

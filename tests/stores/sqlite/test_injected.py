@@ -158,8 +158,8 @@ def _one_thread() -> Iterator[None]:
     """All happens in one thread, so in virtual time, and twice the same."""
     with pytest.MonkeyPatch.context() as patched:
         for module in (sqlite_writer, sqlite_checkpoints):
-            patched.setattr(module, "started", lambda *_: None)
-        patched.setattr(sqlite_members, "listen", lambda _heard: None)
+            patched.setattr(module, "start_daemon_thread", lambda *_: None)
+        patched.setattr(sqlite_members, "start_listening", lambda _heard: None)
         patched.setattr(DatabaseFile, "factory", Faulty)
         yield
 
@@ -401,7 +401,7 @@ def test_that_is_so_of_every_call(file: Path, name: str, mode: str, undisturbed:
 def test_locks_that_are_not_waited_for_are_told_of_and_work_goes_on(file: Path, every: int, name: str, undisturbed: World) -> None:
     with pytest.MonkeyPatch.context() as patched:
         for module in (sqlite_store, sqlite_writer):
-            patched.setattr(module, "WAIT_MAX_S", -1.0)
+            patched.setattr(module, "WRITE_WAIT_MAX_S", -1.0)
         sweep(file, every, name, "while", undisturbed)
 
 
@@ -431,7 +431,7 @@ def test_whichever_call_of_opening_fails_that_is_said_and_the_next_opening_succe
 
 
 async def test_an_error_that_somebody_keeps_keeps_no_lock(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_writer, "WAIT_MAX_S", 0.5)
+    monkeypatch.setattr(sqlite_writer, "WRITE_WAIT_MAX_S", 0.5)
     store = SqliteStore(file)
 
     def fail(tables: Any) -> None:
@@ -521,8 +521,8 @@ def refused(*_: Any) -> Any:
 
 @pytest.mark.parametrize("made", [refused, Mute, socket.socket], ids=["no sockets", "no sending", "no receiving"])
 def test_without_rings_work_goes_on_within_a_poll(file: Path, made: Any, undisturbed: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_members, "listen", sqlite_rings.start_listening)
-    monkeypatch.setattr(sqlite_rings, "started", lambda *_: None)
+    monkeypatch.setattr(sqlite_members, "start_listening", sqlite_rings.start_listening)
+    monkeypatch.setattr(sqlite_rings, "start_daemon_thread", lambda *_: None)
     monkeypatch.setattr(sqlite_rings, "_socket", None)
     monkeypatch.setattr(socket, "socket", made)
     world = World(file).run(Plan())

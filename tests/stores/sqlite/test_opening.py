@@ -223,7 +223,7 @@ def test_processes_that_make_the_same_file_at_once_agree_on_it(file: Path) -> No
 
 
 def test_who_comes_while_another_makes_the_file_finds_it_well_at_any_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_opening, "WAIT_S", 0.05)
+    monkeypatch.setattr(sqlite_opening, "OPEN_WAIT_S", 0.05)
     asked = [0]
 
     def comes_before(statement: int, file: DatabaseFile) -> sqlite3.Connection | None:

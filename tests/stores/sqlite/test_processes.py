@@ -144,7 +144,7 @@ async def test_what_the_dead_leave_behind_is_removed(file: Path, store: SqliteSt
     for number in range(2):
         with Child(file) as child:
             await holding(child, f"holder {number}", str(number))
-            child.ask("store.on_news(lambda: None)")
+            child.ask("store.on_change(lambda: None)")
             child.signal(signal.SIGKILL)
     left = store._file.processes
     (left / "123-0123456789abcdef").touch()
@@ -160,7 +160,7 @@ async def test_what_the_dead_leave_behind_is_removed(file: Path, store: SqliteSt
 async def test_who_leaves_forgets_the_dead_that_held_nothing(file: Path, store: SqliteStore) -> None:
     await store.renew("one", 60)
     with Child(file) as child:
-        child.ask("store.on_news(lambda: None)")
+        child.ask("store.on_change(lambda: None)")
         child.ask("store.heads()")
         child.signal(signal.SIGKILL)
     with database(file) as connection:

@@ -141,7 +141,7 @@ async def test_what_an_engine_writes_between_reading_and_replacing_is_not_overwr
             other.execute("DELETE FROM mail WHERE number = 2")
             begin(*given)
 
-        monkeypatch.setattr(rekeying, "begin_in_turn", changed_before)
+        monkeypatch.setattr(rekeying, "begin_write", changed_before)
         monkeypatch.setattr(rekeying, "PASSES_MAX", 1)
         done = rekey(file, Encrypted(NEW | OLD))
         assert other.execute("SELECT row FROM log WHERE rowid = 7").fetchone() == (b"\x01",)
@@ -310,7 +310,7 @@ def under_old(file: Path) -> int:
 
 
 async def test_a_reader_that_holds_an_old_moment_sees_the_old_payloads(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(write_lock_queue, "EMPTY_MAX_S", 0.2)
+    monkeypatch.setattr(write_lock_queue, "EMPTY_WAL_MAX_S", 0.2)
     await fill(file, Encrypted(OLD), 2)
     with database(file) as reader:
         reader.execute("BEGIN")

@@ -134,7 +134,7 @@ class InTurns:
 
 @pytest.fixture
 def _without_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_members, "listen", lambda _heard: None)
+    monkeypatch.setattr(sqlite_members, "start_listening", lambda _heard: None)
 
 
 @pytest.mark.usefixtures("_without_loopback")

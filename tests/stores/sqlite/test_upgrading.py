@@ -154,7 +154,7 @@ STOPPED_IN_THE_MIDDLE = """
 import sys
 from pathlib import Path
 import pytest
-from perdure.stores.sqlite.database_setup import upgrade
+from perdure.stores.sqlite.database_setup import upgrade_database
 from tests.stores.sqlite import next_version
 
 def stand_still(connection):
@@ -163,17 +163,17 @@ def stand_still(connection):
     sys.stdin.read()
 
 next_version.plant(pytest.MonkeyPatch(), next_version.STEP._replace(carry_out=stand_still))
-upgrade(Path(sys.argv[1]))
+upgrade_database(Path(sys.argv[1]))
 """
 UPGRADING = """
 import sys
 from pathlib import Path
 import pytest
-from perdure.stores.sqlite.database_setup import upgrade
+from perdure.stores.sqlite.database_setup import upgrade_database
 from tests.stores.sqlite import next_version
 
 next_version.plant(pytest.MonkeyPatch())
-print(upgrade(Path(sys.argv[1])))
+print(upgrade_database(Path(sys.argv[1])))
 """
 
 

@@ -151,7 +151,7 @@ async def test_a_lock_held_by_another_program_is_waited_for_and_the_loop_goes_on
 
 
 async def test_a_lock_that_is_not_let_go_is_said_to_be_so_and_changes_nothing(file: Path, store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_writer, "WAIT_MAX_S", 0.2)
+    monkeypatch.setattr(sqlite_writer, "WRITE_WAIT_MAX_S", 0.2)
     with Child(file) as child, database(file) as other:
         child.ask("store.renew('two', 60)")
         other.execute("BEGIN IMMEDIATE")

@@ -184,7 +184,7 @@ class SqliteStore:
         return self._enlist(self._rings, ring)
 
     def on_change(self, ring: Callable[[], None]) -> Callable[[], None]:
-        """See `Store.on_news`."""
+        """See `Store.on_change`."""
         return self._enlist(self._news_rings, ring)
 
     async def close(self) -> None:
