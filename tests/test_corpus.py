@@ -21,12 +21,13 @@ from perdure.core.operations import Failure, Success
 from perdure.core.program import DropCommand, FinishCommand, OpenCommand, ProgramCommand
 from perdure.core.replay import blobs_read, events_fed, fold_events, replay_program
 from perdure.core.traversal import rewrite_parts
-from perdure.definitions.format import definition_reader, model, validator
+from perdure.definitions.format import model, validator
 from perdure.definitions.format.dialect_rules import RULES
 from perdure.definitions.format.document_parser import parse_document
 from perdure.definitions.format.shapes import EitherShape, FieldsShape, ListShape, MapShape, Shape, StepsShape, matching_option
 from perdure.definitions.graph.instance import GraphProgram
 from perdure.definitions.kinds import config_checks
+from perdure.dialects import definition_reader
 from perdure.runtime.workflow_programs import WorkflowProgram, program_of
 from tests.core.stories import driven
 from tests.corpus import definitions, make, replay, workflows

@@ -16,7 +16,6 @@ from typing import Any
 from perdure.code.declarations import Step
 from perdure.core.error_text import exception_summary
 from perdure.core.errors import BadValue
-from perdure.definitions.format import definition_reader
 from perdure.definitions.format.canonical_form import definition_bytes
 from perdure.definitions.format.document_parser import parse_document
 from perdure.definitions.graph.graph_run import PYTHON_CONDITION
@@ -29,6 +28,7 @@ from perdure.definitions.graph.step_kind import Kind
 from perdure.definitions.kinds import config_checks
 from perdure.definitions.kinds.deployment import NOTHING_MORE, Deployment
 from perdure.definitions.kinds.kind_registry import KindRegistry, is_extra_installed
+from perdure.dialects import definition_reader
 from perdure.workflow_function import Workflow
 
 ALGORITHM = "sha256:"

@@ -17,7 +17,7 @@ from perdure.core import messages, values
 from perdure.core.operations import Success
 from perdure.core.paths import Key, parse_path
 from perdure.definition_workflow import tool_steps
-from perdure.definitions.format import definition_reader, model
+from perdure.definitions.format import model
 from perdure.definitions.format.canonical_form import definition_bytes
 from perdure.definitions.graph.graph_run import PYTHON_CONDITION
 from perdure.definitions.graph.graph_workflow import DefinitionRelease, GraphWorkflow
@@ -25,6 +25,7 @@ from perdure.definitions.graph.step_kind import Kind
 from perdure.definitions.kinds.agents.agent_workflow import definition_agents
 from perdure.definitions.kinds.agents.built_in_tools import ToolContext
 from perdure.definitions.kinds.deployment import Deployment
+from perdure.dialects import definition_reader
 from perdure.runtime.workflow_programs import Workflow
 from perdure.workflow_function import _family
 from tests.corpus.workflows import broken

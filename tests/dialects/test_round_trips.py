@@ -11,19 +11,19 @@ from perdure.definitions.format.canonical_form import canonical_document
 from perdure.definitions.format.validator import definition_findings
 from perdure.dialects import WrittenDocument, read_foreign
 from perdure.dialects.fragments import complete_fragment
-from perdure.dialects.nested_steps import document_reader as nested_steps_reader
-from perdure.dialects.ref_dag import document_reader as ref_dag_reader
-from perdure.dialects.token_graph import document_reader as token_graph_reader
+from perdure.dialects.nested_steps import document_writer as nested_steps_writer
+from perdure.dialects.ref_dag import document_writer as ref_dag_writer
+from perdure.dialects.token_graph import document_writer as token_graph_writer
 from tests.seeds.definitions import definition
 from tests.seeds.examples import EXAMPLES, Example
 
 FOREIGN = [example for example in EXAMPLES if not example.name.startswith(("format", "003"))]
 NOT_WRITTEN = ("004_payment",)  # a loop with both a break path and a branch: what is never reached is not written
 WRITE: dict[str, Callable[[dict[str, Any]], WrittenDocument]] = {
-    "ref_dag": ref_dag_reader.from_definition,
-    "nested_steps": nested_steps_reader.from_definition,
-    "token_graph": token_graph_reader.from_definition,
-    "token_graph as IR": lambda definition: token_graph_reader.from_definition(definition, as_ir=True),
+    "ref_dag": ref_dag_writer.from_definition,
+    "nested_steps": nested_steps_writer.from_definition,
+    "token_graph": token_graph_writer.from_definition,
+    "token_graph as IR": lambda definition: token_graph_writer.from_definition(definition, as_ir=True),
 }
 SPELT_SO = ("000_when_truthy", "000_when_gt", "000_for_each", "000_bail", "000_skips_cascade", "000_goes_on")
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from perdure.dialects.foreign_document import ForeignDefinition
-from perdure.dialects.ref_dag import document_reader
+from perdure.dialects.ref_dag import document_reader, document_writer
 
 
 def made(*steps: dict[str, Any]) -> ForeignDefinition:
@@ -108,12 +108,12 @@ def test_what_the_seed_has_no_words_for_is_not_written() -> None:
         {"id": "a", "tool": "T", "timeout": 30, "with": {"x": "@vars.y"}},
         {"id": "a", "sleep": 3},
     ):
-        found = document_reader.from_definition({**head, "steps": [step]})
+        found = document_writer.from_definition({**head, "steps": [step]})
         assert found.document is None
         assert found.findings
 
 
 def test_a_definition_of_another_dialect_is_written_with_a_warning() -> None:
-    found = document_reader.from_definition({"perdure": 1, "name": "x", "steps": [{"id": "a", "tool": "T", "timeout": 30, "with": {"x": "@input.y"}}]})
+    found = document_writer.from_definition({"perdure": 1, "name": "x", "steps": [{"id": "a", "tool": "T", "timeout": 30, "with": {"x": "@input.y"}}]})
     assert found.document == {"title": "x", "steps": [{"name": "a", "action": {"toolName": "T"}, "input": {"x": "@input.y"}}]}
     assert [one.code for one in found.findings] == ["other_dialect"]

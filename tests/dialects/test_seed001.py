@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from perdure.dialects.foreign_document import ForeignDefinition
-from perdure.dialects.nested_steps import document_reader
+from perdure.dialects.nested_steps import document_reader, document_writer
 
 
 def made(*steps: dict[str, Any], **fields: Any) -> ForeignDefinition:
@@ -114,6 +114,6 @@ def test_what_is_wrong_is_an_error(step: dict[str, Any], code: str) -> None:
 def test_what_the_seed_has_no_words_for_is_not_written() -> None:
     head = {"perdure": 1, "name": "x", "dialect": "nested_steps", "order": "listed", "limits": {"max_steps": 50}}
     for step in ({"id": "a", "sleep": 3}, {"id": "a", "tool": "T", "with": {"x": "@trigger.y"}}, {"id": "a", "do": [{"id": "b", "tool": "T"}]}):
-        found = document_reader.from_definition({**head, "steps": [step]})
+        found = document_writer.from_definition({**head, "steps": [step]})
         assert found.document is None
         assert found.findings

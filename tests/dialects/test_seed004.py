@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from perdure.dialects.foreign_document import ForeignDefinition
-from perdure.dialects.token_graph import document_reader
-from perdure.dialects.token_graph.document_reader import from_definition
+from perdure.dialects.token_graph import document_reader, document_writer
+from perdure.dialects.token_graph.document_writer import from_definition
 
 
 def made(*nodes: dict[str, Any], **fields: Any) -> ForeignDefinition:
@@ -208,7 +208,7 @@ def test_limits_are_those_of_the_seed_unless_the_document_has_its_own() -> None:
 def test_what_the_seed_has_no_words_for_is_not_written() -> None:
     head = {"perdure": 1, "name": "x", "dialect": "token_graph", "order": "ports", "limits": {"max_hops": 100, "max_fanout": 10}}
     for step in ({"id": "a", "sleep": 3}, {"id": "a", "tool": "a", "with": "@input", "on_error": "go_on"}, {"id": "a", "tool": "a", "with": "@vars.x"}):
-        found = document_reader.from_definition({**head, "steps": [step]})
+        found = document_writer.from_definition({**head, "steps": [step]})
         assert found.document is None
         assert found.findings
 

@@ -17,7 +17,7 @@ from perdure.cli.shared_options import blob_contents, blobs_option, format_optio
 
 if TYPE_CHECKING:
     from perdure.definitions.format.definition_findings import DefinitionFinding
-    from perdure.definitions.format.definition_reader import ReadDefinition
+    from perdure.dialects.definition_reader import ReadDefinition
 if TYPE_CHECKING:
     from perdure.core.errors import BadValue
     from perdure.definitions.kinds.kind_descriptions import KindDescription, ToolDescription

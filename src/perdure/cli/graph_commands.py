@@ -231,7 +231,7 @@ def _patched_definition(before: CurrentDefinition, file: str | None, changes: di
     from perdure.cli import definition_files
     from perdure.core.errors import BadDefinition
     from perdure.definition_workflow import Definition
-    from perdure.definitions.format import patched_definition
+    from perdure.dialects import patched_definition
 
     ways = [one for one in (file, changes["patch_file"], changes["edits_file"], changes["pairs"] or None) if one is not None]
     if len(ways) != 1:

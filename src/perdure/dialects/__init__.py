@@ -19,7 +19,7 @@ _READERS: dict[Dialect, Callable[[Any], ForeignDefinition]] = {
     "nested_steps": nested_steps_reader.to_definition,
     "port_graph": port_graph_reader.to_definition,
 }
-_OF_000 = ("action", "forEach", "bail")
+_REF_DAG_FIELDS = ("action", "forEach", "bail")
 
 
 def detected_dialect(document: Any) -> Dialect | None:
@@ -37,7 +37,7 @@ def detected_dialect(document: Any) -> Dialect | None:
     steps = [step for step in document["steps"] if isinstance(step, dict)]
     if any("stepSlug" in step for step in steps):
         return "port_graph"
-    if any(isinstance(step.get("action"), dict) or any(name in step for name in _OF_000) for step in steps) or "input_schema" in document:
+    if any(isinstance(step.get("action"), dict) or any(name in step for name in _REF_DAG_FIELDS) for step in steps) or "input_schema" in document:
         return "ref_dag"
     if any("type" in step for step in steps) or any(name in document for name in ("constraints", "variables", "runtime", "slug")):
         return "nested_steps"

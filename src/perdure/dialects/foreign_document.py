@@ -22,9 +22,11 @@ from perdure.definitions.format.shapes import ValueShape
 from perdure.definitions.format.validator import definition_findings
 
 Dialect = Literal["ref_dag", "nested_steps", "port_graph", "token_graph"]
+Document = dict[str, Any]
 T = TypeVar("T")
 
 UNTITLED = "untitled"
+SHOWN_FINDINGS_MAX = 10
 
 
 class ForeignDefinition(NamedTuple):
@@ -291,11 +293,6 @@ def refuse_unknown_operators(fields: ForeignFields, known: Collection[str], othe
             hint = f"did you mean {near!r}?" if near else f"there are {', '.join(sorted(known))}"
             fields.notes.error("unknown_operator", fields.at(name), f"{name[:40]!r} is no operator of a condition; {hint}", near)
     fields.ignore(*fields.value)
-
-
-SHOWN_FINDINGS_MAX = 10
-
-Document = dict[str, Any]
 
 
 def write_and_verify(

@@ -16,31 +16,30 @@ from perdure.definitions.format.shape_check import ShapeCheck
 from perdure.definitions.format.shapes import ConditionShape, IdShape
 from perdure.definitions.format.step_tree import placed_steps
 from perdure.dialects import detected_dialect
+from perdure.dialects.foreign_document import Document
 
 ECHO = "ECHO"
 
 _IN_CONDITION = re.compile(r"""\bctx(?:\.([A-Za-z_]\w*)|\["([^"]+)"\]|\['([^']+)'\])""")
 _IN_VALUE = re.compile(r"""\$nodes(?:\.([\w-]+)|\["([^"]+)"\]|\['([^']+)'\])""")
-_IN_000 = re.compile(r"@([A-Za-z_][\w-]*)")
-
-FragmentDocument = dict[str, Any]
+_REF_DAG_REFERENCE = re.compile(r"@([A-Za-z_][\w-]*)")
 
 
-def complete_fragment(document: FragmentDocument) -> FragmentDocument:
+def complete_fragment(document: Document) -> Document:
     """The document that a fragment is part of; a document in which nothing is missing is that itself."""
     whole = _whole(document)
     match detected_dialect(whole):
         case "ref_dag":
-            return _completed_000(whole)
+            return _completed_ref_dag(whole)
         case "token_graph":
-            return _completed_004(whole)
+            return _completed_token_graph(whole)
         case None if "perdure" in whole:
             return _completed(whole)
         case _:
             return whole
 
 
-def _whole(document: FragmentDocument) -> FragmentDocument:
+def _whole(document: Document) -> Document:
     match document:
         case {"perdure": _, "when": found}:
             rules = [{"when": found, "to": "holds"}, {"to": "fails"}]
@@ -64,15 +63,15 @@ def _whole(document: FragmentDocument) -> FragmentDocument:
     return document
 
 
-def _completed_000(document: FragmentDocument) -> FragmentDocument:
+def _completed_ref_dag(document: Document) -> Document:
     steps = [step for step in document["steps"] if isinstance(step, dict)]
     known = {step.get("name") for step in steps} | {"input", "item", "index", "ctx"}
-    asked = [name for step in steps for name in _found(_IN_000, [step.get("input"), step.get("when"), step.get("forEach"), step.get("bail")])]
+    asked = [name for step in steps for name in _found(_REF_DAG_REFERENCE, [step.get("input"), step.get("when"), step.get("forEach"), step.get("bail")])]
     missing = [name for name in dict.fromkeys(asked) if name not in known]
     return {**document, "steps": [*({"name": name, "action": {"toolName": ECHO}, "input": "@input"} for name in missing), *document["steps"]]}
 
 
-def _completed_004(document: FragmentDocument) -> FragmentDocument:
+def _completed_token_graph(document: Document) -> Document:
     """The nodes that others depend on lead to them; those that are only read come before all; those that are only led to come last."""
     if isinstance(document["nodes"], dict):
         return document
@@ -96,15 +95,15 @@ def _completed_004(document: FragmentDocument) -> FragmentDocument:
     return {**document, "nodes": [*added, *document["nodes"], *(_echo(name, []) for name in later)]}
 
 
-def _echo(name: str, dependents: list[str]) -> FragmentDocument:
+def _echo(name: str, dependents: list[str]) -> Document:
     return {"id": name, "type": "task", "config": {"action": ECHO}, "dependents": dependents}
 
 
-def _id(node: FragmentDocument) -> str:
+def _id(node: Document) -> str:
     return str(node.get("id") or node.get("node_id"))
 
 
-def _leads_to(node: FragmentDocument) -> Iterator[str]:
+def _leads_to(node: Document) -> Iterator[str]:
     branch, loop = node.get("branch", {}), node.get("loop", {})
     for rule in branch.get("rules", []):
         yield from rule.get("next_nodes", [])
@@ -113,14 +112,14 @@ def _leads_to(node: FragmentDocument) -> Iterator[str]:
     yield from node.get("rejection_path", [])
 
 
-def _read_by(node: FragmentDocument) -> Iterator[str]:
+def _read_by(node: Document) -> Iterator[str]:
     """The nodes whose output the conditions of a node look at."""
     conditions = [rule.get("condition") for rule in node.get("branch", {}).get("rules", [])] + [node.get("loop", {}).get("condition")]
     yield from _found(_IN_CONDITION, conditions)
     yield from (str(value["node"]) for value in _mappings(conditions) if value.get("source") == "context" and "node" in value)
 
 
-def _completed(document: FragmentDocument) -> FragmentDocument:
+def _completed(document: Document) -> Document:
     """The same for a definition in the format's own shape."""
     known = {one.id for one in placed_steps(document)} | ROOTS
     asked: list[str] = []
@@ -136,7 +135,7 @@ def _completed(document: FragmentDocument) -> FragmentDocument:
     before = [name for name in dict.fromkeys(asked) if name not in known and name not in named]
     after = [name for name in dict.fromkeys(led_to) if name not in known and name not in before]
     steps = list(document["steps"])
-    first: list[FragmentDocument] = [{"id": name, "tool": ECHO, "with": "@input"} for name in before]
+    first: list[Document] = [{"id": name, "tool": ECHO, "with": "@input"} for name in before]
     if document.get("order") == "ports":
         ids = [step["id"] for step in (*first, *steps[:1])]
         first = [{**step, "next": ids[index + 1]} if index + 1 < len(ids) else step for index, step in enumerate(first)]
@@ -163,7 +162,7 @@ def _found(pattern: re.Pattern[str], values: Iterable[Any]) -> Iterator[str]:
                 yield from _found(pattern, value.values())
 
 
-def _mappings(value: Any) -> Iterator[FragmentDocument]:
+def _mappings(value: Any) -> Iterator[Document]:
     match value:
         case dict():
             yield value

@@ -12,9 +12,9 @@ from perdure.core.envelopes import Ack, QueuedMessage
 from perdure.core.errors import BadValue, PatchRefused
 from perdure.core.paths import Key
 from perdure.core.values import Blob
-from perdure.definitions.format import patched_definition
 from perdure.definitions.format.canonical_form import definition_bytes
 from perdure.definitions.kinds import config_checks
+from perdure.dialects import patched_definition
 from perdure.runtime.blob_loader import BlobCache
 from perdure.runtime.execution_results import ENDED_STATUSES
 from perdure.service import execution_operations

@@ -9,7 +9,7 @@ from perdure.definitions.expr import cel, template
 from perdure.definitions.format.canonical_form import canonical_document
 from perdure.definitions.format.definition_edits import with_renamed_steps
 from perdure.definitions.format.validator import definition_findings
-from perdure.dialects.token_graph.document_reader import from_definition
+from perdure.dialects.token_graph.document_writer import from_definition
 from tests.definitions.expr.scope import Given
 
 SCOPE = Given({"vars": {"n": 4}}, fetch={"count": 3})

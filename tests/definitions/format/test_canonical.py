@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.definitions.format.canonical_form import _canonical_json, canonical_document, canonical_json, definition_bytes, definition_hash
-from perdure.definitions.format.definition_reader import read_definition
 from perdure.definitions.format.document_parser import parse_document
+from perdure.dialects.definition_reader import read_definition
 from tests.definitions.format.examples import EXAMPLES, SIGNUP
 
 # Never to be changed: definitions are stored and pinned by these.

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from perdure.core.errors import BadDefinition
 from perdure.definitions.format import model
 from perdure.definitions.format.definition_edits import patch_document
-from perdure.definitions.format.definition_reader import read_definition
 from perdure.definitions.format.document_parser import parse_document
 from perdure.definitions.format.validator import definition_findings
+from perdure.dialects.definition_reader import read_definition
 from tests.definitions.format.documents import documents, mutated
 from tests.definitions.format.examples import EXAMPLES
 from tests.seeds.examples import EXAMPLES as FOREIGN

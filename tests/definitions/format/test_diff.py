@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from perdure.definitions.format.canonical_form import definition_hash
 from perdure.definitions.format.definition_diff import definition_changes, render_changes
 from perdure.definitions.format.definition_edits import apply_operations
-from perdure.definitions.format.definition_reader import read_definition
+from perdure.dialects.definition_reader import read_definition
 from tests.definitions.format.examples import EXAMPLES
 
 BASE: dict[str, Any] = {

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from perdure.core.errors import BadDefinition
 from perdure.definitions.format.definition_edits import apply_json_patch, apply_operations, patch_document, with_renamed_steps
-from perdure.definitions.format.definition_reader import read_definition
+from perdure.dialects.definition_reader import read_definition
 from tests.definitions.format.examples import EXAMPLES
 
 VECTORS = Path(__file__).parents[4] / "shared/data/vectors/json-patch"

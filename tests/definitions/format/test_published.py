@@ -6,10 +6,10 @@ import jsonschema_rs
 import pytest
 
 from perdure.definitions.format import model
-from perdure.definitions.format.definition_reader import read_definition
 from perdure.definitions.format.document_parser import parse_document
 from perdure.definitions.format.format_schema import format_schema
 from perdure.definitions.format.validator import definition_findings
+from perdure.dialects.definition_reader import read_definition
 from tests.definitions.format.examples import EXAMPLES
 
 VALIDATOR = jsonschema_rs.validator_for(format_schema())

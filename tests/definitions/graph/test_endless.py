@@ -7,7 +7,7 @@ import pytest
 from perdure import Definition
 from perdure.core import events as e
 from perdure.core import log_format
-from perdure.definitions.format import definition_reader
+from perdure.dialects import definition_reader
 from perdure.testing import World
 
 REPEAT = """

@@ -9,13 +9,13 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 from perdure.code.declarations import Step
 from perdure.core.errors import MissingExtra
 from perdure.definitions.expr import json_schema
-from perdure.definitions.format import definition_reader
 from perdure.definitions.format.definition_findings import DefinitionFinding, closest_name, error_finding, joined_pointer, readable_location, warning_finding
-from perdure.definitions.format.definition_reader import ReadDefinition
 from perdure.definitions.format.shapes import is_template
 from perdure.definitions.format.step_tree import PlacedStep, placed_steps, verb_of
 from perdure.definitions.graph.step_kind import Kind, config_problems
 from perdure.definitions.kinds.kind_registry import KindRegistry
+from perdure.dialects import definition_reader
+from perdure.dialects.definition_reader import ReadDefinition
 
 NO_TOOLS: Mapping[str, Step[Any, Any, Any]] = {}
 

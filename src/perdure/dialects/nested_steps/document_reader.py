@@ -17,13 +17,10 @@ from perdure.dialects.foreign_document import (
     ForeignDefinition,
     ForeignFields,
     StepNames,
-    WrittenDocument,
     without_empty,
     workflow_title,
-    write_and_verify,
 )
 from perdure.dialects.nested_steps.document_variables import NestedStepsListing, NestedStepsVariables
-from perdure.dialects.nested_steps.document_writer import NestedStepsWriter
 from perdure.dialects.nested_steps.step_reader import STEPS_MAX, NestedStepsReader
 
 
@@ -151,8 +148,3 @@ def _allowed(top: ForeignFields, notes: FindingCollector) -> dict[str, Any]:
     allowed = constraints.flag("allowSelfModification")
     constraints.left()
     return {"self_edit": True} if allowed else {}
-
-
-def from_definition(definition: dict[str, Any]) -> WrittenDocument:
-    """A definition as a document of this shape, where that can say all of it."""
-    return write_and_verify(definition, "nested_steps", lambda whole, notes: NestedStepsWriter(whole, notes).document(), to_definition)

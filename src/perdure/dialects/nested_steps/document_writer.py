@@ -8,13 +8,12 @@ from typing import Any
 from perdure.core.errors import BadExpression
 from perdure.definitions.expr.references import Reference, parse_reference, scan_reference
 from perdure.definitions.format.definition_findings import joined_pointer
-from perdure.dialects.foreign_document import PLAIN_OPERATORS, FindingCollector, without_empty
+from perdure.dialects.foreign_document import PLAIN_OPERATORS, Document, FindingCollector, WrittenDocument, without_empty, write_and_verify
+from perdure.dialects.nested_steps.document_reader import to_definition
 from perdure.dialects.nested_steps.step_reader import BASH_DEFAULT_S, PARALLEL_DEFAULT, STEPS_MAX
 from perdure.dialects.reference_syntax import cel_path_text, is_reference, unescape_template
 
 OPERATORS = {"eq": "equals", "neq": "notEquals", "gt": "greaterThan", "gte": "gte", "lt": "lessThan", "lte": "lte"}
-
-NestedStepsDocument = dict[str, Any]
 
 _SET = re.compile(r"(.+?)_set_*")
 
@@ -22,14 +21,14 @@ _SET = re.compile(r"(.+?)_set_*")
 class NestedStepsWriter:
     """Writes one definition."""
 
-    def __init__(self, definition: NestedStepsDocument, notes: FindingCollector) -> None:
+    def __init__(self, definition: Document, notes: FindingCollector) -> None:
         self._definition, self._notes = definition, notes
         self._stored: dict[str, list[str]] = {}
         for name, value in definition.get("output", {}).items() if isinstance(definition.get("output"), dict) else ():
             if (found := self._ref(value)) and found.root in ("step", "steps"):
                 self._stored.setdefault(found.step, []).append(name)
 
-    def document(self) -> NestedStepsDocument:
+    def document(self) -> Document:
         """The document."""
         definition = self._definition
         shown = definition.get("ui") if isinstance(definition.get("ui"), dict) else {}
@@ -46,9 +45,9 @@ class NestedStepsWriter:
         made |= {"runtime": {"policy": {"maxSteps": most}}} if most not in (None, STEPS_MAX) else {}
         return made | ({"constraints": {"allowSelfModification": True}} if definition.get("allow", {}).get("self_edit") else {})
 
-    def _list(self, steps: list[NestedStepsDocument], pointer: str, path: str) -> list[NestedStepsDocument]:
+    def _list(self, steps: list[Document], pointer: str, path: str) -> list[Document]:
         """A list of steps; what is set behind one becomes what that stores."""
-        made: list[NestedStepsDocument] = []
+        made: list[Document] = []
         for index, step in enumerate(steps):
             found = _SET.fullmatch(step["id"])
             if found and made and "set" in step and steps[index - 1]["id"] == found[1] and len(step["set"]) == 1:
@@ -57,8 +56,8 @@ class NestedStepsWriter:
                 made.append(self._step(step, joined_pointer(pointer, index), f"{path}[{len(made)}]"))
         return made
 
-    def _step(self, step: NestedStepsDocument, pointer: str, path: str) -> NestedStepsDocument:
-        made: NestedStepsDocument = {} if step["id"] == path else {"id": step["id"]}
+    def _step(self, step: Document, pointer: str, path: str) -> Document:
+        made: Document = {} if step["id"] == path else {"id": step["id"]}
         made |= self._work(step, pointer, path)
         made |= without_empty({"name": step.get("name"), "description": step.get("note")})
         if stored := self._stored.get(step["id"]):
@@ -73,7 +72,7 @@ class NestedStepsWriter:
             made["timeout"] = step["timeout"]
         return made | ({"onError": "continue"} if step.get("on_error") == "go_on" else {})
 
-    def _work(self, step: NestedStepsDocument, pointer: str, path: str) -> NestedStepsDocument:
+    def _work(self, step: Document, pointer: str, path: str) -> Document:
         match step:
             case {"bash": str(command)} | {"bash": {"command": str(command)}} if step["bash"] in (command, {"command": command}):
                 return {"type": "bash", "command": command} | without_empty({"env": self._value(step.get("env", {}))})
@@ -92,7 +91,7 @@ class NestedStepsWriter:
             case {"approve": dict(approve)}:
                 return self._approval(approve)
             case {"if": condition, "then": then}:
-                made: NestedStepsDocument = {"type": "conditional", "condition": self._condition(condition, joined_pointer(pointer, "if"))}
+                made: Document = {"type": "conditional", "condition": self._condition(condition, joined_pointer(pointer, "if"))}
                 made["then"] = self._list(then, joined_pointer(pointer, "then"), f"{path}.then")
                 otherwise = self._list(step.get("else", []), joined_pointer(pointer, "else"), f"{path}.else")
                 return made | ({"else": otherwise} if otherwise else {})
@@ -104,7 +103,7 @@ class NestedStepsWriter:
         self._notes.error("unsayable", pointer, f"nested_steps has no step for {', '.join(sorted(step.keys() - {'id'}))[:60]}")
         return {}
 
-    def _branches(self, steps: list[NestedStepsDocument], pointer: str, path: str) -> list[NestedStepsDocument]:
+    def _branches(self, steps: list[Document], pointer: str, path: str) -> list[Document]:
         made = []
         for index, step in enumerate(steps):
             both = step["do"] if step["id"].rstrip("_").endswith("_all") and "do" in step else [step]
@@ -114,13 +113,13 @@ class NestedStepsWriter:
             made.append(one)
         return made
 
-    def _approval(self, approve: NestedStepsDocument) -> NestedStepsDocument:
-        made: NestedStepsDocument = {"type": "approval", "prompt": self._value(approve["title"])}
+    def _approval(self, approve: Document) -> Document:
+        made: Document = {"type": "approval", "prompt": self._value(approve["title"])}
         made |= without_empty({"details": self._value(approve.get("details")), "form": approve.get("form"), "timeout": approve.get("timeout")})
         made |= without_empty({"approvers": [unescape_template(one) for one in approve.get("assignees", [])]})
         return made | ({"defaultAction": {"approve": "approve", "reject": "deny"}[approve["on_timeout"]]} if "on_timeout" in approve else {})
 
-    def _loop(self, step: NestedStepsDocument, pointer: str) -> NestedStepsDocument:
+    def _loop(self, step: Document, pointer: str) -> Document:
         match step:
             case {"each": each}:
                 items = each["in"]
@@ -240,13 +239,13 @@ def _ids(value: Any) -> list[str]:
             return []
 
 
-def _variable(schema: NestedStepsDocument) -> Any:
+def _variable(schema: Document) -> Any:
     if schema.keys() == {"default"} and not isinstance(schema["default"], dict):
         return schema["default"]
     return schema if "default" in schema else {**schema, "required": True}
 
 
-def _trigger(trigger: NestedStepsDocument) -> NestedStepsDocument:
+def _trigger(trigger: Document) -> Document:
     named = without_empty({"name": trigger.get("name")}) | ({} if trigger.get("enabled", True) else {"enabled": False})
     if webhook := trigger.get("webhook"):
         config = {name: value for name, value in webhook.items() if name not in ("map", "verify")}
@@ -254,3 +253,8 @@ def _trigger(trigger: NestedStepsDocument) -> NestedStepsDocument:
     if schedule := trigger.get("schedule"):
         return {**named, "type": "schedule", "config": schedule}
     return {**named, "type": "manual"}
+
+
+def from_definition(definition: Document) -> WrittenDocument:
+    """A definition as a document of this shape, where that can say all of it."""
+    return write_and_verify(definition, "nested_steps", lambda whole, notes: NestedStepsWriter(whole, notes).document(), to_definition)

@@ -16,7 +16,6 @@ from perdure.definitions.format.definition_findings import closest_name
 from perdure.dialects.foreign_document import FindingCollector, ForeignDefinition, ForeignFields, StepNames, ms_to_s, without_empty
 from perdure.dialects.port_graph.brace_expressions import BraceExpressionReader
 from perdure.dialects.port_graph.document_warnings import INJECTED_INPUT, PortGraphWarnings
-from perdure.dialects.port_graph.document_writer import from_definition
 from perdure.dialects.port_graph.step_reader import STEP_TYPES, PortGraphRoutes, PortGraphStepReader, read_retry, wire_failures_back
 
 STARTING = ("start", "trigger")
@@ -142,6 +141,3 @@ def _leave(top: ForeignFields, head: ForeignFields, config: ForeignFields, inlin
     head.ignore("enabled", "status", "organizationId", "_id", "_creationTime", "metadata", "workflowType", "triggers", "config", "steps")
     head.left()
     config.left()
-
-
-__all__ = ["from_definition", "to_definition"]

@@ -15,16 +15,13 @@ from perdure.dialects.foreign_document import (
     ForeignDefinition,
     ForeignFields,
     StepNames,
-    WrittenDocument,
     is_number,
     kind_of_value,
     ms_to_s,
     refuse_unknown_operators,
     without_empty,
     workflow_title,
-    write_and_verify,
 )
-from perdure.dialects.ref_dag import document_writer
 from perdure.dialects.ref_dag.template_references import RefDagReferences
 from perdure.dialects.reference_syntax import literal_value, whole_reference
 
@@ -179,8 +176,3 @@ class _Reader:
         if conditions:
             leaving["when"] = conditions[0] if len(conditions) == 1 else {"all": conditions}
         return [{**leaving, "return": whole_reference(called)}]
-
-
-def from_definition(definition: dict[str, Any]) -> WrittenDocument:
-    """A definition as a document of this shape, where that can say all of it."""
-    return write_and_verify(definition, "ref_dag", document_writer.write_document, to_definition)

@@ -5,18 +5,26 @@ from __future__ import annotations
 from typing import Any
 
 from perdure.definitions.format.definition_findings import joined_pointer
-from perdure.dialects.foreign_document import NATIVE_OPERATORS, PLAIN_OPERATORS, FindingCollector, s_to_ms, without_empty
+from perdure.dialects.foreign_document import (
+    NATIVE_OPERATORS,
+    PLAIN_OPERATORS,
+    Document,
+    FindingCollector,
+    WrittenDocument,
+    s_to_ms,
+    without_empty,
+    write_and_verify,
+)
+from perdure.dialects.ref_dag.document_reader import to_definition
 from perdure.dialects.ref_dag.template_references import write_reference as spelt
 from perdure.dialects.reference_syntax import plain_value, whole_reference
 
 DEFAULTS_S = {"tool": 30, "ts": 10}
 
-RefDagDocument = dict[str, Any]
 
-
-def write_document(definition: RefDagDocument, notes: FindingCollector) -> RefDagDocument:
+def write_document(definition: Document, notes: FindingCollector) -> Document:
     """The document; what has no words in this dialect is noted, or left out."""
-    made: RefDagDocument = {"title": definition["name"]} | without_empty({"description": definition.get("description"), "tags": definition.get("tags")})
+    made: Document = {"title": definition["name"]} | without_empty({"description": definition.get("description"), "tags": definition.get("tags")})
     if "deadline" in definition.get("limits", {}):
         made["timeoutMs"] = s_to_ms(definition["limits"]["deadline"])
     made["steps"] = list(_steps(definition["steps"], notes))
@@ -25,7 +33,7 @@ def write_document(definition: RefDagDocument, notes: FindingCollector) -> RefDa
     return made
 
 
-def _schema(inputs: RefDagDocument) -> RefDagDocument:
+def _schema(inputs: Document) -> Document:
     properties, required = {}, []
     for name, value in inputs.items():
         schema = {key: item for key, item in value.items() if key != "default"} if value.get("default", 0) is None else value
@@ -35,8 +43,8 @@ def _schema(inputs: RefDagDocument) -> RefDagDocument:
     return {"type": "object", "properties": properties} | without_empty({"required": required})
 
 
-def _steps(steps: list[RefDagDocument], notes: FindingCollector) -> list[RefDagDocument]:
-    made: list[RefDagDocument] = []
+def _steps(steps: list[Document], notes: FindingCollector) -> list[Document]:
+    made: list[Document] = []
     for index, step in enumerate(steps):
         before = steps[index - 1] if index else {}
         if before and step["id"] == f"{before['id']}_bail" and step.get("return") == whole_reference(before["id"]):
@@ -46,7 +54,7 @@ def _steps(steps: list[RefDagDocument], notes: FindingCollector) -> list[RefDagD
     return made
 
 
-def _bail(before: RefDagDocument, leaving: RefDagDocument, pointer: str, notes: FindingCollector) -> Any:
+def _bail(before: Document, leaving: Document, pointer: str, notes: FindingCollector) -> Any:
     when = leaving.get("when")
     if when == before.get("when"):
         return True
@@ -55,8 +63,8 @@ def _bail(before: RefDagDocument, leaving: RefDagDocument, pointer: str, notes: 
     return _condition(when, joined_pointer(pointer, "when"), notes)
 
 
-def _step(step: RefDagDocument, pointer: str, notes: FindingCollector) -> RefDagDocument:
-    made: RefDagDocument = {"name": step["id"]} | without_empty({"description": step.get("note"), "title": step.get("name")})
+def _step(step: Document, pointer: str, notes: FindingCollector) -> Document:
+    made: Document = {"name": step["id"]} | without_empty({"description": step.get("note"), "title": step.get("name")})
     if "tool" in step:
         made["action"] = {"toolName": step["tool"]}
         if isinstance(step.get("transform"), dict) and "ts" in step["transform"]:
@@ -77,9 +85,9 @@ def _step(step: RefDagDocument, pointer: str, notes: FindingCollector) -> RefDag
     return made | _repeated(step, pointer, notes)
 
 
-def _repeated(step: RefDagDocument, pointer: str, notes: FindingCollector) -> RefDagDocument:
+def _repeated(step: Document, pointer: str, notes: FindingCollector) -> Document:
     """`forEach` and `config`."""
-    made: RefDagDocument = {}
+    made: Document = {}
     retry, each = step.get("retry", {}), step.get("each")
     config = without_empty({"maxAttempts": retry.get("max"), "backoffMs": s_to_ms(retry.get("wait"))})
     if "timeout" in step and step["timeout"] != DEFAULTS_S.get("tool" if "tool" in step else "ts"):
@@ -102,3 +110,8 @@ def _condition(when: Any, pointer: str, notes: FindingCollector) -> Any:
         return {"ref": "@input"}
     made = {name: value if name in PLAIN_OPERATORS else plain_value(value) for name, value in when.items() if name != "ref"}
     return {"ref": spelt(when["ref"], joined_pointer(pointer, "ref"), notes), **made}
+
+
+def from_definition(definition: Document) -> WrittenDocument:
+    """A definition as a document of this shape, where that can say all of it."""
+    return write_and_verify(definition, "ref_dag", write_document, to_definition)

@@ -15,14 +15,11 @@ from perdure.dialects.foreign_document import (
     FindingCollector,
     ForeignDefinition,
     ForeignFields,
-    WrittenDocument,
     ms_to_s,
     without_empty,
     workflow_title,
-    write_and_verify,
 )
 from perdure.dialects.token_graph.condition_reader import ReferencedContents, TokenGraphConditionReader
-from perdure.dialects.token_graph.document_writer import TokenGraphWriter
 from perdure.dialects.token_graph.node_reader import MIGRATION_TYPE, TokenGraphNodeReader, TokenGraphValueReader, version_before
 from perdure.dialects.token_graph.node_reader import route_handover as handed_on
 from perdure.dialects.token_graph.node_routes import FANOUT_MAX, HOPS_MAX, RoutedNode, TokenGraph, TokenGraphRouteReader
@@ -115,14 +112,3 @@ def _steps_endless(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
             case _:
                 pass
     return steps
-
-
-def from_definition(definition: dict[str, Any], as_ir: bool = False) -> WrittenDocument:
-    """A definition as a document of this shape, as nodes and edges or, with `as_ir`, as nodes alone that say where they lead; where that can say all of it."""
-
-    def write(whole: dict[str, Any], notes: FindingCollector) -> dict[str, Any]:
-        first = TokenGraphWriter(whole, FindingCollector(whole), {step["id"]: step.get("with") for step in whole["steps"]}, as_ir).document()
-        of_themselves = {step["id"]: step["with"] for step in to_definition(first).document["steps"] if "with" in step}
-        return TokenGraphWriter(whole, notes, of_themselves, as_ir).document()
-
-    return write_and_verify(definition, "token_graph", write, to_definition)

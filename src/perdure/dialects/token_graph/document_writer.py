@@ -14,19 +14,28 @@ from perdure.definitions.expr.references import parse_reference
 from perdure.definitions.format.definition_findings import joined_pointer
 from perdure.dialects import cel_tree
 from perdure.dialects.cel_tree import CelName, CelTree
-from perdure.dialects.foreign_document import FindingCollector, StepNames, is_number, s_to_ms, whole_if_exact, without_empty
+from perdure.dialects.foreign_document import (
+    Document,
+    FindingCollector,
+    StepNames,
+    WrittenDocument,
+    is_number,
+    s_to_ms,
+    whole_if_exact,
+    without_empty,
+    write_and_verify,
+)
 from perdure.dialects.reference_syntax import NAME, cel_path_text, is_reference, plain_value, unescape_template
 from perdure.dialects.token_graph import node_reader
 from perdure.dialects.token_graph.condition_reader import ReferencedContents
 from perdure.dialects.token_graph.condition_reader import TokenGraphConditionReader as Reader
+from perdure.dialects.token_graph.document_reader import to_definition
 from perdure.dialects.token_graph.node_reader import MIGRATION_TYPE, handovers_of
 from perdure.dialects.token_graph.node_routes import FANOUT_MAX, HOPS_MAX
 
 CEL_SIGNS = {"eq": "==", "neq": "!=", "gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
 CEL_METHODS = {"contains": "contains", "starts_with": "startsWith", "ends_with": "endsWith"}
 AGGREGATE_NAMES = ("sum", "count", "min", "max", "any", "all")
-
-ConditionDocument = dict[str, Any]
 
 
 class TokenGraphConditionWriter:
@@ -40,7 +49,7 @@ class TokenGraphConditionWriter:
             names.give(id, "")
         self._reader = Reader(names, apart, ReferencedContents({}, apart))
 
-    def write(self, condition: Any, pointer: str) -> ConditionDocument:
+    def write(self, condition: Any, pointer: str) -> Document:
         """A condition."""
         if (text := self._cel(condition)) is not None:
             return {"type": "cel", "expression": text}
@@ -62,12 +71,12 @@ class TokenGraphConditionWriter:
         self._notes.error("unsayable", pointer, "token_graph has no words for this condition")
         return {}
 
-    def _jsonpath(self, ref: str, operators: ConditionDocument, pointer: str) -> ConditionDocument:
+    def _jsonpath(self, ref: str, operators: Document, pointer: str) -> Document:
         query = ref if ref.startswith("$") else self._query(ref)
         if query is None or len(operators) > 1:
             self._notes.error("unsayable", pointer, f"token_graph has no words for a condition on {ref[:60]!r}")
             return {}
-        made: ConditionDocument = {"type": "jsonpath", "query": query}
+        made: Document = {"type": "jsonpath", "query": query}
         for name, value in operators.items():
             if name in AGGREGATE_NAMES and isinstance(value, dict) and len(value) == 1:
                 ((compared, right),) = value.items()
@@ -154,22 +163,20 @@ class TokenGraphConditionWriter:
 _REFERENCE = re.compile(rf"""@@|@\{{({NAME})((?:\.\w[\w-]*|\[\d+\])*)\}}""")
 _WHOLE = re.compile(rf"""@({NAME})((?:\.\w[\w-]*|\[\d+\])*)""")
 
-TokenGraphDocument = dict[str, Any]
-
 
 class TokenGraphWriter:
     """Writes one definition. `given` are the inputs that nodes without a config have of themselves, by their ids."""
 
-    def __init__(self, definition: TokenGraphDocument, notes: FindingCollector, given: TokenGraphDocument, as_ir: bool) -> None:
+    def __init__(self, definition: Document, notes: FindingCollector, given: Document, as_ir: bool) -> None:
         self._definition, self._notes, self._given, self._as_ir = definition, notes, given, as_ir
         self._steps = {step["id"]: step for step in definition["steps"]}
         self._conditions = TokenGraphConditionWriter(set(self._steps), notes)
-        self._edges: list[TokenGraphDocument] = []
+        self._edges: list[Document] = []
         handovers = list(handovers_of(definition))
         self._handovers = {id: config for id, config, _ in handovers}
         self._behind = {id for _, _, behind in handovers for id in behind}
 
-    def document(self) -> TokenGraphDocument:
+    def document(self) -> Document:
         """The document."""
         limits = self._definition.get("limits", {})
         metadata = {name: self._definition.get(name) for name in ("name", "version", "description", "tags")}
@@ -180,7 +187,7 @@ class TokenGraphWriter:
         late = {step["repeat"]["on_max"] for step in self._definition["steps"] if "repeat" in step and "on_max" in step["repeat"]}
         skipped = self._behind | {id for id in late if "do" in self._steps.get(id, {}) and id.rstrip("_").endswith("_timeout")}
         nodes = [self._node(step, joined_pointer("", "steps", index)) for index, step in enumerate(self._definition["steps"]) if step["id"] not in skipped]
-        made: TokenGraphDocument = {"nodes": nodes, "metadata": without_empty(metadata)}
+        made: Document = {"nodes": nodes, "metadata": without_empty(metadata)}
         if self._as_ir:
             self._depend(nodes)
             return made
@@ -192,9 +199,9 @@ class TokenGraphWriter:
         rules = any(isinstance(rule, dict) and rule.get("endless") for rules in following if isinstance(rules, list) for rule in rules)
         return rules or "max_hops" not in self._definition.get("limits", {})
 
-    def _node(self, step: TokenGraphDocument, pointer: str) -> TokenGraphDocument:
+    def _node(self, step: Document, pointer: str) -> Document:
         handover = self._handovers.get(step["id"])
-        made: TokenGraphDocument = {"id": step["id"]} | (self._work(step, pointer) if handover is None else {"type": MIGRATION_TYPE, "config": handover})
+        made: Document = {"id": step["id"]} | (self._work(step, pointer) if handover is None else {"type": MIGRATION_TYPE, "config": handover})
         made |= without_empty({"name": step.get("name"), "description": step.get("note"), "retry": _retry(step.get("retry", {}))})
         if "timeout" in step:
             made["timeout_ms"] = s_to_ms(step["timeout"])
@@ -210,7 +217,7 @@ class TokenGraphWriter:
             made["wait_for_all"] = True
         return made
 
-    def _work(self, step: TokenGraphDocument, pointer: str) -> TokenGraphDocument:
+    def _work(self, step: Document, pointer: str) -> Document:
         if "approve" in step:
             return self._human(step, step["approve"])
         if "http" in step and "with" not in step:
@@ -231,9 +238,9 @@ class TokenGraphWriter:
         self._notes.error("unsayable", pointer, "a node of token_graph calls a tool, is work of some type, an agent, or asks people")
         return {}
 
-    def _human(self, step: TokenGraphDocument, approve: TokenGraphDocument) -> TokenGraphDocument:
+    def _human(self, step: Document, approve: Document) -> Document:
         policy = {"approve": "auto_approve_after_timeout", "reject": None}.get(approve.get("on_timeout", "fail"), "fail")
-        settings: TokenGraphDocument = {
+        settings: Document = {
             "title": self._value(approve["title"]),
             "approvers": plain_value(approve.get("assignees", [])),
             "form": approve.get("form"),
@@ -244,7 +251,7 @@ class TokenGraphWriter:
         settings["approval_ui_url"] = shown.get("approval_ui_url") if isinstance(shown, dict) else None
         return {"type": "human", "human_config": without_empty(settings)}
 
-    def _loop(self, step: TokenGraphDocument, pointer: str) -> tuple[TokenGraphDocument, Any]:
+    def _loop(self, step: Document, pointer: str) -> tuple[Document, Any]:
         """A loop, and how the step goes on when that is done."""
         repeat, following = step.get("repeat"), step.get("next", [])
         if repeat is not None and "while" in repeat:
@@ -263,7 +270,7 @@ class TokenGraphWriter:
                 return {"enabled": True, **without_empty(loop)}, rest[0]["to"] if len(rest) == 1 and "when" not in rest[0] else rest
         return {}, following
 
-    def _following(self, id: str, following: Any, pointer: str) -> TokenGraphDocument:
+    def _following(self, id: str, following: Any, pointer: str) -> Document:
         """Where a node leads, as what stands in it; edges are noted."""
         match following:
             case {"choose": chosen, **others}:
@@ -277,13 +284,13 @@ class TokenGraphWriter:
             case _:
                 return self._static(id, _listed(following))
 
-    def _static(self, id: str, targets: list[str]) -> TokenGraphDocument:
+    def _static(self, id: str, targets: list[str]) -> Document:
         if self._as_ir:
             return {"dependents": targets} if targets else {}
         self._edges.extend({"from": id, "to": target} for target in targets)
         return {}
 
-    def _rules(self, id: str, rules: list[TokenGraphDocument], pointer: str) -> TokenGraphDocument:
+    def _rules(self, id: str, rules: list[Document], pointer: str) -> Document:
         conditions = [
             self._conditions.write(rule["when"], joined_pointer(pointer, index, "when")) if "when" in rule else None for index, rule in enumerate(rules)
         ]
@@ -295,13 +302,13 @@ class TokenGraphWriter:
         self._edges.extend({"from": id, "to": target, "condition": condition} for condition, targets in held for target in targets)
         return self._static(id, default)
 
-    def _depend(self, nodes: list[TokenGraphDocument]) -> None:
+    def _depend(self, nodes: list[Document]) -> None:
         for node in nodes:
             before = [other["id"] for other in nodes if node["id"] in other.get("dependents", [])]
             if before:
                 node["dependencies"] = before
 
-    def _mapping(self, given: Any, pointer: str) -> TokenGraphDocument:
+    def _mapping(self, given: Any, pointer: str) -> Document:
         if not isinstance(given, dict) or not given or "action" in given:
             self._notes.error(
                 "unsayable", joined_pointer(pointer, "with"), "the input of a node of token_graph is a config of some fields, or what comes before it"
@@ -328,7 +335,7 @@ class TokenGraphWriter:
         return f"$inputs{path}" if name == "input" else f"$nodes.{name}{path}" if name in self._steps else ""
 
 
-def _retry(retry: TokenGraphDocument) -> TokenGraphDocument:
+def _retry(retry: Document) -> Document:
     found = {"max_attempts": retry.get("max"), "backoff_ms": s_to_ms(retry.get("wait")), "multiplier": retry.get("factor")}
     return without_empty(found)
 
@@ -353,3 +360,14 @@ def _named(following: Any) -> set[str]:
         case dict():
             return set().union(*(_named(value) for name, value in following.items() if name not in ("when", "max", "endless")))
     return set()
+
+
+def from_definition(definition: dict[str, Any], as_ir: bool = False) -> WrittenDocument:
+    """A definition as a document of this shape, as nodes and edges or, with `as_ir`, as nodes alone that say where they lead; where that can say all of it."""
+
+    def write(whole: dict[str, Any], notes: FindingCollector) -> dict[str, Any]:
+        first = TokenGraphWriter(whole, FindingCollector(whole), {step["id"]: step.get("with") for step in whole["steps"]}, as_ir).document()
+        of_themselves = {step["id"]: step["with"] for step in to_definition(first).document["steps"] if "with" in step}
+        return TokenGraphWriter(whole, notes, of_themselves, as_ir).document()
+
+    return write_and_verify(definition, "token_graph", write, to_definition)

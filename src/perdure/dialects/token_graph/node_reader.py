@@ -24,7 +24,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from perdure.definitions.format.definition_findings import closest_name, joined_pointer
-from perdure.dialects.foreign_document import FindingCollector, ForeignFields, StepNames, is_number, kind_of_value, ms_to_s, whole_if_exact, without_empty
+from perdure.dialects.foreign_document import (
+    Document,
+    FindingCollector,
+    ForeignFields,
+    StepNames,
+    is_number,
+    kind_of_value,
+    ms_to_s,
+    whole_if_exact,
+    without_empty,
+)
 from perdure.dialects.reference_syntax import EmbeddedReference, escape_template, literal_value, reference_text, template_text, whole_reference
 from perdure.dialects.token_graph.condition_reader import CONTENT_SCHEME, ReferencedContents
 from perdure.dialects.token_graph.node_routes import HUMAN_TYPES, RoutedNode, TokenGraph
@@ -113,10 +123,8 @@ VERSION_PATTERN = re.compile(r"v?(\d+)(?:\.(\d+))?(?:\.(\d+))?")
 
 _PYTHON = re.compile(r"^\s*(?:async\s+)?def\s+main\s*\(", re.MULTILINE)
 
-HandoverDocument = dict[str, Any]
 
-
-def read_handover(config: ForeignFields, before: Iterable[str], contents: ReferencedContents) -> HandoverDocument:
+def read_handover(config: ForeignFields, before: Iterable[str], contents: ReferencedContents) -> Document:
     """What a node of this type does itself: it makes the other version's input, of what the execution was given and what the nodes `before` it came to."""
     versions = {name: config.text(name) for name in ("from_version", "to_version")}
     for name, version in versions.items():
@@ -130,7 +138,7 @@ def read_handover(config: ForeignFields, before: Iterable[str], contents: Refere
     return {**source, "with": given} if source else {"do": []}
 
 
-def _handover_source(config: ForeignFields, contents: ReferencedContents) -> HandoverDocument:
+def _handover_source(config: ForeignFields, contents: ReferencedContents) -> Document:
     """The transform by its language; nothing if there is none."""
     given = config.text("transform")
     if given.startswith(CONTENT_SCHEME):
@@ -159,7 +167,7 @@ def version_before(nodes: Mapping[str, ForeignFields]) -> str:
     return ""
 
 
-def handovers_of(definition: HandoverDocument) -> Iterator[tuple[str, HandoverDocument, tuple[str, str]]]:
+def handovers_of(definition: Document) -> Iterator[tuple[str, Document, tuple[str, str]]]:
     """Of each handover in a definition: the id of its step, the node's config, and the ids of the steps behind it."""
     steps = {step["id"]: step for step in definition["steps"]}
     for step in definition["steps"]:

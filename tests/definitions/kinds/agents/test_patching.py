@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from perdure import Definition, Fatal, step
-from perdure.definitions.format.definition_reader import read_definition
 from perdure.definitions.kinds.agents.built_in_tools import apply_definition_patch
+from perdure.dialects.definition_reader import read_definition
 from perdure.testing import Run, World
 from tests.definitions.kinds.agents.scripted import Script, deployed
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.definitions.format import definition_reader
 from perdure.definitions.kinds.http.http_errors import RequestError
 from perdure.definitions.kinds.http.http_request import FIELD_READERS, build_request, check_request, is_repeatable
+from perdure.dialects import definition_reader
 
 URL = "https://x.example/a"
 

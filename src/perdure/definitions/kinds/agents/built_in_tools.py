@@ -20,12 +20,12 @@ from perdure.core.execution import Execution
 from perdure.core.paths import Key
 from perdure.core.replay import fold_events
 from perdure.core.values import verified_payload
-from perdure.definitions.format import patched_definition
 from perdure.definitions.format.canonical_form import definition_bytes, definition_hash
 from perdure.definitions.format.definition_diff import definition_changes, render_changes
 from perdure.definitions.graph import step_kind as kinds
 from perdure.definitions.graph.step_kind import CompositeUse, Kind
 from perdure.definitions.kinds.agents.agent_tools import AgentTool, perform_kind, tool_of, tool_of_kind
+from perdure.dialects import patched_definition
 from perdure.stores.protocol import Post, Store
 
 ANSWER_S = 30.0

@@ -11,9 +11,10 @@ import pytest
 from perdure import Definition, Fatal, dialects
 from perdure.definitions.format.canonical_form import canonical_document
 from perdure.definitions.format.compiler import compile_definition
-from perdure.definitions.format.definition_reader import read_definition
 from perdure.definitions.graph.ir import IR
-from perdure.dialects.port_graph.document_reader import from_definition, to_definition
+from perdure.dialects.definition_reader import read_definition
+from perdure.dialects.port_graph.document_reader import to_definition
+from perdure.dialects.port_graph.document_writer import from_definition
 from perdure.testing import World
 
 REAL = sorted((Path(__file__).parents[4] / "shared/data/tale").glob("*.json"))

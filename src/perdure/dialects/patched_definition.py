@@ -25,13 +25,13 @@ from perdure.definitions.format.definition_findings import DefinitionFinding, er
 from perdure.definitions.format.dialect_rules import document_rules
 from perdure.definitions.format.step_tree import placed_steps
 from perdure.definitions.format.validator import definition_findings
-from perdure.dialects.token_graph import document_reader
+from perdure.dialects.foreign_document import Document
+from perdure.dialects.token_graph.document_reader import to_definition
+from perdure.dialects.token_graph.document_writer import from_definition
 
 JSON_PATCH = frozenset(("add", "remove", "replace", "move", "copy", "test"))
 TAG_OF_ALL = "main"
 """A tag under which a document of nodes and edges is known whatever it is called."""
-
-Document = dict[str, Any]
 
 
 def apply_patch(definition: Document, patch: Any) -> Document:
@@ -98,11 +98,11 @@ def _is_of_view(operation: Document) -> bool:
 def _viewed(definition: Document, operations: list[Document]) -> Document:
     """What JSON Patch on its nodes and edges makes of a definition."""
     whole = canonical_document(definition)
-    own = document_reader.from_definition(whole).document if document_rules(whole).patched_as_nodes else None
+    own = from_definition(whole).document if document_rules(whole).patched_as_nodes else None
     if own is None:
         return _of_steps(whole, operations)
     after = patch_document(own, operations)
-    read = document_reader.to_definition(after, name=whole["name"])
+    read = to_definition(after, name=whole["name"])
     _valid(list(read.findings))
     found = _with_ui(read.document, whole)
     _valid(definition_findings(found))
@@ -174,7 +174,7 @@ def _step(node: Any, pointer: str, nodes: list[Any]) -> Document:
     if any(verb.name in node for verb in model.VERBS):
         return dict(normalized_copy(node))
     others = [{"id": other["id"]} for other in nodes if isinstance(other, dict) and other.get("id") != node["id"]]
-    read = document_reader.to_definition({"nodes": [node, *others], "edges": []})
+    read = to_definition({"nodes": [node, *others], "edges": []})
     _valid(list(read.findings))
     return {name: value for name, value in read.document["steps"][0].items() if name != "next"}
 

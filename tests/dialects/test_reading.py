@@ -9,7 +9,7 @@ import pytest
 
 from perdure.core.errors import BadDefinition
 from perdure.definitions.format import document_parser
-from perdure.definitions.format.definition_reader import read_definition
+from perdure.dialects.definition_reader import read_definition
 from tests.definitions.format.examples import SIGNUP
 
 
@@ -51,8 +51,8 @@ def test_what_is_no_definition_is_refused(given: object) -> None:
 
 def test_whoever_reads_no_definition_loads_no_library_for_it() -> None:
     libraries = ("ruamel", "jsonpatch", "jsonschema_rs", "cel_expr_python", "re2", "jsonpath")
-    names = ("definition_reader", "definition_edits", "formatter", "format_schema")
-    modules = ", ".join(("perdure", *(f"perdure.definitions.format.{name}" for name in names)))
+    names = ("definition_edits", "formatter", "format_schema")
+    modules = ", ".join(("perdure", "perdure.dialects.definition_reader", *(f"perdure.definitions.format.{name}" for name in names)))
     source = f"import sys, {modules}\nprint(sorted(set({libraries!r}) & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True).stdout.strip() == "[]"
 

@@ -12,10 +12,11 @@ from perdure.core.errors import BadDefinition
 from perdure.definitions.format.canonical_form import canonical_document
 from perdure.definitions.format.compiler import compile_definition, compile_findings
 from perdure.definitions.format.definition_findings import DefinitionFinding
-from perdure.definitions.format.definition_reader import read_definition
 from perdure.definitions.format.validator import definition_findings
 from perdure.definitions.graph.ir import IR
-from perdure.dialects.port_graph.document_reader import from_definition, to_definition
+from perdure.dialects.definition_reader import read_definition
+from perdure.dialects.port_graph.document_reader import to_definition
+from perdure.dialects.port_graph.document_writer import from_definition
 from perdure.testing import World
 from tests.seeds.examples_003 import INLINE
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from perdure.core.errors import BadDefinition
-from perdure.definitions.format.definition_reader import read_definition
-from perdure.definitions.format.patched_definition import apply_patch, next_minor, patch_description
+from perdure.dialects.definition_reader import read_definition
+from perdure.dialects.patched_definition import apply_patch, next_minor, patch_description
 
 Document = dict[str, Any]
 
