@@ -1,7 +1,7 @@
-"""Attempts: every try of a call that ever began, listed from a log.
+"""Lists every attempt of a call that ever began, from a log.
 
-A try that was given to a queue and taken back before a worker began it is no attempt; neither is a call whose result was known before. What a loop has
-forgotten is left out.
+Work that was taken back before a worker began it is no attempt; neither is a call that settled with a recalled result. Attempts in forgotten iterations
+are left out.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,11 +19,11 @@ from perdure.core.operations import CallOperation, Failure, Outcome, operation_t
 from perdure.core.paths import Key, Path
 
 AttemptEnding = Literal["", "completed", "failed", "interrupted", "abandoned"]
-"""How an attempt ended. Empty: it is in flight. Interrupted: what performed it is gone; abandoned: nothing waits for it, and its outcome is not known."""
+"""How an attempt ended. Empty: it is in flight. Interrupted: its process is gone. Abandoned: its call was dropped, and its outcome is not known."""
 
 
 class RecordedAttempt(msgspec.Struct, frozen=True):
-    """A try of the call at `path`: the `number`-th in this life of the execution, which begins anew with each retry of a failed execution."""
+    """An attempt of the call at `path`: the `number`-th in this `life` of the execution. Each retry of a failed execution begins a new life."""
 
     path: Path
     life: int
@@ -43,11 +43,11 @@ class AttemptHistory:
         self._known: dict[tuple[Path, int, int], RecordedAttempt] = {}
 
     def listed(self) -> list[RecordedAttempt]:
-        """All attempts, in the order in which they began."""
+        """Returns all attempts, in the order in which they began."""
         return [one for one in self._known.values() if not is_in_trimmed_iteration(one.path, self.execution.trimmed)]
 
     def apply(self, event: e.Event) -> None:
-        """Take one more event."""
+        """Folds one more event."""
         execution = self.execution
         began, ended = list(self._began(event)), list(self._ended(event))
         execution.apply(event)
@@ -64,7 +64,7 @@ class AttemptHistory:
                 yield path, attempt, operation_target(self.execution.open[path].op)
 
     def _ended(self, event: e.Event) -> Iterator[tuple[PendingOperation, AttemptEnding | None, ErrorInfo | None]]:
-        """The attempts in flight that end with an event, and how: None, if they never began."""
+        """Yields the attempts in flight that end with an event, and how (None: the attempt never began)."""
         match event:
             case e.SettledEvent(path, outcome):
                 yield self.execution.open[path], *_attempt_ending(outcome)
@@ -87,7 +87,7 @@ class AttemptHistory:
     def _end(self, pending: PendingOperation, ending: AttemptEnding | None, error: ErrorInfo | None) -> None:
         place = pending.path, self.execution.reopened, pending.attempt
         before = self._known.get(place)
-        if before is None or before.ending:  # no call, or between two tries
+        if before is None or before.ending:  # not a call, or between two attempts
             return
         if ending is None:
             del self._known[place]
@@ -104,7 +104,7 @@ def _attempt_ending(outcome: Outcome) -> tuple[AttemptEnding | None, ErrorInfo |
 
 
 def attempts_of_log(key: Key, events: Iterable[e.Event]) -> list[RecordedAttempt]:
-    """All attempts that a log tells of, in the order in which they began."""
+    """Returns all attempts in a log, in the order in which they began."""
     found = AttemptHistory(key)
     for event in events:
         found.apply(event)

@@ -1,12 +1,8 @@
-"""Compaction: the log without the turns that are forgotten. It is still the schedule of its program, with a later beginning.
+"""Replaces logs by shorter ones: a log without its forgotten iterations (compaction), and the tombstone of an execution that ended long ago.
 
-Where the first kept turn of a loop began, the loop resumes (`IterationResumedEvent`); where turns that are dropped had changed attributes, which programs
-read, these are said (`AttributesSetEvent`); what else only the dropped events said (state, watermarks, keys) stands in a `SnapshotEvent` at the end. What was
-replaced goes to an archive blob, which names the one before it.
-
-Tombstones: the one event that is kept of an execution long after its end. It says that there was one of this id, how it ended and when.
-
-Who asks for the result, or joins the execution as its child, is told that it was removed.
+A compacted log is still the schedule of its program, with a later beginning. The loop resumes where its first kept iteration began
+(`IterationResumedEvent`); attributes that dropped iterations changed, which programs read, are set again (`AttributesSetEvent`); the remaining state that
+only dropped events contained is in a `SnapshotEvent` at the end. The replaced rows go to an archive blob, which names the one before it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,11 +26,11 @@ from perdure.core.replay import fold_events
 from perdure.core.values import Blob, Value
 
 DEAD_EVENTS_MIN = 64
-"""Fewer dead events than this are not worth a compaction."""
+"""The least number of dead events that is worth a compaction."""
 
 
 class CompactedLog(msgspec.Struct, frozen=True):
-    """A shorter log of the same meaning: its events, of which `snapshot` is the last, and the archive blob, if wanted."""
+    """A shorter log of the same meaning: its events, of which `snapshot` is the last, and the archive blob, if it is kept."""
 
     events: Sequence[e.Event]
     snapshot: e.SnapshotEvent
@@ -42,15 +38,15 @@ class CompactedLog(msgspec.Struct, frozen=True):
 
 
 def is_worth_compaction(execution: Execution) -> bool:
-    """Whether more of the log is dead than alive."""
+    """Whether more than half of the log is dead events."""
     return execution.dead_events >= DEAD_EVENTS_MIN and execution.dead_events > execution.logged_events - execution.dead_events
 
 
 def compact_log(key: Key, rows: Sequence[bytes], archive: bool) -> CompactedLog | None:
-    """The compacted form of a log, or None when it has none at this point.
+    """Return the compacted form of a log, or None when it has none at this point.
 
-    That is when something outside of a dropped turn happened because of something inside of it, other than through the loop's
-    state: the schedule would then have no place for it.
+    It has none when something inside a dropped iteration caused something outside of it, other than through the state of the loop: the schedule would have
+    no place for the effect.
     """
     events = log_format.decode_rows(rows)
     execution = fold_events(key, events)
@@ -84,10 +80,10 @@ def _kept_events(
     alive_mail = waiting | {number for number, dead in received if not dead}
     dead_mail = {number for number, dead in received if dead and number not in alive_mail}
     consumed = {number for number, dead in dict(received).items() if dead and number in alive_mail and number not in waiting}
-    if consumed:  # given back by what is alive, then consumed in a turn that is not: without that turn it would come again
+    if consumed:  # returned by a kept receive and then received in a dropped iteration: without that iteration it would be received again
         return None
     kept = _KeptEvents(trimmed)
-    unfed = False  # whether what a resuming will feed the program comes of a turn that is gone
+    unfed = False  # whether the backlog of the next resume has events of a dropped iteration
     settles = _SettledInTrimmed(events, retained)
     for given, asked in _event_groups(events):
         if isinstance(given, e.ParkedEvent):
@@ -96,9 +92,9 @@ def _kept_events(
         if isinstance(given, e.SnapshotEvent | e.EvictedEvent) or (isinstance(given, e.MessageArrivedEvent) and given.number in dead_mail):
             continue
         if isinstance(given, e.ParkedEvent) and is_in_trimmed_iteration(given.path, trimmed):
-            given = msgspec.structs.replace(given, path=())  # that it was parked still matters: what came meanwhile was fed later
+            given = msgspec.structs.replace(given, path=())  # that it was parked still matters: the backlog was fed later
         if isinstance(given, e.PatchedEvent) and not given.refused and any(isinstance(one, e.IterationResumedEvent) for one in kept.events):
-            return None  # it was taken by what is known of all turns, some of which would be gone
+            return None  # whether the patch fits was decided with the iterations that would be gone
         alive = [one for one in asked if not is_in_trimmed_iteration(_path_of(one), trimmed) and not isinstance(one, e.TrimmedEvent)]
         if not is_in_trimmed_iteration(_path_of(given), trimmed):
             if _resuming_event(alive, trimmed) is not None or (isinstance(given, e.ResumedEvent) and unfed and alive):
@@ -112,7 +108,7 @@ def _kept_events(
         kept.past(asked[:begins], given.at_s)
         if turn is not None and isinstance(turn.op, KeepOperation):
             loop, at_s = turn.path[:-1], given.at_s
-            if any(_path_of(one)[: len(loop)] != loop for one in alive):  # something else went on because of the turn before
+            if any(_path_of(one)[: len(loop)] != loop for one in alive):  # the iteration before caused something outside of the loop
                 return None
             kept.events += [e.IterationResumedEvent(loop, trimmed[loop], turn.op.value, at_s), *(one for one in alive if one is not turn)]
             kept.past(asked[begins:], at_s)
@@ -123,7 +119,7 @@ def _kept_events(
 
 
 class _SettledInTrimmed:
-    """Where operations settled for the last time that lie in turns that are gone, and are still to be undone."""
+    """The places where retained operations of dropped iterations settled for the last time."""
 
     def __init__(self, events: Sequence[e.Event], retained: Mapping[Path, SettledOperation]) -> None:
         self._retained = retained
@@ -135,14 +131,14 @@ class _SettledInTrimmed:
                 self._last[event.path] = event
 
     def among(self, given: e.ExternalEvent, asked: Sequence[e.CommandEvent]) -> list[e.Event]:
-        """These operations, of those that settled with this given event and what was asked for because of it."""
+        """Returns a `RetainedEvent` for each retained operation that settled with this external event or its commands."""
         settled = [(event, getattr(event, "path", ())) for event in (given, *asked)] if self._retained else []
         paths = [path for event, path in settled if path in self._retained and self._last.get(path) is event]
         return [e.RetainedEvent(path, self._retained[path].op, self._retained[path].outcome, given.at_s) for path in paths]
 
 
 class _KeptEvents:
-    """The events that are kept, and among them what the attributes are wherever those that made them so are not."""
+    """The kept events, with an `AttributesSetEvent` in place of dropped changes of attributes."""
 
     def __init__(self, trimmed: dict[Path, int]) -> None:
         self.events: list[e.Event] = []
@@ -150,7 +146,7 @@ class _KeptEvents:
         self._attributes: Attributes = ()
 
     def past(self, events: Iterable[e.Event], at_s: float) -> None:
-        """These are over, kept or not."""
+        """Takes note of events that are passed, kept or not."""
         lost = False
         for event in events:
             match event:
@@ -168,7 +164,7 @@ class _KeptEvents:
 
 
 def _event_groups(events: Sequence[e.Event]) -> Iterable[tuple[e.ExternalEvent, list[e.CommandEvent]]]:
-    """Each given event with what the program asked for because of it."""
+    """Yields each external event with the command events behind it."""
     group: tuple[e.ExternalEvent, list[e.CommandEvent]] | None = None
     for event in events:
         if isinstance(event, e.CommandEvent):
@@ -188,7 +184,7 @@ def _path_of(event: e.Event) -> Path:
 
 
 def _resuming_event(asked: Iterable[e.CommandEvent], trimmed: dict[Path, int]) -> e.OpenedEvent | None:
-    """The event with which the first kept turn of a loop began, if it is among these."""
+    """Returns the event with which the first kept iteration of a loop began, if it is among these."""
     for event in asked:
         if isinstance(event, e.OpenedEvent) and event.path and isinstance(event.path[-1], int) and trimmed.get(event.path[:-1], -1) == event.path[-1] > 0:
             return event
@@ -196,12 +192,12 @@ def _resuming_event(asked: Iterable[e.CommandEvent], trimmed: dict[Path, int]) -
 
 
 def value_digest(value: Value) -> bytes:
-    """The beginning of the SHA-256 of a value, wherever it is kept."""
+    """Returns the beginning of the SHA-256 of a value, inline or in a blob."""
     return (bytes.fromhex(value.sha256) if isinstance(value, Blob) else sha256(value).digest())[:DIGEST_BYTES]
 
 
 def tombstone(execution: Execution, now_s: float) -> e.RemovedEvent | None:
-    """The event that replaces the log of an execution that has ended; None if it has not ended, or is one already."""
+    """Returns the event that replaces the log of an execution that has ended; None if it has not ended or was removed already."""
     ended, started = execution.ended, execution.started
     if ended is None or execution.removed is not None:
         return None
@@ -214,12 +210,12 @@ def tombstone(execution: Execution, now_s: float) -> e.RemovedEvent | None:
         result=value_digest(ended.outcome.value) if isinstance(ended.outcome, Success) else b"",
         error=_shortened_failure(ended.outcome),
         attributes=execution.attributes,
-        **begun,  # type: ignore[arg-type]  # as they are named
+        **begun,  # type: ignore[arg-type]  # each key is a field of the event
     )
 
 
 def _shortened_failure(outcome: Outcome) -> Failure | None:
-    """How it failed or why it was cancelled, in short: neither the traceback nor what it carried."""
+    """Returns the failure with a short message, without traceback and data; None for a success."""
     match outcome:
         case Failure(_, _, ErrorInfo() as error):
             return msgspec.structs.replace(outcome, error=ErrorInfo(error.type, shorten_text(error.message, limits.REMOVED_ERROR_CHARACTERS_MAX)))

@@ -1,4 +1,4 @@
-"""Which messages have come, so that each does something once: a watermark per sending execution, and recent keys from outside."""
+"""Remembers which messages arrived, so that each has an effect once: a watermark per sending execution, and recent keys of clients."""
 
 from itertools import islice
 
@@ -10,17 +10,17 @@ from perdure.core.paths import Key, Path
 
 
 class SenderWatermark(msgspec.Struct):
-    """Which messages of a sender have come: all up to `all_to`, and those in `beyond`."""
+    """The messages of a sender that arrived: all up to `all_to`, and those in `beyond`."""
 
     all_to: int = 0
     beyond: set[int] = msgspec.field(default_factory=set)
 
     def knows(self, number: int) -> bool:
-        """Whether this message has come."""
+        """Whether this message has arrived."""
         return number <= self.all_to or number in self.beyond
 
     def add(self, number: int) -> None:
-        """Note that it has."""
+        """Records that it has."""
         if not self.knows(number):
             self.beyond.add(number)
             while self.all_to + 1 in self.beyond:
@@ -29,26 +29,26 @@ class SenderWatermark(msgspec.Struct):
 
 
 def same_parent(one: Parent, other: Parent) -> bool:
-    """Whether the two are the same operation of the same execution, in whichever of its lives."""
+    """Whether both are the same operation of the same execution, in any of its lives."""
     return (one.key, one.path) == (other.key, other.path)
 
 
 class MessageDeduplication(msgspec.Struct):
-    """What an execution remembers of the messages that have come: by sender, by key with when it came, and of who waits in which life they do."""
+    """The messages that arrived, by sender and by key with the time of arrival, and the last life in which each parent waited."""
 
     watermarks: dict[Key, SenderWatermark] = msgspec.field(default_factory=dict)
     keys: dict[str, float] = msgspec.field(default_factory=dict)
     lives: dict[tuple[Key, Path], int] = msgspec.field(default_factory=dict)
 
     def knows(self, sender: Key | None, sent: int, key: str, now_s: float) -> bool:
-        """Whether this message has come before, as far as is remembered."""
+        """Whether this message arrived before, as far as is remembered."""
         if sender is not None:
             watermark = self.watermarks.get(sender)
             return watermark is not None and watermark.knows(sent)
         return bool(key) and key in self.keys and self.keys[key] >= now_s - limits.CLIENT_KEY_RETENTION_S
 
     def add(self, sender: Key | None, sent: int, key: str, at_s: float) -> None:
-        """Note that it has; forget, two at a time, keys that came more than a day before."""
+        """Records a message. Removes expired keys, at most two a call, so that each call costs the same and the keys still become fewer."""
         if sender is not None:
             self.watermarks.setdefault(sender, SenderWatermark()).add(sent)
         elif key:
@@ -59,10 +59,10 @@ class MessageDeduplication(msgspec.Struct):
                     del self.keys[oldest]
 
     def watched(self, watchers: list[Parent], parent: Parent) -> list[Parent]:
-        """Who waits now that `parent` does; in an earlier life it may have waited as well."""
+        """Returns the watchers with `parent`, which replaces its own entry of an earlier life."""
         self.lives[parent.key, parent.path] = parent.life
         return [*(one for one in watchers if not same_parent(one, parent)), parent]
 
     def wants_more(self, parent: Parent) -> bool:
-        """Whether `parent` was reopened since it has waited before."""
+        """Whether `parent` was reopened since it waited last."""
         return parent.life > self.lives.get((parent.key, parent.path), 0)

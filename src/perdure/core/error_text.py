@@ -1,15 +1,15 @@
-"""Makes text that can be stored of what user code raises or names: valid in UTF-8, of bounded length, whatever that code does meanwhile."""
+"""Turns exceptions and names of user code into text that can be stored: valid UTF-8, of bounded length, even if that code misbehaves."""
 
 from collections.abc import Callable
 
 from perdure.core import limits
 
 TextCut = Callable[[str, str], tuple[str, str]]
-"""Takes the two sides of a cut through a text, and returns them as they may be shown, such as `Mask.cut`."""
+"""Takes the two sides of a cut through a text and returns them as they may be shown, as `Mask.cut` does."""
 
 
 def valid_utf8(text: str) -> str:
-    r"""`text` as UTF-8 can have it: a lone surrogate becomes ``\udXXX``."""
+    r"""Returns `text` as valid UTF-8: a lone surrogate becomes ``\udXXX``."""
     if text.isascii():
         return text
     try:
@@ -20,7 +20,7 @@ def valid_utf8(text: str) -> str:
 
 
 def safe_text(make: Callable[[], object], instead: str) -> str:
-    """The text that `make` returns; `instead`, where it raises anything or returns no text."""
+    """Returns the text that `make` returns, or `instead` if it raises anything or returns no text."""
     try:
         made = make()
         return str.__str__(made) if isinstance(made, str) else instead
@@ -29,19 +29,19 @@ def safe_text(make: Callable[[], object], instead: str) -> str:
 
 
 def exception_text(error: BaseException) -> str:
-    """What an exception says of itself; a placeholder, where its `__str__` fails."""
+    """Returns the text of an exception, or a placeholder if its `__str__` fails."""
     name = safe_text(lambda: type(error).__qualname__, "exception")
     return safe_text(lambda: str(error), f"(the text of this {name} can't be read: its __str__ failed)")
 
 
 def exception_summary(error: BaseException) -> str:
-    """The class of an exception and what it says, storable and bounded, for the message of another error."""
+    """Returns the class and the text of an exception, bounded, for the message of another error."""
     name = safe_text(lambda: type(error).__qualname__, "an exception")
     return f"{shorten_text(name, limits.ERROR_TYPE_CHARACTERS_MAX)}: {shorten_text(exception_text(error), limits.ERROR_MESSAGE_CHARACTERS_MAX)}"
 
 
 def shorten_text(text: str, characters_max: int, cut: TextCut | None = None) -> str:
-    """`text`, storable; of one that is longer, the beginning and the end, and between them how much was left out."""
+    """Returns `text` as valid UTF-8, shortened to its beginning and its end with the number of characters left out between them."""
     if len(text) <= characters_max:
         return valid_utf8(text)
     head, tail = text[: characters_max * 3 // 4], text[-(characters_max // 4) :]

@@ -1,9 +1,7 @@
-"""The execution: what its events add up to. A fold; only `apply` changes it, and the same events always give the same state.
+"""The state of an execution as a fold of its events. Only `apply` changes it, and the same events always give the same state.
 
-Each event costs the same however long the history is: what is needed later (who waits, what is due next, what a trimmed
-turn held) is kept in the form in which it will be asked for.
-
-Facts: what is to be known of an execution beside its state, and all of it as plain comparable data.
+Each event costs the same however long the history is: what is read later (the watchers, the next timer, the contents of an iteration) is kept in the
+form in which it is read.
 """
 
 from collections.abc import Callable
@@ -44,7 +42,7 @@ ExecutionStatus = Literal[
 
 
 class Execution:
-    """A log, folded."""
+    """The state that a log folds to."""
 
     __slots__ = (
         "archive",
@@ -123,8 +121,6 @@ class Execution:
         self.archive: str | None = None
         self.turns = LoopIterations()
 
-    # what it says of itself
-
     @property
     def may_be_told_to_unwind(self) -> bool:
         """Whether a cancel still changes how it ends: it has not ended, is not being cancelled yet, and has not begun its undo."""
@@ -132,7 +128,7 @@ class Execution:
 
     @property
     def status(self) -> ExecutionStatus:
-        """Where it is in its life."""
+        """The status, as heads and clients show it."""
         if self.ended is not None:
             return self.ended.status
         if self.parked is not None:
@@ -149,11 +145,11 @@ class Execution:
 
     @property
     def depth(self) -> int:
-        """How many executions stand above it, each started by the one before."""
+        """The number of its ancestors, each started by the one before."""
         return 0 if self.started is None else self.started.depth
 
     def grace_of(self, op: CallOperation) -> float:
-        """How long a try of `op` that is in flight may go on when the execution fails or is cancelled, in seconds."""
+        """Returns how long an attempt of `op` in flight may go on when the execution fails or is cancelled, in seconds."""
         return attempt_rules.attempt_grace_s(op, None if self.started is None else self.started.grace_s)
 
     @property
@@ -163,20 +159,20 @@ class Execution:
 
     @property
     def is_in_flight(self) -> bool:
-        """Whether, should it fail or be cancelled now, something would be waited for."""
+        """Whether the execution would wait for calls in flight if it failed or was cancelled now."""
         open_calls = ((pending, pending.op) for pending in self.open.values() if isinstance(pending.op, CallOperation))
         return any(pending.in_flight and (pending.grace_until_s is not None or self.grace_of(op) > 0) for pending, op in open_calls)
 
     @property
     def is_to_be_undone(self) -> bool:
-        """Whether, should it fail or be cancelled now, something would have to be undone: of what is open, that which is then in doubt."""
+        """Whether something would have to be undone if the execution failed or was cancelled now, open calls that would be in doubt included."""
         in_doubt = any(isinstance(pending.op, CallOperation) and pending.op.undo == "in_doubt" for pending in self.open.values())
         return in_doubt or bool(operations_to_undo(self.settled))
 
     def wake_at(self, busy: AbstractSet[Path] = frozenset(), young: AbstractSet[Path] = frozenset()) -> float | None:
-        """When time alone will make it go on: the earliest timer, retry, timeout or deadline, in seconds since 1970.
+        """Returns the earliest timer, retry, timeout or deadline, in seconds since 1970; None if the execution does not wait for time.
 
-        For what is `busy` or `young`, see `Host`.
+        `DecisionContext` explains `busy` and `young`.
         """
         if self.ended is not None or self.parked is not None or self.started is None:
             return None
@@ -187,15 +183,13 @@ class Execution:
 
     @property
     def deadline_due_s(self) -> float | None:
-        """When it must have ended: one that unwinds has its grace for that; one that is ending already, or being undone, has all the time that takes."""
+        """The time at which the deadline acts. A program that unwinds has its grace first; an undo has no deadline."""
         if self.undoing or self.deadline_at_s is None or self.cancelling is None:
             return None if self.undoing else self.deadline_at_s
         return max(self.deadline_at_s, self.cancelling.at_s + self.grace_s)
 
-    # how it changes
-
     def apply(self, event: e.Event) -> None:
-        """Fold one more event into the state."""
+        """Folds one more event into the state."""
         self.version += 1
         self.logged_events += 1
         kind = type(event)
@@ -348,7 +342,7 @@ class Execution:
             self._abandon(event.path, event.begun)
 
     def _abandon(self, path: Path, begun: bool = True) -> None:
-        """Nobody waits for an operation any more; that a try of it was made is not forgotten."""
+        """Closes an operation that is no longer needed. The record of a call stays, because an attempt of it may have begun."""
         pending = self._close(path)
         if isinstance(pending.op, CallOperation):
             self._settle_as(pending, attempt_rules.abandoned_outcome(pending, begun), ())
@@ -372,10 +366,10 @@ class Execution:
             self._release([path for path in self.retained if path[:depth] == event.path and _iteration_number(path[depth]) < event.undo_before])
 
     def _forget(self, forgotten: dict[Path, SettledOperation]) -> None:
-        """Forget what lay in a turn, but for what is to be undone."""
+        """Forgets the contents of an iteration, except what may have to be undone."""
         kept = retained_for_undo(forgotten)
         blocks = {path[:-1] for path in kept if path[-1] == UNDOABLE}
-        if blocks and self.retained:  # these are undone as a whole, and so not by what loops in them have left
+        if blocks and self.retained:  # a block is undone as a whole, so what loops inside of it have retained is not needed
             self._release([path for path in self.retained if lies_within(path, blocks)])
         for path, known in forgotten.items():
             if path in kept or path == self.committed:
@@ -393,13 +387,13 @@ class Execution:
             self._retain(path, known.pop(path))
 
     def _release(self, paths: list[Path]) -> None:
-        """Undo these no longer: nothing of them is left."""
+        """Releases retained operations: they can no longer be undone."""
         for path in paths:
             del self.retained[path], self.settled[path]
             self.dead_events += 1
 
     def _commit(self, path: Path) -> None:
-        """Nothing that was done before the note at `path` is to be undone any more."""
+        """Applies the commit note at `path`: nothing done before it is undone any more."""
         for one, known in list(released_by_commit(self.settled, path)):
             self.settled[one] = known
         self._release([one for one in self.retained if one != path])
@@ -426,7 +420,7 @@ class Execution:
     def _park(self, event: e.ParkedEvent) -> None:
         self.now_s = event.at_s
         before, self.parked = self.parked, event
-        if event.reason != "diverged" and before is None:  # directly behind a Resumed, it was in vain: what came before is still to be fed
+        if event.reason != "diverged" and before is None:  # directly behind a resume, that resume fed nothing, so the backlog stays
             self.backlog = []
         pending = self.open.get(event.path)
         if pending is not None:
@@ -443,11 +437,11 @@ class Execution:
         self.reopened += 1
         self.let_go = None
         if self.deadline_at_s is not None and self.deadline_at_s <= event.at_s:
-            self.deadline_at_s = None  # it has been exceeded, and somebody wants the execution to go on all the same
+            self.deadline_at_s = None  # it has been exceeded, and the reopening overrides it
         undone = {path[1:] for path, known in self.settled.items() if path[0] == UNDO and isinstance(known.outcome, Success)}
         kept = {path: self.settled[path] for path in self.retained if path not in undone and path[:-1] not in undone}
         self.recalled_results.learn(self.settled, event.before)
-        for path in self.settled.keys() - self.recalled_results.known.keys():  # what is to be received anew is back in its place
+        for path in self.settled.keys() - self.recalled_results.known.keys():  # messages that the program will receive anew return to the mailbox
             self._give_back(self.settled[path])
         self.settled, self.retained = kept, dict.fromkeys(kept)
         for path in kept.keys() & self.recalled_results.known.keys():
@@ -536,11 +530,11 @@ _APPLIERS: dict[type, Callable[[Any, Any], None]] = {
 
 
 _NOT_FACTS = ("opened", "turns", "mailbox", "logged_events", "dead_events", "resumes")
-"""What follows from the rest, or is of no consequence."""
+"""Fields that follow from the others, or do not affect behaviour."""
 
 
 def execution_facts(execution: Execution) -> dict[str, Any]:
-    """What it knows: two executions with equal facts behave the same from here on."""
+    """Returns the state as plain comparable data: two executions with equal facts behave the same from here on."""
     known = {name: getattr(execution, name) for name in execution.__slots__ if name not in _NOT_FACTS}
     known["backlog"] = execution.backlog if execution.parked else []
     known["mailbox"] = sorted(execution.mailbox.letters.items())
@@ -552,14 +546,14 @@ def execution_facts(execution: Execution) -> dict[str, Any]:
 
 
 def needs_holder(execution: Execution) -> bool:
-    """Whether somebody has to have it in hand, as it is performing something or about to decide: if nobody has, nothing else would wake it."""
+    """Whether the execution needs a holder: it performs something or is about to decide, and nothing in the store would wake it."""
     if execution.started is None or execution.ended is not None or execution.parked is not None:
         return False
     return execution.opened.performed > 0 or not execution.open
 
 
 def iteration_holds_open(execution: Execution, scope: Path) -> bool:
-    """Whether a turn of a loop, named by its path, still holds an open operation, or a message that is yet to be completed."""
+    """Whether the iteration at the path `scope` holds an open operation, or a message that is not completed yet."""
 
     def holds(path: Path) -> bool:
         settlement = execution.settled.get(path)

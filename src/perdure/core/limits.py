@@ -1,10 +1,10 @@
-"""Limits: every number that bounds an execution, in one place, with its unit in its name."""
+"""Every number that bounds an execution, with its unit in its name."""
 
 BLOB_BYTES_MIN = 64 * 1024
-"""Values from this size are kept as blobs, and the log holds a reference."""
+"""Values of this size and above are stored as blobs, and the log holds a reference."""
 
 VALUE_BYTES_MAX = 16 * 1024 * 1024
-"""A larger value is a terminal error that names the operation."""
+"""The largest value. A larger one is an error that names the operation."""
 
 ERROR_TYPE_CHARACTERS_MAX = 500
 """The longest name of an exception's class that is kept."""
@@ -46,13 +46,13 @@ CLIENT_KEY_RETENTION_S = 24 * 3600.0
 """How long the key of a message from outside is remembered, so that sending it again does nothing."""
 
 UNCLAIMED_MESSAGE_S = 7 * 24 * 3600.0
-"""How long mail waits for an execution that never starts."""
+"""How long messages wait for an execution that never starts."""
 
 EVENTS_PER_DECISION_MAX = 200_000
-"""Events that one message may cause; more is a program that goes on for ever without waiting."""
+"""The most events that one message may cause; more is taken for a program that never waits."""
 
 DEPTH_MAX = 100
-"""Executions that may stand above one that starts a child; more is a recursion without end."""
+"""The most ancestors that an execution may have that starts a child; more is taken for an endless recursion."""
 
 ATTRIBUTES_MAX = 32
 """Attributes that an execution may have."""

@@ -1,7 +1,7 @@
-"""The encoding of the log: a public contract. The stamp of `perdure.core.payload_header`, then the events of one commit as MessagePack.
+"""The encoding of log rows, a public contract: the header of `perdure.core.payload_header`, then the events of one commit as MessagePack.
 
-Every later version of Perdure reads what an earlier one wrote: `UPCASTS` brings a row of an old version up by one, as plain
-data, before it is read. What a newer version wrote is refused, never guessed at.
+Every version of Perdure reads the rows of earlier ones: each of `UPCASTS` brings the plain data of a row up by one version. Rows of a newer version are
+refused.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -22,17 +22,17 @@ LOG_VERSION = 2
 
 Upcast = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
 UPCASTS: dict[int, Upcast] = {}
-"""From a version to the next: a function over the events as plain data. `OLDEST` is the newest, so there is none yet."""
+"""By version, a function that brings events as plain data to the next version. There is none while the oldest version is the newest."""
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[list[Event]] = msgspec.msgpack.Decoder(list[Event])
 
 
 def encode_row(events: Sequence[Event]) -> bytes:
-    """One row of the log, which can be read again.
+    """Encode the events of one commit as a row, and check that it can be decoded again.
 
     Raises:
-        Unstorable: an event holds what is of another type than it says, or has no encoding; written, the row could never be read.
+        Unstorable: an event holds a value of another type than it declares, or one without an encoding; such a row could never be read.
     """
     try:
         raw = _encoder.encode(events)
@@ -43,11 +43,11 @@ def encode_row(events: Sequence[Event]) -> bytes:
 
 
 def decode_row(row: bytes) -> list[Event]:
-    """Read one row.
+    """Decode one row.
 
     Raises:
-        LogVersionUnsupported: it is in a format that is not read here, or says that the execution was started under rules that are not known here.
-        LogDamaged: it is no row of a log.
+        LogVersionUnsupported: the row is in an unknown format, or its execution was started under unknown rules.
+        LogDamaged: the bytes are not a row of a log.
     """
     events = decode_row_as(row, LOG_VERSION, UPCASTS)
     for event in events:
@@ -57,12 +57,12 @@ def decode_row(row: bytes) -> list[Event]:
 
 
 def decode_rows(rows: Iterable[bytes]) -> list[Event]:
-    """Read the rows of a log, oldest first."""
+    """Decodes the rows of a log, oldest first."""
     return [event for row in rows for event in decode_row(row)]
 
 
 def decode_row_as(row: bytes, newest: int, upcasts: dict[int, Upcast]) -> list[Event]:
-    """Read a row as `decode` does, with the newest version and the upcasts given."""
+    """Decodes a row as `decode_row` does, with another newest version and other upcasts."""
     version, payload = payload_header.without_header(row, OLDEST_LOG_VERSION, newest)
     try:
         if version == newest:

@@ -1,4 +1,4 @@
-"""Turns: what lies in which turn of which loop, so that forgetting a turn costs what is in it, and nothing else."""
+"""Indexes operations by the loop iteration that they lie in, so that forgetting an iteration costs only what is in it."""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -6,7 +6,7 @@ from perdure.core.paths import Path
 
 
 class LoopIterations:
-    """For each turn, named by its path: the operations in it, and the turns of loops inside of it."""
+    """For each iteration, by its path: the operations in it, and the iterations of loops inside of it."""
 
     __slots__ = ("_inside",)
 
@@ -20,11 +20,11 @@ class LoopIterations:
         return turn in self._inside
 
     def inside(self) -> dict[Path, list[Path]]:
-        """All of it, as plain data."""
+        """Returns the index as plain data."""
         return {turn: list(paths) for turn, paths in self._inside.items()}
 
     def add(self, path: Path) -> None:
-        """Note in which turn, the innermost, an operation lies, and in which turn that turn."""
+        """Adds an operation to its innermost iteration, and that iteration to the one around it, and so on outwards."""
         entry, end = path, len(path)
         while (end := _iteration_end(path, end)) > 0:
             turn = path[:end]
@@ -36,12 +36,12 @@ class LoopIterations:
             end -= 2  # the loop's own name lies in the enclosing scope
 
     def any(self, turn: Path, holds: Callable[[Path], bool]) -> bool:
-        """Whether `holds` is true of any operation in a turn."""
+        """Whether `holds` is true of any operation in an iteration."""
         inside = self._inside.get(turn, ())
         return any(holds(path) or (path != turn and path in self._inside and self.any(path, holds)) for path in inside)
 
     def forget(self, turn: Path) -> Iterator[Path]:
-        """Forget a turn; yield the operations that lay in it, and the turns of loops inside of it."""
+        """Forgets an iteration; yields the operations that lay in it, and the iterations of loops inside of it."""
         outer = _iteration_end(turn, len(turn) - 2)
         self._inside.get(turn[:outer], {}).pop(turn, None)
         for path in self._inside.pop(turn, ()):
@@ -51,12 +51,12 @@ class LoopIterations:
 
 
 def is_in_trimmed_iteration(path: Path, trimmed: Mapping[Path, int]) -> bool:
-    """Whether a path lies in a turn that was forgotten: `trimmed` says before which turn those of each loop are."""
+    """Whether a path lies in a forgotten iteration: `trimmed` has the first kept iteration of each loop."""
     return any(isinstance(segment, int) and segment < trimmed.get(path[:end], 0) for end, segment in enumerate(path))
 
 
 def _iteration_end(path: Path, end: int) -> int:
-    """The length of the longest part of `path`, at most `end` long, that is a turn; 0 if none is."""
+    """Returns the length of the longest prefix of `path`, at most `end` long, that is an iteration; 0 if none is."""
     while end > 0 and type(path[end - 1]) is not int:
         end -= 1
     return max(0, end)

@@ -1,28 +1,27 @@
-"""Paths and keys: where an operation lives in its execution, and where an execution lives in its store.
+"""Paths and keys: the address of an operation in its execution, and of an execution in its store.
 
-A path is a tuple, never joined text, so a name may contain anything and two paths never collide. Text is made only to be
-shown, and is made so that it can be read back: ``outer/~0/inner`` is turn 0 of the loop ``outer``, ``pay#2`` the second ``pay``,
-``~undo/pay`` what undoes ``pay``.
+A path is a tuple, never joined text, so a name may contain anything and two paths never collide. Its text is for display and can be parsed again:
+``outer/~0/inner`` lies in iteration 0 of the loop ``outer``, ``pay#2`` is the second ``pay``, ``~undo/pay`` undoes ``pay``.
 """
 
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 Segment = tuple[str, int] | int
-"""A name with its number among equal names in one scope (from 1; 0 is Perdure's own), or the turn of a loop (from 0)."""
+"""A name with its number among equal names in one scope (from 1; 0 is internal), or the iteration of a loop (from 0)."""
 
 Path = tuple[Segment, ...]
-"""Where an operation lives in its execution: its identity."""
+"""The address and identity of an operation in its execution."""
 
 ROOT: Path = ()
 UNDO: Segment = ("undo", 0)
-"""Under it lies what undoes the operation at the rest of the path. No name of a program has the number 0."""
+"""The first segment of the path of an undo; the rest is the path of what it undoes. No name of a program has the number 0."""
 
 _RESERVED = str.maketrans({character: f"%{ord(character):02X}" for character in "%/#~"})
 
 
 class Key(NamedTuple):
-    """Which execution: an id is unique per tenant and workflow."""
+    """Identifies an execution: an id is unique per tenant and workflow."""
 
     tenant: str
     workflow: str
@@ -33,7 +32,7 @@ class Key(NamedTuple):
 
 
 class QueueAddress(NamedTuple):
-    """Where calls wait for a worker."""
+    """Identifies a queue, in which calls wait for a worker."""
 
     tenant: str
     name: str
@@ -46,15 +45,15 @@ Address = Key | QueueAddress
 
 
 def path_text(path: Path) -> str:
-    """Show `path` as text that `parse` reads back, such as ``audit/~3/charge#2``; the root is the empty text."""
+    """Returns `path` as text that `parse_path` reads back, such as ``audit/~3/charge#2``; the root is the empty text."""
     return "/".join(_segment_text(segment) for segment in path)
 
 
 def parse_path(shown: str) -> Path:
-    """Read what `text` wrote.
+    """Parse what `path_text` wrote.
 
     Raises:
-        ValueError: the text was not written by `text`.
+        ValueError: the text is not what `path_text` writes.
     """
     path = tuple(_parse_segment(part) for part in shown.split("/")) if shown else ROOT
     if path_text(path) != shown:
@@ -63,12 +62,12 @@ def parse_path(shown: str) -> Path:
 
 
 def is_internal_path(path: Path) -> bool:
-    """Whether Perdure itself keeps something here, beside what a program calls by name."""
+    """Whether the path ends in an internal name, not in one of a program."""
     return bool(path) and isinstance(path[-1], tuple) and path[-1][1] == 0
 
 
 def idempotency_key(key: Key, path: Path) -> str:
-    """The key for the outside world: execution and path, the same in every try, different for any other operation."""
+    """Returns the idempotency key of an operation: execution and path, the same in every attempt."""
     return f"{key}:{path_text(path)}"
 
 

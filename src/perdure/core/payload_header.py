@@ -1,10 +1,10 @@
-"""The stamp in front of everything that is kept: one byte with the version of the format, and a checksum.
+"""The header of stored log rows and messages: one byte with the version of the format, and a checksum.
 
-The checksum is the CRC-32 of zlib (ISO-HDLC) over the version byte and the payload, as four bytes, most significant first. It finds what
-a disk or a memory has changed; it is no protection against somebody who means to change something (see `perdure.stores.encryption`).
+The checksum is the CRC-32 of zlib (ISO-HDLC) over the version byte and the payload, as four bytes, most significant first. It detects changes by a disk
+or a memory; it is no protection against intent (see `perdure.stores.encryption`).
 
-A payload that a codec has encoded has `ENCODED_MARKER` in place of the version, and behind it how it is framed: see `perdure.stores.encoded_store`. A codec
-has checksums of its own. A payload that is still encoded here could not be decoded, and is refused with the reason.
+A payload that a codec has encoded begins with `ENCODED_MARKER` in place of the version, followed by its frame: see `perdure.stores.encoded_store`. A codec
+has checksums of its own. A payload that is still encoded when it arrives here could not be decoded, and is refused with the reason.
 """
 
 from struct import Struct
@@ -13,15 +13,14 @@ from zlib import crc32
 from perdure.core.errors import LogDamaged, LogVersionUnsupported, SealedPayload
 
 ENCODED_MARKER = 0xC1
-"""What begins a payload that a codec has encoded: no version, and the one byte with which nothing in MessagePack begins."""
+"""The first byte of an encoded payload: not a version, and the one byte with which nothing in MessagePack begins."""
 
 WHOLE_FRAME, ROW_FRAME, REFUSED_FRAME = b"p", b"r", b"!"
-"""How it is framed: as it is; as a row of a log, with the versions before and behind it; as what could not be decoded, with the reason in words."""
+"""The frames: a whole payload; a row of a log, with the versions before and after it; a payload that could not be decoded, with the reason as text."""
 
 SPAN_BYTES = 16
 ENCRYPTED_MARKER = b"E"
-"""What begins the codec's own part if it is encrypted; then come the length of the key's id in one byte, and the id."""
-
+"""The first byte of the codec's own part if it is encrypted; then come the length of the id of the key in one byte, and the id."""
 
 _HEADER = Struct(">BI")
 _HEADER_BYTES = _HEADER.size
@@ -29,17 +28,17 @@ _SEEDS = tuple(crc32(bytes((version,))) for version in range(256))
 
 
 def with_header(version: int, payload: bytes) -> bytes:
-    """Put the version and the checksum in front."""
+    """Prepends the version and the checksum."""
     return _HEADER.pack(version, crc32(payload, _SEEDS[version])) + payload
 
 
 def without_header(data: bytes, oldest: int, newest: int) -> tuple[int, memoryview]:
-    """The version that wrote `data`, and the payload behind the stamp, whose checksum was compared.
+    """Return the version of `data` and its payload, after checking the checksum.
 
     Raises:
-        LogVersionUnsupported: it is in a format older than `oldest` or newer than `newest`.
-        LogDamaged: it is too short, or not what was written.
-        SealedPayload: a codec has encoded it.
+        LogVersionUnsupported: the format is older than `oldest` or newer than `newest`.
+        LogDamaged: the data is too short, or its checksum does not match.
+        SealedPayload: the payload is still encoded by a codec.
     """
     if len(data) < _HEADER_BYTES:
         raise LogDamaged("it is cut off" if data else "it is empty")
@@ -54,22 +53,22 @@ def without_header(data: bytes, oldest: int, newest: int) -> tuple[int, memoryvi
 
 
 def is_encoded(data: bytes) -> bool:
-    """Whether a codec has encoded it."""
+    """Whether a codec has encoded the payload."""
     return data[:1] == bytes((ENCODED_MARKER,))
 
 
 def check_payload(data: bytes) -> None:
-    """Compare the checksum of what no codec has encoded, whatever version wrote it.
+    """Check the checksum of a payload in any version; an encoded payload passes, because its codec has a checksum.
 
     Raises:
-        LogDamaged: it is too short, or not what was written.
+        LogDamaged: the data is too short, or its checksum does not match.
     """
     if not is_encoded(data):
         _ = without_header(data, 0, 255)
 
 
 def encryption_key_id(data: bytes) -> str | None:
-    """The id of the key that a payload is encrypted with; its beginning is enough. None if it is not encrypted."""
+    """Returns the id of the key that a payload is encrypted with, or None. The beginning of the payload is enough."""
     if data[:1] != bytes((ENCODED_MARKER,)):
         return None
     part = data[2 + SPAN_BYTES * (data[1:2] == ROW_FRAME) :]
@@ -77,10 +76,10 @@ def encryption_key_id(data: bytes) -> str | None:
 
 
 def reject_encoded(data: bytes) -> None:
-    """Let pass what no codec has encoded.
+    """Check that a payload is not encoded.
 
     Raises:
-        SealedPayload: it was encoded, and not decoded.
+        SealedPayload: it is encoded, so it could not be decoded.
     """
     if data[:1] != bytes((ENCODED_MARKER,)):
         return

@@ -1,4 +1,4 @@
-"""Programs: pure functions from what the log says to what they want next. What the rules ask of one, and what it may ask for."""
+"""The protocol of programs, the commands that they issue, and the names under which engines claim them."""
 
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ from perdure.core.paths import Path
 
 
 class OpenCommand(msgspec.Struct, frozen=True, gc=False):
-    """Open an operation. It may refer to `blobs`, by hash, which are kept with it."""
+    """Opens an operation. `blobs` has the payloads that it refers to, by hash."""
 
     path: Path
     op: Operation
@@ -23,14 +23,14 @@ class OpenCommand(msgspec.Struct, frozen=True, gc=False):
 
 
 class DropCommand(msgspec.Struct, frozen=True, gc=False):
-    """Want an open operation no longer, or give back what a settled receive brought. What has `lost` a race has no grace, also if the execution then fails."""
+    """Drops an open operation, or returns the messages of a settled receive to the mailbox. An operation that `lost` a race has no grace."""
 
     path: Path
     lost: bool = False
 
 
 class TrimCommand(msgspec.Struct, frozen=True, gc=False):
-    """Forget the turns of a loop before this one. What was done in them is undone all the same, but for turns before `undo_before`."""
+    """Forgets the iterations of a loop before `before`. Those from `undo_before` on can still be undone."""
 
     path: Path
     before: int
@@ -38,7 +38,7 @@ class TrimCommand(msgspec.Struct, frozen=True, gc=False):
 
 
 class FinishCommand(msgspec.Struct, frozen=True, gc=False):
-    """End the execution. `path` is that of the step because of which it has failed, where the program knows it."""
+    """Ends the execution. `path` is that of the step that made it fail, where the program knows it."""
 
     status: Literal["completed", "failed", "cancelled"]
     outcome: Outcome
@@ -46,11 +46,11 @@ class FinishCommand(msgspec.Struct, frozen=True, gc=False):
 
 
 WARNING_LEVEL = 30
-"""The level of a warning, as the standard library has it."""
+"""The level of warnings in the standard library's `logging`."""
 
 
 class LogCommand(msgspec.Struct, frozen=True, gc=False):
-    """Write a line to the log of the process: silent on replay, never remembered."""
+    """Writes a line to the log of the process. It is not recorded, and replay is silent."""
 
     level: int
     text: str
@@ -61,70 +61,70 @@ ProgramCommand = OpenCommand | DropCommand | TrimCommand | FinishCommand | LogCo
 
 
 class Program(Protocol):
-    """An incremental fold over the events of one execution: warm, it is fed each as it happens; cold, the same ones again."""
+    """An incremental fold over the events of one execution: fed each event as it happens, or all of them again on replay."""
 
     @property
     def awake(self) -> bool:
-        """Whether it was fed; the program of an execution that has ended is not, until that is to be undone."""
+        """Whether the program was fed. That of an execution that has ended is not, until the execution is undone."""
         ...
 
     @property
     def keeps_archives(self) -> bool:
-        """Whether what compaction replaces is kept."""
+        """Whether compaction keeps what it replaces."""
         ...
 
     def feed(self, execution: Execution, event: Event, remembered: deque[Event] | None, values: Mapping[str, bytes]) -> Sequence[ProgramCommand]:
-        """Take one given event, already folded into `execution`; return what the program wants because of it.
+        """Take one external event, already folded into `execution`; return the commands that the program issues because of it.
 
-        On replay `remembered` holds what it asked for at this place, from which it takes as much as it asks for again; live it is None.
-        `values` has the payloads of blobs that the event refers to, by hash.
+        On replay `remembered` holds the commands of the log at this place, from which the program takes those that it issues again; live it is None.
+        `values` has the payloads of the blobs that the event refers to, by hash.
 
         Raises:
-            Diverged: it asked for something else than it remembers.
+            Diverged: the program issued another command than the log has.
         """
         ...
 
     def unfit(self, definition: bytes) -> tuple[str, ...]:
-        """Why it can't go on by another definition; empty, if it can."""
+        """Returns the reasons why the program can't go on by another definition; empty if it can."""
         ...
 
     def refuse(self, diverged: Diverged) -> None:
-        """Go no further: whatever it is fed from here on, it raises `diverged`."""
+        """Stops the program: it raises `diverged` for whatever it is fed from here on."""
         ...
 
     def close(self) -> None:
-        """Leave memory: nothing that the program still does is recorded."""
+        """Removes the program from memory: nothing that it still does is recorded."""
         ...
 
 
 @lru_cache(maxsize=4096)
 def program_name(workflow: str, version: int, needs: frozenset[str] = frozenset()) -> str:
-    """What heads say, and claims ask for: ``order@2``, or ``order@`` as long as no version is pinned. Never the same for two programs.
+    """Returns the name in heads and claims: ``order@2``, or ``order@`` as long as no version is pinned. Two programs never share one.
 
-    The capabilities that an engine `needs` for it follow in order, each on a line of its own: tools, kinds of steps, definitions that are called.
+    The capabilities that an engine `needs` for it (tools, kinds, definitions that are called) follow in order, each on a line of its own.
     """
     return "\n".join((f"{workflow}@{version or ''}", *sorted(needs)))
 
 
 def program_base(program: str) -> str:
-    """A program without the capabilities that it needs."""
+    """Returns a program name without the capabilities."""
     return program.partition("\n")[0]
 
 
 def program_requirements(program: str) -> frozenset[str]:
-    """The capabilities that an engine needs for a program."""
+    """Returns the capabilities in a program name."""
     return frozenset(program.split("\n")[1:])
 
 
 Toolbox = tuple[frozenset[str], frozenset[str]]
-"""Programs, without what they need, and the capabilities that an engine has for all of them."""
+"""The base names of programs, and the capabilities that an engine has for all of them."""
 
 
 def claimable_programs(known: Iterable[str], toolboxes: Collection[Toolbox]) -> frozenset[str]:
-    """The programs among `known` that an engine can run: one of its toolboxes is for them, and has all that they need."""
+    """Returns the programs among `known` that an engine can run: one of its toolboxes names them and has all capabilities that they need."""
     return frozenset(one for one in known if any(program_base(one) in programs and program_requirements(one) <= has for programs, has in toolboxes))
 
 
 def program_text(program: str) -> str:
-    """A program as people read it: ``order@2``, or ``order`` as long as no version is pinned."""
+    """Returns a program name for people: ``order@2``, or ``order`` as long as no version is pinned."""
     return program_base(program).removesuffix("@")

@@ -1,8 +1,6 @@
-"""Copies: what a fork takes over from the execution that it is made of. Data that travels in its start and stays in its log.
+"""Results that are known before their operation is opened: it settles with them at once and performs nothing.
 
-The memo: results that are known before they are asked for. An operation at such a path settles with its own at once, and does nothing.
-
-They come of an earlier life of the execution, of the one that it was forked from, or of somebody who gave them.
+They come from an earlier life of the execution, from the execution that it was forked from, or from a preset.
 """
 
 from collections.abc import Mapping
@@ -17,7 +15,7 @@ from perdure.core.undo_plan import lies_within
 
 
 class RecalledResult(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, array_like=True):
-    """A settled operation: its outcome or, of a receive, the messages that it took."""
+    """A settled operation in a fork: its outcome or, for a receive, its messages."""
 
     path: Path
     op: Operation
@@ -26,7 +24,7 @@ class RecalledResult(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, 
 
 
 class ForkData(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, rename={"origin": "o", "version": "v", "copies": "c", "trimmed": "t"}):
-    """The results that are taken over from `origin`, as it was at `version`, and how far its loops had forgotten their turns."""
+    """The results that a fork takes over from `origin` as of `version`, and the first iteration that each of its loops has kept."""
 
     origin: Key
     version: int
@@ -35,7 +33,7 @@ class ForkData(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, rename
 
 
 class RecalledResults:
-    """Results by path: `known` were reached before, `given` by somebody. Each is taken once."""
+    """Results by path: `known` from before, `given` by presets. Each is taken once."""
 
     __slots__ = ("given", "known")
 
@@ -47,39 +45,39 @@ class RecalledResults:
         return bool(self.known)
 
     def recalls(self, path: Path, op: Operation) -> bool:
-        """Whether the operation would settle with what is known."""
+        """Whether the operation would settle with a recalled result."""
         if path in self.given and _may_be_preset(op):
             return True
         known = self.known.get(path)
         return known is not None and type(known.op) is type(op)
 
     def take(self, pending: PendingOperation) -> SettledOperation:
-        """What an open operation settles with; from then on it is not known beforehand any more."""
+        """Removes and returns the result that an open operation settles with."""
         known, given = self.known.pop(pending.path, None), self.given.pop(pending.path, None)
         if given is not None or known is None:
             return SettledOperation(pending.op, given, (), 0.0, 0.0, 1, 1)
         return known
 
     def learn(self, settled: Mapping[Path, SettledOperation], before: Path) -> None:
-        """Remember what is still done: with `before`, only what was opened earlier than the operation there."""
+        """Adds the results that are still valid; with `before`, only those of operations that were opened earlier than the one there."""
         self.known = {path: one for path, one in (self.known | results_still_valid(settled)).items() if not before or one.number < settled[before].number}
 
     def copy(self, fork: ForkData) -> None:
-        """Know what the other execution had reached."""
+        """Takes over the results of a fork."""
         self.known = {one.path: SettledOperation(one.op, one.outcome, one.letters, 0.0, 0.0, 1, 1) for one in fork.copies}
 
 
 def results_still_valid(settled: Mapping[Path, SettledOperation]) -> dict[Path, SettledOperation]:
-    """What has succeeded and was not undone, by itself or with a block in which it lies, and so is not done again."""
+    """Returns the successes that were not undone, by themselves or with a block around them, and so are not repeated."""
     undone = {path[1:] for path, known in settled.items() if path[0] == UNDO and isinstance(known.outcome, Success)}
     succeeded = {path: known for path, known in settled.items() if known.outcome is None or isinstance(known.outcome, Success)}
     return {path: known for path, known in succeeded.items() if path not in undone and path[0] != UNDO and not lies_within(path, undone)}
 
 
 def fork_results(known: Mapping[Path, SettledOperation], settled: Mapping[Path, SettledOperation], before: Path) -> tuple[RecalledResult, ...]:
-    """What a fork takes over of what has settled and of what was `known` and not asked for again: with `before`, what was opened earlier than that.
+    """Returns the results that a fork takes over: of settled operations and of `known` ones that were not opened again, with `before` the earlier ones.
 
-    State, attributes and streams are told anew by the program, in the log of the fork.
+    State, attributes and streams are left out: the program records them anew in the log of the fork.
     """
     recalled_results = RecalledResults()
     recalled_results.known = dict(known)

@@ -1,4 +1,4 @@
-"""Makes a function safe to be called in a thread whose result a future of asyncio carries."""
+"""Makes a function safe to call in a thread whose result an asyncio future carries."""
 
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 def without_stop_iteration(fn: Callable[P, T]) -> Callable[P, T]:
-    """`fn` for a thread: a `StopIteration` comes as a `RuntimeError`, since asyncio's futures can't carry it and would never be done."""
+    """Returns `fn` for a thread: it raises `RuntimeError` for `StopIteration`, which an asyncio future can't carry, so that it would never be done."""
 
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         try:

@@ -1,8 +1,8 @@
-"""What time it is, as far as it is known: between two bounds.
+"""The present time of the store as an interval.
 
-Nobody knows the store's time exactly: between its reading and its use, a process may stand still for any length of time. Two rules
-follow. *Is it due?* is decided by the earliest time that it can be. *A deadline* is counted from the latest. So a timer
-may be late, by the distance of the bounds at most, and is never early.
+A process never knows the time of the store exactly: it may be suspended for any length of time between reading the clock and using the time. Whether
+something is due is therefore decided by the earliest time that it can be, and deadlines are counted from the latest. A timer may be late, by the width of
+the interval at most, and is never early.
 """
 
 from typing import Self
@@ -18,13 +18,13 @@ class TimeBounds(msgspec.Struct, frozen=True, gc=False):
 
     @classmethod
     def exactly(cls, now_s: float) -> Self:
-        """The bounds of a time that is known."""
+        """Returns the interval of a time that is known exactly."""
         return cls(now_s, now_s)
 
     def is_past(self, time_s: float) -> bool:
-        """Whether it is surely that time, or later."""
+        """Whether it is surely that time or later."""
         return time_s <= self.earliest_s
 
     def not_before(self, time_s: float) -> "TimeBounds":
-        """The same, except that deadlines and events are stamped at `time_s` at the earliest; whether something is due does not depend on it."""
+        """Returns bounds whose latest time is at least `time_s`. The earliest time, which decides what is due, stays."""
         return self if time_s <= self.latest_s else TimeBounds(self.earliest_s, time_s)

@@ -1,4 +1,4 @@
-"""Walking: what events and messages are made of, whatever their kinds, to find something in them or to have it be something else."""
+"""Visits and rewrites the parts of events and messages of any kind."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -9,11 +9,11 @@ from perdure.core import events as e
 from perdure.core.values import Blob
 
 ARCHIVE_SIZE = -1
-"""Instead of its size: it holds the rows of a log that were replaced, and these refer to further ones."""
+"""Stands for the size of an archive blob, whose rows refer to further blobs."""
 
 
 def parts_of(thing: Any) -> Iterator[Any]:
-    """A thing and all that it is made of, the outermost first. Named tuples are wholes."""
+    """Yields a value and all of its parts, the outermost first. Named tuples count as one part."""
     yield thing
     if isinstance(thing, msgspec.Struct):
         for name in thing.__struct_fields__:
@@ -24,7 +24,7 @@ def parts_of(thing: Any) -> Iterator[Any]:
 
 
 def rewrite_parts(thing: Any, change: Callable[[Any], Any]) -> Any:
-    """A thing in which all that it is made of, and then itself, has been through `change`; what stays the same is the same object."""
+    """Applies `change` to all parts of a value, the innermost first, and to itself. An unchanged part stays the same object."""
     if isinstance(thing, msgspec.Struct):
         before = {name: getattr(thing, name) for name in thing.__struct_fields__}
         after = {name: rewrite_parts(part, change) for name, part in before.items()}
@@ -37,12 +37,12 @@ def rewrite_parts(thing: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def blob_references(*things: Any) -> tuple[tuple[str, ...], ...]:
-    """The blobs that things refer to, as `perdure.core.envelopes.OutgoingMessage` has them."""
+    """Returns the referenced blobs in the form of `OutgoingMessage.refers`."""
     return tuple((name,) for name in referenced_blobs(things))
 
 
 def referenced_blobs(things: Iterable[Any]) -> dict[str, int]:
-    """The blobs that things refer to, by hash, with the size that they are said to have, or `ARCHIVE_SIZE`."""
+    """Returns the referenced blobs by hash, with their recorded size, or `ARCHIVE_SIZE`."""
     found: dict[str, int] = {}
     for thing in things:
         for part in parts_of(thing):

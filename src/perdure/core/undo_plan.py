@@ -1,7 +1,7 @@
-"""Undo: which of the settled operations are to be undone, and in which order.
+"""Decides which settled operations are undone, and in which order.
 
-A block that has something of its own that undoes it notes beside itself, at `UNDOABLE`, that it has completed. From then on it is undone as a whole, at its
-own path, and what was done inside of it is not undone by itself.
+A block with an undo handler of its own keeps a note beside itself, at `UNDOABLE`, when it completes. From then on it is undone as a whole, at its own path,
+and the operations inside of it are not undone one by one.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -14,11 +14,11 @@ from perdure.core.paths import UNDO, Path, Segment
 
 UNDOABLE: Segment = ("undoable", 0)
 UNDO_WITH: Segment = ("undo_with", 0)
-"""Where it is noted, beside an operation, what its undoing is given: what that is made of may be forgotten by then."""
+"""The segment, beside an operation, that keeps the input of its undo handler, because its sources may be forgotten by then."""
 
 
 def operations_to_undo(settled: Mapping[Path, SettledOperation]) -> list[Path]:
-    """What is to be undone of what has settled, given in its order: what was done last first. What has been undone is not undone again."""
+    """Returns the paths to undo, the last first, given the settled operations in their order. What was undone is left out."""
     blocks = {path[:-1] for path, known in settled.items() if completes_block(known)}
     undone = {path[1:] for path, known in settled.items() if path[0] == UNDO and isinstance(known.outcome, Success)}
     found = [path[:-1] if completes_block(known) else path for path, known in reversed(list(settled.items())) if _is_to_be_undone(path, known)]
@@ -26,33 +26,33 @@ def operations_to_undo(settled: Mapping[Path, SettledOperation]) -> list[Path]:
 
 
 def failed_undos(settled: Mapping[Path, SettledOperation]) -> list[Path]:
-    """What could not be undone: its handler has failed for good."""
+    """Returns the paths whose undo handler has failed for good."""
     return [path[1:] for path, known in settled.items() if path[0] == UNDO and isinstance(known.outcome, Failure)]
 
 
 def completes_block(known: SettledOperation) -> bool:
-    """Whether it is the note that a block has completed, which is undone as a whole."""
+    """Whether this is the note that a block has completed."""
     return isinstance(known.op, KeepOperation) and known.op.role == "undoable"
 
 
 def undo_subject(settled: Mapping[Path, SettledOperation], path: Path) -> SettledOperation:
-    """What is undone at one of the paths of `undoable`: an operation, or the note that a block has completed, whose value is the block's result."""
+    """Returns what is undone at `path`: an operation, or the note that a block has completed, whose value is the result of the block."""
     return settled.get((*path, UNDOABLE)) or settled[path]
 
 
 def retained_for_undo(forgotten: Mapping[Path, SettledOperation]) -> set[Path]:
-    """What of a turn that is forgotten is kept, as it is to be undone: operations, notes that blocks have completed, and what their undoing is given."""
+    """Returns the paths in a forgotten iteration that are kept for undoing: operations, notes of completed blocks, and inputs of undo handlers."""
     wanted = set(operations_to_undo(forgotten))
     return {path for path, known in forgotten.items() if (path[:-1] if _is_undo_note(known) else path) in wanted}
 
 
 def is_commit_note(known: SettledOperation) -> bool:
-    """Whether it is the note that nothing done before it is to be undone any more."""
+    """Whether this is the note after which nothing done before is undone any more."""
     return isinstance(known.op, KeepOperation) and known.op.role == "commit"
 
 
 def released_by_commit(settled: dict[Path, SettledOperation], note: Path) -> Iterator[tuple[Path, SettledOperation]]:
-    """What was to be undone up to the commit at `note`, the last first, back to the commit before; each as it is when it is not to be undone any more."""
+    """Yields the operations that the commit at `note` releases, the last first, back to the commit before, each without its undo."""
     for path, known in reversed(settled.items()):
         if is_commit_note(known) and path != note:
             return
@@ -76,7 +76,7 @@ def _is_undo_note(known: SettledOperation) -> bool:
 
 
 def lies_within(path: Path, blocks: Collection[Path]) -> bool:
-    """Whether a path leads into one of these, and not to one itself."""
+    """Whether a path lies strictly inside one of `blocks`."""
     return any(path[:depth] in blocks for depth in range(1, len(path)))
 
 

@@ -38,7 +38,7 @@ T = TypeVar("T")
 ThreadCallback = Callable[["asyncio.Future[Any]"], None]
 """What is told of the future of the thread in which a sync step runs."""
 
-NOT_BEGUN_FAILURE = Failure("cancelled", 0, ErrorInfo("Cancelled", "it was not begun before nobody waited for it any more"))
+NOT_BEGUN_FAILURE = Failure("cancelled", 0, ErrorInfo("Cancelled", "its result was no longer needed before it was begun"))
 """The outcome of a try whose function was not called, as it was cancelled before. The log says the same in its own words."""
 
 StepRunner = Callable[[Any, Value, StepInfo, BlobCache, Executor | None, ThreadCallback], Awaitable[Outcome]]
