@@ -1,4 +1,4 @@
-"""Dialects: documents of other shapes, read as definitions and written again. Which shape it is, is seen from the document alone."""
+"""Dialects: the document formats of other systems, recognized by the document alone, read as definitions and written again."""
 
 from __future__ import annotations
 

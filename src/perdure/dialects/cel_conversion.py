@@ -1,12 +1,11 @@
-"""Arithmetic of another dialect's CEL, in which all numbers of JSON are doubles; in a definition integers stay integers, and CEL does not mix the two.
+"""Converts conditions in a dialect's CEL to conditions of a definition.
 
-Operands whose type only the data decides become doubles. What is compared becomes dynamic, since CEL compares an int with a double only then.
-Operands of ``%`` and keys between brackets are left as they stand: doubles have no remainder, and lists no half places.
+Simple comparisons become rows that a form can show; the rest stays CEL, with the names of the definition, and `source` beside it keeps the author's text for
+messages and for writing it again.
 
-CEL of another dialect, as a condition: its names follow those of the definition.
-
-Simple comparisons become rows that a form can show; what is more is CEL with the names that definitions have, its arithmetic in doubles. Beside it, `source`
-keeps the text of the author, which messages quote and which is written again.
+In the dialect all numbers are doubles, while a definition keeps integers and CEL does not mix the two. Operands whose type depends on the data are therefore
+converted to doubles, and compared values to `dyn`, since CEL compares an int with a double only then. Operands of ``%`` and keys in brackets are unchanged:
+doubles have no remainder, and lists no fractional index.
 """
 
 from __future__ import annotations

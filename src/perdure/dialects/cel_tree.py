@@ -1,6 +1,6 @@
-"""CEL as a tree: read, changed and written again, so that the names in an expression can follow those of a definition. The grammar is that of the CEL spec.
+"""A syntax tree of CEL, by the grammar of its specification: parsed, changed and written again, so that names can be replaced.
 
-Parentheses stay where they were; literals stay as they were written.
+Writing preserves parentheses and the spelling of literals.
 """
 
 from __future__ import annotations

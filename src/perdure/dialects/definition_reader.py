@@ -1,4 +1,4 @@
-"""The one way in: text or data of any shape that is known, to a definition that is valid, in its canonical form and with its hash."""
+"""Reads text or data, in the native format or any dialect, as a valid definition with its canonical form and hash."""
 
 from __future__ import annotations
 

@@ -1,10 +1,7 @@
-"""What reading a foreign document takes: its fields one by one, what is found to be wrong with it, and the ids of its steps.
+"""Tools for the readers and writers of dialects: fields, findings, step ids, operators of conditions, and verified writing.
 
-A reader never raises: what can't be read becomes a finding, and the definition is made of the rest.
-
-The operators of conditions in dialects: those of native conditions, and the names that a dialect has for them besides.
-
-Writing a definition in another dialect: what was written is read again, and only if that is the same definition it is given out.
+A reader never raises: what it can not read becomes a finding, and the definition is made of the rest. A writer's document is read again, and returned only if
+that yields the same definition.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Fragments: a lone node, step or condition as a document that can be run, with a step for each name that it mentions and does not have.
+"""Completes a fragment of a document, a lone node, step or condition, to one that can run.
 
-What is added calls the tool ECHO, which gives back what it is given; before the first step, that is the input of the execution.
+Each name that the fragment refers to and lacks becomes a step that calls the tool ECHO, which returns its input; before the first step, that is the input of
+the execution.
 """
 
 from __future__ import annotations

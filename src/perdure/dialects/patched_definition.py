@@ -1,15 +1,15 @@
-"""Patches of a definition, in every form in which they come; what they make of it has the next minor version, unless they set one.
+"""Applies a patch, in any of its forms, to a definition. The result has the next minor version unless the patch sets one.
 
 ::
 
-    [{op: set, id: b, path: /with/y, value: 3}, …]                     operations that name steps by their ids, see `edits`
+    [{op: set, id: b, path: /with/y, value: 3}, …]                     operations that name steps by their ids, see `definition_edits`
     [{op: replace, path: /steps/2/with/y, value: 3}, …]                JSON Patch on the canonical form
     [{op: add, path: /nodes/-, value: {...}}, …]                       JSON Patch on its nodes and edges
-    {operations: […], description: TEXT}                               one of these, and why
-    {workflow_tag: NAME, patch_spec: {operations: […], …}}             the same, and which workflow is meant
+    {operations: […], description: TEXT}                               one of these, and its reason
+    {workflow_tag: NAME, patch_spec: {operations: […], …}}             the same for a named workflow
 
-The nodes and edges of a definition that came as such are those of its own dialect, with everything that stands in them. Those of any other are its steps
-without `next`, and one edge ``{from, to, port}`` for each way that `next` or `needs` leads; a new node may be one of either kind.
+The nodes and edges of a token graph are those of its document, with all their fields. Of any other definition, the nodes are its steps without `next`, and the
+edges ``{from, to, port}`` are those of `next` or `needs`; a new node may be written either way.
 """
 
 from __future__ import annotations

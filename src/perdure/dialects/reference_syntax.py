@@ -1,7 +1,6 @@
-"""How references are spelt in a definition, whatever the names are, and how text is kept from being one.
+"""Spells references of a definition for any step id and key, and escapes text that would read as a reference.
 
-A step is referred to by its id where that is a name, as ``@get-user.id``; any other, such as ``step[0]``, by its envelope, as
-``@steps["step[0]"].output.data.id``.
+A step whose id is a name is referred to by it, as ``@get-user.id``; any other, such as ``step[0]``, by its envelope, as ``@steps["step[0]"].output.data.id``.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Expressions: values from values, and what they are held against. Pure."""
+"""Expressions: references, templates and conditions, evaluated against a scope. Pure."""

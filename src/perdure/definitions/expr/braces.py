@@ -1,12 +1,11 @@
-"""What the nodes of the ``{{ }}`` language mean: each becomes a function from an evaluation to a value.
+"""Compiles and evaluates the ``{{ }}`` language of the port graph dialect.
 
-A name is a root (``steps lastOutput loop input secrets organizationId now nowMs``), or a variable: what the loop around it calls its item, else one of
-`vars`, else one of `input`, else null. In a condition on items, a name is a field of the item.
+The operators are JavaScript's, and a missing value is null. A text that is one ``{{ expression }}`` becomes its value, of any type; inside other text the
+value is inserted. A condition is an expression without braces around it; braces inside it count as parentheses. A secret can
+be passed on and not be computed with.
 
-The ``{{ }}`` language of port_graph: a small language of its own, whose operators are JavaScript's and in which what is missing is null.
-
-A text that is ``{{ expression }}`` as a whole becomes its value, of whatever kind; inside other text, the value is put in. A condition is an expression with
-no braces around it, or with some: those count as parentheses. Secrets can be handed on, and nothing else be done with them.
+A name is a root (``steps lastOutput loop input secrets organizationId now nowMs``) or a variable: the item of the surrounding loop, else one of `vars`, else
+one of `input`, else null. In a condition on items, a name is a field of the item.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

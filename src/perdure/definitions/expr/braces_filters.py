@@ -1,14 +1,8 @@
-"""One evaluation of a ``{{ }}`` expression: what it reads, and what it may still use up.
+"""The filters of the ``{{ }}`` language, the functions behind ``|``. Each takes the evaluation, the value before the bar and its arguments.
 
-The filters of the ``{{ }}`` language about time.
-
-A time is text in ISO 8601 (without a zone: UTC), or a number: milliseconds since 1970, or seconds if it is below 1e11.
-
-What filters are told about the items of a list: a field of each, or a condition on each, written as text within the expression.
-
-The filters of the ``{{ }}`` language: what stands behind ``|``. Each is given the evaluation, the value before the bar and its arguments.
-
-A filter is total: what it can make nothing of gives the empty list, empty text or null. Only what costs too much fails.
+A filter is total: it returns an empty list, empty text or null for a value that it can not use. Only exceeding the cost of the evaluation fails. Filters on
+lists take the name of a field, or a condition on each item as text. A time is ISO 8601 text (UTC if it has no zone) or a number: milliseconds since 1970,
+or seconds if it is below 1e11.
 """
 
 import math

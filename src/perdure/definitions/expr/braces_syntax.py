@@ -1,6 +1,4 @@
-"""What an expression of the ``{{ }}`` language is made of, once it has been read.
-
-The grammar of the ``{{ }}`` language: text to nodes. Nothing nests deeper than 64 or is longer than 64 KiB, and any other text is a BadExpression.
+"""The nodes and the parser of the ``{{ }}`` language. It refuses nesting beyond 64 levels and text beyond 64 KiB with BadExpression.
 
 expression  = rank1 [ "?" [ expression ] ":" expression ]
 rank1..7    = "??"; "||"; "&&"; "== != === !=="; "< <= > >= in"; "+ -"; "* / %"

@@ -1,16 +1,15 @@
-"""What evaluating a CEL expression may cost. Turns of macros are counted by the library; what each turn does, and how text and lists grow, is bounded here.
+"""Compiles and evaluates CEL with `cel-expr-python`, Google's implementation, an optional dependency.
 
-Without that, ``[["x"]].map(x, x + x).map(x, x + x)…`` fills the memory, and ``a.all(x, b == c)`` compares large lists ten thousand times. An expression that
-could do so is held against the size of what it is given; all others are evaluated as they are.
+An expression receives the roots that it names, the data of the steps that it names (``enrich.revenue``), and of ``steps`` those that it indexes
+(``steps["a-b"].score`` is data, ``steps.fetch.output.meta`` part of the envelope). Of each it receives only the fields that it reads by constant paths, so
+the size of the other fields costs nothing.
 
-CEL: what cannot be said in rows. A thin face of `cel-expr-python`, Google's own implementation, which is optional.
+An error is never true: a missing key, an overflow, a number compared with a text. Functions are the standard ones and the macros of two variables
+(``list.all(i, v, v > i)``).
 
-An expression is given the roots that it names, the data of the steps that it names (``enrich.revenue``), and of ``steps`` those that stand behind it
-(``steps["a-b"].score`` is data, ``steps.fetch.output.meta`` part of the envelope). Of each it is given only the fields that it asks for by fixed paths, so
-that the size of what stands beside them costs nothing.
-
-An error is an error and never true: a missing key, an overflow, a number beside a text. The library bounds iterations (10,000) and depth (32), `cel_cost` what
-is done in each of them. Functions are the standard ones; of the extensions there are only the macros of two variables (``list.all(i, v, v > i)``).
+The library bounds iterations (10,000) and depth (32). The work of one iteration, and the growth of texts and lists, is bounded here: without that,
+``[["x"]].map(x, x + x).map(x, x + x)…`` fills the memory, and ``a.all(x, b == c)`` compares large lists ten thousand times. Only expressions that could do so
+are measured against the size of their input.
 """
 
 import re

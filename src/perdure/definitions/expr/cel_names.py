@@ -1,6 +1,6 @@
-"""What a CEL expression names: its free names, each with the paths behind it that are fixed. Read from its tokens; what it means is the library's matter.
+"""Finds the free names of a CEL expression, each with the constant paths read from it, by its tokens alone.
 
-Variables of macros (``items.all(x, x > 1)``) are not free, nor are functions, fields and types.
+Variables of macros (``items.all(x, x > 1)``) are not free; functions, fields and types are no names.
 """
 
 import re

@@ -1,23 +1,21 @@
-"""The operators of rows: what each holds of the two values that it is given, and what it takes on its right side.
-
-Null is neither more nor less than anything, contains nothing and is in no list: such a row does not hold. Other values of a kind that an operator does not
-compare are `Unfit`.
-
-Conditions: rows that a form can show, groups of them, and expressions as the way out. Compiled once, evaluated against a scope to true or false.
+"""Conditions: rows that a form can show, groups of rows, and expressions. Compiled once, evaluated against a scope to true or false.
 
 ::
 
-    true | "@step.ok"                                             as it is; a reference alone asks whether it is true
+    true | "@step.ok"                                             a constant; a reference alone holds if its value is true
     {ref: "@step.count", gt: 0}                                   a row: a reference or a JSONPath, at most one operator, a value or template
-    {ref: "$.items[*].amount", sum: {gt: 100}}                    count, sum, min, max of many values; any and all hold a comparison against each
+    {ref: "$.items[*].amount", sum: {gt: 100}}                    count, sum, min, max of many values; any and all compare each
     {ref: "@self", matches: {required: [data]}}                   JSON Schema
-    {all: [...]}  {any: [...]}  {not: ...}                        groups, from left to right, no further than is needed
-    {expr: "self.score > 0.5"}                                    CEL; `source` beside it is what was written in another dialect, for messages
+    {all: [...]}  {any: [...]}  {not: ...}                        groups, evaluated from left to right, no further than necessary
+    {expr: "self.score > 0.5"}                                    CEL; `source` beside it is the author's text in another dialect, for messages
     {python: "def evaluate(output, context): ..."}
-    {braces: "steps.count.output.data >= 3"}                      what is written without its {{ }}, see `braces`
+    {braces: "steps.count.output.data >= 3"}                      an expression of the ``{{ }}`` language without its braces, see `braces`
 
-In a JSONPath ``$`` is ``@self`` or, where `dollar` says so, ``@steps``; ``.length()`` may stand behind it. A row about what is missing is an error, or does
-not hold, as `missing` says; ``exists`` and ``empty`` may be asked of it.
+In a JSONPath ``$`` is ``@self`` or, by `dollar`, ``@steps``; it may end with ``.length()``. A row that reads a missing value is an error or does not hold, by
+`missing`; ``exists`` and ``empty`` accept missing values.
+
+Null is neither less nor greater than anything, contains nothing and is in no list: such a row does not hold. A value of another type that an operator can
+not compare raises `ValueKindError`.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,6 +1,6 @@
-"""JSON Schema: whether a value is of a shape. A thin face of `jsonschema-rs`, which is optional.
+"""Validates values against JSON Schema with `jsonschema-rs`, an optional dependency.
 
-What refers elsewhere is refused, never fetched. Patterns are matched in time proportional to the text, so they have no look-around and no backreferences.
+References to other documents are refused, never fetched. Patterns match in time proportional to the text, so they have no look-around and no back-references.
 """
 
 from functools import lru_cache

@@ -1,7 +1,7 @@
-"""JSONPath, as RFC 9535 has it. What a query means is read by `python-jsonpath`, which is optional; it is followed here.
+"""JSONPath as in RFC 9535: parsed by `python-jsonpath`, an optional dependency, and evaluated here.
 
-Followed here, and not by the library, so that no query takes more than so many steps whatever it is put to, regular expressions are RE2's, and a root that
-is text stays text. Nodes are their values: where one stands is not kept.
+Evaluating here bounds the steps of a query whatever its input, makes regular expressions RE2's, and keeps a root that is text a text. A query returns values
+and not their locations.
 """
 
 import re

@@ -1,7 +1,7 @@
-"""What JavaScript makes of values that are not of one kind: truth, numbers, text, equality and order, over plain JSON data.
+"""JavaScript's conversions over plain JSON data: truth, numbers, text, equality and order.
 
-Two things differ from JavaScript, because plain data has no identity and no undefined: lists and mappings are equal if what is in them is, and what is missing
-is null. Numbers that no JSON can hold (NaN, Infinity) exist within an expression, and are null when it is done.
+Plain data has no identity and no undefined, so two things differ from JavaScript: lists and mappings are equal if their contents are, and a missing value is
+null. Numbers that JSON lacks (NaN, Infinity) exist within an expression and become null in its result.
 """
 
 import math

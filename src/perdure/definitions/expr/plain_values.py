@@ -1,10 +1,7 @@
-"""What is not there: how it is taken, and how the news of it travels from where it was looked for to who decides.
+"""Equality, truth and text of plain values, their short form in errors, and the errors that a missing value raises.
 
-Natively a reference to nothing is an error. The shapes that came before differ: in some it is null, in some a row of a condition about it does not hold.
-
-What plain values are to expressions: equal, true, text; and how little of them an error shows.
-
-JSON's integers are integers here and equal to floats of the same value; true and false are no numbers.
+Natively a reference to a missing value is an error; dialects read null, or a row of a condition about it does not hold. Integers equal floats of the same
+value; true and false are no numbers.
 """
 
 from typing import Any, Literal

@@ -1,15 +1,13 @@
-"""References: ``@step.items[0].id``. What is read, by which path, and the reading itself.
+"""References such as ``@step.items[0].id``: their grammar, and reading them from a scope.
 
-The grammar, with blanks nowhere::
+The grammar, without blanks::
 
     reference  "@" name segment* "?"?
     name       a root (``input``, ``item`` …) or the id of a step; a letter or _, then letters, digits, _ and -
     segment    "." name or digits | "[" digits "]" | "[" a quoted key "]"
 
-A step's name alone is its data; ``@steps.NAME.output`` is its envelope. A ``?`` at the end makes null of what is missing. Digits are a place in a list, from
-0 on, or the key of a mapping that is written so; negative ones count from the end.
-
-What an expression is given of the steps: those that it names, and of each what it asks for, the data or what ``.output`` leads to.
+A step's name alone is its data; ``@steps.NAME.output`` is its envelope. A ``?`` at the end reads a missing value as null. Digits are an index into a list,
+from 0, or a key of a mapping; negative indexes count from the end.
 """
 
 import re

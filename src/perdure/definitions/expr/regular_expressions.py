@@ -1,4 +1,4 @@
-"""Regular expressions: RE2's, which take time in proportion to the text, whatever the expression is. A thin face of `google-re2`, which is optional."""
+"""Regular expressions by RE2, which match in time proportional to the text. `google-re2` is an optional dependency."""
 
 from functools import lru_cache
 from typing import Any

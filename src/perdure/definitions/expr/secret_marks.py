@@ -1,7 +1,7 @@
-"""Marks: what stands for a secret wherever expressions are evaluated and whatever they come to is kept.
+"""Marks, which take the place of secrets in every value that is evaluated or stored.
 
-As data, a mark is ``{"@secret": NAME}``, and text with secrets in it ``{"@text": [...]}``, of text and such marks. Only what a template has made is one:
-data that looks like a mark is data, so `places` goes by who made it.
+As data, a mark is ``{"@secret": NAME}``, and text that contains secrets is ``{"@text": [...]}``, a list of texts and marks. Only templates make marks: data
+that looks like one is data, so `mark_pointers` looks at the class and not at the shape.
 """
 
 from collections.abc import Iterator

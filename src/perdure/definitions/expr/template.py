@@ -1,17 +1,12 @@
-"""What an expression may expand to: so many values, and so many bytes, counted while it expands.
+"""Templates: plain values that contain references, compiled once and evaluated against a scope.
 
-References share what they refer to until it is encoded, so ``{x: ["@a", "@a"]}`` in a chain of 30 steps is a billion values from one kilobyte of text. What an
-expression has put together is therefore measured before anything encodes it, and measuring ends where the bound is met. Both bounds together keep an
-evaluation below a tenth of a second.
+A text that is one reference (``"@fetch.items"``, ``"@{fetch.items}"``) becomes the referenced value, of any type; inside other text, ``@{...}`` inserts it.
+``@@`` is a literal @, and so is an @ inside text that no brace follows. Lists and mappings are evaluated recursively, keys are left alone. By `Expressions`, a
+value may also be ``{expr: "a.count + 1"}``, which becomes the result of the CEL (text that begins with an @ is no CEL, so ``{expr: "@vars.text"}`` is a
+mapping), or text with ``{{``, see `braces`, in which an @ is an @. A secret never occurs here: a mark takes its place, see `secret_marks`.
 
-Templates: plain values with references in them, compiled once and evaluated against a scope.
-
-A text that is a reference as a whole (``"@fetch.items"``, ``"@{fetch.items}"``) becomes what it refers to, of whatever kind; inside other text,
-``@{...}`` puts it in. ``@@`` is a literal @, and so is any @ inside text that no brace follows. Lists and mappings are gone through, keys are left alone.
-Values may have expressions in them, as `Expressions` says: ``{expr: "a.count + 1"}`` becomes what the CEL comes to (what begins with an @ is no CEL, so
-``{expr: "@vars.text"}`` is a mapping); or a text with ``{{`` in it is one of the other language, see `braces`, and an @ in it is an @.
-
-A secret is never here: a mark stands in its place, see `marks`.
+References share their values until the result is encoded, so ``{x: ["@a", "@a"]}`` in a chain of 30 steps is a billion values from one kilobyte of text. The
+result is therefore measured before anything encodes it, and measuring stops at the bounds on values and bytes, which keep an evaluation below 0.1 s.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,1 +1,1 @@
-"""The definition format: documents read, checked, compiled, compared and edited."""
+"""The definition format: documents are parsed, checked, put into canonical form, compiled, compared and edited."""

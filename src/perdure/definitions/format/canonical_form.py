@@ -1,6 +1,6 @@
-"""The canonical form: sugar spelled out, ids filled in, constant durations in seconds, defaults removed; and the hash, which is taken of it.
+"""The canonical form of a definition (sugar spelled out, ids filled in, constant durations in seconds, defaults removed) and its hash.
 
-Two documents that mean the same by these rules have one canonical form, and one hash. The rules belong to format version 1 and never change within it.
+Two documents that mean the same by these rules have one canonical form and one hash. The rules belong to format version 1 and never change within it.
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
-"""Where nodes and edges stand: the regions of a definition, its lists of steps and its cycles.
+"""Compiles a canonical definition to the intermediate form, or reports the errors in it.
 
-One step as a node of the IR: its verb and its modifiers, with what is constant worked out.
-
-Compile: a canonical definition becomes the IR, which the walk goes over; or a list of what is wrong with it.
-
-The lists of steps become regions of the same numbers, steps nodes numbered in the order of the document; cycles are regions behind those of the lists.
-What stands behind a verb becomes `Node.config` as it is, but for blocks (see `nodes`), whose steps are regions, and calls that say more than whom:
+Steps become nodes, numbered in the order of the document. Lists of steps become regions of the same numbers, and cycles are regions behind those. The value of
+a verb becomes `GraphNode.config` unchanged, with two exceptions: a block, whose steps are regions, and a call with options, which becomes
 ``{"target": ..., "wait": ..., "undo": ...}``.
 """
 

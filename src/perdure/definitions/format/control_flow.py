@@ -1,6 +1,6 @@
-"""How the steps follow each other: which lead round, where it begins, what is never reached, and what nothing orders.
+"""Checks the order of the steps: cycles and their bounds, joins, entry steps, steps never reached, and effects that nothing orders.
 
-Bounds of what is to be undone: a loop without end forgets its turns, and keeps at most so many operations of them to undo.
+An endless loop forgets its iterations and keeps a bounded number of operations to undo, so it also warns where nothing limits these.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,6 +1,6 @@
-"""What is different between two definitions, told by the ids of their steps: added, removed, renamed, moved, and which fields changed.
+"""The differences between two definitions by the ids of their steps: added, removed, renamed, moved, and the fields that changed.
 
-Nothing is told exactly if both have one hash.
+There is no difference exactly if both have the same hash.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A definition on its way to being an IR: its outline, the edges found so far, and what is wrong with it."""
+"""A definition during compilation: its outline, the edges added so far, and the findings."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -1,8 +1,7 @@
-"""Steps get other ids, and whatever refers to them follows: references, targets of `next` and `needs`, names in CEL and JSONPath.
+"""Edits of a definition, applied all or none: a JSON Patch of the canonical form, or operations that name steps by their ids.
 
-Changes of a definition, all of them or none: a JSON Patch of its canonical form, or operations that name steps by their ids.
-
-What comes out is checked like any definition; if it is not valid, because an edge dangles or a reference leads nowhere, the whole change is refused.
+The result is checked like any definition; an edit that leaves a dangling edge or reference is refused as a whole. Renaming a step renames every reference to
+it, in `next`, `needs`, templates, CEL and JSONPath.
 
 ::
 
@@ -11,7 +10,7 @@ What comes out is checked like any definition; if it is not valid, because an ed
     {op: connect, from: ID, to: ID, port: PORT}    an edge of `next`; where the order is not ports, `to` needs `from`
     {op: disconnect, from: ID, to: ID, port: PORT}
     {op: set, id: ID, path: /with/to, value: ...}  without `value` the field is removed; without `id` it is one of the definition
-    {op: rename, id: ID, to: NEW}                  what refers to it follows
+    {op: rename, id: ID, to: NEW}
     {op: move, id: ID, after: ID}                  or before, or into and in
 """
 

@@ -1,4 +1,4 @@
-"""Findings: what is wrong with a definition, where, and what would mend it, as data and as one sentence."""
+"""Findings: an error or a warning in a definition, its location and its fix, as data and as one sentence."""
 
 from __future__ import annotations
 

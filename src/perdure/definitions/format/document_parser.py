@@ -1,14 +1,8 @@
-"""Where things stand in JSON text that is known to be valid, and which names stand twice in one mapping.
+"""Parses YAML 1.2 or JSON text to plain data, with the line and column of every value.
 
-YAML 1.2 text to plain data and positions, event by event, so that nothing is built before it has been bounded.
-
-Plain scalars are taken by the core schema of YAML 1.2: `yes`, `on` and `2026-01-01` are text, `true` and `1.5` are not. Whatever would build more than plain
-data (tags, merge keys, NaN) is refused with what to write instead.
-
-Text to plain data: YAML 1.2 or JSON, and where in the text everything stands.
-
-What comes out is what JSON can say and the values of Perdure can keep. Nothing is constructed but that: tags are refused, keys are always text, an alias stands
-for what it names and counts in full against the bounds.
+The result holds only what JSON can express and Perdure's values can store. YAML is read event by event, so that every bound is checked before anything is
+built. Plain scalars follow the core schema of YAML 1.2: `yes`, `on` and `2026-01-01` are text, `true` and `1.5` are not. Tags, merge keys and NaN are refused
+with the spelling to use instead; keys are always text; an alias counts in full against the bounds.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The JSON Schema of the format (draft 2020-12), derived from the model: for editors that complete and underline while somebody writes.
+"""The JSON Schema of the format (draft 2020-12), derived from the model, for completion and validation in editors.
 
-It says what a schema can say. What it can't (whether a reference leads to a step, whether a cycle is bounded) the validator says.
+The validator checks what a schema can not express, such as whether a reference leads to a step or a cycle is bounded.
 """
 
 from __future__ import annotations

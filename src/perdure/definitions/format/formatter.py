@@ -1,7 +1,7 @@
-"""What YAML text says to people only: its comments, blank lines, and what stands on one line in braces. Kept beside the data, by pointer.
+"""Formats definitions, as `perdure fmt` does: fields in the order of the model, quotes only where necessary, an indentation of two.
 
-`perdure fmt`: one way to write a definition. Fields in the order of the model, quotes where they are needed, two blanks of indentation; comments, blank
-lines and what stands on one line stay as they are. Formatting what is formatted changes nothing, and what the text says never changes.
+Comments, blank lines and collections on one line stay as they are; they are collected from the text by pointer, beside the data. Formatting twice changes
+nothing more, and formatting never changes the data.
 """
 
 from __future__ import annotations

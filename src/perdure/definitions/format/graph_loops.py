@@ -1,7 +1,7 @@
-"""The cycles of a graph: which steps of it belong together, which loops it has and how they nest, and where a loop is entered beside its head.
+"""Finds the cycles of a graph: its strongly connected components, its loops and their nesting, and edges that enter a loop beside its head.
 
-Nodes are numbers from 0. Everything is linear, or nearly (the loops are found as Tarjan and Havlak do it, by merging each into its head), and nothing
-recurs, so a chain of any length will do.
+Nodes are numbers from 0. The algorithms are linear or nearly so (loops by Tarjan and Havlak, each merged into its head) and do not recurse, so a chain may have
+any length.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,6 +1,6 @@
-"""The model of the format: one table of the fields of a document, of the verbs and of the modifiers. Everything else that knows the format derives from it.
+"""The model of the format: tables of the fields of a document, of the verbs and of the modifiers, from which everything else derives.
 
-Defaults belong to format version 1 and never change within it: the hash of a definition is taken with them removed.
+Defaults belong to format version 1 and never change within it, since the hash of a definition is computed with defaults removed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the expressions of a document refer to: whether it is there, whether it can be seen from where they stand, and whether a secret may stand there."""
+"""Checks the references of a document: whether their target exists and is in scope, and whether a secret is allowed there."""
 
 from __future__ import annotations
 

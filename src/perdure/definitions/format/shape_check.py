@@ -1,4 +1,4 @@
-"""Whether a document has the shapes of the model: a walk over both that tells every misfit, and gathers the expressions for those who understand them."""
+"""Checks a document against the shapes of the model, and collects its expressions for the checks that follow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shapes: what may stand in a field of a definition. The check, the canonical form, the JSON Schema and the formatter are all functions of these."""
+"""Shapes, which describe the values of a field. The check, the canonical form, the JSON Schema and the formatter are functions of these."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The edges between steps. Each list of steps orders its own: by what they read, by their places in it, or by what they name as next; `needs` adds to each."""
+"""Adds the edges between steps. Each list of steps is ordered by what its steps read, by their position, or by `next`; `needs` adds edges to each."""
 
 from collections.abc import Iterator
 from typing import Any

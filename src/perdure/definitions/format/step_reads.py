@@ -1,7 +1,4 @@
-"""What a step reads: every reference in its fields, and whether it is read before the step does anything or only once it has.
-
-What names mean: each reference is to a step, to a root, or to what an `each` around it calls its items.
-"""
+"""The references that a step reads, before it starts or after it has run, and their resolution to steps, roots and items of an `each`."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple

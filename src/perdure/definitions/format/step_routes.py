@@ -1,8 +1,6 @@
-"""The ports of each verb: by which a step that settled may be left, besides ``error`` and ``skipped``, that every step has.
+"""Ports and routes: the ports of each verb besides ``error`` and ``skipped``, and the parsed `next` of a step.
 
-What stands behind `next`, read: by which port or rule a step is left, where to, and how often.
-
-The names that `next` brings into scope where the order is ports: the error behind a port ``error``, and the items of a loop in the steps of its cycle.
+In a definition ordered by ports, `next` also brings names into scope: the error behind a port ``error``, and the items of a loop for the steps of its cycle.
 """
 
 from __future__ import annotations

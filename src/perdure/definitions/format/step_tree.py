@@ -1,6 +1,6 @@
-"""The steps of a document, wherever they are nested. Whatever has no sense is passed over, so this works on any data.
+"""The steps of a definition at any depth, numbered in the order of the document, and the lists that contain them.
 
-The steps of a definition, wherever they are nested, numbered in the order of the document, and the lists that they stand in.
+`placed_steps` accepts any data and skips what it can not use, so it works on invalid documents too; `StepOutline` takes a canonical definition.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Cron: whether a text is the five fields of one, or an alias such as ``@daily``. What a field may say is decided by the library that schedules by it.
+"""Validates a document and returns a list of findings, whatever it is given.
 
-Triggers: whether a schedule says a time, and whether a webhook maps to inputs that there are.
-
-The validator. It is total: whatever it is given, it answers with a list of findings.
+It checks shapes, references and triggers first, and compiles the document only if these have no errors.
 """
 
 from __future__ import annotations

@@ -1,13 +1,4 @@
-"""The part of the model of the format that is about agents: what stands behind the verbs `agent` and `agent_message`.
-
-What stands behind `file` in a step: a file below the directory that the deployment allows, and what is done with it.
-
-What stands behind `http` in a step: a request, and what is made of its answer.
-
-The verb `llm` of the format: what a model is asked.
-
-What stands behind the verbs of kinds that run a source text: a part of the model of the format.
-"""
+"""The shapes of the larger verbs of the model: `bash`, `http`, `file`, `llm`, `agent` and `agent_message`."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""nested_steps."""
+"""The dialect of nested step lists."""

@@ -1,9 +1,7 @@
-"""The triggers that a document of nested_steps may name: webhooks, schedules, or by hand.
+"""Reads nested_steps: ``{steps: [{id, type, then, else, steps, condition, outputVariable, …}], variables, constraints, runtime, triggers}``.
 
-nested_steps: steps one after the other, nested, ``{steps: [{id, type, then, else, steps, condition, outputVariable, …}], variables, constraints, runtime}``.
-
-A document may also be the row of a table that holds it, with the steps in `data`. At most 50 steps are opened unless ``runtime.policy.maxSteps`` says
-otherwise.
+Steps run one after the other. A document may also be a table row with the steps in `data`. An execution opens at most 50 steps unless
+``runtime.policy.maxSteps`` changes that. Triggers are webhooks, schedules or manual.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""The names of nested_steps: variables that an execution is given, and what steps store by `outputVariable`; in conditions, and as ``{{name}}`` in values.
+"""Resolves the names of nested_steps, in conditions and as ``{{name}}`` in values, and lists the steps with the variables they store.
 
-What one step alone stores, outside of loops, is that step's result. What several store, or one in a loop, is a variable that is set behind each of them. A
-variable that is read and declared nowhere is an input that may be left out.
-
-The steps of a document of nested_steps before they are read: each with its id, which its path makes if it has none, and with what it stores.
+A name is a variable that the execution receives, or one that steps store by `outputVariable`. A variable that a single step stores outside of loops is that
+step's result. One that several steps store, or one in a loop, becomes a variable that is set after each of them. A variable that is declared nowhere becomes
+an optional input.
 """
 
 from __future__ import annotations

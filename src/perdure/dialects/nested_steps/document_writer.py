@@ -1,4 +1,4 @@
-"""A definition as a document of nested_steps."""
+"""Writes a definition as a document of nested_steps."""
 
 from __future__ import annotations
 

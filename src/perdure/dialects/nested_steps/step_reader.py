@@ -1,8 +1,6 @@
-"""What nested_steps takes where a document says nothing.
+"""Reads the steps of nested_steps as verbs, with the dialect's defaults and conditions.
 
-The conditions of nested_steps: true, false, ``{variable, equals}`` and its like, a name, or an expression such as ``result.exit_code == 0``.
-
-What the steps of nested_steps do, as verbs.
+A condition is true, false, ``{variable, equals}`` and the like, a name, or an expression such as ``result.exit_code == 0``.
 """
 
 from __future__ import annotations

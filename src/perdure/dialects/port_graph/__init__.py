@@ -1,1 +1,1 @@
-"""port_graph."""
+"""The dialect of steps connected by ports, with ``{{ }}`` expressions."""

@@ -1,6 +1,6 @@
-"""The expressions of a document of port_graph: each is read once, where it stands, and remembered for what is to be said about them all.
+"""Reads and writes the ``{{ }}`` expressions of port_graph, and records the names that a document uses for later warnings.
 
-References and rows of a definition as expressions of port_graph: ``@fetch.id`` as ``{{ steps.fetch.output.data.id }}``, ``{ref, gt: 0}`` as ``… > 0``.
+Writing turns ``@fetch.id`` into ``{{ steps.fetch.output.data.id }}`` and ``{ref, gt: 0}`` into ``… > 0``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""port_graph: steps that are left by ports, ``{workflowConfig, stepsConfig: [{stepSlug, name, stepType, order, config, nextSteps}]}``, and the same as tale
-stores it, ``{name, config, steps: [...]}``.
+"""Reads port_graph: ``{workflowConfig, stepsConfig: [{stepSlug, name, stepType, order, config, nextSteps}]}``, or stored as ``{name, config, steps: [...]}``.
 
-Text with ``{{ }}`` in it stays as it is, in conditions as ``{braces: ...}``: the dialect says how it is read. ``noop`` as a target ends the path, as null does.
-A failure that no port leads on fails the execution; nothing is tried again unless a policy says so. A loop without a body leads to itself.
+Text with ``{{ }}`` is kept, in conditions as ``{braces: ...}``, since the dialect's rules evaluate it. The target ``noop`` ends the path, as null does.
+A failure without a port fails the execution; nothing is retried without a policy. A loop without a body leads to itself.
 """
 
 from __future__ import annotations

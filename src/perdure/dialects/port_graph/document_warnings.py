@@ -1,6 +1,6 @@
-"""What is odd in a document of port_graph though it can be run: names of nothing, values that nobody reads, loops that never come back.
+"""Warns of mistakes in a document of port_graph that can run: names of nothing, values never read, loops that never return to their head.
 
-In this dialect all of this is null and passes in silence, so a person is told of it here.
+The dialect reads all of these as null without an error, so this is the only place where an author learns of them.
 """
 
 from __future__ import annotations

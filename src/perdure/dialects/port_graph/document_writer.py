@@ -1,4 +1,4 @@
-"""A definition as a document of port_graph, where it can be one: steps by ports, with the verbs that this shape has."""
+"""Writes a definition that is ordered by ports as a document of port_graph."""
 
 from __future__ import annotations
 

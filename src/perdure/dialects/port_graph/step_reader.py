@@ -1,7 +1,4 @@
-"""Where the steps of port_graph lead: ``nextSteps`` as port maps of a definition.
-
-One step of port_graph as one of a definition: what it does, by its type and its config. Where it leads is read elsewhere.
-"""
+"""Reads the steps of port_graph: their work, by type and config, and ``nextSteps`` as port maps."""
 
 from __future__ import annotations
 

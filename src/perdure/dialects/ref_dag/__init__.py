@@ -1,1 +1,1 @@
-"""ref_dag."""
+"""The dialect of steps ordered by their references."""

@@ -1,7 +1,7 @@
-"""ref_dag: steps whose references make the graph, ``{title, steps: [{name, action, input, when, bail, forEach, config, outputSchema}], input_schema}``.
+"""Reads ref_dag: ``{title, steps: [{name, action, input, when, bail, forEach, config, outputSchema}], input_schema}``, steps ordered by their references.
 
-A tool has 30 s and code 10 s unless `config.timeoutMs` says otherwise. `forEach` takes one item after another unless `concurrency` says otherwise, and a
-failed item is null at its place unless `config.onError` is "fail". `bail` becomes a step of its own that returns what its step came to.
+A tool has 30 s and code 10 s unless `config.timeoutMs` changes that. `forEach` runs one item at a time unless it has `concurrency`, and a failed item is null
+in the results unless `config.onError` is "fail". `bail` becomes a step of its own that returns the result of its step.
 """
 
 from __future__ import annotations

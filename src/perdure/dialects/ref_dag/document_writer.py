@@ -1,4 +1,4 @@
-"""A definition as a document of ref_dag."""
+"""Writes a definition as a document of ref_dag."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The references of ref_dag: ``@step.items[0][1]``, ``@step.items.0.id``, ``@input.field``, ``@item``, ``@index``, ``@ctx.execution_id``.
 
-A text that is one as a whole keeps the type of what it refers to; inside of text it is put in, if the document knows the name: other text with an @ in it is
-text. Roots are whole words: ``@inputData`` is a step.
+A text that is one reference keeps the type of its value. Inside text a reference is inserted if the document knows its name; any other @ is text. Roots are
+whole words: ``@inputData`` is a step.
 """
 
 from __future__ import annotations

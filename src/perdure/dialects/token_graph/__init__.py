@@ -1,1 +1,1 @@
-"""token_graph."""
+"""The dialect of nodes and edges along which tokens move."""

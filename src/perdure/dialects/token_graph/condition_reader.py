@@ -1,7 +1,4 @@
-"""The contents that a document refers to instead of holding them: configs, schemas and sources, as ``cas://sha256:…`` or ``sha256:…``.
-
-The conditions of token_graph, all six types of them, as conditions of a definition.
-"""
+"""Reads the six types of conditions of token_graph, and the contents that a document refers to by ``cas://sha256:…`` or ``sha256:…``."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""token_graph: nodes and what they lead to, either as ``{nodes, edges, metadata}`` or as its IR, whose nodes say their dependencies and dependents.
+"""Reads token_graph: ``{nodes, edges, metadata}``, or nodes alone that name their dependencies and dependents.
 
-A `task` calls the tool that ``config.action`` names (else its config's type, else itself); `agent` and `human` are what they are; `http` with a URL is a
-request, and at a `migration` the execution goes on in another version; any other type is work for a worker of that type. A node that has no config of its own
-is given what comes before it: of one node its output, of several a mapping of theirs.
+A `task` calls the tool of ``config.action`` (else its config's type, else its id); `agent` and `human` map to their verbs; `http` with a URL is a request; at a
+`migration` the execution continues in another version; any other type is work for a worker of that type. The input of a node without a config is the output of
+its predecessor, or a mapping of the outputs of several.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Conditions of a definition as those of token_graph: as CEL where that can say it, else by the type that can.
+"""Writes a definition as a document of token_graph: nodes and edges, or nodes alone that name their dependencies, dependents and branches.
 
-A definition as a document of token_graph: nodes and edges, or its IR, whose nodes say their dependencies, dependents and branches.
+A condition becomes CEL where CEL can express it, and otherwise the condition type that can.
 """
 
 from __future__ import annotations

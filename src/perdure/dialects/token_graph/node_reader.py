@@ -1,20 +1,13 @@
-"""The references of token_graph in a node's config: ``$nodes.x.y`` as a whole value, ``${$nodes.x.y}`` inside of text.
+"""Reads the nodes of token_graph as verbs with their input, bounds, repetition and undo.
 
-``$inputs.x`` is what the execution was given.
+**References** in a config are ``$nodes.x.y`` and ``$inputs.x`` as a whole value, or ``${$nodes.x.y}`` inside text.
 
-Nodes of the type `http` whose config says a URL: requests, with params as their query. Any other is work for a worker of that type.
+**HTTP.** A node of type `http` with a URL is a request with `params` as its query; without a URL it is work for a worker. If its loop or branch reads
+``output.status``, an answer of any status is its output; otherwise a status from 400 is a failure.
 
-Where a loop or a branch looks at what came of it, an answer of any status is its output, as their conditions read ``output.status``; else a status from 400
-on is a failure.
-
-Handover: nodes of the type `migration`, at which an execution goes on in another version of its workflow.
-
-Three steps stand for one: its transform, source text in a sandbox, makes the input of the other version out of what there is so far, ``{input, results,
-from_version, to_version}``; a call has the other version do the rest; a return has its result be the result of all. So what stands in the log pins which
-version it was, a failure there undoes what was done here, and wherever its process is killed the other version runs once. Without a transform it is given the
-input that the execution was given.
-
-What a node of token_graph does, as a verb with its input, and what bounds, repeats and undoes it.
+**Handover.** A `migration` becomes three steps: its transform, which computes the input of the other version from ``{input, results, from_version,
+to_version}`` in a sandbox; a call of the other version; and a return of its result. The log therefore pins the version, a failure there undoes the work
+here, and the other version runs once wherever the process is killed. Without a transform the other version receives the input of the execution.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Where a node of token_graph leads: its loop and its branch, its dependents, the edges of the document; as `repeat` and `next` of a step.
+"""Reads the graph of token_graph: its nodes and edges, and each node's loop, branch and dependents as `repeat` and `next` of a step.
 
-A loop over the node itself is `repeat`; one back to an earlier node is a rule that is taken one time less than the node may run. The condition is looked at
-first, then the number of tries, so success on the last one is success. When a loop is done it goes on by `break_path`, and only without one by the branch.
-
-The graph of a document of token_graph: its nodes by what they are called, the edges between them, and who comes before whom.
+A loop over the node itself is `repeat`; one back to an earlier node is a rule that is taken once less than the node may run. The condition is evaluated before
+the count of attempts, so success on the last attempt is success. A finished loop continues at `break_path`, or at the branch without one.
 """
 
 from __future__ import annotations
