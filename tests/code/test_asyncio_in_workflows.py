@@ -19,7 +19,7 @@ from perdure.core import limits, messages
 from tests.code.driver import Hand
 from tests.code.engines import every_cut, resident, settle, virtually, world
 
-SRC = Path(perdure.__file__).parents[0]
+SRC = Path(perdure.__file__).parents[1]
 
 
 @step
@@ -356,7 +356,7 @@ ORDER = """
 from hashlib import sha256
 import asyncio, sys
 from perdure import Context, step
-from perdure.core import log, values
+from perdure.core import log_format, values
 from perdure.core import messages
 from tests.code.driver import Hand
 
@@ -393,7 +393,7 @@ async def busy(ctx):
 
 hand = Hand(busy).start().run()
 assert hand.rebuilt()[2] is None
-print(hand.result, sha256(log.encode(hand.log)).hexdigest())
+print(hand.result, sha256(log_format.encode_row(hand.log)).hexdigest())
 """
 
 

@@ -133,7 +133,7 @@ async def test_what_was_stopped_is_stopped_again_on_replay() -> None:
         assert done.count("undo a a") == 1 and done.count("a") == 1
         events = await w.events(key)
         (stopped,) = [number for number, event in enumerate(events) if isinstance(event, e.StoppedEvent)]
-        assert [type(event).__name__ for event in events[stopped + 1 : stopped + 4]] == ["Dropped", "Opened", "Opened"]
+        assert [type(event).__name__ for event in events[stopped + 1 : stopped + 4]] == ["DroppedEvent", "OpenedEvent", "OpenedEvent"]
 
 
 @virtually

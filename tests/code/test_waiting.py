@@ -66,7 +66,7 @@ async def test_the_timer_of_a_wait_that_is_over_holds_nothing_open() -> None:
     async with world(waiting) as w:
         key = await w.start(waiting)
         await asyncio.sleep(1)
-        assert [type(pending.op).__name__ for pending in (await w.fold(key)).open.values()] == ["Receive"]
+        assert [type(pending.op).__name__ for pending in (await w.fold(key)).open.values()] == ["ReceiveOperation"]
         await say(w, key)
         assert await w.result(key) == 4
     assert await every_cut(waiting, say=say) == 4
