@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from perdure.agent import Agent, Budget
-    from perdure.code.approval import Notice
+    from perdure.code.approval_requests import Notice
     from perdure.code.call_options import NamedWorkflow
     from perdure.code.context import Context, Turn
     from perdure.code.declarations import Retry, Signal, Step, step
@@ -157,7 +157,7 @@ _HOMES = {
         "Agent",
         "Budget",
     ),
-    "perdure.code.approval": ("Notice",),
+    "perdure.code.approval_requests": ("Notice",),
     "perdure.code.call_options": ("NamedWorkflow",),
     "perdure.code.context": (
         "Context",

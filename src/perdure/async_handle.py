@@ -9,7 +9,6 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
 from uuid import uuid4
 
-from perdure.code import inputs
 from perdure.code.call_options import NamedWorkflow
 from perdure.code.declarations import CallOptions, Signal, checked_name
 from perdure.code.durations import Duration, whole_number
@@ -18,6 +17,7 @@ from perdure.core.paths import Key
 from perdure.core.views import PublicEvent, StepView
 from perdure.definition_workflow import Definition
 from perdure.runtime import execution_results
+from perdure.runtime.workflow_programs import encode_input
 from perdure.service import definition_patches, definition_views, execution_operations, history, queries, reruns
 from perdure.service.execution_folds import ExecutionFold
 from perdure.service.execution_operations import await_reply
@@ -250,7 +250,7 @@ class AsyncHandle(Generic[R_co]):
             AlreadyThere: the id is taken.
         """
         args, kwargs = ((), input) if isinstance(input, Mapping) else (tuple(input or ()), {})
-        raw = None if input is None else inputs.encoded(self.key.workflow, args, kwargs)
+        raw = None if input is None else encode_input(self.key.workflow, args, kwargs)
         wanted = reruns.RerunRequest(key=self._anew(id), input=raw, version=version, from_step=from_step)
         await reruns.fork_execution(self._access, self.key, wanted)
         return AsyncHandle(self._access, wanted.key, self._kind, True)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from perdure import ChildFailed, Context, Timeout, step, workflow
-from perdure.code.approval import ApprovalState, Notice
+from perdure.code.approval_requests import ApprovalState, Notice
 from perdure.core import values
 from perdure.core.errors import BadValue
 from perdure.core.execution import Execution
@@ -257,7 +257,7 @@ def test_killed_at_any_write_an_approval_is_decided_once(always_suspend: bool, b
         await stage.send(approval, "vote", {"by": "ada", "approve": True})
         await stage.send(approval, "vote", {"by": "bob", "approve": True})
 
-    from perdure.code.approval import APPROVAL_CODE
+    from perdure.code.builtin_workflows import APPROVAL_CODE
     from perdure.workflow_function import Workflow
 
     builtin: Workflow[Any, Any] = Workflow(APPROVAL_CODE, lambda: ())

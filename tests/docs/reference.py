@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import Any, get_overloads
 
 import perdure
-from perdure.code.approving import ApproveKeywords
+from perdure.code.approval_requests import ApproveKeywords
 from perdure.code.call_options import WithOptions
 from perdure.core import errors
 from tests.docs.error_entries import ENTRIES

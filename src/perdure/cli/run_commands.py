@@ -169,8 +169,8 @@ def run(settings: GlobalOptions, /, *, target: str, id: str | None, wait: bool, 
 def _input(target: str, workflow: Workflow[..., Any], given: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
     """The input of a workflow that is about to be run here; what does not fit is refused before there is an execution."""
     from perdure.cli import argument_values, definition_files
-    from perdure.code.inputs import encoded
     from perdure.definition_workflow import Definition
+    from perdure.runtime.workflow_programs import encode_input
 
     if isinstance(workflow, Definition):
         if definition_files.shares_stdin(target, given["source"]):
@@ -179,7 +179,7 @@ def _input(target: str, workflow: Workflow[..., Any], given: dict[str, Any]) -> 
         args, kwargs = definition_files.definition_arguments(workflow, given)
     else:
         args, kwargs = argument_values.workflow_arguments(given, argument_values.workflow_parameters(workflow.code.fn))
-    _ = encoded(workflow.code, args, kwargs, "run")
+    _ = encode_input(workflow.code, args, kwargs, "run")
     return args, kwargs
 
 

@@ -10,22 +10,18 @@ import asyncio
 from asyncio import CancelledError
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
-from functools import partial
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from perdure.code.code_program import CodeProgram
 from perdure.code.declarations import CodeWorkflow, Step
 from perdure.code.deterministic_loop import DeterministicLoop, NumberedFuture, NumberedTask
 from perdure.code.results import Won
 from perdure.core.error_text import exception_text, safe_text, valid_utf8
 from perdure.core.errors import BadValue, JoinFailed, RaceFailed, WrongVerb
 from perdure.core.paths import Path, path_text
-
-if TYPE_CHECKING:
-    from perdure.code.context import Context
-
 
 T = TypeVar("T")
 
@@ -120,22 +116,25 @@ LABEL_BYTES_MAX = 200
 OWN_NAME_CHARACTERS_MAX = 200
 """A function with a longer name is named after its place, as one without a name is."""
 
-Branch = tuple[str, Path, Callable[["Context"], Awaitable[Any]]]
-"""A branch before it starts: its name in results, its path, and what it does with its context."""
+Branch = tuple[str, Path, Callable[..., Awaitable[Any]]]
+"""A branch before it starts: its name in results, its path, and its function of a context."""
+
+StartBranch = Callable[[str, Path, Callable[..., Awaitable[Any]]], NumberedTask[Any]]
+"""Starts a branch as a task with a context of its own."""
 
 
 class BranchGroup:
     """The branches of one join, map or race while they run. Each end costs the same, however many there are."""
 
-    __slots__ = ("_branches", "_context", "_failed", "_limit", "_live", "done", "errors", "outputs", "race", "tasks")
+    __slots__ = ("_branches", "_failed", "_limit", "_live", "_program", "_start", "done", "errors", "outputs", "race", "tasks")
 
-    def __init__(self, context: "Context", branches: Iterator[Branch], limit: int | None, race: bool) -> None:
-        self.done: Any = context._instance.loop.create_future()
+    def __init__(self, program: CodeProgram, start: StartBranch, branches: Iterator[Branch], limit: int | None, race: bool) -> None:
+        self.done: Any = program.loop.create_future()
         self.errors: dict[str, Exception] = {}
         self.outputs: dict[str, Any] = {}
         self.race = race
         self.tasks: dict[NumberedTask[Any], tuple[str, Path]] = {}
-        self._context = context
+        self._program, self._start = program, start
         self._failed: list[Path] = []
         self._branches = branches
         self._limit = limit
@@ -149,7 +148,7 @@ class BranchGroup:
             if branch is None:
                 break
             name, path, fn = branch
-            task = self._context._branch(name, path, fn)
+            task = self._start(name, path, fn)
             self.tasks[task] = name, path
             self._live += 1
             task.add_done_callback(self._ended)
@@ -163,7 +162,7 @@ class BranchGroup:
         if self.race and error is not None and not self.done.done():
             self._failed.append(path)  # whether it has lost is known when the race is over
         else:
-            self._context._instance.receipts.end(path)
+            self._program.receipts.end(path)
         if self.done.done():
             return
         if error is None:
@@ -177,12 +176,12 @@ class BranchGroup:
 
     def cancel(self) -> None:
         """Tell every branch that still runs to unwind. These, and those that failed before, put back the messages that they did not use."""
-        self._branches, instance = iter(()), self._context._instance
+        self._branches, program = iter(()), self._program
         for path in self._failed:
-            instance.give_back(path)
-            instance.receipts.end(path)
+            program.give_back(path)
+            program.receipts.end(path)
         for task, (_, path) in list(self.tasks.items()):
-            instance.give_back(path)
+            program.give_back(path)
             task.cancel()
 
     async def run(self) -> None:
@@ -194,7 +193,7 @@ class BranchGroup:
             raise
         if not self.outputs:
             for path in self._failed:  # all have, and the caller is told of their errors
-                self._context._instance.receipts.end(path)
+                self._program.receipts.end(path)
 
 
 def branches_label(verb: str, names: Sequence[str]) -> str:
@@ -205,10 +204,10 @@ def branches_label(verb: str, names: Sequence[str]) -> str:
     return f"{verb} {listed.decode()}"
 
 
-async def join_branches(context: "Context", path: Path, branches: Sequence[Branch], limit: int | None = None) -> dict[str, Any]:
+async def join_branches(program: CodeProgram, start: StartBranch, path: Path, branches: Sequence[Branch], limit: int | None = None) -> dict[str, Any]:
     """Run all; return what each returned, by name, or raise `JoinFailed` once all have ended."""
-    context._instance.started(path)
-    running = BranchGroup(context, iter(branches), limit, race=False)
+    program.started(path)
+    running = BranchGroup(program, start, iter(branches), limit, race=False)
     await running.run()
     outputs = {name: running.outputs[name] for name, _, _ in branches if name in running.outputs}
     if running.errors:
@@ -217,22 +216,22 @@ async def join_branches(context: "Context", path: Path, branches: Sequence[Branc
     return outputs
 
 
-async def race_branches(context: "Context", path: Path, branches: Sequence[Branch]) -> Won[Any]:
+async def race_branches(program: CodeProgram, start: StartBranch, path: Path, branches: Sequence[Branch]) -> Won[Any]:
     """Run all until one returns; cancel the others, in mid-step too."""
-    context._instance.started(path)
-    running = BranchGroup(context, iter(branches), None, race=True)
+    program.started(path)
+    running = BranchGroup(program, start, iter(branches), None, race=True)
     await running.run()
     winner = running.done.result()
     if winner is None:
         errors = {name: running.errors[name] for name, _, _ in branches}
         raise RaceFailed(f"all {len(branches)} branches of {path_text(path)} failed", errors)
-    context._instance.lost.update(path for _, path in running.tasks.values())
+    program.lost.update(path for _, path in running.tasks.values())
     running.cancel()
     return Won(winner, running.outputs[winner])
 
 
-def named_branches(path: Path, positional: Iterable[Any], by_name: dict[str, Any]) -> list[Branch]:
-    """The branches of a join or race, each with its name and path.
+def named_branches(path: Path, positional: Iterable[Any], by_name: dict[str, Any], adapt: Callable[[Any], Any]) -> list[Branch]:
+    """The branches of a join or race, each with its name, its path, and the function that `adapt` makes of it.
 
     Raises:
         WrongVerb: a branch is no function of a context.
@@ -242,8 +241,8 @@ def named_branches(path: Path, positional: Iterable[Any], by_name: dict[str, Any
     for fn in positional:
         name = function_name(fn, "branch")
         counts[name] = number = counts.get(name, 0) + 1
-        branches.append((name if number == 1 else f"{name}#{number}", (*path, (name, number)), as_branch(fn)))
-    branches.extend((name, (*path, (name, 1)), as_branch(fn)) for name, fn in by_name.items())
+        branches.append((name if number == 1 else f"{name}#{number}", (*path, (name, number)), adapt(fn)))
+    branches.extend((name, (*path, (name, 1)), adapt(fn)) for name, fn in by_name.items())
     for name, _, fn in branches:
         if not callable(fn):
             if isinstance(fn, Coroutine):
@@ -251,21 +250,6 @@ def named_branches(path: Path, positional: Iterable[Any], by_name: dict[str, Any
             instead = "pass a step, a workflow or a function of a context, such as `lambda c: c.sleep('3d')`, not what it returns"
             raise WrongVerb(f"branch {name} of {path_text(path)} is {type(fn).__name__}", instead)
     return branches
-
-
-def as_branch(fn: Any) -> Any:
-    """What runs as a branch: a step is run as a durable step, a workflow as a child, each given what the branch is given behind its context."""
-    if isinstance(fn, Step):
-        return partial(_run_step, fn)
-    return partial(_run_child, fn) if isinstance(getattr(fn, "code", None), CodeWorkflow) else fn
-
-
-async def _run_step(step: Step[Any, Any, Any], context: "Context", *given: Any) -> Any:
-    return await context.step(step, *given)
-
-
-async def _run_child(workflow: Any, context: "Context", *given: Any) -> Any:
-    return await context.call(workflow, *given)
 
 
 def function_name(fn: Any, instead: str) -> str:

@@ -1,16 +1,32 @@
-"""The program of a composite: a pipeline that was used, and how often. It is a workflow like any other, and an engine always knows it.
+"""The workflows that every engine knows: an approval, and the count of the uses of a composite.
 
-Its id is the pipeline's name, in which stands a hash of what it does: whoever uses the same finds the same. It waits for messages that say that it was used,
-until there were `USES_MAX`, and then ends: it remembers each sender, as no use may count twice. Cancelled, it is forgotten.
+An approval ends when a person decides, or several do, or time does. A composite is a pipeline that agents have used; its id is the pipeline's name,
+which holds a hash of what the pipeline does, so that equal pipelines share one execution. That execution waits for messages about uses until there
+were `USES_MAX`, and then ends. It never forgets a sender, as no use may count twice. A composite that is cancelled is forgotten.
 """
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
 
+from perdure.code.approval_requests import (
+    APPROVAL_STATE_KEY,
+    VOTE_SIGNAL,
+    ApprovalRequest,
+    ApprovalState,
+    ApprovalVerdict,
+    Notice,
+    NoticeKind,
+    VoteReply,
+    notice_message_name,
+    verdict_of_votes,
+    vote_refusal,
+)
 from perdure.code.context import Context
 from perdure.code.declarations import CodeWorkflow, Signal
-from perdure.core.operations import COMPOSITE_WORKFLOW
+from perdure.code.results import Message, PortResult, Vote
+from perdure.core.operations import APPROVAL_WORKFLOW, COMPOSITE_WORKFLOW
 
 USED_SIGNAL = Signal("used")
 """The message that says that it was used, once."""
@@ -53,4 +69,82 @@ async def _composite_workflow(ctx: Context, shape: CompositeDefinition) -> int:
 
 
 COMPOSITE_CODE = CodeWorkflow(_composite_workflow, COMPOSITE_WORKFLOW)
-"""What engines know beside what they are given."""
+"""The workflow of composites."""
+
+
+class _ApprovalRun:
+    """An approval under way."""
+
+    def __init__(self, ctx: Context, request: ApprovalRequest) -> None:
+        self.request = request
+        self.id = ctx.execution.id
+        began_s = ctx.now().timestamp()
+        due_at_s = None if request.timeout_s is None else began_s + request.timeout_s
+        self.shown = ApprovalState(request, request.assignees, began_s, due_at_s, ())
+
+    def show(self, ctx: Context, **changes: Any) -> None:
+        """Let people see how it stands."""
+        self.shown = msgspec.structs.replace(self.shown, **changes)
+        ctx.set(APPROVAL_STATE_KEY, self.shown)
+
+    def tell(self, ctx: Context, kind: NoticeKind) -> None:
+        """Have people told."""
+        notice = Notice(self.id, kind, self.request.title, self.shown.assignees, self.request.details)
+        ctx.emit(notice)
+        parent = ctx.execution.parent
+        if self.request.notifies and parent is not None:
+            _ = ctx.send(parent, notice_message_name(self.id), notice)
+
+    async def votes(self, ctx: Context) -> ApprovalVerdict:
+        """Take votes until they decide."""
+        while True:
+            message: Message[Vote] = await ctx.listen(VOTE_SIGNAL, completable=True)
+            vote = msgspec.structs.replace(message.body, at_s=ctx.now().timestamp())
+            if why := vote_refusal(self.shown, vote):
+                message.complete(VoteReply(False, why))
+                continue
+            self.show(ctx, votes=(*self.shown.votes, vote))
+            found = verdict_of_votes(self.request, self.shown.votes)
+            message.complete(VoteReply(True, decided=found is not None))
+            if found is not None:
+                return found
+
+    async def reminders(self, ctx: Context) -> None:
+        """Remind, again and again."""
+        async for turn in ctx.loop("reminders", state=0, keep=1):
+            await turn.sleep(self.request.remind_every_s or 0.0, name="wait")
+            self.tell(turn, "reminder")
+
+    async def escalation(self, ctx: Context) -> None:
+        """Let others decide as well, after a while; then wait for ever."""
+        await ctx.sleep(self.request.escalate_after_s or 0.0, name="wait")
+        self.show(ctx, assignees=(*self.shown.assignees, *self.request.escalate_to))
+        self.tell(ctx, "escalated")
+        await ctx.listen("nothing")
+
+    async def late(self, ctx: Context) -> ApprovalVerdict:
+        """Decide when the time is over."""
+        await ctx.sleep(self.request.timeout_s or 0.0, name="wait")
+        return ApprovalVerdict(self.request.on_timeout == "approve", True, self.shown.votes, ctx.now().timestamp())
+
+
+async def _approval_workflow(ctx: Context, request: ApprovalRequest) -> PortResult:
+    under_way = _ApprovalRun(ctx, request)
+    under_way.show(ctx)
+    under_way.tell(ctx, "asked")
+    wanted: dict[str, Callable[[Context], Awaitable[Any]] | None] = {
+        "votes": under_way.votes,
+        "reminders": None if request.remind_every_s is None else under_way.reminders,
+        "escalation": None if request.escalate_after_s is None else under_way.escalation,
+        "late": None if request.timeout_s is None else under_way.late,
+    }
+    branches: dict[str, Any] = {name: branch for name, branch in wanted.items() if branch is not None}
+    found: ApprovalVerdict = (await ctx.race(**branches)).value
+    if request.returns_details:
+        found = msgspec.structs.replace(found, details=request.details)
+    port = "timeout" if found.expired and request.on_timeout == "fail" else "approved" if found.approved else "rejected"
+    return PortResult(found, port)
+
+
+APPROVAL_CODE = CodeWorkflow(_approval_workflow, APPROVAL_WORKFLOW)
+"""The workflow of approvals."""

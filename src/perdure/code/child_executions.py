@@ -5,20 +5,17 @@ started goes on by itself. Its id follows from where it is called, unless one is
 """
 
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
+from perdure.code.code_program import CodeProgram
 from perdure.code.declarations import CodeWorkflow
-from perdure.code.results import Ok as Success
+from perdure.code.results import Ok
 from perdure.core import limits
 from perdure.core.errors import ChildFailed, ErrorInfo, TooDeep
-from perdure.core.operations import Failure, Outcome, SleepOperation, SpawnOperation
-from perdure.core.operations import Success as Ok
+from perdure.core.operations import Failure, Outcome, SleepOperation, SpawnOperation, Success
 from perdure.core.paths import Path, idempotency_key, path_text
-
-if TYPE_CHECKING:
-    from perdure.code.context import Context
 
 ID_CHARACTERS_MAX = 200
 
@@ -26,13 +23,13 @@ RESTARTED_STATUSES = ("failed", "deadline_exceeded")
 """How a child must have ended to be started anew; one that was cancelled is not wanted any more."""
 
 
-def child_operation(context: "Context", path: Path, workflow: CodeWorkflow, given: tuple[tuple[Any, ...], dict[str, Any]], awaited: bool) -> SpawnOperation:
+def child_operation(program: CodeProgram, path: Path, workflow: CodeWorkflow, given: tuple[tuple[Any, ...], dict[str, Any]], awaited: bool) -> SpawnOperation:
     """The operation of a child at `path`, started with the arguments `given`.
 
     Raises:
         TooDeep: so many executions stand above it that it is taken for a recursion without end.
     """
-    execution, calling = context._instance.execution, workflow.calling
+    execution, calling = program.execution, workflow.calling
     if execution.depth >= limits.DEPTH_MAX:
         raise TooDeep(path_text(path), limits.DEPTH_MAX)
     queue, lane, priority = workflow.place(execution.key.tenant, *given)
@@ -58,34 +55,34 @@ def child_id(place: str) -> str:
     return place if len(place) <= ID_CHARACTERS_MAX else sha256(place.encode()).hexdigest()[:32]
 
 
-async def call_child(context: "Context", path: Path, op: SpawnOperation, workflow: CodeWorkflow) -> Any:
+async def call_child(program: CodeProgram, path: Path, op: SpawnOperation, workflow: CodeWorkflow) -> Any:
     """Wait for a child; return its result.
 
     Raises:
         ChildFailed: it failed or was cancelled, the last time that it was started.
     """
-    outcome, _ = await _child_outcome(context, path, op, workflow)
+    outcome, _ = await _child_outcome(program, path, op, workflow)
     if isinstance(outcome, Failure):
         raise ChildFailed(path_text(path), outcome.kind, outcome.error)
-    return context._instance.decode(outcome.value, workflow.codec.result, path)
+    return program.decode(outcome.value, workflow.codec.result, path)
 
 
-async def attempt_child(context: "Context", path: Path, op: SpawnOperation, workflow: CodeWorkflow) -> Any:
+async def attempt_child(program: CodeProgram, path: Path, op: SpawnOperation, workflow: CodeWorkflow) -> Any:
     """Wait for a child; return how it ended, as data."""
-    outcome, times = await _child_outcome(context, path, op, workflow)
+    outcome, times = await _child_outcome(program, path, op, workflow)
     if isinstance(outcome, Failure):
         return Failure(outcome.kind, times, outcome.error)
-    return Success(context._instance.decode(outcome.value, workflow.codec.result, path))
+    return Ok(program.decode(outcome.value, workflow.codec.result, path))
 
 
-async def _child_outcome(context: "Context", path: Path, op: SpawnOperation, workflow: CodeWorkflow) -> tuple[Outcome, int]:
+async def _child_outcome(program: CodeProgram, path: Path, op: SpawnOperation, workflow: CodeWorkflow) -> tuple[Outcome, int]:
     """How the child ended, and how many times it was started for that."""
-    outcome = (await context._settle(path, op)).outcome
+    outcome = (await program.settle(path, op)).outcome
     rule, times = workflow.calling.rule, 1
     while isinstance(outcome, Failure) and outcome.kind in RESTARTED_STATUSES and times < rule.max:
-        wait_s = rule.delay_s(times, f"{context._instance.execution.key}:{path}:{times}")
-        await context._settle((*path, ("wait", times)), SleepOperation(wait_s))
+        wait_s = rule.delay_s(times, f"{program.execution.key}:{path}:{times}")
+        await program.settle((*path, ("wait", times)), SleepOperation(wait_s))
         times += 1
-        outcome = (await context._settle((*path, ("again", times)), msgspec.structs.replace(op, id=f"{op.id}#{times}"))).outcome
+        outcome = (await program.settle((*path, ("again", times)), msgspec.structs.replace(op, id=f"{op.id}#{times}"))).outcome
     nothing = Failure("failed", 1, ErrorInfo("Unknown", "it is not remembered how it ended"))
-    return (outcome if isinstance(outcome, Ok | Failure) else nothing), times
+    return (outcome if isinstance(outcome, Success | Failure) else nothing), times

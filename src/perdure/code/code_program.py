@@ -12,12 +12,13 @@ Live, what it asks for becomes commands. On replay each is compared in its place
 difference stops the program before anything new runs. Warm or cold, the same events lead to the same state.
 """
 
+from asyncio import CancelledError
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextvars import Context as Variables
 from datetime import UTC, datetime
 from inspect import CORO_CREATED, getcoroutinestate
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -27,7 +28,6 @@ from perdure.code.exception_data import decode_refusal, encode_refusal, error_in
 from perdure.code.function_codec import FunctionCodec
 from perdure.code.operation_paths import NameScope, operation_text, refusal_path
 from perdure.code.results import PortResult
-from perdure.code.version_gates import removed_step
 from perdure.core import events as e
 from perdure.core import values
 from perdure.core.attributes import Attributes
@@ -50,7 +50,7 @@ from perdure.core.operations import (
 )
 from perdure.core.paths import UNDO, Key, Path, path_text
 from perdure.core.program import WARNING_LEVEL, DropCommand, FinishCommand, LogCommand, OpenCommand, ProgramCommand, TrimCommand
-from perdure.core.undo_plan import operations_to_undo, undo_subject
+from perdure.core.undo_plan import UNDO_BEGIN, UNDO_PLAN, UndoArguments, not_undone_line, operations_to_undo, undo_subject
 from perdure.core.values import ENCODED_NONE, Blob, Value
 
 
@@ -87,20 +87,6 @@ def finish_of_task(
     return FinishCommand("failed", Failure("failed", 1, error_info(error)))
 
 
-if TYPE_CHECKING:
-    pass
-
-UNDO_PLAN: Path = (UNDO,)
-UNDO_BEGIN: Path = (UNDO, ("begin", 0))
-
-
-class UndoArguments(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What a handler is called with: the result of what it undoes, and its arguments, each as it was remembered."""
-
-    result: Value
-    args: Value
-
-
 async def undo_all(instance: "CodeProgram", finish: FinishCommand) -> None:
     """Wait until nothing is in flight, then undo all that is to be undone, before `finish`."""
     instance.remember(UNDO_PLAN, lambda: values.encode(finish.outcome, "the outcome"), role="undo", label=finish.status)
@@ -122,11 +108,6 @@ async def undo_all(instance: "CodeProgram", finish: FinishCommand) -> None:
             await instance.open((UNDO, *path), msgspec.structs.replace(done.op, input=ENCODED_NONE))
         if isinstance(outcome, Failure):
             instance.say(WARNING_LEVEL, not_undone_line(path, outcome), {})
-
-
-def not_undone_line(path: Path, outcome: Failure) -> str:
-    """What is logged of a step that could not be undone."""
-    return f"{path_text(path)} could not be undone: {outcome.error.type}: {outcome.error.message}. Mend the cause, then undo what is left: perdure undo"
 
 
 def _missing_undo_handler(op: CallOperation) -> UndoHandler:
@@ -402,6 +383,19 @@ class CodeProgram:
         if handler is not None:
             self.workflow.handlers[step.name] = handler
 
+    async def settle(self, path: Path, op: Operation, step: Any = None) -> SettledOperation:
+        """Open an operation and wait until it has settled; if the waiting task is cancelled first, drop the operation."""
+        self.started(path)
+        return await self.until(path, self.open(path, op, step))
+
+    async def until(self, path: Path, future: NumberedFuture[SettledOperation]) -> SettledOperation:
+        """Wait for the operation at `path` through its future; if the waiting task is cancelled first, drop the operation."""
+        try:
+            return await future
+        except CancelledError:
+            self.drop(path)
+            raise
+
     def remember(self, path: Path, make: Callable[[], Value], **how: Any) -> Value:
         """Keep a value: made now if the log does not know it yet. Settles at once. That it could not be made is remembered as well."""
         if self._remembered is not None:
@@ -596,3 +590,7 @@ class CodeProgram:
         if self._divergence is None:
             self._divergence = Diverged(path, (f"remembered {remembered}, asked for {asked}",))
             self.loop.stopped = True
+
+
+def removed_step(*_: object, **__: object) -> None:
+    """Do nothing: the body of a step that was removed from the code, should a retry of it be due."""

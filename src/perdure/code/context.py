@@ -1,12 +1,8 @@
-"""The workflow's logger: lines reach the process's log once the commit that they belong to is durable, and are silent on replay.
+"""The context: the verbs of a workflow.
 
-Loops with durable state: each turn has a path of its own, so that old turns can be forgotten and the log stays bounded.
-
-The state at the beginning of a turn is remembered; a cold execution goes on from the earliest turn that is still kept.
-
-The context: the verbs of a workflow. Each takes its path when it is called, and does its work when it is awaited.
-
-Verbs that settle at once (`send`, `set`, `set_attributes`, `emit`, `keep`) have done it when they return.
+Each verb takes its path when it is called, and does its work when it is awaited. The verbs that settle at once (`send`, `set`, `set_attributes`,
+`emit`, `keep`) have done their work when they return. Here are also the loops with durable state, whose old iterations are forgotten so that the log
+stays bounded, and the workflow's logger, which is silent on replay.
 """
 
 from __future__ import annotations
@@ -18,21 +14,18 @@ from contextvars import Context as Variables
 from datetime import datetime
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, NoReturn, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
+from typing import Any, Concatenate, Generic, Literal, NoReturn, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 from uuid import UUID
 from weakref import ref
 
 import msgspec
 
-from perdure.code import approving, version_gates
-from perdure.code import branches as flow
-from perdure.code import branches as waiting
-from perdure.code import child_executions as family
-from perdure.code.approving import ApproveKeywords
+from perdure.code import approval_requests, branches, child_executions, version_gates
+from perdure.code.approval_requests import ApproveKeywords
 from perdure.code.call_options import refuse_ineffective_options, refuse_options_among_arguments
 from perdure.code.code_program import CodeProgram
 from perdure.code.declarations import CodeWorkflow, Signal, Step, checked_name
-from perdure.code.deterministic_loop import NumberedFuture, NumberedTask
+from perdure.code.deterministic_loop import NumberedTask
 from perdure.code.durations import Duration, duration_seconds, duration_text, whole_number
 from perdure.code.exception_data import rebuild_exception
 from perdure.code.function_codec import codec_of_function, refuse_lossy_value
@@ -48,13 +41,23 @@ from perdure.core.operations import (
     CallOperation,
     Failure,
     KeepOperation,
-    Operation,
     ReceiveOperation,
     SendOperation,
     SleepOperation,
     SpawnOperation,
 )
 from perdure.core.paths import Key, Path, path_text
+
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+T = TypeVar("T")
+T1 = TypeVar("T1")
+T2 = TypeVar("T2")
+T3 = TypeVar("T3")
+T4 = TypeVar("T4")
+D = TypeVar("D")
+S = TypeVar("S")
 
 DEBUG, INFO, WARNING, ERROR = 10, 20, 30, 40
 """The levels of the standard library's logging."""
@@ -85,31 +88,26 @@ class WorkflowLogger:
         self._instance.say(ERROR, line, fields)
 
 
-if TYPE_CHECKING:
-    pass
-
-LoopStateT = TypeVar("LoopStateT")
-
 PLAIN_STATE_TYPES = (bool, int, float, str, bytes, list, dict, type(None))
 """Types of state that are kept as what they are, so that a count may become a fraction, and None a page."""
 
 
-class LoopState(Generic[LoopStateT]):
+class LoopState(Generic[S]):
     """What a turn leaves to the next one."""
 
     __slots__ = ("state",)
 
-    def __init__(self, state: LoopStateT) -> None:
+    def __init__(self, state: S) -> None:
         self.state = state
 
 
-class DurableLoop(Generic[LoopStateT]):
+class DurableLoop(Generic[S]):
     """The turns of one loop: an asynchronous iterator, and no generator, so that leaving it by `break` needs no cleanup."""
 
     __slots__ = ("__weakref__", "_cell", "_commit_every", "_context", "_keep", "_kind", "_path", "_scope", "_trim_every", "_turn", "_undo_keep")
 
     def __init__(
-        self, context: Context, scope: NameScope, path: Path, state: LoopStateT, *, commit_every: int, keep: int, trim_every: int, undo_keep: int | None
+        self, context: Context, scope: NameScope, path: Path, state: S, *, commit_every: int, keep: int, trim_every: int, undo_keep: int | None
     ) -> None:
         for name, number in (("commit_every", commit_every), ("keep", keep), ("trim_every", trim_every), ("undo_keep", undo_keep)):
             if number is not None:
@@ -125,10 +123,10 @@ class DurableLoop(Generic[LoopStateT]):
         self._undo_keep = undo_keep
         self._turn = -1
 
-    def __aiter__(self) -> DurableLoop[LoopStateT]:
+    def __aiter__(self) -> DurableLoop[S]:
         return self
 
-    async def __anext__(self) -> Turn[LoopStateT]:
+    async def __anext__(self) -> Turn[S]:
         instance: CodeProgram = self._context._instance
         self._scope.loop_alive = None
         if self._turn < 0:
@@ -169,17 +167,6 @@ def refuse_verb_outside_iteration(scope: NameScope, verb: str) -> None:
         raise WrongVerb(f"ctx.{verb} in a turn of a loop", f"use the turn's own context: `async for turn in ctx.loop(...): await turn.{verb}(...)`")
     scope.loop_alive = None
 
-
-P = ParamSpec("P")
-R = TypeVar("R")
-R_co = TypeVar("R_co", covariant=True)
-T = TypeVar("T")
-T1 = TypeVar("T1")
-T2 = TypeVar("T2")
-T3 = TypeVar("T3")
-T4 = TypeVar("T4")
-D = TypeVar("D")
-S = TypeVar("S")
 
 VerbCall = Coroutine[Any, Any, R]
 """What a verb returns: await it once, or hand it to asyncio.gather or a task."""
@@ -343,7 +330,7 @@ class Context:
         child = getattr(args[0] if named else fn, "code", None)
         if isinstance(child, CodeWorkflow):
             path, spawn = self._spawn("attempt", fn if named else None, child, (args[1:] if named else args, kwargs))
-            return self._verb(path, family.attempt_child(self, path, spawn, child))
+            return self._verb(path, child_executions.attempt_child(self._instance, path, spawn, child))
         path, op, fn = self._prepare("attempt", fn, args, kwargs)
         return self._verb(path, self._attempt(path, op, fn))
 
@@ -366,19 +353,19 @@ class Context:
             )
             op = op if fn.grace is None else msgspec.structs.replace(op, grace_s=fn.grace_s)
             return path, fn.placed(op, self._instance.execution.key.tenant, args, kwargs) if fn.queue else op, fn
-        name = checked_name(explicit or flow.function_name(fn, "step"), "step")
+        name = checked_name(explicit or branches.function_name(fn, "step"), "step")
         path = scope.take(name, explicit)
         return path, CallOperation(name, codec_of_function(fn).encode_args(args, kwargs, "the arguments of step", path), "", DEFAULT_RETRY_POLICY), fn
 
     async def _step(self, path: Path, op: CallOperation, fn: Any) -> Any:
-        settlement = await self._settle(path, op, fn)
+        settlement = await self._instance.settle(path, op, fn)
         outcome = settlement.outcome
         if isinstance(outcome, Failure):
             _raise_step_failure(path, outcome, fn)
         return self._result(path, settlement, fn)
 
     async def _attempt(self, path: Path, op: CallOperation, fn: Any) -> Any:
-        settlement = await self._settle(path, op, fn)
+        settlement = await self._instance.settle(path, op, fn)
         outcome = settlement.outcome
         if isinstance(outcome, Failure):
             if outcome.kind == "rollback":
@@ -413,7 +400,7 @@ class Context:
         return self._verb(path, self._sleep(path, SleepOperation(until_s=when.timestamp())))
 
     async def _sleep(self, path: Path, op: SleepOperation) -> None:
-        await self._settle(path, op)
+        await self._instance.settle(path, op)
 
     def now(self) -> datetime:
         """The time, in UTC, of the event that made the workflow go on: the same on every replay."""
@@ -484,7 +471,7 @@ class Context:
         return path, msgspec.structs.replace(receive, names=wanted), signal
 
     async def _received(self, path: Path, op: ReceiveOperation) -> SettledOperation:
-        settlement = await self._settle(path, op)
+        settlement = await self._instance.settle(path, op)
         if settlement.letters:
             self._instance.receipts.receive(path, [letter.number for letter in settlement.letters], op.completable)
         return settlement
@@ -599,9 +586,9 @@ class Context:
         scope = self._enter("map")
         if limit is not None:
             whole_number(limit, "map(limit)")
-        aim, run = flow.function_name(fn, "item"), flow.as_branch(fn)
+        aim, run = branches.function_name(fn, "item"), as_branch(fn)
         path = scope.take(f"map:{aim}", name)
-        started: list[flow.Branch] = [(str(number), (*path, (aim, number + 1)), partial(_with_item, run, item)) for number, item in enumerate(items)]
+        started: list[branches.Branch] = [(str(number), (*path, (aim, number + 1)), partial(_with_item, run, item)) for number, item in enumerate(items)]
         return self._verb(path, self._map(path, started, limit, f"map {aim} over {len(started)}"))
 
     def wait(
@@ -614,8 +601,8 @@ class Context:
         """
         scope = self._enter("wait")
         limit = None if timeout is None else SleepOperation(duration_seconds(timeout, "wait(timeout)"))
-        when = waiting.checked_return_when(return_when)
-        tasks = waiting.tasks_of("wait", self._instance.loop, awaitables)
+        when = branches.checked_return_when(return_when)
+        tasks = branches.tasks_of("wait", self._instance.loop, awaitables)
         path = scope.take("wait", name)
         return self._verb(path, self._wait(path, tasks, when, limit))
 
@@ -623,18 +610,18 @@ class Context:
         self, path: Path, tasks: list[asyncio.Task[T]], when: str, limit: SleepOperation | None
     ) -> tuple[list[asyncio.Task[T]], list[asyncio.Task[T]]]:
         self._instance.started(path)
-        await waiting.wait_for_tasks(self._instance.loop, tasks, when, None if limit is None else self._sleep(path, limit))
+        await branches.wait_for_tasks(self._instance.loop, tasks, when, None if limit is None else self._sleep(path, limit))
         return [task for task in tasks if task.done()], [task for task in tasks if not task.done()]
 
-    def as_completed(self, *awaitables: Awaitable[T]) -> waiting.CompletedTasks[T]:
+    def as_completed(self, *awaitables: Awaitable[T]) -> branches.CompletedTasks[T]:
         """What verbs return, or tasks, as each comes to its end, as `asyncio.as_completed` does: ``async for task in ctx.as_completed(...): await task``.
 
         It waits for none longer than the workflow asks for the next: leave it by `break`, and the others go on.
         """
         self._enter("as_completed")
-        return waiting.CompletedTasks(self._instance.loop, waiting.tasks_of("as_completed", self._instance.loop, awaitables))
+        return branches.CompletedTasks(self._instance.loop, branches.tasks_of("as_completed", self._instance.loop, awaitables))
 
-    def _branches(self, verb: str, positional: tuple[Any, ...], by_name: dict[str, Any], name: str | None) -> tuple[Path, list[flow.Branch]]:
+    def _branches(self, verb: str, positional: tuple[Any, ...], by_name: dict[str, Any], name: str | None) -> tuple[Path, list[branches.Branch]]:
         scope = self._enter(verb)
         if positional and by_name:
             raise WrongVerb(f"ctx.{verb} with {len(positional)} branches by position and {len(by_name)} by name", "give all in the same way")
@@ -643,20 +630,20 @@ class Context:
         for branch in by_name:
             checked_name(branch, "branch")
         path = scope.take(verb, name)
-        return path, flow.named_branches(path, positional, by_name)
+        return path, branches.named_branches(path, positional, by_name, as_branch)
 
-    async def _join(self, path: Path, started: list[flow.Branch], as_tuple: bool) -> Any:
-        self._instance.remember(path, lambda: values.ENCODED_NONE, role="branches", label=flow.branches_label("join", [name for name, _, _ in started]))
-        outputs = await flow.join_branches(self, path, started)
+    async def _join(self, path: Path, started: list[branches.Branch], as_tuple: bool) -> Any:
+        self._instance.remember(path, lambda: values.ENCODED_NONE, role="branches", label=branches.branches_label("join", [name for name, _, _ in started]))
+        outputs = await branches.join_branches(self._instance, self._branch, path, started)
         return tuple(outputs.values()) if as_tuple else Record(outputs)
 
-    async def _map(self, path: Path, started: list[flow.Branch], limit: int | None, label: str) -> list[Any]:
+    async def _map(self, path: Path, started: list[branches.Branch], limit: int | None, label: str) -> list[Any]:
         self._instance.remember(path, lambda: values.ENCODED_NONE, role="branches", label=label)
-        return list((await flow.join_branches(self, path, started, limit)).values())
+        return list((await branches.join_branches(self._instance, self._branch, path, started, limit)).values())
 
-    async def _race(self, path: Path, started: list[flow.Branch]) -> Won[Any]:
-        self._instance.remember(path, lambda: values.ENCODED_NONE, role="branches", label=flow.branches_label("race", [name for name, _, _ in started]))
-        return await flow.race_branches(self, path, started)
+    async def _race(self, path: Path, started: list[branches.Branch]) -> Won[Any]:
+        self._instance.remember(path, lambda: values.ENCODED_NONE, role="branches", label=branches.branches_label("race", [name for name, _, _ in started]))
+        return await branches.race_branches(self._instance, self._branch, path, started)
 
     def _branch(self, name: str, path: Path, fn: Callable[[Context], Awaitable[Any]]) -> NumberedTask[Any]:
         """Start a branch as a task with a context of its own."""
@@ -704,7 +691,7 @@ class Context:
             TooDeep: more than 100 executions stand above it.
         """
         path, op = self._spawn("call", None, workflow.code, (args, kwargs))
-        return self._verb(path, family.call_child(self, path, op, workflow.code))
+        return self._verb(path, child_executions.call_child(self._instance, path, op, workflow.code))
 
     def start(self, workflow: HasCode[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> SettledResult[Key]:
         """Start another workflow as an execution that goes on by itself; return its key, to which messages can be sent."""
@@ -716,7 +703,7 @@ class Context:
         refuse_ineffective_options(workflow.calling, f"ctx.{verb}", workflow.name)
         refuse_options_among_arguments(workflow.name, f"ctx.{verb}", workflow.fn, *given)
         path = self._enter(verb).take(f"{'start' if verb == 'start' else 'call'}:{workflow.name}", name or workflow.calling.name)
-        return path, family.child_operation(self, path, workflow, given, awaited=verb != "start")
+        return path, child_executions.child_operation(self._instance, path, workflow, given, awaited=verb != "start")
 
     # people
 
@@ -736,10 +723,10 @@ class Context:
             ChildFailed: the approval was cancelled.
         """
         scope = self._enter("approve")
-        asking = approving.approval_options(options)
-        asked = approving.approval_request(title, asking)
+        asking = approval_requests.approval_options(options)
+        asked = approval_requests.approval_request(title, asking)
         path = scope.take(f"approve:{title}"[:200], name)
-        return self._verb(path, approving.decide_approval(self, path, asked, asking))
+        return self._verb(path, approval_requests.decide_approval(self._instance, scope, path, asked, asking))
 
     # what is remembered and shown
 
@@ -783,7 +770,7 @@ class Context:
         self._instance.started(path)
         future = version_gates.removed_operation(self._instance, path, kind)
         if future is not None:
-            await self._until(path, future)
+            await self._instance.until(path, future)
 
     def set(self, key: str, value: Any) -> None:
         """Show `value` under `key` to whoever queries the execution, from this commit on."""
@@ -856,19 +843,6 @@ class Context:
         self._instance.promised(path, coroutine)
         return coroutine
 
-    async def _settle(self, path: Path, op: Operation, fn: Any = None) -> SettledOperation:
-        """Open an operation and wait until it has settled; cancelled meanwhile, drop it."""
-        instance = self._instance
-        instance.started(path)
-        return await self._until(path, instance.open(path, op, fn))
-
-    async def _until(self, path: Path, future: NumberedFuture[SettledOperation]) -> SettledOperation:
-        try:
-            return await future
-        except CancelledError:
-            self._instance.drop(path)
-            raise
-
     async def _main(self, workflow: CodeWorkflow) -> Any:
         """The workflow itself."""
         instance = self._instance
@@ -914,6 +888,21 @@ def workflow_entry(workflow: CodeWorkflow) -> Callable[[CodeProgram], Coroutine[
 def new_code_program(workflow: CodeWorkflow, key: Key, variables: Variables | None = None) -> CodeProgram:
     """A program for an execution of `workflow`, to be fed its events; it finds context variables as they are in `variables`, by default as here."""
     return CodeProgram(workflow, key, workflow_entry(workflow), variables)
+
+
+def as_branch(fn: Any) -> Any:
+    """What runs as a branch: a step is run as a durable step, a workflow as a child, each given what the branch is given behind its context."""
+    if isinstance(fn, Step):
+        return partial(_run_step, fn)
+    return partial(_run_child, fn) if isinstance(getattr(fn, "code", None), CodeWorkflow) else fn
+
+
+async def _run_step(step: Step[Any, Any, Any], context: Context, *given: Any) -> Any:
+    return await context.step(step, *given)
+
+
+async def _run_child(workflow: Any, context: Context, *given: Any) -> Any:
+    return await context.call(workflow, *given)
 
 
 def _optional_s(timeout: Duration | None) -> float | None:

@@ -10,11 +10,10 @@ from random import Random
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
 from uuid import UUID
 
-from perdure.code import branches as flow
-from perdure.code.approving import ApproveKeywords
+from perdure.code.approval_requests import ApproveKeywords
 from perdure.code.branch_task import BranchTask
 from perdure.code.branches import function_name
-from perdure.code.context import _MISSING, BranchOf, Context, DurableLoop, ExecutionInfo, HasCode, HasKey, StepOrWorkflow, Turn, WorkflowLogger
+from perdure.code.context import _MISSING, BranchOf, Context, DurableLoop, ExecutionInfo, HasCode, HasKey, StepOrWorkflow, Turn, WorkflowLogger, as_branch
 from perdure.code.declarations import Signal, Step
 from perdure.code.durations import Duration
 from perdure.code.results import Attempt, Decision, Message, Record, Won
@@ -387,7 +386,7 @@ def as_async_function(fn: Callable[..., Any]) -> Callable[..., Coroutine[Any, An
 
 def _async_branch(fn: Any) -> Any:
     """A branch as the context wants it; what is no function, it refuses itself."""
-    if flow.as_branch(fn) is not fn or not callable(fn) or iscoroutinefunction(fn) or iscoroutinefunction(type(fn).__call__):
+    if as_branch(fn) is not fn or not callable(fn) or iscoroutinefunction(fn) or iscoroutinefunction(type(fn).__call__):
         return fn
     return as_async_function(fn)
 

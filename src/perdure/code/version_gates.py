@@ -1,20 +1,16 @@
-"""Gates: how changed code goes on with executions that began before the change.
+"""Version gates: how changed code continues executions that began before the change.
 
-A version gate remembers which way an execution went. One that passed the place before there was a gate remembers none, and goes the
-oldest way. What was removed from the code is still taken from the log where it is remembered.
+A gate records which version an execution went through it with. An execution that passed the gate's place before the gate was written has
+no such record, and goes on with the oldest version. An operation that was removed from the code is still taken from the log where it is recorded.
 """
 
-from typing import TYPE_CHECKING
-
+from perdure.code.code_program import CodeProgram
 from perdure.code.deterministic_loop import NumberedFuture
 from perdure.core import values
 from perdure.core.errors import BadValue, Evicted
+from perdure.core.operation_state import SettledOperation
 from perdure.core.operations import CallOperation, KeepOperation, Operation, ReceiveOperation, SendOperation, SleepOperation, SpawnOperation
 from perdure.core.paths import Path
-
-if TYPE_CHECKING:
-    from perdure.code.code_program import CodeProgram
-    from perdure.core.operation_state import SettledOperation
 
 OLDEST_VERSION = 1
 
@@ -35,21 +31,21 @@ REMOVABLE_OPERATIONS: dict[str, type[Operation]] = {
 """What may be removed, and the operation that the log has of it."""
 
 
-def version_at_gate(instance: "CodeProgram", path: Path, latest: int) -> int:
+def version_at_gate(program: CodeProgram, path: Path, latest: int) -> int:
     """The way that the execution goes at this gate: what it remembers, the oldest if it passed here before there was a gate, else `latest`."""
-    if instance.replaying and not instance.is_next(path):
+    if program.replaying and not program.is_next(path):
         return OLDEST_VERSION
-    known = instance.execution.recalled_results
+    known = program.execution.recalled_results
     passed_before = bool(known) and path not in known.known  # reopened or forked, and still where it has been before
-    kept = instance.remember(path, lambda: values.encode(OLDEST_VERSION if passed_before else latest, "version", path), role="version")
-    way: int = instance.decode(kept, int, path)
+    kept = program.remember(path, lambda: values.encode(OLDEST_VERSION if passed_before else latest, "version", path), role="version")
+    way: int = program.decode(kept, int, path)
     if way > latest:
-        instance.differs(path, f"version {way}", f"version {latest} at most; it has been where newer code runs")
+        program.differs(path, f"version {way}", f"version {latest} at most; it has been where newer code runs")
         raise Evicted
     return way
 
 
-def removed_operation(instance: "CodeProgram", path: Path, kind: str) -> "NumberedFuture[SettledOperation] | None":
+def removed_operation(program: CodeProgram, path: Path, kind: str) -> NumberedFuture[SettledOperation] | None:
     """What is remembered at `path`, taken from the log: a future if it settles later, else None.
 
     Raises:
@@ -57,8 +53,4 @@ def removed_operation(instance: "CodeProgram", path: Path, kind: str) -> "Number
     """
     if kind not in REMOVABLE_OPERATIONS:
         raise BadValue("removed(kind)", kind, f"one of {', '.join(REMOVABLE_OPERATIONS)}; a join, race, map or loop is gated by ctx.version")
-    return instance.take_removed(path, REMOVABLE_OPERATIONS[kind])
-
-
-def removed_step(*_: object, **__: object) -> None:
-    """What a removed step does, should it be tried again."""
+    return program.take_removed(path, REMOVABLE_OPERATIONS[kind])

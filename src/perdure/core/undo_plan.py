@@ -6,15 +6,35 @@ and the operations inside of it are not undone one by one.
 
 from collections.abc import Collection, Iterator, Mapping
 
+import msgspec
 from msgspec.structs import replace
 
 from perdure.core.operation_state import SettledOperation
 from perdure.core.operations import CallOperation, Failure, KeepOperation, Operation, Outcome, SpawnOperation, Success
-from perdure.core.paths import UNDO, Path, Segment
+from perdure.core.paths import UNDO, Path, Segment, path_text
+from perdure.core.values import Value
+
+UNDO_PLAN: Path = (UNDO,)
+"""The path of the note with which undoing begins: how the execution will end."""
+
+UNDO_BEGIN: Path = (UNDO, ("begin", 0))
+"""The path of the wait after which everything that the execution dropped at its end is recorded."""
 
 UNDOABLE: Segment = ("undoable", 0)
 UNDO_WITH: Segment = ("undo_with", 0)
 """The segment, beside an operation, that keeps the input of its undo handler, because its sources may be forgotten by then."""
+
+
+class UndoArguments(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The arguments of an undo handler: the result and the arguments of the step that it undoes, as they were recorded."""
+
+    result: Value
+    args: Value
+
+
+def not_undone_line(path: Path, outcome: Failure) -> str:
+    """The warning that is logged when the undo of the step at `path` has failed for good."""
+    return f"{path_text(path)} could not be undone: {outcome.error.type}: {outcome.error.message}. Mend the cause, then undo what is left: perdure undo"
 
 
 def operations_to_undo(settled: Mapping[Path, SettledOperation]) -> list[Path]:

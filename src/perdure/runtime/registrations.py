@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from perdure.code.approval import APPROVAL_CODE as APPROVAL
+from perdure.code.builtin_workflows import APPROVAL_CODE as APPROVAL
 from perdure.code.builtin_workflows import COMPOSITE_CODE as COMPOSITE
 from perdure.code.declarations import CodeWorkflow, Step
 from perdure.code.declared_queues import Queue

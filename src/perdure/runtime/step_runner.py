@@ -16,7 +16,6 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from perdure.code.code_program import UndoArguments
 from perdure.code.declarations import Step, UndoHandler, returns_awaitable
 from perdure.code.exception_data import encode_exception, error_info
 from perdure.code.function_codec import FunctionCodec, codec_of_function
@@ -26,6 +25,7 @@ from perdure.core.envelopes import OutgoingMessage
 from perdure.core.errors import ErrorInfo, Fatal, LogDamaged, ProgrammingError, RetryAfter, Rollback
 from perdure.core.operations import Failure, Outcome, Success
 from perdure.core.secret_masks import NO_MASK, Mask
+from perdure.core.undo_plan import UndoArguments
 from perdure.core.values import Blob, Value, offload_if_large
 from perdure.runtime.blob_loader import BlobCache
 from perdure.runtime.call_secrets import resolve_secrets

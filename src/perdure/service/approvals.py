@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from perdure.code.approval import APPROVAL_STATE_KEY, VOTE_SIGNAL, ApprovalState, VoteReply, vote_refusal
+from perdure.code.approval_requests import APPROVAL_STATE_KEY, VOTE_SIGNAL, ApprovalState, VoteReply, vote_refusal
 from perdure.code.declarations import checked_name
 from perdure.code.durations import Duration
 from perdure.code.results import Vote
@@ -111,7 +111,7 @@ async def read_approval(access: StoreAccess, key: Key) -> Approval | None:
 
 
 def _shown_request(one: Approval) -> ApprovalState:
-    from perdure.code.approval import ApprovalRequest
+    from perdure.code.approval_requests import ApprovalRequest
 
     return ApprovalState(ApprovalRequest(one.title), one.assignees, one.asked_at_s, one.due_at_s, one.votes)
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import msgspec
 
-from perdure.code import inputs
 from perdure.code.durations import Duration
 from perdure.core import events as e
 from perdure.core import values
@@ -22,7 +21,7 @@ from perdure.core.execution import Execution
 from perdure.core.operations import CallOperation, Failure
 from perdure.core.paths import UNDO, Key, Path, is_internal_path, parse_path, path_text
 from perdure.runtime.quarantine import UNREADABLE
-from perdure.runtime.workflow_programs import Workflow
+from perdure.runtime.workflow_programs import Workflow, encode_input
 from perdure.service import execution_operations, execution_requests, queries, reruns
 from perdure.service.execution_requests import ExecutionRequest
 from perdure.service.queries import ListedExecution
@@ -343,4 +342,4 @@ async def _edited(access: StoreAccess, key: Key, edits: Mapping[str, Any], code:
             raise BadValue("the argument", name, why)
         else:
             kwargs[name] = value
-    return inputs.encoded(key.workflow if code is None else code, tuple(args), kwargs)
+    return encode_input(key.workflow if code is None else code, tuple(args), kwargs)

@@ -27,7 +27,6 @@ from perdure.code.call_options import DEFAULT_TENANT, NamedWorkflow, refuse_inef
 from perdure.code.declarations import Signal, checked_name
 from perdure.code.declared_queues import Queue, Rate
 from perdure.code.durations import whole_number
-from perdure.code.inputs import encoded
 from perdure.core import compaction, log_format, messages, values
 from perdure.core import events as e
 from perdure.core.attributes import Attributes, index_attributes
@@ -41,7 +40,7 @@ from perdure.core.program import program_name
 from perdure.core.values import Value
 from perdure.runtime.execution_results import ENDED_STATUSES
 from perdure.runtime.registrations import queue_limits
-from perdure.runtime.workflow_programs import Workflow
+from perdure.runtime.workflow_programs import Workflow, encode_input
 from perdure.service import execution_requests, unstarted_executions
 from perdure.service.execution_folds import LogTail
 from perdure.service.execution_requests import ExecutionRequest
@@ -313,7 +312,7 @@ def start_request(
     calling = workflow.calling
     refuse_ineffective_options(calling, verb, workflow.name)
     code = None if isinstance(workflow, NamedWorkflow) else workflow
-    raw = encoded(code or workflow.name, args, kwargs, verb)
+    raw = encode_input(code or workflow.name, args, kwargs, verb)
     tenant = calling.tenant or DEFAULT_TENANT
     in_row = calling.debounce_s is not None or calling.singleton
     id = calling.id or (workflow.name if in_row else own_id())

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from perdure.code.approval import APPROVAL_STATE_KEY, VOTE_SIGNAL, ApprovalState, ApprovalVerdict, verdict_of_votes, vote_refusal
+from perdure.code.approval_requests import APPROVAL_STATE_KEY, VOTE_SIGNAL, ApprovalState, ApprovalVerdict, verdict_of_votes, vote_refusal
 from perdure.code.durations import Duration, duration_seconds, whole_number
 from perdure.code.results import Vote
 from perdure.core import attributes, messages, values, views

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import msgspec
 
 from perdure.async_handle import Change
-from perdure.code import inputs
-from perdure.code.approval import VoteReply
+from perdure.code.approval_requests import VoteReply
 from perdure.code.declarations import Signal, Step, UndoHandler, checked_name
 from perdure.code.durations import Duration, duration_seconds
 from perdure.code.function_codec import FunctionCodec, codec_of_function
@@ -26,6 +25,7 @@ from perdure.core.values import Value
 from perdure.core.views import PublicEvent
 from perdure.definition_workflow import Definition
 from perdure.runtime.execution_results import result_of_ended
+from perdure.runtime.workflow_programs import encode_input
 from perdure.service import approvals, definition_patches, execution_operations, history, queries, reruns
 from perdure.service.execution_folds import ExecutionFold, LogTail
 from perdure.service.execution_operations import ReplySearch
@@ -391,7 +391,7 @@ class Run(Generic[R_co]):
         """
         args, kwargs = ((), input) if isinstance(input, Mapping) else (tuple(input or ()), {})
         workflow = self._world.machine.codes.get(self.key.workflow, self.key.workflow)
-        raw = None if input is None else inputs.encoded(workflow, args, kwargs)
+        raw = None if input is None else encode_input(workflow, args, kwargs)
         wanted = reruns.RerunRequest(key=self._anew(id), input=raw, version=version, from_step=from_step)
         self._do("fork", reruns.fork_execution(self._world.access, self.key, wanted))
         return Run(self._world, wanted.key, self._kind, True)

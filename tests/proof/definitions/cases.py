@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from perdure.code import inputs
-from perdure.code.approval import ApprovalRequest
+from perdure.code.approval_requests import ApprovalRequest
 from perdure.code.results import Vote
 from perdure.code.step_environment import StepInfo
 from perdure.core import events as e
@@ -22,6 +21,7 @@ from perdure.core.paths import UNDO, Key, Path
 from perdure.core.program import program_name
 from perdure.core.values import Blob, Value
 from perdure.definitions.graph.graph_workflow import GraphWorkflow
+from perdure.runtime.workflow_programs import encode_input
 from perdure.testing.faults import FaultyStore
 from tests.proof.audited_store import AuditedWorld
 from tests.proof.definitions import log_checks
@@ -106,7 +106,7 @@ class DefinitionCase:
         simulation, script = self._simulation, self.plan.case.script
         calm = msgspec.structs.replace(simulation.options.faults, kill_before=0.0, kill_after=0.0, freeze=0.0)
         store, began_s = FaultyStore(simulation.store, simulation.rng, calm), simulation.loop.now_s
-        version, given = self.graph.version, inputs.encoded(self.graph, (), script.input)
+        version, given = self.graph.version, encode_input(self.graph, (), script.input)
         start = messages.StartMessage(version, given, 7, definition=self.graph.definition)
         opening = NewExecution(program_name(self.key.workflow, version), self.key)
         await simulation.post(store, OutgoingMessage(self.key, "start", messages.encode_message(start), opens=opening))

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from perdure.code.approval import ApprovalVerdict
+from perdure.code.approval_requests import ApprovalVerdict
 from perdure.core import events as e
 from perdure.core import values
 from perdure.core.execution import Execution

@@ -16,7 +16,7 @@ from itertools import count
 from random import Random
 from typing import Any, NamedTuple
 
-from perdure.code.approval import ApprovalRequest
+from perdure.code.approval_requests import ApprovalRequest
 from perdure.code.results import Vote
 from perdure.code.step_environment import StepInfo
 from perdure.core import events as e

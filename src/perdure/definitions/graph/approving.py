@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from perdure.code.approval import ApprovalRequest, ApprovalVerdict
+from perdure.code.approval_requests import ApprovalRequest, ApprovalVerdict
 from perdure.code.child_executions import child_id
 from perdure.code.durations import duration_seconds
 from perdure.code.results import Decision

@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from perdure.code.code_program import UNDO_BEGIN, UNDO_PLAN, UndoArguments, not_undone_line
 from perdure.code.declarations import Step
 from perdure.code.function_codec import NO_ARGUMENTS_ENCODED
 from perdure.core import values
@@ -12,7 +11,7 @@ from perdure.core.errors import ErrorInfo, ExpressionFailed, Fatal, ProgrammingE
 from perdure.core.operations import CallOperation, KeepOperation, Outcome, SleepOperation, SpawnOperation, Success
 from perdure.core.operations import Failure as Err
 from perdure.core.paths import UNDO, Path
-from perdure.core.undo_plan import UNDO_WITH, operations_to_undo, undo_subject
+from perdure.core.undo_plan import UNDO_BEGIN, UNDO_PLAN, UNDO_WITH, UndoArguments, not_undone_line, operations_to_undo, undo_subject
 from perdure.core.values import ENCODED_NONE, Blob
 from perdure.definitions.graph import guarding
 from perdure.definitions.graph.node_scope import NodeScope, Output, combined_values

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from perdure.code.approval import ApprovalRequest, ApprovalVerdict
+from perdure.code.approval_requests import ApprovalRequest, ApprovalVerdict
 from perdure.code.child_executions import child_id
 from perdure.core import values
 from perdure.core.errors import ErrorInfo

@@ -1,22 +1,127 @@
-"""Asking for an approval: the verb, as it is composed of a child that is called, and of messages that tell whom to remind."""
+"""Approvals: what is asked, how votes decide it, and the verb `ctx.approve`.
+
+An approval is a child execution (see `perdure.code.builtin_workflows`), so a wait for people holds up nothing else. Its state under `APPROVAL_STATE_KEY`
+is what people see; votes are messages that are replied to, so of two votes at the same time one counts and the other is refused.
+"""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 import msgspec
 
 from perdure.code.child_executions import child_id
-from perdure.code.declarations import Step
+from perdure.code.code_program import CodeProgram
+from perdure.code.declarations import Signal, Step
 from perdure.code.durations import Duration, duration_seconds, whole_number
-from perdure.code.results import Decision
+from perdure.code.operation_paths import NameScope
+from perdure.code.results import Decision, Vote
 from perdure.core import values
 from perdure.core.errors import BadValue, ChildFailed, ErrorInfo, Timeout, Undecodable
 from perdure.core.operations import APPROVAL_WORKFLOW, CallOperation, Failure, ReceiveOperation, SpawnOperation, Success
 from perdure.core.paths import Path, idempotency_key, path_text
 
-if TYPE_CHECKING:
-    from perdure.code.approval import ApprovalRequest, ApprovalVerdict, Notice
-    from perdure.code.context import Context
+APPROVAL_STATE_KEY = "approval"
+"""The state under which what people are to see is kept."""
+
+OnTimeout = Literal["fail", "approve", "reject"]
+NoticeKind = Literal["asked", "reminder", "escalated"]
+
+
+class ApprovalRequest(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is asked: a title and details, the JSON Schema of the form, who may decide and how many have to, and what time does of itself.
+
+    `refused` says why the answer before was of no use; with `notifies`, who asked is sent a notice whenever people are to be told; with `returns_details`,
+    the verdict has the details.
+    """
+
+    title: str
+    details: Any = None
+    form: dict[str, Any] | None = None
+    assignees: tuple[str, ...] = ()
+    quorum: int = 1
+    remind_every_s: float | None = None
+    escalate_after_s: float | None = None
+    escalate_to: tuple[str, ...] = ()
+    timeout_s: float | None = None
+    on_timeout: OnTimeout = "fail"
+    refused: str = ""
+    notifies: bool = False
+    returns_details: bool = False
+
+
+class ApprovalState(msgspec.Struct, frozen=True):
+    """How an approval stands: what is asked, of whom by now, until when, and what was said."""
+
+    request: ApprovalRequest
+    assignees: tuple[str, ...]
+    asked_at_s: float
+    due_at_s: float | None
+    votes: tuple[Vote, ...]
+
+
+class Notice(msgspec.Struct, frozen=True):
+    """That people are to be told: of which approval, why, and whom."""
+
+    approval: str
+    kind: NoticeKind
+    title: str
+    to: tuple[str, ...]
+    details: Any = None
+
+
+class ApprovalVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How it ended, and when: `expired`, time decided; else the votes did. It is the record of the decision, whatever asked for it.
+
+    `details` are those of the request, if that `returns_details`.
+    """
+
+    approved: bool
+    expired: bool
+    votes: tuple[Vote, ...]
+    at_s: float
+    details: Any = None
+
+    def decision(self) -> Decision[Any]:
+        """The record of the decision, as who asked is given it: how, by whom, when, by what means, the comment, and the form as it was filled in."""
+        filled = next((vote.value for vote in reversed(self.votes) if vote.value is not None), None)
+        if self.expired or not self.votes:
+            return Decision(self.approved, filled, votes=self.votes, expired=self.expired, at_s=self.at_s, means="timeout")
+        last = self.votes[-1]
+        return Decision(self.approved, filled, last.by, last.comment, self.votes, at_s=self.at_s, means=last.means)
+
+
+class VoteReply(msgspec.Struct, frozen=True):
+    """What who votes is told: whether the vote counts, if not why, and whether all is decided with it."""
+
+    taken: bool
+    why: str = ""
+    decided: bool = False
+
+
+VOTE_SIGNAL = Signal("vote", Vote)
+
+
+def notice_message_name(approval: str) -> str:
+    """The name of the messages by which who asked is told of notices."""
+    return f"notice of {approval}"
+
+
+def vote_refusal(shown: ApprovalState, vote: Vote) -> str:
+    """Why a vote doesn't count; empty if it does."""
+    if not vote.by:
+        return "it does not say by whom it is"
+    if any(one.by == vote.by for one in shown.votes):
+        return f"{vote.by} has decided already"
+    if shown.assignees and vote.by not in shown.assignees and not any(f"group:{group}" in shown.assignees for group in vote.groups):
+        return f"{vote.by} is not among those who may decide: {', '.join(shown.assignees)}"
+    return ""
+
+
+def verdict_of_votes(request: ApprovalRequest, votes: tuple[Vote, ...]) -> ApprovalVerdict | None:
+    """What the votes come to, if that is clear: one against decides, and a quorum for it."""
+    if any(not vote.approve for vote in votes):
+        return ApprovalVerdict(False, False, votes, votes[-1].at_s)
+    return ApprovalVerdict(True, False, votes, votes[-1].at_s) if len(votes) >= request.quorum else None
 
 
 class ApproveKeywords(TypedDict, total=False):
@@ -30,7 +135,7 @@ class ApproveKeywords(TypedDict, total=False):
     escalate_to: Sequence[str]
     timeout: Duration | None
     on_timeout: Literal["fail", "approve", "reject"]
-    notify: "Step[[Notice], Any, Any] | None"
+    notify: Step[[Notice], Any, Any] | None
 
 
 class ApprovalOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,14 +171,12 @@ def approval_options(options: dict[str, Any]) -> ApprovalOptions:
         raise BadValue("approve", sorted(options), f"options that it has: {error}") from error
 
 
-def approval_request(title: str, given: ApprovalOptions) -> "ApprovalRequest":
+def approval_request(title: str, given: ApprovalOptions) -> ApprovalRequest:
     """What is asked, as its program takes it.
 
     Raises:
         BadValue: an option means nothing.
     """
-    from perdure.code.approval import ApprovalRequest  # here, as it is a workflow itself
-
     if not title.strip():
         raise BadValue("approve(title)", title, "a question that people understand")
     for what, names in (("assignees", given.assignees), ("escalate_to", given.escalate_to)):
@@ -117,7 +220,7 @@ def _optional_seconds(duration: Duration | None, what: str) -> float | None:
     return None if duration is None else duration_seconds(duration, f"approve({what})")
 
 
-async def decide_approval(context: "Context", path: Path, asked: "ApprovalRequest", given: ApprovalOptions) -> Decision[Any]:
+async def decide_approval(program: CodeProgram, scope: NameScope, path: Path, asked: ApprovalRequest, given: ApprovalOptions) -> Decision[Any]:
     """Ask, and wait for the decision; ask again as long as what was filled in does not fit the form.
 
     Raises:
@@ -126,8 +229,8 @@ async def decide_approval(context: "Context", path: Path, asked: "ApprovalReques
     """
     place, times = path, 1
     while True:
-        approval = child_id(idempotency_key(context._instance.execution.key, place))
-        verdict = await _wait_for_verdict(context, place, approval, asked, given)
+        approval = child_id(idempotency_key(program.execution.key, place))
+        verdict = await _wait_for_verdict(program, scope, place, approval, asked, given)
         if verdict.expired and asked.on_timeout == "fail":
             raise Timeout(path_text(path), asked.timeout_s)
         try:
@@ -137,7 +240,7 @@ async def decide_approval(context: "Context", path: Path, asked: "ApprovalReques
             place, asked = (*path, ("again", times)), msgspec.structs.replace(asked, refused=unfit.why)
 
 
-def _decision(verdict: "ApprovalVerdict", form: Any) -> Decision[Any]:
+def _decision(verdict: ApprovalVerdict, form: Any) -> Decision[Any]:
     """The verdict, with the form filled in as its type.
 
     Raises:
@@ -149,38 +252,35 @@ def _decision(verdict: "ApprovalVerdict", form: Any) -> Decision[Any]:
     return msgspec.structs.replace(found, value=values.decode(values.encode(found.value, "the form"), form, "the form"))
 
 
-async def _wait_for_verdict(context: "Context", path: Path, approval: str, asked: "ApprovalRequest", given: ApprovalOptions) -> "ApprovalVerdict":
-    from perdure.code.approval import ApprovalVerdict
-
-    instance = context._instance
+async def _wait_for_verdict(
+    program: CodeProgram, scope: NameScope, path: Path, approval: str, asked: ApprovalRequest, given: ApprovalOptions
+) -> ApprovalVerdict:
     raw = values.encode(((asked,), {}), "what is asked", path)
     telling = None
     if given.notify is not None:
-        telling = instance.loop.create_task(_send_notices(context, path, approval, given.notify), name="notify")
-        instance.branches[telling] = context._scope
+        telling = program.loop.create_task(_send_notices(program, path, approval, given.notify), name="notify")
+        program.branches[telling] = scope
     try:
-        outcome = (await context._settle(path, SpawnOperation(APPROVAL_WORKFLOW, approval, 1, raw))).outcome
+        outcome = (await program.settle(path, SpawnOperation(APPROVAL_WORKFLOW, approval, 1, raw))).outcome
     finally:
         if telling is not None:
-            instance.branches.pop(telling, None)
+            program.branches.pop(telling, None)
             telling.cancel()
     if not isinstance(outcome, Success):
         failure = outcome if isinstance(outcome, Failure) else Failure("failed", 1, ErrorInfo("Unknown", "it is not remembered how it ended"))
         raise ChildFailed(path_text(path), failure.kind, failure.error)
-    verdict: ApprovalVerdict = instance.decode(outcome.value, ApprovalVerdict, path)
+    verdict: ApprovalVerdict = program.decode(outcome.value, ApprovalVerdict, path)
     return verdict
 
 
-async def _send_notices(context: "Context", path: Path, approval: str, step: Step[Any, Any, Any]) -> None:
+async def _send_notices(program: CodeProgram, path: Path, approval: str, step: Step[Any, Any, Any]) -> None:
     """Run the step with each notice, one after the other. One that fails for good is not tried again, and stops nothing."""
-    from perdure.code.approval import Notice, notice_message_name
-
     number = 0
     while True:
         number += 1
         here = (*path, ("notice", number))
-        (letter,) = (await context._settle(here, ReceiveOperation((notice_message_name(approval),)))).letters
-        notice = context._instance.decode(letter.body, Notice, here)
+        (letter,) = (await program.settle(here, ReceiveOperation((notice_message_name(approval),)))).letters
+        notice = program.decode(letter.body, Notice, here)
         raw = step.codec.encode_args((notice,), {}, "the arguments of step", here)
         call = CallOperation(step.name, raw, step.queue, step.rule, step.timeout_s, step.may_repeat)
-        await context._settle((*path, ("notify", number)), step.placed(call, context._instance.execution.key.tenant, (notice,), {}), step)
+        await program.settle((*path, ("notify", number)), step.placed(call, program.execution.key.tenant, (notice,), {}), step)
