@@ -69,6 +69,7 @@ PARAMETERS_MAX = 6
 SIZE_EXCEPTIONS: dict[str, str] = {
     "src/perdure/definitions/expr/braces.py": "templates in braces, from their evaluation to what they may name",
     "src/perdure/core/errors.py": "every error in one place, with the tree of them on top",
+    "src/perdure/definitions/graph/graph_program.py": "the program of a definition with its router and its blocks, which use each other",
     "src/perdure/code/context.py": "the public face of workflows: a method for each verb, with its overloads and what users must know of it",
 }
 

@@ -161,7 +161,7 @@ GUARDS = (
     Guard("a note of a choice is read on replay", "definitions.graph.operation_log:OperationLog.judged", without("self.ask(path, choice)"), DEFINITIONS),
     Guard(
         "a step that a turn passes by is null in it",
-        "definitions.graph.graph_program:GraphProgram.pass_by",
+        "definitions.graph.graph_run:GraphRun.pass_by",
         without("turn.pass_by"),
         suite("definitions/graph/semantics/test_semantics.py", "does_as_the_row_says and cycles"),
     ),
@@ -704,7 +704,7 @@ GUARDS = (
     ),
     Guard(
         "a restored loop without end has its variables",
-        "definitions.graph.verb_runs:EndlessLoops.restored",
+        "definitions.graph.verb_runs:restore_iteration",
         without("run.roots.variables"),
         suite("definitions/graph/test_endless.py", "restored_at"),
     ),

@@ -158,7 +158,7 @@ from perdure.core import messages, values
 from perdure.core.operations import Success
 from perdure.definition_workflow import Definition
 from perdure.definitions.format.definition_edits import patch_document
-from perdure.definitions.graph.approving import merged_decision
+from perdure.definitions.graph.agent_verbs import merged_decision
 from perdure.definitions.graph.execution_view import TokenCounts, view_at_event
 from perdure.testing import Run, World
 from perdure.testing.replay_check import run_generator

@@ -38,9 +38,9 @@ def program_of(workflow: Workflow, key: Key, variables: Context | None = None) -
     """A program for an execution of `workflow`, to be fed its events; code finds context variables as they are in `variables`, by default as here."""
     if isinstance(workflow, CodeWorkflow):
         return context.new_code_program(workflow, key, variables)
-    from perdure.definitions.graph.instance import GraphProgram as GraphInstance  # here, so that who has no definitions loads nothing of them
+    from perdure.definitions.graph.graph_verbs import new_graph_program  # a late import, so that code workflows do not load what definitions need
 
-    return GraphInstance(workflow, key)
+    return new_graph_program(workflow, key)
 
 
 def explain_divergence(workflow: Workflow, key: Key, events: Sequence[e.Event], diverged: Diverged) -> Generator[LoadBlob, bytes, tuple[str, ...]]:

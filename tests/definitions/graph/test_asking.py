@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from perdure import Definition
-from perdure.definitions.graph.asking import summed_usage
+from perdure.definitions.graph.agent_verbs import summed_usage
 from perdure.definitions.graph.step_kind import KindResult
 from perdure.testing import World
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.definitions.graph.ticks import LoopBatch, first_batch
+from perdure.definitions.graph.graph_verbs import LoopBatch, first_batch
 from tests.seeds.examples_003 import ITEMS, LOOP, ONE_BY_ONE
 
 

@@ -22,9 +22,10 @@ from perdure.core.paths import UNDO, Key, Path, path_text
 from perdure.core.replay import LoadBlob, replay_program
 from perdure.core.views import StepState, StepView
 from perdure.definitions.graph.graph_picture import PictureState
+from perdure.definitions.graph.graph_program import GraphProgram
 from perdure.definitions.graph.graph_run import Passage, PassageRecord
+from perdure.definitions.graph.graph_verbs import new_graph_program
 from perdure.definitions.graph.graph_workflow import GraphWorkflow
-from perdure.definitions.graph.instance import GraphProgram
 from perdure.definitions.graph.ir import IR, GraphNode
 from perdure.definitions.graph.plan import GraphPlan, takes_edge
 from perdure.definitions.graph.step_kind import Kind
@@ -78,15 +79,15 @@ def view_at_event(key: Key, events: Sequence[e.Event], number: int) -> Generator
     end = number
     while end < len(events) and type(events[end]) in e.COMMAND_EVENTS:
         end += 1
-    execution, instance = Execution(key), GraphProgram(GraphWorkflow(key.workflow, kinds=_AS_RECORDED, agent=f"{key.workflow}.agent"), key)
-    instance.passages = PassageRecord()
+    execution, program = Execution(key), new_graph_program(GraphWorkflow(key.workflow, kinds=_AS_RECORDED, agent=f"{key.workflow}.agent"), key)
+    program.run.passages = PassageRecord()
     try:
-        diverged = yield from replay_program(execution, events, instance, awake=True, until=end)
+        diverged = yield from replay_program(execution, events, program, awake=True, until=end)
         if isinstance(diverged, Diverged):
             raise NotReplayable(key, number, diverged.diff)
-        return _ViewBuilder(execution, instance, number).made() if instance.is_begun else None
+        return _ViewBuilder(execution, program, number).made() if program.is_begun else None
     finally:
-        instance.close()
+        program.close()
 
 
 class _Recorded(Mapping[str, Kind]):
@@ -116,13 +117,13 @@ _AS_RECORDED = _Recorded()
 class _ViewBuilder:
     """The making of one view."""
 
-    def __init__(self, execution: Execution, instance: GraphProgram, number: int) -> None:
-        assert instance.passages is not None
-        self.execution, self.instance, self.number = execution, instance, number
-        self.plan: GraphPlan = instance.plan
-        self.walk: TokenWalk = instance.walk
-        self.passages = {path: one for path, one in instance.passages.known.items() if not is_in_trimmed_iteration(path, execution.trimmed)}
-        self.is_over = execution.ended is not None or instance.ending.is_begun
+    def __init__(self, execution: Execution, program: GraphProgram, number: int) -> None:
+        assert program.run.passages is not None
+        self.execution, self.program, self.number = execution, program, number
+        self.plan: GraphPlan = program.run.plan
+        self.walk: TokenWalk = program.run.walk
+        self.passages = {path: one for path, one in program.run.passages.known.items() if not is_in_trimmed_iteration(path, execution.trimmed)}
+        self.is_over = execution.ended is not None or program.ending.is_begun
         self.open_under = _by_prefix(execution.open)
 
     def made(self) -> ExecutionView:
@@ -237,7 +238,7 @@ class _ViewBuilder:
         asked = [] if self.is_over else [path for path, pending in self.execution.open.items() if awaits_approval(pending.op)]
         asking = {path[:end] for path in asked for end in range(len(path) + 1)}
         working = [path for path in is_open if path not in around and path not in asking]
-        outputs = {id: output.value for id, output in self.instance.roots.outputs.items()}
+        outputs = {id: output.value for id, output in self.program.run.roots.outputs.items()}
         shown = [path_text(path) for path in is_open]
         return TokenCounts(self.number, len(on_edges) + len(working), len(asked), joins, self.walk.traced, shown, outputs)
 

@@ -1,29 +1,32 @@
-"""Passages: which nodes a walk has begun, each with when and how it ended. Kept only for a view of an execution; an engine has no use for it.
+"""The run of a definition: the state of one execution, and what expressions come to in it.
 
-Roots: what every expression of an execution may read: its input, its variables, what it is, and the result before.
-
-Conditions in Python: they run in a sandbox, as a call of their own, and what they say is remembered like any answer.
+`RunRoots` holds what every expression may read. `PassageRecord` notes when each node began and how it ended; it is kept only for views of an execution.
+Conditions in Python run in a sandbox, as calls whose answers are recorded like any other.
 """
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 from perdure.code.declarations import Retry, Step
 from perdure.core import values
-from perdure.core.errors import ErrorInfo, Fatal
+from perdure.core.errors import ErrorInfo, ExpressionFailed, Fatal, ProgrammingError
+from perdure.core.execution import Execution
 from perdure.core.operation_state import SettledOperation
 from perdure.core.operations import CallOperation, Failure, KeepOperation, Operation
-from perdure.core.paths import Path
+from perdure.core.paths import Key, Path
+from perdure.definitions.expr import condition, secret_marks, template
 from perdure.definitions.expr.condition import CompiledCondition
 from perdure.definitions.expr.secret_marks import SecretMark, secret_mark
+from perdure.definitions.expr.template import Expressions, Template
+from perdure.definitions.format.dialect_rules import RULES, DialectRules
 from perdure.definitions.graph.definition_input import completed_input_problems, with_defaults
+from perdure.definitions.graph.graph_workflow import GraphWorkflow
 from perdure.definitions.graph.ir import GraphNode
-from perdure.definitions.graph.node_scope import NodeOutcome, NodeScope, Output, combined_values
-
-if TYPE_CHECKING:
-    from perdure.definitions.graph.instance import GraphProgram
-if TYPE_CHECKING:
-    from perdure.definitions.graph.instance import GraphProgram
+from perdure.definitions.graph.node_scope import Iteration, NodeOutcome, NodeScope, Output, combined_values
+from perdure.definitions.graph.operation_log import MISSING, UNJUDGED, NodeFailure, OperationLog
+from perdure.definitions.graph.plan import GraphPlan
+from perdure.definitions.graph.token_walk import Firing, TokenWalk
 
 
 class Passage:
@@ -96,7 +99,7 @@ class SecretMarks:
 class RunRoots:
     """The roots of one execution. `outputs` are the results of the steps that stand in no `each`."""
 
-    def __init__(self, run: "GraphProgram", raw: bytes) -> None:
+    def __init__(self, run: "GraphRun", raw: bytes) -> None:
         self.run = run
         self.outputs: dict[str, Output] = {}
         self.last: Output | None = None
@@ -186,11 +189,190 @@ class RunRoots:
         }
 
 
+OnOutcome = Callable[[NodeOutcome | Failure], None]
+"""Takes the outcome of a node."""
+
+
+class VerbRun(NamedTuple):
+    """One run of the verb of a node: its firing, its path, the names that it may read, and the callback that takes its outcome."""
+
+    firing: Firing
+    path: Path
+    names: NodeScope
+    then: OnOutcome
+
+    @property
+    def node(self) -> GraphNode:
+        """The node."""
+        return self.firing.place.node
+
+
+class GraphRun:
+    """The state of one execution of a definition, and what its expressions come to.
+
+    `works` are the nodes that are about to begin work; `perform_verb` does the verb of a node and is set by the program. `undo_scopes` holds, by the path of
+    a step that can be undone, what its undo may read. `counted` holds, by the path of an endless loop, the transitions and steps counted before its first turn.
+    """
+
+    __slots__ = (
+        "agents",
+        "clock",
+        "counted",
+        "execution",
+        "has_session",
+        "log",
+        "passages",
+        "perform_verb",
+        "plan",
+        "results_bytes",
+        "roots",
+        "started_steps",
+        "undo_scopes",
+        "walk",
+        "workflow",
+        "works",
+    )
+
+    def __init__(self, workflow: GraphWorkflow, key: Key, perform_verb: Callable[["VerbRun"], None]) -> None:
+        self.workflow = workflow
+        self.execution = Execution(key)
+        self.perform_verb = perform_verb
+        self.log = OperationLog()
+        self.passages: PassageRecord | None = None
+        self.plan: GraphPlan
+        self.roots: RunRoots
+        self.walk: TokenWalk
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Forget everything that happened, before the execution starts or is reopened."""
+        self.works: deque[Callable[[], None]] = deque()
+        self.agents: dict[Path, str] = {}
+        self.undo_scopes: dict[Path, NodeScope] = {}
+        self.counted: dict[Path, tuple[int, int]] = {}
+        self.has_session = False
+        self.started_steps = self.results_bytes = self.clock = 0
+        self.log.clear()
+
+    def begin(self, plan: GraphPlan, raw_input: bytes) -> None:
+        """Begin a walk over `plan`."""
+        self.plan = plan
+        self.roots = RunRoots(self, raw_input)
+        self.walk = TokenWalk(plan)
+        if self.passages is not None:
+            self.passages, self.walk.trace = PassageRecord(), {}
+
+    @property
+    def dialect_rules(self) -> DialectRules:
+        """The rules of the dialect in which its definition was written."""
+        return RULES[self.plan.ir.dialect]
+
+    def names(self, firing: Firing) -> NodeScope:
+        """What a node that has fired may read: behind a port ``error``, also the error."""
+        names = firing.frame.scope
+        assert isinstance(names, NodeScope)
+        return names.inside({"error": firing.error}) if firing.place.number in self.plan.behind_errors else names
+
+    def note_settled(self, firing: Firing, how: NodeOutcome | Failure) -> None:
+        """Note what a node has come to, if passages are kept."""
+        if self.passages is not None:
+            self.passages.settle(firing.path, how)
+
+    def pass_by(self, names: NodeScope, ids: Iterable[str]) -> None:
+        """Have steps that the present turn of a cycle or repetition has not reached, and will not reach, read as null in it."""
+        if (turn := names.turn) is not None:
+            turn.pass_by(id for id in ids if (known := names.outputs.get(id)) is not None and known.stored < turn.since)
+
+    def begin_turn(self, turn: Iteration) -> None:
+        """Begin a turn of a cycle or of a repetition."""
+        self.clock += 1
+        turn.since = self.clock
+
+    def template(self, value: Any, is_of_kind: bool = False) -> Template:
+        """A value template of the definition, compiled; of a kind, it has no expressions in it but those of the kind itself."""
+        return template.compile_template(value, self.missing(in_condition=False), "none" if is_of_kind and self.expressions == "cel" else self.expressions)
+
+    @property
+    def expressions(self) -> Expressions:
+        """Which expressions values of the definition may have in them."""
+        return self.dialect_rules.expressions
+
+    def evaluated(self, value: Any, names: NodeScope, may_have_secrets: bool = False, is_of_kind: bool = False) -> Any:
+        """What a value template comes to, with what stands for secrets in their places if it may have them; see `template`.
+
+        Raises:
+            ExpressionFailed: something is missing that has to be there.
+            Failure: it reads a secret, and may not have any; what stands for one must not go out instead.
+        """
+        compiled = self.template(value, is_of_kind)
+        if not may_have_secrets and any(read.root == "secrets" for read in compiled.reads):
+            why = (
+                "it reads a secret, and what it comes to is kept; secrets are given by name, in `with`, to what does work: a tool, a function, a kind of steps"
+            )
+            raise self.failure(why, "NoSecrets")
+        return compiled.evaluate(names)
+
+    def given(self, value: Any, names: NodeScope) -> tuple[Any, tuple[str, ...]]:
+        """What a call is given, as its template says, and where in it marks stand for secrets, as JSON pointers.
+
+        Raises:
+            ExpressionFailed: something is missing that has to be there.
+            Failure: it reads a secret, and is not given by name.
+        """
+        if value is None:
+            return None, ()
+        made = self.evaluated(value, names, isinstance(value, dict))
+        return made, tuple(secret_marks.mark_pointers(made)) if isinstance(made, dict) and self.reads_secrets(value) else ()
+
+    def reads_secrets(self, value: Any) -> bool:
+        """Whether a value template reads any."""
+        return any(read.root == "secrets" for read in self.template(value).reads)
+
+    def condition(self, value: Any, names: NodeScope) -> CompiledCondition:
+        """A condition of the definition, compiled. ``$`` in it is the step's own result where there is one, else all steps."""
+        return condition.compile_condition(value, self.missing(in_condition=True), "self" if names.has("self") else "steps", self.expressions)
+
+    def missing(self, *, in_condition: bool) -> Any:
+        """What a missing value comes to in the dialect of the definition."""
+        return self.dialect_rules.missing_in_condition if in_condition else self.dialect_rules.missing_in_value
+
+    def failure(self, why: str, type: str = "BadValue") -> NodeFailure:
+        """An error of a definition's own making."""
+        return NodeFailure(ErrorInfo(type, why))
+
+    def judge(self, path: Path, value: Any, names: NodeScope, told: Callable[[bool | KeepOperation | Failure | None], None]) -> None:
+        """Judge a condition, and tell what holds; on replay, tell the note that stands at `path`, or that there is none."""
+        compiled = self.condition(value, names)
+        if compiled.python:
+            judge_python(self, path, (compiled, names), told)
+        else:
+            told(self.judged(path, compiled, names))
+
+    def judged(self, path: Path, compiled: CompiledCondition, names: NodeScope, python: Sequence[bool] = ()) -> bool | KeepOperation | Failure | None:
+        """What `judge` tells of a condition whose parts in Python are known."""
+        if self.log.replaying:
+            self.log.skip_warning((*path, MISSING))
+            failed = self.log.judged((*path, UNJUDGED), lambda: None)
+            op = self.log.upcoming(path) if failed is None else None
+            if isinstance(op, KeepOperation) and op.port in ("skipped", "again", "max"):
+                return self.log.note(path, op)
+            return failed
+        missing: list[str] = []
+        holds: bool | Exception
+        try:
+            holds = compiled.evaluate(names, python, lambda where, what: missing.append(what))
+        except (ExpressionFailed, ProgrammingError) as error:
+            holds = error
+        if missing:
+            self.log.note_warning((*path, MISSING), f"the condition does not hold, as something is missing: {'; '.join(missing)}")
+        return holds if isinstance(holds, bool) else self.log.fails((*path, UNJUDGED), holds)
+
+
 PYTHON_CONDITION = "perdure.python"
 """The name of the calls by which conditions in Python are judged."""
 
 
-def judge_python(run: "GraphProgram", path: Path, what: tuple[CompiledCondition, NodeScope], told: Callable[[Any], None]) -> None:
+def judge_python(run: GraphRun, path: Path, what: tuple[CompiledCondition, NodeScope], told: Callable[[Any], None]) -> None:
     """Have the parts in Python judged, then the rest; tell what holds."""
     condition, names = what
     place = (*path, ("python", 0))

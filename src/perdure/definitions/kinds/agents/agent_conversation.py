@@ -18,7 +18,7 @@ from perdure.code.context import Context
 from perdure.code.declarations import Retry, Signal, Step
 from perdure.core.paths import Key
 from perdure.definitions.graph import ir
-from perdure.definitions.graph.tools import step_with_retry
+from perdure.definitions.graph.tool_calls import step_with_retry
 from perdure.definitions.kinds.agents.agent_task import Budget, SpentBudget, budget_exceeded, check_budget
 from perdure.definitions.kinds.models.model_messages import ChatAnswer, ChatMessage, ChatRequest
 

@@ -1,6 +1,10 @@
-"""Ending: how a graph execution comes to its end. What failed or was cancelled is undone first, and who is to be told of a failure is called."""
+"""The end of an execution of a definition.
 
-from typing import TYPE_CHECKING, Any, Literal
+An execution that failed or was cancelled is undone first; then the failure is reported to the tool or workflow that the definition names for that.
+"""
+
+from collections.abc import Callable
+from typing import Any, Literal
 
 import msgspec
 
@@ -13,12 +17,11 @@ from perdure.core.operations import Failure as Err
 from perdure.core.paths import UNDO, Path
 from perdure.core.undo_plan import UNDO_BEGIN, UNDO_PLAN, UNDO_WITH, UndoArguments, not_undone_line, operations_to_undo, undo_subject
 from perdure.core.values import ENCODED_NONE, Blob
-from perdure.definitions.graph import guarding
+from perdure.definitions.graph.graph_run import GraphRun
 from perdure.definitions.graph.node_scope import NodeScope, Output, combined_values
 from perdure.definitions.graph.operation_log import NodeFailure
-
-if TYPE_CHECKING:
-    from perdure.definitions.graph.instance import GraphProgram
+from perdure.definitions.graph.policy_checks import POLICY_NOTE, check_without_person
+from perdure.definitions.graph.tool_calls import encode_call_arguments, failure_notification, missing_tool_step, step_with_retry
 
 EndStatus = Literal["completed", "failed", "cancelled"]
 
@@ -40,8 +43,8 @@ class UndoInput(msgspec.Struct, frozen=True, omit_defaults=True):
 class ExecutionEnd:
     """The end of one execution."""
 
-    def __init__(self, run: "GraphProgram") -> None:
-        self.run = run
+    def __init__(self, run: GraphRun, finish: Callable[[EndStatus, Outcome], None]) -> None:
+        self.run, self.finish = run, finish
         self.status: EndStatus = "completed"
         self.outcome: Outcome = Success()
         self.left: list[Path] = []
@@ -176,7 +179,7 @@ class ExecutionEnd:
     def _may_fail(self, path: Path) -> bool:
         """Whether the execution goes on with what else is to be undone, should this fail for good."""
         run, settled = self.run, undo_subject(self.run.execution.settled, path)
-        node = self._node(path)
+        node = _node_at(run, path)
         if node is not None and node.undo is not None:
             return node.undo.on_error == "continue" or (not node.undo.on_error and run.dialect_rules.failed_undo_continues)
         tool = run.workflow.tool(settled.op.target) if isinstance(settled.op, CallOperation) else None
@@ -186,7 +189,7 @@ class ExecutionEnd:
         """What undoes the operation at `path`: the tool that the definition names for it, or the kind, all of which stands in its input; else what its step
         declares."""
         run, settled = self.run, undo_subject(self.run.execution.settled, path)
-        node = self._node(path)
+        node = _node_at(run, path)
         if not isinstance(settled.op, CallOperation) and (node is None or node.undo is None):
             assert isinstance(settled.op, SpawnOperation)
             return None, msgspec.structs.replace(settled.op, input=ENCODED_NONE)
@@ -211,8 +214,6 @@ class ExecutionEnd:
         tool = run.workflow.tool(undo.tool) if kind is None else kind.step
         if tool is None:
             return _missing_undo_tool(undo.tool), CallOperation(undo.tool)
-        from perdure.definitions.graph.tools import step_with_retry
-
         step = step_with_retry(tool, undo.retry, run.plan.ir.retry)
         timeout_s = undo.timeout_s if undo.timeout_s is not None and not tool.transaction else tool.timeout_s
         op = CallOperation(undo.tool, NO_ARGUMENTS_ENCODED, step.queue, step.rule, timeout_s, transaction=tool.transaction)
@@ -224,57 +225,10 @@ class ExecutionEnd:
             why = known.about if isinstance(known, CallOperation) else ENCODED_NONE
             given_to = UndoInput(why=values.decode(run.log.raw(why), str, "why") if why != ENCODED_NONE else "")
         else:
-            given_to = self._given_to(undo, node, path, self._done(result, isinstance(settled.op, SpawnOperation) and node.kind == "agent"))
+            given_to = _undo_input(run, undo, node, path, _undone_result(run, result, isinstance(settled.op, SpawnOperation) and node.kind == "agent"))
         if given_to.why:
             return _refusing_step(undo.tool, given_to.why), msgspec.structs.replace(op, about=values.encode(given_to.why, "why"))
         return step, msgspec.structs.replace(op, args=given_to.args, secrets=given_to.secrets)
-
-    def note_undo_arguments(self, path: Path, output: Output) -> None:
-        """Note what the undoing of a step is given, as soon as the step has completed: its turn may be forgotten by then."""
-        run, made = self.run, ENCODED_NONE
-        if not run.log.replaying:
-            known, node = run.execution.settled.get(path), self._node(path)
-            value = (
-                known.outcome.value
-                if known is not None and isinstance(known.outcome, Success) and isinstance(known.op, CallOperation | SpawnOperation)
-                else None
-            )
-            is_here = value is not None and (not isinstance(value, Blob) or value.sha256 in run.log.payloads)
-            done = self._done(value, node.kind == "agent") if is_here else output.parted().value
-            made = values.encode(self._given_to(node.undo, node, path, done), "what an undoing is given", path)
-        _ = run.log.note((*path, UNDO_WITH), KeepOperation(made, "undo_with"))
-
-    def _given_to(self, undo: Any, node: Any, path: Path, done: Any) -> "UndoInput":
-        from perdure.definitions.graph.tools import encode_call_arguments
-
-        is_kind = undo.tool in self.run.workflow.kinds and self.run.workflow.tool(undo.tool) is None
-        try:
-            given, secrets = self._given({"config": None, "input": undo.input} if is_kind else undo.input, path, done)
-            guarding.check_without_person(self.run, undo.tool, given, node)
-            return UndoInput(encode_call_arguments(given, path), secrets)
-        except (ExpressionFailed, ProgrammingError, NodeFailure) as error:
-            return UndoInput(why=f"{UNDO_INPUT_FAILED}: {error}")
-
-    def _given(self, template: Any, path: Path, done: Any) -> tuple[Any, tuple[str, ...]]:
-        """What undoes the operation at `path` is given: it reads what its step could read, and what that has come to as ``@self``."""
-        around = self.run.undo_scopes.get(self._place(path))
-        return self.run.given(template, NodeScope(self.run.roots, around, {"self": done}, self.run.roots.outputs if around is None else None))
-
-    def _done(self, result: Any, of_agent: bool) -> Any:
-        """The result of what is undone, as its step has it: without what a kind says beside its data, and of an agent its answer."""
-        done = Output(self.run.log.raw(result)).parted().value
-        return done.get("output") if of_agent else done
-
-    def _place(self, path: Path) -> Path:
-        """Where the step is done that an operation is of; the path itself where that is not known any more."""
-        return next((path[:depth] for depth in range(len(path), 0, -1) if path[:depth] in self.run.undo_scopes), path)
-
-    def _node(self, path: Path) -> Any:
-        """The node that an operation is of: the innermost that its path names."""
-        for segment in reversed(self._place(path)):
-            if isinstance(segment, tuple) and segment[1] and (place := self.run.plan.by_id.get(segment[0])) is not None:
-                return place.node
-        return None
 
     def _tell(self) -> None:
         """Call who is to be told of a failure; then end."""
@@ -284,23 +238,70 @@ class ExecutionEnd:
 
         def check() -> None:
             if call and self.status == "failed" and not self.is_failure_reported:
-                guarding.check_without_person(run, call, given)
+                check_without_person(run, call, given)
 
-        forbidden = run.log.judged((*ON_FAILURE_PATH, guarding.POLICY_NOTE), check)
+        forbidden = run.log.judged((*ON_FAILURE_PATH, POLICY_NOTE), check)
         wanted = call and self.status == "failed" and not forbidden and not self.is_failure_reported
         is_failure_reported = run.log.upcoming(ON_FAILURE_PATH) is not None if run.log.replaying else wanted
         if not is_failure_reported:
-            run.finish(self.status, self.outcome)
+            self.finish(self.status, self.outcome)
             return
-        from perdure.definitions.graph.tools import failure_notification, missing_tool_step
-
         if (known := run.log.upcoming(ON_FAILURE_PATH)) is not None:  # as it was done then, whatever is here now
             _ = run.log.ask(ON_FAILURE_PATH, known)
             step = (run.workflow.tool(call) or missing_tool_step(call, run.workflow.tools)) if isinstance(known, CallOperation) else None
         else:
             made = failure_notification(run, call, ON_FAILURE_PATH, given)
             step, _ = made.step, run.log.ask(ON_FAILURE_PATH, made.op, made.blobs)
-        run.log.wait(ON_FAILURE_PATH, lambda _: run.finish(self.status, self.outcome), step)
+        run.log.wait(ON_FAILURE_PATH, lambda _: self.finish(self.status, self.outcome), step)
+
+
+def note_undo_arguments(run: GraphRun, path: Path, output: Output) -> None:
+    """Note what the undoing of a step is given, as soon as the step has completed: its turn may be forgotten by then."""
+    made = ENCODED_NONE
+    if not run.log.replaying:
+        known, node = run.execution.settled.get(path), _node_at(run, path)
+        value = (
+            known.outcome.value if known is not None and isinstance(known.outcome, Success) and isinstance(known.op, CallOperation | SpawnOperation) else None
+        )
+        is_here = value is not None and (not isinstance(value, Blob) or value.sha256 in run.log.payloads)
+        done = _undone_result(run, value, node.kind == "agent") if is_here else output.parted().value
+        made = values.encode(_undo_input(run, node.undo, node, path, done), "what an undoing is given", path)
+    _ = run.log.note((*path, UNDO_WITH), KeepOperation(made, "undo_with"))
+
+
+def _undo_input(run: GraphRun, undo: Any, node: Any, path: Path, done: Any) -> UndoInput:
+    is_kind = undo.tool in run.workflow.kinds and run.workflow.tool(undo.tool) is None
+    try:
+        given, secrets = _undo_given(run, {"config": None, "input": undo.input} if is_kind else undo.input, path, done)
+        check_without_person(run, undo.tool, given, node)
+        return UndoInput(encode_call_arguments(given, path), secrets)
+    except (ExpressionFailed, ProgrammingError, NodeFailure) as error:
+        return UndoInput(why=f"{UNDO_INPUT_FAILED}: {error}")
+
+
+def _undo_given(run: GraphRun, template: Any, path: Path, done: Any) -> tuple[Any, tuple[str, ...]]:
+    """What undoes the operation at `path` is given: it reads what its step could read, and what that has come to as ``@self``."""
+    around = run.undo_scopes.get(_step_path(run, path))
+    return run.given(template, NodeScope(run.roots, around, {"self": done}, run.roots.outputs if around is None else None))
+
+
+def _undone_result(run: GraphRun, result: Any, of_agent: bool) -> Any:
+    """The result of what is undone, as its step has it: without what a kind says beside its data, and of an agent its answer."""
+    done = Output(run.log.raw(result)).parted().value
+    return done.get("output") if of_agent else done
+
+
+def _step_path(run: GraphRun, path: Path) -> Path:
+    """Where the step is done that an operation is of; the path itself where that is not known any more."""
+    return next((path[:depth] for depth in range(len(path), 0, -1) if path[:depth] in run.undo_scopes), path)
+
+
+def _node_at(run: GraphRun, path: Path) -> Any:
+    """The node that an operation is of: the innermost that its path names."""
+    for segment in reversed(_step_path(run, path)):
+        if isinstance(segment, tuple) and segment[1] and (place := run.plan.by_id.get(segment[0])) is not None:
+            return place.node
+    return None
 
 
 def _missing_undo_tool(tool: str) -> Step[Any, Any, Any]:

@@ -5,65 +5,58 @@ settled is taken by the port by which that settled.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from perdure.core.errors import BadDefinition, BadValue
 from perdure.core.paths import Path
 from perdure.definitions.format.compiler import compile_definition
-from perdure.definitions.graph.bodies import BlockRun
 from perdure.definitions.graph.ir import GraphNode
 from perdure.definitions.graph.plan import GraphPlan, PlannedNode
 from perdure.definitions.graph.token_walk import Firing, Frame, NodeSettled, PassageBegan, PassageDropped, TokenWalk
-
-if TYPE_CHECKING:
-    from perdure.definitions.graph.instance import GraphProgram
 
 
 class PatchMismatch(Exception):  # a reason, on its way to who asked
     """What has happened does not fit a plan."""
 
 
-def patch_problems(run: "GraphProgram", definition: bytes) -> tuple[str, ...]:
+def patch_problems(before: GraphPlan, walk: TokenWalk, definition: bytes) -> tuple[str, ...]:
     """Why an execution can't go on by another definition; empty, if it can."""
     try:
         plan = GraphPlan(compile_definition(msgspec.json.decode(definition)))
     except (BadDefinition, BadValue, msgspec.DecodeError) as error:
         return (f"it is no valid definition: {error}",)
-    if plan.ir.name != run.plan.ir.name:
-        return (f"it is called {plan.ir.name}, and the execution is one of {run.plan.ir.name}",)
-    if not run.walk.is_whole:
+    if plan.ir.name != before.ir.name:
+        return (f"it is called {plan.ir.name}, and the execution is one of {before.ir.name}",)
+    if not walk.is_whole:
         return ("a loop without end has forgotten its turns, so what has begun can't be told any more; start another execution on the new definition",)
-    complaints = tuple(_changed_nodes(run, plan))
+    complaints = tuple(_changed_nodes(before, walk, plan))
     if complaints:
         return complaints
     try:
-        _ = walk_over_plan(run.walk, plan)
+        _ = walk_over_plan(walk, plan)
     except PatchMismatch as error:
         return (str(error),)
     return ()
 
 
-def apply_patch(run: "GraphProgram", plan: GraphPlan) -> None:
-    """Go on by another plan, which fits."""
-    before, after = run.walk, walk_over_plan(run.walk, plan)
+def patched_walk(before: TokenWalk, plan: GraphPlan) -> TokenWalk:
+    """The walk of a live execution over another plan, which fits. Firings that are open stay the same objects, as whoever performs them refers to them."""
+    after = walk_over_plan(before, plan)
     for path, firing in after.open.items():
         known = before.open.get(path)
-        if known is not None:  # who performs it holds on to it
+        if known is not None:
             known.frame, known.place, known.error = firing.frame, firing.place, firing.error
             after.open[path] = known
     turns = {frame.path: frame for frame in before.frames() if frame.stay is not None}
     for frame in after.frames():
         if frame.stay is not None and (turned := turns.get(frame.path)) is not None and turned.stay is not None:
             frame.scope, frame.stay.scope, frame.stay.tick = turned.scope, turned.stay.scope, turned.stay.tick
-        if isinstance(frame.block, BlockRun) and frame.stay is None:
-            frame.block.frame, frame.block.region = frame, frame.region
     begun = {one.path for one in before.happened if isinstance(one, NodeSettled)} | before.open.keys()
     after.ready = type(after.ready)(firing for firing in after.ready if firing.path not in begun)
     after.ready.extendleft(reversed([firing for firing in before.ready if firing.path in after.open]))
     after.hops, after.trace, after.traced, after.left = before.hops, before.trace, before.traced, before.left
-    run.plan, run.walk = plan, after
+    return after
 
 
 def walk_over_plan(walk: TokenWalk, plan: GraphPlan) -> TokenWalk:
@@ -122,20 +115,19 @@ def _edges_taken(walk: TokenWalk, firing: Firing, one: NodeSettled) -> list[int]
     return [found[id] for id in one.to if id in found]
 
 
-def _changed_nodes(run: "GraphProgram", plan: GraphPlan) -> Iterator[str]:
+def _changed_nodes(old: GraphPlan, walk: TokenWalk, plan: GraphPlan) -> Iterator[str]:
     """What of a plan changes what has begun."""
-    walk = run.walk
     begun = {_node_id(one.path) for one in walk.happened if isinstance(one, NodeSettled)} | {_node_id(path) for path in walk.open}
     for id in sorted(begun):
-        before, after = run.plan.by_id[id], plan.by_id.get(id)
+        before, after = old.by_id[id], plan.by_id.get(id)
         if after is None:
             yield f"{id} has begun, and can't be removed"
         elif _fixed_parts(before.node) != _fixed_parts(after.node):
             yield f"{id} has begun, and can't be changed; add a step behind it, or fork the execution from there"
-        elif ways := _incoming_ways(plan, after) - _incoming_ways(run.plan, before):
+        elif ways := _incoming_ways(plan, after) - _incoming_ways(old, before):
             source, _ = min(ways)
             yield f"{id} has begun, so {source} can't lead to it any more; let it lead to another step"
-        elif gone := _incoming_ways(run.plan, before) - _incoming_ways(plan, after):
+        elif gone := _incoming_ways(old, before) - _incoming_ways(plan, after):
             source, _ = min(gone)
             yield f"{id} has begun, and {source} led to it; leave that way as it is"
 

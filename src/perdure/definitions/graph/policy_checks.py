@@ -1,7 +1,7 @@
-"""Guarding: what a policy lets a definition do, held against it where something is about to be done. A refusal, and that a person is asked, are kept."""
+"""Policy checks: a policy is applied where something is about to be done. A refusal is recorded, and so is a question to a person."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from perdure.code.approval_requests import ApprovalRequest, ApprovalVerdict
 from perdure.code.child_executions import child_id
@@ -10,14 +10,11 @@ from perdure.core.errors import ErrorInfo
 from perdure.core.operation_state import SettledOperation
 from perdure.core.operations import APPROVAL_WORKFLOW, Failure, KeepOperation, Operation, SpawnOperation
 from perdure.core.paths import Path, idempotency_key
-from perdure.definitions.graph.doing import VerbRun
+from perdure.definitions.graph.graph_run import GraphRun, VerbRun
 from perdure.definitions.graph.ir import GraphNode
 from perdure.definitions.graph.policy import NO_POLICY
 from perdure.definitions.graph.step_kind import Capabilities
 from perdure.definitions.graph.token_walk import Firing
-
-if TYPE_CHECKING:
-    from perdure.definitions.graph.instance import GraphProgram
 
 POLICY_NOTE = ("policy", 0)
 """Where it is kept, beside what is about to be done, that a policy forbids it, or that a person is asked."""
@@ -29,7 +26,7 @@ VERBS_OF_NO_KIND = UNGUARDED_VERBS | {"tool", "call"}
 """The verbs of whose kind nothing is stated but by a policy."""
 
 
-def check_start(run: "GraphProgram") -> Failure | None:
+def check_start(run: GraphRun) -> Failure | None:
     """Why an execution may not begin, if it may not."""
 
     def judge() -> KeepOperation | None:
@@ -43,32 +40,32 @@ def check_start(run: "GraphProgram") -> Failure | None:
     return refused if isinstance(refused, Failure) else None
 
 
-def check_use(run: "GraphProgram", doing: VerbRun, go: Callable[[], None]) -> None:
+def check_use(run: GraphRun, verb_run: VerbRun, go: Callable[[], None]) -> None:
     """Go on with what a node is about to do, if it may; if a person is to be asked, once that one approves."""
-    if doing.node.kind in UNGUARDED_VERBS:
+    if verb_run.node.kind in UNGUARDED_VERBS:
         go()
         return
-    kept = run.log.judged((*doing.path, POLICY_NOTE), lambda: _judge_use(run, doing))
+    kept = run.log.judged((*verb_run.path, POLICY_NOTE), lambda: _judge_use(run, verb_run))
     if isinstance(kept, Failure):
-        doing.then(kept)
+        verb_run.then(kept)
     elif kept is None:
         go()
     else:
-        _ask_approval(run, doing, values.decode(run.log.raw(kept.value), ApprovalRequest, "what is asked"), go)
+        _ask_approval(run, verb_run, values.decode(run.log.raw(kept.value), ApprovalRequest, "what is asked"), go)
 
 
-def check_transition(run: "GraphProgram", firing: Firing, taken: Sequence[int]) -> Failure | None:
+def check_transition(run: GraphRun, firing: Firing, taken: Sequence[int]) -> Failure | None:
     """Why a node may not lead on by these edges, if it may not."""
     refused = run.log.judged((*firing.path, POLICY_NOTE), lambda: _judge_transition(run, firing, taken))
     return refused if isinstance(refused, Failure) else None
 
 
-def _facts(run: "GraphProgram") -> dict[str, Any]:
+def _facts(run: GraphRun) -> dict[str, Any]:
     key, ir = run.execution.key, run.plan.ir
     return {"workflow": ir.name, "version": ir.version, "tenant": key.tenant, "id": key.id}
 
 
-def check_without_person(run: "GraphProgram", tool: str, given: Any, node: GraphNode | None = None) -> None:
+def check_without_person(run: GraphRun, tool: str, given: Any, node: GraphNode | None = None) -> None:
     """Hold what undoes a node, or is told of a failure, against the policy. Nobody is asked then, so what a person would be asked before is refused.
 
     Raises:
@@ -81,23 +78,23 @@ def check_without_person(run: "GraphProgram", tool: str, given: Any, node: Graph
         )
 
 
-def _judge_use(run: "GraphProgram", doing: VerbRun) -> KeepOperation | None:
-    node = doing.node
+def _judge_use(run: GraphRun, verb_run: VerbRun) -> KeepOperation | None:
+    node = verb_run.node
     if run.workflow.policy is NO_POLICY and node.kind in VERBS_OF_NO_KIND:
         return None
     facts = {**_facts(run), "step": node.id, "kind": node.kind, "tool": _tool_of_node(node)}
 
     def given() -> Any:
-        return None if node.input is None else run.evaluated(node.input, doing.names, may_have_secrets=True)
+        return None if node.input is None else run.evaluated(node.input, verb_run.names, may_have_secrets=True)
 
     asks = _approval_question(run, facts, given)
     if not asks:
         return None
     details = {"step": node.id, "tool": facts["tool"], "kind": node.kind, "input": given()}
-    return KeepOperation(values.encode(ApprovalRequest(asks, details), "what is asked", doing.path), label="policy")
+    return KeepOperation(values.encode(ApprovalRequest(asks, details), "what is asked", verb_run.path), label="policy")
 
 
-def _approval_question(run: "GraphProgram", facts: dict[str, Any], given: Callable[[], Any]) -> str:
+def _approval_question(run: GraphRun, facts: dict[str, Any], given: Callable[[], Any]) -> str:
     """What a person is asked before something is used; empty, if it may be used at once.
 
     Raises:
@@ -131,7 +128,7 @@ def _tool_of_node(node: GraphNode) -> str:
     return ""
 
 
-def _capabilities(run: "GraphProgram", facts: dict[str, Any]) -> Iterator[Capabilities]:
+def _capabilities(run: GraphRun, facts: dict[str, Any]) -> Iterator[Capabilities]:
     """What is stated of a step: of its kind, where that is one that the engine was given, and by the policy."""
     name = facts["tool"] if facts["kind"] == "task" else facts["kind"]
     if facts["kind"] not in VERBS_OF_NO_KIND and (kind := run.workflow.kinds.get(name)) is not None:
@@ -139,7 +136,7 @@ def _capabilities(run: "GraphProgram", facts: dict[str, Any]) -> Iterator[Capabi
     yield from run.workflow.policy.of(facts)
 
 
-def _judge_transition(run: "GraphProgram", firing: Firing, taken: Sequence[int]) -> KeepOperation | None:
+def _judge_transition(run: GraphRun, firing: Firing, taken: Sequence[int]) -> KeepOperation | None:
     node, places = firing.place.node, run.plan.places
     if not taken or (run.workflow.policy is NO_POLICY and node.kind in VERBS_OF_NO_KIND):
         return None
@@ -160,8 +157,8 @@ def _judge_transition(run: "GraphProgram", firing: Firing, taken: Sequence[int])
     return None
 
 
-def _ask_approval(run: "GraphProgram", doing: VerbRun, request: ApprovalRequest, go: Callable[[], None]) -> None:
-    path: Path = (*doing.path, ("approval", 0))
+def _ask_approval(run: GraphRun, verb_run: VerbRun, request: ApprovalRequest, go: Callable[[], None]) -> None:
+    path: Path = (*verb_run.path, ("approval", 0))
 
     def made() -> Operation:
         return SpawnOperation(APPROVAL_WORKFLOW, child_id(idempotency_key(run.execution.key, path)), 1, values.encode(((request,), {}), "what is asked", path))
@@ -169,7 +166,7 @@ def _ask_approval(run: "GraphProgram", doing: VerbRun, request: ApprovalRequest,
     def decided(settlement: SettledOperation) -> None:
         how = run.log.result(settlement)
         if isinstance(how, Failure):
-            doing.then(how)
+            verb_run.then(how)
             return
         verdict: ApprovalVerdict = values.decode(how.output.raw, ApprovalVerdict, "the verdict of", path)
         if verdict.approved:
@@ -177,10 +174,10 @@ def _ask_approval(run: "GraphProgram", doing: VerbRun, request: ApprovalRequest,
             return
         last = verdict.votes[-1] if verdict.votes else None
         by = f" by {last.by}{f': {last.comment}' if last.comment else ''}" if last else ""
-        doing.then(Failure("fatal", 1, ErrorInfo("NotApproved", f"what {doing.node.id} was about to do was not approved{by}")))
+        verb_run.then(Failure("fatal", 1, ErrorInfo("NotApproved", f"what {verb_run.node.id} was about to do was not approved{by}")))
 
     op = run.log.attempted(path, made)
     if isinstance(op, Failure):
-        doing.then(op)
+        verb_run.then(op)
     else:
         run.log.wait(path, decided)

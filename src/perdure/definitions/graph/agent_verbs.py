@@ -1,0 +1,448 @@
+"""The verbs that ask a model or a person: `llm`, `agent`, `agent_message` and `approve`.
+
+A model gets a call for each request; an answer that does not fit its schema is sent back to the model in a further request, as often as the step allows.
+An approval is a child execution whose verdict decides the port; it is asked again if the form that was filled in does not fit. An agent is a child
+execution too. A message goes to the agent that is at work, or to a session that lasts as long as the execution.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+
+from perdure.code.approval_requests import ApprovalRequest, ApprovalVerdict
+from perdure.code.child_executions import child_id
+from perdure.code.durations import duration_seconds
+from perdure.code.results import Decision
+from perdure.core import limits, values
+from perdure.core.errors import ErrorInfo, ProgrammingError
+from perdure.core.operation_state import SettledOperation
+from perdure.core.operations import APPROVAL_WORKFLOW, CallOperation, Failure, Operation, ReceiveOperation, SendOperation, SpawnOperation
+from perdure.core.paths import Key, Path, idempotency_key, path_text
+from perdure.core.values import Blob
+from perdure.definitions.graph.graph_run import GraphRun, VerbRun
+from perdure.definitions.graph.node_scope import NodeOutcome, Output, combined_values, full_schema, schema_problem
+from perdure.definitions.graph.operation_log import FAILED, NodeFailure
+from perdure.definitions.graph.step_kind import Kind
+from perdure.definitions.graph.tool_calls import (
+    KindArguments,
+    KindTemplates,
+    evaluate_kind_arguments,
+    kind_call,
+    kind_step,
+    run_kind,
+    start_timeout,
+    stop_timeout,
+    unknown_kind_error,
+)
+
+LLM_KIND = "llm"
+REPAIRS_DEFAULT = 1
+"""How often an answer that does not fit is asked for again, unless the step says otherwise."""
+
+UNFIT_ANSWER_NOTE = ("answer", 0)
+"""Where it is noted, beside the step, that no answer fitted."""
+
+
+def llm(run: GraphRun, verb_run: VerbRun) -> None:
+    """Ask, and settle with an answer that fits."""
+    kind = run.workflow.kinds.get(LLM_KIND)
+    if kind is None:
+        verb_run.then(unknown_kind_error(run, verb_run, LLM_KIND))
+    else:
+        LlmRun(run, verb_run, kind).begin()
+
+
+class LlmRun:
+    """One step that asks a model. `answers` are those that have come, of which all but the last did not fit."""
+
+    def __init__(self, run: GraphRun, verb_run: VerbRun, kind: Kind) -> None:
+        self.run, self.verb_run, self.kind = run, verb_run, kind
+        config = verb_run.node.config if isinstance(verb_run.node.config, dict) else {"prompt": verb_run.node.config}
+        self.schema = config.get("schema")
+        self.shape = full_schema(self.schema)
+        self.repairs = int(config.get("repairs", REPAIRS_DEFAULT))
+        self.given = KindTemplates({name: value for name, value in config.items() if name not in ("schema", "repairs")}, verb_run.node.input, verb_run.node.env)
+        self.arguments: KindArguments | None = None
+        self.answers: list[Output] = []
+
+    def begin(self) -> None:
+        """Send the next request: the first, or one that says what is wrong with the answers so far."""
+        path, step = self._path(len(self.answers)), kind_step(self.run, self.verb_run.node, self.kind)
+        op = self.run.log.attempted(path, lambda: kind_call(self.verb_run, self.kind, step, self._arguments()))
+        if isinstance(op, Failure):
+            self.verb_run.then(op)
+            return
+        if self.arguments is None and isinstance(op, CallOperation) and not isinstance(op.args, Blob):
+            given = values.decode(op.args, tuple[list[Any], dict[str, Any]], "what was asked", path)[1]
+            self.arguments = KindArguments(given, op.secrets)
+        self.run.log.wait(path, self._told, step)
+
+    def _path(self, number: int) -> Path:
+        return (*self.verb_run.path, ("repair", number)) if number else self.verb_run.path
+
+    def _arguments(self) -> KindArguments:
+        """What is asked: each time the same, as it was when it was first asked, and behind it what has come of it."""
+        if self.arguments is None:  # also where what was first asked is kept beside the log, and this process has not asked it
+            found = evaluate_kind_arguments(self.run, self.verb_run, self.kind.name, self.given)
+            self.arguments = found if self.schema is None else _with_config(found, schema=self.shape)
+        if not self.answers:
+            return self.arguments
+        return _with_config(self.arguments, repair=[{"answer": _answer_text(answer), "wrong": self._wrong(answer)} for answer in self.answers])
+
+    def _told(self, settlement: SettledOperation) -> None:
+        how = self.run.log.result(settlement)
+        if isinstance(how, Failure):
+            self.verb_run.then(how)
+            return
+        self.answers.append(how.output.parted())
+        wrong = self._judged()
+        if isinstance(wrong, Failure):
+            self.verb_run.then(wrong)
+        elif wrong:
+            self.begin()
+        else:
+            answer = self.answers[-1]
+            answer.meta = _answers_meta(self.answers)
+            self.verb_run.then(NodeOutcome("success", answer))
+
+    def _judged(self) -> bool | Failure:
+        """Whether the last answer is to be repaired, or why there is no use in that. On replay, what is remembered of it."""
+        log, again, place = self.run.log, self._path(len(self.answers)), (*self.verb_run.path, UNFIT_ANSWER_NOTE)
+        if log.replaying:
+            is_repaired = log.upcoming(again) is not None or log.upcoming((*again, FAILED)) is not None
+            found = None if is_repaired else log.judged(place, lambda: None)
+            return found if isinstance(found, Failure) else is_repaired
+        answer = self.answers[-1]
+        try:
+            wrong = self._wrong(answer)
+        except ProgrammingError as error:
+            return log.fails(place, error)
+        if wrong and answer.meta.get("finish") == "filter":
+            said = _answer_text(answer)[:500] or "it says nothing"
+            why = f"{self.verb_run.node.id}: the model refused to answer, or its provider filtered the answer: {said}"
+            return log.fails(place, NodeFailure(ErrorInfo("Refused", why)))
+        if wrong and len(self.answers) > self.repairs:
+            times = "once" if self.repairs == 1 else f"{self.repairs:,} times"
+            why = f"{self.verb_run.node.id}: the model's answer does not fit its schema, and was asked for again {times}: {wrong}"
+            return log.fails(place, NodeFailure(ErrorInfo("BadAnswer", why)))
+        return bool(wrong)
+
+    def _wrong(self, answer: Output) -> str:
+        """What is wrong with an answer; empty, if it fits."""
+        if self.shape is None:
+            return ""
+        wrong = "it is no JSON" if "text" in answer.meta else schema_problem(self.shape, answer.value)
+        return "it was cut off at the limit of tokens" if wrong and answer.meta.get("finish") == "length" else wrong
+
+
+def _with_config(given: KindArguments, **more: Any) -> KindArguments:
+    """The same, with more in the config."""
+    return given._replace(values={**given.values, "config": {**given.values["config"], **more}})
+
+
+def _answer_text(answer: Output) -> str:
+    """An answer as the model gave it."""
+    text = answer.meta.get("text")
+    return text if isinstance(text, str) else "" if answer.value is None else msgspec.json.encode(answer.value).decode()
+
+
+def _answers_meta(answers: list[Output]) -> dict[str, Any]:
+    """What the last answer came by; with what all of them took, if it was not the first."""
+    last = dict(answers[-1].meta)
+    if len(answers) == 1:
+        return last
+    return {**last, "usage": summed_usage([answer.meta.get("usage") or {} for answer in answers]), "repairs": len(answers) - 1}
+
+
+def summed_usage(usages: list[dict[str, Any]]) -> dict[str, Any]:
+    """What several requests took together. What is not known of all of them is not known."""
+    names = dict.fromkeys(name for usage in usages for name in usage)
+    return {name: None if any(usage.get(name) is None for usage in usages) else sum(usage[name] for usage in usages) for name in names}
+
+
+def approve(run: GraphRun, verb_run: VerbRun) -> None:
+    """Ask, and settle as what was decided."""
+    _open_approval(run, verb_run, verb_run.path, 1, "")
+
+
+def _open_approval(run: GraphRun, verb_run: VerbRun, path: Path, times: int, refused: str) -> None:
+    def made() -> Operation:
+        raw = values.encode(((_approval_request_of_node(run, verb_run, refused),), {}), "what is asked", path)
+        return SpawnOperation(APPROVAL_WORKFLOW, child_id(idempotency_key(run.execution.key, path)), 1, raw)
+
+    def decided(settlement: SettledOperation) -> None:
+        how = run.log.result(settlement)
+        if isinstance(how, Failure):
+            verb_run.then(how)
+            return
+        verdict: ApprovalVerdict = values.decode(how.output.raw, ApprovalVerdict, "the verdict of", path)
+        decision = verdict.decision()
+        again = (*verb_run.path, ("again", times + 1))
+        if decision.approved and not decision.expired and (why := _form_problem(run, verb_run, again, decision.value)):
+            _open_approval(run, verb_run, again, times + 1, why)
+            return
+        told = merged_decision(verdict.details, decision) if run.dialect_rules.decision_merged_into_payload else _decision_record(decision)
+        verb_run.then(NodeOutcome(_port_of_verdict(verb_run, verdict), Output.of(told, "the decision")))
+
+    op = run.log.attempted(path, made)
+    if isinstance(op, Failure):
+        verb_run.then(op)
+    else:
+        run.log.wait(path, decided)
+
+
+def _decision_record(decision: Decision[Any]) -> dict[str, Any]:
+    """The result of the step: the record of the decision."""
+    return {
+        "approved": decision.approved,
+        "form": decision.value,
+        "by": decision.by,
+        "comment": decision.comment,
+        "expired": decision.expired,
+        "at_s": decision.at_s,
+        "means": decision.means,
+    }
+
+
+def merged_decision(details: Any, decision: Decision[Any]) -> dict[str, Any]:
+    """The result of the step where tokens carry a payload: that, with the record of the decision in it, in the words of that dialect."""
+    payload = details if isinstance(details, dict) else {} if details is None else {"payload": details}
+    return {
+        **payload,
+        **({} if decision.value is None else {"form": decision.value}),
+        "decision": "approve" if decision.approved else "timeout" if decision.expired else "reject",
+        "comments": decision.comment,
+        "decided_by": decision.by or "system",
+        "decided_at": datetime.fromtimestamp(decision.at_s, UTC).isoformat().replace("+00:00", "Z"),
+        "means": decision.means,
+    }
+
+
+def _port_of_verdict(verb_run: VerbRun, verdict: ApprovalVerdict) -> str:
+    if verdict.expired and _approval_config(verb_run).get("on_timeout", "fail") == "fail":
+        return "timeout"
+    return "approved" if verdict.approved else "rejected"
+
+
+def _approval_config(verb_run: VerbRun) -> dict[str, Any]:
+    config = verb_run.node.config
+    return config if isinstance(config, dict) else {"title": config}
+
+
+def _form_problem(run: GraphRun, verb_run: VerbRun, again: Path, filled: Any) -> str:
+    """Why what was filled in is of no use; empty, if it is. On replay, it was of none if it was asked for again."""
+    form = full_schema(_approval_config(verb_run).get("form"))
+    if form is None:
+        return ""
+    if run.log.replaying:
+        return "as before" if run.log.upcoming(again) is not None else ""
+    return schema_problem(form, filled)
+
+
+def _approval_request_of_node(run: GraphRun, verb_run: VerbRun, refused: str) -> ApprovalRequest:
+    given = _approval_config(verb_run)
+    form = given.get("form")
+    said: dict[str, Any] = run.evaluated({name: value for name, value in given.items() if name != "form"}, verb_run.names)
+
+    def times_s(name: str) -> float | None:
+        return None if said.get(name) is None else duration_seconds(said[name], f"approve({name})")
+
+    timeout_s = times_s("timeout")
+    try:
+        return ApprovalRequest(
+            str(said.get("title") or verb_run.node.name or verb_run.node.id),
+            said.get("details"),
+            full_schema(form),
+            tuple(map(str, said.get("assignees") or ())),
+            int(said.get("quorum") or 1),
+            times_s("remind"),
+            times_s("escalate"),
+            tuple(map(str, said.get("escalate_to") or ())),
+            verb_run.node.timeout_s if timeout_s is None else timeout_s,
+            said.get("on_timeout", "fail"),
+            refused=refused,
+            returns_details=run.dialect_rules.decision_merged_into_payload,
+        )
+    except (TypeError, ValueError) as error:
+        raise run.failure(f"{verb_run.node.id} asks for something that can't be asked: {error}") from error
+
+
+AGENT_MESSAGE = "agent_message"
+"""The name of the messages that agents take."""
+
+CONTENT_FIELDS = ("content", "message", "goal")
+"""Where the text of a message stands: the first of these that does."""
+
+ANSWER_TIMEOUT_S = 300.0
+"""How long an answer is waited for unless it is said."""
+
+PREVIEW_CHARACTERS_MAX = 1_900
+"""More of an earlier result an agent is not told by its context."""
+
+SESSION_SEGMENT = ("session", 0)
+SENT_SEGMENT = ("said", 0)
+
+
+def agent(run: GraphRun, verb_run: VerbRun) -> None:
+    """An agent as a child execution, settled with its answer."""
+    if _is_replaced(run, verb_run):
+        return
+
+    def made() -> Operation:
+        op = _start_agent(run, child_id(idempotency_key(run.execution.key, verb_run.path)), _agent_task(run, verb_run), verb_run.path, awaited=True)
+        return msgspec.structs.replace(op, undo=verb_run.node.undo is not None, grace_s=verb_run.node.grace_s)
+
+    def ended(settlement: SettledOperation) -> None:
+        how = run.log.result(settlement)
+        stop_timeout(run, verb_run)
+        if isinstance(how, Failure):
+            verb_run.then(how)
+            return
+        told: dict[str, Any] = how.output.value
+        answer = Output.of(told.get("output"), "the answer of an agent")
+        answer.meta = {"llm": {"model": told.get("model", "")}, "usage": told.get("spent", {}), "tools": told.get("tools", [])}
+        verb_run.then(NodeOutcome("success", answer))
+
+    op = run.log.attempted(verb_run.path, made)
+    if isinstance(op, Failure):
+        verb_run.then(op)
+        return
+    run.agents[verb_run.path] = op.id if isinstance(op, SpawnOperation) else ""
+    start_timeout(run, verb_run)
+    run.log.wait(verb_run.path, ended)
+
+
+def agent_message(run: GraphRun, verb_run: VerbRun) -> None:
+    """A message to the agent that is at work in this execution, the one that began last; where none is, to a session that keeps what was said."""
+    if _is_replaced(run, verb_run):
+        return
+    at_work = next((id for path, id in reversed(run.agents.items()) if run.log.waits_at(path)), "")
+    id = at_work or child_id(idempotency_key(run.execution.key, (SESSION_SEGMENT,)))
+    if not at_work and not run.has_session:
+        opened = run.log.attempted((SESSION_SEGMENT,), lambda: _start_agent(run, id, {"session": True}, (SESSION_SEGMENT,), awaited=False))
+        if isinstance(opened, Failure):
+            verb_run.then(opened)
+            return
+        run.has_session = True
+    reply_as, reply = f"answer to {path_text(verb_run.path)}", (*verb_run.path, ("answer", 0))
+    config = _message_config(verb_run)
+
+    def said() -> Operation:
+        told = run.evaluated({name: value for name, value in config.items() if name in CONTENT_FIELDS}, verb_run.names)
+        content = next((told[name] for name in CONTENT_FIELDS if told.get(name)), "")
+        body: dict[str, Any] = {"content": _text(content), "interrupt": bool(config.get("interrupt"))}
+        if config.get("await_response"):
+            body |= {"reply_to": run.execution.key, "reply_as": reply_as}
+        raw = values.encode(body, "what is said to an agent", verb_run.path)
+        return SendOperation(Key(run.execution.key.tenant, run.workflow.agent, id), AGENT_MESSAGE, raw)
+
+    sent = run.log.attempted((*verb_run.path, SENT_SEGMENT), said)
+    if isinstance(sent, Failure):
+        verb_run.then(sent)
+    elif not config.get("await_response"):
+        verb_run.then(NodeOutcome("success", Output.of({"sent": True, "agent": id}, "that it was sent")))
+    else:
+        _ = run.log.ask(reply, ReceiveOperation((reply_as,), timeout_s=_answer_timeout_s(verb_run, config)))
+        run.log.wait(reply, lambda settlement: _take_answer(run, verb_run, id, settlement))
+
+
+def end_agent_session(run: GraphRun) -> None:
+    """Tell the session that nothing more will be said."""
+    run.has_session = False
+    to = Key(run.execution.key.tenant, run.workflow.agent, child_id(idempotency_key(run.execution.key, (SESSION_SEGMENT,))))
+    _ = run.log.ask((SESSION_SEGMENT, ("over", 0)), SendOperation(to, AGENT_MESSAGE, values.encode({"is_over": True}, "that it is over")))
+
+
+def _is_replaced(run: GraphRun, verb_run: VerbRun) -> bool:
+    """Whether something else does this: what the engine was given for this kind of steps; or nothing can. On replay, as it was then."""
+    kind = run.workflow.kinds.get(verb_run.node.kind)
+    if run.log.replaying and run.log.upcoming((*verb_run.path, FAILED)) is None and not isinstance(run.log.upcoming(verb_run.path), CallOperation):
+        return False
+    if kind is not None:
+        run_kind(run, verb_run, kind, KindTemplates(verb_run.node.config, verb_run.node.input, verb_run.node.env))
+    elif not run.workflow.agent:
+        verb_run.then(unknown_kind_error(run, verb_run, verb_run.node.kind))
+    return kind is not None or not run.workflow.agent
+
+
+def _start_agent(run: GraphRun, id: str, task: dict[str, Any], path: Path, awaited: bool) -> SpawnOperation:
+    if run.execution.depth >= limits.DEPTH_MAX:
+        raise run.failure(f"{path_text(path)} would be the {limits.DEPTH_MAX + 1}th execution under one another; a recursion has to end", "TooDeep")
+    raw = values.encode(((task,), {}), "the task of", path)
+    return SpawnOperation(run.workflow.agent, id, 0, raw, awaited, on_cancel="cancel" if awaited else "detach")
+
+
+def _agent_task(run: GraphRun, verb_run: VerbRun) -> dict[str, Any]:
+    """What the agent is to do, as its workflow takes it."""
+    node, ir = verb_run.node, run.plan.ir
+    config: dict[str, Any] = node.config if isinstance(node.config, dict) else {"prompt": node.config}
+    plain: dict[str, Any] = {name: config[name] for name in ("schema", "budget", "temperature", "max_tokens", "repairs") if name in config}
+    told = run.evaluated({name: config[name] for name in ("prompt", "model", "system", "instructions") if name in config}, verb_run.names)
+    if "instructions" in told:
+        told["system"] = "\n\n".join(str(told[name]) for name in ("system", "instructions") if told.get(name))
+        del told["instructions"]
+    task: dict[str, Any] = {**plain, **{name: str(value) for name, value in told.items()}}
+    task |= {"tools": list(config.get("tools", ())), "approve": list(config.get("approve", ())), "step": node.id, "version": ir.version}
+    if rule := node.retry or ir.retry:
+        task["retry"] = msgspec.to_builtins(rule)
+    if node.input is not None:
+        task["input"] = run.evaluated(node.input, verb_run.names)
+    if "context" in config:
+        task["context"] = _agent_context(run, verb_run, config["context"])
+    if node.choose:
+        task |= {"choose": list(node.choose), "may_choose_none": bool(node.default)}
+    if any(one.kind == AGENT_MESSAGE for one in ir.nodes):
+        task["listens"] = True
+    return task
+
+
+def _agent_context(run: GraphRun, verb_run: VerbRun, wanted: Any) -> dict[str, Any]:
+    """Earlier results by name: all that can be seen here, or those that are named."""
+    if wanted is True:
+        found = combined_values({id: output for id, output in verb_run.names.seen().items() if output.port != "skipped"}, "the context of an agent")
+    elif isinstance(wanted, Mapping):
+        found = run.evaluated(wanted, verb_run.names)
+    else:
+        listed = wanted if isinstance(wanted, list) else [wanted] if wanted else []
+        found = dict(zip((str(one).lstrip("@") for one in listed), run.evaluated(listed, verb_run.names), strict=True))
+    return {name: _preview(value) for name, value in found.items()}
+
+
+def _preview(value: Any) -> Any:
+    """A result as it is if it is short, else its beginning and by which hash it is known."""
+    shown = _text(value)
+    if len(shown) <= PREVIEW_CHARACTERS_MAX:
+        return value
+    return f"{shown[:PREVIEW_CHARACTERS_MAX]}… (cut: {len(shown):,} characters in all, sha256:{sha256(values.encode(value, 'a result')).hexdigest()[:16]})"
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _message_config(verb_run: VerbRun) -> dict[str, Any]:
+    config = verb_run.node.config
+    return config if isinstance(config, dict) else {"content": config}
+
+
+def _answer_timeout_s(verb_run: VerbRun, config: dict[str, Any]) -> float:
+    if "await_timeout_ms" in config:
+        return float(config["await_timeout_ms"]) / 1000
+    return ANSWER_TIMEOUT_S if verb_run.node.timeout_s is None else verb_run.node.timeout_s
+
+
+def _take_answer(run: GraphRun, verb_run: VerbRun, id: str, settlement: SettledOperation) -> None:
+    if isinstance(settlement.outcome, Failure):
+        late = Failure("timeout", 1, ErrorInfo("Timeout", f"{verb_run.node.id} was not answered in time; look at {run.workflow.agent} {id}"))
+        wired = settlement.outcome.kind == "timeout" and run.plan.has_port(verb_run.firing.place, "timeout")
+        verb_run.then(NodeOutcome("timeout", Output()) if wired else late if settlement.outcome.kind == "timeout" else settlement.outcome)
+        return
+    answer: dict[str, Any] = values.decode(run.log.raw(settlement.letters[0].body), dict[str, Any], "the answer of an agent")
+    if "error" in answer:
+        why = f"the agent {run.workflow.agent} {id} could not answer {verb_run.node.id}: {answer['error']}"
+        verb_run.then(Failure("fatal", 1, ErrorInfo("AgentFailed", why)))
+    else:
+        verb_run.then(NodeOutcome("success", Output.of(answer.get("output"), "the answer of an agent")))
