@@ -25,7 +25,7 @@ from perdure.definitions.format import model, validator
 from perdure.definitions.format.dialect_rules import RULES
 from perdure.definitions.format.document_parser import parse_document
 from perdure.definitions.format.shapes import EitherShape, FieldsShape, ListShape, MapShape, Shape, StepsShape, matching_option
-from perdure.definitions.graph.instance import GraphProgram
+from perdure.definitions.graph.graph_program import GraphProgram
 from perdure.definitions.kinds import config_checks
 from perdure.dialects import definition_reader
 from perdure.runtime.workflow_programs import WorkflowProgram, program_of

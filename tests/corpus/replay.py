@@ -8,7 +8,7 @@ from perdure.core.errors import Diverged
 from perdure.core.execution import Execution
 from perdure.core.paths import Key, Path, path_text
 from perdure.core.replay import replay_program
-from perdure.definitions.graph.instance import GraphProgram
+from perdure.definitions.graph.graph_program import GraphProgram
 from perdure.runtime.registrations import BUILT_IN_WORKFLOWS
 from perdure.runtime.workflow_programs import Workflow, WorkflowProgram, program_of
 from tests.core.stories import driven
@@ -35,7 +35,7 @@ def replayed(one: WorkflowProgram, key: Key, root: Key, rows: Sequence[bytes], b
 def waits_for(one: WorkflowProgram, path: Path) -> bool:
     """Whether a program waits for the operation at `path`."""
     assert isinstance(one, CodeProgram | GraphProgram)
-    return one.log.waits_at(path) if isinstance(one, GraphProgram) else path in one._waiting
+    return one.run.log.waits_at(path) if isinstance(one, GraphProgram) else path in one._waiting
 
 
 def opens(case: str, key: Key, root: Key, rows: Sequence[bytes], blobs: Mapping[str, bytes]) -> list[str]:
