@@ -84,7 +84,7 @@ def test_a_patch_of_what_somebody_else_has_patched_meanwhile_is_refused(world: W
     first = definition(BEFORE)
     run = world.start(first)
     run.patch(definition(BEFORE.replace('"@a.v"', "3")), base=first.read.hash)
-    with pytest.raises(PatchRefused, match="somebody else"):
+    with pytest.raises(PatchRefused, match="someone else"):
         run.patch(definition(BEFORE.replace('"@a.v"', "4")), base=first.read.hash)
     world.skip("1h")
     assert run.result() == {"quick": {"v": 2}, "z": {"v": 3}}
