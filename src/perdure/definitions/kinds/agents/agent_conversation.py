@@ -1,9 +1,7 @@
-"""Mailboxes: messages that come to an agent while it works. Each is taken at the end of a turn; one that interrupts has the model call under way given up.
+"""The conversation of an agent with its model, and the mailbox for messages that arrive meanwhile.
 
-Conversations: all that a model is told, message by message, and the step that asks it.
-
-What the log has of a request is what is new in it, and a digest of all: what stands before is the results that the log has already. So a log grows with what
-was said and not with its square, though each request to a provider holds the whole conversation.
+The log holds the new messages of each request and a digest of the whole request; the earlier messages follow from results that the log already has. The log
+therefore grows linearly with the conversation, although each request to a provider contains all of it.
 """
 
 import asyncio
@@ -23,11 +21,13 @@ from perdure.definitions.kinds.agents.agent_task import Budget, SpentBudget, bud
 from perdure.definitions.kinds.models.model_messages import ChatAnswer, ChatMessage, ChatRequest
 
 IDLE = "365d"
-"""How long a session waits for another message before it is over."""
+"""How long a session waits for the next message before it ends."""
 
 
 class AgentMessage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What an agent is told: text; whether that interrupts; the execution that waits for an answer, and as which message. With `is_over`, that was all."""
+    """A message to an agent. With `interrupt`, the model call in flight is cancelled; `reply_to` and `reply_as` name the execution that waits for a reply,
+    and the message in which it expects it. `is_over` ends the session.
+    """
 
     content: str = ""
     interrupt: bool = False
@@ -40,7 +40,7 @@ SAID = Signal("agent_message", AgentMessage)
 
 
 class AgentMailbox:
-    """The messages of one agent. `interrupts` is what is given up when one interrupts."""
+    """The messages of one agent. The agent takes them at the end of a turn; a message that interrupts cancels the future `interrupts`."""
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
@@ -52,7 +52,7 @@ class AgentMailbox:
         self.interrupts: asyncio.Future[Any] | None = None
 
     def open(self) -> None:
-        """Begin to take messages, beside what else is done."""
+        """Starts to receive messages in a task of its own."""
         self._opened = asyncio.create_task(self._listen(), name="mailbox")
 
     async def _listen(self) -> None:
@@ -68,26 +68,26 @@ class AgentMailbox:
                 self._news.set_result(None)
 
     def interrupted(self) -> bool:
-        """Whether what was being asked was given up because of a message; asking that again says no."""
+        """Whether a message has cancelled the model call. Reading it resets it."""
         found, self._is_interrupted = self._is_interrupted, False
         return found
 
     async def more(self, *, wait: bool) -> bool:
-        """Whether there is a message that was not taken yet; with `wait`, once there is one, or it is over."""
+        """Whether a message waits to be taken. With `wait`, returns once there is one, or once the session is over."""
         while wait and not self._waiting and not self._is_over:
             self._news = asyncio.get_running_loop().create_future()
             await self._news
         return bool(self._waiting)
 
     def take(self) -> list[ChatMessage]:
-        """What has come, as a model is told it."""
+        """Takes the messages that have arrived, as messages to the model."""
         taken = list(self._waiting)
         self._waiting.clear()
         self._asking += [said for said in taken if said.reply_to is not None]
         return [ChatMessage("user", said.content) for said in taken]
 
     def reply(self, **answer: Any) -> None:
-        """Answer those who wait for it: with an ``output``, or the ``error`` because of which there is none."""
+        """Replies to the executions that wait for it, with an ``output`` or an ``error``."""
         for said in self._asking:
             if said.reply_to is not None:
                 _ = self._ctx.send(said.reply_to, said.reply_as, answer)
@@ -95,23 +95,23 @@ class AgentMailbox:
 
 
 MODEL_RETRY = Retry(max=5, wait=1.0, factor=2.0, max_wait=60.0)
-"""A provider that is busy or down is asked again; what it refuses is not."""
+"""Calls are repeated while a provider is busy or unavailable; a rejected request is not repeated."""
 
 TRY_S = 600.0
-"""The time that each try of a model call has."""
+"""The timeout of one attempt of a model call."""
 
 RESULT_CHARACTERS_MAX = 32_000
-"""More of a tool's result a model is not told."""
+"""The model sees at most this much of a tool's result."""
 
 PREVIEW_CHARACTERS_MAX = 2_000
-"""More of an earlier result does not stand in a task."""
+"""A task contains at most this much of an earlier result."""
 
 ModelCaller = Callable[[ChatRequest], Awaitable[ChatAnswer]]
-"""What sends one request to a model."""
+"""Sends one request to a model."""
 
 
 class ModelCallBounds(NamedTuple):
-    """What bounds a model call: the budget and how often it was granted, what is used of it, and what is left of its time."""
+    """The bounds of a model call: the budget, how often it was granted, what was spent of it, and the time that is left."""
 
     budget: Budget
     times: int
@@ -120,7 +120,7 @@ class ModelCallBounds(NamedTuple):
 
 
 class Conversation:
-    """What was said so far, on top of a request without messages. `new` is what the model has not been asked with yet."""
+    """All messages so far, on top of a request without messages. `new` are those that no request has contained yet."""
 
     def __init__(self, request: ChatRequest) -> None:
         self._request = request
@@ -129,13 +129,13 @@ class Conversation:
         self._digest = sha256(msgspec.json.encode(request))
 
     def say(self, *messages: ChatMessage) -> None:
-        """Add messages, for the next model call."""
+        """Adds messages to the next request."""
         for message in messages:
             self._messages.append(message)
             self._digest.update(msgspec.json.encode(message))
 
     def heard(self, answer: ChatAnswer) -> None:
-        """Add what the model answered."""
+        """Adds an answer of the model."""
         text = answer.text
         if not text and answer.data is not None:
             text = msgspec.json.encode(answer.data).decode()
@@ -144,16 +144,16 @@ class Conversation:
 
     @property
     def new(self) -> tuple[ChatMessage, ...]:
-        """What was said since the last answer."""
+        """The messages since the last answer."""
         return tuple(self._messages[self._asked :])
 
     @property
     def digest(self) -> str:
-        """The SHA-256 of the whole request: with what stands in the log, anybody can tell what the model was told."""
+        """The SHA-256 of the whole request. Together with the log it proves what the model has read."""
         return self._digest.hexdigest()
 
     def asking(self, asker: ModelCaller, within: ModelCallBounds, retry: ir.RetryOptions | None = None) -> Step[Any, Any, Any]:
-        """The step that asks the model with all that was said up to now."""
+        """The step that sends all messages so far to the model."""
         messages, count = self._messages, len(self._messages)
         began_s: list[float] = []
 
@@ -176,14 +176,14 @@ class Conversation:
 
 
 def time_exceeded(budget: Budget) -> Exception:
-    """The error that the time of a budget is over."""
+    """The error for a budget whose time is over."""
     return budget_exceeded(
         "deadline_exceeded", f"the {budget.wall_s or 0:g} s that it had are over; retry the execution to grant them anew, or fork it with more"
     )
 
 
 def model_text(value: Any, characters_max: int) -> str:
-    """A value as a model is told it: text as it is, anything else as JSON, cut when it is long."""
+    """A value as text for a model: text unchanged, anything else as JSON, cut if it is long."""
     text = value if isinstance(value, str) else msgspec.json.encode(value, enc_hook=_plain).decode()
     return text if len(text) <= characters_max else f"{text[:characters_max]}… (cut: it has {len(text):,} characters)"
 

@@ -1,4 +1,4 @@
-"""Profiles: what an agent is before it is asked anything: its model, its instructions, its tools, its bounds."""
+"""The profile of an agent: its model, instructions, tools and limits, before it has a task."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -16,10 +16,10 @@ from perdure.definitions.kinds.models.model_messages import ChatAnswer, ChatRequ
 
 USUAL = Budget()
 REPAIRS = 1
-"""How often a model is told what is wrong with its answer before the agent fails."""
+"""How often the model may repair an answer before the agent fails."""
 
 DEFAULT_PROMPT = "default"
-"""The model of who says none, if the deployment has one of this name, or one only."""
+"""The name of the default model of a deployment. A deployment with a single model needs none."""
 
 PREFIX = """\
 You are an agent that does one task inside of a durable workflow, by calling tools and then answering.
@@ -31,11 +31,11 @@ You are an agent that does one task inside of a durable workflow, by calling too
 - A person may have to approve a tool; a rejection is final for what was asked.
 - When the task is done, answer at once and call no further tools.\
 """
-"""What every agent is told first. It never changes in an agent's life, so that providers find it, and the tools and instructions behind it, in their cache."""
+"""The beginning of every system prompt. It is constant, so that providers can cache it together with the tools and instructions that follow."""
 
 
 async def ask_model(request: ChatRequest, deployment: Deployment) -> ChatAnswer:
-    """Ask the model that the deployment means."""
+    """Sends a request to the model that the deployment has under its name."""
     from perdure.definitions.kinds.models.model_client import send_model_request  # here, as it takes a library that is optional
 
     return await send_model_request(request, deployment)
@@ -43,9 +43,7 @@ async def ask_model(request: ChatRequest, deployment: Deployment) -> ChatAnswer:
 
 @dataclasses.dataclass(frozen=True)
 class AgentProfile:
-    """What an agent is. `find` gives the tool of a name, `own` are the tools that it has unless its task says which; its answer fits `schema`, and is read as
-    a value of the type `kind`.
-    """
+    """The profile of an agent. `find` returns the tool of a name, `own` are the default tools; answers fit `schema` and are decoded as `kind`."""
 
     name: str
     find: Callable[[str], AgentTool | None]
@@ -63,10 +61,10 @@ class AgentProfile:
     policy: Policy = NO_POLICY
 
     def tools(self, task: AgentTask) -> dict[str, AgentTool]:
-        """The tools that may be used for a task, in the order in which they are named.
+        """The tools for a task, in the order in which it names them.
 
         Raises:
-            BadValue: there is none of a name.
+            BadValue: a name is unknown.
         """
         found: dict[str, AgentTool] = {}
         for name in self.own if task.tools is None else task.tools:
@@ -77,7 +75,7 @@ class AgentProfile:
         return {name: tool if tool.about is None else tool.about(found) for name, tool in found.items()}
 
     def governed(self, key: Key, task: AgentTask, call: ToolCall, verdict: ToolCallVerdict) -> ToolCallVerdict:
-        """What is made of a call that would be done, held against the policy under which the agent's execution runs. `key` is of who started the agent."""
+        """Checks a call that would be performed against the policy of the execution. `key` is the execution that started the agent."""
         if self.policy is NO_POLICY:
             return verdict
         about: dict[str, Any] = {"workflow": key.workflow, "version": task.version, "tenant": key.tenant, "id": key.id, "step": task.step}
@@ -94,10 +92,10 @@ class AgentProfile:
         return msgspec.structs.replace(verdict, how="ask", why=said.ask) if said.ask else verdict
 
     def request(self, task: AgentTask, tools: Mapping[str, AgentTool], schema: dict[str, Any] | None) -> ChatRequest:
-        """What every request of an agent begins with, without messages.
+        """The part of every request that does not change: all but the messages.
 
         Raises:
-            BadValue: nobody says which model.
+            BadValue: no model is named, and there is no default.
         """
         known = self.deployment.models
         model = task.model or self.model or (DEFAULT_PROMPT if DEFAULT_PROMPT in known else next(iter(known), "") if len(known) == 1 else "")

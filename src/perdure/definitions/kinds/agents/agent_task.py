@@ -1,4 +1,4 @@
-"""Tasks: what an agent is asked to do, within which budget, and what comes of it. Plain data, as it stands in logs."""
+"""The task of an agent, its budget and its result: plain data, as logs hold it."""
 
 from typing import Any
 
@@ -10,17 +10,17 @@ from perdure.definitions.graph.ir import RetryOptions
 from perdure.definitions.kinds.models.model_messages import ModelUsage
 
 CALLS_MAX = 25
-"""How many model calls an agent has unless it is said otherwise."""
+"""The default limit of model calls."""
 
 TOOL_CALLS_PER_CALL = 10
-"""How many tool calls an agent has for each of its model calls unless it is said otherwise."""
+"""The default limit of tool calls for each model call."""
 
 
 class Budget(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What an agent may use: model calls, calls of tools, tokens (those read and those written), US dollars, and time (seconds, or text such as ``"10m"``).
+    """The limits of an agent: model calls, tool calls, tokens read and written, US dollars, and time (seconds, or text such as ``"10m"``).
 
-    None: no bound; of `tool_calls` ten for each of `calls`, if these have one. All tools that one answer asks for are called, or none of them.
-    A retry of the execution grants it once more. The last model call may go beyond `tokens` and `cost_usd`: it is the next that is not made.
+    None means no limit; `tool_calls` is then ten times `calls`, if that has a limit. Either all tools that one answer calls run, or none. Each retry of the
+    execution grants the budget again. The last model call may exceed `tokens` and `cost_usd`; the next one is refused.
     """
 
     calls: int | None = CALLS_MAX
@@ -31,23 +31,23 @@ class Budget(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     @property
     def tool_calls_max(self) -> int | None:
-        """How many calls of tools it may make."""
+        """The limit of tool calls."""
         if self.tool_calls is not None or self.calls is None:
             return self.tool_calls
         return self.calls * TOOL_CALLS_PER_CALL
 
     @property
     def wall_s(self) -> float | None:
-        """The time, in seconds.
+        """The time in seconds.
 
         Raises:
-            BadValue: it is none.
+            BadValue: it is not a duration.
         """
         return None if self.wall is None else duration_seconds(self.wall, "Budget(wall)")
 
 
 class SpentBudget(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What was used so far. `cost_usd` None: the price of some of it is not known."""
+    """What an agent has spent. `cost_usd` is None if the price of a part is unknown."""
 
     calls: int = 0
     tool_calls: int = 0
@@ -58,11 +58,11 @@ class SpentBudget(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True)
 
     @property
     def tokens(self) -> int:
-        """All of them, read and written."""
+        """Tokens read and written."""
         return self.input_tokens + self.output_tokens
 
     def and_(self, usage: ModelUsage) -> "SpentBudget":
-        """With one more model call."""
+        """Adds one model call."""
         return SpentBudget(
             calls=self.calls + 1,
             tool_calls=self.tool_calls,
@@ -73,11 +73,11 @@ class SpentBudget(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True)
         )
 
     def and_tools(self, count: int) -> "SpentBudget":
-        """With so many more calls of tools."""
+        """Adds tool calls."""
         return msgspec.structs.replace(self, tool_calls=self.tool_calls + count)
 
     def since(self, before: "SpentBudget") -> "SpentBudget":
-        """Without what was used before."""
+        """Subtracts what was spent before."""
         return SpentBudget(
             calls=self.calls - before.calls,
             tool_calls=self.tool_calls - before.tool_calls,
@@ -89,12 +89,11 @@ class SpentBudget(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True)
 
 
 class AgentTask(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What an agent is to do. What it leaves out is as the agent has it; a fork with another task has another model, or a larger budget.
+    """A task for an agent. Fields that are left out keep the agent's defaults; a fork with another task can change the model or raise the budget.
 
-    `input` is data that the prompt is about; `context` previews of earlier results, by the ids of their steps. `tools` are the only ones of the agent's tools
-    that may be used. `choose` is a closed list of next steps, of which the answer names at least one, or none if `may_choose_none`. With `listens`, messages
-    may come meanwhile; a `session` does nothing but answer them. `step` of the version `version` of a definition is who asks, if one does. `retry` says how
-    often and when the model is asked again that could not be asked.
+    `input` is data for the prompt; `context` holds previews of earlier results by step id. `tools` restricts the agent's tools. `choose` is a closed list of
+    next steps, of which the answer names at least one (or none, if `may_choose_none`). With `listens`, the agent reads messages while it works; a `session`
+    only answers messages. `step` and `version` name the step of the definition that asks. `retry` is the retry policy of model calls.
     """
 
     prompt: str = ""
@@ -119,14 +118,14 @@ class AgentTask(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class ToolUse(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A tool that was asked for, and whether what it came to was an error."""
+    """A tool call, and whether its result was an error."""
 
     tool: str
     failed: bool = False
 
 
 class AgentResult(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What an agent came to: its answer (text, or data if there is a schema), what that took, the tools in the order asked for, and the model that answered."""
+    """The result of an agent: its answer (data if there is a schema, else text), what it spent, its tool calls in order, and the model that answered."""
 
     output: Any = None
     spent: SpentBudget = SpentBudget()
@@ -135,7 +134,7 @@ class AgentResult(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True)
 
 
 def budget_exceeded(what: str, why: str) -> Fatal:
-    """The error that a budget is used up. Its type is called `what`: exceeded_calls, exceeded_tokens, exceeded_cost or deadline_exceeded."""
+    """The error for a budget that is used up. `what` becomes the name of its type: exceeded_calls, exceeded_tokens, exceeded_cost or deadline_exceeded."""
     error: Fatal = type(what, (Fatal,), {"__module__": __name__})(why)
     return error
 
@@ -143,14 +142,14 @@ def budget_exceeded(what: str, why: str) -> Fatal:
 MORE = "retry the execution to grant it once more, or fork it with a larger one"
 
 EXCEEDED = ("exceeded_calls", "exceeded_tokens", "exceeded_cost", "deadline_exceeded")
-"""The types of errors by which a budget ends an agent."""
+"""The error types of a budget that is used up."""
 
 
 def check_budget(budget: Budget, spent: SpentBudget, times: int) -> None:
-    """Refuse a further model call of an agent that has used up its budget, which was granted `times` times.
+    """Refuses another model call if the budget, which was granted `times` times, is used up.
 
     Raises:
-        Fatal: it has; of a type that says of what.
+        Fatal: it is used up; the type of the error names the limit.
     """
     if budget.calls is not None and spent.calls >= budget.calls * times:
         raise budget_exceeded("exceeded_calls", f"{spent.calls:,} of {budget.calls * times:,} model calls are used; {MORE}")
@@ -165,10 +164,10 @@ def check_budget(budget: Budget, spent: SpentBudget, times: int) -> None:
 
 
 def check_tool_budget(budget: Budget, spent: SpentBudget, asked: int, times: int) -> None:
-    """Refuse the tools that an answer asks for, `asked` of them, if these are more than the budget has left, which was granted `times` times.
+    """Refuses the `asked` tool calls of an answer if the budget, which was granted `times` times, does not allow all of them.
 
     Raises:
-        Fatal: they are, of the type exceeded_calls.
+        Fatal: it does not; the type of the error is exceeded_calls.
     """
     most = budget.tool_calls_max
     if most is not None and spent.tool_calls + asked > most * times:

@@ -1,4 +1,4 @@
-"""Tools: what an agent may use, how a model is told of it, and whether what the model asks for may be done."""
+"""The tools of agents: their descriptions for models, and the check of each call that a model asks for."""
 
 import asyncio
 import contextvars
@@ -20,16 +20,16 @@ from perdure.definitions.kinds.models.model_messages import ToolCall, ToolSpec
 ANYTHING: dict[str, Any] = {"type": "object"}
 
 UNAUTHORIZED_MAX = 3
-"""How often an agent may ask for tools that it may not use before it fails."""
+"""An agent fails after this many calls of tools that it may not use."""
 
 
 @dataclasses.dataclass(frozen=True)
 class AgentTool:
-    """One tool: what a model is told of it, the step or workflow that does it, and whether a person is asked before each use.
+    """A tool: its description for the model, the step or workflow that performs it, and whether a person has to approve each use.
 
-    `repeats` says of arguments whether it may be done again when it is not known how far it came; None: as the step says. `leads` says of arguments what
-    does it, and with which arguments of its own; `counts`, of which composite it is a use. What it comes to is an item of the execution's stream if it
-    `is_shown`. One `about` the tools of an agent is made of all of them.
+    `repeats` decides by the arguments whether an interrupted call may be repeated (None: the step decides). `leads` returns the step or workflow for a call
+    and its arguments; `counts` names the composite that a call is a use of. With `is_shown`, the result becomes an item of the execution's stream. `about`
+    builds the tool from all tools of the agent, for tools that describe the others.
     """
 
     name: str
@@ -45,11 +45,11 @@ class AgentTool:
 
     @property
     def spec(self) -> ToolSpec:
-        """What a model is told of it."""
+        """The description of the tool for the model."""
         return ToolSpec(self.name, self.description, dict(self.schema))
 
     def call(self, args: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
-        """The step or workflow that does it when it is called so, and what that is given."""
+        """The step or workflow that performs a call, and its arguments."""
         if self.leads is not None:
             return self.leads(args)
         if self.repeats is None or not isinstance(self.does, Step):
@@ -58,7 +58,7 @@ class AgentTool:
 
 
 class CountedTool(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A composite of which a call is a use: its name, what begins it (None: there is one already), and what it is about."""
+    """The composite that a call is a use of: its name, the input that creates it (None: it exists), and its description."""
 
     name: str
     input: Any = None
@@ -66,7 +66,7 @@ class CountedTool(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ToolCallVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is made of one call that a model asks for: it is done, or first a person is asked, or it is not done, and `why`. Done, it may be `counted`."""
+    """The decision about one tool call: perform it, ask a person first, or refuse it and tell the model `why`. `counted` is the composite that it uses."""
 
     how: Literal["do", "ask", "unfit", "unauthorized"] = "do"
     why: str = ""
@@ -74,10 +74,10 @@ class ToolCallVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def tool_of(given: Any) -> AgentTool:
-    """The tool that a step, a workflow or a function is. What it takes follows from its type hints, what it is for from its docstring.
+    """The tool for a step, a workflow or a function. Its arguments follow from the type hints, its description from the docstring.
 
     Raises:
-        BadValue: it is none of these, or takes something that has no name.
+        BadValue: it is none of these, or has a parameter that can't be passed by name.
     """
     if isinstance(given, AgentTool):
         return given
@@ -101,7 +101,7 @@ def _named(schema: dict[str, Any], fn: Callable[..., Any], name: str, skip: int)
 
 
 def tool_of_kind(kind: Kind, name: str = "") -> AgentTool:
-    """The tool that a kind of steps is: its config is what the model gives."""
+    """The tool for a kind: the model writes its config."""
     called = name or kind.name
 
     async def run(**config: Any) -> Any:
@@ -113,7 +113,7 @@ def tool_of_kind(kind: Kind, name: str = "") -> AgentTool:
 
 
 async def perform_kind(kind: Kind, config: Any, input: Any = None) -> Any:
-    """Do what a kind of steps does; what would block runs in a thread."""
+    """Runs a kind once. A function that is not async runs in a thread."""
     fn = kind.step.fn
     parameters = inspect.signature(fn).parameters.values()
     given = {"config": config, "input": input}
@@ -128,7 +128,7 @@ async def perform_kind(kind: Kind, config: Any, input: Any = None) -> Any:
 
 
 def schema_of(kind: Any, what: str) -> dict[str, Any]:
-    """The JSON Schema of a type, with what it refers to inside of it.
+    """The JSON Schema of a type, with the schemas that it refers to.
 
     Raises:
         BadValue: it has none.
@@ -143,14 +143,14 @@ def schema_of(kind: Any, what: str) -> dict[str, Any]:
 
 
 def object_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A schema as one of objects: providers take no other for arguments. One of anything else stands under ``value``."""
+    """A schema as that of an object, as providers require of arguments. A schema of anything else becomes the property ``value``."""
     if schema.get("type", "object") == "object":
         return {"type": "object", **schema}
     return {"type": "object", "properties": {"value": dict(schema)}, "required": ["value"]}
 
 
 def judge_tool_call(call: ToolCall, tools: Mapping[str, AgentTool], asking: Sequence[str]) -> ToolCallVerdict:
-    """What is made of a call, held against the tools that may be used and their schemas."""
+    """Checks a call against the allowed tools and their schemas."""
     tool = tools.get(call.name)
     if tool is None:
         return ToolCallVerdict("unauthorized", f"tried to use {shortened(call.name)!r}, which is unauthorized; allowed are {', '.join(tools) or 'none'}")

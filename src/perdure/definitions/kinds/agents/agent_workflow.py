@@ -1,10 +1,7 @@
-"""Answers: the shape that an agent's last answer has, and whether one has it.
+"""The workflow of an agent: it asks the model, runs the tools that the model calls, and returns their results, until the model answers.
 
-The program of an agent: ask the model, do what it asks for, tell it what came of that, until it answers. A workflow like any other.
-
-What is decided of an answer (which tools may be used, whether it fits) is kept with it, so a replay judges nothing anew, whatever has become of the tools.
-
-The agents of a definition: one workflow, whose executions do what the steps of the definition ask of agents, by the definition's own tools.
+Decisions about an answer (which tools it may use, whether it fits the schema) are recorded with it. A replay therefore judges nothing again, even if the
+tools have changed since.
 """
 
 import asyncio
@@ -46,7 +43,7 @@ from perdure.definitions.kinds.models.model_messages import ChatAnswer, ChatMess
 
 
 class AnswerShape(msgspec.Struct, frozen=True):
-    """The schema of an answer, and the closed list of which it names next steps."""
+    """The JSON Schema of an answer, and the closed list from which the answer chooses the next steps."""
 
     schema: dict[str, Any] | None = None
     choose: tuple[str, ...] = ()
@@ -54,7 +51,7 @@ class AnswerShape(msgspec.Struct, frozen=True):
 
 
 class AnswerError(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is wrong with an answer. `is_unauthorized`: it names a next step that is not in the list. `is_final`: telling the model is of no use."""
+    """A problem with an answer. `is_unauthorized`: it names a next step that is not in the list. `is_final`: the model is not asked to repair it."""
 
     why: str
     is_unauthorized: bool = False
@@ -62,7 +59,7 @@ class AnswerError(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def answer_shape(task: AgentTask, own: Mapping[str, Any] | None) -> AnswerShape:
-    """The shape of the answer to a task, of an agent that has a schema of its `own`, or none."""
+    """The shape of the answer to `task`; `own` is the schema of the agent, if it has one."""
     given = task.schema if task.schema is not None else own
     schema = whole(dict(given or {}))
     if not task.choose:
@@ -76,7 +73,7 @@ def answer_shape(task: AgentTask, own: Mapping[str, Any] | None) -> AnswerShape:
 
 
 def answer_error(answer: ChatAnswer, shape: AnswerShape, kind: Any = Any) -> AnswerError | None:
-    """What is wrong with an answer that asks for no tools, which is to become a value of a type; None, if nothing is."""
+    """The problem with an answer that calls no tools and has to decode as `kind`; None if there is no problem."""
     if answer.finish == "filter":
         return AnswerError("the provider withheld the answer", is_final=True)
     if answer.finish == "length":
@@ -104,7 +101,7 @@ def answer_error(answer: ChatAnswer, shape: AnswerShape, kind: Any = Any) -> Ans
 
 
 def answer_data(answer: ChatAnswer) -> Any:
-    """The data of an answer; that of a provider that knows no schemas stands in its text."""
+    """The data of an answer. If the provider does not support schemas, the data is parsed from the text."""
     if answer.data is not None:
         return answer.data
     text = answer.text.strip().removeprefix("```json").removeprefix("```").removesuffix("```")
@@ -115,32 +112,32 @@ def answer_data(answer: ChatAnswer) -> Any:
 
 
 def answer_output(answer: ChatAnswer, shape: AnswerShape) -> Any:
-    """What an answer in which nothing is wrong comes to: its text, or its data if there is a schema."""
+    """The output of a valid answer: its data if there is a schema, else its text."""
     if shape.schema is None:
         return answer.text if answer.data is None else answer.data
     return answer_data(answer)
 
 
 PROGRESS = "agent"
-"""The state under which people see how far an agent is."""
+"""The name of the state that shows the progress of an agent."""
 
 
 class CheckedAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was decided of an answer: of each call that it asks for, or of itself."""
+    """The decisions about one answer: a verdict for each tool call, or the problem with the answer itself."""
 
     calls: tuple[ToolCallVerdict, ...] = ()
     wrong: AnswerError | None = None
 
 
 class AgentProgress(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How far an agent is: what it has used, and the tools that it asked for last."""
+    """The progress of an agent: what it has spent, and the tools that it called last."""
 
     spent: SpentBudget = SpentBudget()
     asked_for: tuple[str, ...] = ()
 
 
 def agent_workflow(profile: AgentProfile) -> CodeWorkflow:
-    """The workflow that an agent is, whose executions come to a `Result`."""
+    """The workflow for an agent profile; its executions return an `AgentResult`."""
 
     async def agent(ctx: Context, task: AgentTask | str) -> AgentResult:
         return await perform_agent_task(ctx, profile, task)
@@ -149,18 +146,18 @@ def agent_workflow(profile: AgentProfile) -> CodeWorkflow:
 
 
 async def perform_agent_task(ctx: Context, profile: AgentProfile, task: AgentTask | str) -> AgentResult:
-    """Do a task as the agent of this profile.
+    """Performs a task as the agent of this profile.
 
     Raises:
-        BadAnswer, Unauthorized: what the model answers is of no use, told so or not.
-        Fatal: the budget is used up, of a type that says of what.
-        StepFailed: the model could not be asked.
+        BadAnswer, Unauthorized: the answers of the model can't be used, even after the repairs that it was allowed.
+        Fatal: the budget is used up; the type of the error names the limit.
+        StepFailed: the model could not be called.
     """
     return await _Agent(ctx, profile, AgentTask(prompt=task) if isinstance(task, str) else task).work()
 
 
 class _Agent:
-    """An agent at work."""
+    """The state of one agent while it works on a task."""
 
     def __init__(self, ctx: Context, profile: AgentProfile, task: AgentTask) -> None:
         self.ctx, self.profile, self.task = ctx, profile, task
@@ -177,7 +174,7 @@ class _Agent:
         self.mailbox = AgentMailbox(ctx) if task.listens or task.session else None
 
     async def work(self) -> AgentResult:
-        """Answer the task, and with it whatever comes meanwhile; of a session, whatever comes until it is over."""
+        """Answers the task and the messages that arrive meanwhile. A session answers messages until it ends."""
         if self.mailbox is not None:
             self.mailbox.open()
         result = AgentResult()
@@ -204,7 +201,7 @@ class _Agent:
         return result
 
     async def _answered(self) -> AgentResult:
-        """Turn after turn, until the model answers and asks for no more tools."""
+        """Runs turns until the model answers without calling a tool."""
         repaired = misled = 0
         while True:
             answer = await self._asked()
@@ -231,7 +228,7 @@ class _Agent:
     # asking
 
     async def _asked(self) -> ChatAnswer | None:
-        """The model's next answer; None, if it was given up because somebody interrupts."""
+        """The next answer of the model; None if a message interrupted the call."""
         self.turn += 1
         within = ModelCallBounds(self.budget, self.attempt, self.spent.since(self.before), self._left_s())
         step = self.conversation.asking(partial(ask_model, deployment=self.profile.deployment), within, self.task.retry)
@@ -262,7 +259,7 @@ class _Agent:
             self.conversation.say(*self.mailbox.take())
 
     def _left_s(self) -> float | None:
-        """What is left of the time, of which each retry grants as much again."""
+        """The time that is left. Each retry of the execution grants the whole time again."""
         wall_s = self.budget.wall_s
         return None if wall_s is None else self.began_s + wall_s - self.ctx.now().timestamp()
 
@@ -284,7 +281,7 @@ class _Agent:
     # tools
 
     async def _used(self, answer: ChatAnswer, checked: CheckedAnswer) -> list[ChatMessage]:
-        """What has come of the tools that were asked for, in that order. They run side by side."""
+        """The results of the tool calls of an answer, in their order. The tools run side by side."""
         check_tool_budget(self.budget, self.spent.since(self.before), len(answer.calls), self.attempt)
         self.spent = self.spent.and_tools(len(answer.calls))
         self.unauthorized += sum(verdict.how == "unauthorized" for verdict in checked.calls)
@@ -311,7 +308,7 @@ class _Agent:
         return done[0].result()
 
     async def call(self, ctx: Context, one: tuple[ToolCall, ToolCallVerdict]) -> ChatMessage:
-        """What has come of one tool that was asked for, in a branch of its own, whose name this is."""
+        """Performs one tool call in a branch of its own. The branch is named after this method, so renaming it would break replay."""
         call, verdict = one
         if verdict.how in ("unfit", "unauthorized"):
             return _failed(call, verdict.why)
@@ -338,7 +335,7 @@ class _Agent:
 
 
 def record_composite_use(ctx: Context, counted: CountedTool) -> None:
-    """Add a use to a composite, in the commit that has what came of it."""
+    """Counts a use of a composite, in the commit that holds the result of the call."""
     if counted.input is not None:
         calling = CallOptions(id=counted.name, attributes=checked_attributes({DESCRIPTION: counted.about}))
         _ = ctx.start(_BuiltInWorkflow(dataclasses.replace(COMPOSITE, calling=calling)), counted.input)
@@ -346,13 +343,13 @@ def record_composite_use(ctx: Context, counted: CountedTool) -> None:
 
 
 class _BuiltInWorkflow:
-    """A workflow of Perdure's own, to be started like one of a user."""
+    """Gives a built-in workflow the interface of a user's workflow, so that `ctx.start` accepts it."""
 
     def __init__(self, code: CodeWorkflow) -> None:
         self.code = code
 
     def signature(self, shape: Any) -> int:
-        """What it takes; never called."""
+        """Declares the types of the workflow; it is never called."""
         raise TypeError("it only says types")
 
 
@@ -361,7 +358,7 @@ def _failed(call: ToolCall, why: str) -> ChatMessage:
 
 
 def task_prompt(task: AgentTask) -> str:
-    """What a model is told of a task: what changes from task to task stands last, so that what comes before is found in a cache."""
+    """The prompt for a task. The parts that differ between tasks come last, so that providers can cache the beginning."""
     parts = [task.prompt]
     if task.input is not None:
         parts.append(f"Input:\n{model_text(task.input, RESULT_CHARACTERS_MAX)}")
@@ -375,5 +372,5 @@ def task_prompt(task: AgentTask) -> str:
 
 
 def definition_agents(name: str, around: ToolContext, deployment: Deployment, policy: Policy = NO_POLICY) -> CodeWorkflow:
-    """The workflow `name` of the agents of a definition. The agent of a step uses no tools but those that the step names, of what is `around`."""
+    """The workflow `name` that runs the agents of a definition. The agent of a step uses only those tools of `around` that the step names."""
     return agent_workflow(AgentProfile(name, around.find, (), deployment=deployment, policy=policy))

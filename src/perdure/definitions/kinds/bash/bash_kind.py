@@ -1,13 +1,9 @@
-"""Hiding: what a command says without the secrets that it was given, on the engine's side: who keeps the command knows none of them.
+"""The kind `bash`: a shell command in the working directory of its execution, with nothing of the engine's environment.
 
-A stream is cut where it is kept, and a secret that a cut has parted would not be known again. So what may be left of one beside a cut goes, too.
+Its result is ``{exit_code, signal, stdout, stderr, truncated, duration_s}``. An exit code other than 0 fails the step, which is retried only if the
+definition says `retry`. With ``check: false`` every exit code is data; a command that a signal ended has 128 plus the signal's number.
 
-Asking: what a keeper is told of a step: the command, where it runs, its environment and its input, all worked out.
-
-The kind `bash`: a shell command, in the working directory of its execution, with nothing of the engine's environment.
-
-What comes of it is ``{exit_code, signal, stdout, stderr, truncated, duration_s}``. A command that ends with another exit code than 0 fails its step, and is
-not tried again unless the definition says `retry`. With ``check: false`` every exit code is data: 128 and the number of the signal, if one ended the command.
+The engine masks secrets in the output, as the supervisor does not know them. A masked stream also loses what may be left of a secret beside a cut.
 """
 
 from __future__ import annotations
@@ -39,12 +35,12 @@ from perdure.definitions.kinds.deployment import Deployment
 
 
 def masked_streams(said: Mapping[str, Any], mask: Mask, hide: Callable[[str, Mask], str]) -> dict[str, Any]:
-    """What a keeper has said, with each stream hidden."""
+    """A report of a supervisor with its streams masked."""
     return {**said, **{name: hide(said[name], mask) for name in ("stdout", "stderr") if mask}}
 
 
 def masked_output(text: str, mask: Mask) -> str:
-    """What is kept of a stream, without secrets, nor what is left of one where its middle was left out."""
+    """The kept text of a stream without secrets, and without the rest of a secret that the cut in the middle has parted."""
     if len(text) <= KEPT_CHARACTERS:
         return mask.text(text)
     half = KEPT_CHARACTERS // 2
@@ -53,7 +49,7 @@ def masked_output(text: str, mask: Mask) -> str:
 
 
 def masked_last_lines(text: str, mask: Mask) -> str:
-    """The last lines of a stream, without secrets, nor what is left of one at their beginning."""
+    """The last lines of a stream without secrets, and without the rest of a secret at their beginning."""
     if len(text) < LAST_CHARACTERS // 2:  # so short, they begin where a line does
         return mask.text(text)
     return mask.cut("", text)[1]
@@ -66,10 +62,11 @@ READABLE, DIGITS = 24, 32
 
 
 def command_request(config: Any, input: Any, env: Mapping[str, Any] | None, work: Path, info: StepInfo) -> dict[str, Any]:
-    """What a keeper is told, but for the shell and its limits. The values of `env` are text as it is, and all else in JSON; None unsets a variable.
+    """The request for a supervisor, except for the shell and its limits. Values of `env` that are text stay as they are, others become JSON; None unsets a
+    variable.
 
     Raises:
-        BadValue: something that was given has no meaning here.
+        BadValue: a value can't be used.
     """
     said = config_mapping(config)
     parts = directory_parts(info.execution)
@@ -87,10 +84,10 @@ def command_request(config: Any, input: Any, env: Mapping[str, Any] | None, work
 
 
 def config_mapping(config: Any) -> Mapping[str, Any]:
-    """The mapping that a config is, or that its text stands for.
+    """The config as a mapping; text is short for its `command`.
 
     Raises:
-        BadValue: it is neither.
+        BadValue: it is neither a mapping nor text.
     """
     if isinstance(config, str):
         return {"command": config}
@@ -102,10 +99,10 @@ def config_mapping(config: Any) -> Mapping[str, Any]:
 
 
 def isolation_level(said: Any) -> Isolation:
-    """The isolation that `isolate` asks for: true is all of it.
+    """The level that `isolate` names; true is the strictest.
 
     Raises:
-        BadValue: there is none of that name.
+        BadValue: there is no such level.
     """
     if isinstance(said, bool):
         return ISOLATION_LEVELS[-1] if said else ISOLATION_LEVELS[0]
@@ -116,10 +113,10 @@ def isolation_level(said: Any) -> Isolation:
 
 
 def stdin_text(said: Mapping[str, Any], input: Any) -> str | None:
-    """What the command reads: `stdin`, or what stands in ``with``; text as it is, and all else in JSON.
+    """The standard input of the command: `stdin` or ``with``. Text stays as it is, anything else becomes JSON.
 
     Raises:
-        BadValue: both are given.
+        BadValue: both are present.
     """
     given = said.get("stdin")
     if given is not None and input is not None:
@@ -132,7 +129,7 @@ def command_environment(env: Mapping[str, Any] | None, home: str, info: StepInfo
     """The whole environment of a command.
 
     Raises:
-        BadValue: a name or a value can't stand in one.
+        BadValue: a name or a value can't be part of an environment.
     """
     key = info.execution
     always = {
@@ -155,7 +152,7 @@ def command_environment(env: Mapping[str, Any] | None, home: str, info: StepInfo
 
 
 def as_json(value: Any) -> str:
-    """A value in JSON, on one line."""
+    """A value as JSON on one line."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -166,10 +163,10 @@ def _variable(name: str) -> str:
 
 
 def checked_text(value: Any, where: str) -> str:
-    """A text that a program can be given; what is wrong with one is said without repeating it.
+    """A text that can be passed to a program. The errors do not repeat the text, which may hold a secret.
 
     Raises:
-        BadValue: it is none.
+        BadValue: it can't be passed.
     """
     if not isinstance(value, str):
         raise BadValue(where, type(value).__name__, "text")
@@ -187,12 +184,12 @@ def _encodable(value: str, where: str) -> str:
 
 
 def directory_parts(key: Key) -> list[str]:
-    """Where the working directory of an execution is, below that of the deployment."""
+    """The path of an execution's working directory below that of the deployment."""
     return [directory_name(key.tenant), directory_name(key.workflow), directory_name(key.id)]
 
 
 def directory_name(name: str) -> str:
-    """A name of a directory for any text: the text itself if it is short and plain, else its beginning and a hash. No two texts have one."""
+    """A directory name for any text: the text itself if it is short and plain, else its beginning and a hash. Different texts get different names."""
     if PLAIN_NAME.fullmatch(name):
         return name
     readable = re.sub(r"[^A-Za-z0-9_-]+", "-", name)[:READABLE].strip("-")
@@ -202,7 +199,7 @@ def directory_name(name: str) -> str:
 TIMEOUT_S, TIMEOUT_S_MAX = 120.0, 600.0
 SHOWN_CHARACTERS_MAX = 80
 SIGNALLED = 128
-"""What shells add to the number of the signal by which a program ended."""
+"""Shells report the number of a fatal signal plus this as the exit code."""
 
 HOW_TO_ALLOW = "start the engine with --allow bash, or give its definitions Deployment(allowed=Allowed(bash=True))"
 
@@ -252,7 +249,7 @@ OUTPUT = {
 
 
 def bash_kind(deployment: Deployment) -> Kind:
-    """The kind, for a deployment."""
+    """The kind `bash` of a deployment."""
 
     async def run(config: Any, input: Any = None, env: Any = None) -> dict[str, Any]:
         return await run_command(deployment, config, input, env)
@@ -288,7 +285,7 @@ def check(config: Any) -> Iterator[tuple[str, str]]:
 
 
 def check_step(step: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What is wrong with a step: what it may not have, what it has twice."""
+    """Problems of a whole step: a timeout that is too long, and two sources of standard input."""
     with suppress(BadValue):  # which the format says
         if "timeout" in step and duration_seconds(step["timeout"]) > TIMEOUT_S_MAX:
             yield "", f"a command has at most {TIMEOUT_S_MAX:g} s; start what takes longer elsewhere, and wait for it with repeat"
@@ -297,14 +294,14 @@ def check_step(step: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 async def run_command(deployment: Deployment, config: Any, input: Any, env: Any) -> dict[str, Any]:
-    """Run a command; return what came of it. However this ends, no process of it is left.
+    """Runs a command and returns its result. However this ends, no process of the command is left.
 
     Raises:
-        NotAllowed, CommandRefused, BadValue: it was not run.
-        CommandFailed: it failed, and check: false was not said.
-        Timeout: it took longer than any may.
-        CommandLost: who kept it was killed, and all of it with that.
-        SandboxFailed: what keeps commands fails by itself.
+        NotAllowed, CommandRefused, BadValue: the command was not started.
+        CommandFailed: its exit code is not 0, and the config does not have check: false.
+        Timeout: it exceeded the longest time that a command may take.
+        CommandLost: its supervisor was killed, and the command with it.
+        SandboxFailed: the supervisor or the fork server has a defect.
     """
     if not deployment.allowed.bash:
         raise NotAllowed("bash", "a shell command has the rights of the engine's own user", HOW_TO_ALLOW)
@@ -336,7 +333,7 @@ async def run_command(deployment: Deployment, config: Any, input: Any, env: Any)
 
 
 async def _lost(shown: str) -> Exception:
-    """Why nothing is known of a command: the processes that keep commands were killed, or fail by themselves and would again."""
+    """The error for a command without a result: its supervisor was killed, or the fork server fails by itself and would again."""
     failure = await asyncio.get_running_loop().run_in_executor(None, fork_server_client.fork_server_failure)
     if failure is None:
         return CommandLost(shown)
@@ -345,7 +342,7 @@ async def _lost(shown: str) -> Exception:
 
 
 def command_result(ended: Mapping[str, Any]) -> dict[str, Any]:
-    """What came of a command, as its step has it."""
+    """The result of a command, as the step returns it."""
     status = ended["status"]
     by = None if (number := -min(0, status)) == 0 else next((one.name for one in signal.Signals if one == number), str(number))
     streams = {name: ended[name] for name in ("stdout", "stderr")}
@@ -359,11 +356,11 @@ def command_result(ended: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def first_line(command: str) -> str:
-    """As much of a command as may stand in an error."""
+    """The beginning of a command, short enough for an error message."""
     line = command.strip().partition("\n")[0]
     return line if len(line) <= SHOWN_CHARACTERS_MAX else f"{line[: SHOWN_CHARACTERS_MAX - 1]}…"
 
 
 def last_line(stderr: str) -> str:
-    """The last thing that a command said of what went wrong."""
+    """The last line of standard error, for an error message."""
     return next((line.strip()[:200] for line in reversed(stderr.splitlines()) if line.strip()), "")

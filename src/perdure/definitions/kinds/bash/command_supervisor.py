@@ -1,13 +1,8 @@
-"""Streams: what is kept of what a command says. Whatever and however much it is, it costs the same memory at most.
+"""The supervisor of one shell command: it starts the command, captures its output, and ends all of its processes. It runs in a process of its own.
 
-Command: a shell and all that is below it, from its start to the end of its last process. It is the only one of the process that it is in.
-
-Keeper: starts one command, reads what it says, and ends with all of its processes.
-
-It is asked by a mapping, in JSON behind its length, on a socket, and answers there in lines of JSON: ``{}`` before it starts the command, so that who
-does not hear it knows that nothing was started; ``{"progress": ...}`` now and then; and at last ``{"ended": ...}``, or ``{"refused": why}`` if the command
-could not be started, or ``{"broken": traceback}``. When the socket is closed from the other side, or the engine's process ends, nobody wants the result
-any more.
+It receives one request on a socket, as JSON behind its length, and answers in lines of JSON: ``{}`` before it starts the command (without that line, the
+engine knows that nothing was started), ``{"progress": ...}`` from time to time, and at last ``{"ended": ...}``, ``{"refused": why}`` if the command could not
+be started, or ``{"broken": traceback}``. If the engine closes the socket or dies, the supervisor ends the command.
 """
 
 import codecs
@@ -32,14 +27,14 @@ from perdure.definitions.kinds.bash.isolation import isolate
 from perdure.definitions.kinds.bash.process_tree import become_subreaper, descendants, reap_children, send_signals
 
 KEPT_CHARACTERS = 64 * 1024
-"""How much of each stream is kept: half of it from the beginning, half from the end."""
+"""How much of each stream is kept: one half from its beginning, one from its end."""
 
 LAST_LINES, LAST_CHARACTERS = 5, 500
-"""How much of a stream its watchers are shown."""
+"""How much of the end of a stream a progress report holds."""
 
 
 class OutputCapture:
-    """One output of a command, as text: bytes that are no UTF-8 stand as U+FFFD."""
+    """One output stream of a command, as text of bounded size. Bytes that are not UTF-8 become U+FFFD."""
 
     def __init__(self, kept_characters: int = KEPT_CHARACTERS) -> None:
         self._half = kept_characters // 2
@@ -48,7 +43,7 @@ class OutputCapture:
         self.characters = 0
 
     def take(self, raw: bytes, final: bool = False) -> None:
-        """Go on with these bytes; with `final`, they are the last."""
+        """Adds bytes; `final` marks the last ones."""
         text = self._decoder.decode(raw, final)
         self.characters += len(text)
         if (room := self._half - len(self._head)) > 0:
@@ -59,47 +54,47 @@ class OutputCapture:
 
     @property
     def left_out(self) -> int:
-        """How many characters of it are not kept."""
+        """The number of characters that are not kept."""
         return self.characters - len(self._head) - len(self._tail)
 
     @property
     def text(self) -> str:
-        """What is kept of it, with a line in the middle that says how much is not, if it is not all."""
+        """The text that is kept. A line in the middle says how much is missing."""
         between = f"\n[... {self.left_out:,} characters left out ...]\n" if self.left_out else ""
         return f"{self._head}{between}{self._tail}"
 
     @property
     def last(self) -> str:
-        """Its last lines."""
+        """The last lines."""
         shown = (self._head[-LAST_CHARACTERS:] + self._tail[-LAST_CHARACTERS:])[-LAST_CHARACTERS:]
         return "\n".join(shown.splitlines()[-LAST_LINES:])
 
 
 GRACE_S = 2.0
-"""How long processes that were asked to end may take, before they are killed."""
+"""How long processes may take to end after SIGTERM, before SIGKILL."""
 
 GIVE_UP_S = 5.0
-"""How long it is tried to kill them: those that run as another user can't be."""
+"""How long SIGKILL is repeated. Processes of another user can't be killed."""
 
 ASK_AGAIN_S, KILL_AGAIN_S = 0.05, 0.01
-"""Those that begin while others are ended are found by looking again."""
+"""How often new descendants are looked for while the command is ended."""
 
 SHOW_S = 1.0
-"""How often its watchers are told what it says."""
+"""The interval of progress reports."""
 
 CHUNK_BYTES, CHUNKS_MAX = 1 << 16, 64
 DIRECTORY_MODE = 0o700
 
 
 class CommandStartRefused(Exception):  # told to the engine, which raises what users see
-    """The command can't be started, and why."""
+    """The command can't be started; the text says why."""
 
 
 class SupervisedCommand:
-    """A command that has been started. `clean` says in the end whether all of its processes have ended.
+    """A command that was started. At the end, `clean` says whether all of its processes have ended.
 
     Raises:
-        Refused: it can't be started.
+        CommandStartRefused: it can't be started.
     """
 
     def __init__(self, asked: dict[str, Any]) -> None:
@@ -132,12 +127,12 @@ class SupervisedCommand:
         self._shown, self._show_s = 0, self._began_s + SHOW_S
 
     def ends_with(self, file: Any) -> None:
-        """End it when there is something to be read from `file`."""
+        """Ends the command when `file` becomes readable."""
         self._enders.append(file)
         self._listen(file, partial(self._end, "unwanted"))
 
     def run(self, show: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-        """Go on until it and all of its processes have ended; return what came of it. `show` is told now and then what it says last."""
+        """Waits until the command and all of its processes have ended, and returns the result. Calls `show` with progress from time to time."""
         while not self._is_over():
             for key, _ in self._selector.select(self._patience_s()):
                 key.data()
@@ -177,7 +172,7 @@ class SupervisedCommand:
             self._close(pipe)
 
     def _drain(self, pipe: Any, stream: OutputCapture) -> None:
-        """Read what is there; who holds the other end and is none of its processes may go on writing, and is not heard."""
+        """Reads what is left in a pipe. The bound matters: a process outside of the command may hold the other end and write for ever."""
         for _ in range(CHUNKS_MAX):
             if pipe.closed or not (raw := pipe.read(CHUNK_BYTES)):
                 break
@@ -185,7 +180,7 @@ class SupervisedCommand:
         stream.take(b"", final=True)
 
     def _go_on(self, show: Callable[[dict[str, Any]], None]) -> None:
-        """See who has ended, and do what is due."""
+        """Reaps processes that have ended, and does what is due."""
         ended, self._others = reap_children()
         self._status = ended.get(self._shell.pid, self._status)
         now_s = time.monotonic()
@@ -206,7 +201,7 @@ class SupervisedCommand:
         return sum(stream.characters for stream in self._streams.values()) - self._shown
 
     def _end(self, why: str) -> None:
-        """Ask all to end, unless they were asked; those who have not when the grace is over are killed."""
+        """Sends SIGTERM to all processes, once. Those that are left after the grace period get SIGKILL."""
         if self._ends_s != inf:
             return
         self._why, self._ends_s = why, time.monotonic()
@@ -215,17 +210,17 @@ class SupervisedCommand:
         self._ask()
 
     def _ask(self) -> None:
-        """Ask those to end that were not asked before."""
+        """Sends SIGTERM to the processes that have not received it yet."""
         left = [pid for pid in self._left() if pid not in self._asked]
         self._asked.update(left)
         send_signals(left, signal.SIGTERM, signal.SIGCONT)
 
     def _left(self) -> list[int]:
-        """Who is to be told to end."""
+        """The processes to signal."""
         return descendants(os.getpid()) if sys.platform == "linux" else [-self._shell.pid] if self._lives() else []
 
     def _lives(self) -> bool:
-        """Whether some of its processes have not ended."""
+        """Whether any of its processes is left."""
         if sys.platform == "linux":  # where all of them are below this one, and become children of it
             return self._others
         try:
@@ -274,10 +269,10 @@ def _started(asked: dict[str, Any]) -> Any:
 
 
 def command_directories(work: str, parts: list[str], cwd: str) -> tuple[Path, Path]:
-    """The working directory of an execution, which is made if it is not there, and the directory in which a command of it begins.
+    """The working directory of the execution, created if it is missing, and the directory in which the command starts.
 
     Raises:
-        Refused: it can't be made or written to, or the other is none.
+        CommandStartRefused: one of them can't be used.
     """
     home = Path(work)
     try:
@@ -305,11 +300,11 @@ LENGTH_BYTES = 8
 
 
 class ResultUnwanted(Exception):  # an expected outcome on its way to where it is handled
-    """Nobody wants the result any more."""
+    """The engine no longer wants the result."""
 
 
 def supervise(control: socket.socket, engine: int | None) -> bool:
-    """Do what is asked on `control`, while the process of the descriptor `engine` lives; return whether nothing is left of it."""
+    """Runs the command that is requested on `control`, as long as the process behind the descriptor `engine` lives. Returns whether no process is left."""
     become_subreaper()
     try:
         asked = _received_request(control)
@@ -361,9 +356,9 @@ def _send_progress(control: socket.socket, progress: dict[str, Any]) -> None:
 
 
 def _attempt_lock(name: str, control: socket.socket) -> socket.socket | None:
-    """Wait until no other try of the step has processes on this machine; from then on, none begins before this one has ended.
+    """Waits until no other attempt of the step has processes on this machine, and keeps others from starting until this one has ended.
 
-    The name is an address, which the system frees when its holder ends, however that is; where there are no such addresses, nothing is waited for.
+    The lock is an abstract socket address, which the kernel frees when its holder ends, in whatever way. Systems without such addresses do not wait.
     """
     if sys.platform != "linux":
         return None

@@ -1,7 +1,7 @@
-"""Keepers: the process that forks a keeper for each command. It is small, so that forking it is cheap; it does nothing else, so nothing holds it up.
+"""The fork server: a small process that forks a supervisor for each shell command. It does nothing else, so that forking is cheap and never delayed.
 
-On its socket come, one for each command, the descriptors on which the keepers are asked. It ends when that is closed, or the engine's process has ended,
-and its last keeper has. Should a keeper be killed, what is left of its command becomes a child of this process, and is killed.
+Each request on its socket brings the descriptor of the socket to the new supervisor. It exits once the socket is closed or the engine has died, and its last
+supervisor has ended. If a supervisor is killed, the processes of its command become children of this process, which kills them.
 """
 
 import gc
@@ -16,13 +16,13 @@ from perdure.definitions.kinds.bash.command_supervisor import supervise
 from perdure.definitions.kinds.bash.process_tree import become_subreaper, descendants, reap_children, send_signals
 
 SWEEP_S, SWEEPS = 0.02, 5
-"""What a killed keeper has left behind is looked for again until so often nothing was found: what begins meanwhile may be overlooked."""
+"""Orphans of a killed supervisor are killed in sweeps until this many sweeps in a row found none: a process that starts during a sweep may be missed."""
 
 FORK_REQUEST = b"k"
 
 
 def run_fork_server(arguments: list[str]) -> None:
-    """Fork keepers for the engine; `arguments` are the descriptor of its socket, and the id of its process."""
+    """Runs the fork server; `arguments` are the descriptor of its socket and the process id of the engine."""
     descriptor, engine = map(int, arguments)
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
@@ -33,7 +33,7 @@ def run_fork_server(arguments: list[str]) -> None:
 
 
 def _watched(engine: int) -> int | None:
-    """A descriptor that can be read from once the process has ended, where there is such a thing."""
+    """A pidfd of the engine, which becomes readable when the engine ends; None where the system has no pidfds."""
     if sys.platform != "linux":
         return None
     with suppress(ProcessLookupError):
@@ -42,7 +42,7 @@ def _watched(engine: int) -> int | None:
 
 
 class ForkServer:
-    """The keepers at work."""
+    """Forks supervisors and reaps them."""
 
     def __init__(self, doors: socket.socket, engine: int | None) -> None:
         self._doors, self._engine = doors, engine
@@ -54,7 +54,7 @@ class ForkServer:
             one.setblocking(False)
 
     def serve(self) -> None:
-        """Fork keepers as long as somebody asks for them, and wait for the last."""
+        """Forks supervisors until the socket is closed, and waits for the last of them."""
         signal.set_wakeup_fd(self._ring.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)  # else it would not ring
         self._selector.register(self._bell, selectors.EVENT_READ, lambda: self._bell.recv(1024))
@@ -100,7 +100,7 @@ class ForkServer:
             os._exit(failed)
 
     def _bury(self) -> None:
-        """Take note of keepers that have ended. What one has left behind is killed, again and again until nothing is left."""
+        """Reaps supervisors that have ended. If one failed, kills what it has left behind, until nothing is found."""
         ended, _ = reap_children()
         if any(status for pid, status in ended.items() if pid in self._pids):
             self._sweeps = SWEEPS

@@ -1,6 +1,6 @@
-"""Nursery: the engine's side of the process that forks keepers. There is one in each process that runs commands, from the first one on.
+"""The engine's side of the fork server: it starts the server with the first command, has a supervisor forked for each, and talks to the supervisors.
 
-Conversation: the engine's side of what is said with a keeper. When it is over, however that came, no process of the command is left.
+However a call of `run_supervised` ends, no process of the command is left.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from perdure.definitions.kinds.bash.fork_server import FORK_REQUEST
 SEND_S, END_S, ENDING_S = 10.0, 10.0, 0.2
 SAID_BYTES_MAX = 1 << 20
 ENVIRONMENT_PASSED_ON = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
-"""What Python itself may need of the environment."""
+"""Variables that Python itself may need."""
 
 SOURCE_DIRECTORY = str(Path(__file__).parents[4])
 FORK_SERVER_PROGRAM = (
@@ -34,7 +34,7 @@ FORK_SERVER_PROGRAM = (
 
 
 class ForkServerClient:
-    """A process that forks keepers, for this process."""
+    """The fork server of this process."""
 
     def __init__(self) -> None:
         self.owner = os.getpid()
@@ -68,10 +68,10 @@ class ForkServerClient:
         os.set_blocking(self._stderr.fileno(), False)
 
     def begin(self) -> socket.socket:
-        """Have a keeper forked; return the socket on which it is asked.
+        """Has a supervisor forked; returns the socket to it.
 
         Raises:
-            OSError: the process has ended.
+            OSError: the fork server has ended.
         """
         ours, theirs = socket.socketpair()
         try:
@@ -84,7 +84,7 @@ class ForkServerClient:
         return ours
 
     def failure(self) -> tuple[int, str] | None:
-        """The exit code and the error output of the process, if it has ended by itself."""
+        """The exit code and the standard error of the fork server, if it has exited by itself."""
         try:
             code = self._process.wait(ENDING_S)
         except subprocess.TimeoutExpired:
@@ -95,7 +95,7 @@ class ForkServerClient:
         return (self._stderr.read(SAID_BYTES_MAX) or b"").decode("utf-8", "replace").strip()
 
     def close(self) -> None:
-        """Wait until its last keeper has ended."""
+        """Closes the socket, and waits until the last supervisor has ended."""
         self._socket.close()
         if self.owner == os.getpid():
             with suppress(subprocess.TimeoutExpired):
@@ -108,7 +108,7 @@ _fork_servers: list[ForkServerClient] = []
 
 
 def fork_supervisor() -> socket.socket:
-    """Have a keeper forked; return the socket on which it is asked. The process that does it is started if it does not run."""
+    """Has a supervisor forked; returns the socket to it. Starts the fork server if it does not run."""
     with _lock:
         if _fork_servers and _fork_servers[0].owner == os.getpid():
             with suppress(OSError):  # it was killed
@@ -119,14 +119,14 @@ def fork_supervisor() -> socket.socket:
 
 
 def fork_server_failure() -> tuple[int, str] | None:
-    """The exit code and the error output of the process, if it has ended by itself."""
+    """The exit code and the standard error of the fork server, if it has exited by itself."""
     with _lock:
         last = _fork_servers[0] if _fork_servers and _fork_servers[0].owner == os.getpid() else None
     return None if last is None else last.failure()
 
 
 def stop_fork_server() -> None:
-    """End the process, when its last keeper has ended. The next command starts another one."""
+    """Stops the fork server once its last supervisor has ended. The next command starts another one."""
     while _fork_servers:
         _fork_servers.pop().close()
 
@@ -139,13 +139,14 @@ T = TypeVar("T")
 CHUNK_BYTES = 1 << 18
 ATTEMPTS_MAX = 3
 MORE_S = 5.0
-"""How much longer than it may take a keeper is waited for that ends a command."""
+"""The additional time that a supervisor gets to end a command."""
 
 
 async def run_supervised(asked: Mapping[str, Any], shown: Callable[[Any], None]) -> dict[str, Any]:
-    """Ask a keeper, and wait for its answer; `shown` is given the progress that it tells of. An empty answer says that the keeper was killed.
+    """Sends a request to a new supervisor and returns its answer; calls `shown` with each progress report. An empty answer means that the supervisor was
+    killed.
 
-    Who is cancelled meanwhile waits until the command is ended; cancelled again, it does not, and the command is ended all the same.
+    A cancelled call waits until the command has ended. Cancelled a second time, it returns at once; the command is ended all the same.
     """
     raw = json.dumps(asked).encode()
     for _ in range(ATTEMPTS_MAX):
@@ -155,7 +156,7 @@ async def run_supervised(asked: Mapping[str, Any], shown: Callable[[Any], None])
 
 
 async def _supervised_attempt(raw: bytes, shown: Callable[[Any], None]) -> dict[str, Any] | None:
-    """One keeper's answer; None if it was killed before it has started anything."""
+    """The answer of one supervisor; None if it was killed before it started anything."""
     control, answer, rest = fork_supervisor(), None, b""
     try:
         with suppress(BrokenPipeError, ConnectionResetError):  # it was killed, or has said already why it will not
@@ -177,7 +178,7 @@ async def _supervised_attempt(raw: bytes, shown: Callable[[Any], None]) -> dict[
 
 
 async def _stop_supervisor(control: socket.socket) -> None:
-    """Tell a keeper that nobody wants the result any more, and wait until it has ended everything."""
+    """Tells a supervisor that the result is no longer wanted, and waits until it has ended everything."""
     with suppress(OSError):
         control.shutdown(socket.SHUT_WR)
     with suppress(OSError, TimeoutError):
@@ -205,7 +206,7 @@ async def _receive(control: socket.socket) -> bytes:
 
 
 async def _in_thread(work: Callable[[], T]) -> T:
-    """For event loops without sockets, as that of virtual time is, in which what runs in a thread takes no time."""
+    """Runs blocking work in a thread, for event loops without sockets. In the loop of virtual time this takes no time."""
     return await asyncio.get_running_loop().run_in_executor(None, work)
 
 

@@ -1,6 +1,7 @@
-"""Isolation: a process and all below it without a network, and on a system that is read-only but for one directory. By Linux's namespaces, nothing else.
+"""Isolation by Linux namespaces: a process and its descendants without a network, and with a file system that is read-only but for one directory.
 
-What is asked for is had, or `OSError` is raised: nothing runs with less. It can't be left again from inside, neither by root nor through namespaces within.
+A level that can't be had raises `OSError`; nothing runs with less isolation than was asked for. It can't be left from inside, neither by root nor through
+nested namespaces.
 """
 
 import ctypes
@@ -13,7 +14,7 @@ from typing import Literal
 
 Isolation = Literal["none", "network", "all"]
 ISOLATION_LEVELS: tuple[Isolation, ...] = ("none", "network", "all")
-"""Each isolates from what those before it do, and more."""
+"""The levels; each includes those before it."""
 
 CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWNET = 0x00020000, 0x10000000, 0x40000000
 MS_BIND, MS_REC, MS_PRIVATE = 1 << 12, 1 << 14, 1 << 18
@@ -29,15 +30,15 @@ class _Attributes(ctypes.Structure):
 
 
 def stricter(one: Isolation, other: Isolation) -> Isolation:
-    """The one of the two that isolates from more."""
+    """The stricter of two levels."""
     return max(one, other, key=ISOLATION_LEVELS.index)
 
 
 def isolate(level: Isolation, writable: Path) -> None:
-    """Isolate this process, which has one thread, and all that it starts; with `all`, only `writable` can be written to.
+    """Isolates this process, which must have one thread, and all that it starts. With `all`, only `writable` can be written to.
 
     Raises:
-        OSError: this system does not do it, or not for this user.
+        OSError: this system does not support it, or not for this user.
     """
     if level == "none":
         return
@@ -54,7 +55,7 @@ def isolate(level: Isolation, writable: Path) -> None:
 
 
 def _apart(libc: ctypes.CDLL, namespaces: int) -> None:
-    """Enter new namespaces, in one of users in which we are who we were; root may do without that one."""
+    """Enters new namespaces. An unprivileged user needs a user namespace, in which the user keeps its id; root may do without one."""
     user, group = os.getuid(), os.getgid()
     if libc.unshare(CLONE_NEWUSER | namespaces) == 0:
         for file, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
@@ -64,7 +65,7 @@ def _apart(libc: ctypes.CDLL, namespaces: int) -> None:
 
 
 def _loopback() -> None:
-    """Let programs inside speak with each other by 127.0.0.1."""
+    """Brings up the loopback interface, so that programs inside can use 127.0.0.1."""
     import fcntl  # here, as not every system has it
 
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
@@ -73,7 +74,7 @@ def _loopback() -> None:
 
 
 def _only(libc: ctypes.CDLL, writable: bytes) -> None:
-    """Make every mount read-only but one, which is mounted anew."""
+    """Makes every mount read-only but one, which is mounted again."""
     _done("mount /", libc.mount(None, b"/", None, MS_REC | MS_PRIVATE, None))
     _done("mount_setattr /", _set(libc, b"/", AT_RECURSIVE, _Attributes(set=MOUNT_ATTR_RDONLY)))
     _done("mount", libc.mount(writable, writable, None, MS_BIND, None))

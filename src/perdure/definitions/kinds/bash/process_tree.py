@@ -1,4 +1,7 @@
-"""Processes below this one: who they are, and signals to all of them. On Linux none of them gets away; elsewhere those do that leave their process group."""
+"""The processes below a process: finding, reaping and signalling them.
+
+On Linux none escapes. Elsewhere, processes escape that leave their process group.
+"""
 
 import ctypes
 import os
@@ -11,13 +14,15 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 def become_subreaper() -> None:
-    """Be the parent of every process below this one whose own parent ends, where the system knows of such a thing."""
+    """Makes this process adopt all orphans below it, where the system supports that."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def descendants(root: int, besides: Container[int] = ()) -> list[int]:
-    """The processes below `root`, parents first, without those `besides` and what is below them. What begins or ends meanwhile may be missing or gone."""
+    """The processes below `root`, parents first, without those in `besides` and their descendants. Processes that start or end meanwhile may be missing or
+    gone.
+    """
     children = _listed if Path("/proc/self/task", str(os.getpid()), "children").exists() else _searched().get
     found = [root]
     for pid in found:
@@ -35,7 +40,7 @@ def _listed(pid: int) -> list[int]:
 
 
 def _searched() -> dict[int, list[int]]:
-    """All children of all processes, for kernels that do not list them."""
+    """The children of every process, for kernels that do not list them."""
     children: dict[int, list[int]] = {}
     for directory in Path("/proc").iterdir():
         if directory.name.isdecimal():
@@ -46,7 +51,7 @@ def _searched() -> dict[int, list[int]]:
 
 
 def reap_children() -> tuple[dict[int, int], bool]:
-    """The children that have ended, with how; and whether there are others."""
+    """Reaps all children that have ended; returns their statuses, and whether other children are left."""
     ended: dict[int, int] = {}
     while True:
         try:
@@ -59,7 +64,7 @@ def reap_children() -> tuple[dict[int, int], bool]:
 
 
 def send_signals(pids: list[int], *signals: int) -> None:
-    """Send signals to processes; those that have ended meanwhile, and those of others, get none."""
+    """Sends signals to processes. Skips those that have ended and those of other users."""
     for pid in pids:
         for number in signals:
             with suppress(ProcessLookupError, PermissionError):
