@@ -369,7 +369,7 @@ GUARDS = (
     Guard(
         "a redirect carries no secret to another origin",
         "definitions.kinds.http.http_exchange:HttpExchange._redirect",
-        never("origin(url)", "self.content.content"),
+        never("url_origin(url)", "self.content.content"),
         suite("definitions/kinds/http/test_sending.py", "nobody_else"),
     ),
     Guard(
@@ -693,7 +693,7 @@ GUARDS = (
     Guard(
         "what finds the key of a model may raise StopIteration",
         "definitions.kinds.models.model_client:send_model_request",
-        Instead("carried(_key)", "_key"),
+        Instead("without_stop_iteration(_key)", "_key"),
         suite("definitions/kinds/test_hostile.py", "finds_the_key"),
     ),
     Guard(

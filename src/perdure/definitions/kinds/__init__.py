@@ -1,1 +1,1 @@
-"""Steps: what does work in the world, or in a sandbox beside it."""
+"""The kinds of nodes: each does its work in the world, or in a sandbox."""

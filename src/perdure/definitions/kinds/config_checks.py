@@ -1,4 +1,4 @@
-"""Checking: what is wrong with what the steps of a definition say to their kinds, found before anything runs."""
+"""Checks the configs of a definition's nodes against their kinds, before anything runs."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ def read_checked(
     blobs: Mapping[str, Any] | None = None,
     tools: Mapping[str, Step[Any, Any, Any]] = NO_TOOLS,
 ) -> ReadDefinition:
-    """Read a definition, and hold what its steps say to their kinds against the kinds that are here: the check by which it is run, and every other.
+    """Reads a definition and checks its configs against the installed kinds, as every run does.
 
-    `blobs` holds what references ``cas://…`` in it stand for; `tools` are those that are known here, which say what may stand beside their use.
+    `blobs` holds the values of references ``cas://…``; `tools` are the known tools, which decide what may accompany their use.
 
     Raises:
-        BadDefinition: it is not valid; its `findings` are all that is wrong with it.
+        BadDefinition: it is not valid; its `findings` are all problems.
     """
     known = KindRegistry() if kinds is None else kinds
     return definition_reader.read_definition(text_or_data, name, blobs, lambda document: config_findings(document, known, tools))
 
 
 def config_findings(document: dict[str, Any], kinds: Mapping[str, Kind], tools: Mapping[str, Step[Any, Any, Any]] = NO_TOOLS) -> Iterator[DefinitionFinding]:
-    """What is wrong with the configs in a document that is valid otherwise, as the kinds that are here see it. What is known only at run is not looked at.
+    """The problems of the configs in a document that is valid otherwise, according to the installed kinds. Values that are known only at run are not checked.
 
-    So are the time zones of its triggers, which are those that are known on this machine.
+    Time zones of triggers are checked too, against those of this machine.
     """
     yield from _time_zones(document)
     for one in placed_steps(document):
@@ -60,7 +60,7 @@ def config_findings(document: dict[str, Any], kinds: Mapping[str, Kind], tools: 
 
 
 def _timed(document: dict[str, Any], one: PlacedStep, tools: Mapping[str, Step[Any, Any, Any]]) -> Iterator[DefinitionFinding]:
-    """The times that are given to tools that run in a transaction, which has none."""
+    """Findings for timeouts of tools that run in a transaction, which supports none."""
     undo = one.step.get("undo")
     used = [(one.step.get("tool"), one.step, one.pointer)]
     used += [(undo.get("tool"), undo, joined_pointer(one.pointer, "undo"))] if isinstance(undo, dict) else []
@@ -91,7 +91,7 @@ def _time_zones(document: dict[str, Any]) -> Iterator[DefinitionFinding]:
 
 
 def _of_task(document: dict[str, Any], one: PlacedStep, found: tuple[Kind, str, Any] | None) -> Iterator[DefinitionFinding]:
-    """What a task says that means nothing to who does it: this engine, if it is of a kind that is here, else a worker."""
+    """Findings for fields of a task that have no effect: in this engine if the kind is installed here, else in a worker."""
     task = one.step.get("task")
     if task is None:
         return
@@ -110,7 +110,7 @@ def _of_task(document: dict[str, Any], one: PlacedStep, found: tuple[Kind, str, 
 
 
 def _of(one: PlacedStep, kinds: Mapping[str, Kind]) -> tuple[Kind, str, Any] | None:
-    """The kind of a step, and its config with where that stands; None if it is of no kind that is here."""
+    """The kind of a step, its config, and the config's location; None if the kind is not installed."""
     verb = verb_of(one.step)
     said = one.step.get(verb)
     if verb == "task":

@@ -1,4 +1,4 @@
-"""Deployments: what steps may reach where they run. Who runs an engine says it; no definition can."""
+"""Deployments: what steps may access where they run. The operator of an engine configures it; a definition can't."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ ALLOWABLE = {
 
 @dataclasses.dataclass(frozen=True)
 class Allowed:
-    """What is allowed besides what always is. `http` are hosts, networks or host:port whose private addresses may be reached; ``*``: all. `file` is the
-    directory below which files may be read and written (None: none)."""
+    """Permissions beyond the defaults. `http` lists hosts, networks or host:port whose private addresses may be accessed (``*``: all). `file` is the
+    directory whose files may be read and written (None: none).
+    """
 
     bash: bool = False
     http: tuple[str, ...] = ()
@@ -57,9 +58,10 @@ def no_secret(_: str) -> str | None:
 
 @dataclasses.dataclass(frozen=True)
 class Deployment:
-    """What steps may use where they run. `work` is the directory under which each execution has its own; `models` the models by the names that
-    definitions use; `secret` finds the value of a secret by its name (None: there is none). Shell commands are isolated as `isolate` says at least.
-    Pipelines that are used are counted, and can be searched from the second use on, unless `counts_pipelines` is false."""
+    """The environment of steps. `work` holds a working directory for each execution; `models` are the models by the names that definitions use; `secret`
+    returns the value of a secret by its name, or None. Shell commands run with at least the isolation `isolate`. Pipelines are counted and can be searched
+    from their second use on, unless `counts_pipelines` is false.
+    """
 
     allowed: Allowed = Allowed()  # frozen, so shared safely
     work: Path = Path(".perdure/work")
@@ -70,4 +72,4 @@ class Deployment:
 
 
 NOTHING_MORE = Deployment()
-"""The deployment of who says nothing."""
+"""The default deployment."""

@@ -1,10 +1,7 @@
-"""Forms: the config of a kind as somebody fills it in: its inputs in order, each with what it is for and by which means it is asked for.
+"""Descriptions of kinds and tools as plain data, for people and programs, with the forms in which their configs are filled in.
 
-Of Perdure's own verbs they follow from the model of the format, of other kinds from their JSON Schema.
-
-Descriptions: kinds and tools as people and programs look at them, plain data.
-
-Kinds of work that are no `Kind`, as the walk does them itself out of operations of its own; described as kinds are.
+The forms of Perdure's own verbs follow from the model of the format, those of other kinds from their JSON Schemas. Verbs that the graph performs itself are
+described like kinds.
 """
 
 from __future__ import annotations
@@ -22,11 +19,11 @@ from perdure.definitions.graph.step_kind import Kind, Limit
 from perdure.definitions.kinds.kind_registry import entry_point_kinds, is_extra_installed
 
 InputMeans = Literal["text", "source", "number", "flag", "choice", "duration", "condition", "schema", "step", "steps", "list", "mapping", "group", "value"]
-"""By what an input is asked for. ``value`` is anything, as JSON; a ``group`` has inputs of its own, a ``list`` and a ``mapping`` one for each item."""
+"""How an input is entered. ``value`` is any JSON; a ``group`` has inputs of its own, a ``list`` and a ``mapping`` have one for all items."""
 
 
 class FormInput(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One input. `references` and `secrets` say whether such may stand in it; `of` are the inputs of a group, or the one of an item."""
+    """One input of a form. `references` and `secrets` say whether it may contain them; `of` are the inputs of a group, or the input of an item."""
 
     name: str
     means: InputMeans
@@ -53,7 +50,7 @@ MEANS: dict[type, InputMeans] = {
 
 
 def verb_inputs(verb: str, shape: Shape) -> tuple[FormInput, ...]:
-    """The inputs of a verb: those of the mapping that may stand behind it; where none may, one that is called as the verb."""
+    """The inputs of a verb: the fields of its mapping, or a single input named after the verb if it takes no mapping."""
     fields = _mapping(shape)
     if fields is None:
         return (_input(verb, shape, source=verb in SOURCE_FIELDS),)
@@ -61,7 +58,7 @@ def verb_inputs(verb: str, shape: Shape) -> tuple[FormInput, ...]:
 
 
 def schema_inputs(schema: Mapping[str, Any]) -> tuple[FormInput, ...]:
-    """The inputs of an object's JSON Schema; none of what is no object."""
+    """The inputs for the JSON Schema of an object; none for other schemas."""
     required = schema.get("required", ())
     return tuple(_of_property(name, about, name in required) for name, about in schema.get("properties", {}).items())
 
@@ -116,8 +113,9 @@ def _of_property(name: str, about: Mapping[str, Any], required: bool) -> FormInp
 
 
 class KindDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """A kind. `config` is the JSON Schema of what stands behind its verb (of a kind that a package brings, of the field ``config``), `form` the same as it
-    is filled in, `by` the package that brings it, `ready` whether what it takes is installed."""
+    """The description of a kind. `config` is the JSON Schema of the verb's value (of the field ``config``, for a kind of a package), `form` the same as a
+    form, `by` the package that adds it, `ready` whether its extra is installed.
+    """
 
     name: str
     version: str
@@ -139,7 +137,7 @@ class KindDescription(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolDescription(msgspec.Struct, frozen=True):
-    """A tool that definitions may use: what it says of itself, the JSON Schema of its arguments, and how it is performed."""
+    """The description of a tool: its summary, the JSON Schema of its arguments, and how it runs."""
 
     name: str
     summary: str
@@ -152,7 +150,7 @@ class ToolDescription(msgspec.Struct, frozen=True):
 
 
 def describe_kind(one: Kind) -> KindDescription:
-    """A kind as it is shown."""
+    """The description of a kind."""
     brought = entry_point_kinds().get(one.name)
     return KindDescription(
         name=one.name,
@@ -176,7 +174,7 @@ def describe_kind(one: Kind) -> KindDescription:
 
 
 def describe_verb(name: str, title: str, icon: str, idempotency: str, example: str, *, limits: tuple[Limit, ...] = (), extra: str = "") -> KindDescription:
-    """A verb that the walk does itself, as kinds are shown."""
+    """The description of a verb that the graph performs itself."""
     verb = model.verbs_by_name()[name]
     return KindDescription(
         name=name,
@@ -201,7 +199,7 @@ def _form(one: Kind) -> tuple[FormInput, ...]:
 
 
 def config_schema(one: Kind) -> dict[str, Any]:
-    """The JSON Schema of what a kind is told: of Perdure's own verbs, as the format has it."""
+    """The JSON Schema of a kind's config; that of Perdure's own verbs comes from the format."""
     verb = model.verbs_by_name().get(one.name)
     if one.config is not None or verb is None:
         return dict(one.config or {})
@@ -209,18 +207,18 @@ def config_schema(one: Kind) -> dict[str, Any]:
 
 
 def describe_tool(name: str, step: Step[Any, Any, Any]) -> ToolDescription:
-    """A tool as it is shown."""
+    """The description of a tool."""
     summary = (getattr(step.fn, "__doc__", "") or "").strip().split("\n\n")[0].replace("\n", " ")
     return ToolDescription(name, summary, arguments_schema(step), step.queue, step.declares_repeat, step.rule.max, step.timeout_s, bool(step.handlers))
 
 
 def arguments_schema(step: Step[Any, Any, Any]) -> dict[str, Any]:
-    """The JSON Schema of the named arguments of a step; of types that have none, anything."""
+    """The JSON Schema of a step's named arguments. A type without a schema accepts anything."""
     return step.codec.schema()
 
 
 def search_descriptions(words: str, things: Iterable[KindDescription | ToolDescription], limit: int = 10) -> Iterator[KindDescription | ToolDescription]:
-    """Those that fit a search, best first: by how many of the words stand in the name, and then in the rest of what they say."""
+    """The descriptions that match a search, best first: by the number of words found in the name, then in the rest."""
     wanted = words.casefold().split()
     ranked = [(sum(word in one.name.casefold() for word in wanted), sum(word in _text(one) for word in wanted), one) for one in things]
     found = sorted((one for one in ranked if one[1]), key=lambda one: (-one[0], -one[1], one[2].name))
@@ -294,7 +292,7 @@ output: "@ask"
 
 
 def built_in_verbs() -> dict[str, KindDescription]:
-    """What they are, by their verbs."""
+    """The descriptions of these verbs by name."""
     found = (
         describe_verb("tool", "Tool", "wrench", "only where the tool (`@step(idempotent=True)`) or the step declares it; else it ends as `interrupted`", _TOOL),
         describe_verb("call", "Function or workflow", "call_split", "a child that exists is joined, never started twice; of a function, as of a tool", _CALL),

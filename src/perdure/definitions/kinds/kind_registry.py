@@ -1,6 +1,6 @@
-"""The registry: the kinds of steps that there are here. Perdure's own, and those that installed packages bring by the entry point ``perdure.kinds``.
+"""The registry of kinds: Perdure's own, and those that installed packages add by the entry point ``perdure.kinds``.
 
-What a kind takes is imported when a step of it first runs, or when somebody looks at it.
+A kind is imported when a step of it first runs, or when it is described.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ EXTRA_MODULES: Mapping[str, tuple[str, ...]] = {
 
 
 class KindRegistry(Mapping[str, Kind]):
-    """Kinds by their names, for one deployment. `given` stand before all others of their names."""
+    """The kinds of one deployment by name. `given` take precedence over others of the same name."""
 
     def __init__(self, deployment: Deployment = NOTHING_MORE, given: Iterable[Kind] = ()) -> None:
         self.deployment = deployment
@@ -68,7 +68,7 @@ class KindRegistry(Mapping[str, Kind]):
         return name in self._made or name in OWN_KINDS or _is_brought(name)
 
     def ready(self) -> list[str]:
-        """The kinds that can be used here: those that are given or were asked for, and Perdure's own; nothing is imported to find out."""
+        """The kinds that can be used: those that are loaded, and Perdure's own whose extras are installed. Imports nothing."""
         extras = {**OWN_EXTRAS, **{name: kind.extra for name, kind in self._made.items()}}
         return [name for name in dict.fromkeys((*self._made, *OWN_KINDS)) if is_extra_installed(extras.get(name, ""))]
 
@@ -83,7 +83,7 @@ class KindRegistry(Mapping[str, Kind]):
 
 
 def _brought(entry: EntryPoint, deployment: Deployment) -> Kind:
-    """The kind of an entry point. What a package has wrong is told by its name."""
+    """The kind behind an entry point. Errors of the package name it."""
     by = entry.dist.name if entry.dist is not None else "a package"
     where = f"the entry point {entry.name} of {ENTRY_POINT_GROUP}, from {by}"
     try:
@@ -97,12 +97,12 @@ def _brought(entry: EntryPoint, deployment: Deployment) -> Kind:
 
 
 def is_extra_installed(extra: str) -> bool:
-    """Whether what an extra of the package brings is here; of no extra, it is."""
+    """Whether the modules of an extra are installed; true without an extra."""
     return all(find_spec(module) is not None for module in EXTRA_MODULES.get(extra, ()))
 
 
 def _is_brought(name: object) -> bool:
-    """Whether a package brings a kind; the verbs of the format are none of theirs, so nobody is asked for those."""
+    """Whether a package adds the kind. A package can't replace a verb of the format, so entry points are not searched for those."""
     return name not in model.verbs_by_name() and name in entry_point_kinds()
 
 

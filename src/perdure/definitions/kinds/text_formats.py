@@ -1,6 +1,6 @@
-"""Reads text as rows of CSV, as lines, or as the data of XML, and writes rows as CSV. Used by requests, pipelines and files alike.
+"""Reads text as rows of CSV, as lines or as the data of XML, and writes rows as CSV.
 
-What is read is bounded in values, not only in bytes: each has a price in memory of its own.
+The number of values is limited, not only the size in bytes, as each value takes memory of its own.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ TEXT = "#text"
 
 
 class ContentError(ValueError):
-    """Text is not what it is read as."""
+    """The text is not in the expected format."""
 
 
 def csv_rows(text: str, delimiter: str = ",", names: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """The rows of CSV (RFC 4180), whose fields are called as its first line says, or as `names` do. All values are text; what a short row lacks is null.
+    """The rows of CSV (RFC 4180). The first line or `names` names the fields. All values are text; values that a short row lacks are null.
 
     Raises:
-        BadContent: it is no CSV, has two fields of one name, a row with more fields than there are names, or too much of all.
+        ContentError: it is not CSV, has two fields of one name or a row that is too long, or exceeds a limit.
     """
     found, called, values = list[dict[str, Any]](), list(names), 0
     for number, fields in _lines_of(text, delimiter):
@@ -75,10 +75,10 @@ def _called(fields: Sequence[str]) -> list[str]:
 
 
 def text_lines(text: str) -> list[str]:
-    """The lines of a text, without what ends them.
+    """The lines of a text without their ends.
 
     Raises:
-        BadContent: there are too many.
+        ContentError: there are too many.
     """
     found = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
     if not found[-1]:
@@ -89,12 +89,12 @@ def text_lines(text: str) -> list[str]:
 
 
 def xml_data(raw: bytes | str) -> dict[str, Any]:
-    """The data of XML: an element is its text, or a mapping of its attributes (``@name``), its elements (a list of those that have one name) and its text.
+    """The data of XML: an element is its text, or a mapping of its attributes (``@name``), its elements (a list if several share a name) and its text.
 
-    A document type is refused, and so there are no entities but the five of XML itself: nothing is fetched, and nothing expands.
+    A document type is refused, so the only entities are the five of XML itself: nothing is fetched, and nothing expands.
 
     Raises:
-        BadContent: it is not well-formed, has a document type, or too much of all.
+        ContentError: it is not well-formed, has a document type, or exceeds a limit.
     """
     tree = _Tree()
     parser = expat.ParserCreate()
@@ -115,7 +115,7 @@ def _refuse_doctype(*_: Any) -> None:
 
 
 class _Tree:
-    """The elements that are open, each with what it has so far."""
+    """The open elements, each with its content so far."""
 
     def __init__(self) -> None:
         self.found: dict[str, Any] = {}

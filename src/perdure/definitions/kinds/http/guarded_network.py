@@ -1,6 +1,6 @@
-"""The network as steps see it: names are looked up once, each of their addresses is checked, and what was checked is what is connected to.
+"""A guarded network for steps: each name is resolved once, each of its addresses is checked, and the connection goes to a checked address.
 
-So neither a name that leads elsewhere a moment later, nor a redirect, nor a spelling that only some resolvers understand gets past the guard.
+Therefore neither a name that resolves differently a moment later, nor a redirect, nor an unusual spelling of an address passes the guard.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ def guarded_connections(allowed: tuple[str, ...]) -> Resource[httpcore2.AsyncCon
 
 @cache
 def _trusted(*places: str | None) -> ssl.SSLContext:
-    """Whom to believe: the certificates of the system, or those at these places, where who runs the engine says so. They are some hundred, read once."""
+    """The trusted certificates: those of the system, or those at the configured places. They are some hundred, and read once."""
     return create_ssl_context()
 
 
 class GuardedBackend(httpcore2.AsyncNetworkBackend):
-    """Connects to what may be reached, and to nothing else."""
+    """Connects to permitted addresses only."""
 
     def __init__(self, reach: ReachableAddresses) -> None:
         self._reach = reach
@@ -64,7 +64,7 @@ class GuardedBackend(httpcore2.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
-        """A connection to the first address of a host that takes one.
+        """A connection to the first address of a host that accepts one.
 
         Raises:
             AddressRefused: the host has an address that may not be reached.
@@ -112,7 +112,7 @@ class GuardedStream(httpcore2.AsyncNetworkStream):
         self._is_retired = True
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """What has come, so much at most; nothing at the end."""
+        """The bytes that have arrived, up to a maximum; empty at the end."""
         return await self._inner.read(max_bytes, timeout)
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
@@ -132,7 +132,7 @@ class GuardedStream(httpcore2.AsyncNetworkStream):
             raise
 
     def get_extra_info(self, info: str) -> Any:
-        """What is known of it. The pool asks an idle connection whether it `is_readable`, and then gives it up."""
+        """Information about the stream. The pool asks whether an idle connection `is_readable`, and then drops it."""
         if info == "is_readable" and (self._is_retired or self._has_decrypted()):
             return True
         return self._inner.get_extra_info(info)
@@ -151,7 +151,7 @@ class GuardedStream(httpcore2.AsyncNetworkStream):
 
 
 async def close_response(answer: httpcore2.Response) -> None:
-    """Close an answer. Its connection is used again if the answer was all that came: what came behind it would be taken for the answer to the next request."""
+    """Closes a response. Its connection is reused only if nothing follows the response: further bytes would be read as the response to the next request."""
     try:
         behind, _ = answer.stream._stream._connection._h11_state.trailing_data  # type: ignore[union-attr]  # the library says it in no other way
     except AttributeError:

@@ -1,6 +1,6 @@
-"""What can come of a request besides a result: which of it is tried again, as the step's retry says, and which fails the step at once.
+"""The failures of a request: which are retried by the policy of the step, and which fail it at once.
 
-Only what is safe is tried again: what was not carried out for sure, or may be carried out twice. No text of these has a header or what was sent.
+Only safe retries happen: of a request that was certainly not carried out, or that may be carried out twice. No message contains a header or a body.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from perdure.core.errors import Fatal, RetryAfter
 
 
 class RequestError(Fatal):
-    """What the step says is no request: `where` in it, as a JSON pointer, is `what`."""
+    """The step is not a valid request; `where` is the JSON pointer of the problem, `what` describes it."""
 
     def __init__(self, where: str, what: str) -> None:
         super().__init__(f"http{where}: {what}")
@@ -29,11 +29,11 @@ class InDoubt(Fatal):
 
 
 class ResponseRefused(Fatal):
-    """There was an answer that can't be the result: too large, not what was asked for, or a redirect that is not followed."""
+    """The response can't be the result: it is too large, not of the expected format, or a redirect that is not followed."""
 
 
 class StatusRefused(Fatal):
-    """The status of the answer says that it is no use to try again. `status` is it."""
+    """The `status` of the response means that a retry is useless."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)

@@ -1,6 +1,6 @@
-"""Sending: a request and the redirects behind it, until there is an answer that is a result, or an error that says whether to try again.
+"""Sends a request and follows its redirects, until there is a result, or an error that says whether a retry is safe.
 
-Whether it may be sent again is asked of what was sent last: a redirect to somebody else leaves the idempotency key behind, and with it the right to repeat.
+The last request decides whether a retry is safe: a redirect to another origin loses the idempotency key, and with it the right to repeat.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _LOST = (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.TimeoutExcep
 
 
 class HttpExchange:
-    """A request on its way. `method`, `url`, `headers` and `content` are those of what is sent now; `sent` says whether some of it may have arrived."""
+    """A request in progress. `method`, `url`, `headers` and `content` belong to the current request; `sent` says whether some of it may have arrived."""
 
     def __init__(self, pool: httpcore2.AsyncConnectionPool, wanted: HttpRequest, key: str) -> None:
         self._pool, self._wanted, self._key = pool, wanted, key
@@ -105,7 +105,7 @@ class HttpExchange:
         return InDoubt(f"{self._what}: {why}; {_DOUBT}")
 
     async def _one(self) -> dict[str, Any] | None:
-        """Send what is to be sent now; the answer as data, or None if it leads on."""
+        """Sends the current request; returns the response as data, or None for a redirect."""
         answer = await self._answered()
         try:
             found = http_response.response_headers(answer.headers)
@@ -146,10 +146,10 @@ class HttpExchange:
         self.sent = self.sent or event.endswith("send_request_headers.started")
 
     def _redirect(self, status: int, location: str) -> None:
-        """Have what is sent next be what the answer leads to.
+        """Makes the target of a redirect the current request.
 
         Raises:
-            AnswerRefused: it is not followed there.
+            ResponseRefused: the redirect is not followed.
         """
         if self.redirects >= self._wanted.redirects:
             raise ResponseRefused(f"{self._what}: more than {self.redirects} redirects")
@@ -204,7 +204,7 @@ class HttpExchange:
         return b"".join(parts)
 
     async def _refused(self, answer: httpcore2.Response, headers: dict[str, Any]) -> Exception:
-        """What a status of an error comes to."""
+        """The error for the status of a response."""
         status, about = answer.status, ""
         try:
             async with asyncio.timeout(EXCERPT_WAIT_S):
@@ -240,7 +240,7 @@ def idempotency_key_text(key: str) -> str:
 
 
 def _headers(wanted: HttpRequest, key: str) -> list[tuple[str, str]]:
-    """The headers as the step says, and what is said unless it does."""
+    """The headers of the step, with the defaults that it does not set."""
     said = {name.lower() for name, _ in wanted.headers}
     ours = [("Accept", "*/*"), ("Accept-Encoding", "gzip, deflate"), ("User-Agent", _agent())]
     if wanted.content.type:
@@ -251,7 +251,7 @@ def _headers(wanted: HttpRequest, key: str) -> list[tuple[str, str]]:
 
 
 def _root(error: BaseException) -> BaseException:
-    """What an error of the library stands for: it is given that, and then drops its cause."""
+    """The root cause of an error of the library. The error then drops its cause."""
     while (inner := error.__cause__ or next(iter(error.args), None)) is not None and isinstance(inner, BaseException):
         error = inner
     return error

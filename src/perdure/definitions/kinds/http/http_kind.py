@@ -1,4 +1,4 @@
-"""What the kind `http` declares, and how a step of it is done."""
+"""The kind `http`: its declaration, and the performing of a step."""
 
 from __future__ import annotations
 
@@ -69,10 +69,10 @@ output: {charged: true, id: "@charge.body.id"}
 
 
 def http_kind(deployment: Deployment) -> Kind:
-    """The kind, for a deployment.
+    """The kind `http` of a deployment.
 
     Raises:
-        BadValue: what it allows is none of what can be.
+        BadValue: the allowed hosts are invalid.
     """
     allowed = deployment.allowed.http
     _ = ReachableAddresses.of(allowed)
@@ -105,5 +105,5 @@ def http_kind(deployment: Deployment) -> Kind:
 
 
 def attempt_limit_s(timeout_s: float | None) -> float:
-    """How long a try takes at most: a little less than the engine would let it, so that it can say whether it may be tried again."""
+    """The time limit of an attempt: slightly less than its timeout, so that the step itself can report whether a retry is safe."""
     return TIMEOUT_S if timeout_s is None else max(timeout_s - 0.5, timeout_s * 0.9)

@@ -1,6 +1,6 @@
-"""Bodies: what is sent, as bytes with their type. The same data gives the same bytes in every try, so that a receiver knows what it has seen.
+"""The request of an http step: its config and input, with the body as bytes, and the rules for its response.
 
-What is wanted: a step's config and input, as the request to send and what is to be made of its answer.
+The same data gives the same bytes in every attempt, so that a receiver can recognize a repeated request.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ _QUOTED = str.maketrans({'"': "%22", "\r": "%0D", "\n": "%0A"})
 
 
 class RequestBody(NamedTuple):
-    """What is sent, and its content type; neither if nothing is."""
+    """The body as bytes, and its content type; both are None without a body."""
 
     content: bytes = b""
     type: str = ""
 
 
 def encode_body(fields: Mapping[str, Any]) -> RequestBody:
-    """What these fields, which go together, send.
+    """Encodes the fields of a body.
 
     Raises:
-        WrongRequest: one of them can't be sent.
+        RequestError: one of them can't be sent.
     """
     if "files" in fields:
         return _multipart(fields.get("form", {}), fields["files"])
@@ -92,7 +92,7 @@ def _form(form: Any) -> list[tuple[str, str]]:
 
 
 def _multipart(form: Any, files: Any) -> RequestBody:
-    """Fields and files, with a line between them that follows from them, and so stands in none."""
+    """Fields and files, separated by a boundary that is derived from them and therefore occurs in none of them."""
     if not isinstance(files, Mapping):
         raise RequestError("/files", "files are a mapping")
     parts = [(f'name="{_quoted(name)}"', _utf8(text, f"/form/{name}")) for name, text in _form(form)]
@@ -172,9 +172,11 @@ _VALUE = re.compile(r"[\x20-\x7e\t]*")
 
 @dataclasses.dataclass(frozen=True)
 class HttpRequest:
-    """A request, and what is to be made of its answer. `accept` are statuses from 400 on that are results (None: all); `secret` is what of the URL was given
-    in the input, where secrets stand: its query, or all but its origin; `secret_body` says that of its body, and `keyed` whether it is to have an
-    idempotency key."""
+    """A request, and the rules for its response.
+
+    `accept` lists statuses from 400 on that are results (None: all). `secret` is the part of the URL that came from the input, where secrets may be: its
+    query, or all but its origin. `secret_body` says the same of the body; `keyed` says whether an idempotency key is sent.
+    """
 
     method: str
     url: URL
@@ -190,12 +192,12 @@ class HttpRequest:
 
 
 def build_request(config: Any, given: Any, env: Any = None) -> HttpRequest:
-    """What a step wants: `given`, its input, is laid over its config; without a config, it is all there is.
+    """The request of a step. `given`, its input, is merged over the config; without a config it is the whole request.
 
-    Headers, query, form and files are laid over one by one, anything else as a whole.
+    Headers, query, form and files are merged entry by entry, other fields as a whole.
 
     Raises:
-        WrongRequest: it is no request.
+        RequestError: it is not a valid request.
     """
     if env:
         raise RequestError("", _NO_ENVIRONMENT)
@@ -219,7 +221,7 @@ def build_request(config: Any, given: Any, env: Any = None) -> HttpRequest:
 
 
 def _check_secret_url(declared: Any, url: Any) -> None:
-    """Whether a URL that may be a secret is one, and leads to whom the config says; what is said of it has nothing of it."""
+    """Checks that a URL that may be a secret is valid and has the origin of the config. The errors reveal nothing of it."""
     try:
         leads_to = url_origin(_url(url))
     except RequestError:
@@ -229,7 +231,7 @@ def _check_secret_url(declared: Any, url: Any) -> None:
 
 
 def check_request(config: Any) -> Iterator[tuple[str, str]]:
-    """What is wrong with a config whose references are not resolved yet: each as a JSON pointer and what. Of what has references nothing is said."""
+    """The problems of a config whose references are not resolved yet, as JSON pointers and texts. Values with references are not checked."""
     said = {"url": config} if isinstance(config, str) else config
     if not isinstance(said, Mapping):
         return
@@ -245,7 +247,7 @@ def check_request(config: Any) -> Iterator[tuple[str, str]]:
 
 
 def check_http_step(step: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What is wrong with a step as it is written, beyond its config: with what stands beside it."""
+    """The problems of a whole step, beyond its config."""
     given = step.get("with")
     if "http" in step and isinstance(given, Mapping) and (strange := _strange(given)):
         yield "", strange
@@ -254,7 +256,7 @@ def check_http_step(step: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _strange(given: Mapping[Any, Any]) -> str:
-    """Why an input can't stand beside a config; nothing if it can."""
+    """Why an input can't accompany a config; empty if it can."""
     found = ", ".join(sorted(map(str, given.keys() - IN_INPUT)))
     return f"{found} can't stand in `with`, only {', '.join(sorted(IN_INPUT))}" if found else ""
 
@@ -266,7 +268,7 @@ def is_repeatable(config: Any) -> bool:
 
 
 def _misfits(fields: Mapping[Any, Any]) -> Iterator[tuple[str, str]]:
-    """What is wrong with the fields of a request beside their values."""
+    """The problems of a request's fields beyond their values."""
     yield from ((f"/{name}", f"it is no field of a request; it has {', '.join(FIELD_READERS)}") for name in fields if name not in FIELD_READERS)
     bodies = [name for name in BODY_FIELDS if name in fields]
     if len(bodies) > 1 and bodies != ["form", "files"]:
@@ -395,4 +397,4 @@ FIELD_READERS: dict[str, Callable[[Any], Any]] = {
     "max_bytes": _whole("max_bytes", 1, MAX_BYTES_MOST),
     "idempotency_key": _one_of("idempotency_key", True, False),
 }
-"""What each field of a request is read by, which raises `RequestError` if it is not one."""
+"""By field, the function that reads its value or raises `RequestError`."""

@@ -1,4 +1,4 @@
-"""Answers: what has come back, as data: the body by its type, headers by their names in lower case."""
+"""The response of a request as data: its body by content type, its headers by lower-case name."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _UNPRINTED = re.compile(r"[\x00-\x1f\x7f-\x9f\s]+")
 
 
 class ContentType(NamedTuple):
-    """A content type: whether it is JSON, and its charset, as Python calls the codec."""
+    """A content type: whether it is JSON, and its charset as the name of a Python codec."""
 
     is_json: bool
     charset: str
@@ -62,12 +62,12 @@ def response_headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, Any]:
 
 
 def decode_body(raw: bytes, type_header: str, taken_as: str, bodiless: bool) -> Any:
-    """A body as data: as what it is wanted, or else JSON if its type says so and it is, text if it is, or bytes as ``{"base64": ...}``.
+    """The body as data: in the format that is asked for; else JSON if its type says so and it parses, text if it decodes, or ``{"base64": ...}``.
 
-    None, if there is none; text and base64 are then empty, where they are wanted.
+    An empty body is None, or empty text or base64 if that is asked for.
 
     Raises:
-        AnswerRefused: it is not what it is wanted as.
+        ResponseRefused: it is not of the format that is asked for.
     """
     kind = parse_content_type(type_header)
     if taken_as == "base64":
@@ -108,7 +108,7 @@ def body_excerpt(raw: bytes, type_header: str) -> str:
 
 
 def _json(raw: bytes, charset: str) -> tuple[Any, str]:
-    """What JSON says, or why it is none that can be kept."""
+    """The value of JSON text, or the reason why it can't be kept."""
     text = raw.removeprefix(codecs.BOM_UTF8)
     if charset not in ("utf-8", "ascii"):
         decoded = _text(raw, charset)

@@ -1,9 +1,8 @@
-"""Addresses: which are everybody's to reach, and which only where the deployment allows them.
+"""URLs and addresses of requests: which URLs are valid, and which addresses are public.
 
-The tables are those of IANA's registries of special-purpose addresses (RFC 6890 and what updates it), besides what clouds answer their machines at.
-Of IPv6 only global unicast (2000::/3) is everybody's; an IPv4 address inside an IPv6 one is taken for what it is.
-
-Targets: URLs that a request may go to. What a URL may be is decided here, where its host leads when it is connected to (see `network`).
+The tables follow IANA's registries of special-purpose addresses (RFC 6890 and its updates), with the metadata addresses of clouds. Of IPv6 only global
+unicast (2000::/3) is public; an IPv4 address inside an IPv6 address is judged by itself. Addresses are checked when a connection is made (see
+`guarded_network`).
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ _MAPPED, _TRANSLATED, _6TO4 = IPv6Network("::ffff:0:0/96"), IPv6Network("64:ff9b
 
 
 def special_use(address: Address) -> str:
-    """What an address is, in words, that is not everybody's to reach; nothing for one that is."""
+    """Why an address is not public; empty if it is."""
     address = embedded_ipv4(address)
     for network, what in _special():
         if address.version == network.version and address in network:
@@ -79,7 +78,7 @@ def _special() -> list[tuple[AddressRange, str]]:
 
 
 class ReachableAddresses(NamedTuple):
-    """What may be reached that is not everybody's: `networks` and `names`, each at a port or at all (None)."""
+    """Addresses that may be reached although they are not public: `networks` and `names`, each at one port or at all (None)."""
 
     everything: bool
     networks: tuple[tuple[AddressRange, int | None], ...]
@@ -124,7 +123,7 @@ def _parted(text: str) -> tuple[str, int | None]:
 
 
 def _name(text: str) -> str:
-    """The name of a host as it is looked up; nothing for what is none."""
+    """The normalized name of a host; empty if it is invalid."""
     try:
         name = text.lower().rstrip(".").encode("idna").decode("ascii")
     except UnicodeError:
@@ -158,10 +157,10 @@ class UrlError(ValueError):
 
 
 def parse_target(text: str, base: URL | None = None) -> URL:
-    """The URL of a text, in which a host is as it is looked up; relative to `base`, if there is one. What stands behind a # is dropped.
+    """Parses a URL, relative to `base` if given, with a normalized host. Drops the fragment.
 
     Raises:
-        WrongUrl: it is no URL of HTTP, or has more in it than one should.
+        UrlError: it is not a URL of HTTP, or has parts that a request must not have.
         MissingExtra: the library is not installed.
     """
     try:
@@ -203,10 +202,10 @@ def host_error(host: str) -> str:
 
 
 def url_origin(url: URL) -> tuple[str, str, int]:
-    """Whom a URL is answered by: scheme, host and port."""
+    """The origin of a URL: scheme, host and port."""
     return url.scheme, url.raw_host.decode("ascii"), url.port or PORTS[url.scheme]
 
 
 def displayed_url(url: URL, whole: bool = True) -> str:
-    """A URL as texts for people have it: without what stands behind the ?; where it may be a secret, only whom it leads to."""
+    """A URL for messages: without its query, or only its origin if it may hold a secret."""
     return f"{url.scheme}://{url.netloc.decode('ascii')}{url.raw_path.decode('ascii').partition('?')[0] if whole else '/…'}"

@@ -1,13 +1,10 @@
-"""Shaping: what a pipeline does, apart from the data that it does it to: its operations in one spelling, with defaults left out, a name and a description.
+"""Composites: pipelines that were used at least twice. Each is a tool with a name, found by words and called by its name.
 
-What a reference came to differs from use to use, so a reference becomes an input of the shape: ``@fetch.min`` is ``@input.min``. Rows that stand in the
-pipeline are data and become a table of the input as well. Two pipelines of one shape have one name, in whichever spelling they were written.
+The shape of a pipeline is what it does apart from its data: operations in one spelling without defaults, a name and a description. References and literal
+rows differ between uses, so they become inputs of the shape: ``@fetch.min`` becomes ``@input.min``. Pipelines of one shape have one name.
 
-Composites: pipelines that were used twice or more, each a tool of its own with a name, found by words, and called again by its name.
-
-Each use of a pipeline in a definition is counted by the execution of `perdure.code.builtin_workflows` that has the pipeline's name as its id. Here that is
-read: what it has counted, and what lies in its mail and is about to be. So a use is found as soon as its result is durable, whether or not an engine has looked
-at it.
+An execution of a workflow in `perdure.code.builtin_workflows`, whose id is the name, counts the uses. This module reads its log and its pending messages, so
+that a use is found as soon as its result is durable, whether or not an engine has processed it.
 """
 
 import re
@@ -48,7 +45,7 @@ _STRANGE = re.compile(r"[^a-z0-9]+")
 
 
 def pipeline_shape(ops: Sequence[Any], resolved: bool = False) -> CompositeDefinition | None:
-    """The shape of operations, in which references stand for what differs (`resolved`: there are none, an @ is an @); None if they are no pipeline."""
+    """The shape of operations; None if they are no pipeline. With `resolved` there are no references, and an @ is literal."""
     found = [pipeline_runner.parse_operation(one, "") for one in pipeline_runner.with_fields(list(ops))]
     spelled = [one for one in found if isinstance(one, OperationCall)]
     if len(spelled) < len(found) or not spelled:
@@ -75,7 +72,7 @@ def pipeline_shape(ops: Sequence[Any], resolved: bool = False) -> CompositeDefin
 
 
 class _ShapeInputs:
-    """The inputs of a shape: those that stand for references, and tables, each with a name of its own."""
+    """The inputs of a shape: one for each reference and each table, with unique names."""
 
     def __init__(self) -> None:
         self.values: dict[str, str] = {}
@@ -132,7 +129,7 @@ def _joining(arguments: Mapping[str, Any], inputs: _ShapeInputs) -> dict[str, An
 
 
 def _operation_words(one: OperationCall) -> tuple[str, str]:
-    """What an operation does, for a name and for a sentence."""
+    """Words that describe an operation, for a name and for a sentence."""
     given = one.arguments
     match one.name:
         case "http_request":
@@ -212,8 +209,7 @@ _WORD = re.compile(r"[^\W_]+")
 
 
 class Composite(msgspec.Struct, frozen=True):
-    """A pipeline that was used before: its name, what it does, how often it was used (10,000: so often or more), its operations, and the inputs that it
-    takes."""
+    """A composite: its name, description, number of uses (10,000 means that many or more), operations and inputs."""
 
     name: str
     description: str
@@ -287,7 +283,7 @@ async def resolve_composite(looking: ReadOnlyStore, name: str, inputs: Mapping[s
 
 
 def composite_tool(composite: Composite, deployment: Deployment = NOTHING_MORE) -> Step[Any, Any, Any]:
-    """A composite as a tool: a step of its name that takes its inputs by name, to be given to `Definition.of(..., tools=...)` or to an agent."""
+    """A composite as a tool: a step with its name that takes its inputs by name, for `Definition.of(..., tools=...)` or an agent."""
     from perdure.code.step_environment import step_info
 
     async def call(**inputs: Any) -> list[Row]:
@@ -335,7 +331,7 @@ def _score(wanted: list[str], head: Head) -> int:
 
 
 async def _uses(looking: ReadOnlyStore, head: Head) -> int:
-    """How often it was used: as its head says, unless uses lie in its mail, are being read or gathered."""
+    """The number of uses: from the head, unless further uses are pending."""
     if head.mail_at_s is None and head.wake_at_s is None and head.holder is None:
         uses = indexed_attribute_values(head.attributes).get(USES, 0)
         return uses if isinstance(uses, int) else 0
@@ -344,7 +340,7 @@ async def _uses(looking: ReadOnlyStore, head: Head) -> int:
 
 
 async def _contents(looking: ReadOnlyStore, key: Key) -> tuple[StoredLog, list[QueuedMessage]] | None:
-    """Its log and its mail at one moment: what was read of the mail while this looked stands in the log."""
+    """The log and the pending messages at one moment. A message that is handled during the reading appears in the log."""
     found = await looking.read(key)
     mail = list[QueuedMessage]()
     for _ in range(TRIES_MAX):
@@ -375,7 +371,7 @@ def _counted(execution: Execution, mail: list[QueuedMessage]) -> int:
 
 
 async def _composite_shape(looking: ReadOnlyStore, execution: Execution, mail: list[QueuedMessage]) -> CompositeDefinition | None:
-    """What it does, of its log, or of the mail that begins it."""
+    """The shape of a composite, from its log or from the pending message that starts it."""
     given: Value | None = None if execution.started is None else execution.started.input
     for one in mail if given is None else ():
         letter = messages.decode_execution_message(one.body)

@@ -1,8 +1,7 @@
-"""Programs in jq, compiled in a sandbox before anything runs: whether they can be read, found when a definition is.
+"""The operations that wait: requests over HTTP, and jq programs in a sandbox.
 
-Outside: the operations that wait for something: an answer over HTTP, and jq, which runs in a sandbox that is killed when it overruns.
-
-A request is made by the kind `http` of this deployment, so its guard of addresses, its limits and its rules of what is tried again hold.
+Requests are made by the kind `http` of the deployment, so its address guard, limits and retry rules apply. A jq program is compiled in a sandbox when a
+definition is read, so that errors in it are found before anything runs.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ JQ_CHARACTERS_MAX = 64 * 1024
 
 
 class OperationContext(NamedTuple):
-    """What an operation has around it: the number that it has in its pipeline, the pace, and the kind that makes requests."""
+    """The context of an operation: its number in the pipeline, the limit meter, and the kind for requests."""
 
     number: int
     pace: LimitMeter
@@ -75,7 +74,7 @@ class OperationContext(NamedTuple):
 
 
 class OperationResult(NamedTuple):
-    """What came of an operation that waits: rows, and the name of the table that they are (empty: those that go on)."""
+    """The result of an operation that waits: rows, and the name of their table (empty: the main table)."""
 
     rows: Rows
     into: str = ""

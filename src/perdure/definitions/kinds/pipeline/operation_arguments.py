@@ -1,6 +1,6 @@
-"""Reading: the arguments of an operation, each held against what it takes. What is wrong is gathered, with a JSON pointer, and not raised.
+"""Reads and checks the arguments of an operation. Problems are collected with JSON pointers, not raised.
 
-While a definition is checked its references are unresolved; what is one of these is `OPEN`, and fits everywhere.
+While a definition is checked, references are unresolved. Such a value is `OPEN` and is valid everywhere.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ from perdure.definitions.kinds.pipeline import pipeline_rows
 from perdure.definitions.kinds.pipeline.pipeline_rows import Path
 
 OPEN: Any = object()
-"""What a reference will come to, which is not known yet."""
+"""The value of a reference that is not resolved yet."""
 
 NOWHERE: Path = ("",)
 """The path that stands for one that is not known."""
@@ -25,14 +25,14 @@ SOURCE_CHARACTERS_MAX = 64 * 1024
 
 
 class ArgumentProblem(NamedTuple):
-    """What is wrong, and where."""
+    """A problem and its location."""
 
     pointer: str
     what: str
 
 
 class FieldColumn(NamedTuple):
-    """A field that an operation reads, and what it is called in the result."""
+    """A field that an operation reads, and its name in the result."""
 
     path: Path
     name: str
@@ -47,7 +47,7 @@ class ArgumentReader:
         self.problems: list[ArgumentProblem] = []
 
     def wrong(self, at: str, what: str) -> None:
-        """Note that something is wrong with what stands at a field, or with all (empty)."""
+        """Records a problem of a field, or of all arguments (empty)."""
         self.problems.append(ArgumentProblem(f"{self.pointer}/{escape_pointer_key(at)}" if at else self.pointer, what))
 
     def known(self, names: Iterable[str]) -> None:
@@ -64,7 +64,7 @@ class ArgumentReader:
         return self.is_open and is_template(value)
 
     def take(self, name: str, what: str, fits: Callable[[Any], bool], default: Any = OPEN) -> Any:
-        """A field; `OPEN`, if it is not known or wrong. One without a default has to be there."""
+        """The value of a field; `OPEN` if it is unknown or wrong. A field without a default is required."""
         value = self.given.get(name)
         if value is None and default is not OPEN:
             return default
@@ -112,12 +112,12 @@ class ArgumentReader:
         return NOWHERE
 
     def items(self, name: str, default: Any = OPEN) -> list[Any]:
-        """A list, or one alone, which stands for a list of it. Empty, if it is not known."""
+        """A list, or a single value as a list of one. Empty if it is unknown."""
         value = self.take(name, "a list", lambda one: one != [] and isinstance(one, str | dict | list), default)
         return [] if value is OPEN or value is None else value if isinstance(value, list) else [value]
 
     def columns(self, name: str, default: Any = OPEN) -> list[FieldColumn]:
-        """Fields: a list of paths and of ``{field, as, default}``, one of these alone, or a mapping from new names to these."""
+        """Fields: a list of paths and of ``{field, as, default}``, a single one of these, or a mapping from new names to these."""
         value = self.take(name, "fields: a list of paths, or {name: path}", lambda one: one != [] and one != {} and isinstance(one, str | dict | list), default)
         if value is OPEN or value is None:
             return []

@@ -1,4 +1,4 @@
-"""The kind `pipeline`, as definitions have it: what stands behind the verb, what is checked of it before anything runs, and what of it is counted."""
+"""The kind `pipeline` of definitions: its declaration, the check of its config before anything runs, and the counting of uses."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -85,7 +85,7 @@ def pipeline_kind(deployment: Deployment) -> Kind:
 
 
 def _given(config: Any) -> Mapping[str, Any]:
-    """What stands behind the verb, as a mapping."""
+    """The value of the verb as a mapping."""
     return config if isinstance(config, Mapping) else {"ops": config}
 
 
@@ -97,8 +97,7 @@ def written_config(config: Any) -> Any:
 
 
 def composite_use(written: Any, config: Any) -> CompositeUse | None:
-    """What a step counts as a use of: the composite that it names, or the shape of its operations. Of what was not written out before it ran, as it came to
-    be."""
+    """The composite that a step uses: the one that it names, or the shape of its operations. Operations that a reference provides are taken as resolved."""
     asked, came = _given(written), _given(config)
     if came.get("counted") is False:
         return None
@@ -120,7 +119,7 @@ def idempotent(config: Any) -> bool:
 
 
 def check_pipeline(config: Any) -> Iterator[tuple[str, str]]:
-    """What is wrong with a config whose references are not resolved yet: each as a JSON pointer, and what."""
+    """The problems of a config whose references are not resolved yet, as JSON pointers and texts."""
     config = written_config(config)
     yield from _secrets(config)
     if not isinstance(config, Mapping):
@@ -166,7 +165,7 @@ def _programs(ops: Any, pointer: str) -> Iterator[tuple[str, str]]:
 
 
 def _secrets(value: Any, pointer: str = "") -> Iterator[tuple[str, str]]:
-    """Where secrets stand, but in the headers of requests."""
+    """Secrets outside of the headers of requests."""
     match value:
         case str() if "@" in value and _reads_secret(value):
             yield pointer, "secrets stand only in the headers of http_request"

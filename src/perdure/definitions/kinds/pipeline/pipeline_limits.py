@@ -1,6 +1,6 @@
-"""How a pipeline fails: with the number and the name of the operation, what happened there, and what to do.
+"""The limits of a pipeline (rows, bytes, groups, seconds) and its errors.
 
-Bounds: how many rows, bytes, groups and seconds a pipeline may take, and the pace at which its operations look at that.
+An error names the number and the name of the operation, what happened, and what to do.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ class OperationError(Exception):  # raised by an operation, which does not know 
 
 
 class RowError(Exception):  # raised of one row, whose number only the loop knows
-    """One row is not what the operation takes."""
+    """A row is not valid input for the operation."""
 
 
 class PipelineFailed(Fatal):
@@ -29,7 +29,7 @@ class PipelineFailed(Fatal):
 
 
 class OperationFailed(Exception):
-    """What an operation asked of the world failed, and may succeed another time."""
+    """An operation failed outside of the pipeline; a retry may succeed."""
 
     def __init__(self, number: int, operation: str, what: str) -> None:
         super().__init__(f"pipeline[{number}] ({operation}): {what}")
@@ -47,7 +47,7 @@ ROWS_AT_A_TIME = 4096
 
 @dataclasses.dataclass(frozen=True)
 class PipelineLimits:
-    """What a pipeline may take: rows in any table, bytes (as MessagePack) of what comes in and of the result, groups of a groupby, seconds in all."""
+    """The limits of a pipeline: rows of each table, bytes (as MessagePack) of the input and of the result, groups of a groupby, and seconds in all."""
 
     rows: int = 1_000_000
     bytes: int = 64 * 1024 * 1024
@@ -76,14 +76,14 @@ class LimitMeter:
         return self._ends_s - time.monotonic()
 
     def stop(self) -> None:
-        """Nobody waits for the result any more."""
+        """Cancels the pipeline; its result is no longer wanted."""
         self.stopped = True
 
     def look(self) -> None:
-        """Go on, if there is time, and somebody who waits.
+        """Checks that there is time left and that the pipeline is not cancelled.
 
         Raises:
-            Wrong: there is none.
+            OperationError: the time is over, or the pipeline is cancelled.
         """
         if self.stopped:
             raise OperationError("nobody waits for it any more")

@@ -1,15 +1,12 @@
-r"""Paths: which value of a row is meant. ``price``, ``address.city``, ``items[0].id``, ``["a.key"].b``.
+"""Rows, paths into them, and the comparison of their values.
 
-Text without a dot or a bracket is a key as it stands, whatever else is in it. Digits are a place in a list, negative ones from its end, or the key of a
-mapping that is written so. What is missing anywhere on the way is null.
+A table is a list of mappings; another item becomes ``{value: item}``, and a single mapping is one row.
 
-Ordering and equality of JSON values of any kinds.
+A path names a value of a row: ``price``, ``address.city``, ``items[0].id``, ``["a.key"].b``. Text without a dot or a bracket is a plain key. Digits are an
+index of a list (negative ones count from its end) or a key of a mapping. A value that is missing on the way is null.
 
-Values are ordered by kind, then by value: false, true, numbers, text (by code point), lists (by their items), mappings (by their keys and values). Integers and
-floats are compared exactly. Null is in no order: who sorts says whether it comes last or first. Two values are equal as JSON is: 1 and 1.0 are, 1 and true are
-not.
-
-Rows: what counts as a table. A list, whose items are mappings; an item that is none becomes ``{value: item}``. A mapping alone is one row.
+Values are ordered by type, then by value: false, true, numbers, text (by code point), lists (by items), mappings (by keys and values). Integers and floats
+are compared exactly. Null has no place in the order; the sort says where it goes. Equality is that of JSON: 1 equals 1.0, but not true.
 """
 
 import math
@@ -83,7 +80,7 @@ def self_reference(found: Path) -> str:
 
 
 def path_name(found: Path) -> str:
-    """What a value is called that was found by a path: by its last key."""
+    """The name for a value that a path leads to: its last key."""
     return next((key for key in reversed(found) if isinstance(key, str)), str(found[-1]))
 
 
@@ -108,7 +105,7 @@ def path_getter(found: Path) -> Get:
 
 
 def put_at_path(row: Row, found: Path, value: Any) -> None:
-    """Put a value where a path leads, with mappings on the way; the row is nobody else's."""
+    """Sets the value at a path, with mappings on the way. The caller owns the row."""
     for key in found[:-1]:
         inner = row.get(str(key))
         row[str(key)] = row = dict(inner) if isinstance(inner, dict) else {}
@@ -126,7 +123,7 @@ def sort_keys(values: Sequence[Any]) -> Sequence[Any]:
 
 
 def comparison_key(value: Any) -> tuple[Any, ...]:
-    """What stands for a value where values of any kinds are compared."""
+    """A key that orders values of any types."""
     match value:
         case None:
             return (_NULL,)
@@ -144,7 +141,7 @@ def comparison_key(value: Any) -> tuple[Any, ...]:
 
 
 def equality_key(value: Any) -> Any:
-    """What stands for a value where equal ones are looked for: hashable, and equal for equal values alone."""
+    """A hashable key that is equal for equal values only."""
     match value:
         case True:
             return _TRUE
@@ -183,10 +180,10 @@ def table_rows(value: Any, what: str) -> list[Row]:
 
 
 def packed_rows(value: Any, what: str, pace: LimitMeter) -> bytes:
-    """Plain data as MessagePack, if it is not too large.
+    """Plain data as MessagePack, up to a size.
 
     Raises:
-        Wrong: it is, or it holds what is no plain data: NaN, infinity, an integer of more than 64 bits.
+        OperationError: it is too large, or holds NaN, infinity or an integer of more than 64 bits.
     """
     try:
         raw = msgspec.msgpack.encode(value)
@@ -212,7 +209,7 @@ def _is_not_finite(value: Any) -> bool:
 
 
 def is_wide(value: Any, raw: bytes) -> bool:
-    """Whether plain data, with its MessagePack, has an integer that no float can be: one of more than 53 bits."""
+    """Whether the data (with its MessagePack) holds an integer of more than 53 bits, which no float can represent."""
     return _PERHAPS_WIDE.search(raw) is not None and _is_wide(value)
 
 

@@ -1,5 +1,5 @@
-"""The sandbox: processes with nothing of the world in them, in which source text that nobody trusts runs, and which are killed when they overrun.
+"""Sandboxes: confined processes that run the untrusted source text of definitions, and are killed when they exceed a limit.
 
-A process has no environment, can open no file and begin no process, and ends by itself should its parent die. In it, JavaScript and jq run in interpreters
-that have neither files nor network in the first place: what breaks out of an interpreter finds an empty process, not the engine.
+A process has no environment, can open no file and start no process, and ends if its parent dies. JavaScript and jq run in it in interpreters that have
+neither files nor network: code that breaks out of an interpreter finds an empty process instead of the engine.
 """

@@ -1,4 +1,4 @@
-"""Frames: what a sandbox and its parent say to each other, over one socket. A frame is the length of its body, in four bytes, and a body in JSON."""
+"""The protocol between a sandbox and its parent, over one socket. A frame is the length of its body, in four bytes, and the body as JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from perdure.core.errors import Unencodable
 LENGTH = struct.Struct(">I")
 FRAME_BYTES_MAX = 128 * 1024 * 1024
 READY = LENGTH.pack(0)
-"""What a sandbox says once it takes work: a frame without a body."""
+"""The empty frame by which a sandbox reports that it takes jobs."""
 
 PRINTED_CHARACTERS_MAX = 64 * 1024
 ERROR_CHARACTERS_MAX = 4000
@@ -24,7 +24,7 @@ FailureKind = Literal["source", "time", "memory", "output", "absent", "sandbox"]
 
 
 class SandboxJob(msgspec.Struct, frozen=True):
-    """What a sandbox is to do: the name of the work, what that is given, and what it may take: seconds, bytes, bytes of its answer."""
+    """A job for a sandbox: the name of the work, its input, and its limits in seconds, bytes of memory and bytes of the answer."""
 
     job: str
     given: Any
@@ -34,7 +34,7 @@ class SandboxJob(msgspec.Struct, frozen=True):
 
 
 class RawSandboxJob(msgspec.Struct, frozen=True):
-    """A job as the sandbox reads it: what is given is still JSON."""
+    """A job as the sandbox reads it, with an input that is still JSON."""
 
     job: str
     given: msgspec.Raw
@@ -59,10 +59,10 @@ JobAnswer = bytes | JobFailure
 
 
 def encode_job(job: SandboxJob) -> bytes:
-    """The frame of a job.
+    """Encodes a job as a frame.
 
     Raises:
-        Unencodable: what is given is no JSON: it has a number that is none, nests too deep, or is too large.
+        Unencodable: the input can't be JSON: it holds NaN or infinity, is nested too deeply, or is too large.
     """
     try:
         raw = msgspec.json.encode(job)

@@ -1,7 +1,7 @@
-"""Saying: what source text has printed, or raised, as it is passed on: without the secrets that it was given, and not longer than is kept.
+"""Masks secrets in what source text has printed or raised, and cuts it to the length that is kept.
 
-A secret that a cut has parted would not be known again. So a sandbox sends more than is kept, by a margin that is longer than any secret; here secrets are
-hidden first, and what is cut off is the margin and whatever else is too long.
+A secret that a cut has parted could not be recognized. A sandbox therefore sends a margin longer than any secret; here secrets are masked first, and the
+margin is cut off afterwards.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MARK = "\n… more was printed, and is not kept\n"
 
 
 def current_step_info() -> StepInfo | None:
-    """What is known of the step that runs here; None if none does."""
+    """The info of the current step; None outside of a step."""
     try:
         return step_info()
     except LookupError:  # a kind is called as a plain function
@@ -23,18 +23,18 @@ def current_step_info() -> StepInfo | None:
 
 
 def secret_mask() -> Mask:
-    """What hides the secrets of the step that runs here."""
+    """The mask for the secrets of the current step."""
     found = current_step_info()
     return Mask() if found is None else found.mask
 
 
 def masked_console(text: str, mask: Mask) -> str:
-    """What was printed, as it is kept."""
+    """Console output, masked and cut."""
     return _shortened(text, mask, PRINTED_CHARACTERS_MAX, MARK)
 
 
 def masked_error(text: str, mask: Mask) -> str:
-    """What an error says, as it is kept."""
+    """The text of an error, masked and cut."""
     return _shortened(text, mask, ERROR_CHARACTERS_MAX, "…")
 
 

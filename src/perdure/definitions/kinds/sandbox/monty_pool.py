@@ -1,10 +1,7 @@
-"""The reaper: a small process that kills this process's sandboxes for Python when this process has ended, however that came.
+"""The pool of Python interpreters: `pydantic-monty`, which runs each in a process of its own, without files, network or processes.
 
-An interpreter that is busy does not notice that its parent is gone, and would go on to the end of its own limit.
-
-Python in a sandbox: `pydantic-monty`, an interpreter of its own in processes of its own, of which there is one pool in this process.
-
-It has neither files nor network nor processes, sleeping takes no time, and each piece of source has a fresh interpreter with limits of its own.
+Sleeping takes no time, and each piece of source gets a fresh interpreter with limits of its own. A busy interpreter does not notice that its parent has died
+and would run up to its own limit; the orphan killer, a small process, kills the interpreters once this process has ended, however it ended.
 """
 
 from __future__ import annotations
@@ -45,13 +42,13 @@ for pid in watched.values():
 
 
 class OrphanKiller:
-    """Kills the processes that it was told of, once its standard input is closed: by `close`, or by the end of this process."""
+    """Kills the processes that it watches once its standard input is closed, by `close` or by the end of this process."""
 
     def __init__(self) -> None:
         self._process = self._begun()
 
     def watch(self, pid: int) -> None:
-        """Kill this process when the time has come."""
+        """Adds a process to those that are killed."""
         for _ in range(2):
             assert self._process.stdin is not None
             try:
@@ -63,7 +60,7 @@ class OrphanKiller:
                 return
 
     def close(self) -> None:
-        """Have it kill what is left, and wait until it has ended."""
+        """Has it kill the processes that are left, and waits until it has ended."""
         assert self._process.stdin is not None
         with suppress(OSError):
             self._process.stdin.close()
@@ -81,10 +78,10 @@ class OrphanKiller:
 
 
 WAIT_S = 60.0
-"""How long a piece of source waits for a process."""
+"""How long a piece of source waits for an interpreter."""
 
 ANSWER_MAX_S = 65.0
-"""After so long, a process that does not answer is killed, whatever its own limit is."""
+"""An interpreter that does not answer for so long is killed, whatever its own limit is."""
 
 _lock = threading.Lock()
 _pools: dict[int, Any] = {}
@@ -94,7 +91,7 @@ _began: list[int] = []
 
 
 def monty_library(what: str) -> ModuleType:
-    """The library.
+    """The module `pydantic_monty`.
 
     Raises:
         MissingExtra: it is not installed.
@@ -108,10 +105,10 @@ def monty_library(what: str) -> ModuleType:
 
 @contextmanager
 def monty_session(library: ModuleType, limits: Mapping[str, Any], policy: Mapping[str, Any]) -> Iterator[Any]:
-    """An interpreter with these limits, in a process that is nobody else's until this ends.
+    """An interpreter with these limits, in a process that no other job uses meanwhile.
 
     Raises:
-        SandboxLost: too many others are busy, or this process was forked from one that has its sandboxes.
+        SandboxLost: all interpreters are busy, or this process was forked from one that has interpreters.
     """
     fixed = {"max_suspensions": 1, "max_total_sleep_secs": 0}
     try:
@@ -123,19 +120,19 @@ def monty_session(library: ModuleType, limits: Mapping[str, Any], policy: Mappin
 
 
 def crash_error(language: str, crash: Any) -> SandboxFailed | SandboxLost:
-    """What the end of a process comes to while it ran source text: it was killed from outside, or it failed by itself and would again."""
+    """The error for an interpreter that died: it was killed from outside, or it crashed by itself and would again."""
     if crash.exit_status is None and any(name in str(crash) for name in ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP")):
         return SandboxLost(f"the sandbox of the {language} was ended from outside ({crash})")
     return SandboxFailed(language, str(crash))
 
 
 def is_forked() -> bool:
-    """Whether this process was forked from one that has begun sandboxes, and can begin none."""
+    """Whether this process was forked from one that has started interpreters, and can therefore start none."""
     return bool(_began) and os.getpid() not in _began
 
 
 def close_monty_pool() -> None:
-    """End this process's sandboxes; the next piece of source begins new ones."""
+    """Ends the interpreters of this process; the next piece of source starts new ones."""
     with _lock:
         pool, reaper = _pools.pop(os.getpid(), None), _reapers.pop(os.getpid(), None)
     if pool is not None:
@@ -145,7 +142,7 @@ def close_monty_pool() -> None:
 
 
 def _watch(process: int | None) -> None:
-    """Have a process end with this one."""
+    """Has a process killed when this one ends."""
     if process is None:
         return
     with _lock:
@@ -155,7 +152,7 @@ def _watch(process: int | None) -> None:
 
 
 def monty_processes_max() -> int:
-    """How many processes there are at most."""
+    """The largest number of interpreters."""
     return max(4, os.cpu_count() or 1)
 
 

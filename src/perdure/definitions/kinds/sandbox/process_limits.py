@@ -1,6 +1,6 @@
-"""Confined: what the process of a sandbox gives up before it takes work, and what each piece of work may take.
+"""The confinement of a sandbox process: the rights that it drops before its first job, and the resource limits of each job.
 
-Where the system has no such limits, none are set.
+Where the system does not support such limits, none are set.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _GIVEN_UP = ("RLIMIT_CORE", "RLIMIT_FSIZE", "RLIMIT_NOFILE", "RLIMIT_NPROC")
 
 
 def drop_privileges() -> None:
-    """Give up for ever to write, to open anything (what is open stays so) and to begin processes. All that is needed has to be imported by now.
+    """Drops the rights to write, to open files and to start processes, for good. Everything that is needed must be imported before.
 
-    Nor is there an environment afterwards: Python has put a name into an empty one.
+    The environment is emptied as well: Python has added a variable to the empty one.
     """
     os.environ.clear()
     if resource is None:
@@ -42,9 +42,9 @@ def drop_privileges() -> None:
 
 @contextmanager
 def resource_limits(memory_bytes: int, wall_s: float) -> Iterator[None]:
-    """While this lasts, the process may take so many bytes more than it has by now, and dies a while after so many seconds have passed.
+    """Limits the memory that the process may allocate in addition, and kills it some time after the job's time is over.
 
-    What takes more memory than that gets none: a `MemoryError`, or the end of the process by SIGABRT.
+    An allocation beyond the limit fails with `MemoryError`, or ends the process by SIGABRT.
     """
     if resource is None:
         yield

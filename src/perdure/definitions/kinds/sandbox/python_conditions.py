@@ -1,7 +1,7 @@
-"""Conditions in Python, evaluated in a sandbox: `pydantic-monty`, an interpreter of its own in a process of its own, which is optional.
+"""Conditions in Python, evaluated in a sandbox by `pydantic-monty`, which is optional.
 
-There is no file, no network and no process in it, time stands still, sleeping takes none, and what is drawn at random is always the same. Each source has a
-fresh interpreter, a second and 50 MB; what takes more is an error, and the process is replaced.
+There are no files, network or processes, the clock stands still, and random numbers are always the same. Each source gets a fresh interpreter, one second and
+50 MB; a source that takes more is an error, and its process is replaced.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ PRINTED_BYTES_MAX = 64 * 1024
 
 
 def evaluate_conditions(sources: Sequence[str], output: Any, context: Any) -> list[bool]:
-    """What each source's ``evaluate(output, context)`` says. It blocks, for at most a second a source: call it in a step or a thread.
+    """The results of each source's ``evaluate(output, context)``. Blocks for at most one second a source: call it in a step or a thread.
 
     `output` is the result that is looked at, `context` what else the condition may see, by the ids of steps; both plain data.
 

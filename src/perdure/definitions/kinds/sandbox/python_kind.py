@@ -73,7 +73,7 @@ class PythonRun:
                 os.kill(self._process, getattr(signal, "SIGKILL", signal.SIGTERM))
 
     def result(self) -> tuple[Any, str]:
-        """What ``main`` returned, as plain data, and what was printed.
+        """The result of ``main`` as plain data, and the console output.
 
         Raises:
             SourceFailed, OutOfTime, OutOfMemory, OutputTooLarge, SandboxLost, MissingExtra: as of every sandbox.
@@ -128,7 +128,7 @@ class PythonRun:
         return masked_console.masked_console("".join(self._printed), self._mask)
 
     def _failed(self, failed: Any) -> Exception:
-        """What an error of the interpreter comes to. The source may raise those of its limits as well, and is believed."""
+        """The error for an exception of the interpreter. The source can raise the errors of the limits too; they are taken at their word."""
         type, _, text = failed.display("type-msg").partition(": ") if hasattr(failed, "display") else ("TypeError", "", str(failed))
         if type == "TimeoutError" and "time limit exceeded" in text:
             return OutOfTime(LANGUAGE, self._limits.wall_s, self._console())
@@ -190,12 +190,12 @@ output: "@count"
 
 
 async def run_python(config: Any, input: Any = None, env: Any = None) -> Any:
-    """What ``main`` of the source `config` makes of the input.
+    """The result of the ``main`` of the source `config` for the input.
 
     Raises:
-        SourceFailed: it can't be read, has raised an error, or gave what is no JSON.
-        OutOfTime, OutOfMemory, OutputTooLarge: it took too much.
-        SandboxLost: there was no sandbox; it may be tried again.
+        SourceFailed: the source can't be parsed, raised an error, or returned a value that is not JSON.
+        OutOfTime, OutOfMemory, OutputTooLarge: it exceeded a limit.
+        SandboxLost: there was no sandbox; the step may be retried.
     """
     if monty_pool.is_forked():
         raise SandboxLost("this process was forked from one that has its sandboxes; start processes by spawn, or run Python in the parent")
@@ -220,7 +220,7 @@ def _threads() -> ThreadPoolExecutor:
 
 
 def check_python(config: Any) -> Iterator[tuple[str, str]]:
-    """What can be seen of a source without running it."""
+    """The problems of a source that are visible without running it."""
     wrong = source_limits.source_error(LANGUAGE, config, HINT) or source_problem(config)
     if wrong is not None:
         yield "", str(wrong)

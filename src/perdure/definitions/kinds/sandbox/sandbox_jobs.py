@@ -1,10 +1,8 @@
-"""jq in a sandbox: one program over rows, whose outputs are one list.
+"""The jobs of a sandbox process: jq programs over rows, and TypeScript or JavaScript with one input.
 
-TypeScript as JavaScript: its types are stripped, and its exports made properties, by sucrase, in a context of its own that runs nothing of what it is given.
-
-Lines stay where they are. Columns move where something was stripped, so a column is told only where that can be undone.
-
-TypeScript and JavaScript in a sandbox: the default export of a source, called with an input in a context of its own, of which nothing is left.
+TypeScript becomes JavaScript by sucrase, which strips types and turns exports into properties, in a JavaScript context of its own that never runs the source.
+Lines stay where they are. Columns move where something was stripped, so an error names a column only if it can be mapped back. The default export is then
+called in a fresh context, which is discarded afterwards.
 """
 
 from __future__ import annotations
@@ -26,11 +24,11 @@ NO_LIMITS = "jq needs a system that can bound a process (Linux, macOS); filter w
 NO_MODULES = "there are no modules and no files in a sandbox; write what is needed into the program"
 
 _OF_MODULES = ("error loading data file", "module not found")
-"""What jq says of modules, which would tell whether a file is there."""
+"""Error texts of jq about modules. They are replaced, as they would reveal whether a file exists."""
 
 
 class JqInput(msgspec.Struct):
-    """What the work is given: a program, and the rows, which are still JSON."""
+    """The input of a jq job: a program, and rows that are still JSON."""
 
     program: str
     rows: list[msgspec.Raw]
@@ -40,7 +38,7 @@ decode_jq_input = msgspec.json.Decoder(JqInput).decode
 
 
 def run_jq(job: RawSandboxJob) -> JobAnswer:
-    """All outputs of a program for each of the rows, in their order."""
+    """The outputs of a program for all rows, in order."""
     if not HAS_LIMITS:
         return JobFailure("absent", text=NO_LIMITS)
     given = decode_jq_input(job.given)
@@ -70,7 +68,7 @@ def _outputs(given: JqInput, output_bytes: int) -> JobAnswer:
 
 @lru_cache(maxsize=64)
 def _compiled(program: str) -> Any:
-    """A program, compiled: that takes longer than most programs do. It keeps nothing from one use to the next."""
+    """A compiled program. Compiling takes longer than most programs run, and a compiled program keeps no state."""
     import jq  # type: ignore[import-not-found]  # it has no types
 
     if "\0" in program:
@@ -79,7 +77,7 @@ def _compiled(program: str) -> Any:
 
 
 TYPESCRIPT_PREFIX = "(function (module, exports, require) {"
-"""What stands before a source, on its first line."""
+"""The text in front of a source, on its first line."""
 
 TYPESCRIPT_SUFFIX = "\n})"
 MEMORY_BYTES_MAX = 128_000_000
@@ -95,7 +93,7 @@ _PLACE = re.compile(r" \((\d+):(\d+)\)$")
 
 
 class TypescriptRejected(Exception):
-    """The source is no TypeScript, or stripping it took too much; `failure` says which."""
+    """The source is not valid TypeScript, or stripping it exceeded a limit; `failure` says which."""
 
     def __init__(self, failure: JobFailure) -> None:
         super().__init__(failure.text)
@@ -103,7 +101,7 @@ class TypescriptRejected(Exception):
 
 
 class TypeStripper:
-    """Strips sources of their types, and remembers those that it was given last."""
+    """Strips the types of sources, and caches the latest results."""
 
     def __init__(self) -> None:
         self._bundle = (Path(__file__).parent / "sucrase.js").read_text(encoding="ascii")
@@ -121,10 +119,10 @@ class TypeStripper:
         self._transform: Any = self._context.eval(_TRANSFORM)
 
     def stripped(self, source: str, within_s: float) -> str:
-        """The JavaScript of a source: an expression, a function of ``module``, ``exports`` and ``require``.
+        """The JavaScript of a source: an expression that is a function of ``module``, ``exports`` and ``require``.
 
         Raises:
-            Refused: there is none.
+            TypescriptRejected: there is none.
         """
         made = self._kept.get(source)
         if made is not None:
@@ -170,7 +168,7 @@ def _met(said: str) -> JobFailure:
 
 
 def source_position(source: str, made: str, line: int, column: int) -> tuple[int, int]:
-    """Where in a source is what stands at a line and a column of its JavaScript; (line, 0) where the column isn't known, (0, 0) if it isn't in it at all."""
+    """The position in the source of a position in its JavaScript; (line, 0) if the column is unknown, (0, 0) if it is not in the source."""
     lines, made_lines = source.split("\n"), made.split("\n")
     if not 1 <= line <= min(len(lines), len(made_lines)):
         return 0, 0
@@ -184,7 +182,7 @@ def source_position(source: str, made: str, line: int, column: int) -> tuple[int
 
 
 BACKSTOP_BYTES = 256_000_000
-"""What the process may take beside the memory of the context, which the interpreter bounds itself: texts on their way, and stripping types."""
+"""Memory of the process beyond that of the context, which the interpreter limits itself: texts in transit, and stripping types."""
 
 NEVER_SETTLED = "the promise that it returned never settles: nothing is left that could settle it, as there are no timers and nothing to wait for in a sandbox"
 
@@ -203,7 +201,7 @@ MISSING_GLOBALS = {
     "TextEncoder": "use encodeURIComponent",
     "Intl": "there are no locales",
 }
-"""What people miss in a sandbox, and what to do instead."""
+"""Globals that people expect and a sandbox does not have, with what to do instead."""
 
 _NO_MODULE = "could not load module"
 _THROWS = re.compile(r"throw|reject|eval|Function")
@@ -212,14 +210,14 @@ _MISSING = re.compile(r"'?(\w+)'? is not defined")
 
 
 class JavascriptInput(msgspec.Struct):
-    """What the work is given: a source, and an input, which is still JSON."""
+    """The input of a JavaScript job: a source, and an input that is still JSON."""
 
     source: str
     input: msgspec.Raw
 
 
 class _JavascriptError(msgspec.Struct):
-    """What the context says of an error."""
+    """An error as the context reports it."""
 
     type: str
     text: str
@@ -231,7 +229,7 @@ decode_error = msgspec.json.Decoder(_JavascriptError).decode
 
 
 def run_js(job: RawSandboxJob) -> JobAnswer:
-    """What the default export makes of the input, and what was printed meanwhile."""
+    """The result of the default export for the input, and the console output."""
     given, end_s = decode_javascript_input(job.given), time.monotonic() + job.wall_s
     with resource_limits(BACKSTOP_BYTES + job.memory_bytes + 4 * job.output_bytes, job.wall_s):
         try:
@@ -245,13 +243,13 @@ def run_js(job: RawSandboxJob) -> JobAnswer:
 
 @cache
 def stripper() -> TypeStripper:
-    """What strips types in this process."""
+    """The type stripper of this process."""
     return TypeStripper()
 
 
 @cache
 def _host() -> tuple[str, str]:
-    """What stands around a source, and what that takes when something is printed or goes wrong."""
+    """The code around each source, and the code that reports its console and errors."""
     here = Path(__file__).parent
     return _bare((here / "host.js").read_text(encoding="utf-8")), _bare((here / "telling.js").read_text(encoding="utf-8"))
 
@@ -262,17 +260,17 @@ def _bare(text: str) -> str:
 
 @cache
 def _first_bytes() -> int:
-    """How much memory the process has taken before its first source."""
+    """The memory of the process before its first source."""
     return peak_bytes()
 
 
 def preload_javascript() -> None:
-    """Read what is needed while files can be."""
+    """Reads all files that are needed, while files can still be opened."""
     _ = stripper(), _host(), _first_bytes()
 
 
 class _JavascriptRun:
-    """One context, and what comes of it."""
+    """One run of a source in a context of its own."""
 
     def __init__(self, job: RawSandboxJob, given: JavascriptInput, made: str, end_s: float) -> None:
         import quickjs
@@ -286,7 +284,7 @@ class _JavascriptRun:
         self._host: Any = self._context.eval(host)(rest)
 
     def answer(self) -> JobAnswer:
-        """Run the source to its end."""
+        """Runs the source to its end."""
         try:
             self._limit()
             self._host("run", self._context.eval(self._made), str(self._given.input, "utf-8"), self._job.output_bytes)
@@ -327,14 +325,14 @@ class _JavascriptRun:
         return self._failure(self._placed(told))
 
     def _null(self) -> JobFailure:
-        """Null was thrown: by the source, or by the interpreter, which had no memory left for an error."""
+        """The failure when null was thrown: by the source, or by the interpreter when it had no memory for an error."""
         took_much = peak_bytes() - _first_bytes() >= self._job.memory_bytes // 2
         if took_much or not _THROWS.search(self._given.source):
             return JobFailure("memory")
         return JobFailure("source", text="null was thrown")
 
     def _why(self, said: str) -> JobFailure:
-        """What an error came to that the source did not catch, or could not."""
+        """The failure for an error that the source did not catch, or could not catch."""
         first, _, stack = said.partition("\n")
         match first:
             case "InternalError: interrupted":
@@ -345,7 +343,7 @@ class _JavascriptRun:
         return self._placed(_JavascriptError(type, text, stack) if text else _JavascriptError("", type, stack))
 
     def _placed(self, told: _JavascriptError) -> JobFailure:
-        """An error, with the place in the source where it was raised, and what to do about what is missing."""
+        """The failure for an error, with its position in the source, and advice if a global is missing."""
         text, found = told.text, _FRAME.search(told.stack)
         if told.type == "ReferenceError" and (missing := _MISSING.match(text)) and (instead := MISSING_GLOBALS.get(missing[1])):
             text = f"there is no {missing[1]} in a sandbox: {instead}"
@@ -358,7 +356,7 @@ class _JavascriptRun:
         return msgspec.structs.replace(failure, console=msgspec.json.decode(self._console_text(), type=str))
 
     def _console_text(self) -> str:
-        """What was printed, as JSON; nothing, if the context has no memory left to say it."""
+        """The console output as JSON; empty if the context has no memory left to return it."""
         self._context.set_time_limit(1.0)
         try:
             text: str = self._host("printed")
@@ -368,4 +366,4 @@ class _JavascriptRun:
 
 
 class _TimeOver(Exception):
-    """The time is over, between two pieces of the source."""
+    """The time is over between two jobs of the context."""

@@ -1,6 +1,6 @@
-"""The pool: sandboxes that are kept warm, and given one job at a time. Each that overruns, dies or speaks nonsense is killed, and another takes its place.
+"""The pool of warm sandboxes, each of which runs one job at a time. A sandbox that exceeds a limit, dies or violates the protocol is killed and replaced.
 
-There is one pool in a process, for all of its event loops and threads; it ends with the process, and a forked child has one of its own.
+A process has one pool for all of its event loops and threads. The pool ends with the process; a forked child has its own.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from perdure.definitions.kinds.sandbox.job_protocol import JobAnswer, JobFailure
 from perdure.definitions.kinds.sandbox.sandbox_process import SandboxDied, SandboxProcess, exit_text, has_sockets
 
 PROCESSES_MAX = max(4, os.cpu_count() or 1)
-"""How many sandboxes there are at most; who finds all of them busy, waits."""
+"""The largest number of sandboxes; when all are busy, further jobs wait."""
 
 JOBS_MAX = 2_000
-"""After so many jobs a sandbox is replaced, so that nothing can pile up in one."""
+"""A sandbox is replaced after so many jobs, so that nothing accumulates in one."""
 
 WAIT_S = 60.0
 """How long a job waits for a sandbox."""
 
 GRACE_S = 0.25
-"""How long a sandbox may go on after its time before it is killed: long enough to say itself where it was."""
+"""How long a sandbox may exceed its time before it is killed: long enough to report its position itself."""
 
 CONSOLE_BYTES_MAX = 512 * 1024
-"""How much an answer may have besides the output: what was printed, 64 K characters of up to six bytes, and errors."""
+"""The size of an answer beside its output: 64 K characters of console, of up to six bytes each, and errors."""
 
 
 class SandboxLimits(NamedTuple):
-    """What a job may take: seconds by the clock on the wall, bytes of memory, and bytes of its output in JSON."""
+    """The limits of a job: seconds of wall-clock time, bytes of memory, and bytes of its output as JSON."""
 
     wall_s: float = 10.0
     memory_bytes: int = 64_000_000
@@ -50,7 +50,7 @@ class SandboxLimits(NamedTuple):
 
 
 class _JobType(NamedTuple):
-    """A kind of job: what its source is written in, and which library takes it."""
+    """A type of job: the language of its source, and the library that runs it."""
 
     language: str
     module: str
@@ -58,26 +58,26 @@ class _JobType(NamedTuple):
 
 
 _KILLED = frozenset(-getattr(signal, name) for name in ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name))
-"""How a sandbox ends that somebody else has ended, such as a system without memory. Any other end is of its own making, and would come again."""
+"""The signals of a kill from outside, for example when memory runs out. Any other end is the sandbox's own doing and would recur."""
 
 _JOB_TYPES = {"js": _JobType("TypeScript", "quickjs", "quickjs-ng"), "jq": _JobType("jq program", "jq", "jq")}
 
 
 async def run_job(job: str, given: Any, limits: SandboxLimits) -> Any:
-    """What a sandbox makes of a job, as plain data.
+    """Runs a job in a sandbox; returns its result as plain data.
 
-    The job ``jq`` is given ``{"program": text, "rows": list}`` and gives the list of all outputs, row by row. It sees no environment, no file and no
-    other input. The job ``js`` is given ``{"source": text, "input": anything}`` and gives ``{"value": anything, "console": text}``.
+    The job ``jq`` takes ``{"program": text, "rows": list}`` and returns the list of all outputs, row by row; it sees no environment, file or other input. The
+    job ``js`` takes ``{"source": text, "input": anything}`` and returns ``{"value": anything, "console": text}``.
 
-    Cancelling it kills the sandbox. It may be called from any loop and thread; where the loop has no sockets (virtual time), it blocks.
+    Cancelling it kills the sandbox. It may be called from any loop and thread; in a loop without sockets (virtual time), it blocks.
 
     Raises:
-        SourceFailed: the source can't be read, has raised an error, or gave what is no JSON.
-        OutOfTime, OutOfMemory, OutputTooLarge: it took more than `limits` allow.
+        SourceFailed: the source can't be parsed, raised an error, or returned a value that is not JSON.
+        OutOfTime, OutOfMemory, OutputTooLarge: it exceeded `limits`.
         SandboxFailed: the sandbox itself failed, and would again.
-        SandboxLost: no sandbox was free for a minute, or one was ended from outside. It may be tried again.
-        Unencodable: what is given is no JSON.
-        MissingExtra: the library that it takes is not installed.
+        SandboxLost: no sandbox was free for a minute, or one was killed from outside. The job may be retried.
+        Unencodable: the input is not JSON.
+        MissingExtra: the library for the job is not installed.
     """
     work = _JOB_TYPES.get(job)
     if work is None:
@@ -93,14 +93,14 @@ async def run_job(job: str, given: Any, limits: SandboxLimits) -> Any:
 
 
 def close_pool() -> None:
-    """Kill all sandboxes of this process, and wait until they have ended. The next job begins new ones."""
+    """Kills all sandboxes of this process, and waits until they have ended. The next job starts new ones."""
     for thread in _pool.clear():
         if thread is not None:
             thread.join()
 
 
 def process_ids() -> list[int]:
-    """The ids of the sandboxes that there are, busy ones included."""
+    """The process ids of all sandboxes, including busy ones."""
     return sorted(process.pid for process in list(_pool.processes))
 
 
@@ -160,7 +160,7 @@ def _failed(failure: JobFailure, work: _JobType, limits: SandboxLimits) -> Excep
 
 
 class _Pool:
-    """Sandboxes, the idle ones last used first, and who waits for one, in their order. Whoever waits is given a sandbox, or the room for a new one."""
+    """Sandboxes, with the most recently used idle one first, and a queue of waiting jobs. A waiting job receives a sandbox, or the permission to start one."""
 
     def __init__(self) -> None:
         self.processes: set[SandboxProcess] = set()
@@ -170,7 +170,7 @@ class _Pool:
         self._lock = threading.Lock()
 
     async def take(self) -> SandboxProcess:
-        """A sandbox that takes work and is nobody else's."""
+        """A sandbox that is ready, for this job alone."""
         turn: Future[SandboxProcess | None] | None = None
         with self._lock:
             while self._idle:
@@ -200,7 +200,7 @@ class _Pool:
             raise
 
     async def _begin(self) -> SandboxProcess:
-        """Begin a sandbox where there is room for one."""
+        """Starts a sandbox; the caller holds the permission for it."""
         process = None
         try:
             process = SandboxProcess()
@@ -217,7 +217,7 @@ class _Pool:
 
     @contextmanager
     def using(self, process: SandboxProcess) -> Iterator[None]:
-        """Have a sandbox back afterwards: it is kept if nothing was wrong with it, and else replaced."""
+        """Returns a sandbox to the pool afterwards, or replaces it if something was wrong."""
         try:
             yield
         except SourceFailed:
@@ -236,7 +236,7 @@ class _Pool:
             self._give_on(None)
 
     def _give_on(self, found: SandboxProcess | None) -> None:
-        """Give a sandbox, or the room for one, to who waits first; if nobody does, it is idle, or nothing."""
+        """Passes a sandbox, or the permission to start one (None), to the first waiting job. If none waits, the sandbox becomes idle."""
         with self._lock:
             while self._waiting:
                 turn = self._waiting.popleft()
@@ -249,7 +249,7 @@ class _Pool:
                 self._idle.append(found)
 
     def _end(self, process: SandboxProcess) -> None:
-        """Let go of one that was idle."""
+        """Removes an idle sandbox."""
         self._begun -= 1
         self._kill(process)
 
@@ -258,14 +258,14 @@ class _Pool:
         return process.kill()
 
     def clear(self) -> list[threading.Thread | None]:
-        """Kill all. Who waits for an answer of one is told that it has died."""
+        """Kills all sandboxes. Jobs that wait for an answer fail as if theirs had died."""
         with self._lock:
             idle, self._idle = self._idle, []
             self._begun -= len(idle)
         return [self._kill(process) for process in list(self.processes)]
 
     def forget(self) -> None:
-        """Let go of all in a forked child."""
+        """Closes the sockets to all sandboxes, in a forked child."""
         for process in self.processes:
             process.forget()
 

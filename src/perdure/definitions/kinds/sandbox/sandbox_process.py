@@ -1,6 +1,7 @@
-"""The process of a sandbox, as its parent sees it: it is begun, asked one thing at a time, and killed. Nothing of the parent comes along but its code.
+"""The parent's side of a sandbox process: it starts the process, sends one job at a time, and kills it. The process inherits nothing but Perdure's code.
 
-Asking needs an event loop with sockets, any of them: a sandbox belongs to none. Where the loop has none, as in virtual time, asking blocks.
+Sending a job needs an event loop with sockets, but a sandbox belongs to no particular loop. In a loop without sockets, such as that of virtual time, it
+blocks.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ START_S = 30.0
 """How long a process may take to begin."""
 
 STDERR_BYTES_MAX = 1 << 20
-"""More than a pipe holds: how much is read of what a sandbox has written to standard error."""
+"""How much standard error is read; more than a pipe holds."""
 
 _RECEIVED_BYTES_MAX = 1 << 18
 _PROGRAM = "import sys; sys.path[:] = sys.argv[1:]; from perdure.definitions.kinds.sandbox.sandbox_worker import main; main()"
 
 
 class SandboxDied(Exception):
-    """The process has ended, or said what it never says. `returncode` is that of `subprocess`; None: it spoke nonsense. `said` is its standard error."""
+    """The process has ended or violated the protocol. `returncode` is that of `subprocess` (None: a protocol violation), `said` its standard error."""
 
     def __init__(self, returncode: int | None, said: str = "") -> None:
         super().__init__(f"the sandbox has ended: {'it said what is no answer' if returncode is None else exit_text(returncode)}{f': {said}' if said else ''}")
@@ -38,7 +39,7 @@ class SandboxDied(Exception):
 
 
 def exit_text(returncode: int) -> str:
-    """How a process has ended, in words."""
+    """The end of a process in words."""
     if returncode >= 0:
         return f"exit code {returncode}"
     try:
@@ -48,12 +49,12 @@ def exit_text(returncode: int) -> str:
 
 
 def has_sockets(loop: asyncio.AbstractEventLoop) -> bool:
-    """Whether a loop can wait for sockets. One of virtual time can't."""
+    """Whether a loop supports sockets; the loop of virtual time does not."""
     return type(loop).sock_recv is not asyncio.AbstractEventLoop.sock_recv
 
 
 class SandboxProcess:
-    """A sandbox: `jobs` counts what it was asked."""
+    """A sandbox; `jobs` counts the jobs that it was sent."""
 
     def __init__(self) -> None:
         self.jobs = 0
@@ -68,7 +69,7 @@ class SandboxProcess:
 
     @property
     def pid(self) -> int:
-        """Its id, which is that of its group of processes as well."""
+        """The id of the process and of its process group."""
         return self._process.pid
 
     def is_alive(self) -> bool:
@@ -134,7 +135,7 @@ class SandboxProcess:
             self._socket.setblocking(False)
 
     def kill(self) -> threading.Thread | None:
-        """End it and all that it may have begun, at once; the thread that waits for what is left of it ends soon after. Killing twice does nothing."""
+        """Kills the process and its group at once; the thread that it returns ends when the process is reaped. Killing twice does nothing."""
         self._close()
         if self._process.returncode is not None:
             return None
@@ -157,14 +158,14 @@ class SandboxProcess:
             self._process.stderr.close()
 
     def _said(self) -> str:
-        """What it has written to standard error since this was asked last, the end of it where that is long."""
+        """The latest standard error since the last call, cut to its end."""
         stderr = self._process.stderr
         if stderr is None or stderr.closed:
             return ""
         return (stderr.read(STDERR_BYTES_MAX) or b"").decode("utf-8", "replace").strip()[-ERROR_CHARACTERS_MAX:]
 
     def _ended(self) -> int | None:
-        """How it has ended; it has closed its side, and should be about to."""
+        """The error for the end of the process. Its socket closes slightly before the process has ended."""
         try:
             return self._process.wait(1.0)
         except subprocess.TimeoutExpired:
@@ -172,7 +173,7 @@ class SandboxProcess:
 
 
 def _frame_reader(bytes_max: int) -> Generator[int, bytes, bytes]:
-    """Reads a frame: yields how many bytes it wants at most, is sent what there was, and returns the body."""
+    """Reads one frame: yields how many bytes to receive at most, is sent the bytes, and returns the body."""
     found, size_bytes = bytearray(), -1
     while size_bytes < 0 or len(found) < size_bytes:
         more = yield _RECEIVED_BYTES_MAX

@@ -1,4 +1,4 @@
-"""The process of a sandbox: it takes one job after another from the socket that it was given, until that is closed."""
+"""The process of a sandbox: it performs one job after another from its socket, until that is closed."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _served(parent: socket.socket, works: Mapping[str, Work]) -> int:
 
 
 def _answer(works: Mapping[str, Work], job: RawSandboxJob) -> JobAnswer:
-    """The answer to a job, also where the work itself fails with an error that it does not expect."""
+    """The answer to a job, also if the job fails with an error that it does not expect."""
     try:
         return works[job.job](job)
     except MemoryError:
@@ -72,7 +72,7 @@ def _parent() -> socket.socket:
 
 
 def _works() -> dict[str, Work]:
-    """What can be done with the libraries that are here, all imported: later, no file can be opened."""
+    """The jobs whose libraries are installed. All are imported now, as no file can be opened later."""
     works: dict[str, Work] = {}
     if importlib.util.find_spec("jq") is not None:
         import jq  # type: ignore[import-not-found]  # noqa: F401  # it is there when a job comes

@@ -1,4 +1,4 @@
-"""Steps of source text: what is the same for all of them, whatever they are written in: how long they may take, and where what they print goes."""
+"""The common part of all kinds that run source text: their time limit, and the record of their console output."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SOURCE_IDEMPOTENCY = "yes: it reaches nothing, so doing it again changes nothing
 
 
 def step_limits() -> SandboxLimits:
-    """What the step that runs here may take: its timeout, if it has one."""
+    """The limits of the current step, from its timeout if it has one."""
     info = masked_console.current_step_info()
     timeout_s = None if info is None else info.timeout_s
     if timeout_s is None:
@@ -47,7 +47,7 @@ def source_error(language: str, source: object, hint: str) -> SourceFailed | Non
 
 
 def record_console(console: str) -> None:
-    """Have the log keep what was printed, without secrets, as the progress ``{"console": text}`` of the step that runs here: its end, where it is long."""
+    """Records console output, masked and cut to its end, as the progress ``{"console": text}`` of the current step."""
     info = masked_console.current_step_info()
     if not console or info is None:
         return
@@ -57,6 +57,6 @@ def record_console(console: str) -> None:
 
 
 def with_console_recorded(failed: SourceFailed | SandboxLimit) -> SourceFailed | SandboxLimit:
-    """An error whose console was told, without the way that it has taken here: its own place is in what it says."""
+    """Records the console of an error, and returns the error without its traceback; its text holds the position in the source."""
     record_console(failed.console)
     return failed.with_traceback(None)

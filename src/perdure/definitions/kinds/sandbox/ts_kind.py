@@ -48,12 +48,12 @@ _EXPORTS = re.compile(r"export\s+default\b|\bas\s+default\b|exports\s*\.\s*defau
 
 
 async def run_typescript(config: Any, input: Any = None, env: Any = None) -> Any:
-    """What the default export of the source `config` makes of the input.
+    """The result of the default export of the source `config` for the input.
 
     Raises:
-        SourceFailed: it can't be read, has thrown, or gave what is no JSON.
-        OutOfTime, OutOfMemory, OutputTooLarge: it took too much.
-        SandboxLost: there was no sandbox; it may be tried again.
+        SourceFailed: the source can't be parsed, threw an error, or returned a value that is not JSON.
+        OutOfTime, OutOfMemory, OutputTooLarge: it exceeded a limit.
+        SandboxLost: there was no sandbox; the step may be retried.
     """
     if wrong := source_limits.source_error(LANGUAGE, config, HINT):
         raise wrong
@@ -66,7 +66,7 @@ async def run_typescript(config: Any, input: Any = None, env: Any = None) -> Any
 
 
 def check_typescript(config: Any) -> Iterator[tuple[str, str]]:
-    """What can be seen of a source without running it."""
+    """The problems of a source that are visible without running it."""
     if wrong := source_limits.source_error(LANGUAGE, config, HINT):
         yield "", str(wrong)
     elif not _EXPORTS.search(config):
