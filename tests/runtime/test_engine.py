@@ -731,7 +731,7 @@ def test_a_defect_in_a_task_of_the_engine_is_logged(caplog: pytest.LogCaptureFix
             await running
 
     run(world)
-    defects = [record for record in caplog.records if "this is a defect of Perdure" in record.getMessage()]
+    defects = [record for record in caplog.records if "This is a defect of Perdure" in record.getMessage()]
     assert defects and all(record.levelname == "ERROR" and record.exc_info and record.exc_info[0] is ZeroDivisionError for record in defects)
 
 

@@ -1,8 +1,6 @@
-"""Beats: how far a step is, told to its execution once a second at most. What is said meanwhile waits, and the latest counts.
+"""Makes the messages with which attempts report to their execution: progress, at most once a second, and outcomes.
 
-Answers: what is said of work that is leased, in one way by whoever does it, in this process or outside of it.
-
-An answer and the acknowledgement of the work are one post, and the answer that comes first counts.
+An outcome and the acknowledgement of its work are one post, and the first outcome that arrives counts.
 """
 
 import asyncio

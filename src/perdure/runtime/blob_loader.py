@@ -1,7 +1,4 @@
-"""Payloads: blobs read lately, kept in memory for a while, since what is replayed twice is read twice.
-
-Driving: the generators of the core, which ask for blobs and nothing else, run to their end in an event loop.
-"""
+"""Loads blobs for the generators of the core, and caches those that were read lately, because replay often reads one twice."""
 
 import asyncio
 from collections.abc import Generator, Mapping

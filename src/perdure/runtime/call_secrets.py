@@ -1,8 +1,6 @@
-"""Logging without secrets: what is logged within a step that was given some has none of them, whoever logs it, and wherever it goes.
+"""Resolves the secrets of a call just before it is performed, and masks them in everything that the step returns or logs.
 
-Secrets at work: just before a call is performed, each is put where a mark stands for it, in this process and in no log.
-
-Whoever performs calls, or lends them to workers in other languages, does so by `revealed`, and hides what it was given in whatever comes back.
+Engines, workers and the task broker all resolve secrets here, so that none leaves the process except in the call itself.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""Watching: thousands may wait for executions to change, and one look at the store serves them all.
+"""Lets thousands of tasks wait for changes of executions with one poll of the store for all of them.
 
-The store rings when an execution ends or needs somebody. What else changes, and what a lost ring would have told, is seen by
-looking now and then. However many wait, looking takes a fifth of the time at most.
+The store notifies when an execution ends or needs attention. Other changes, and those whose notification was lost, are found by polling. However many tasks
+wait, polling takes a fifth of the time at most.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""Advancing one execution: messages in hand are decided on, committed together, and only then acted upon.
+"""Advances one execution: decides on the messages in hand, commits the decision, and only then acts on it.
 
-Whatever goes wrong on the way, nothing is lost: the warm state is thrown away, the log read again, and the messages in hand
-delivered again; a decision that was durable already makes them late, and late messages do nothing.
+A failure on the way loses nothing: the state in memory is discarded, the log is read again, and the messages in hand are decided on again. If the commit
+was durable after all, these messages are late, and late messages have no effect.
 """
 
 import asyncio
@@ -37,11 +37,11 @@ workflow_logger = logging.getLogger("perdure.workflow")
 logger = logging.getLogger("perdure.engine")
 
 NOTIFIED_EVENTS = frozenset((EndedEvent, ParkedEvent, ResumedEvent, ReopenedEvent, UndoingEvent))
-"""The events that people who wait for an execution want to hear of."""
+"""The events of which clients that wait for an execution are notified."""
 
 
 class LostRace(Exception):  # an expected outcome on its way to where it is handled
-    """Somebody else has advanced the execution; what was decided here is void. Mail that is `unheard` may be there, and is to be decided on first."""
+    """Another process has advanced the execution, so the decision is void. If messages with the keys `unheard` are there, they are decided on first."""
 
     def __init__(self, ours: bool, unheard: tuple[str, ...] = ()) -> None:
         super().__init__("somebody else has advanced this execution")
@@ -49,7 +49,7 @@ class LostRace(Exception):  # an expected outcome on its way to where it is hand
 
 
 class LacksCapabilities(Exception):  # an expected outcome on its way to where it is handled
-    """The execution needs capabilities that this engine has not; what was decided is void."""
+    """The execution needs capabilities that this engine lacks, so the decision is void."""
 
     def __init__(self, needs: frozenset[str], lacking: frozenset[str]) -> None:
         super().__init__(f"this engine has no {capabilities_text(lacking)}")
@@ -57,7 +57,7 @@ class LacksCapabilities(Exception):  # an expected outcome on its way to where i
 
 
 class StoreEpochChanged(Exception):  # an expected outcome on its way to where it is handled
-    """The store has begun a new epoch; everything known of it is void."""
+    """The store has begun a new epoch, so everything in memory is void."""
 
     def __init__(self, epoch: int) -> None:
         super().__init__(f"the store is in epoch {epoch}")
@@ -68,7 +68,7 @@ async def advance_execution(engine: EngineServices, resident: ResidentExecution)
     """Decide on all messages in hand, commit, and act on what was decided.
 
     Raises:
-        StoreError, LostRace, NewEpoch, Incapable: nothing was acted upon, and the messages are in hand again.
+        StoreError, LostRace, StoreEpochChanged, LacksCapabilities: nothing was acted upon, and the messages are in hand again.
     """
     batch: list[InHandMessage] = []
     try:
@@ -102,7 +102,7 @@ async def advance_execution(engine: EngineServices, resident: ResidentExecution)
 
 
 def _expect_capabilities(resident: ResidentExecution) -> None:
-    """Find out what an execution needs, when that may have changed, and whether it is here."""
+    """Checks that this engine has the capabilities that the execution needs, whenever these may have changed."""
     execution, instance, workflow = resident.execution, resident.program, resident.workflow
     if execution is None or instance is None or execution.definition == resident.definition or (needs := instance.required) is None:
         return
@@ -113,7 +113,7 @@ def _expect_capabilities(resident: ResidentExecution) -> None:
 
 
 def _workflow_of(engine: EngineServices, resident: ResidentExecution, events: Sequence[Event]) -> Workflow:
-    """What runs an execution: of several definitions of its name, the one that it goes by, with its own tools."""
+    """Returns the workflow that runs an execution: of several definitions of its name, the pinned one, with its own tools."""
     changes = (event.definition for event in reversed(events) if isinstance(event, StartedEvent) or (isinstance(event, PatchedEvent) and not event.refused))
     starts = (item.message.definition for item in resident.undecided if isinstance(item.message, messages.StartMessage))
     given = next(chain(changes, starts), None)
@@ -122,14 +122,14 @@ def _workflow_of(engine: EngineServices, resident: ResidentExecution, events: Se
 
 
 async def _take_answers_in_hand(engine: EngineServices, resident: ResidentExecution, keys: tuple[str, ...]) -> None:
-    """Take answers of transactions in hand, before what would have given them up."""
+    """Adds the answers of transactions before the messages that would have dropped their calls."""
     for mail in await engine.store.messages(resident.key):
         if mail.key in keys:
             resident.put_first(InHandMessage(messages.decode_execution_message(mail.body), mail))
 
 
 async def restore_execution(engine: EngineServices, resident: ResidentExecution) -> None:
-    """Read the log, fold it, replay the program; find out which calls were interrupted."""
+    """Reads the log, folds it and replays the program; adds a message for each interrupted call."""
     found = await engine.store.read(resident.key) if resident.exists else None
     if found is not None and found.head.holder != engine.holder:
         raise LostRace(ours=False)
@@ -155,7 +155,7 @@ async def restore_execution(engine: EngineServices, resident: ResidentExecution)
     resident.execution, resident.program = execution, instance
     if isinstance(diverged, Diverged) and execution.ended is None:
         diff = diverged.diff if resident.defect else await run_with_blobs(engine.payloads, explain_divergence(workflow, resident.key, events, diverged))
-        instance.refuse(Diverged(diverged.path, diff))  # so that a retry in vain says the same
+        instance.refuse(Diverged(diverged.path, diff))  # so that a retry without a change says the same
         if execution.parked is None:
             resident.undecided.appendleft(InHandMessage(messages.DivergeMessage(diff)))
             return
@@ -164,7 +164,7 @@ async def restore_execution(engine: EngineServices, resident: ResidentExecution)
     for pending in reversed(execution.opened.performing()):
         flight = resident.flights.get(pending.path)
         if (pending.path, pending.attempt) in told:
-            continue  # who performed it is gone, and had answered in a transaction; or it was given back here
+            continue  # it was answered in a transaction before its process died, or was given back here
         if pending.by != engine.holder or flight is None or flight.attempt != pending.attempt:
             resident.undecided.appendleft(InHandMessage(messages.LostMessage(pending.path, pending.attempt)))
 
@@ -172,9 +172,9 @@ async def restore_execution(engine: EngineServices, resident: ResidentExecution)
 async def _decide(engine: EngineServices, resident: ResidentExecution, item: InHandMessage, total: ExecutionDecision) -> None:
     execution, instance = resident.execution, resident.program
     if execution is None or instance is None:
-        raise LostRace(ours=True)  # it left memory while this was being decided: it is read again
+        raise LostRace(ours=True)  # it left memory during the decision: it is read again
     if isinstance(item.message, messages.UndoMessage) and execution.ended is not None and execution.removed is None and not instance.awake:
-        raise LostRace(ours=True)  # it had ended when it was read, and its program was left asleep: once more
+        raise LostRace(ours=True)  # it had ended when it was read, so its program was not replayed: read it again with the program
     host = _decision_context(engine, resident, item.message)
     number = 0 if item.mail is None else item.mail.number
     now = engine.clock.now().not_before(resident.created_at_s)
@@ -197,10 +197,10 @@ def _decision_context(engine: EngineServices, resident: ResidentExecution, messa
 async def _write(
     engine: EngineServices, resident: ResidentExecution, decision: ExecutionDecision, acks: tuple[Ack, ...], compacted: bytes | None = None
 ) -> float:
-    """Commit a decision; return when the store was asked to, on the clock of the loop."""
+    """Commits a decision; returns when the store was asked, on the clock of the loop."""
     execution = resident.execution
     if execution is None:
-        raise LostRace(ours=True)  # it left memory while this was being decided: it is read again
+        raise LostRace(ours=True)  # it left memory during the decision: it is read again
     release, attributes = resident.parks, _head_attributes(resident, execution)
     sends, given_up = decision.without_unsent_work()
     unless = _answers_not_taken(given_up, acks) if given_up else ()
@@ -249,20 +249,20 @@ async def _write(
 
 
 def _answers_not_taken(given_up: Sequence[Ack], acks: Sequence[Ack]) -> tuple[str, ...]:
-    """The answers of what is given up that may be in the mail, and are not among what is acknowledged."""
+    """Returns the keys of answers to dropped calls that may have arrived and are not acknowledged by this commit."""
     heard = {ack.key for ack in acks}
     return tuple(ack.answer for ack in given_up if ack.answer and ack.answer not in heard)
 
 
 def _head_program(resident: ResidentExecution, execution: Execution) -> str:
-    """What its head says that runs it: until it has begun, what it said before."""
+    """Returns the program for the head: until the execution has begun, the one that the head has already."""
     if execution.started is None:
         return resident.pinned or program_name(resident.key.workflow, 0)
     return program_name(resident.key.workflow, execution.started.version, resident.needs)
 
 
 def _head_attributes(resident: ResidentExecution, execution: Execution) -> IndexedAttributes:
-    """What the execution is to be found by: until it has begun, what whoever starts it has said."""
+    """Returns the attributes for the head: until the execution has begun, those of its start."""
     is_known = execution.started is None or execution.attributes is resident.indexed
     return resident.attributes if is_known else index_attributes(execution.attributes)
 
@@ -270,7 +270,7 @@ def _head_attributes(resident: ResidentExecution, execution: Execution) -> Index
 async def _is_still_held(engine: EngineServices, resident: ResidentExecution) -> bool:
     """Whether a claim that was answered during a release came after it, so that the execution is held: only the store knows.
 
-    What it says is of before the next claim, if that was answered meanwhile.
+    If a further claim is answered during the read, the answer may be older than that claim, so the store is asked again.
     """
     taken = None
     while taken != resident.taken:
@@ -281,7 +281,7 @@ async def _is_still_held(engine: EngineServices, resident: ResidentExecution) ->
 
 
 async def _compact(engine: EngineServices, resident: ResidentExecution) -> None:
-    """Replace the log by its compacted form, when more of it is dead than alive."""
+    """Replaces the log by its compacted form when more than half of it is dead."""
     execution = resident.execution
     if execution is None or not is_worth_compaction(execution) or execution.logged_events < resident.compact_from:
         return
@@ -290,7 +290,7 @@ async def _compact(engine: EngineServices, resident: ResidentExecution) -> None:
         return
     result = compact_log(resident.key, found.rows, resident.program is not None and resident.program.keeps_archives)
     if result is None:
-        resident.compact_from = 2 * execution.logged_events  # reading the whole log at every commit would cost more the longer it is
+        resident.compact_from = 2 * execution.logged_events  # otherwise each commit would read the whole log in vain
         logger.debug("the log of %s can't be compacted at this point: its branches wait for each other outside of it", resident.key)
         return
     await _write(engine, resident, ExecutionDecision(blobs=result.blobs), (), log_format.encode_row(result.events))

@@ -1,7 +1,7 @@
 """The engine: claims executions whose programs it knows, advances them, and performs their calls.
 
-Everything it holds in memory may be lost at any instant. It acts on a decision only once that is durable, and what it was
-performing when it died is found by whoever takes over.
+Everything in its memory may be lost at any instant. It acts on a decision only once that is durable, so the engine that takes over finds the attempts that
+were in flight in the log.
 """
 
 import asyncio
@@ -56,8 +56,8 @@ CLAIM_MAX = 100
 class Engine:
     """Advances the executions of some workflows on a store, until stopped.
 
-    With `root`, only that execution and its descendants. `idle_s` is how long a waiting execution stays in memory; with 0 every execution leaves memory
-    after each commit, and is rebuilt for the next (always suspend). `secrets` finds those that calls are given, unless their definition finds them itself.
+    With `root`, it advances only that execution and its descendants. A waiting execution stays in memory for `idle_s`; with 0 each is evicted after every
+    commit and rebuilt for the next. `secrets` finds the secrets of calls, unless their definition has a finder of its own.
     """
 
     def __init__(
@@ -101,9 +101,9 @@ class Engine:
         self.watch = ChangeWatcher(store, self._holds)
         self.threads: Executor | None = None
         self.resources = OpenResources(store)
-        self.variables = Context()  # empty, as it is where a recovery goes on
-        self.perform: StepRunner = run_step  # what tries are made by; tests put something else here
-        self.settled_messages: set[tuple[Key, int]] = set()  # since the last claim was asked for, whose answer may still have it
+        self.variables = Context()  # empty, as it is when an execution is recovered
+        self.perform: StepRunner = run_step  # performs attempts; tests replace it
+        self.settled_messages: set[tuple[Key, int]] = set()  # since the last claim was asked for: its answer may still contain these
         self.stopping = self._closed = False
         self._grace_ends_s = 0.0
         self._is_ready = asyncio.Event()
@@ -112,33 +112,31 @@ class Engine:
         self._backoff = Backoff()
         self._reports = QuarantineReports(logger)
 
-    # its life
-
     @property
     def holder(self) -> str:
-        """The name under which it holds executions at present."""
+        """The name under which the engine holds executions at present."""
         return self._membership.name
 
     @property
     def epoch(self) -> int:
-        """The epoch of the store that it works in."""
+        """The epoch of the store that the engine works in."""
         return self._membership.epoch
 
     def held_since(self, since_s: float) -> bool:
-        """Whether its lease has surely held since then, so that nobody else can have gone on with what it holds."""
+        """Whether the lease has surely held since then, so that no other engine can have advanced what this one holds."""
         return self._membership.unbroken(since_s)
 
     @property
     def joined(self) -> bool:
-        """Whether it has joined the store; only then can executions be started."""
+        """Whether the engine has joined the store; only then can executions be started."""
         return self._is_ready.is_set()
 
     async def ready(self) -> None:
-        """Wait until it has."""
+        """Waits until the engine has joined the store."""
         _ = await self._is_ready.wait()
 
     async def run(self) -> None:
-        """Claim and advance until cancelled or stopped. What it holds is let go at the end."""
+        """Claims and advances executions until cancelled or stopped, and releases them at the end."""
         self.clock = StoreClock(asyncio.get_running_loop().time)
         self._alarm = StoreAlarm(self.clock, self._ring)
         self.threads = DaemonThreads()
@@ -155,7 +153,7 @@ class Engine:
             self._is_ready.set()
             while not self.stopping:
                 if keeping.done():
-                    keeping.result()  # raises why it is not alive any more
+                    keeping.result()  # raises the reason why the lease is no longer renewed
                 if self._damage is not None:
                     raise self._damage
                 await self._claim()
@@ -170,9 +168,9 @@ class Engine:
             await self._leave()
 
     def stop(self, grace_s: float = 0.0) -> None:
-        """Make `run` return. Nothing new is begun; what is in flight may end within `grace_s`, and then goes on elsewhere, uncounted.
+        """Make `run` return. Nothing new begins; attempts in flight may end within `grace_s`, and are then given back, uncounted.
 
-        A later call may shorten that.
+        A later call may shorten the grace.
         """
         self._grace_ends_s = asyncio.get_running_loop().time() + grace_s
         self.stopping = True
@@ -195,16 +193,16 @@ class Engine:
         await self._membership.leave()
 
     async def _end_tasks(self) -> None:
-        """End what runs in tasks. A step that goes on though it is cancelled is left where it stands: whoever takes over runs it again."""
+        """Cancels all tasks. A step that ignores its cancellation is left running; the engine that takes over runs it again."""
         for task in list(self._tasks):
             task.cancel()
         if self._tasks:
             _, left = await asyncio.wait(self._tasks, timeout=GIVE_BACK_S)
             for task in left:
-                logger.warning("%s goes on though it was cancelled, and is left behind; let CancelledError leave the step", task.get_name())
+                logger.warning("a step ignores its cancellation and is left running (%s). Let CancelledError propagate out of the step", task.get_name())
 
     async def _give_back(self) -> None:
-        """Have the log say what is given back unfinished, if the store answers in time."""
+        """Records the attempts that are given back, if the store answers in time."""
         flying = [resident for resident in self._residents if resident.flights]
         for resident in flying:
             give_back_attempts(resident)
@@ -229,15 +227,15 @@ class Engine:
         await self._enter(renewal.moment.epoch)
 
     async def _enter(self, epoch: int) -> None:
-        """If the store has begun a new epoch, it may have lost commits: what is known here is void."""
+        """Drops everything in memory if the store has begun a new epoch, because the store may have lost commits."""
         if epoch > self.epoch:
             self._membership.epoch = epoch
-            logger.warning("the store is in a new epoch; all executions are read again")
+            logger.warning("the store has begun a new epoch; all executions are read again")
             self._residents.clear()
             await self._begin_anew()
 
     async def _let_go(self) -> None:
-        """Hold nothing any more. What is being committed comes first: written afterwards, nobody would be woken to go on with it."""
+        """Releases everything. Commits under way end first: written afterwards, no engine would be woken to go on with them."""
         held = list(self._residents)
         self._residents.clear()
         while any(resident.busy for resident in held):  # noqa: ASYNC110  # rare and short; an event for it would cost every commit
@@ -245,7 +243,7 @@ class Engine:
         await self._membership.let_go()
 
     async def _begin_anew(self) -> None:
-        """Come back as another holder, holding nothing."""
+        """Joins the store again under another name, holding nothing."""
         self._residents.clear()
         self._membership.rename()
         self.host = self._as_host()  # before anything can be held under the new name
@@ -253,7 +251,7 @@ class Engine:
         self._ring.set()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        """Run `work` as a task that ends with the engine, and whose failure is reported. What others do to context variables is nothing to it."""
+        """Runs `work` as a task that ends with the engine, with its failure logged and with context variables of its own."""
         task = asyncio.create_task(work, context=self.variables.copy())
         self._tasks.add(task)
         task.add_done_callback(self._done)
@@ -266,9 +264,7 @@ class Engine:
         if isinstance(error, StoreDamaged):
             self._fail_run(error)
         else:
-            logger.error("a task of the engine failed; this is a defect of Perdure", exc_info=error)
-
-    # what it takes on
+            logger.error("a task of the engine failed. This is a defect of Perdure; please report it", exc_info=error)
 
     async def _claim(self) -> None:
         self._ring.clear()
@@ -280,7 +276,7 @@ class Engine:
         except StoreDamaged:
             raise
         except StoreError as error:
-            logger.warning("could not claim: %s; what the store may have given is let go", error)
+            logger.warning("could not claim executions: %s. Joining again under another name, because the store may have handed some over", error)
             await self._let_go()
             await self._begin_anew()
             await self._backoff.wait()
@@ -290,7 +286,7 @@ class Engine:
         self._alarm.at(claimed.next_at_s)
         for assignment in claimed.executions:
             self._take(assignment)
-        if len(claimed.executions) == CLAIM_MAX:  # there may be more, and nobody rings for them
+        if len(claimed.executions) == CLAIM_MAX:  # there may be more, and no notification follows for them
             self._ring.set()
 
     def _take(self, assignment: ClaimedExecution) -> None:
@@ -314,14 +310,12 @@ class Engine:
         self._schedule(resident)
 
     async def _wait(self) -> None:
-        """Wait for a ring, for a time at which something is known to be due, or for the net."""
+        """Waits for a notification, for the next due time, or for the poll interval."""
         if (now_s := asyncio.get_running_loop().time()) >= self._evict_at_s:
             self._residents.evict(now_s, self._idle_s)
             self._evict_at_s = now_s + self._poll_s
         with suppress(TimeoutError):
             await asyncio.wait_for(self._ring.wait(), self._poll_s)
-
-    # how an execution goes on
 
     def _schedule(self, resident: ResidentExecution) -> None:
         if not resident.busy and resident.undecided and not self._closed:
@@ -329,12 +323,12 @@ class Engine:
             _ = self.spawn(self._advance(resident))
 
     def deliver(self, resident: ResidentExecution, message: ExecutionMessage) -> None:
-        """Take a message in hand that did not come by mail."""
+        """Adds a message that does not come from the store, and schedules the execution."""
         resident.put(InHandMessage(message))
         self._schedule(resident)
 
     async def go_on(self, resident: ResidentExecution) -> None:
-        """Advance an execution with what is in hand, unless that is being done."""
+        """Advances an execution with the messages in hand, unless that is being done."""
         if not resident.busy and not self._closed:
             resident.busy = True
             await self._advance(resident)
@@ -357,7 +351,7 @@ class Engine:
                     self._fail_run(damage)
                     return
                 except StoreError as error:
-                    logger.warning("could not advance %s: %s; reading it again in %.2g s", resident.key, error, wait_s)
+                    logger.warning("could not advance %s: %s. Reading it again in %.2g s", resident.key, error, wait_s)
                     resident.forget()
                     await asyncio.sleep(wait_s)
                     wait_s = min(wait_s * 2, 5.0)
@@ -377,7 +371,7 @@ class Engine:
                 except Exception as defect:
                     self._note_defect(resident, defect)
         except asyncio.CancelledError:
-            if not self._closed:  # by code of a step that knows the task in which it ran: another goes on
+            if not self._closed:  # a step cancelled the task that it ran in; another task goes on
                 resident.forget()
                 asyncio.get_running_loop().call_soon(self._schedule, resident)
             raise
@@ -386,7 +380,7 @@ class Engine:
         if self._residents.get(resident.key) is resident:
             self._settle_down(resident)
         else:
-            resident.abandon()  # it was, while it was being read or written, and must not come back to life
+            resident.abandon()  # it was dropped while it was read or written, and must not come back
 
     def _note_defect(self, resident: ResidentExecution, defect: BaseException) -> None:
         """Has an execution parked that can't be advanced, in its next decision; raises the defect if that is not possible either."""
@@ -396,12 +390,12 @@ class Engine:
                 raise RuntimeError(f"the program of {resident.key} was cancelled from within; this is a defect of Perdure") from defect
             raise defect
         if not isinstance(defect, ProgrammingError):
-            logger.error("%s can't go on and is parked; this is a defect of Perdure", resident.key, exc_info=defect)
+            logger.error("%s can't go on and is parked. This is a defect of Perdure; please report it", resident.key, exc_info=defect)
         resident.defect = shorten_text(exception_text(defect), limits.ERROR_MESSAGE_CHARACTERS_MAX)
         resident.forget()
 
     async def _set_aside(self, resident: ResidentExecution, error: StoreError) -> None:
-        """Give an execution back whose log can't be read here, so that it is seen, and is tried again by who can."""
+        """Releases an execution whose log can't be read here, marked in its head, so that it is noticed and tried again by an engine that can."""
         self._reports.report(resident.key, "", error)
         if not resident.exists:
             self._fail_waiters(resident, error)
@@ -410,8 +404,10 @@ class Engine:
         await self._give_back_to(resident, changed, quarantine_retry_s(error))
 
     async def _hand_over_incapable(self, resident: ResidentExecution, incapable: LacksCapabilities) -> None:
-        """Give an execution to engines that have what it needs. Its head says so, and this one claims it no more, unless it has that for another
-        definition of its name."""
+        """Releases an execution to engines that have the capabilities it needs.
+
+        Its head lists them, so this engine does not claim it again, unless it has them for another definition of its name.
+        """
         self._reports.incapable(resident.key, capabilities_text(incapable.lacking))
         if not resident.exists:
             self._fail_waiters(resident, MissingCapabilities(str(resident.key), capabilities_text(incapable.lacking)))
@@ -421,7 +417,7 @@ class Engine:
         await self._give_back_to(resident, {"program": program}, SEALED_RETRY_S if has_elsewhere else 0.0)
 
     async def _give_back_to(self, resident: ResidentExecution, changed: Mapping[str, Any], wait_s: float) -> None:
-        """Give back an execution that can't go on here; with `wait_s`, neither time nor the mail that is here wakes it before."""
+        """Releases an execution that can't go on here; with `wait_s`, neither timers nor the messages in hand wake it before."""
         now_s = self.clock.now().latest_s
         mail = (item.mail for item in resident.undecided if item.mail is not None)
         postponing = [*resident.postponing, *(Ack(one.to, one.key, postpone_to_s=now_s + wait_s) for one in mail if wait_s)]
@@ -433,25 +429,25 @@ class Engine:
         except StoreDamaged as damage:
             self._fail_run(damage)
         except StoreError as trouble:
-            logger.warning("could not give %s back: %s; trying again", resident.key, trouble)
+            logger.warning("could not release %s: %s. Trying again", resident.key, trouble)
             await self._backoff.wait()
             return
         self._residents.drop(resident)
 
     def _fail_run(self, damage: StoreDamaged) -> None:
-        """Have `run` fail: what is read from now on may be wrong, and what is written may make the damage worse."""
+        """Makes `run` fail: reads from a damaged store may be wrong, and writes may make the damage worse."""
         self._damage = damage
         self._ring.set()
 
     def _fail_waiters(self, resident: ResidentExecution, defect: BaseException) -> None:
-        """Whoever waits for this execution is told of the defect that ended its task, rather than left waiting."""
+        """Fails the waits for this execution with the defect that ended its task."""
         if resident.born is not None and not resident.born.done():
             resident.born.set_exception(defect)
         self._endings.fail_one(resident.key, defect)
         self._residents.drop(resident)
 
     def _settle_down(self, resident: ResidentExecution) -> None:
-        """After a commit: watch the time for what is held, let go of what has ended or should leave memory."""
+        """After a commit: sets the wake-up timer of a held execution, and drops one that has ended or should leave memory."""
         execution = resident.execution
         loop = asyncio.get_running_loop()
         resident.touched_s = loop.time()
@@ -470,10 +466,8 @@ class Engine:
         if self._idle_s <= 0 and not resident.undecided:
             resident.forget()
 
-    # what people ask of it
-
     async def start(self, key: Key, value: bytes) -> bool:
-        """Start an execution here, unless there is one of this key; return whether it was created.
+        """Start an execution, unless there is one of this key; return whether it was created.
 
         Raises:
             UnknownProgram: this engine does not know the workflow.
@@ -494,11 +488,11 @@ class Engine:
             seed = None if resident.born is None else await asyncio.shield(resident.born)
             if seed is not None or resident.exists:
                 return ours and start.seed == (seed if seed is not None else await retry_with_backoff(lambda: recorded_seed(self.store, key)))
-            await asyncio.sleep(0)  # it was given up before it was durable: once more
+            await asyncio.sleep(0)  # the start was given up before it was durable: try again
         raise StoreUnavailable(f"the engine has stopped before {key} was started; start it again")
 
     def ending(self, key: Key) -> "asyncio.Future[EndedEvent | None]":
-        """A future that is done when the execution next ends here or (then with None) is not gone on with, and fails if the engine does."""
+        """Returns a future for the end of the execution here. Its result is None if the execution leaves the engine; it fails if the engine does."""
         return self._endings.of(key)
 
     def _holds(self, key: Key) -> bool:

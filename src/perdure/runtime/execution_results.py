@@ -1,4 +1,4 @@
-"""Endings: how an execution ended, as whoever waits for its result is told."""
+"""Waits for the end of executions, and turns it into a result or an error."""
 
 import asyncio
 import sys

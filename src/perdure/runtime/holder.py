@@ -1,16 +1,8 @@
-"""Presence: what a process that holds executions or work says about itself, for people to read. No rule rests on it but their being told.
+"""A holder: one process at a store. It lives as long as it renews its lease; what it holds is free for others when the lease runs out.
 
-It travels as the `about` of a holder's lease, as JSON.
-
-A holder: a process as the store knows it, alive as long as it renews its lease. What it holds is let go when it falls silent.
-
-When the store begins a new epoch, or when nobody knows what the store has handed over, the process comes back under another
-name: what the old one holds is then free for all. With `threaded`, the lease is renewed by a thread, for as long as the event
-loop turns at all: a turn that takes long does not cost the lease, and a loop that hangs does not keep it.
-
-Claims: work of queues, leased in the name of one holder, which is kept alive meanwhile.
-
-Who can't know what is leased in its name comes back under another: what the store has given to the old one is then free for all.
+When the store begins a new epoch, or it is not known what the store has handed over, the process joins again under another name, and what the old name
+holds is released. With `threaded`, a thread renews the lease as long as the event loop makes progress at all: a long turn does not cost the lease, and a
+loop that hangs does not keep it. `WorkClaims` leases work of queues for one holder. `ProcessInfo` describes the process for people; no rule depends on it.
 """
 
 import asyncio

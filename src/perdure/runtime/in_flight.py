@@ -1,4 +1,4 @@
-"""Flights: the tries that an engine performs itself. They begin once the decision to begin them is durable, and end when nobody wants them."""
+"""The calls in flight: attempts that an engine performs itself. They begin once the decision is durable, and end when they are answered or dropped."""
 
 import asyncio
 from collections.abc import Container, Iterable
@@ -23,7 +23,7 @@ from perdure.stores.protocol import TransactionGuard
 
 
 def act_on_events(engine: EngineServices, resident: ResidentExecution, events: Iterable[e.Event]) -> None:
-    """Do what durable events ask of this process: begin tries that are its own, end those that nobody wants any more."""
+    """Acts on committed events: begins the attempts of this engine, and ends those that are no longer needed."""
     for event in events:
         match event:
             case e.OpenedEvent(path, CallOperation(), by) if by == engine.holder:
@@ -44,7 +44,7 @@ def act_on_events(engine: EngineServices, resident: ResidentExecution, events: I
 
 
 def end_attempt(resident: ResidentExecution, path: Path) -> None:
-    """End the try in flight at `path`, if there is one."""
+    """Ends the attempt in flight at `path`, if there is one."""
     flight = resident.flights.pop(path, None)
     resident.lives.pop(path, None)
     if flight is not None:
@@ -52,12 +52,12 @@ def end_attempt(resident: ResidentExecution, path: Path) -> None:
 
 
 def _paths_in_grace(resident: ResidentExecution) -> set[Path]:
-    """Where tries are in flight that nobody waits for any more: no other engine could go on with them."""
+    """Returns the paths of dropped calls in their grace: no other engine could go on with them."""
     return set() if resident.execution is None else {pending.path for pending in resident.execution.opened.cancelled()}
 
 
 def end_stale_attempts(resident: ResidentExecution, execution: Execution) -> None:
-    """End the tries in flight that are over, and tell those that are cancelled, as the log that was read again says."""
+    """Ends attempts in flight that are over according to the log that was read again, and tells those that are cancelled."""
     for path, flight in list(resident.flights.items()):
         pending = execution.open.get(path)
         if pending is None or pending.attempt != flight.attempt or pending.state != "performing":
@@ -67,7 +67,7 @@ def end_stale_attempts(resident: ResidentExecution, execution: Execution) -> Non
 
 
 def give_back_attempts(resident: ResidentExecution, but: Container[Path] = ()) -> None:
-    """End the tries in flight, `but` some, and have the log say that they were given back: a stop in good order is no interruption."""
+    """Ends the attempts in flight, except at the paths `but`, and reports them as given back: an orderly stop is no interruption."""
     for path, flight in list(resident.flights.items()):
         if flight.task is not None and path not in but:
             end_attempt(resident, path)
@@ -78,7 +78,7 @@ def _begin_attempt(engine: EngineServices, resident: ResidentExecution, path: Pa
     pending = None if resident.execution is None else resident.execution.open.get(path)
     if pending is None or pending.attempt != attempt or pending.state != "performing" or resident.program is None:
         return
-    if engine.stopping or pending.grace_until_s is not None:  # what was dropped in the commit that opened it is not begun
+    if engine.stopping or pending.grace_until_s is not None:  # a call that was dropped in the commit that opened it is not begun
         resident.put(InHandMessage(messages.LostMessage(path, attempt, 0, begun=False)))
         return
     fn, op = resident.program.steps.get(path), pending.op
@@ -119,35 +119,35 @@ async def _run_attempt(engine: EngineServices, resident: ResidentExecution, path
     _detach_task(resident, path, attempt)
     was_begun = life.begun or not flight.is_cancelled
     resident.put(InHandMessage(messages.SettleMessage(path, attempt, outcome) if was_begun else messages.LostMessage(path, attempt, 0, begun=False)))
-    await engine.go_on(resident)  # in this task, which saves one
+    await engine.go_on(resident)  # in this task, which saves creating one
 
 
 def _is_wanted(resident: ResidentExecution, path: Path, attempt: int) -> bool:
-    """Whether the outcome of a try in flight is still waited for: who ends it takes it out of the flights first."""
+    """Whether the outcome of an attempt is still needed: ending an attempt removes it from the flights first."""
     flight = resident.flights.get(path)
     return flight is not None and flight.attempt == attempt
 
 
 def _secret_finder(engine: EngineServices, resident: ResidentExecution) -> SecretFinder:
-    """What finds the secrets of an execution: what its definition was given, else what the process was given."""
+    """Returns the finder of secrets of an execution: that of its definition, or else that of the process."""
     workflow = resident.workflow
     return secret_finder(engine.secrets, resident.key.tenant, workflow.secrets if isinstance(workflow, GraphWorkflow) else None)
 
 
 def _detach_task(resident: ResidentExecution, path: Path, attempt: int) -> None:
-    """From here on there is nothing to cancel: what goes on in the task of the try is the execution itself."""
+    """Detaches the task of an answered attempt: it goes on to advance the execution, so it must not be cancelled with the attempt."""
     flight = resident.flights.get(path)
     if flight is not None and flight.attempt == attempt:
         flight.task = None
 
 
 async def _run_transactional_attempt(engine: EngineServices, resident: ResidentExecution, info: StepInfo, call: tuple[Any, Value]) -> None:
-    """Carry out a step in a transaction. From its beginning until its answer is decided on, nothing else is: neither a timeout nor a cancel comes between."""
+    """Runs a transactional step. The execution is busy from its beginning until its outcome is decided on, so that no timeout or cancel comes between."""
 
     def is_wanted() -> bool:
         return _is_wanted(resident, info.path, info.attempt)
 
-    while resident.busy and is_wanted():  # noqa: ASYNC110  # a commit is under way, which is short
+    while resident.busy and is_wanted():  # noqa: ASYNC110  # a commit is under way and short; an event for it would cost every commit
         await asyncio.sleep(0.0005)
     if not is_wanted():
         return
@@ -158,7 +158,7 @@ async def _run_transactional_attempt(engine: EngineServices, resident: ResidentE
     finally:
         resident.busy = False
     _detach_task(resident, info.path, info.attempt)
-    if outcome is not None:  # else the mail has the answer, or somebody else has the execution
+    if outcome is not None:  # otherwise the answer is among the messages, or another engine holds the execution
         answered = None if isinstance(outcome, Failure) else QueuedMessage(0, resident.key, guard.answer, b"", 0.0)
         resident.undecided.appendleft(InHandMessage(messages.SettleMessage(info.path, info.attempt, outcome), answered))
     await engine.go_on(resident)

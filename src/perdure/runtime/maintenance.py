@@ -1,6 +1,6 @@
-"""Housekeeping: what any engine does for its store now and then. Mail is carried between reaches, and dropped where nobody will ever want it.
+"""Periodic work that any engine does for its store: relays messages between reaches, and removes messages that will never be claimed.
 
-It knows which queues have limits, so that their calls are not taken by who opens them, but wait for the store to hand them out.
+It also tracks which queues have limits, so that calls on them wait for the store to hand them out and are not performed where they are opened.
 """
 
 import logging

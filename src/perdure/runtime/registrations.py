@@ -1,8 +1,6 @@
-"""What an engine knows: the workflows that it was given and can run here, and those that are Perdure's own.
+"""What an engine can run and serve: its workflows, their releases and capabilities, and the queues that code declares.
 
-Queues: telling the store what the code declares of them, and which of them only the store hands out.
-
-What somebody has changed by hand stays until the code declares something else.
+A change of a queue by an operator stays until the code declares something else.
 """
 
 import logging

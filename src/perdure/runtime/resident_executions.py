@@ -1,6 +1,6 @@
-"""A warm execution: its fold and its program in memory, with the messages in hand and the calls in flight.
+"""The cache of resident executions: their state and program in memory, with the messages in hand and the calls in flight.
 
-It may be thrown away at any time and read again from the log; the messages in hand are then delivered again.
+A resident execution may be discarded at any time and rebuilt from the log; the messages in hand are then delivered again.
 """
 
 import asyncio
@@ -23,18 +23,18 @@ from perdure.runtime.workflow_programs import Workflow, WorkflowProgram
 
 
 class InHandMessage(msgspec.Struct, frozen=True, gc=False):
-    """A message to be decided on; with `mail`, it came from the store and is acknowledged with the decision."""
+    """A message to decide on; with `mail`, it came from the store and is acknowledged with the decision."""
 
     message: ExecutionMessage
     mail: QueuedMessage | None = None
 
     def acks(self) -> tuple[Ack, ...]:
-        """The acknowledgement of its mail, if it came by mail."""
+        """Returns the acknowledgement, if the message came from the store."""
         return () if self.mail is None else (Ack(self.mail.to, self.mail.key),)
 
 
 class InFlightCall(msgspec.Struct, gc=False):
-    """A try that this process makes: its number, the task that makes it (None: it has been answered), and what the step knows of its life."""
+    """An attempt in flight in this process: its number, its task (None: it has been answered), and the control that the step sees."""
 
     attempt: int
     task: asyncio.Task[Any] | None = None
@@ -42,35 +42,36 @@ class InFlightCall(msgspec.Struct, gc=False):
     is_cancelled: bool = False
 
     def live(self, life: StepControl) -> StepControl:
-        """The step begins: from now on it can be told that nobody waits for it any more, perhaps at once."""
+        """Attaches the control of a step that begins, so that the step can be told of a cancellation, possibly at once."""
         life.over = self.is_cancelled
         self.life = life
         return life
 
     def cancel(self) -> None:
-        """Tell the step that nobody waits for it any more."""
+        """Tells the step that its result is no longer needed."""
         self.is_cancelled = True
         if self.life is not None:
             self.life.over = True
 
     def end(self) -> None:
-        """Interrupt the step, if it can be interrupted."""
+        """Cancels the task of the step, if it still has one."""
         self.cancel()
         if self.task is not None:
             self.task.cancel()
 
 
 class ResidentExecution:
-    """What an engine knows of one execution. `execution` and `program` are None when it has been evicted or thrown away.
+    """What an engine knows of one execution. `execution` and `program` are None when they were evicted or discarded.
 
-    `born` tells who started it here the seed of its durable start, or None if it was given up before. `taken` counts the claims that
-    handed it over: what the store said of its holder before the last of them may be outdated. `pinned` is the program of its head as long as it has
-    not begun. `compact_from` is how many events its log is to have before compacting it is tried again. `attributes` are those that its head has, and
-    `indexed` those of the fold of which they were made, if they were made here. `leaving`: it is to be let go once it is not held any more. `postponing` is
-    what the next commit postpones: mail that was handed over and can't be read. `workflow` is what runs it, `needs` the capabilities that it needs by its
-    `definition`.
-    `defect` is why its program can't go on here, though its log does not say so yet: it is parked for that.
-    `lives` are those of tries in flight whose time is bounded.
+    - `born` gives a start in this process the seed of the durable start, or None if the start was given up before it was durable.
+    - `taken` counts the claims that handed the execution over: an answer of the store about its holder from before the last claim may be outdated.
+    - `pinned` is the program in the head as long as the execution has not begun.
+    - `compact_from` is the number of logged events from which compaction is tried again.
+    - `attributes` are those in the head, and `indexed` those of the fold that they were made from, if they were made here.
+    - `leaving` marks an execution to drop once it is no longer held; `postponing` has the unreadable messages that the next commit postpones.
+    - `workflow` runs the execution; `needs` are the capabilities that it needs with its `definition`.
+    - `defect` is why its program can't go on here, for which it is going to be parked.
+    - `lives` has the controls of attempts in flight whose time is bounded.
     """
 
     __slots__ = (
@@ -136,16 +137,16 @@ class ResidentExecution:
 
     @property
     def parks(self) -> bool:
-        """Whether the coming commit leaves nothing for this process to do for the execution, so that it is given back with it."""
+        """Whether the next commit leaves nothing to do here for the execution, so that it also releases it."""
         return self.execution is not None and not self.undecided and not self.threads and not self.execution.opened.performed
 
     def bear(self) -> None:
-        """Tell who has started the execution that it is durable, and with which seed."""
+        """Resolves `born`: the start is durable, with this seed."""
         if self.born is not None and not self.born.done() and self.execution is not None and self.execution.started is not None:
             self.born.set_result(self.execution.started.seed)
 
     def put(self, item: InHandMessage) -> None:
-        """Take a message in hand, unless it is already."""
+        """Adds a message, unless it is in hand already."""
         if item.mail is not None:
             if item.mail.number in self.in_hand:
                 return
@@ -153,31 +154,31 @@ class ResidentExecution:
         self.undecided.append(item)
 
     def put_first(self, item: InHandMessage) -> None:
-        """Take a message in hand before all others, also if it is among them."""
+        """Adds a message before all others, or moves it there."""
         self.undecided = deque(one for one in self.undecided if one.mail is None or item.mail is None or one.mail.number != item.mail.number)
         self.undecided.appendleft(item)
         if item.mail is not None:
             self.in_hand.add(item.mail.number)
 
     def put_back(self, items: list[InHandMessage]) -> None:
-        """Put messages that were not decided on durably in front again."""
+        """Returns messages whose decision was not committed to the front."""
         self.undecided.extendleft(reversed(items))
 
     def drop_messages(self) -> None:
-        """Leave what is in hand to whoever is handed it next."""
+        """Drops the messages in hand; the next claim delivers them again."""
         self.undecided.clear()
         self.in_hand.clear()
         self.postponing.clear()
 
     def forget(self) -> None:
-        """Let the fold and the program go; what is in flight goes on."""
+        """Discards the state and the program; calls in flight go on."""
         if self.program is not None:
             self.program.close()
         self.execution = self.program = self.definition = None
         self.log_bytes = 0
 
     def abandon(self) -> None:
-        """Let everything go: somebody else has the execution, or nobody wants it any more."""
+        """Discards everything and ends the calls in flight, because another engine holds the execution or it has left the cache."""
         self.forget()
         self.held = False
         if self.born is not None and not self.born.done():
@@ -190,10 +191,10 @@ class ResidentExecution:
         self.lives.clear()
 
     def young(self, now_s: float) -> dict[Path, float]:
-        """The tries that began here so lately that their time, or that of their heartbeat, is not over at `now_s`, each with when it is.
+        """Return the attempts that began here so lately that their timeout or heartbeat is not over at `now_s`, each with when it is.
 
-        Their execution counts that time from when they were decided on. The process may have stood still between that and their beginning, and the
-        commit in between may have taken long. Times are those of the monotonic clock.
+        Their execution counts that time from the decision to begin them, but the commit may have taken long and the process may have been suspended before
+        they began. Times are those of the monotonic clock.
         """
         opened = {} if self.execution is None else self.execution.open
         young = {}
@@ -207,7 +208,7 @@ class ResidentExecution:
         return young
 
     def wake_at(self, clock: StoreClock, now_s: float) -> float | None:
-        """When time alone will make it go on, by the store's clock, where the monotonic one says `now_s`; of tries that are young, when they are no more."""
+        """Returns when the next timer is due, by the clock of the store; young attempts count from when they began. `now_s` is the monotonic time."""
         due_s = None if self.execution is None else self.execution.wake_at(self.threads.keys())
         if self.execution is None or due_s is None or clock.at(due_s) > now_s or not (young := self.young(now_s)):
             return due_s
@@ -216,20 +217,20 @@ class ResidentExecution:
         return end_s if other_s is None else min(end_s, other_s)
 
     def stop_timer(self) -> None:
-        """Wait for no time."""
+        """Cancels the wake-up timer."""
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
 
 
 MEMORY_PER_LOG_BYTE = 8
-"""How much memory an execution takes for each byte of its log, by rule of thumb: events, settlements, the stack of its program."""
+"""An estimate of the memory that an execution takes for each byte of its log: events, outcomes, the stack of its program."""
 
 MEMORY_MIN_BYTES = 16_384
 
 
 class ResidentCache:
-    """The executions in memory. When all together take more than `memory_bytes_max`, those that have waited longest leave. `left` is told of each that does."""
+    """The executions in memory. When they take more than `memory_bytes_max`, those that have waited longest are evicted. `left` is called for each."""
 
     def __init__(self, memory_bytes_max: int, left: Callable[[Key], None]) -> None:
         self._memory_bytes_max = memory_bytes_max
@@ -245,16 +246,16 @@ class ResidentCache:
         return len(self._residents)
 
     def get(self, key: Key) -> ResidentExecution | None:
-        """The execution of this key, if it is here."""
+        """Returns the execution of this key, if it is resident."""
         return self._residents.get(key)
 
     def add(self, resident: ResidentExecution) -> ResidentExecution:
-        """Take in an execution that is not here yet."""
+        """Adds an execution that is not resident."""
         self._residents[resident.key] = resident
         return resident
 
     def drop(self, resident: ResidentExecution) -> None:
-        """Let an execution go, unless another has taken its place."""
+        """Removes an execution, unless another object has taken its place."""
         resident.abandon()
         if self._residents.get(resident.key) is resident:
             del self._residents[resident.key]
@@ -262,18 +263,18 @@ class ResidentCache:
             self._left(resident.key)
 
     def clear(self) -> None:
-        """Let all go."""
+        """Removes all executions."""
         for resident in list(self):
             self.drop(resident)
 
     def evict(self, now_s: float, idle_s: float) -> None:
-        """Let go those that have waited for as long; what is to happen next to each, the store knows."""
+        """Removes executions that have been idle for `idle_s`. Their heads say when to wake them."""
         for resident in self._idle():
             if now_s - resident.touched_s >= idle_s:
                 self.drop(resident)
 
     def weigh(self, resident: ResidentExecution) -> None:
-        """Take note of what an execution has grown to, if it is here, and make room if it is too much."""
+        """Updates the estimated size of a resident execution, and evicts idle ones if the total is too large."""
         if self._residents.get(resident.key) is not resident:
             return
         weight = MEMORY_MIN_BYTES + resident.log_bytes * MEMORY_PER_LOG_BYTE

@@ -1,4 +1,4 @@
-"""Serving: an engine, and a worker if there are queues to serve, in this process until it is told to stop by a signal."""
+"""Runs an engine, and a worker if there are queues to serve, until a signal stops the process."""
 
 import asyncio
 import gc

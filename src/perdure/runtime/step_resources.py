@@ -1,6 +1,6 @@
-"""Threads for sync steps. They are daemons: a step that blocks for ever must not keep a process from ending; it is done again elsewhere.
+"""Threads for sync steps, and the resources that steps share in one process.
 
-Resources that are open: one of each in an engine or worker, opened when it is first needed, closed in reverse order at the end.
+The threads are daemons: a step that blocks for ever must not keep the process from ending, and is run again elsewhere.
 """
 
 import asyncio

@@ -1,9 +1,7 @@
-"""Performing a call: the function runs once, and whatever comes of it is an outcome.
+"""Runs one attempt of a step and turns whatever happens into an outcome.
 
-Carrying out a step in a transaction: what it writes and the answer that settles it are one commit of the store's database.
-
-The answer is mail to the execution, as a worker's is. So it is there exactly if what was written is, and whoever goes on with the
-execution finds it before anything else.
+The writes of a transactional step and the message with its outcome are one commit of the database. So the message exists exactly if the writes do, and the
+engine that goes on with the execution finds it before anything else.
 """
 
 import asyncio
