@@ -21,17 +21,17 @@ from perdure.core.operations import APPROVAL_WORKFLOW, CallOperation, Failure, R
 from perdure.core.paths import Path, idempotency_key, path_text
 
 APPROVAL_STATE_KEY = "approval"
-"""The state under which what people are to see is kept."""
+"""The key of the state that people see."""
 
 OnTimeout = Literal["fail", "approve", "reject"]
 NoticeKind = Literal["asked", "reminder", "escalated"]
 
 
 class ApprovalRequest(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is asked: a title and details, the JSON Schema of the form, who may decide and how many have to, and what time does of itself.
+    """A question to people: title and details, the JSON Schema of the form, the people who may decide, the quorum, and the reminders and timeouts.
 
-    `refused` says why the answer before was of no use; with `notifies`, who asked is sent a notice whenever people are to be told; with `returns_details`,
-    the verdict has the details.
+    `refused` is the reason why the form of the previous answer did not fit. With `notifies`, the parent receives a notice each time people should be
+    informed; with `returns_details`, the verdict holds the details.
     """
 
     title: str
@@ -50,7 +50,7 @@ class ApprovalRequest(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ApprovalState(msgspec.Struct, frozen=True):
-    """How an approval stands: what is asked, of whom by now, until when, and what was said."""
+    """The state of an approval: the request, the people who may decide by now, the due time, and the votes so far."""
 
     request: ApprovalRequest
     assignees: tuple[str, ...]
@@ -60,7 +60,7 @@ class ApprovalState(msgspec.Struct, frozen=True):
 
 
 class Notice(msgspec.Struct, frozen=True):
-    """That people are to be told: of which approval, why, and whom."""
+    """A notice that people should be informed: the approval, the reason, and the people."""
 
     approval: str
     kind: NoticeKind
@@ -70,7 +70,7 @@ class Notice(msgspec.Struct, frozen=True):
 
 
 class ApprovalVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How it ended, and when: `expired`, time decided; else the votes did. It is the record of the decision, whatever asked for it.
+    """The record of a decision, and when it was made. If it is `expired`, the timeout decided; otherwise the votes did.
 
     `details` are those of the request, if that `returns_details`.
     """
@@ -82,7 +82,7 @@ class ApprovalVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
     details: Any = None
 
     def decision(self) -> Decision[Any]:
-        """The record of the decision, as who asked is given it: how, by whom, when, by what means, the comment, and the form as it was filled in."""
+        """The record that the asking workflow receives: the decision, by whom, when and by what means, the comment, and the form as it was filled in."""
         filled = next((vote.value for vote in reversed(self.votes) if vote.value is not None), None)
         if self.expired or not self.votes:
             return Decision(self.approved, filled, votes=self.votes, expired=self.expired, at_s=self.at_s, means="timeout")
@@ -91,7 +91,7 @@ class ApprovalVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class VoteReply(msgspec.Struct, frozen=True):
-    """What who votes is told: whether the vote counts, if not why, and whether all is decided with it."""
+    """The reply to a vote: whether it counts, why not, and whether it decides the approval."""
 
     taken: bool
     why: str = ""
@@ -102,12 +102,12 @@ VOTE_SIGNAL = Signal("vote", Vote)
 
 
 def notice_message_name(approval: str) -> str:
-    """The name of the messages by which who asked is told of notices."""
+    """The name of the messages that carry notices to the parent."""
     return f"notice of {approval}"
 
 
 def vote_refusal(shown: ApprovalState, vote: Vote) -> str:
-    """Why a vote doesn't count; empty if it does."""
+    """The reason why a vote does not count; empty if it counts."""
     if not vote.by:
         return "it does not say by whom it is"
     if any(one.by == vote.by for one in shown.votes):
@@ -118,7 +118,7 @@ def vote_refusal(shown: ApprovalState, vote: Vote) -> str:
 
 
 def verdict_of_votes(request: ApprovalRequest, votes: tuple[Vote, ...]) -> ApprovalVerdict | None:
-    """What the votes come to, if that is clear: one against decides, and a quorum for it."""
+    """The verdict, once the votes decide: one vote against rejects, a quorum of votes in favour approves."""
     if any(not vote.approve for vote in votes):
         return ApprovalVerdict(False, False, votes, votes[-1].at_s)
     return ApprovalVerdict(True, False, votes, votes[-1].at_s) if len(votes) >= request.quorum else None
@@ -139,7 +139,7 @@ class ApproveKeywords(TypedDict, total=False):
 
 
 class ApprovalOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What `ctx.approve` was given beside the title."""
+    """The checked options of `ctx.approve`."""
 
     details: Any = None
     form: Any = None
@@ -172,10 +172,10 @@ def approval_options(options: dict[str, Any]) -> ApprovalOptions:
 
 
 def approval_request(title: str, given: ApprovalOptions) -> ApprovalRequest:
-    """What is asked, as its program takes it.
+    """The request that the approval execution is started with.
 
     Raises:
-        BadValue: an option means nothing.
+        BadValue: an option has no meaning.
     """
     if not title.strip():
         raise BadValue("approve(title)", title, "a question that people understand")
@@ -183,7 +183,7 @@ def approval_request(title: str, given: ApprovalOptions) -> ApprovalRequest:
         if not all(isinstance(name, str) and name for name in names):
             raise BadValue(f"approve({what})", names, 'names, or "group:name" for whoever is in a group')
     if given.on_timeout not in ("fail", "approve", "reject"):
-        raise BadValue("approve(on_timeout)", given.on_timeout, "one of fail, approve, deny")
+        raise BadValue("approve(on_timeout)", given.on_timeout, "one of fail, approve, reject")
     whole_number(given.quorum, "approve(quorum)")
     single = not any(name.startswith("group:") for name in (*given.assignees, *given.escalate_to))
     if given.assignees and single and given.quorum > len({*given.assignees, *given.escalate_to}):
@@ -221,10 +221,10 @@ def _optional_seconds(duration: Duration | None, what: str) -> float | None:
 
 
 async def decide_approval(program: CodeProgram, scope: NameScope, path: Path, asked: ApprovalRequest, given: ApprovalOptions) -> Decision[Any]:
-    """Ask, and wait for the decision; ask again as long as what was filled in does not fit the form.
+    """Ask, and wait for the decision; ask again while the filled-in form does not fit its type.
 
     Raises:
-        Timeout: nobody decided in time, and that is no decision.
+        Timeout: no decision was made in time, and `on_timeout` is fail.
         ChildFailed: the approval was cancelled, or failed.
     """
     place, times = path, 1
@@ -241,10 +241,10 @@ async def decide_approval(program: CodeProgram, scope: NameScope, path: Path, as
 
 
 def _decision(verdict: ApprovalVerdict, form: Any) -> Decision[Any]:
-    """The verdict, with the form filled in as its type.
+    """The decision, with the filled-in form as a value of its type.
 
     Raises:
-        Undecodable: what was filled in does not fit.
+        Undecodable: the filled-in form does not fit its type.
     """
     found = verdict.decision()
     if not found.approved or found.expired or form is None:
@@ -274,7 +274,7 @@ async def _wait_for_verdict(
 
 
 async def _send_notices(program: CodeProgram, path: Path, approval: str, step: Step[Any, Any, Any]) -> None:
-    """Run the step with each notice, one after the other. One that fails for good is not tried again, and stops nothing."""
+    """Run the step with each notice, one after the other. A notice whose step fails for good is skipped."""
     number = 0
     while True:
         number += 1

@@ -1,9 +1,7 @@
-"""Waiting for several things at once, as asyncio does it, but in an order that replay repeats: that in which they were given, or came to their ends.
+"""Branches of a workflow (join, map, race), and waiting for several tasks at once in an order that replay repeats.
 
-Branches: join, map and race. Each branch is a task with a context of its own, and goes on without its siblings.
-
-The names of the branches are remembered before any of them starts, so that a renamed or removed one is reported. What is
-left of a branch that loses or is cancelled is unwound like any cancelled task; it holds up nobody.
+Each branch is a task with a context of its own, independent of its siblings. The names of the branches are recorded before any of them starts, so that a
+renamed or removed branch is reported. A branch that loses or is cancelled unwinds like any cancelled task, and delays no other branch.
 """
 
 import asyncio
@@ -61,7 +59,7 @@ class CompletedTasks(Generic[T]):
 
 
 def tasks_of(verb: str, loop: DeterministicLoop, awaitables: Sequence[Awaitable[T]]) -> list[asyncio.Task[T]]:
-    """A task for each, in their order; what is one already is taken as it is.
+    """A task for each awaitable, in their order; one that is a task already is used as it is.
 
     Raises:
         WrongVerb: there are none, or one can't be awaited. None has been started then.
@@ -77,7 +75,7 @@ def tasks_of(verb: str, loop: DeterministicLoop, awaitables: Sequence[Awaitable[
 
 
 def _as_coroutine(one: Awaitable[T]) -> Coroutine[Any, Any, T]:
-    """The coroutine that awaits it."""
+    """A coroutine that awaits `one`."""
     if isinstance(one, Coroutine):
         return one
 
@@ -88,7 +86,7 @@ def _as_coroutine(one: Awaitable[T]) -> Coroutine[Any, Any, T]:
 
 
 def checked_return_when(when: str) -> str:
-    """One of the constants of asyncio.
+    """`when`, if it is one of the constants of asyncio.
 
     Raises:
         BadValue: it is none.
@@ -114,7 +112,7 @@ async def wait_for_tasks(loop: DeterministicLoop, tasks: Sequence[asyncio.Task[T
 LABEL_BYTES_MAX = 200
 
 OWN_NAME_CHARACTERS_MAX = 200
-"""A function with a longer name is named after its place, as one without a name is."""
+"""The longest name of a function that its branch is called by; with a longer one it is called like a function without a name."""
 
 Branch = tuple[str, Path, Callable[..., Awaitable[Any]]]
 """A branch before it starts: its name in results, its path, and its function of a context."""
@@ -124,7 +122,7 @@ StartBranch = Callable[[str, Path, Callable[..., Awaitable[Any]]], NumberedTask[
 
 
 class BranchGroup:
-    """The branches of one join, map or race while they run. Each end costs the same, however many there are."""
+    """The running branches of one join, map or race. The end of a branch costs the same for any number of branches."""
 
     __slots__ = ("_branches", "_failed", "_limit", "_live", "_program", "_start", "done", "errors", "outputs", "race", "tasks")
 
@@ -142,7 +140,7 @@ class BranchGroup:
         self._fill()
 
     def _fill(self) -> None:
-        """Start branches, up to the limit; when there are none left, and none runs, all is done."""
+        """Start branches up to the limit, or complete `done` when no branch is left and none is running."""
         while self._limit is None or self._live < self._limit:
             branch = next(self._branches, None)
             if branch is None:
@@ -160,7 +158,7 @@ class BranchGroup:
         self._live -= 1
         error = RuntimeError("the branch cancelled itself") if task.cancelled() else task.exception()
         if self.race and error is not None and not self.done.done():
-            self._failed.append(path)  # whether it has lost is known when the race is over
+            self._failed.append(path)  # its messages go back only if another branch wins, which is known when the race is over
         else:
             self._program.receipts.end(path)
         if self.done.done():
@@ -175,7 +173,7 @@ class BranchGroup:
         self._fill()
 
     def cancel(self) -> None:
-        """Tell every branch that still runs to unwind. These, and those that failed before, put back the messages that they did not use."""
+        """Cancel every running branch. These branches, and those that failed before, put back the messages that they did not use."""
         self._branches, program = iter(()), self._program
         for path in self._failed:
             program.give_back(path)
@@ -185,19 +183,19 @@ class BranchGroup:
             task.cancel()
 
     async def run(self) -> None:
-        """Wait until all have ended or, in a race, until one has returned."""
+        """Wait until all branches have ended or, in a race, until one has returned."""
         try:
             await self.done
         except CancelledError:
             self.cancel()
             raise
         if not self.outputs:
-            for path in self._failed:  # all have, and the caller is told of their errors
+            for path in self._failed:  # all have failed, and the caller receives their errors
                 self._program.receipts.end(path)
 
 
 def branches_label(verb: str, names: Sequence[str]) -> str:
-    """What the log remembers of the branches: their names or, when that is long, how many there are and a hash."""
+    """The label under which the log records the branches: their names or, if these are long, their number and a hash."""
     listed = msgspec.json.encode(names)
     if len(listed) > LABEL_BYTES_MAX:
         return f"{verb} of {len(names)}, {sha256(listed).hexdigest()[:16]}"
@@ -205,7 +203,7 @@ def branches_label(verb: str, names: Sequence[str]) -> str:
 
 
 async def join_branches(program: CodeProgram, start: StartBranch, path: Path, branches: Sequence[Branch], limit: int | None = None) -> dict[str, Any]:
-    """Run all; return what each returned, by name, or raise `JoinFailed` once all have ended."""
+    """Run all branches; return their results by name, or raise `JoinFailed` once all have ended."""
     program.started(path)
     running = BranchGroup(program, start, iter(branches), limit, race=False)
     await running.run()
@@ -217,7 +215,7 @@ async def join_branches(program: CodeProgram, start: StartBranch, path: Path, br
 
 
 async def race_branches(program: CodeProgram, start: StartBranch, path: Path, branches: Sequence[Branch]) -> Won[Any]:
-    """Run all until one returns; cancel the others, in mid-step too."""
+    """Run all branches until one returns, then cancel the others, even in the middle of a step."""
     program.started(path)
     running = BranchGroup(program, start, iter(branches), None, race=True)
     await running.run()

@@ -1,7 +1,7 @@
-"""Children: executions that a workflow starts, and how it takes what comes of them.
+"""Child executions: the operation that starts one, and the wait for its result.
 
-A child that is called is awaited; should it fail, it may be started anew as another execution, at a path of its own. One that is
-started goes on by itself. Its id follows from where it is called, unless one is given; a child that exists already is joined.
+A called child is awaited. If it fails, it may be started again as another execution, with a path of its own. A child that is only started continues
+without its parent. The id of a child is derived from the path of the call unless one is given; if an execution with that id exists, the call joins it.
 """
 
 from hashlib import sha256
@@ -20,14 +20,14 @@ from perdure.core.paths import Path, idempotency_key, path_text
 ID_CHARACTERS_MAX = 200
 
 RESTARTED_STATUSES = ("failed", "deadline_exceeded")
-"""How a child must have ended to be started anew; one that was cancelled is not wanted any more."""
+"""The statuses after which a failed child may be started again. A cancelled child is not among them, as its result is no longer wanted."""
 
 
 def child_operation(program: CodeProgram, path: Path, workflow: CodeWorkflow, given: tuple[tuple[Any, ...], dict[str, Any]], awaited: bool) -> SpawnOperation:
     """The operation of a child at `path`, started with the arguments `given`.
 
     Raises:
-        TooDeep: so many executions stand above it that it is taken for a recursion without end.
+        TooDeep: it has so many ancestors that it is taken for an endless recursion.
     """
     execution, calling = program.execution, workflow.calling
     if execution.depth >= limits.DEPTH_MAX:
@@ -51,15 +51,15 @@ def child_operation(program: CodeProgram, path: Path, workflow: CodeWorkflow, gi
 
 
 def child_id(place: str) -> str:
-    """The id of a child that was given none: where it was started, or a hash of that if it is long, as it is with children of children."""
+    """The id of a child without an explicit one: the key of the call, or its hash if the key is long, as for children of children."""
     return place if len(place) <= ID_CHARACTERS_MAX else sha256(place.encode()).hexdigest()[:32]
 
 
 async def call_child(program: CodeProgram, path: Path, op: SpawnOperation, workflow: CodeWorkflow) -> Any:
-    """Wait for a child; return its result.
+    """Wait for a child and return its result.
 
     Raises:
-        ChildFailed: it failed or was cancelled, the last time that it was started.
+        ChildFailed: its last start failed or was cancelled.
     """
     outcome, _ = await _child_outcome(program, path, op, workflow)
     if isinstance(outcome, Failure):
@@ -68,7 +68,7 @@ async def call_child(program: CodeProgram, path: Path, op: SpawnOperation, workf
 
 
 async def attempt_child(program: CodeProgram, path: Path, op: SpawnOperation, workflow: CodeWorkflow) -> Any:
-    """Wait for a child; return how it ended, as data."""
+    """Wait for a child and return its outcome as data."""
     outcome, times = await _child_outcome(program, path, op, workflow)
     if isinstance(outcome, Failure):
         return Failure(outcome.kind, times, outcome.error)
@@ -76,7 +76,7 @@ async def attempt_child(program: CodeProgram, path: Path, op: SpawnOperation, wo
 
 
 async def _child_outcome(program: CodeProgram, path: Path, op: SpawnOperation, workflow: CodeWorkflow) -> tuple[Outcome, int]:
-    """How the child ended, and how many times it was started for that."""
+    """The outcome of the child, and how many times it was started."""
     outcome = (await program.settle(path, op)).outcome
     rule, times = workflow.calling.rule, 1
     while isinstance(outcome, Failure) and outcome.kind in RESTARTED_STATUSES and times < rule.max:

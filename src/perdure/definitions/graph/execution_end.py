@@ -33,7 +33,7 @@ UNDO_INPUT_FAILED = "what it takes to undo this could not be made of the results
 
 
 class UndoInput(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What undoing a step is given: its arguments, encoded, and where in them secrets stand; or `why` these could not be made."""
+    """The input of an undo: its encoded arguments, and the JSON pointers of secrets in them; or `why` these could not be made."""
 
     args: bytes = NO_ARGUMENTS_ENCODED
     secrets: tuple[str, ...] = ()
@@ -52,10 +52,8 @@ class ExecutionEnd:
         self.is_failure_reported = False
         self.failed_at: Path = ()
 
-    # what brings it about
-
     def complete_without_return(self) -> None:
-        """All has been done."""
+        """Complete, as no node is left to run."""
         made: list[Output] = []
         wrong = self.run.log.judged(OUTPUT_PATH, lambda: made.append(self._output()))
         if isinstance(wrong, Err):
@@ -64,7 +62,7 @@ class ExecutionEnd:
             self._begin("completed", Success(made[0].raw if made else ENCODED_NONE))
 
     def complete(self, output: Output) -> None:
-        """A return was reached."""
+        """Complete with the result of a return."""
         self._begin("completed", Success(output.raw))
 
     def fail(self, error: Err, at: Path = ()) -> None:
@@ -78,32 +76,30 @@ class ExecutionEnd:
         self._begin("failed", Err("failed", error.attempts, error.error))
 
     def reject(self, why: str) -> None:
-        """A person said no, and nothing leads on from there."""
+        """Cancel, as a person rejected and the definition handles no rejection."""
         self._begin("cancelled", Err("cancelled", 1, ErrorInfo(REJECTED_ERROR, why)))
 
     def cancel(self) -> None:
-        """Somebody has cancelled the execution, or its time is over."""
+        """Cancel, because of a request or of the deadline."""
         cancelling = self.run.execution.cancelling
         why = "" if cancelling is None else cancelling.reason
         self._begin("cancelled", Err("cancelled", 1, ErrorInfo("Cancelled", why)))
 
     def stop(self) -> None:
-        """It was to end, and has not within its grace: what it still waits for is not wanted any more."""
+        """Drop everything that is still awaited, as the grace period is over."""
         self.run.log.drop_all()
         self.is_failure_reported = True
         self._undo_or_tell()
 
     def undo(self, status: EndStatus, outcome: Outcome) -> None:
-        """What an execution has done that has ended is to be undone; whoever is told of failures has been."""
+        """Undo an execution that has already ended. Its failure, if any, has been reported already."""
         self.is_begun = self.is_failure_reported = True
         self.status, self.outcome = status, outcome
         self.failed_at = () if self.run.execution.completed is None else self.run.execution.completed.path
         self._begin_undo()
 
-    # what is done before it
-
     def _output(self) -> Output:
-        """The result: as the definition says, or that of the steps with which it ends."""
+        """The result: the `output` of the definition, or the results of the steps that lead nowhere."""
         run, ir = self.run, self.run.plan.ir
         if ir.has_output:
             return Output.of(run.evaluated(ir.output, NodeScope(run.roots, outputs=run.roots.outputs)), "the output")
@@ -141,7 +137,7 @@ class ExecutionEnd:
 
     @property
     def _undoes(self) -> bool:
-        """Whether what was done is undone."""
+        """Whether completed steps are undone."""
         cancelling = self.run.execution.cancelling
         return self.run.plan.ir.on_failure.undo if cancelling is None else cancelling.undo
 
@@ -177,7 +173,7 @@ class ExecutionEnd:
         self._undo_next()
 
     def _may_fail(self, path: Path) -> bool:
-        """Whether the execution goes on with what else is to be undone, should this fail for good."""
+        """Whether the undo of other steps continues if this undo fails for good."""
         run, settled = self.run, undo_subject(self.run.execution.settled, path)
         node = _node_at(run, path)
         if node is not None and node.undo is not None:
@@ -231,7 +227,7 @@ class ExecutionEnd:
         return step, msgspec.structs.replace(op, args=given_to.args, secrets=given_to.secrets)
 
     def _tell(self) -> None:
-        """Call who is to be told of a failure; then end."""
+        """Report a failure to the tool or workflow of `on_failure`, then end."""
         run, call = self.run, self.run.plan.ir.on_failure.call
         error = self.outcome.error if isinstance(self.outcome, Err) else ErrorInfo("Unknown", "")
         given = {"error": {"type": error.type, "message": error.message}, "execution": run.roots.root("execution")}
@@ -256,7 +252,7 @@ class ExecutionEnd:
 
 
 def note_undo_arguments(run: GraphRun, path: Path, output: Output) -> None:
-    """Note what the undoing of a step is given, as soon as the step has completed: its turn may be forgotten by then."""
+    """Record the input of the undo of a step as soon as the step has completed, because its turn may be forgotten before the undo."""
     made = ENCODED_NONE
     if not run.log.replaying:
         known, node = run.execution.settled.get(path), _node_at(run, path)
@@ -305,12 +301,12 @@ def _node_at(run: GraphRun, path: Path) -> Any:
 
 
 def _missing_undo_tool(tool: str) -> Step[Any, Any, Any]:
-    """What stands for a tool that is not here."""
+    """A step in place of an undo tool that this engine does not have."""
     return _refusing_step(tool, f"the engine that runs here has no tool {tool!r} to undo with; give it that tool, and resume the execution")
 
 
 def _refusing_step(tool: str, why: str) -> Step[Any, Any, Any]:
-    """What fails for good, and says why, so that the execution is parked and nothing is left out."""
+    """A step that fails for good with a reason, so that the execution is parked and no undo is skipped."""
 
     def refuse(*_: Any, **__: Any) -> None:
         raise Fatal(why)

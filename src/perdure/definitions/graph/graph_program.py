@@ -35,17 +35,17 @@ from perdure.definitions.graph.token_walk import Firing, Frame, TooManyTransitio
 from perdure.definitions.graph.verb_runs import begin_node, holds_cycle_turn
 
 IMMEDIATE_VERBS = frozenset(("test", "set", "loop", "if", "return", "fail", "do", "parallel", "race"))
-"""The verbs that settle at once, or only hold others: they go before any work is opened, so that a return ends the execution before that."""
+"""The verbs that settle at once or only hold others. They run before any work is opened, so that a return ends the execution first."""
 
 Verb = Callable[["GraphProgram", VerbRun], None]
 """Performs the verb of a node once."""
 
 NEXT_NOTE = ("next", 0)
-"""Where it is kept, beside a node, which way its rules or its own choice led."""
+"""The segment, below a node, of the note of the way that its rules or its own choice took."""
 
 
 class GraphProgram:
-    """One walk. Satisfies `perdure.core.program.Program`."""
+    """The program of one execution of a definition. Satisfies `perdure.core.program.Program`."""
 
     __slots__ = ("_divergence", "_failing", "closed", "ending", "finished", "is_begun", "routing", "run")
 
@@ -61,40 +61,40 @@ class GraphProgram:
 
     @property
     def awake(self) -> bool:
-        """Whether it has begun, or would not any more."""
+        """Whether it has begun, or can no longer begin."""
         return self.is_begun or self._divergence is not None
 
     @property
     def steps(self) -> Mapping[Path, Any]:
-        """What performs the calls that are open, by their paths."""
+        """The steps that perform the pending calls, by path."""
         return self.run.log.steps
 
     @property
     def required(self) -> frozenset[str] | None:
-        """The capabilities that its definition needs; None before it is known by which one it goes."""
+        """The capabilities that its definition needs; None before the definition is known."""
         return required_capabilities(self.run.workflow, self.run.plan.ir) if self.is_begun else None
 
     @property
     def keeps_archives(self) -> bool:
-        """Whether what compaction replaces is kept, as its definition says."""
+        """Whether compaction keeps an archive, as the definition says."""
         return self.is_begun and self.run.plan.ir.archive
 
     def unfit(self, definition: bytes) -> tuple[str, ...]:
-        """Why it can't go on by another definition; empty, if it can."""
+        """The reasons why it cannot continue with another definition; empty if it can."""
         return patch_problems(self.run.plan, self.run.walk, definition)
 
     def refuse(self, diverged: Diverged) -> None:
-        """Go no further."""
+        """Stop, because the log does not match."""
         self._divergence = diverged
         self.close()
 
     def close(self) -> None:
-        """Leave memory."""
+        """Release everything held in memory."""
         self.closed = True
         self.run.log.clear()
 
     def feed(self, execution: Execution, event: e.Event, remembered: deque[e.Event] | None, values: Mapping[str, bytes]) -> Sequence[ProgramCommand]:
-        """Take one given event; return what the definition wants because of it."""
+        """Take one given event; return the commands that follow from it."""
         if self._divergence is not None:
             raise self._divergence
         self.run.execution = execution
@@ -160,7 +160,7 @@ class GraphProgram:
         _ = self.run.walk.begin(0, None, (), NodeScope(self.run.roots, outputs=self.run.roots.outputs))
 
     def _drive(self) -> None:
-        """Go on until nothing is left to do. What settles at once goes before any work is opened."""
+        """Advance until nothing is left to do. Nodes that settle at once go first, before any work is opened."""
         while not self.finished and not self.closed and self.is_begun:
             if self.run.walk.ready:
                 self._fire(self.run.walk.ready.popleft())
@@ -188,7 +188,7 @@ class GraphProgram:
         self.begin_firing(firing)
 
     def begin_firing(self, firing: Firing) -> None:
-        """Begin what has fired, unless it is not to be done."""
+        """Begin a node that has fired, unless its `when` skips it."""
         self.run.started_steps += 1
         if self.run.started_steps > (limit := self.run.plan.ir.limits.max_steps):
             why = f"more than {limit:,} steps were begun; raise limits.max_steps, or end the loop"
@@ -223,7 +223,7 @@ class GraphProgram:
             self.run.works.append(lambda: begin_node(self.run, one) if not firing.settled and firing.frame.is_wanted else None)
 
     def _settled(self, firing: Firing, how: NodeOutcome | Failure) -> None:
-        """A node has settled: keep its result, and go on by its edges."""
+        """Keep the result of a node that has settled, and follow its edges."""
         if not firing.settled and firing.frame.is_wanted and not self.finished:
             self.routing.settled(firing, how)
 
@@ -257,7 +257,7 @@ class GraphProgram:
                 frame.block.took(firing, output)
 
     def store(self, firing: Firing, output: Output) -> None:
-        """Keep the result of a node where those who may read it find it."""
+        """Keep the result of a node in the scope where other nodes read it."""
         node, names = firing.place.node, firing.frame.scope
         self.run.clock += 1
         output.kind, output.stored = node.kind, self.run.clock
@@ -306,7 +306,7 @@ class GraphProgram:
         self.run.log.end(status, outcome, self.ending.failed_at if status == "failed" else ())
 
     def fail(self, firing: Firing, error: Failure) -> None:
-        """A node has failed, and nothing stands in for it: what holds it fails."""
+        """Fail the block or the execution that holds a failed node, as nothing handles the failure."""
         self.run.note_settled(firing, error)
         if self._failing is None or self._failing[0] != error.error or self._failing[1][: len(firing.path)] != firing.path:
             self._failing = error.error, firing.path  # a block that fails because of a step in it is not what has failed
@@ -318,13 +318,13 @@ class GraphProgram:
 
 
 class Router:
-    """The ways that lead on from nodes."""
+    """Decides where nodes that have settled lead."""
 
     def __init__(self, program: "GraphProgram") -> None:
         self.program, self.run = program, program.run
 
     def settled(self, firing: Firing, how: NodeOutcome | Failure) -> None:
-        """A node has settled, or failed: go on by its edges, or fail what holds it."""
+        """Follow the edges of a node that has settled, or handle its failure."""
         place = firing.place
         self.run.note_settled(firing, how)
         if isinstance(how, Failure):
@@ -496,7 +496,7 @@ class BlockRun:
         self.is_over = False
 
     def begin(self, region: int, names: NodeScope | None = None, port: str = "success") -> None:
-        """Begin with the steps of `region`."""
+        """Begin the passage with the steps of `region`."""
         self.port, timeout_s = port, self.verb_run.node.timeout_s if self.is_timed else None
         if timeout_s is not None:
             _ = self.run.log.attempted(self._timer, lambda: SleepOperation(timeout_s))
@@ -512,7 +512,7 @@ class BlockRun:
     # what its steps do
 
     def holds(self, firing: Firing) -> bool:
-        """Whether a branch has to wait until another one ends. Else it begins."""
+        """Whether a branch has to wait until another one ends. If not, it begins."""
         if firing.frame is not self.frame or self.kind == "do":
             return False
         if self.concurrency and self.active >= self.concurrency:
@@ -523,7 +523,7 @@ class BlockRun:
         return False
 
     def took(self, firing: Firing, output: Output) -> None:
-        """A step has settled."""
+        """Take the result of a step that has settled."""
         if self.is_over:
             return
         self.outputs[firing.place.node.id] = output
@@ -537,7 +537,7 @@ class BlockRun:
             self._win(firing, output)
 
     def failed(self, firing: Firing, error: Failure) -> None:
-        """A step has failed, and nothing stands in for it."""
+        """Handle the failure of a step that no error port or handler takes."""
         if self.is_over:
             return
         if firing.frame is self.frame and (self.kind == "race" or (self.kind == "parallel" and self.go_on)):
@@ -552,7 +552,7 @@ class BlockRun:
         self.verb_run.then(error)
 
     def drained(self) -> None:
-        """Nothing goes on in it any more."""
+        """Settle the block, as nothing is running in it any more."""
         if self.is_over:
             return
         self._end(is_drained=True)

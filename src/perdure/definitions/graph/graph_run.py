@@ -58,11 +58,11 @@ class PassageRecord:
         self.known: dict[Path, Passage] = {}
 
     def begin(self, path: Path, node: GraphNode, number: int, at_s: float) -> None:
-        """A node begins, behind the operation of this number."""
+        """Note that a node begins, behind the operation of this number."""
         self.known[path] = Passage(node, number, at_s)
 
     def settle(self, path: Path, how: NodeOutcome | Failure) -> None:
-        """A node has come to a result or an error. It goes on if others stand in for it, or if Python has to say where it leads."""
+        """Note the result or the error of a node. It stays open while a handler of its error runs, or while Python decides where it leads."""
         passage = self.known[path]
         if isinstance(how, Failure):
             passage.error = how.error
@@ -70,9 +70,9 @@ class PassageRecord:
             passage.port = how.port
 
     def leave(self, paths: Iterable[Path], at_s: float) -> None:
-        """Nodes are not open any more: they have settled, or were given up."""
+        """Note that nodes are no longer open: they have settled, or were given up."""
         for path in paths:
-            passage = self.known.get(path)  # one that was given up before it began is none
+            passage = self.known.get(path)  # a node that was given up before it began has no passage
             if passage is not None and passage.ended_at_s is None:
                 passage.ended_at_s = at_s
 
@@ -92,7 +92,7 @@ class SecretMarks:
         return secret_mark(name)
 
     def get(self, name: str, _: Any = None) -> SecretMark:
-        """What stands for a secret."""
+        """The mark that stands for a secret."""
         return self[name]
 
 
@@ -110,7 +110,7 @@ class RunRoots:
         self.variables: dict[str, Any] = {}
 
     def check(self) -> KeepOperation | None:
-        """Hold the input against what the definition takes."""
+        """Check the input against the inputs that the definition declares."""
         for why in completed_input_problems(self.run.plan.ir, self.input):
             raise self.run.failure(why, "BadInput")
         return None
@@ -130,7 +130,7 @@ class RunRoots:
         return kept if isinstance(kept, Failure) else None
 
     def root(self, name: str) -> Any:
-        """The value of a root. KeyError, if there is none of this name."""
+        """The value of a root; raises KeyError if there is no root of this name."""
         match name:
             case "input":
                 return self.input
@@ -153,7 +153,7 @@ class RunRoots:
         raise KeyError(name)
 
     def name_of(self, id: str) -> str:
-        """What a step is called for people; empty, if nobody says."""
+        """The display name of a step; empty if it has none."""
         place = self.run.plan.by_id.get(id)
         return "" if place is None else place.node.name
 
@@ -274,7 +274,7 @@ class GraphRun:
         return names.inside({"error": firing.error}) if firing.place.number in self.plan.behind_errors else names
 
     def note_settled(self, firing: Firing, how: NodeOutcome | Failure) -> None:
-        """Note what a node has come to, if passages are kept."""
+        """Note the outcome of a node, if passages are kept."""
         if self.passages is not None:
             self.passages.settle(firing.path, how)
 
@@ -325,7 +325,7 @@ class GraphRun:
         return made, tuple(secret_marks.mark_pointers(made)) if isinstance(made, dict) and self.reads_secrets(value) else ()
 
     def reads_secrets(self, value: Any) -> bool:
-        """Whether a value template reads any."""
+        """Whether a value template reads secrets."""
         return any(read.root == "secrets" for read in self.template(value).reads)
 
     def condition(self, value: Any, names: NodeScope) -> CompiledCondition:
@@ -333,15 +333,15 @@ class GraphRun:
         return condition.compile_condition(value, self.missing(in_condition=True), "self" if names.has("self") else "steps", self.expressions)
 
     def missing(self, *, in_condition: bool) -> Any:
-        """What a missing value comes to in the dialect of the definition."""
+        """The meaning of a missing value in the dialect of the definition."""
         return self.dialect_rules.missing_in_condition if in_condition else self.dialect_rules.missing_in_value
 
     def failure(self, why: str, type: str = "BadValue") -> NodeFailure:
-        """An error of a definition's own making."""
+        """A failure that the definition itself causes."""
         return NodeFailure(ErrorInfo(type, why))
 
     def judge(self, path: Path, value: Any, names: NodeScope, told: Callable[[bool | KeepOperation | Failure | None], None]) -> None:
-        """Judge a condition, and tell what holds; on replay, tell the note that stands at `path`, or that there is none."""
+        """Judge a condition, and pass on whether it holds; on replay, pass on the note at `path`, or None if there is none."""
         compiled = self.condition(value, names)
         if compiled.python:
             judge_python(self, path, (compiled, names), told)
@@ -349,7 +349,7 @@ class GraphRun:
             told(self.judged(path, compiled, names))
 
     def judged(self, path: Path, compiled: CompiledCondition, names: NodeScope, python: Sequence[bool] = ()) -> bool | KeepOperation | Failure | None:
-        """What `judge` tells of a condition whose parts in Python are known."""
+        """The answer that `judge` passes on, once the Python parts of the condition are known."""
         if self.log.replaying:
             self.log.skip_warning((*path, MISSING))
             failed = self.log.judged((*path, UNJUDGED), lambda: None)
@@ -373,7 +373,7 @@ PYTHON_CONDITION = "perdure.python"
 
 
 def judge_python(run: GraphRun, path: Path, what: tuple[CompiledCondition, NodeScope], told: Callable[[Any], None]) -> None:
-    """Have the parts in Python judged, then the rest; tell what holds."""
+    """Judge the Python parts of a condition by a call in the sandbox, then the rest; pass on whether it holds."""
     condition, names = what
     place = (*path, ("python", 0))
 

@@ -17,17 +17,17 @@ from perdure.definitions.graph.step_kind import Capabilities
 from perdure.definitions.graph.token_walk import Firing
 
 POLICY_NOTE = ("policy", 0)
-"""Where it is kept, beside what is about to be done, that a policy forbids it, or that a person is asked."""
+"""The segment, below an operation, of the note that a policy forbids it or that a person is asked."""
 
 UNGUARDED_VERBS = frozenset(("approve", "listen", "emit", "sleep", "loop", "set", "test", "if", "parallel", "race", "do", "return", "fail"))
-"""The verbs that use no tool and are of no kind that an engine is given."""
+"""The verbs that use no tool and no kind of an engine."""
 
 VERBS_OF_NO_KIND = UNGUARDED_VERBS | {"tool", "call"}
-"""The verbs of whose kind nothing is stated but by a policy."""
+"""The verbs for which only a policy states capabilities."""
 
 
 def check_start(run: GraphRun) -> Failure | None:
-    """Why an execution may not begin, if it may not."""
+    """The failure of an execution that a policy forbids to start, or None."""
 
     def judge() -> KeepOperation | None:
         if run.workflow.policy is not NO_POLICY:
@@ -41,7 +41,7 @@ def check_start(run: GraphRun) -> Failure | None:
 
 
 def check_use(run: GraphRun, verb_run: VerbRun, go: Callable[[], None]) -> None:
-    """Go on with what a node is about to do, if it may; if a person is to be asked, once that one approves."""
+    """Call `go` if a node may do its work; if a person has to be asked, call it once the person approves."""
     if verb_run.node.kind in UNGUARDED_VERBS:
         go()
         return
@@ -55,7 +55,7 @@ def check_use(run: GraphRun, verb_run: VerbRun, go: Callable[[], None]) -> None:
 
 
 def check_transition(run: GraphRun, firing: Firing, taken: Sequence[int]) -> Failure | None:
-    """Why a node may not lead on by these edges, if it may not."""
+    """The failure of a node that a policy forbids to take these edges, or None."""
     refused = run.log.judged((*firing.path, POLICY_NOTE), lambda: _judge_transition(run, firing, taken))
     return refused if isinstance(refused, Failure) else None
 
@@ -95,7 +95,7 @@ def _judge_use(run: GraphRun, verb_run: VerbRun) -> KeepOperation | None:
 
 
 def _approval_question(run: GraphRun, facts: dict[str, Any], given: Callable[[], Any]) -> str:
-    """What a person is asked before something is used; empty, if it may be used at once.
+    """The question to a person before something is used; empty if it may be used at once.
 
     Raises:
         Failure: it may not be used.

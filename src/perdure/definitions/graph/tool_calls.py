@@ -51,7 +51,7 @@ def start_timeout(run: GraphRun, verb_run: VerbRun) -> None:
 
 
 def stop_timeout(run: GraphRun, verb_run: VerbRun) -> None:
-    """Look at the time no longer: what was waited for has come."""
+    """Drop the timer of a node, as its outcome has arrived."""
     if run.log.waits_at(_timeout_path(verb_run)):
         run.log.drop(_timeout_path(verb_run))
 
@@ -75,7 +75,7 @@ def encode_call_arguments(given: Any, path: Path) -> bytes:
 
 
 def step_with_retry(step: Step[Any, Any, Any], own: ir.RetryOptions | None, default: ir.RetryOptions | None) -> Step[Any, Any, Any]:
-    """A step that is tried again as a node says, else as the definition says, else as the step itself says."""
+    """The step with the retry policy of the node, else of the definition, else its own."""
     rule = own or default
     if rule is None:
         return step
@@ -101,19 +101,19 @@ def child_retry_policy(node: ir.GraphNode) -> RetryRule:
 
 
 def may_restart_child(node: ir.GraphNode, error: ErrorInfo) -> bool:
-    """Whether a child may be started anew after this error, as its node names types of errors."""
+    """Whether the node allows that a child is started again after this type of error."""
     rule = node.retry
     return rule is not None and error.type not in rule.fatal and (not rule.only or error.type in rule.only)
 
 
 def _stated_retry_options(rule: ir.RetryOptions) -> dict[str, Any]:
-    """What a definition says about trying again, as options of `Retry`."""
+    """The retry options of a definition, as options of `Retry`."""
     names = {"max": rule.max, "wait": rule.wait_s, "factor": rule.factor, "max_wait": rule.max_wait_s}
     return {name: value for name, value in names.items() if value is not None}
 
 
 def missing_tool_step(name: str, known: Mapping[str, object]) -> Step[Any, Any, Any]:
-    """What stands for a tool that is not here: it fails for good, and says so."""
+    """A step in place of a tool that this engine does not have: it fails for good with that reason."""
     here = ", ".join(sorted(known)[:20]) or "none"
 
     def refuse(*_: Any, **__: Any) -> Any:
@@ -197,7 +197,7 @@ def child_start(run: GraphRun, target: str, given: Any, path: Path, how: ChildOp
 
 
 def failure_notification(run: GraphRun, target: str, path: Path, given: Any) -> NewOperation:
-    """Whom a failure is told: a tool, or another workflow."""
+    """The operation that reports a failure to a tool or to another workflow."""
     tool = run.workflow.tool(target)
     if tool is not None:
         return NewOperation(
@@ -237,7 +237,7 @@ def count_use(run: GraphRun, verb_run: VerbRun, name: str) -> None:
 
 
 class KindTemplates(NamedTuple):
-    """What a step of a kind is given, as templates."""
+    """The inputs of a step of a kind, as templates."""
 
     config: Any
     input: Any
@@ -245,7 +245,7 @@ class KindTemplates(NamedTuple):
 
 
 def run_kind(run: GraphRun, verb_run: VerbRun, kind: Kind, given: KindTemplates) -> None:
-    """Have a step done as its kind does it, and settle as that does."""
+    """Call the step of a kind, and settle the node with its outcome."""
     step = kind_step(run, verb_run.node, kind)
     counts = list[CompositeUse]()
 
@@ -270,14 +270,14 @@ def run_kind(run: GraphRun, verb_run: VerbRun, kind: Kind, given: KindTemplates)
 
 
 class KindArguments(NamedTuple):
-    """What a step of a kind is given, evaluated, and where in it something stands for a secret."""
+    """The evaluated inputs of a step of a kind, and the JSON pointers of secrets in them."""
 
     values: dict[str, Any]
     secrets: tuple[str, ...] = ()
 
 
 def evaluate_kind_arguments(run: GraphRun, verb_run: VerbRun, kind: str, given: KindTemplates) -> KindArguments:
-    """What a step of a kind is given, evaluated."""
+    """Evaluate the inputs of a step of a kind."""
     found = {"config": _kind_config(run, verb_run, kind, given.config), "input": _evaluated_or_none(run, verb_run, given.input)}
     if given.env is not None:
         found["env"] = _evaluated_or_none(run, verb_run, given.env)
@@ -334,7 +334,7 @@ def _evaluated_or_none(run: GraphRun, verb_run: VerbRun, value: Any) -> Any:
 
 
 def with_transform(run: GraphRun, verb_run: VerbRun) -> VerbRun:
-    """The same to do, whose result is made over before it is told."""
+    """The same run of a verb, with its result transformed before it is passed on."""
     return verb_run._replace(then=lambda how: _transform(run, verb_run, how))
 
 
@@ -386,7 +386,7 @@ def _transform_by_template(run: GraphRun, verb_run: VerbRun, done: NodeOutcome, 
 
 
 def unknown_kind_error(run: GraphRun, verb_run: VerbRun, kind: str) -> Failure:
-    """The error that nothing here does what a kind of steps is for."""
+    """The failure of a node whose kind this engine does not have."""
 
     def refuse() -> KeepOperation | None:
         raise run.failure(f"this engine has nothing that does {kind}; give it one, and retry the execution", "UnknownKind")

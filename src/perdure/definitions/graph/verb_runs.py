@@ -33,7 +33,7 @@ FAILED_PORTS = ("rejected", "timeout")
 
 
 class EachRun:
-    """A node done once for each of a list, so many at a time."""
+    """A node that runs once for each item of a list, with bounded concurrency."""
 
     def __init__(self, run: GraphRun, verb_run: VerbRun) -> None:
         self.run, self.verb_run = run, verb_run
@@ -47,7 +47,7 @@ class EachRun:
         self.is_over = False
 
     def begin(self) -> None:
-        """Find out what to go through, and begin with the first ones."""
+        """Evaluate the list, and begin with its first items."""
         kept = self.run.log.judged((*self.verb_run.path, ("items", 0)), self._items)
         if isinstance(kept, Failure):
             self.verb_run.then(kept)
@@ -144,7 +144,7 @@ class EachRun:
 
 
 class RepeatRun:
-    """A node done turn by turn."""
+    """A node that repeats, turn by turn."""
 
     def __init__(self, run: GraphRun, verb_run: VerbRun) -> None:
         self.run, self.verb_run, self.turn = run, verb_run, 0
@@ -243,7 +243,7 @@ class RepeatRun:
 
 
 def begin_node(run: GraphRun, verb_run: VerbRun) -> None:
-    """Do a node that has fired, all of it."""
+    """Begin a node that has fired: for each item, or once."""
     if verb_run.node.each is not None:
         EachRun(run, verb_run).begin()
     else:
@@ -251,7 +251,7 @@ def begin_node(run: GraphRun, verb_run: VerbRun) -> None:
 
 
 def begin_iterations(run: GraphRun, verb_run: VerbRun) -> None:
-    """Do a node, or one item of it, turn by turn if it repeats."""
+    """Begin a node, or one item of it, turn by turn if it repeats."""
     if verb_run.node.repeat is not None:
         RepeatRun(run, verb_run).begin()
     else:
@@ -259,7 +259,7 @@ def begin_iterations(run: GraphRun, verb_run: VerbRun) -> None:
 
 
 def perform_once(run: GraphRun, verb_run: VerbRun) -> None:
-    """Do the verb of a node once. What it comes to is made over, held against the schema of the node, and noted if it is undone as a whole."""
+    """Perform the verb of a node once. Its result is transformed, checked against the schema of the node, and noted if the node is undone as a whole."""
     node = verb_run.node
     if node.commit:
         verb_run = verb_run._replace(then=partial(_note_commit, run, verb_run))
@@ -274,7 +274,7 @@ def perform_once(run: GraphRun, verb_run: VerbRun) -> None:
 
 
 def _check_schema(run: GraphRun, verb_run: VerbRun, how: NodeOutcome | Failure) -> None:
-    """Tell what a node has come to, unless it does not fit the schema of the node."""
+    """Pass on the outcome of a node, or a failure if its result does not fit the schema of the node."""
     if isinstance(how, Failure) or how.port in NOT_AFTER:
         verb_run.then(how)
         return
@@ -335,7 +335,7 @@ class IterationStart(msgspec.Struct, frozen=True, omit_defaults=True):
 def begin_endless_iteration(
     run: GraphRun, path: Path, turn: int, ids: Sequence[str], names: NodeScope, before: Output, *, repeat: RepeatOptions | None = None
 ) -> None:
-    """Note with what a turn begins, and forget turns."""
+    """Record what a turn begins with, and forget old turns."""
     keep = (0 if repeat is None else repeat.keep) or ITERATIONS_KEPT
     undo_before = turn - repeat.undo_keep if repeat is not None and repeat.undo_keep else 0
     hops, steps = run.counted.setdefault(path, (run.walk.hops, run.started_steps))
@@ -373,7 +373,7 @@ def resumes_later(run: GraphRun, path: Path) -> bool:
 
 
 def restore_iteration(run: GraphRun, event: e.IterationResumedEvent, names: NodeScope) -> Output:
-    """Know again with what a turn begins; return what it has from the turn before."""
+    """Restore what a turn begins with; return the result that it has from the turn before."""
     known: IterationStart = values.decode(run.log.raw(event.value), IterationStart, "the state of loop", event.path)
     for id, (raw, port, kind) in known.outputs.items():
         names.outputs[id] = Output(raw, port, kind)
