@@ -60,7 +60,7 @@ class CelUnary(NamedTuple):
 
 
 class CelBinary(NamedTuple):
-    """Two sides and what stands between them."""
+    """Two operands and their operator."""
 
     operator: str
     left: CelTree
@@ -76,7 +76,7 @@ class CelTernary(NamedTuple):
 
 
 class CelGroup(NamedTuple):
-    """What stands in parentheses."""
+    """An expression in parentheses."""
 
     inside: CelTree
 

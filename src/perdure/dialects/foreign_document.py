@@ -35,30 +35,30 @@ class ForeignDefinition(NamedTuple):
 
 
 class WrittenDocument(NamedTuple):
-    """A definition as a foreign document; None if the dialect can't say what it says, and `findings` tell what that is, with pointers into the definition."""
+    """A definition as a foreign document; None if the dialect can not express it, with findings that point into the definition."""
 
     document: dict[str, Any] | None
     findings: tuple[DefinitionFinding, ...]
 
 
 class FindingCollector:
-    """What is found in one document."""
+    """The findings of one document."""
 
     def __init__(self, document: Any) -> None:
         self._document = document
         self.findings: list[DefinitionFinding] = []
 
     def error(self, code: str, pointer: str, what: str, suggestion: str = "") -> None:
-        """The document can't be used as it is."""
+        """Adds an error: the document can not be used as it is."""
         self.findings.append(error_finding(code, pointer, f"{readable_location(self._document, pointer)}: {what}", suggestion))
 
     def warning(self, code: str, pointer: str, what: str, suggestion: str = "") -> None:
-        """It can, and may not do what its author thinks."""
+        """Adds a warning: the document can be used, and may not do what its author expects."""
         self.findings.append(warning_finding(code, pointer, f"{readable_location(self._document, pointer)}: {what}", suggestion))
 
 
 class ForeignFields:
-    """A mapping of a foreign document, asked field by field. A null is a field that is not there. `left` reports what nobody asked for."""
+    """A mapping of a foreign document, read field by field. A null is a missing field. `left` reports the fields that were not read."""
 
     def __init__(self, value: Any, pointer: str, notes: FindingCollector) -> None:
         if not isinstance(value, dict):
@@ -69,7 +69,7 @@ class ForeignFields:
         self._doubled: set[str] = set()
 
     def at(self, *parts: str | int) -> str:
-        """The pointer of what stands in it."""
+        """The pointer of a part of it."""
         return joined_pointer(self.pointer, *parts)
 
     def has(self, *names: str) -> bool:
@@ -117,7 +117,7 @@ class ForeignFields:
         return None if value is None else ForeignFields(value, self.at(self.name_of(*names)), self.notes)
 
     def mapping(self, *names: str) -> dict[str, Any]:
-        """A mapping as it stands; an empty one if it is not there."""
+        """A mapping unchanged; an empty one if it is missing."""
         value: dict[Any, Any] = self._of(names, {}, lambda value: isinstance(value, dict), "a mapping")
         return {str(key): item for key, item in value.items()}
 
@@ -133,11 +133,11 @@ class ForeignFields:
         return [item for item in items if isinstance(item, str)]
 
     def ignore(self, *names: str) -> None:
-        """These mean nothing to a definition."""
+        """Marks fields as read that mean nothing to a definition."""
         self._asked.update(names)
 
     def refuse_left(self, what: str) -> None:
-        """Report the fields that nobody has asked for as errors: left out, they would change what the rest means."""
+        """Reports unread fields as errors: dropping them would change the meaning of the rest."""
         for name in self.value:
             if name not in self._asked:
                 near = closest_name(name, self._asked)
@@ -145,7 +145,7 @@ class ForeignFields:
                 self.notes.error("unknown_field", self.at(name), f"{name[:60]!r} is not a field of {what}; {hint}", near)
 
     def left(self, known: Collection[str] = ()) -> None:
-        """Report the fields that nobody has asked for."""
+        """Reports unread fields as warnings."""
         for name, value in self.value.items():
             if name not in self._asked and value is not None:
                 near = closest_name(name, self._asked | set(known))
@@ -163,7 +163,7 @@ class ForeignFields:
 
 
 class StepNames:
-    """The ids of a foreign document's steps, and what they are called in the definition: the same, unless that is the name of a root or taken."""
+    """The step ids of a foreign document and their ids in the definition: the same, unless one is the name of a root or taken."""
 
     def __init__(self, notes: FindingCollector) -> None:
         self._notes = notes
@@ -210,7 +210,7 @@ def is_number(value: Any) -> bool:
 
 
 def kind_of_value(value: Any) -> str:
-    """What a value is, in words."""
+    """The type and content of a value, in words."""
     match value:
         case None:
             return "null"
@@ -341,7 +341,7 @@ def _without_sources(value: Any) -> Any:
 
 
 def _computed(definition: Document) -> Iterator[str]:
-    """Where values stand that are what an expression comes to, which in a dialect would be data."""
+    """The locations of values that are results of expressions, which a dialect would take for data."""
     fit = ShapeCheck(definition)
     fit.walk()
     for one in fit.expressions if "dialect" not in definition else ():

@@ -30,7 +30,7 @@ _MARKS = {
 
 
 def reference_text(name: str, path: ReferencePath = ()) -> str:
-    """The reference to what stands at `path` of a root or a step, without its @."""
+    """The reference to `path` of a root or a step, without its @."""
     return _spelt(name, path) if _NAME.fullmatch(name) else _spelt("steps", [name, "output", "data", *path])
 
 
@@ -46,7 +46,7 @@ class EmbeddedReference(NamedTuple):
 
 
 def template_text(pieces: Sequence[str | EmbeddedReference]) -> str:
-    """Text in which references stand, as a template that says what the text around them says by itself."""
+    """Text with references, as a template in which the surrounding text is escaped."""
     made = ""
     for place, piece in enumerate(pieces):
         if isinstance(piece, EmbeddedReference):

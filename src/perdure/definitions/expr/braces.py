@@ -30,7 +30,7 @@ STEP_TYPES_OF_VERBS = {"tool": "action", "call": "action", "task": "action", "se
 
 
 class BracesCompiler:
-    """The meanings of one text's nodes; `where` stands in errors. With `of_items`, names are fields of the item, and nothing is less or more than null."""
+    """Compiles the nodes of one text. `where` is the location for errors. With `of_items`, names are fields of the item, and null compares with nothing."""
 
     def __init__(self, where: str = "", of_items: bool = False) -> None:
         self.where, self.of_items = where, of_items
@@ -274,7 +274,7 @@ def _indexed(run: BracesEvaluation, value: Any, index: Any) -> Any:
 
 
 def _entry(run: BracesEvaluation, id: str) -> Any:
-    """What ``steps.NAME`` stands for: its type and name, and what it gave."""
+    """The value of ``steps.NAME``: its type, its name and its result."""
     envelope = run.envelope(id)
     output = _output(envelope)
     return None if output is None else {"stepType": output.get("type"), "name": envelope.get("name", id), "output": output}
@@ -368,7 +368,7 @@ class BracesExpression:
 
 
 def compile_braces_text(value: str, where: str = "") -> BracesExpression:
-    """The value that a text with ``{{ }}`` in it stands for; the same one for the same text.
+    """Compiles a text with ``{{ }}``; returns the same object for the same text.
 
     Raises:
         BadExpression: it can't be read.
@@ -440,7 +440,7 @@ def _marked(made: list[str | BracesFunction], secret: list[bool]) -> BracesFunct
 
 
 def rename_braces_steps(value: str, names: Mapping[str, str], whole: bool = False) -> str:
-    """A text that has been compiled, with steps called otherwise; with `whole` it is a condition."""
+    """A compiled text with other step ids; with `whole` it is a condition."""
     if whole:
         return _renamed(value, names)
     made, behind = list[str](), 0

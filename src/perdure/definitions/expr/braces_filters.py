@@ -218,7 +218,7 @@ def item_predicate(run: BracesEvaluation, condition: Any) -> Callable[[Any], boo
 
 
 def value_at_path(item: Any, path: tuple[str, ...]) -> Any:
-    """What stands at a path in an item; Ellipsis if nothing does."""
+    """The value at a path in an item; Ellipsis if there is none."""
     for key in path:
         if isinstance(item, dict) and key in item:
             item = item[key]
@@ -230,7 +230,7 @@ def value_at_path(item: Any, path: tuple[str, ...]) -> Any:
 
 
 def sort_rank(value: Any) -> tuple[int, Any]:
-    """Where a value stands in order: numbers, then text, then the rest as it came, then null and what is missing."""
+    """The rank of a value in sorting: numbers, then text, then other values in their order, then null and missing values."""
     match value:
         case bool() | int() | float():
             return 0, value

@@ -165,7 +165,7 @@ _CONSTANTS = {"true": True, "false": False, "null": None, "undefined": None}
 
 
 class BracesToken(NamedTuple):
-    """A piece of the text: its kind (number, name, text, sign, end), what it says, and from where to where it stands."""
+    """A token of the text: its kind (number, name, text, sign, end), its text and its span."""
 
     kind: str
     said: str
@@ -174,7 +174,7 @@ class BracesToken(NamedTuple):
 
 
 class BracesParser:
-    """One reading of `text` from `start` on; `where` stands in errors. With `pieces`, quoted text may hold ``{{ }}`` itself."""
+    """Parses `text` from `start` on; `where` is the location for errors. With `pieces`, quoted text may contain ``{{ }}``."""
 
     def __init__(self, text: str, start: int = 0, where: str = "", pieces: Callable[[str, str], BracesNode] | None = None) -> None:
         self.text, self.where, self.pieces = text, where, pieces
@@ -200,7 +200,7 @@ class BracesParser:
             return BracesConditional(test, yes, self.expression())
 
     def bad(self, what: str, hint: str) -> BadExpression:
-        """The error that something is wrong where the reading stands."""
+        """The error for the current position."""
         return BadExpression(self.where, what, hint, self.token.start + 1)
 
     def _ranked(self, rank: int) -> BracesNode:
@@ -217,7 +217,7 @@ class BracesParser:
         return node
 
     def _rank(self) -> int:
-        """How closely the operator binds at which the reading stands; -1 if there is none."""
+        """The precedence of the operator at the current position; -1 if there is none."""
         return _RANKS.get(self.token.said, -1) if self.token.kind in ("sign", "name") else -1
 
     def _unary(self) -> BracesNode:

@@ -107,7 +107,7 @@ def names_in_cel(text: str) -> CelNames:
 
 
 def _is_member(every: list[CelToken], place: int) -> bool:
-    """Whether a name is a field: a dot stands before it, and something before that."""
+    """Whether a name is a field: it follows a dot, and the dot follows a value."""
     if place == 0 or every[place - 1].text != ".":
         return False
     if place == 1:

@@ -174,7 +174,7 @@ QUANTIFIERS = frozenset(("any", "all"))
 
 
 def check_right_side(name: str, right: Any, where: str) -> None:
-    """Look at a right side that stands in the definition.
+    """Checks a constant right side.
 
     Raises:
         BadExpression: the operator takes something else.
@@ -208,7 +208,7 @@ CONDITION_KEYS = frozenset((*COMPARED, *AGGREGATES, *QUANTIFIERS))
 
 
 class _ConditionEvaluation(NamedTuple):
-    """One evaluation: the scope, what the Python in it said, and who is told of what is missing."""
+    """One evaluation: the scope, the answers of its Python, and the callback for missing values."""
 
     scope: ExpressionScope
     python: Sequence[bool]

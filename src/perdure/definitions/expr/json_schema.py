@@ -41,7 +41,7 @@ def full_schema(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def schema_problems(schema: dict[str, Any], value: Any) -> list[str]:
-    """What is wrong with `value`, each with its place in it; none if it fits. Of what is very large the first problem, or only that there is one."""
+    """The problems of `value`, each with its location; none if it is valid. For a very large value only the first problem, or that there is one."""
     validator = compile_schema(schema)
     if validator.is_valid(value):
         return []

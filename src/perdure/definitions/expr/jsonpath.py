@@ -61,7 +61,7 @@ class JsonPathQuery:
 
 
 def compile_jsonpath(text: str, where: str = "") -> JsonPathQuery:
-    """The query that a text is; ``.length()`` may stand behind it.
+    """Compiles a query, which may end with ``.length()``.
 
     Raises:
         BadExpression: it is none.

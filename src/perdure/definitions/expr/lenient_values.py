@@ -90,7 +90,7 @@ def js_text(value: Any) -> str:
 
 
 def js_shown(value: Any) -> str:
-    """What `value` is where it stands within text: nothing for null, JSON for lists and mappings."""
+    """The text of `value` inside other text: nothing for null, JSON for lists and mappings."""
     match value:
         case None:
             return ""

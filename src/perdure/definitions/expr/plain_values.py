@@ -21,7 +21,7 @@ class MissingValueError(Exception):
 
 
 class RootUnavailableError(MissingValueError):
-    """A root is named that does not stand here, as an item outside of an each."""
+    """A reference names a root that is not in scope, such as an item outside of an each."""
 
 
 class ValueKindError(MissingValueError):
@@ -54,7 +54,7 @@ def is_truthy(value: Any) -> bool:
 
 
 def text_of_value(value: Any) -> str:
-    """What stands in text for a value: text as it is, nothing for null, JSON of all else."""
+    """The text of a value: text unchanged, nothing for null, JSON of any other."""
     if type(value) is str:
         return value
     return "" if value is None else _encode(value).decode()

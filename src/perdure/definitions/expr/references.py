@@ -47,10 +47,10 @@ class ExpressionRead(NamedTuple):
 
 
 class ExpressionScope(Protocol):
-    """What expressions may read. All values are plain data, and nobody changes them."""
+    """The values that expressions read. All are plain data and never modified."""
 
     def root(self, name: str) -> Any:
-        """What stands behind a root, or behind the name that an `each` gives its items; KeyError if there is none here."""
+        """The value of a root, or of the name that an `each` gives its items; KeyError if it is not in scope."""
 
     def step(self, id: str) -> Any:
         """The data of a step; None if it was skipped; KeyError if it has no result yet."""
@@ -126,7 +126,7 @@ def _ref(name: str, path: ValuePath, optional: bool, written: str, where: str) -
 
 
 def _behind(text: str, start: int, end: int) -> tuple[str, str, int]:
-    """What is wrong where a reference should have ended."""
+    """The error for text after the end of a reference."""
     rest, at = text[end:], end + 1
     found = f"{shortened(text[start:])!r} is no reference from character {at} on"
     if text[end - 1] == "?":

@@ -11,23 +11,23 @@ SECRET, TEXT = "@secret", "@text"
 
 
 class SecretMark(dict[str, Any]):  # a mapping to whatever encodes or compares it; its class says who made it
-    """Stands for a secret, or for text with secrets in it."""
+    """Takes the place of a secret, or of text that contains secrets."""
 
     __slots__ = ()
 
 
 def secret_mark(name: str) -> SecretMark:
-    """What stands for the secret of a name."""
+    """The mark of a secret."""
     return SecretMark({SECRET: name})
 
 
 def text_mark(parts: list[Any]) -> SecretMark:
-    """What stands for text whose `parts` are text and marks of secrets."""
+    """The mark of text whose `parts` are texts and marks."""
     return SecretMark({TEXT: parts})
 
 
 def mark_pointers(value: Any, where: str = "") -> Iterator[str]:
-    """Where marks stand in what templates have come to, as JSON pointers, in the order of the value."""
+    """The locations of the marks in an evaluated template, as JSON pointers, in the order of the value."""
     match value:
         case SecretMark():
             yield where
@@ -40,5 +40,5 @@ def mark_pointers(value: Any, where: str = "") -> Iterator[str]:
 
 
 def escape_pointer_key(key: str) -> str:
-    """A key as a JSON pointer has it."""
+    """A key, escaped for a JSON pointer."""
     return key.replace("~", "~0").replace("/", "~1")

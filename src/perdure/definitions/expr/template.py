@@ -57,7 +57,7 @@ class TextExpansion:
 
 
 def check_expansion(value: Any) -> Any:
-    """A value, once it has been measured; what it shares counts as often as it stands in it.
+    """Returns the value after measuring it; a shared value counts as often as it occurs.
 
     Raises:
         ExpressionFailed: it has too many values, or too many bytes.
@@ -193,7 +193,7 @@ def _compile(value: Any, missing: MissingPolicy, expressions: Expressions) -> Te
 
 
 def _expands(value: Any, expressions: Expressions) -> bool:
-    """Whether a value may come to more than what one of its references refers to: it has several, or an expression of the other language."""
+    """Whether the result may be larger than the value of one reference: there are several, or an expression in braces."""
     count, waiting = 0, [value]
     while waiting and count < 2:
         one = waiting.pop()
@@ -210,7 +210,7 @@ def _expands(value: Any, expressions: Expressions) -> bool:
 
 
 def is_expression(value: Any) -> bool:
-    """Whether a mapping stands for what an expression comes to: it has nothing but one, which is no reference."""
+    """Whether a mapping is an expression: it has only `expr`, and its text is no reference."""
     return isinstance(value, dict) and len(value) == 1 and isinstance(said := value.get("expr"), str) and not said.startswith("@")
 
 
@@ -309,7 +309,7 @@ def _of_text(value: str, where: str, missing: MissingPolicy, reads: set[Expressi
 
 
 def text_parts(value: str, where: str) -> Iterator[str | Reference]:
-    """What a text consists of: text, and the references that stand in braces.
+    """The parts of a text: plain text and the references in braces.
 
     Raises:
         BadExpression: one can't be read, or its brace is not closed.

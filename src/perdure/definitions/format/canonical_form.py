@@ -109,7 +109,7 @@ def normalized_copy(value: Any) -> Any:
 
 
 def canonical_value(shape: Shape, value: Any) -> Any:
-    """The canonical form of a value that stands where `shape` is taken."""
+    """The canonical form of a value of a shape."""
     match shape:
         case DurationShape():
             return plain_copy(value) if is_computed(value) else normalized_copy(duration_seconds(value))
@@ -159,7 +159,7 @@ def _step(step: dict[str, Any]) -> dict[str, Any]:
 
 
 def _condition(value: Any) -> Any:
-    """A condition in which a bare reference is spelled out as the row that it stands for."""
+    """A condition in which a bare reference is spelled out as a row."""
     match value:
         case str():
             return {"ref": value}

@@ -39,7 +39,7 @@ from perdure.definitions.graph.ir import (
 
 
 def place_regions(draft: DefinitionDraft, found: GraphLoops) -> tuple[tuple[GraphRegion, ...], tuple[GraphEdge, ...], list[int]]:
-    """The regions, the edges with theirs, and for each node the region in which it stands directly."""
+    """The regions, the edges with their regions, and the region that directly holds each node."""
     lists, heads = draft.outline.lists, sorted(found.heads)
     cycle_of = {head: len(lists) + number for number, head in enumerate(heads)}
     standing = [cycle_of.get(site.number) or cycle_of.get(found.head[site.number]) or site.list for site in draft.outline.sites]
@@ -67,7 +67,7 @@ def place_regions(draft: DefinitionDraft, found: GraphLoops) -> tuple[tuple[Grap
 
 
 def _depths(parents: Sequence[int]) -> list[int]:
-    """How many regions stand around each. A region may come before the one in which it stands."""
+    """The nesting depth of each region. A region may come before the one that holds it."""
     depths = [-1] * len(parents)
     for region in range(len(parents)):
         way = [region]
@@ -131,7 +131,7 @@ _COPIED_FIELDS = {
 
 
 def compile_node(draft: DefinitionDraft, site: StepSite, region: int) -> GraphNode:
-    """The node that a step becomes, standing in `region`. The lists of steps are the regions of the same numbers."""
+    """The node of a step in `region`. The lists of steps are the regions of the same numbers."""
     step, number = site.step, site.number
     fields: dict[str, Any] = {name: step[field] for field, name in _COPIED_FIELDS.items() if field in step}
     for field, make in _FIELD_COMPILERS.items():
@@ -153,7 +153,7 @@ def compile_node(draft: DefinitionDraft, site: StepSite, region: int) -> GraphNo
 
 
 def _config(site: StepSite) -> Any:
-    """What stands behind the verb: of blocks what it says besides the steps; of a call that says more than whom, all of it as a mapping."""
+    """The config of a node: of a block its fields besides the steps; of a call with options all of them as a mapping."""
     value, step = site.value, site.step
     match site.verb:
         case "do":
@@ -296,7 +296,7 @@ def compile_definition(canonical: Mapping[str, Any]) -> IR:
 
 
 def compile_findings(canonical: Mapping[str, Any]) -> list[DefinitionFinding]:
-    """All that is wrong with a canonical definition: what `compiled` would say, and what is worth a warning."""
+    """The findings of a canonical definition: the errors that `compile_definition` would raise, and warnings."""
     draft, found = _drafted(canonical)
     if not _errors(draft):
         _compile_nodes(draft, place_regions(draft, found)[2])

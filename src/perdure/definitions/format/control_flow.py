@@ -20,7 +20,7 @@ ENDS = ("return", "fail")
 
 
 def check_acyclic(draft: DefinitionDraft) -> None:
-    """Note what waits for itself where steps are ordered by what they read or by their places."""
+    """Reports cycles where steps are ordered by their reads or by their position."""
     graph = graph_of(draft, [number for number, (source, _, _) in enumerate(draft.edges) if draft.outline.place(source).order != "ports"])
     for component in connected_components(graph):
         if len(component) > 1:
@@ -34,7 +34,7 @@ def check_acyclic(draft: DefinitionDraft) -> None:
 
 
 def check_joins(draft: DefinitionDraft) -> None:
-    """Note joins that wait for more ways than lead to their step, and those that have nothing to choose from."""
+    """Reports joins that wait for more paths than lead to their step, and those with nothing to choose from."""
     ways: dict[int, set[tuple[int, str]]] = {}
     for source, target, port in draft.edges:
         ways.setdefault(target, set()).add((source, port))
@@ -86,7 +86,7 @@ def graph_of(draft: DefinitionDraft, numbers: Iterable[int]) -> list[list[int]]:
 
 
 def readable_path(draft: DefinitionDraft, nodes: Sequence[int]) -> str:
-    """A way as people read it: ``b -> a -> b``."""
+    """A path for messages: ``b -> a -> b``."""
     names = [draft.name(number) for number in nodes]
     if len(names) > SHOWN_MAX:
         names[SHOWN_MAX - 3 : -2] = [f"… {len(names) - SHOWN_MAX + 1} more …"]
@@ -107,7 +107,7 @@ def _check_entered(draft: DefinitionDraft, graph: AdjacencyLists, found: GraphLo
 
 
 def _check_bounds(draft: DefinitionDraft, graph: AdjacencyLists, found: GraphLoops) -> None:
-    """Note cycles without a bound, and bounds of what does not lead back."""
+    """Reports cycles without a bound, and bounds on edges that do not lead back."""
     bounded: set[int] = set()
     back: dict[int, int] = {}
     for number, (source, target, _) in enumerate(draft.edges):
@@ -128,7 +128,7 @@ def _check_bounds(draft: DefinitionDraft, graph: AdjacencyLists, found: GraphLoo
 
 
 def _check_ends(draft: DefinitionDraft, graph: AdjacencyLists, found: GraphLoops) -> None:
-    """Note cycles out of which nothing leads, though nobody said that they are endless."""
+    """Reports cycles that no step leads out of, unless they are marked endless."""
     before: list[list[int]] = [[] for _ in graph]
     leaving: dict[int, set[str]] = {}
     for number, (source, target, port) in enumerate(draft.edges):
@@ -151,7 +151,7 @@ def _check_ends(draft: DefinitionDraft, graph: AdjacencyLists, found: GraphLoops
 
 
 def _may_end(draft: DefinitionDraft, site: StepSite, leaving: dict[int, set[str]]) -> bool:
-    """Whether the path may end at a step: it ends the execution, or there is a way to succeed that leads nowhere."""
+    """Whether a path may end at a step: the step ends the execution, or some way to succeed leads nowhere."""
     taken = leaving.get(site.number, set())
     if site.verb in ENDS or not taken:
         return True
@@ -164,7 +164,7 @@ def _may_end(draft: DefinitionDraft, site: StepSite, leaving: dict[int, set[str]
 
 
 def check_reached(draft: DefinitionDraft) -> None:
-    """Note the steps that only what ends the execution leads to."""
+    """Warns of steps that only follow a step which ends the execution."""
     graph: list[list[int]] = [[] for _ in draft.outline.sites]
     entered = [False] * len(graph)
     stops = {site.number for site in draft.outline.sites if site.verb in ENDS and not {"when", "each", "repeat"} & site.step.keys()}

@@ -152,7 +152,7 @@ def _renames(before: dict[str, Any], after: dict[str, Any]) -> dict[str, str]:
 
 
 def _likeness(one: PlacedStep, other: PlacedStep) -> float:
-    """From 0 to 1: how much of what two steps say is the same. What both say of what stands behind the verb counts, the verb alone does not."""
+    """The share, from 0 to 1, of what two steps have in common. The config of a verb counts, the verb alone does not."""
     first, second = (set(_leaves(_own(step.step), "")) for step in (one, other))
     return len(first & second) / max(len(first | second), 1)
 
@@ -166,7 +166,7 @@ def _leaves(value: Any, pointer: str) -> Iterator[str]:
 
 
 def _moved(old: dict[str, PlacedStep], new: dict[str, PlacedStep]) -> set[str]:
-    """The steps that stand in another list, or on the other side of one that they stood beside; as few as explain the new order."""
+    """The fewest steps whose move explains the new order: to another list, or past a neighbour."""
     moved, by_list = set(), dict[tuple[str, str], list[str]]()
     for id, one in new.items():
         if id in old:

@@ -47,7 +47,7 @@ _JSON_PATH_STEP = re.compile(rf"""\$(?:\.{_ID_GROUP}|\[(?:"([^"\\]*)"|'([^'\\]*)
 
 
 def with_renamed_steps(document: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """A copy of a document in which nothing is wrong, where the steps that `names` lists are called otherwise, by everybody."""
+    """A copy of a valid document in which the steps in `names`, and every reference to them, have new ids."""
     found: dict[str, Any] = normalized_copy(document)
     has_cel = document_rules(found).expressions == "cel"
     fit = ShapeCheck(found)

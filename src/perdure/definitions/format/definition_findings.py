@@ -60,7 +60,7 @@ def pointer_parts(pointer: str) -> list[str]:
 
 
 def value_at_pointer(document: Any, pointer: str) -> Any:
-    """What stands at `pointer`; None if there is nothing."""
+    """The value at `pointer`; None if there is none."""
     for part in pointer_parts(pointer):
         match document:
             case dict() if part in document:

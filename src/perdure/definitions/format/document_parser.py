@@ -78,7 +78,7 @@ class _JsonFrame:
 
 
 def repeated_name_finding(pointer: str, name: str, spot: TextPosition, first_line: int) -> DefinitionFinding:
-    """The finding that `name` stands a second time in the mapping at `pointer`."""
+    """The finding that `name` occurs twice in the mapping at `pointer`."""
     message = f"line {spot[0]}, column {spot[1]}: {name!r} stands twice in one mapping (first on line {first_line}); keep one of them"
     return DefinitionFinding("duplicate_key", "error", joined_pointer(pointer, name), message, *spot)
 
@@ -322,7 +322,7 @@ def _advice(said: str, rest: str, context: str) -> str:
 
 
 def _token(rest: str) -> str:
-    """The text that was meant to stand unquoted at the start of `rest`."""
+    """The unquoted text at the start of `rest`."""
     depth = 0
     for place, letter in enumerate(rest):
         depth += (letter in "{[") - (letter in "}]")

@@ -116,7 +116,7 @@ def _field(field: FormatField) -> dict[str, Any]:
 
 
 def _step() -> dict[str, Any]:
-    """A step: exactly one verb, and what stands only beside one verb only there."""
+    """The schema of a step: exactly one verb, and the modifiers of a verb only beside it."""
     fields = tuple(model.step_fields().values())
     beside = [field for field in fields if field.verbs]
     found = _mapping(tuple(msgspec.structs.replace(field, required=False) for field in fields))

@@ -25,7 +25,7 @@ _LINE = re.compile(r"[^\n]*(?:\n|$)")
 
 
 class YamlComments(msgspec.Struct, frozen=True):
-    """By pointer of a field or item: the comments `before` it, the one `beside` it, those `after` all that is in it; where a blank line stands before.
+    """Comments by pointer of a field or item: `before` it, `beside` it and `after` its content; and the blank lines before it.
 
     `inline` are the lists and mappings in brackets and braces; `end` are the comments that close the text.
     """
@@ -82,7 +82,7 @@ def yaml_comments(text: str) -> YamlComments:
 
 
 def _heading(comments: list[_Comment], entries: list[_BlockEntry], lines: list[str]) -> int:
-    """How many comments stand above all, apart from what follows by a blank line."""
+    """The number of comments at the top, separated from the rest by a blank line."""
     first = entries[0].line if entries else len(lines)
     above = [comment.line for comment in comments if comment.line < first]
     return next((place + 1 for place in reversed(range(len(above))) if not lines[above[place] + 1].strip()), 0)
@@ -155,7 +155,7 @@ class _BlockFrame(msgspec.Struct):
 
 
 def _dash(text: str, mark: Any, column: int, pointer: str) -> _BlockEntry:
-    """The item of a block list whose value begins at `mark`: where its dash stands, on the same line or further above."""
+    """The line of the dash of the block list item whose value begins at `mark`: the same line or one above."""
     line, start = mark.line, mark.index - mark.column
     while start > 0 and (text[start + column : start + column + 1] != "-" or text[start : start + column].strip("- ")):
         line, start = line - 1, text.rfind("\n", 0, start - 1) + 1
@@ -261,7 +261,7 @@ def in_model_order(shape: Shape, value: Any) -> Any:
 
 
 def _shape_of(document: Any) -> Shape:
-    """The shape by which a document is ordered: that of the format, or none for what comes in another."""
+    """The shape that orders a document: that of the format, or none for a dialect."""
     return model.DOCUMENT if isinstance(document, dict) and "perdure" in document else PlainShape()
 
 

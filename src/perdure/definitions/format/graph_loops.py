@@ -62,7 +62,7 @@ def connected_components(graph: AdjacencyLists) -> list[list[int]]:
 
 
 def find_loops(graph: AdjacencyLists, entries: Iterable[int]) -> GraphLoops:
-    """All loops of the graph that begins at `entries`. Only if none is entered beside its head does each node of a loop stand in it."""
+    """All loops of the graph that begins at `entries`. The loop of each node is known only if no loop is entered beside its head."""
     order, last, clock = _walked(graph, entries)
     back_from: dict[int, list[int]] = {}
     before: list[list[int]] = [[] for _ in graph]

@@ -51,7 +51,7 @@ CALL_PATTERN = rf"py:[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+|{NAME_PATTERN}(?:@(?:{_RANG
 
 
 class FormatVerb(msgspec.Struct, frozen=True):
-    """A verb: what stands behind it, the ports by which it is left besides `error` and `skipped`, whether it acts on the world."""
+    """A verb: the shape of its value, its ports besides `error` and `skipped`, and whether it has effects in the world."""
 
     name: str
     shape: Shape

@@ -60,7 +60,7 @@ class ReferenceCheck:
         self._inputs = declared.keys() if isinstance(declared, dict) else ()
 
     def findings(self, expressions: list[ExpressionSite]) -> Iterator[DefinitionFinding]:
-        """What is wrong with the expressions, and with the ids of the steps."""
+        """The findings of the expressions and of the step ids."""
         yield from self._repeated_ids()
         for one in self._steps.values():
             yield from self._in_bash(one)
@@ -213,7 +213,7 @@ class ReferenceCheck:
             yield error_finding("bad_schema", pointer, f"{where}: {bad.what}; {bad.hint}")
 
     def _seen(self, expression: ExpressionSite) -> set[str]:
-        """The roots, and the names that an each gives, that are seen from where an expression stands."""
+        """The roots, and the names given by an each, that are in scope for an expression."""
         pointer = expression.pointer
         step = self._steps.get(step_pointer_of(pointer))
         if step is None:

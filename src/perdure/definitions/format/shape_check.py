@@ -45,7 +45,7 @@ FINDINGS_MAX = 200
 
 
 class ExpressionSite(msgspec.Struct, frozen=True):
-    """Something that refers: where it stands, what it is, and the shape that says what may be seen from there."""
+    """An expression: its location, its value, and the shape that determines its scope."""
 
     pointer: str
     value: Any
@@ -312,7 +312,7 @@ def _versioned(value: float, shape: TextShape) -> str:
 
 
 def _whole_version(text: str) -> str:
-    """The version that a part of one stands for: 1.2.0 for v1.2; empty if it stands for none."""
+    """The version for a part of one: 1.2.0 for v1.2; empty if it is none."""
     found = re.fullmatch(r"[vV]?(\d{1,9})(?:\.(\d{1,9}))?(?:\.(\d{1,9}))?", text.strip())
     return ".".join(str(int(part or 0)) for part in found.groups()) if found else ""
 
@@ -341,7 +341,7 @@ _INSTEAD = {
 
 
 def _only_beside(name: str, field: FormatField, verb: str) -> str:
-    """Why a field can't stand beside a verb, and what to do."""
+    """The reason why a field is not allowed beside a verb, and the remedy."""
     if len(field.verbs) <= 4:
         return f"stands only beside {_or(field.verbs)}"
     instead = _INSTEAD.get(name, "")
@@ -349,7 +349,7 @@ def _only_beside(name: str, field: FormatField, verb: str) -> str:
 
 
 def _beside(step: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """What stands beside a verb where it could do nothing: the field, and why."""
+    """The modifiers beside a verb on which they have no effect: the field, and the reason."""
     call, said, task = step.get("call"), step.get("return"), step.get("task")
     of_workflow = isinstance(call, str) and not call.startswith("py:")
     if step.get("undo") is True and not of_workflow:

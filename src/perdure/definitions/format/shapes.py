@@ -13,7 +13,7 @@ NOTHING: Any = msgspec.UNSET
 
 
 class TextShape(msgspec.Struct, frozen=True):
-    """Text, not empty, that fits `pattern` (RE2 syntax, whole) and is called `what`. With `template`, references may stand in it."""
+    """Text, not empty, that matches `pattern` (RE2 syntax, whole) and is called `what`. With `template`, it may contain references."""
 
     what: str = "text"
     pattern: str = ""
@@ -72,7 +72,7 @@ class ConditionShape(msgspec.Struct, frozen=True):
 
 
 class StepsShape(msgspec.Struct, frozen=True):
-    """A list of steps; with `error`, those that stand in for a step that failed."""
+    """A list of steps; with `error`, the steps that replace a failed one."""
 
     error: bool = False
     least: int = 0
@@ -93,7 +93,7 @@ class NameShape(msgspec.Struct, frozen=True):
 
 
 class FormatField(msgspec.Struct, frozen=True):
-    """A field: what may stand in it, what it means, whether it must stand, what it is when it doesn't."""
+    """A field: its shape, its meaning, whether it is required, and its default."""
 
     name: str
     shape: Shape
@@ -122,7 +122,7 @@ class FieldsShape(msgspec.Struct, frozen=True):
 
 
 class ListShape(msgspec.Struct, frozen=True):
-    """A list. With `sugar`, one alone stands for a list of it."""
+    """A list. With `sugar`, a single item is written for a list of it."""
 
     of: Shape
     least: int = 0
@@ -164,7 +164,7 @@ Shape = (
 
 
 def suits_shape(shape: Shape, value: Any) -> bool:
-    """Whether `value` is of the kind that `shape` is for, so that what is wrong with it is told in the terms of `shape`."""
+    """Whether `value` is of the type that `shape` is for, so that findings speak of `shape`."""
     match shape:
         case TextShape() | IdShape() | NameShape():
             return isinstance(value, str)

@@ -88,7 +88,7 @@ def _inside(draft: DefinitionDraft, source: int, reader: int, verb: str) -> str:
 
 
 def _stands_in(draft: DefinitionDraft, number: int, block: int) -> bool:
-    """Whether a step is among those that stand in for the failed block, which see what the others in it have come to."""
+    """Whether a step is among those that replace the failed block, which see the results of the others in it."""
     while draft.outline.above(number) != block:
         number = draft.outline.above(number)
     return draft.outline.place(number).kind == "on_error"

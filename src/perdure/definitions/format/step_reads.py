@@ -25,7 +25,7 @@ CONDITIONS = ("test", "if")
 
 
 class UnreadableExpression(NamedTuple):
-    """What stands for an expression and is none."""
+    """A value in place of an expression that is none."""
 
     pointer: str
     what: str
@@ -143,7 +143,7 @@ class NamesInScope:
             self.items.append(frozenset() if listing.owner < 0 else self.around(draft.outline.sites[listing.owner]))
 
     def around(self, site: StepSite) -> frozenset[str]:
-        """The names that are given at a step: by its own `each`, by those around it, and by the loop in whose cycle it stands."""
+        """The names in scope at a step: those of its own `each`, of surrounding ones, and of the loop whose cycle contains it."""
         outer = self.items[site.list] if site.list else self._scopes.get(site.id, frozenset())
         each = site.step.get("each")
         return outer | {str(each.get("as", "item")), str(each.get("index", "index"))} if isinstance(each, Mapping) else outer
@@ -194,7 +194,7 @@ def _check(draft: DefinitionDraft, known: NamesInScope, items: frozenset[str], r
 
 
 def _check_declared(draft: DefinitionDraft, known: NamesInScope, reading: StepRead) -> None:
-    """Note an input or a variable that nobody declared, where some are."""
+    """Warns of an input or a variable that is not declared, if any are."""
     declared = {"input": known.inputs, "vars": known.variables}.get(reading.root)
     if declared and reading.path and (name := str(reading.path[0])) not in declared:
         meant = draft.suggestion(name, declared)

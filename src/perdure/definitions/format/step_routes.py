@@ -67,7 +67,7 @@ class StepRoute(NamedTuple):
 
 
 class StepRoutes(NamedTuple):
-    """All ways on from one step. `ports`: they stand in a port map, so that a port without any is worth a word."""
+    """The routes of one step. `ports`: they are written as a port map, so that a port without a route is worth a warning."""
 
     routes: tuple[StepRoute, ...] = ()
     choose: tuple[RouteTarget, ...] = ()
@@ -97,7 +97,7 @@ def parse_routes(following: Any, pointer: str) -> StepRoutes:
 
 
 def _port_map(following: Mapping[Any, Any], pointer: str) -> StepRoutes:
-    """The routes of a port map. Behind ``success`` may stand rules or a choice."""
+    """The routes of a port map. ``success`` may hold rules or a choice."""
     found: list[StepRoute] = []
     ended: list[str] = []
     choose: tuple[RouteTarget, ...] = ()

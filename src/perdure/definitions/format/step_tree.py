@@ -15,7 +15,7 @@ from perdure.definitions.format.definition_findings import joined_pointer
 
 
 class PlacedStep(msgspec.Struct, frozen=True):
-    """A step where it stands: in the list `container` at `index`. `around` are the steps that hold it, outermost first, each with the field by which."""
+    """A step with its location: the list `container` and `index`. `around` are the steps that hold it, outermost first, each with the field."""
 
     pointer: str
     step: dict[str, Any]
@@ -37,7 +37,7 @@ def placed_steps(document: Any) -> Iterator[PlacedStep]:
 
 
 def nested_lists(step: dict[str, Any]) -> Iterator[tuple[str, str, list[Any]]]:
-    """The lists of steps directly in a step: the field, where the list stands in the step, and the list."""
+    """The lists of steps directly in a step: the field, the pointer in the step, and the list."""
     for field in ("then", "else", "do", "parallel", "race", "on_error"):
         value = step.get(field)
         if isinstance(value, list):
@@ -70,7 +70,7 @@ ListOrder = Literal["refs", "listed", "ports", "free"]
 
 
 class StepSite(NamedTuple):
-    """One step: its number, its verb, and the number of the list in which it stands."""
+    """A step: its number, its verb, and the number of its list."""
 
     number: int
     id: str
@@ -82,7 +82,7 @@ class StepSite(NamedTuple):
 
     @property
     def value(self) -> Any:
-        """What stands behind the verb."""
+        """The value of the verb."""
         return self.step.get(self.verb)
 
 
@@ -109,15 +109,15 @@ class StepOutline:
         self._gather(canonical.get("steps") or [])
 
     def place(self, number: int) -> StepList:
-        """The list in which a step stands."""
+        """The list that contains a step."""
         return self.lists[self.sites[number].list]
 
     def above(self, number: int) -> int:
-        """The step whose block a step stands in, or -1."""
+        """The step whose block contains a step, or -1."""
         return self.place(number).owner
 
     def side_by_side(self, one: int, other: int) -> tuple[int, int]:
-        """The two steps of one list that the two given are, or stand in; twice the same if that is one block."""
+        """The two steps of one list that are, or contain, the two given; the same step twice if that is one block."""
         while self.sites[one].list != self.sites[other].list:
             depth, other_depth = self.sites[one].depth, self.sites[other].depth
             if depth >= other_depth:
@@ -159,7 +159,7 @@ class StepOutline:
 
 
 def _blocks(site: StepSite) -> Iterator[tuple[ListKind, str, Sequence[Any]]]:
-    """The lists of steps in a step: what each is, where it stands there, and its steps. An `if` has both of its lists, however it is written."""
+    """The lists of steps in a step: kind, pointer and steps. An `if` has both of its lists, however it is written."""
     found = {field: (where, steps) for field, where, steps in nested_lists(site.step)}
     if site.verb == "if":
         found = {"then": ("/then", []), "else": ("/else", []), **found}

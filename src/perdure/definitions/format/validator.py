@@ -47,7 +47,7 @@ _ANY_DAY = datetime(2024, 1, 1, tzinfo=UTC)
 
 
 def cron_problem(text: str) -> str:
-    """Why a text is no cron, in words; empty, if it is one."""
+    """The reason why a text is no cron expression; empty if it is one."""
     try:
         from cronsim import CronSim, CronSimError
     except ImportError:
@@ -67,7 +67,7 @@ def cron_problem(text: str) -> str:
 
 
 def trigger_findings(document: Mapping[str, Any]) -> Iterator[DefinitionFinding]:
-    """What is wrong with the triggers of a document, whose shapes are looked at elsewhere."""
+    """The findings of the triggers of a document: schedules without a valid time and webhooks that map to unknown inputs."""
     triggers = document.get("triggers")
     for number, trigger in enumerate(triggers if isinstance(triggers, list) else ()):
         pointer = joined_pointer("/triggers", number)
@@ -83,7 +83,7 @@ def trigger_findings(document: Mapping[str, Any]) -> Iterator[DefinitionFinding]
 
 
 def _unknown_inputs(document: Mapping[str, Any], given: Mapping[str, Any], pointer: str) -> Iterator[DefinitionFinding]:
-    """The names of what is given that are no inputs of the document, if it says what its inputs are."""
+    """Findings for the given names that the document does not declare as inputs."""
     declared, variables = document.get("input"), document.get("vars")
     is_checked = document_rules(document).declared_names_only
     inputs = [*declared, *(variables if isinstance(variables, dict) else ())] if is_checked and isinstance(declared, dict) else []
@@ -136,7 +136,7 @@ def with_position(finding: DefinitionFinding, positions: Mapping[str, TextPositi
 
 
 def _compile_problems(document: dict[str, Any]) -> list[DefinitionFinding]:
-    """What compiling finds, told of the document as it was written."""
+    """The findings of the compiler, with their locations in the document as written."""
     spelled_out = canonical_document(document)
     found = []
     for finding in compiler.compile_findings(spelled_out):
@@ -148,7 +148,7 @@ def _compile_problems(document: dict[str, Any]) -> list[DefinitionFinding]:
 
 
 def _pointer_as_written(document: Any, pointer: str) -> str:
-    """Where what stands at `pointer` of the canonical form stands in the document, in which sugar is not spelled out."""
+    """The location in the document, where sugar is not spelled out, of a `pointer` into the canonical form."""
     found = ""
     for part in pointer_parts(pointer):
         if isinstance(document, dict) and part in document:

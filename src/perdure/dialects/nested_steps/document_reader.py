@@ -77,7 +77,7 @@ _OF_THE_ROW = ("id", "userId", "enabled", "createdAt", "updatedAt", "workflowHas
 
 
 def to_definition(document: Any) -> ForeignDefinition:
-    """The definition that a document of this shape is."""
+    """Reads a document as a definition."""
     document = _flat(document)
     notes = FindingCollector(document)
     top = ForeignFields(document, "", notes)

@@ -24,7 +24,7 @@ _KEY = re.compile(r"""\.?([A-Za-z_0-9][\w-]*)|\[(\d+)\]|\["([^"\\]*)"\]|\['([^'\
 
 
 class StoringStep(NamedTuple):
-    """A step that stores what it comes to: what it is called, whether it is done again and again, and whether it may not be done at all."""
+    """A step that stores its result: its id, whether it repeats, and whether it may be skipped."""
 
     step: str
     looped: bool
@@ -78,7 +78,7 @@ class NestedStepsVariables:
         return {name: self._whole(*self._stored(name, [])) for name in self.writers}
 
     def value(self, value: Any, pointer: str) -> Any:
-        """A value in which names in double braces stand, as a template."""
+        """A value with names in double braces, as a template."""
         match value:
             case str():
                 return self._text(value, pointer)
@@ -111,7 +111,7 @@ class NestedStepsVariables:
         return next((found[0] for found in _BRACES.finditer(text) if self._known(_keys(found[1]))), "")
 
     def meant(self, name: str, path: list[str | int], pointer: str) -> tuple[str, list[str | int], bool]:
-        """What a name refers to: a root or a step, a path, and whether there may be nothing. A name that nobody knows becomes an input."""
+        """The target of a name: a root or a step, a path, and whether it may be missing. An unknown name becomes an input."""
         for items in reversed(self._items):
             if name in items:
                 return items[name], path, False

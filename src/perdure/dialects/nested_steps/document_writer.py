@@ -256,5 +256,5 @@ def _trigger(trigger: Document) -> Document:
 
 
 def from_definition(definition: Document) -> WrittenDocument:
-    """A definition as a document of this shape, where that can say all of it."""
+    """Writes a definition as a document of this dialect, if the dialect can express all of it."""
     return write_and_verify(definition, "nested_steps", lambda whole, notes: NestedStepsWriter(whole, notes).document(), to_definition)

@@ -187,7 +187,7 @@ class NestedStepsReader:
         return [made, {"id": self._variables.names.free(f"{one.called}_set"), "set": {name: whole_reference(one.called)}}]
 
     def _refuse_steps(self, one: ListedStep, known: tuple[str, ...]) -> None:
-        """Report the steps that stand where none are run."""
+        """Reports steps in a place where none run."""
         for field in one.inside:
             if field not in known:
                 stand = f"steps stand in {' and '.join(known)} here" if known else f"steps stand in {', '.join(BLOCK_FIELDS)} only"

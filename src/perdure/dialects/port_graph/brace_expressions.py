@@ -78,7 +78,7 @@ class BraceExpressionReader:
         return braces.rename_braces_steps(value, self._otherwise(expression))
 
     def _otherwise(self, expression: braces.BracesExpression) -> dict[str, str]:
-        """The steps in an expression that are called otherwise in the definition."""
+        """The steps in an expression that have another id in the definition."""
         steps = {str(path[0]) for name, path in expression.names if name == "steps" and path}
         return {original: self.names[original] for original in steps if self.names[original] != original}
 
@@ -92,7 +92,7 @@ _OPERATOR_FILTERS = {"contains": "includes", "starts_with": "startsWith", "ends_
 
 
 class InexpressibleError(Exception):
-    """port_graph has no words for it."""
+    """port_graph can not express a value."""
 
 
 def write_text(value: str) -> str:

@@ -27,7 +27,7 @@ PORT_GRAPH_HOPS_MAX = 10_000
 
 
 def to_definition(document: Any, blobs: Mapping[str, Any] | None = None) -> ForeignDefinition:
-    """The definition that a document of this shape is, and what is wrong or odd in it."""
+    """Reads a document as a definition, with errors and warnings."""
     notes = FindingCollector(document)
     top = ForeignFields(document, "", notes)
     inline = top.has("stepsConfig", "workflowConfig")

@@ -18,7 +18,7 @@ LLM_FIELDS = {"prompt": "userPrompt", "system": "systemPrompt", "schema": "outpu
 
 
 def from_definition(definition: dict[str, Any]) -> WrittenDocument:
-    """A definition as a document of this shape; None, and why, if it says what this shape can't say."""
+    """Writes a definition as a document of this dialect, or reports what the dialect can not express."""
     notes = FindingCollector(definition)
     if definition.get("order") != "ports":
         notes.error("not_in_dialect", "/order", "this shape orders steps by ports alone")

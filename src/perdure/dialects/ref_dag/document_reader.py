@@ -31,7 +31,7 @@ GOES_ON = frozenset(("continue", "go_on", "ignore", "skip"))
 
 
 def to_definition(document: Any) -> ForeignDefinition:
-    """The definition that a document of this shape is."""
+    """Reads a document as a definition."""
     notes = FindingCollector(document)
     top = ForeignFields(document, "", notes)
     names = StepNames(notes)

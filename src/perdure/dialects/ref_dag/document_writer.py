@@ -23,7 +23,7 @@ DEFAULTS_S = {"tool": 30, "ts": 10}
 
 
 def write_document(definition: Document, notes: FindingCollector) -> Document:
-    """The document; what has no words in this dialect is noted, or left out."""
+    """The document; reports what the dialect can not express."""
     made: Document = {"title": definition["name"]} | without_empty({"description": definition.get("description"), "tags": definition.get("tags")})
     if "deadline" in definition.get("limits", {}):
         made["timeoutMs"] = s_to_ms(definition["limits"]["deadline"])
@@ -113,5 +113,5 @@ def _condition(when: Any, pointer: str, notes: FindingCollector) -> Any:
 
 
 def from_definition(definition: Document) -> WrittenDocument:
-    """A definition as a document of this shape, where that can say all of it."""
+    """Writes a definition as a document of this dialect, if the dialect can express all of it."""
     return write_and_verify(definition, "ref_dag", write_document, to_definition)

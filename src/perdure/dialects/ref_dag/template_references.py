@@ -31,7 +31,7 @@ class RefDagReferences:
         self._names, self._notes = names, notes
 
     def value(self, value: Any, pointer: str, each: bool) -> Any:
-        """A value with references in it, as a template. `each`: it stands in a step that is done once per item."""
+        """A value with references, as a template. `each`: it belongs to a step that runs once per item."""
         match value:
             case str():
                 return self._text(value, pointer, each)

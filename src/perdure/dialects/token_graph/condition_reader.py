@@ -27,7 +27,7 @@ CONTENT_SCHEME = "cas://"
 
 
 class ReferencedContents:
-    """Finds the contents of one document in `held`, by the reference as it stands or without its scheme."""
+    """Finds the contents of one document in `held`, by the whole reference or without its scheme."""
 
     def __init__(self, held: Mapping[str, Any], notes: FindingCollector) -> None:
         self._held, self._notes = held, notes
@@ -186,7 +186,7 @@ class TokenGraphConditionReader:
         return dict(NEVER_CONDITION)
 
     def _side(self, fields: ForeignFields, name: str) -> Any:
-        """One side: the reference to what a node has come to, or a value."""
+        """One side: the reference to a node's result, or a value."""
         side = fields.inside(name)
         if side is None:
             self._notes.error("missing_field", fields.at(name), "a comparison has two sides, each {source, path} or {value}")

@@ -89,7 +89,7 @@ def _limits(metadata: ForeignFields, hops_max: int | None, forever: bool) -> dic
 
 
 def _allowed(*holders: ForeignFields) -> dict[str, Any]:
-    """What the document allows its agents; it stands beside the nodes or in the metadata."""
+    """The permissions of the document's agents, from beside the nodes or from the metadata."""
     found = False
     for holder in holders:
         if allow := holder.inside("allow"):

@@ -271,7 +271,7 @@ class TokenGraphWriter:
         return {}, following
 
     def _following(self, id: str, following: Any, pointer: str) -> Document:
-        """Where a node leads, as what stands in it; edges are noted."""
+        """A node's successors as fields of the node; edges are collected."""
         match following:
             case {"choose": chosen, **others}:
                 branch = {"enabled": True, "type": "agent_driven", "available_next_nodes": chosen, "default": _listed(others.get("default", []))}

@@ -96,7 +96,7 @@ def is_http_request(config: ForeignFields) -> bool:
 
 
 def read_http_request(config: ForeignFields, values: TokenGraphValueReader, is_judged: bool) -> dict[str, Any]:
-    """The request that a config is. What else stands in it is left out, and told of."""
+    """The request in a config. Other fields are left out with a warning."""
     found = {HTTP_FIELDS[name]: values.read(config.any(name), config.at(name)) for name in config.value if name in HTTP_FIELDS and config.has(name)}
     url = str(found["url"])
     if "://" not in url.partition("?")[0] and not url.startswith("@"):
@@ -232,7 +232,7 @@ class TokenGraphNodeReader:
         return step | routed.fields
 
     def _config(self, node: ForeignFields) -> ForeignFields:
-        """The node's config: what its `config_ref` refers to, and over that what stands in it."""
+        """The node's config: the content of its `config_ref`, overridden by its own fields."""
         config, given = node.inside("config"), node.any("config_ref")
         ref = given.get("cas_ref") if isinstance(given, dict) else given
         found: Any = None
@@ -266,12 +266,12 @@ class TokenGraphNodeReader:
         return {"tool": config.text("action") or (type_url.partition("/")[0] if isinstance(type_url, str) else "") or called}
 
     def _input(self, config: ForeignFields, called: str) -> dict[str, Any]:
-        """Its config with its references; without any, what comes before it."""
+        """The config with its references; without a config, the outputs of its predecessors."""
         left = {name: value for name, value in config.value.items() if name not in config_of_its_own(config)}
         return {"with": {name: self._values.read(value, config.at(name)) for name, value in left.items()} if left else self._payload(called)}
 
     def _payload(self, called: str) -> Any:
-        """What comes before a node: the execution's input, an output, a mapping of outputs, or the latest output where several lead to it one by one."""
+        """The input without a config: the execution's input, an output, a mapping of outputs, or the latest output where several lead here one by one."""
         sources = self._graph.sources[called]
         if self._graph.is_entry(called):
             return "@input"

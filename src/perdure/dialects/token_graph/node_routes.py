@@ -20,7 +20,7 @@ DECISION_PORTS = {"approved": "approved", "approve": "approved", "rejected": "re
 
 
 class TokenGraphEdge(NamedTuple):
-    """An edge of the document: where to, on which condition (None: always), and where it stands."""
+    """An edge of the document: its target, its condition (None: always) and its location."""
 
     target: str
     condition: Any
@@ -89,7 +89,7 @@ class TokenGraphRouteReader:
         return RoutedNode({"next": following} if following else {}, _targets(following), is_terminal=not following)
 
     def _static(self, ways: list[TokenGraphEdge]) -> Any:
-        """The edges: rules in the order in which they stand, and without a condition what is left over."""
+        """The edges: rules in document order, and an unconditional one for the rest."""
         rules: list[RouteRule] = []
         for way in ways:
             target = self._node(way.target, way.pointer)
@@ -220,7 +220,7 @@ ROUTING_FIELDS = ("branch", "loop")
 
 
 class TokenGraph:
-    """The nodes in the order in which they stand, and `ways`: where each leads by edges, by its dependents, or because another names it as a dependency.
+    """The nodes in document order, and `ways`: the targets of each by edges, by dependents, or as a dependency of another.
 
     After `connect`, `sources` are those that lead to a node, without those that only loop back to it (`looped` are those that others loop back to), and
     `joins` says which nodes each token runs anew. `unreached` are nodes to which none leads, and with which nothing begins.
@@ -250,7 +250,7 @@ class TokenGraph:
             self._dependencies(called, node)
 
     def connect(self, routed: dict[str, RoutedNode]) -> None:
-        """Note who leads to whom, and what has to run once per token: a node without `wait_for_all` that several lead to, and what comes after it."""
+        """Notes each node's predecessors, and the nodes that run once per token: one without `wait_for_all` that several lead to, and those after it."""
         self.looped = {head for called, one in routed.items() for head in one.back if head != called}
         self.sources = {called: [] for called in self.nodes}
         for source, one in routed.items():
@@ -285,7 +285,7 @@ class TokenGraph:
         return behind.issuperset(self.sources[called])
 
     def before(self, called: str) -> list[str]:
-        """All nodes by which a node is come to, in the order in which they stand."""
+        """All predecessors of a node, in document order."""
         found, waiting = {called}, [called]
         for node in waiting:
             fresh = [source for source in self.sources[node] if source not in found]
@@ -294,7 +294,7 @@ class TokenGraph:
         return [node for node in self.nodes if node in found and node != called]
 
     def _listed(self, top: ForeignFields) -> Iterator[tuple[str, str, ForeignFields]]:
-        """Each node with its id and where that stands."""
+        """Each node with its id and its pointer."""
         nodes = top.any("nodes")
         named: list[tuple[str, Any, str]] = []
         if isinstance(nodes, dict):
