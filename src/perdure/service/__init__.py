@@ -1,1 +1,1 @@
-"""What people do with executions, from any process that can open the store: rules of use, over the `Store` protocol alone."""
+"""Operations and queries on executions, for any process that can open the store. They need only the `Store` protocol."""

@@ -1,1 +1,1 @@
-"""Stores: logs and mail, changed by one atomic commit. No store knows what a program or a step is."""
+"""Stores of logs and messages, changed by atomic commits. No store knows what a program or a step is."""

@@ -1,11 +1,9 @@
-"""What every store provides. The conformance suite in `perdure.testing.conformance` says the rest, and each store runs it.
+"""The interface of every store, and the values that pass through it. `perdure.testing.conformance` holds the tests that each store passes.
 
-Two rails, separate on purpose: *holding* keeps two engines from doing the same work, *versions* keep the log true. A bug
-in the first costs time, never truth.
+Two mechanisms are separate on purpose. *Leases* keep two engines from doing the same work; *versions* keep logs true. A bug in leases costs time only.
 
-Looking: the part of a store that changes nothing. Whoever asks for no more of it can be shown to change nothing.
-
-Attributes as text: where a database can tell rows but no rows in rows, a head has them in one column, in hexadecimal digits.
+The *reach* of a change is the part of the store that it can alter atomically. Every server and file here has one; a memory store may have several.
+What a change sends to another reach goes through an outbox, which `Store.relay` delivers.
 """
 
 from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -23,10 +21,10 @@ from perdure.core.program import Toolbox, claimable_programs
 class Head(msgspec.Struct, frozen=True, gc=False):
     """The one mutable row of an execution.
 
-    `version` is the number of the last event ever written, whatever was trimmed; `program` has no version until the
-    execution has started. It is awake once the store's time has reached `wake_at_s`, the time that its last commit asked for (None: no
-    time), or `mail_at_s`, the due time of the earliest mail that its holder was not handed. In a `queue`, it is handed over as that allows.
-    By its `attributes`, in order of name, it is found.
+    `version` is the number of the last event ever written, including events that compaction has removed. `program` has no version until the execution
+    has started. The execution is awake once the store's time has reached `wake_at_s`, the time that its last commit asked for (None: no time), or
+    `mail_at_s`, the due time of the earliest message that its holder has not received. An execution in a `queue` is handed over as the limits of the
+    queue allow. `attributes`, in order of name, are what it is found by.
     """
 
     key: Key
@@ -46,9 +44,12 @@ class Head(msgspec.Struct, frozen=True, gc=False):
 
 
 class QueueLimits(msgspec.Struct, frozen=True, gc=False):
-    """What a queue allows: so many executions that are held by the living at a time, and so many pieces of work that are leased; of each
-    lane so many (None: any number); one beginning each `interval_s` seconds (0: any number), of which `burst` may be made up for at once.
-    `declared` is what the code had said of them when they were last taken from there."""
+    """The limits of a queue.
+
+    `concurrency` limits how many executions live holders hold at a time, and separately how many tasks they lease; `per_lane` limits the same for each
+    lane (None: no limit). One begins each `interval_s` seconds (0: no limit of rate), and up to `burst` that were not used may begin at once.
+    `declared` is the declaration in the code at the time when the limits were last taken from there.
+    """
 
     concurrency: int | None = None
     per_lane: int | None = None
@@ -61,7 +62,7 @@ UNLIMITED = QueueLimits()
 
 
 class QueueStatus(msgspec.Struct, frozen=True, gc=False):
-    """How a queue stands, over all tenants: its limits, how many executions and pieces of work the living hold, and how many wait to be handed over."""
+    """The state of a queue over all tenants: its limits, how many executions and tasks live holders hold, and how many wait."""
 
     name: str
     limits: QueueLimits
@@ -74,16 +75,17 @@ class QueueStatus(msgspec.Struct, frozen=True, gc=False):
 class Commit(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A decision about one execution, to be made durable.
 
-    Takes effect only if the execution is at `version` and the store in `epoch`; with `creates`, only if there is no head
-    at all, and the head says that it was created at `created_at_s`, or now if that is earlier. `row` is one log
-    row holding `count` events (none when `count` is 0); `compacted`, if given, replaces all rows before it, and stands for the events up to `version`; an empty
-    one leaves none of them, and `row` stands for all. With `forgets`, nothing is left at all: neither the head nor the log, attributes or mail, and an
-    execution may be created anew under this key.
-    The head gets `program`, `status`, `wake_at_s` and `ended_at_s` as given. `release` gives the
-    execution back if `holder` holds it still; `mail_at_s` is then the due time of the earliest mail left, as it is with `creates`. Without
-    `release`, what nobody holds is held by `holder` from then on, so that its death is noticed. With `news`, who waits for the execution
-    to end or to need somebody is rung. `attributes`, unless None, are all that it has from then on; with `creates`, None means that it has none.
-    It takes effect `unless` mail to the execution is there that has one of these keys.
+    It takes effect only if the execution is at `version`, the store is in `epoch`, and no message with a key in `unless` is queued for the execution.
+
+    - `creates`: the commit takes effect only if there is no head. The head is created at `created_at_s`, or now if that is earlier.
+    - `row`: one row of the log, which holds `count` events (no row if `count` is 0).
+    - `compacted`: replaces all rows before `row` and stands for the events up to `version`. Empty bytes remove these rows, and `row` stands for all events.
+    - `forgets`: removes the head, the log, the attributes and the messages. The key may then be used for a new execution.
+    - `program`, `status`, `wake_at_s`, `ended_at_s`: written to the head as given.
+    - `release`: gives the execution back if `holder` still holds it. As with `creates`, `mail_at_s` becomes the due time of the earliest message that is
+      left. Without `release`, an execution that has no holder is held by `holder` from then on, so that the death of `holder` is noticed.
+    - `news`: notifies listeners that wait for the execution to end or to need attention.
+    - `attributes`: replace all attributes, unless None. With `creates`, None means no attributes.
     """
 
     key: Key
@@ -111,14 +113,14 @@ class Commit(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 def creation_time(commit: Commit, now_s: float) -> float:
-    """When the execution was created that `commit` creates in a store where it is `now_s`."""
+    """The creation time of the execution that `commit` creates in a store where it is `now_s`."""
     return now_s if commit.created_at_s is None else min(commit.created_at_s, now_s)
 
 
 class Post(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """Mail from outside any execution: a client's start or message, a worker's answer. All of it, or nothing.
+    """Messages from outside any execution, such as a start by a client or the answer of a worker. All are sent, or none.
 
-    Its reach is that of its first send, or without sends of its first ack.
+    Its reach is that of its first message, or of its first ack if it has no messages. Without an `epoch` it belongs to the present one.
     """
 
     epoch: int | None = None
@@ -128,7 +130,7 @@ class Post(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Committed(msgspec.Struct, frozen=True, gc=False):
-    """The change is durable. `created` names the executions that its sends opened in its own reach; `version` is 0 for a `Post`."""
+    """The change is durable. `created` names the executions that its messages created in its own reach; `version` is 0 for a `Post`."""
 
     version: int
     now_s: float
@@ -136,13 +138,13 @@ class Committed(msgspec.Struct, frozen=True, gc=False):
 
 
 class Conflict(msgspec.Struct, frozen=True, gc=False):
-    """The execution was not at the version that the commit was decided at; nothing was changed. `head` is what it is now."""
+    """The execution was not at the version at which the commit was decided, and nothing was changed. `head` is its present head."""
 
     head: Head | None
 
 
 class Superseded(msgspec.Struct, frozen=True, gc=False):
-    """The store is in a later epoch than the change was made in (or in an earlier one: it was set back); nothing was changed."""
+    """The change belongs to another epoch than the store, and nothing was changed. `epoch` is that of the store, later unless the store was set back."""
 
     epoch: int
 
@@ -151,11 +153,10 @@ ChangeAnswer = Committed | Conflict | Superseded
 
 
 class Claim(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """What a holder is ready to take on: executions of these programs (and of this root only, if given), work of these queues.
+    """A request for executions of certain programs, and for tasks of certain queues, in the name of `holder`.
 
-    Of programs that need capabilities, it takes those for which one of its `toolboxes` has all that they need.
-
-    `queues` are names, whatever the tenant, unless `tenants` are given: then work of these alone.
+    With `root`, only executions of that root are claimed. Of the programs that need capabilities, those are claimed for which one of the `toolboxes` has
+    every capability. `queues` are names in every tenant, or only in `tenants` if these are given.
     """
 
     holder: str
@@ -168,28 +169,28 @@ class Claim(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     toolboxes: tuple[Toolbox, ...] = ()
 
     def of(self, known: Iterable[str]) -> "Claim":
-        """The same claim by the full names of programs. `known` are those that need capabilities, of all executions there are."""
+        """The same claim with the full names of programs. `known` lists the programs that need capabilities, of all executions in the store."""
         more = claimable_programs(known, self.toolboxes) if self.toolboxes else None
         return msgspec.structs.replace(self, programs=self.programs | more) if more else self
 
     @property
     def addresses(self) -> list[QueueAddress] | None:
-        """The queues of the tenants that are given; None, if none are."""
+        """The addresses of the queues in the given tenants; None if no tenants are given."""
         return None if self.tenants is None else [QueueAddress(tenant, name) for tenant in sorted(self.tenants) for name in sorted(self.queues)]
 
 
 class ClaimedExecution(msgspec.Struct, frozen=True, gc=False):
-    """An execution that the claimer holds from now on, with all of its due mail in order of number."""
+    """An execution that the claimer holds from now on, with all of its due messages in order of number."""
 
     head: Head
     mail: tuple[QueuedMessage, ...]
 
 
 class Claimed(msgspec.Struct, frozen=True, gc=False):
-    """What a claim got: executions, and work leased until acknowledged or until its holder dies.
+    """The result of a claim: executions, and tasks that are leased until they are acknowledged or their holder dies.
 
-    At `next_at_s` of the store's time the same claim would get more, though nothing changed meanwhile (the death of a holder is a change);
-    None: it never would. A claim for some tenants alone may be told a time at which it gets nothing.
+    At `next_at_s` of the store's time the same claim would get more even if nothing changes until then (the death of a holder is a change); None means
+    never. For a claim restricted to some tenants, nothing may be ready at that time after all.
     """
 
     now_s: float
@@ -199,7 +200,7 @@ class Claimed(msgspec.Struct, frozen=True, gc=False):
 
 
 class StoredLog(msgspec.Struct, frozen=True, gc=False):
-    """An execution's head, with the rows that hold events after the version asked for."""
+    """The head of an execution, with the log rows that hold events after the requested version."""
 
     head: Head
     rows: tuple[bytes, ...]
@@ -213,7 +214,7 @@ class StoreTime(msgspec.Struct, frozen=True, gc=False):
 
 
 class HolderStatus(msgspec.Struct, frozen=True, gc=False):
-    """What the store knows of a holder: whether it lives, how many executions and pieces of work it holds, and what it said `about` itself."""
+    """A holder as the store knows it: whether it is alive, how many executions and tasks it holds, and its own description, `about`."""
 
     holder: str
     alive: bool
@@ -223,8 +224,11 @@ class HolderStatus(msgspec.Struct, frozen=True, gc=False):
 
 
 class HeadFilter(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """Which heads are meant: those that fit all that is given. `statuses` and `keys` fit any of theirs; `older_than` continues a list behind its last head.
-    Each condition of `where` holds for their attributes."""
+    """Conditions on heads. A head matches if it satisfies all that are given.
+
+    `statuses` and `keys` match any of their members, and every condition of `where` must hold for the attributes. `older_than` is the last head of the
+    previous page; the list continues behind it.
+    """
 
     tenant: str | None = None
     workflow: str | None = None
@@ -242,7 +246,7 @@ ALL_HEADS = HeadFilter()
 
 
 def matches_filter(head: Head, which: HeadFilter) -> bool:
-    """Whether a head fits all that is given; its place in a list aside."""
+    """Whether a head satisfies every condition of `which`, except `older_than`, `keys` and `limit`."""
     return (
         which.tenant in (None, head.key.tenant)
         and which.workflow in (None, head.key.workflow)
@@ -255,81 +259,89 @@ def matches_filter(head: Head, which: HeadFilter) -> bool:
 
 
 class Store(Protocol):
-    """Logs and mail, changed by one atomic commit.
+    """Durable storage of logs and messages, changed by atomic commits.
 
-    Any method may raise `StoreUnavailable`; a change whose caller was told so may have happened, or may happen yet. The store's time may
-    be a server's, which can be set back: nothing rests on it but waiting.
+    Any method may raise `StoreUnavailable`. A change that raised it may have happened, or may still happen; repeating the change is safe, because versions
+    and message keys make it take effect once. The store's time may be that of a server, which can be set back: only waiting depends on it.
     """
 
     async def commit(self, changes: Sequence[Commit | Post]) -> list[ChangeAnswer]:
-        """Carry out each of `changes` entirely or not at all within its reach, in their order, and make them durable together.
+        """Carry out each of `changes` in order, entirely or not at all within its reach, and make them durable together.
 
-        Sending a message whose key is already in the mail of its address does nothing; acknowledging or postponing one that is gone does nothing.
-        What is postponed brings `mail_at_s` of the head it belongs to forward to its new due time, as a send does.
-        What an ack has to send if nobody had leased the work goes with it. Acks come before sends, so a key may be acknowledged and sent anew in one
-        change; those that leave the reach follow in that order.
-        Mail that is due when it arrives gets the time of its arrival as its `due_at_s`.
-        A send that opens makes a head where there is none (status pending), and is delivered either way. A send brings `mail_at_s` of the
-        head it goes to forward to its due time. A stale commit comes back as `Conflict`, one of another epoch as `Superseded`; neither changes
-        anything, nor touches its neighbours in the batch. A `Post` without an epoch is of the present one; one with a send that refers to a blob which
-        is not there comes back as `Conflict` without a head.
-        What it carries, and what its sends refer to, loses its mark (see `perdure.stores.blob_marks`).
+        Guarantee: a stale commit yields `Conflict` and one of another epoch `Superseded`. Neither changes anything or affects the other changes of the batch.
+        A `Post` with a message that refers to a blob which is not in the store yields `Conflict` without a head.
+
+        Idempotence: sending a message whose key is already queued at its address has no effect; neither has acknowledging or postponing one that is gone.
+
+        - Acks are carried out before messages are sent, so one change can acknowledge a key and send it again. What leaves the reach keeps that order.
+        - An ack may carry a message that is sent only if the acknowledged task had not been leased.
+        - A message that creates an execution creates its head if there is none (status pending), and is delivered in either case.
+        - Sending or postponing a message brings `mail_at_s` of the head forward to its due time. If it is due on arrival,
+          its `due_at_s` is the time of arrival.
+        - Blobs that the change carries, or that its messages refer to, lose their mark (see `perdure.stores.blob_marks`).
         """
         ...
 
     async def claim(self, claim: Claim) -> Claimed:
-        """Take what is ready, up to `limit` executions and `limit` pieces of work, longest waiting first, and hold it.
+        """Take up to `limit` executions and `limit` tasks that are ready, those that have waited longest first, and hold them.
 
-        An execution is ready when its program is among `programs`, or one that needs capabilities and is among those of a toolbox, which has them
-        all, and it is awake and held by nobody or by the claimer, or
-        its holder is dead (awake or not; with no time to wake at it comes first). Each comes with *all* its due mail, also what was
-        handed over before and not acknowledged; then `wake_at_s` becomes None and `mail_at_s` the due time of the next mail, and `head`
-        is as it is after that. Work is ready when due and leased by nobody or by a dead holder. What has waited equally long comes in
-        order of creation, work in order of number. Someone who has not renewed, or whose lease has run out, is dead; a dead claimer
-        gets nothing, nor does one of another epoch. Of a queue that has limits no more is handed over than they leave room for, counting what the living
-        hold: by priority, its lanes in turns (see `perdure.stores.fairness`); what the claimer holds already takes no room.
+        An execution is ready if its program is among `programs`, or needs only capabilities that one toolbox has, and if either it is awake and is held by no
+        holder or by the claimer, or its holder is dead. An execution of a dead holder is ready even if it is asleep; one without a wake-up time comes first.
+        It is returned with *all* its due messages, including those that were handed over before and not acknowledged. `wake_at_s` then becomes None and
+        `mail_at_s` the due time of the next message; the returned head shows both.
 
-        Who can't know what a failed claim gave it, or gives it yet, has to let go (`renew` with
-        0) and begin anew under another name.
+        A task is ready if it is due and is leased by no holder or by a dead one. Executions that have waited equally long are taken in order of creation, tasks
+        in order of number. From a queue with limits, no more is taken than the limits allow beside what live holders hold: by priority, with its lanes
+        in turn (see `perdure.stores.fairness`). What the claimer already holds does not count against them.
+
+        A holder is dead if it has never renewed or its lease has run out. A dead claimer gets nothing; neither does one of another epoch.
+
+        Not idempotent: after an error the claimer cannot know what it was given, or will be given. It must release everything (`renew` with 0) and
+        continue under another name.
         """
         ...
 
     async def read(self, key: Key, after: int = 0) -> StoredLog | None:
-        """The head and the log rows that hold any event after version `after`; None if there is no such execution."""
+        """The head, and the log rows that hold any event after version `after`; None if there is no such execution."""
         ...
 
     async def heads(self, which: HeadFilter = ALL_HEADS) -> list[Head]:
-        """The heads that are meant, newest first, up to their limit."""
+        """The heads that match `which`, newest first, up to its limit."""
         ...
 
     async def messages(self, to: Address) -> list[QueuedMessage]:
-        """All mail of an address that is not acknowledged, due or not, in order of number: for people and for tests."""
+        """All messages of an address that are not acknowledged, due or not, in order of number. It serves people and tests."""
         ...
 
     async def are_queued(self, mail: Sequence[Ack]) -> list[bool]:
-        """Of each of these, whether it is in the mail: sent, and neither acknowledged nor swept. For who holds work, and asks whether it is still wanted."""
+        """For each of `mail`, whether its message is queued: sent, not acknowledged, and not expired.
+
+        A worker uses it to find out whether a task that it holds is still wanted.
+        """
         ...
 
     async def store_time(self) -> StoreTime:
-        """What time it is, and in which epoch."""
+        """The present time and epoch of the store."""
         ...
 
     async def renew(self, holder: str, lease_s: float, about: bytes = b"") -> StoreTime:
-        """Keep `holder` alive for `lease_s` more seconds of the store's time; 0 lets everything it holds go at once.
+        """Keep `holder` alive for `lease_s` more seconds of the store's time; 0 releases everything that it holds.
 
-        One that renews late still holds what nobody took. One that had let go, or whose epoch has ended, begins with nothing: what it held before
-        and nobody took is free, and awake. `about` is shown to people as given, and kept while the holder lives, until something else is given. Unlike
-        everything else, this may be called on the event loop of another thread, also one that ends with the call, so that a holder lives
-        while its own loop is busy.
+        A holder that renews late still holds what no other has taken. One that had released everything, or whose epoch has ended, starts with nothing: what
+        it held before, and no other has taken, is free and awake. `about` is shown to people as given, and is kept while the holder
+        lives or until it is replaced.
+
+        Unlike the other methods, this one may be called on the event loop of another thread, even one that ends with the call, so that a
+        holder stays alive while its own loop is busy.
         """
         ...
 
     async def leases(self) -> list[HolderStatus]:
-        """The holders that have renewed and not let go, by name: those alive, and the dead ones that hold something still."""
+        """The holders that have renewed and not released everything, by name: live ones, and dead ones that still hold something."""
         ...
 
     async def limit(self, queue: str, limits: QueueLimits | None) -> None:
-        """Give the queue of this name, of all tenants, these limits from now on (None: it has none any more). What is held stays held."""
+        """Set the limits of the queue of this name in all tenants (None: no limits). What is held stays held."""
         ...
 
     async def queues(self) -> list[QueueStatus]:
@@ -337,52 +349,54 @@ class Store(Protocol):
         ...
 
     async def relay(self, limit: int = 100) -> int:
-        """Carry up to `limit` messages from outboxes to the reaches they go to, at least once and in order; return how many.
+        """Deliver up to `limit` messages from outboxes to other reaches, at least once and in order; return how many.
 
-        Whatever leaves a reach goes through its outbox, acks too. It arrives, and is then removed: what is interrupted in between arrives again,
-        and is dropped if its key is in the mail there.
+        Messages and acks that leave a reach go through its outbox, and are removed from it after delivery. An interruption in between causes a second
+        delivery, which has no effect while the key is queued there.
         """
         ...
 
     async def drop_expired(self, limit: int = 100) -> list[QueuedMessage]:
-        """Drop up to `limit` messages that have waited seven days, since they were due, for an execution that has no head; return them."""
+        """Drop up to `limit` messages that have been due for seven days and whose execution has no head; return them."""
         ...
 
     async def raise_epoch(self) -> int:
-        """Begin a new epoch, as a recovery must that may have lost commits: all holders are dead, what was decided before is refused.
+        """Begin a new epoch in all reaches, and return it. A recovery that may have lost commits must call this.
 
-        Nothing but the order of its number means anything; the first need not be 1. It has begun in all reaches when this returns.
+        All holders are then dead, and changes decided before are refused. Only the order of epochs has a meaning; the first need not be 1.
         """
         ...
 
     async def blob(self, sha256: str) -> bytes | None:
-        """The payload of this name, if it is kept."""
+        """The payload of this name; None if it is not in the store."""
         ...
 
     async def removed_at(self, sha256: str) -> float | None:
-        """When the blob of this name was removed, if it was, and that was noted; None, if it is there."""
+        """When the blob of this name was removed; None if it is in the store, or if its removal was not recorded."""
         ...
 
     def on_wake(self, ring: Callable[[], None]) -> Callable[[], None]:
-        """Call `ring` (from any thread) when a change may have made something ready; return what ends that.
+        """Call `ring`, from any thread, when a change may have made something ready; return a function that ends this.
 
-        Rings come from every process that uses the store, from those others at the latest from the next call on that is awaited. One may be lost: they
-        only save time.
+        Notifications come from every process that uses the store. Those of other processes begin at the latest with the next awaited call. They only save
+        time: any of them may be lost.
         """
         ...
 
     def on_change(self, ring: Callable[[], None]) -> Callable[[], None]:
-        """As `on_wake`, when a commit with `news` was made."""
+        """Call `ring` as `on_wake` does, when a commit with `news` was made."""
         ...
 
     async def close(self) -> None:
-        """Let go of files, threads and locks. What was acknowledged is durable already."""
+        """Release files, threads and locks. Changes that were acknowledged are already durable."""
         ...
 
 
 class TransactionGuard(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """Who may carry out a transaction: the `holder` of the execution `key` or, with `work`, of the lease on that, in `epoch`. `answer` is the key of the
-    mail to the execution with which the transaction is known to have been carried out."""
+    """The right to carry out a transaction: that of the `holder` of the execution `key` or, with `work`, of the lease on that task, in `epoch`.
+
+    `answer` is the key of the message to the execution which shows that the transaction was carried out.
+    """
 
     key: Key
     holder: str
@@ -392,32 +406,32 @@ class TransactionGuard(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class TransactionRefused(msgspec.Struct, frozen=True, gc=False):
-    """Who asked may not, or not any more; `answered`, it was carried out before. Nothing was changed."""
+    """The guard does not hold, or no longer; nothing was changed. `answered` says that the transaction was carried out before."""
 
     answered: bool = False
 
 
 class TransactionRaised(msgspec.Struct, frozen=True, gc=False):
-    """The user's code raised this; nothing was changed."""
+    """The code of the user raised `error`; nothing was changed."""
 
     error: BaseException
 
 
 class TransactionalStore(Protocol):
-    """What a store can do besides, if it is a database that users can write to."""
+    """The additional ability of a store that is a database which users can write to."""
 
     async def transact(
         self, guard: TransactionGuard, work: Callable[[Any], Coroutine[Any, Any, Post]]
     ) -> Committed | Superseded | TransactionRefused | TransactionRaised:
-        """Run `work` with a transaction of the database, and carry out the `Post` that it returns together with what it wrote; all of it, or nothing.
+        """Run `work` with a transaction of the database, and commit the `Post` that it returns together with its writes, or nothing of either.
 
-        That the guard holds is checked in the same transaction. `work` may be run again if the transaction could not be committed.
+        The guard is checked in the same transaction. `work` may run again if the transaction could not be committed.
         """
         ...
 
 
 class ReadOnlyStore(Protocol):
-    """What is there. Each method is that of a `Store`; who asks twice may find that others have written in between."""
+    """The methods of a `Store` that change nothing. Others may write between two calls."""
 
     async def read(self, key: Key, after: int = 0) -> StoredLog | None:
         """See `Store.read`."""
@@ -453,6 +467,9 @@ class ReadOnlyStore(Protocol):
 
 
 def attributes_from_hex(told: str | None) -> IndexedAttributes:
-    """The attributes in ``name=value,name=value``, in order of name; None says that there are none."""
+    """The attributes in a text such as ``name=value,name=value`` of hexadecimal digits, in order of name; None means none.
+
+    A database that cannot nest rows returns the attributes of a head in one column of this form.
+    """
     pairs = (one.partition("=") for one in told.split(",")) if told else ()
     return tuple(sorted((bytes.fromhex(name).decode(), bytes.fromhex(value)) for name, _, value in pairs))

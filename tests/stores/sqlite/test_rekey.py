@@ -220,11 +220,11 @@ import asyncio, sys
 from hashlib import sha256
 from perdure.stores.protocol import Committed
 from tests.stores.sqlite.world import *
-from perdure.stores.encoded_store import CodedStore
+from perdure.stores.encoded_store import EncodedStore
 from perdure.stores.encryption import Encrypted, parse_keys
 
 async def main():
-    store = CodedStore(SqliteStore(sys.argv[1], synchronous="OFF"), Encrypted(parse_keys(sys.stdin.readline())))
+    store = EncodedStore(SqliteStore(sys.argv[1], synchronous="OFF"), Encrypted(parse_keys(sys.stdin.readline())))
     version = 0
     while True:
         payload = b"blob %d" % version * 500

@@ -1,1 +1,1 @@
-"""postgres."""
+"""The Postgres store: one database for the engines and workers of many hosts. The rules of `Store` are carried out in SQL."""

@@ -1,1 +1,1 @@
-"""The SQLite store: one file for all processes of a host that work on it, and for whoever looks."""
+"""The SQLite store: one file for all processes of a host that work on it or read it."""
