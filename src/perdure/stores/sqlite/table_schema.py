@@ -1,18 +1,8 @@
-"""The tables of the SQLite store, the steps that lead to them from those of earlier versions.
+"""The tables of the SQLite store, which `tables.sql` holds, and the steps that upgrade those of earlier versions.
 
-An address is kept as JSON text, of three parts for an execution and two for a queue, so that no two addresses are the same
-text. An execution is its `heads.number` elsewhere, which counts creations. One index answers a claim: by holder, by name (of a
-program or a queue), by the time waited for; the order of a line in the memory store. Whoever may hold something is in `holders`,
-dead or alive: `until_s` is None for who never renewed, has let go, or lived in an earlier epoch. In `attributes` stands what executions are
-found by, in the form that is compared as bytes. The `vault` keeps secrets, encrypted.
-`programs` are those that need capabilities, of all executions that there were. In `blob_marks` are the blobs that a sweep may remove, in
-`removed_blobs` those of which is noted when they were removed (see `perdure.stores.blob_marks`).
-
-`meta` has one row, which every transaction reads. `membership` is raised when holders or processes come and go, `restored` is 1
-in a backup that was not yet opened, `file` is a random name that no other database has, and `writes` counts the transactions that changed anything
-(see `perdure.stores.sqlite.write_ahead_log`). The rest is the anchor of the store's time.
-
-Files are made with incremental vacuum, so that `perdure db vacuum` can give pages back one batch after another.
+In the one row of `meta`, `membership` is raised when holders or processes come and go, `restored` is 1 in a backup that was not yet opened,
+`file` is a random name that no other database has, and `writes` counts the transactions that changed anything (see
+`perdure.stores.sqlite.write_ahead_log`). Files are made with incremental vacuum, so that `perdure db vacuum` can give back pages in batches.
 """
 
 import secrets
@@ -20,138 +10,34 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from functools import cache
+from importlib.resources import files
 from typing import NamedTuple
 
 from perdure.stores.sqlite.database_file import APPLICATION_ID
 
-_STRICT = " STRICT" if sqlite3.sqlite_version_info >= (3, 37) else ""
-
-_META = f"""
-CREATE TABLE meta (
-    version INTEGER NOT NULL,
-    epoch INTEGER NOT NULL,
-    membership INTEGER NOT NULL,
-    time_s REAL NOT NULL,
-    monotonic_s REAL NOT NULL,
-    boot TEXT NOT NULL,
-    restored INTEGER NOT NULL,
-    file TEXT NOT NULL,
-    writes INTEGER NOT NULL
-){_STRICT};
-CREATE TABLE processes (
-    name TEXT PRIMARY KEY,
-    pid INTEGER NOT NULL,
-    host TEXT NOT NULL,
-    port INTEGER,
-    token BLOB,
-    wakes INTEGER NOT NULL,
-    news INTEGER NOT NULL
-){_STRICT};
-CREATE TABLE holders (name TEXT PRIMARY KEY, process TEXT, until_s REAL, about BLOB){_STRICT};
-"""
-_HEADS = f"""
-CREATE TABLE heads (
-    number INTEGER PRIMARY KEY,
-    address TEXT NOT NULL UNIQUE,
-    tenant TEXT NOT NULL,
-    workflow TEXT NOT NULL,
-    id TEXT NOT NULL,
-    program TEXT NOT NULL,
-    root TEXT NOT NULL,
-    version INTEGER NOT NULL,
-    holder TEXT,
-    wake_at_s REAL,
-    mail_at_s REAL,
-    status TEXT NOT NULL,
-    created_at_s REAL NOT NULL,
-    ended_at_s REAL,
-    ready_at_s REAL GENERATED ALWAYS AS (coalesce(min(wake_at_s, mail_at_s), wake_at_s, mail_at_s)) VIRTUAL,
-    queue TEXT NOT NULL DEFAULT '',
-    lane TEXT NOT NULL DEFAULT '',
-    priority INTEGER NOT NULL DEFAULT 0,
-    limited INTEGER NOT NULL DEFAULT 0,
-    begun INTEGER GENERATED ALWAYS AS (version > 0) VIRTUAL
-){_STRICT};
-CREATE INDEX heads_of_family ON heads (root, ready_at_s);
-CREATE INDEX heads_by_id ON heads (id);
-CREATE INDEX heads_by_workflow ON heads (tenant, workflow, status);
-CREATE INDEX heads_by_status ON heads (status);
-CREATE INDEX heads_by_time ON heads (created_at_s);
-CREATE INDEX heads_waiting ON heads (holder, program, ready_at_s) WHERE limited = 0;
-CREATE INDEX heads_in_line ON heads (queue, lane, begun, priority, ready_at_s) WHERE limited = 1 AND holder IS NULL AND ready_at_s IS NOT NULL;
-CREATE INDEX heads_due_in_queue ON heads (queue, ready_at_s) WHERE limited = 1 AND holder IS NULL AND ready_at_s IS NOT NULL;
-CREATE INDEX heads_held_in_queues ON heads (holder) WHERE limited = 1 AND holder IS NOT NULL;
-CREATE INDEX heads_by_queue ON heads (queue, holder, ready_at_s) WHERE queue <> '';
-"""
-_PROGRAMS = f"CREATE TABLE programs (name TEXT PRIMARY KEY) WITHOUT ROWID{_STRICT and ', STRICT'};"
-_ATTRIBUTES = f"""
-CREATE TABLE attributes (number INTEGER NOT NULL, name TEXT NOT NULL, value BLOB NOT NULL, PRIMARY KEY (number, name)) WITHOUT ROWID{_STRICT and ", STRICT"};
-CREATE INDEX attributes_by_value ON attributes (name, value, number);
-"""
-_REST = f"""
-CREATE TABLE log (execution INTEGER NOT NULL, version INTEGER NOT NULL, row BLOB NOT NULL){_STRICT};
-CREATE UNIQUE INDEX log_of_execution ON log (execution, version);
-CREATE TABLE mail (
-    number INTEGER PRIMARY KEY AUTOINCREMENT,
-    address TEXT NOT NULL,
-    key TEXT NOT NULL,
-    body BLOB NOT NULL,
-    due_at_s REAL NOT NULL,
-    queue TEXT,
-    holder TEXT,
-    deliveries INTEGER NOT NULL DEFAULT 0,
-    unclaimed INTEGER,
-    lane TEXT NOT NULL DEFAULT '',
-    priority INTEGER NOT NULL DEFAULT 0,
-    begun INTEGER GENERATED ALWAYS AS (deliveries > 0) VIRTUAL,
-    UNIQUE (address, key)
-){_STRICT};
-CREATE INDEX mail_waiting ON mail (holder, queue, due_at_s) WHERE queue IS NOT NULL;
-CREATE INDEX mail_in_line ON mail (queue, lane, begun, priority, due_at_s) WHERE queue IS NOT NULL AND holder IS NULL;
-CREATE INDEX mail_unclaimed ON mail (due_at_s) WHERE unclaimed IS NOT NULL;
-CREATE TABLE blobs (sha256 TEXT PRIMARY KEY, bytes BLOB NOT NULL){_STRICT};
-CREATE TABLE blob_marks (sha256 TEXT PRIMARY KEY, sweep TEXT NOT NULL) WITHOUT ROWID{_STRICT and ", STRICT"};
-CREATE TABLE removed_blobs (sha256 TEXT PRIMARY KEY, at_s REAL NOT NULL) WITHOUT ROWID{_STRICT and ", STRICT"};
-"""
-_QUEUES = f"""
-CREATE TABLE queues (
-    name TEXT PRIMARY KEY,
-    concurrency INTEGER,
-    per_lane INTEGER,
-    interval_s REAL NOT NULL,
-    burst INTEGER NOT NULL,
-    declared TEXT NOT NULL,
-    turn REAL NOT NULL,
-    free_at_s REAL NOT NULL,
-    free_for_work_at_s REAL NOT NULL
-){_STRICT};
-CREATE TABLE lanes (queue TEXT NOT NULL, lane TEXT NOT NULL, work INTEGER NOT NULL, turn REAL NOT NULL, PRIMARY KEY (queue, lane, work)){_STRICT};
-CREATE INDEX lanes_by_turn ON lanes (queue, turn);
-"""
-_VAULT = f"""
-CREATE TABLE vault (tenant TEXT NOT NULL, name TEXT NOT NULL, version INTEGER NOT NULL, sealed BLOB NOT NULL, set_at_s REAL NOT NULL,
-    PRIMARY KEY (tenant, name)) WITHOUT ROWID{_STRICT and ", STRICT"};
-"""
-
 
 class SchemaStep(NamedTuple):
-    """What makes the tables of `version` from those of the version before, inside of a transaction."""
+    """A change of the tables from the version before to `version`, carried out inside of a transaction."""
 
     version: int
     title: str
     carry_out: Callable[[sqlite3.Connection], None]
 
 
-def statements(script: str) -> list[str]:
-    """The statements of a script that has no semicolon but between them. (`executescript` would commit.)"""
+def _statements() -> list[str]:
+    """The statements of `tables.sql`. (`executescript` would commit, so each is executed by itself.)"""
+    script = files("perdure.stores.sqlite").joinpath("tables.sql").read_text(encoding="utf-8")
+    script = "".join(line for line in script.splitlines(keepends=True) if not line.startswith("--"))
+    if sqlite3.sqlite_version_info < (3, 37):
+        script = script.replace(" WITHOUT ROWID, STRICT", " WITHOUT ROWID").replace(") STRICT;", ");")
     return [statement for part in script.split(";") if (statement := part.strip())]
 
 
-_STATEMENTS = statements(_META + _HEADS + _PROGRAMS + _ATTRIBUTES + _REST + _QUEUES + _VAULT)
+_STATEMENTS = _statements()
 
 
 def create_tables(connection: sqlite3.Connection) -> None:
-    """Make all tables, inside of a transaction."""
+    """Create all tables, inside of a transaction."""
     for statement in _STATEMENTS:
         connection.execute(statement)
     connection.execute("INSERT INTO meta VALUES (?, 1, 0, 0, 0, '', 0, ?, 0)", (SCHEMA_VERSION, secrets.token_hex(16)))
@@ -160,9 +46,9 @@ def create_tables(connection: sqlite3.Connection) -> None:
 
 
 def schema_differences(connection: sqlite3.Connection) -> list[str]:
-    """Where the tables of a database are not as this version makes them: columns and indexes by name. Tables and indexes of others do not matter."""
+    """The columns and indexes, by name, in which a database differs from this version. Tables and indexes of others do not matter."""
     if {sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master")}.issuperset(_STATEMENTS):
-        return []  # word for word, as in every file that was not upgraded
+        return []  # The text is the same in every file that was not upgraded.
     columns, indexes = _columns_and_indexes(connection)
     our_columns, our_indexes = _expected_schema()
     tables = {table for table, *_ in our_columns}
@@ -194,8 +80,8 @@ SELECT of.tbl_name, of.name, its.seqno, its.name, its."desc", instr(of.sql, ' WH
 """
 
 SCHEMA_STEPS: tuple[SchemaStep, ...] = ()
-"""What brings older tables to this version, one version at a time; there is no older one that is read."""
+"""The upgrades from older versions of the tables, one version at a time. No older version is supported."""
 
 SCHEMA_VERSION = 7
 OLDEST_SCHEMA_VERSION = SCHEMA_VERSION - len(SCHEMA_STEPS)
-"""The oldest version whose tables are upgraded. Those before were of development versions."""
+"""The oldest version whose tables are upgraded. Earlier ones belonged to development versions."""

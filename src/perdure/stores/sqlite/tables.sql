@@ -1,0 +1,127 @@
+-- The tables of the SQLite store, with their indexes. On SQLite before 3.37 they are created without STRICT.
+--
+-- The text of a statement is compared with that in the file when a store is opened, so a change of it, even of white space, costs a slower comparison.
+-- An address is JSON: three texts for an execution and two for a queue, so that no two addresses are the same text.
+-- One index answers a claim: by holder, by name (of a program or a queue), and by the time waited for.
+
+-- meta: one row that every transaction reads: version of the tables, epoch, anchor of the store's time, origin of the file, count of writes
+CREATE TABLE meta (
+    version INTEGER NOT NULL,
+    epoch INTEGER NOT NULL,
+    membership INTEGER NOT NULL,
+    time_s REAL NOT NULL,
+    monotonic_s REAL NOT NULL,
+    boot TEXT NOT NULL,
+    restored INTEGER NOT NULL,
+    file TEXT NOT NULL,
+    writes INTEGER NOT NULL
+) STRICT;
+
+-- processes: the processes that have the store open, and where each listens for notifications
+CREATE TABLE processes (
+    name TEXT PRIMARY KEY,
+    pid INTEGER NOT NULL,
+    host TEXT NOT NULL,
+    port INTEGER,
+    token BLOB,
+    wakes INTEGER NOT NULL,
+    news INTEGER NOT NULL
+) STRICT;
+
+-- holders: all that may hold something, dead or alive; until_s is null for one that never renewed, released everything, or belongs to an earlier epoch
+CREATE TABLE holders (name TEXT PRIMARY KEY, process TEXT, until_s REAL, about BLOB) STRICT;
+
+-- heads: one row for each execution; its number counts creations, and stands for it in other tables
+CREATE TABLE heads (
+    number INTEGER PRIMARY KEY,
+    address TEXT NOT NULL UNIQUE,
+    tenant TEXT NOT NULL,
+    workflow TEXT NOT NULL,
+    id TEXT NOT NULL,
+    program TEXT NOT NULL,
+    root TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    holder TEXT,
+    wake_at_s REAL,
+    mail_at_s REAL,
+    status TEXT NOT NULL,
+    created_at_s REAL NOT NULL,
+    ended_at_s REAL,
+    ready_at_s REAL GENERATED ALWAYS AS (coalesce(min(wake_at_s, mail_at_s), wake_at_s, mail_at_s)) VIRTUAL,
+    queue TEXT NOT NULL DEFAULT '',
+    lane TEXT NOT NULL DEFAULT '',
+    priority INTEGER NOT NULL DEFAULT 0,
+    limited INTEGER NOT NULL DEFAULT 0,
+    begun INTEGER GENERATED ALWAYS AS (version > 0) VIRTUAL
+) STRICT;
+CREATE INDEX heads_of_family ON heads (root, ready_at_s);
+CREATE INDEX heads_by_id ON heads (id);
+CREATE INDEX heads_by_workflow ON heads (tenant, workflow, status);
+CREATE INDEX heads_by_status ON heads (status);
+CREATE INDEX heads_by_time ON heads (created_at_s);
+CREATE INDEX heads_waiting ON heads (holder, program, ready_at_s) WHERE limited = 0;
+CREATE INDEX heads_in_line ON heads (queue, lane, begun, priority, ready_at_s) WHERE limited = 1 AND holder IS NULL AND ready_at_s IS NOT NULL;
+CREATE INDEX heads_due_in_queue ON heads (queue, ready_at_s) WHERE limited = 1 AND holder IS NULL AND ready_at_s IS NOT NULL;
+CREATE INDEX heads_held_in_queues ON heads (holder) WHERE limited = 1 AND holder IS NOT NULL;
+CREATE INDEX heads_by_queue ON heads (queue, holder, ready_at_s) WHERE queue <> '';
+
+-- programs: the programs that need capabilities, of all executions that there were
+CREATE TABLE programs (name TEXT PRIMARY KEY) WITHOUT ROWID, STRICT;
+
+-- attributes: the values by which executions are found, in a form that is compared as bytes
+CREATE TABLE attributes (number INTEGER NOT NULL, name TEXT NOT NULL, value BLOB NOT NULL, PRIMARY KEY (number, name)) WITHOUT ROWID, STRICT;
+CREATE INDEX attributes_by_value ON attributes (name, value, number);
+
+-- log: the rows of the logs, each with one or more events
+CREATE TABLE log (execution INTEGER NOT NULL, version INTEGER NOT NULL, row BLOB NOT NULL) STRICT;
+CREATE UNIQUE INDEX log_of_execution ON log (execution, version);
+
+-- mail: the messages that are queued for executions and for workers
+CREATE TABLE mail (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    address TEXT NOT NULL,
+    key TEXT NOT NULL,
+    body BLOB NOT NULL,
+    due_at_s REAL NOT NULL,
+    queue TEXT,
+    holder TEXT,
+    deliveries INTEGER NOT NULL DEFAULT 0,
+    unclaimed INTEGER,
+    lane TEXT NOT NULL DEFAULT '',
+    priority INTEGER NOT NULL DEFAULT 0,
+    begun INTEGER GENERATED ALWAYS AS (deliveries > 0) VIRTUAL,
+    UNIQUE (address, key)
+) STRICT;
+CREATE INDEX mail_waiting ON mail (holder, queue, due_at_s) WHERE queue IS NOT NULL;
+CREATE INDEX mail_in_line ON mail (queue, lane, begun, priority, due_at_s) WHERE queue IS NOT NULL AND holder IS NULL;
+CREATE INDEX mail_unclaimed ON mail (due_at_s) WHERE unclaimed IS NOT NULL;
+
+-- blobs: values that are too large for a log, by their SHA-256
+CREATE TABLE blobs (sha256 TEXT PRIMARY KEY, bytes BLOB NOT NULL) STRICT;
+
+-- blob_marks: the blobs that a collection may remove
+CREATE TABLE blob_marks (sha256 TEXT PRIMARY KEY, sweep TEXT NOT NULL) WITHOUT ROWID, STRICT;
+
+-- removed_blobs: when blobs were removed, where that is recorded
+CREATE TABLE removed_blobs (sha256 TEXT PRIMARY KEY, at_s REAL NOT NULL) WITHOUT ROWID, STRICT;
+
+-- queues: the queues that have limits, and the state of their fairness
+CREATE TABLE queues (
+    name TEXT PRIMARY KEY,
+    concurrency INTEGER,
+    per_lane INTEGER,
+    interval_s REAL NOT NULL,
+    burst INTEGER NOT NULL,
+    declared TEXT NOT NULL,
+    turn REAL NOT NULL,
+    free_at_s REAL NOT NULL,
+    free_for_work_at_s REAL NOT NULL
+) STRICT;
+
+-- lanes: the lanes of queues with limits, and whose turn it is
+CREATE TABLE lanes (queue TEXT NOT NULL, lane TEXT NOT NULL, work INTEGER NOT NULL, turn REAL NOT NULL, PRIMARY KEY (queue, lane, work)) STRICT;
+CREATE INDEX lanes_by_turn ON lanes (queue, turn);
+
+-- vault: the secrets of all tenants, encrypted
+CREATE TABLE vault (tenant TEXT NOT NULL, name TEXT NOT NULL, version INTEGER NOT NULL, sealed BLOB NOT NULL, set_at_s REAL NOT NULL,
+    PRIMARY KEY (tenant, name)) WITHOUT ROWID, STRICT;
