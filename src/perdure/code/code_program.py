@@ -1,15 +1,11 @@
-"""How a workflow's function ended, as the end of its execution.
+"""The program of a code workflow: one async function on its own loop, fed the events of its execution, asking for operations.
 
-Undo: once a workflow has failed or was cancelled, what it has done is undone, what was done last first.
+Live, operations become commands. On replay each operation is compared with the log at its place, and the first difference stops the program before
+anything new runs. So the same events lead to the same state, with the program in memory or rebuilt.
 
-That is code like a workflow's own, on the same loop: it remembers how the execution will end, then calls one handler after the other
-at the path of what that undoes. A handler that fails for good parks the execution, so that nothing is left out, unless it is declared with
-``on_error="continue"``: then the next one is called.
-
-A code program in memory: one async function on its own loop, fed the events of its execution, asking for operations.
-
-Live, what it asks for becomes commands. On replay each is compared in its place with what the log remembers, and the first
-difference stops the program before anything new runs. Warm or cold, the same events lead to the same state.
+Once a workflow has failed or was cancelled, its steps are undone, the last first. The undo is code on the same loop: it records how the execution will end,
+then calls one handler after the other, each at the path of the step that it undoes. A handler that fails for good parks the execution, so that no undo is
+skipped; with ``on_error="continue"``, the next handler is called.
 """
 
 from asyncio import CancelledError
@@ -61,7 +57,7 @@ def finish_of_task(
     unstarted: Mapping[Path, Coroutine[Any, Any, Any]],
     left_behind: BaseException | None = None,
 ) -> FinishCommand:
-    """What the task of the function came to. Verbs that were called and never awaited are an error, and so is what a task that it has `left_behind` raised."""
+    """The end of the execution, as the task of its function ended. Verbs that were never awaited are an error, as is an exception of a task `left_behind`."""
     if not root.done():
         stuck = WrongVerb("the workflow waits for something that can never happen", "await a verb, or let another task settle what it awaits")
         return FinishCommand("failed", Failure("failed", 1, error_info(stuck)))
@@ -88,7 +84,7 @@ def finish_of_task(
 
 
 async def undo_all(instance: "CodeProgram", finish: FinishCommand) -> None:
-    """Wait until nothing is in flight, then undo all that is to be undone, before `finish`."""
+    """Wait until nothing is in flight, then run the undo handlers, before `finish`."""
     instance.remember(UNDO_PLAN, lambda: values.encode(finish.outcome, "the outcome"), role="undo", label=finish.status)
     await instance.open(UNDO_BEGIN, SleepOperation(0.0))  # what the workflow has dropped with its last breath is known from then on
     while cancelled := instance.execution.opened.cancelled():
@@ -111,7 +107,7 @@ async def undo_all(instance: "CodeProgram", finish: FinishCommand) -> None:
 
 
 def _missing_undo_handler(op: CallOperation) -> UndoHandler:
-    """What stands for a handler that the code no longer has: it fails for good, and says so."""
+    """A handler in place of one that the code no longer has: it fails for good with that reason."""
 
     def refuse(*_: Any, **__: Any) -> None:
         raise Fatal(f"the code that runs here has nothing that undoes step {op.target}; bring its @{op.target}.undo back, and resume the execution")
@@ -123,7 +119,7 @@ OPERATIONS_AT_ONCE_MAX = 100_000
 """Operations that a workflow may open without waiting for any; more is a loop that never waits."""
 
 WorkflowEntry = Callable[["CodeProgram"], Coroutine[Any, Any, Any]]
-"""What makes the workflow's coroutine, given the instance that it runs in."""
+"""Makes the coroutine of a workflow in its program."""
 
 
 class CodeProgram:
@@ -195,7 +191,7 @@ class CodeProgram:
     # as a program
 
     def feed(self, execution: Execution, event: e.Event, remembered: deque[e.Event] | None, values: Mapping[str, bytes]) -> Sequence[ProgramCommand]:
-        """Take one given event; return what the workflow wants because of it."""
+        """Take one given event; return the commands that follow from it."""
         if self._divergence is not None:
             raise self._divergence
         if remembered is None or remembered is not self._remembered:  # else the execution does not have yet what was changed because of the event before
@@ -213,7 +209,7 @@ class CodeProgram:
 
     @property
     def awake(self) -> bool:
-        """Whether it has begun, or would not any more."""
+        """Whether it has begun, or can no longer begin."""
         return self._root is not None or self._divergence is not None
 
     @property
@@ -231,12 +227,12 @@ class CodeProgram:
         return (f"{self.workflow.name} is code, and no definition; deploy other code instead",)
 
     def refuse(self, diverged: Diverged) -> None:
-        """Go no further: the code does not match the log."""
+        """Stop, because the code does not match the log."""
         self._divergence = diverged
         self.close()
 
     def close(self) -> None:
-        """Leave memory: coroutines are ended where they stand, and whatever they do then is not recorded."""
+        """Release everything held in memory. Coroutines end where they are, and what they do then is not recorded."""
         if not self.closed:
             self.closed = self._closing = True
             try:
@@ -448,7 +444,7 @@ class CodeProgram:
         return future
 
     def drop(self, path: Path) -> None:
-        """Want an open operation no longer, or give back the messages that a settled receive brought."""
+        """Drop a pending operation, or give back the messages of a settled receive."""
         if self.closed:
             return
         self.steps.pop(path, None)
