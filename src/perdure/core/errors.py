@@ -1,31 +1,31 @@
 """Every error that Perdure raises, as one tree.
 
     PerdureError
-    ├── ProgrammingError        the caller's mistake: the code, the call or the data is wrong, and nothing was changed
+    ├── ProgrammingError        a mistake of the caller: the code, the call or the data is wrong, and nothing was changed
     │   ├── Unencodable, Undecodable, UnsupportedType, LostOnTheWay, TooLarge, Unstorable, BadName, BadValue, DuplicateName
-    │   ├── WrongVerb           something in a workflow that replay could not repeat, with what to use instead
-    │   │   └── NotDeterministic  ... because it is a matter of clocks, threads or the network
+    │   ├── WrongVerb           a workflow did what replay could not repeat; the message says what to use instead
+    │   │   └── NotDeterministic  the same, with clocks, threads or the network
     │   ├── NotAwaited          a verb was called and never awaited
     │   ├── Diverged            the program asked for one operation where its execution remembers another
     │   ├── NotReplayable       the log of an execution does not replay over its own definition
     │   ├── UnknownProgram, MissingCapabilities, NotFound, AlreadyThere
     │   ├── Ambiguous, InputDiffers, Removed, HasEnded
     │   │   └── AlreadyDecided
-    │   ├── BadExpression       a reference, template or condition that is none, found when it is compiled
-    │   ├── ExpressionFailed    ... that is one, and has no value here and now
-    │   ├── MissingExtra        a library that is optional, and is not installed
+    │   ├── BadExpression       a reference, template or condition that does not compile
+    │   ├── ExpressionFailed    one that compiles and has no value
+    │   ├── MissingExtra        an optional library that is not installed
     │   ├── MissingSecret, SealedSecret
-    │   ├── SourceFailed        source text in a sandbox that can't be read, has raised an error, or gave what is no JSON
-    │   ├── SandboxLimit        ... or took more than a sandbox has
+    │   ├── SourceFailed        source text in a sandbox that can't be parsed, raised an error, or returned no JSON
+    │   ├── SandboxLimit        source text in a sandbox that exceeded a limit
     │   │   └── OutOfTime, OutOfMemory, OutputTooLarge
-    │   ├── SandboxFailed       the sandbox itself failed while it ran source text; it would again
-    │   ├── KindFailed          a function that a kind of steps brings has failed
-    │   ├── NotAllowed          a step does what is not allowed where it runs
+    │   ├── SandboxFailed       the sandbox itself failed while it ran source text, and would again
+    │   ├── KindFailed          a function of a kind failed
+    │   ├── NotAllowed          a step does what its deployment does not allow
     │   ├── CommandRefused      a shell command can't be run here
-    │   ├── BadDefinition       a definition is not valid; it has all that is wrong with it
+    │   ├── BadDefinition       a definition is not valid; the error has all findings
     │   └── DecisionRefused, LinkRefused, ExportRefused, PatchRefused
     ├── SandboxLost             there was no sandbox, or it died: try again
-    ├── StoreError              the store's trouble: what was acknowledged is safe, try again
+    ├── StoreError              trouble of the store: what was acknowledged is safe, try again
     │   ├── StoreUnavailable
     │   ├── StoreDamaged
     │   └── LogVersionUnsupported, LogDamaged, SealedPayload
@@ -34,11 +34,11 @@
         ├── StepFailed, Timeout, Cancelled is asyncio's
         ├── JoinFailed, RaceFailed
         ├── NoReply
-        ├── BadAnswer, Unauthorized     of an agent: its model answers what is of no use, or wants what it may not
+        ├── BadAnswer, Unauthorized     of an agent: its model gave a useless answer, or asked for what it may not use
         ├── CommandFailed, CommandLost
         └── ExecutionFailed, ExecutionCancelled, DeadlineExceeded, NeedsAttention
 
-`Fatal`, `Rollback` and `RetryAfter` are raised by users in a step. `Evicted` is no error: it unwinds a program that leaves memory, and nobody may catch it.
+`Fatal`, `Rollback` and `RetryAfter` are raised by users in a step. `Evicted` is no error: it unwinds a program that leaves memory, and must not be caught.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class ErrorInfo(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     data: bytes | None = None
 
     def __post_init__(self) -> None:
-        """Makes its text storable, whoever made it of what."""
+        """Replaces what UTF-8 can't hold in the texts."""
         for name in ("type", "message", "traceback"):
             text = getattr(self, name)
             if not text.isascii() and (sound := valid_utf8(text)) is not text:
@@ -72,15 +72,15 @@ class ErrorInfo(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class PerdureError(Exception):
-    """Anything that Perdure raises."""
+    """The base of all errors that Perdure raises."""
 
 
 class ProgrammingError(PerdureError):
-    """The caller's mistake; nothing was changed."""
+    """A mistake of the caller; nothing was changed."""
 
 
 class Unencodable(ProgrammingError):
-    """A value holds something that has no encoding."""
+    """A value contains something that has no encoding."""
 
     def __init__(self, where: str, kind: str, why: str) -> None:
         super().__init__(f"{where}: a value of type {kind} can't be kept: {why}; pass plain data, a dataclass, a msgspec Struct or a pydantic model")
@@ -88,7 +88,7 @@ class Unencodable(ProgrammingError):
 
 
 class LostOnTheWay(ProgrammingError):
-    """A value would arrive with less than it was given with. `field` is where in it; empty, if it is the whole."""
+    """A value would lose data on its way through the log. `field` is the place in it; empty for the whole value."""
 
     def __init__(self, where: str, field: str, why: str) -> None:
         super().__init__(f"{where}{f', field {field}' if field else ''}: {why}")
@@ -114,7 +114,7 @@ class Undecodable(ProgrammingError):
 
 
 class TooLarge(ProgrammingError):
-    """A value is larger than Perdure keeps."""
+    """A value is larger than the limit."""
 
     def __init__(self, where: str, size_bytes: int, max_bytes: int) -> None:
         super().__init__(f"{where}: the value takes {size_bytes:,} bytes, the limit is {max_bytes:,}; store it elsewhere and pass where it is")
@@ -122,7 +122,7 @@ class TooLarge(ProgrammingError):
 
 
 class Unstorable(ProgrammingError):
-    """A program asked for an operation that no log can hold, such as a message to a key that is no text."""
+    """A program asked for an operation that the log can't hold, such as a message to a key that is not text."""
 
     def __init__(self, why: str) -> None:
         super().__init__(
@@ -140,7 +140,7 @@ class BadName(ProgrammingError):
 
 
 class BadValue(ProgrammingError, ValueError):
-    """An argument has no meaning here."""
+    """An argument has a value that is not accepted."""
 
     def __init__(self, what: str, value: object, expected: str) -> None:
         super().__init__(f"{what}: {value!r} is not {expected}")
@@ -156,7 +156,7 @@ class DuplicateName(ProgrammingError):
 
 
 class WrongVerb(ProgrammingError):
-    """Something was done in a workflow that replay could not repeat."""
+    """A workflow did something that replay could not repeat."""
 
     def __init__(self, what: str, instead: str) -> None:
         super().__init__(f"{what}: {instead}")
@@ -180,7 +180,7 @@ class NotAwaited(ProgrammingError):
 
 
 class UnknownProgram(ProgrammingError):
-    """No workflow of this name and version is known here."""
+    """No engine in this process knows a workflow of this name and version."""
 
     def __init__(self, program: str, known: Sequence[str]) -> None:
         super().__init__(f"no engine here knows {program}; known are: {', '.join(sorted(known)) or 'none'}; start an engine with the code that has it")
@@ -188,7 +188,7 @@ class UnknownProgram(ProgrammingError):
 
 
 class MissingCapabilities(ProgrammingError):
-    """A definition was to be run where something is missing that its steps need: a tool, a kind of steps, or a definition that it calls."""
+    """A definition needs a tool, a kind or a called definition that is missing here."""
 
     def __init__(self, execution: str, lacking: str) -> None:
         super().__init__(f"{execution} was not started: there is no {lacking} here; give the definition what it lacks (tools=, calls=, kinds=)")
@@ -204,7 +204,7 @@ class NotFound(ProgrammingError):
 
 
 class Ambiguous(ProgrammingError):
-    """What was meant to name one execution fits several; `candidates` are the newest of them."""
+    """A text that should name one execution matches several; `candidates` are the newest of them."""
 
     def __init__(self, text: str, candidates: Sequence[object], more: bool) -> None:
         shown = ", ".join(str(one) for one in candidates)
@@ -213,7 +213,7 @@ class Ambiguous(ProgrammingError):
 
 
 class InputDiffers(ProgrammingError):
-    """A strict start of an execution that was started with another input."""
+    """A strict start of an execution that exists with another input."""
 
     def __init__(self, key: object) -> None:
         super().__init__(f"the execution {key} was started with another input; give a new id, or start it without strict=True to have the first one")
@@ -221,7 +221,7 @@ class InputDiffers(ProgrammingError):
 
 
 class AlreadyThere(ProgrammingError):
-    """A new execution was to have a key that another one has."""
+    """A new execution was given the key of an existing one."""
 
     def __init__(self, key: object) -> None:
         super().__init__(f"there is an execution {key} already; give the new one another id, or none")
@@ -229,7 +229,7 @@ class AlreadyThere(ProgrammingError):
 
 
 class HasEnded(ProgrammingError):
-    """Something was asked of an execution that has ended already; `status` says how."""
+    """A request to an execution that has ended; `status` says how."""
 
     def __init__(self, key: object, status: str, what: str) -> None:
         super().__init__(f"the execution {key} has ended ({status}); {what} would have no effect, start another one")
@@ -237,7 +237,7 @@ class HasEnded(ProgrammingError):
 
 
 class AlreadyDecided(HasEnded):
-    """An approval was decided before; `by` says by whom, `approved` how, `at_s` when."""
+    """An approval was decided before: by `by`, as `approved` says, at `at_s`."""
 
     def __init__(self, key: object, status: str, decision: tuple[str, str, bool, float]) -> None:
         title, self.by, self.approved, self.at_s = decision
@@ -249,7 +249,7 @@ class AlreadyDecided(HasEnded):
 
 
 class Removed(ProgrammingError):
-    """What an execution has done was removed, long after its end: only its id, its status and its times are kept."""
+    """The log of an execution was removed long after its end: only its id, its status and its times are kept."""
 
     def __init__(self, key: object, why: str) -> None:
         super().__init__(f"what the execution {key} has done is not kept any more: {why}; start another one, or import its archive under another id")
@@ -265,7 +265,7 @@ class DecisionRefused(ProgrammingError):
 
 
 class LinkRefused(ProgrammingError):
-    """A signed link is none, or is not valid any more."""
+    """A signed link is not valid, or no longer."""
 
     def __init__(self, why: str) -> None:
         super().__init__(f"the link does not count: {why}")
@@ -273,7 +273,7 @@ class LinkRefused(ProgrammingError):
 
 
 class ExportRefused(ProgrammingError):
-    """A file is no export of an execution, is damaged, or was not signed by who shares the secret."""
+    """A file is not an export, is damaged, or was not signed with the shared secret."""
 
     def __init__(self, why: str) -> None:
         super().__init__(f"this export is not taken: {why}")
@@ -281,7 +281,7 @@ class ExportRefused(ProgrammingError):
 
 
 class BadDefinition(ProgrammingError):
-    """A definition, or a change of one, is not valid: `findings` are all that is wrong with it. Nothing was changed."""
+    """A definition, or a change of one, is not valid: `findings` lists every problem. Nothing was changed."""
 
     def __init__(self, findings: Sequence[Any]) -> None:
         super().__init__("\n".join(str(finding) for finding in findings))
@@ -289,7 +289,7 @@ class BadDefinition(ProgrammingError):
 
 
 class BadExpression(ProgrammingError):
-    """An expression is none. `where` is a JSON pointer to it, from what was compiled; `at` counts characters from 1, 0 where it is the whole."""
+    """An expression does not compile. `where` is a JSON pointer to it; `at` is the position of the character, from 1, or 0 for the whole."""
 
     def __init__(self, where: str, what: str, hint: str, at: int = 0) -> None:
         super().__init__(f"{where}: {what}; {hint}" if where else f"{what}; {hint}")
@@ -297,7 +297,7 @@ class BadExpression(ProgrammingError):
 
 
 class ExpressionFailed(ProgrammingError):
-    """An expression has no value here: something is missing, or is not of the kind that was expected. `where` is a JSON pointer to it."""
+    """An expression has no value: something is missing or of an unexpected type. `where` is a JSON pointer to it."""
 
     def __init__(self, where: str, what: str, hint: str) -> None:
         super().__init__(f"{where}: {what}; {hint}" if where else f"{what}; {hint}")
@@ -305,7 +305,7 @@ class ExpressionFailed(ProgrammingError):
 
 
 class MissingExtra(ProgrammingError):
-    """A library is not installed that is not always needed. `extra` has it."""
+    """An optional library is not installed; the extra `extra` contains it."""
 
     def __init__(self, what: str, library: str, extra: str) -> None:
         super().__init__(f'{what} takes {library}, which is not installed: pip install "perdure[{extra}]"')
@@ -313,7 +313,7 @@ class MissingExtra(ProgrammingError):
 
 
 class MissingSecret(ProgrammingError):
-    """A call is to be given a secret that nothing finds where it is performed. It can be retried once that is set."""
+    """A call needs a secret that is not set in the process that performs it. Set it and retry the execution."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"there is no secret {name} where this runs; set it (perdure secret set {name}, or PERDURE_SECRET_{name}), and retry the execution")
@@ -321,7 +321,7 @@ class MissingSecret(ProgrammingError):
 
 
 class SealedSecret(ProgrammingError):
-    """A secret is kept, and can't be read here: its key is not there, or it was changed. `key_id` names the key that it is encrypted with, if that is known."""
+    """A stored secret can't be read here: its key is missing, or it was changed. `key_id` names the key that it is encrypted with, if that is known."""
 
     def __init__(self, name: str, why: str, key_id: str | None = None) -> None:
         super().__init__(f"the secret {name} {why}")
@@ -344,7 +344,7 @@ class SourceFailed(ProgrammingError):
 
 
 class SandboxLimit(ProgrammingError):
-    """Source text in a sandbox took more than there is for it; it would again. `console` is what it has printed, where that is known."""
+    """Source text in a sandbox exceeded a limit, and would again. `console` is its output, where that is known."""
 
     def __init__(self, what: str, instead: str, console: str = "") -> None:
         super().__init__(f"{what}; {instead}{_console_tail(console)}")
@@ -352,7 +352,7 @@ class SandboxLimit(ProgrammingError):
 
 
 class OutOfTime(SandboxLimit):
-    """It took longer than its time, by the clock on the wall."""
+    """The source text exceeded its time."""
 
     def __init__(self, language: str, wall_s: float, console: str = "") -> None:
         super().__init__(f"the {language} did not end within {wall_s:g} s", "have it do less, or give its step a longer timeout (60 s at most)", console)
@@ -360,7 +360,7 @@ class OutOfTime(SandboxLimit):
 
 
 class OutOfMemory(SandboxLimit):
-    """It took more memory than it has."""
+    """The source text exceeded its memory."""
 
     def __init__(self, language: str, memory_bytes: int, console: str = "") -> None:
         super().__init__(f"the {language} took more than {memory_bytes // 1_000_000:,} MB of memory", "give it less at a time, as with each and batch", console)
@@ -368,7 +368,7 @@ class OutOfMemory(SandboxLimit):
 
 
 class OutputTooLarge(SandboxLimit):
-    """What it returned is larger than it may be."""
+    """The result of the source text is too large."""
 
     def __init__(self, language: str, output_bytes: int, console: str = "") -> None:
         super().__init__(f"the {language} returned more than {output_bytes:,} bytes", "return less, or store it elsewhere and return where it is", console)
@@ -376,7 +376,7 @@ class OutputTooLarge(SandboxLimit):
 
 
 CONSOLE_TAIL_CHARACTERS = 1000
-"""How much of what source text has printed stands in the message of its error."""
+"""How much of the output of source text is in the message of its error."""
 
 
 def _console_tail(console: str) -> str:
@@ -385,7 +385,7 @@ def _console_tail(console: str) -> str:
 
 
 class SandboxFailed(ProgrammingError):
-    """The sandbox itself failed while it ran source text; it would again. `why` is how, `said` the end of its standard error or its traceback."""
+    """The sandbox itself failed while it ran source text, and would again. `why` is the cause, `said` the end of its standard error or its traceback."""
 
     def __init__(self, language: str, why: str, said: str = "") -> None:
         tail = said.strip()[-CONSOLE_TAIL_CHARACTERS:]
@@ -397,7 +397,7 @@ class SandboxFailed(ProgrammingError):
 
 
 class NotAllowed(ProgrammingError):
-    """A step does something that the deployment does not allow; it was not done. `what` is the word by which it is allowed."""
+    """A step asks for something that the deployment does not allow; it was not done. `what` is the word that allows it."""
 
     def __init__(self, what: str, why: str, how: str) -> None:
         super().__init__(f"{what} is not allowed here: {why}; to allow it, {how}")
@@ -405,7 +405,7 @@ class NotAllowed(ProgrammingError):
 
 
 class CommandRefused(ProgrammingError):
-    """A shell command can't be run here; it was not started."""
+    """A shell command can't run here and was not started."""
 
     def __init__(self, why: str) -> None:
         super().__init__(f"the command was not run: {why}")
@@ -413,7 +413,7 @@ class CommandRefused(ProgrammingError):
 
 
 class PatchRefused(ProgrammingError):
-    """A live execution can't go on by that definition, for the reasons `why`; it goes on by the one that it has."""
+    """An execution can't go on by the new definition, for the reasons `why`; it goes on by its present one."""
 
     def __init__(self, key: object, why: Sequence[str]) -> None:
         super().__init__(f"{key} can't be patched so: {'; '.join(why)}")
@@ -421,7 +421,7 @@ class PatchRefused(ProgrammingError):
 
 
 class Diverged(ProgrammingError):
-    """The program asked for one operation where its execution remembers another."""
+    """The program asked for one operation where the log of its execution has another."""
 
     def __init__(self, path: Path, diff: Sequence[str]) -> None:
         shown = "; ".join(diff)
@@ -444,7 +444,7 @@ class NotReplayable(ProgrammingError):
 
 
 class KindFailed(ProgrammingError):
-    """A function that a kind of steps brings, such as its `idempotent` or `check`, has raised an error or returned what is not of its type."""
+    """A function of a kind, such as its `idempotent` or `check`, raised an error or returned a value of another type."""
 
     def __init__(self, kind: str, function: str, why: str) -> None:
         super().__init__(f"{function} of the kind {kind} failed: {why}. Mend the kind")
@@ -452,7 +452,7 @@ class KindFailed(ProgrammingError):
 
 
 class SandboxLost(PerdureError):
-    """There was no sandbox to be had, or it died of something else than what it ran; what was asked of it may be asked again."""
+    """No sandbox was available, or one died of another cause than the source text; the step can be attempted again."""
 
     def __init__(self, why: str) -> None:
         super().__init__(f"{why}; it is tried again as the step says")
@@ -460,19 +460,19 @@ class SandboxLost(PerdureError):
 
 
 class StoreError(PerdureError):
-    """The store's trouble; what was acknowledged is safe."""
+    """The store failed; what it acknowledged is safe."""
 
 
 class StoreUnavailable(StoreError):
-    """The store did not answer, or said that it could not; a change that was asked for may have happened or not."""
+    """The store did not answer, or could not carry out the request; a change may have happened or not."""
 
 
 class StoreDamaged(StoreError):
-    """The file of the store is malformed, or was mixed with another; nothing is read from it or written to it any more until a person has mended that."""
+    """The file of the store is malformed or mixed with another. Perdure does not read or write it until a person has repaired it."""
 
 
 class LogVersionUnsupported(StoreError):
-    """Something was stored in a format that this version of Perdure does not read, or an execution was started under rules that it does not know."""
+    """A stored format is unknown to this version of Perdure, or an execution was started under unknown rules."""
 
     def __init__(self, found: int, oldest: int, newest: int, *, are_rules: bool = False) -> None:
         reads = f"format {newest}" if oldest == newest else f"formats {oldest} to {newest}"
@@ -489,7 +489,7 @@ class LogVersionUnsupported(StoreError):
 
 
 class LogDamaged(StoreError):
-    """A row of a log, a message or a blob can't be read: it was changed since it was written, or is missing."""
+    """A log row, a message or a blob can't be read: it was changed since it was written, or is missing."""
 
     def __init__(self, why: str) -> None:
         super().__init__(f"something that was stored can't be read: {why}; restore the database from a backup")
@@ -497,7 +497,7 @@ class LogDamaged(StoreError):
 
 
 class SealedPayload(StoreError):
-    """The codec that is given here can't decode a payload, or encode it; what is stored stays as it is. `key_id` names its key, if it was encrypted."""
+    """The codec of this process can't decode or encode a payload; what is stored stays as it is. `key_id` names its key, if it was encrypted."""
 
     def __init__(self, what: str, why: str, key_id: str | None = None) -> None:
         super().__init__(f"{what} {why}")
@@ -505,13 +505,13 @@ class SealedPayload(StoreError):
 
 
 class WorkflowError(PerdureError):
-    """An outcome of the user's own work."""
+    """An outcome of the code or the definitions of the user."""
 
 
 class StepFailed(WorkflowError):
-    """A step failed for good: its tries are used up, or it said that trying again is useless.
+    """A step failed for good: its attempts are used up, or it said that another one is useless.
 
-    `kind` is exhausted, timeout, fatal or interrupted; `attempts` counts its tries; `error` is its last error as data.
+    `kind` is exhausted, timeout, fatal or interrupted; `attempts` counts its attempts; `error` is its last error as data.
     """
 
     def __init__(self, name: str, kind: str, attempts: int, error: ErrorInfo) -> None:
@@ -528,7 +528,7 @@ class ChildFailed(WorkflowError):
 
 
 class TooDeep(WorkflowError):
-    """A child was to be started below too many executions."""
+    """A child would have too many ancestors."""
 
     def __init__(self, name: str, depth_max: int) -> None:
         super().__init__(f"child {name} would stand below more than {depth_max} executions; end the recursion, or use a loop")
@@ -536,7 +536,7 @@ class TooDeep(WorkflowError):
 
 
 class Timeout(WorkflowError, TimeoutError):
-    """The time given to a verb is over."""
+    """A verb exceeded its timeout."""
 
     def __init__(self, where: str, timeout_s: float | None, why: str = "") -> None:
         over = f"{where}: nothing within {timeout_s:g} s" if timeout_s is not None else f"{where}: timed out"
@@ -556,7 +556,7 @@ class JoinFailed(WorkflowError, ExceptionGroup[Exception]):
         return group
 
     def derive(self, excs: Sequence[Exception]) -> ExceptionGroup[Exception]:  # type: ignore[override]  # typeshed wants a generic method
-        """A part of the group, as `except*` takes it."""
+        """Returns a part of the group, for `except*`."""
         return ExceptionGroup(self.message, excs)
 
 
@@ -571,12 +571,12 @@ class RaceFailed(WorkflowError, ExceptionGroup[Exception]):
         return group
 
     def derive(self, excs: Sequence[Exception]) -> ExceptionGroup[Exception]:  # type: ignore[override]  # typeshed wants a generic method
-        """A part of the group, as `except*` takes it."""
+        """Returns a part of the group, for `except*`."""
         return ExceptionGroup(self.message, excs)
 
 
 class ExecutionFailed(WorkflowError):
-    """The execution whose result was asked for has failed. `error` is why, as data."""
+    """The execution whose result was requested has failed. `error` is its error as data."""
 
     def __init__(self, key: object, error: ErrorInfo) -> None:
         trace = f"\n{error.traceback}" if error.traceback else ""
@@ -589,7 +589,7 @@ class DeadlineExceeded(ExecutionFailed):
 
 
 class ExecutionCancelled(WorkflowError):
-    """The execution whose result was asked for was cancelled."""
+    """The execution whose result was requested was cancelled."""
 
     def __init__(self, key: object, reason: str) -> None:
         super().__init__(f"execution {key} was cancelled" + (f": {reason}" if reason else ""))
@@ -597,7 +597,7 @@ class ExecutionCancelled(WorkflowError):
 
 
 class NoReply(WorkflowError):
-    """A message that was asked with will never be replied to."""
+    """A message that expects a reply will never receive one."""
 
     def __init__(self, key: object, signal: str, why: str) -> None:
         super().__init__(f"execution {key} gave no reply to {signal!r}: {why}")
@@ -605,7 +605,7 @@ class NoReply(WorkflowError):
 
 
 class NeedsAttention(WorkflowError):
-    """The execution is parked until somebody looks at it."""
+    """The execution is parked until a person acts on it."""
 
     def __init__(self, key: object, reason: str, detail: str) -> None:
         advice = {
@@ -617,15 +617,15 @@ class NeedsAttention(WorkflowError):
 
 
 class BadAnswer(WorkflowError):
-    """What a model answers is of no use, also after it was told so."""
+    """The answers of a model stayed unusable after it was told what was wrong."""
 
 
 class Unauthorized(WorkflowError):
-    """An agent wants to use a tool, or to go on to a step, that it may not. The message names that, and what is allowed."""
+    """An agent asked for a tool or a step that it may not use. The message names it, and what is allowed."""
 
 
 class CommandFailed(WorkflowError):
-    """A shell command ended with another exit code than 0. `signal` names the signal that ended it, if one did."""
+    """A shell command ended with an exit code other than 0. `signal` names the signal that ended it, if one did."""
 
     def __init__(self, command: str, exit_code: int, signal: str | None, last_line: str) -> None:
         how = f"was ended by {signal}" if signal else f"ended with exit code {exit_code}"
@@ -634,7 +634,7 @@ class CommandFailed(WorkflowError):
 
 
 class CommandLost(WorkflowError):
-    """The process that kept a shell command was killed, and the command with it; how far it came is not known."""
+    """The supervisor of a shell command was killed, and the command with it; how far it came is not known."""
 
     def __init__(self, command: str) -> None:
         super().__init__(f"what kept {command!r} was killed from outside, and the command with it; look for who kills processes, such as a lack of memory")
@@ -646,9 +646,9 @@ RETRY_AFTER_MAX_S = 10 * 365 * 86_400
 
 
 class RetryAfter(Exception):
-    """Raised by a step: it failed, and is to be tried again when so many seconds have passed, as the ``Retry-After`` of a server says.
+    """Raise it in a step to fail this attempt and set the wait before the next one, for example from the ``Retry-After`` of a server.
 
-    It counts as a try like any other.
+    The attempt counts as any other failed one.
     """
 
     def __init__(self, after_s: float, message: str = "") -> None:
@@ -659,21 +659,21 @@ class RetryAfter(Exception):
 
     @property
     def wanted_s(self) -> float | None:
-        """The seconds; None, where a subclass has set none, or no number that can be waited for."""
+        """Returns the seconds; None where a subclass sets none, or no number that can be waited for."""
         found = getattr(self, "after_s", None)
         return float(found) if isinstance(found, int | float) and 0 <= found < RETRY_AFTER_MAX_S else None
 
 
 class Fatal(Exception):
-    """Raise it in a step to fail at once: trying again would be useless."""
+    """Raise it in a step to fail at once, when another attempt would be useless."""
 
 
 class Rollback(Exception):
-    """Raise it in a workflow or in a step: the execution fails, and what it has done is undone."""
+    """Raise it in a workflow or a step to fail the execution and undo what it has done."""
 
 
 class Evicted(BaseException):
-    """The workflow is leaving memory, or has left it: raised where its coroutines stand, and by whatever they then ask for. Not to be caught."""
+    """Unwinds the coroutines of a workflow that leaves memory. It must not be caught."""
 
     def __init__(self) -> None:
         super().__init__("this execution has left memory and goes on elsewhere from its log; nothing more can be awaited or started here")
