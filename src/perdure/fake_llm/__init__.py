@@ -1,7 +1,7 @@
-"""A scripted provider of models: it speaks the HTTP protocols of two vendors on this machine, and answers what a script says.
+"""A scripted model provider for tests: it speaks the HTTP protocols of two vendors on this machine, and answers by a script.
 
-`script` is what it is told, `seen` a request as all protocols mean it; `chat_completions`, `responses` and `anthropic_messages` read and write one
-protocol each; `app` answers a request, and `listening` serves it. With it, what asks models is tested over real HTTP, without a key and without the world.
+`fake_script` holds scripts and the common form of requests; `openai_protocols` and `anthropic_protocol` read and write the protocols; `fake_app` answers
+requests, and `fake_server` serves it. Tests of model calls thus use real HTTP without a key or the internet.
 """
 
 from perdure.fake_llm.fake_app import Fake

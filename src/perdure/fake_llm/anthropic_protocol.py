@@ -44,7 +44,7 @@ def read_messages_request(body: dict[str, Any]) -> FakeRequest:
 
 
 def _turns(message: dict[str, Any], where: str) -> Iterator[RequestTurn]:
-    """The message, and in front of it the results of tools that stand in it."""
+    """A message, preceded by the tool results that it contains."""
     role, content = message.get("role"), message.get("content")
     if role not in ("user", "assistant"):
         raise RequestRejected(400, f'{where}.role: Input should be "user" or "assistant"')

@@ -1,4 +1,4 @@
-"""The app: one request of one protocol is read, held against the script, and answered. Plain ASGI, so that any server can serve it."""
+"""The ASGI application: it reads a request of one protocol, matches it against the script, and answers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ MESSAGES = {
 
 
 class Protocol(NamedTuple):
-    """How one protocol is read and written, and what its errors look like."""
+    """The functions that read and write one protocol, and its form of errors."""
 
     read: Callable[[dict[str, Any]], FakeRequest]
     write: Callable[[FakeRequest, ScriptedReply, ScriptedUsage, int], dict[str, Any]]
@@ -67,7 +67,7 @@ PROTOCOLS = {
 
 
 class FakeResponse(NamedTuple):
-    """What goes out: a status, a body, further headers, and what the body is."""
+    """A response: its status, body, further headers and content type."""
 
     status: int
     body: bytes
@@ -76,9 +76,9 @@ class FakeResponse(NamedTuple):
 
 
 class Fake:
-    """A scripted provider. `requests` are those that came, in their order: what was asked, by which rule it was answered (from 1), and how.
+    """A scripted provider. `requests` lists the requests in order, each with the rule that answered it (from 1) and the response.
 
-    Each is also appended to `log`, if there is one, as a line of JSON. Keys are never kept.
+    Each is also appended to `log`, if there is one, as a line of JSON. Keys are never recorded.
     """
 
     def __init__(self, rules: Script | Sequence[Any] | Mapping[str, Any], log: Path | None = None) -> None:
@@ -90,7 +90,7 @@ class Fake:
         self.tell(rules)
 
     def tell(self, rules: Script | Sequence[Any] | Mapping[str, Any]) -> None:
-        """Answer by this script from now on, and forget what came."""
+        """Replaces the script, and forgets the requests so far."""
         self.script = parse_script(rules)
         self._used = [0] * len(self.script)
         self.requests.clear()
@@ -173,7 +173,7 @@ class Fake:
 
 
 def _key(path: str, headers: Mapping[str, str], raw: bytes) -> str:
-    """What one request is known by when it is sent again: its idempotency key, and what it asks; empty, if it has no key."""
+    """The identity of a request that may be repeated: its idempotency key and content; empty without a key."""
     said = headers.get("idempotency-key", "")
     return f"{path} {said} {sha256(raw).hexdigest()}" if said else ""
 
@@ -221,7 +221,7 @@ def _mishap(protocol: Protocol, error: ScriptedError) -> FakeResponse:
 
 
 async def _body(receive: Callable[[], Awaitable[Any]]) -> bytes | None:
-    """The whole body; None, if whoever sent it is gone, or it is far too long."""
+    """The whole body; None if the client is gone or the body is too large."""
     parts = bytearray()
     while True:
         message = await receive()
@@ -233,7 +233,7 @@ async def _body(receive: Callable[[], Awaitable[Any]]) -> bytes | None:
 
 
 async def _is_gone(receive: Callable[[], Awaitable[Any]], delay_s: float) -> bool:
-    """Let time pass; whether who asked has hung up meanwhile."""
+    """Waits; returns whether the client has disconnected meanwhile."""
     try:
         await asyncio.wait_for(receive(), delay_s)
     except TimeoutError:

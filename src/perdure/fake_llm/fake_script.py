@@ -1,6 +1,7 @@
-"""What is seen of a request: the conversation as every protocol means it, and the refusal of what none would take.
+"""Scripts of a fake provider, and the common form of the requests that they answer.
 
-Scripts: what a fake provider is told to answer. A list of rules in YAML or JSON, of which the first that fits and is not used up answers.
+A script is a list of rules in YAML or JSON; the first rule that matches and is not used up answers. A conversation that no real provider would accept is
+refused.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from perdure.definitions.format.document_parser import parse_document
 
 
 class RequestTurn(NamedTuple):
-    """One message: who says it, its text, the tools that it asks for by their ids, and whose result it is."""
+    """One message: its role and text, the tool calls in it by id, and the call whose result it is."""
 
     role: Literal["system", "user", "assistant", "tool"]
     text: str = ""
@@ -27,7 +28,7 @@ class RequestTurn(NamedTuple):
 
 
 class FakeRequest(NamedTuple):
-    """A request. `answer_tool` is the tool by which data has to be answered; `has_schema`, whether the text of the answer has to be data."""
+    """A request. `answer_tool` is the tool that must carry data; `has_schema` says whether the text of the answer must be data."""
 
     protocol: str
     model: str
@@ -43,12 +44,12 @@ class FakeRequest(NamedTuple):
 
     @property
     def system(self) -> str:
-        """What the system says."""
+        """The text of the system prompt."""
         return "\n".join(turn.text for turn in self.turns if turn.role == "system")
 
     @property
     def prompt(self) -> str:
-        """What was said since the last answer."""
+        """The messages since the last answer."""
         return "\n".join(turn.text for turn in self._latest() if turn.role == "user")
 
     @property
@@ -70,10 +71,10 @@ class RequestRejected(Exception):
 
 
 def expect(found: Any, kind: type, where: str) -> Any:
-    """What stands there, if it is of this kind.
+    """The value if it has this type.
 
     Raises:
-        Refused: it is not.
+        Refused: it has another.
     """
     if not isinstance(found, kind) or (kind is int and isinstance(found, bool)):
         raise RequestRejected(400, f"{where}: expected {_NAMES[kind]}, found {msgspec.json.encode(found).decode()[:60]}")
@@ -84,10 +85,10 @@ _NAMES = {str: "a string", int: "an integer", list: "a list", dict: "an object"}
 
 
 def checked_conversation(turns: list[RequestTurn]) -> tuple[RequestTurn, ...]:
-    """A conversation in which every result of a tool answers what was asked for before, and everything asked for is answered.
+    """Checks that every tool result answers an earlier call, and that every call is answered.
 
     Raises:
-        Refused: it is not so.
+        Refused: that is not so.
     """
     open_ids = set[str]()
     for turn in turns:
@@ -123,8 +124,9 @@ Script = tuple["ScriptRule", ...]
 
 
 class RequestPattern(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which requests a rule answers: all that is said must hold. `contains` and `matches` (a regular expression) are about what was said since the last
-    answer, `tool_result` about the results of tools in it, `system` about the system's words; `turn` is the number of the answer, from 1."""
+    """The condition of a rule; all of its parts must hold. `contains` and `matches` (a regular expression) apply to the messages since the last answer,
+    `tool_result` to the tool results among them, `system` to the system prompt; `turn` is the number of the answer, from 1.
+    """
 
     contains: str = ""
     matches: str = ""
@@ -148,7 +150,7 @@ class RequestPattern(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ScriptedToolCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A tool that the model asks for. Without an `id` it is given one. Arguments that are text are sent as they stand, JSON or not."""
+    """A tool call of the model. Without an `id` it gets one. Arguments that are text are sent unchanged, JSON or not."""
 
     name: str
     args: dict[str, Any] | str = {}
@@ -156,7 +158,7 @@ class ScriptedToolCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ScriptedReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An answer: `text`, `json` (data, by whichever way the request asks for it), tools that are asked for, a refusal. `finish` if it is not as usual."""
+    """An answer: `text`, `json` (data, in the way that the request asks for), tool calls, or a refusal. `finish` overrides the usual reason."""
 
     text: str = ""
     json: Any = msgspec.UNSET
@@ -166,7 +168,7 @@ class ScriptedReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ScriptedError(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An error: a `kind` that the vendor has, or a `status`. `body` is sent as it stands, JSON or not, with any status, 200 too."""
+    """An error: a `kind` of the vendor, or a `status`. `body` is sent unchanged, JSON or not, with any status, even 200."""
 
     kind: Mishap | None = None
     status: int = 0
@@ -185,7 +187,7 @@ class ScriptedUsage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ScriptRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is answered to which requests: `times` often, or again and again with `repeat`, after `delay`."""
+    """A rule: a pattern and its answer, used `times` times, or always with `repeat`, after `delay`."""
 
     when: RequestPattern = RequestPattern()
     answer: ScriptedReply | str | None = None
@@ -217,10 +219,10 @@ class ScriptRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def parse_script(given: Sequence[Any] | Mapping[str, Any]) -> Script:
-    """The script that plain data is: a list of rules, or a mapping with them under `rules`.
+    """Parses a script: a list of rules, or a mapping with them under `rules`.
 
     Raises:
-        BadValue: it is none; with which rule, and what is wrong with it.
+        BadValue: it is invalid; the error names the rule and the problem.
     """
     rules = given.get("rules") if isinstance(given, Mapping) else given
     if not isinstance(rules, list | tuple):
@@ -242,10 +244,10 @@ def _rule(given: Any, number: int) -> ScriptRule:
 
 
 def load(file: str | Path) -> Script:
-    """The script in a file, YAML or JSON.
+    """Loads a script from a YAML or JSON file.
 
     Raises:
-        BadValue: it is none; with what is wrong.
+        BadValue: it is invalid.
         OSError: it can't be read.
     """
     path = Path(file)

@@ -1,4 +1,4 @@
-"""Listening: a fake provider that is served on this machine alone, on the running event loop or in a thread beside it."""
+"""Serves a fake provider on the loopback interface, on the running event loop or in a thread."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ KEY = "fake"
 
 @asynccontextmanager
 async def serving(what: Fake | Script | Sequence[Any] | Mapping[str, Any], port: int = 0) -> AsyncIterator[str]:
-    """Have a script answered as long as this lasts; the address is given, such as ``http://127.0.0.1:40123``. Port 0: any that is free.
+    """Serves a script for the duration of the context; yields the address, such as ``http://127.0.0.1:40123``. Port 0 picks a free port.
 
     Raises:
         OSError: the port is taken.
-        MissingExtra: the library that serves is not installed.
+        MissingExtra: the server library is not installed.
     """
     server, listening = _server(what), _listening(port)
     server.capture_signals = nullcontext  # whoever runs the loop hears the signals

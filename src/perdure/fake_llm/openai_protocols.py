@@ -90,7 +90,7 @@ def write_chat_answer(seen: FakeRequest, reply: ScriptedReply, used: ScriptedUsa
 
 
 def tool_arguments(args: dict[str, Any] | str) -> str:
-    """The arguments of a tool, as JSON text or as they stand."""
+    """The arguments of a tool call, as JSON text or unchanged."""
     return args if isinstance(args, str) else msgspec.json.encode(args).decode()
 
 

@@ -1,7 +1,7 @@
-"""Lint: what breaks replay in workflow functions, found in their source before it happens.
+"""The linter: finds what breaks replay in the source of workflow functions, before it happens.
 
-`functions` finds the functions that are replayed, `checks` what is wrong in them, `kinds` says what that means and what to do. Names are
-resolved through imports and aliases, and what a local name shadows is left alone: rather nothing is raised than something false.
+`workflow_code` finds the functions that are replayed, `checks` the violations in them, and `rules` explains each rule and its fix. Names are resolved through
+imports and aliases. Where a local name may shadow another, the linter stays silent: a missed finding is better than a false one.
 """
 
 from perdure.lint.lint_findings import LintFinding, LintRule, Severity

@@ -1,7 +1,4 @@
-"""What is found, and the kinds of it: plain data, for people, editors and scripts.
-
-Kinds about the file itself.
-"""
+"""Findings and rules as plain data, for people, editors and scripts, with the rules about the file itself."""
 
 from typing import Literal
 
@@ -12,7 +9,7 @@ Severity = Literal["error", "warning"]
 
 
 class LintRule(msgspec.Struct, frozen=True):
-    """One kind of what breaks replay: `why` it does, the `fix` in words that end a sentence, a `bad` module that has it and a `good` one that has not."""
+    """A rule: `why` a violation breaks replay, the `fix` as the end of a sentence, and a `bad` and a `good` example module."""
 
     code: str
     name: str

@@ -1,8 +1,7 @@
-"""Source text: decoded as Python would, parsed, and its places counted in characters.
+"""The linter: takes source text and returns findings. It reads the syntax only; nothing is imported or run.
 
-Ignores: comments that say that a finding on their line is known: `# perdure: ignore[PD101]`, or `ignore[PD101, PD203]`.
-
-Lint: source in, findings out. It reads the syntax alone; nothing is imported, and nothing is run.
+Source is decoded as Python decodes it, and positions count characters. Comments such as `# perdure: ignore[PD101]` or `ignore[PD101, PD203]` suppress
+findings on their line.
 """
 
 import ast
@@ -31,7 +30,7 @@ class SourceRange(NamedTuple):
 
 
 class SourceError(Exception):
-    """The source is no Python: what is wrong, and where."""
+    """The source is not valid Python; says what is wrong, and where."""
 
     def __init__(self, what: str, line: int = 1, column: int = 1) -> None:
         super().__init__(what)
@@ -75,7 +74,7 @@ def parse_source(text: str) -> ast.Module:
 
 
 def source_range(node: ast.AST, lines: list[str]) -> SourceRange:
-    """Where a node stands; of a statement with a body, its first line."""
+    """The position of a node; of a statement with a body, its first line."""
     line, offset = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
     end_line, end_offset = getattr(node, "end_lineno", None) or line, getattr(node, "end_col_offset", None) or offset
     if hasattr(node, "body") and not isinstance(node, ast.expr):
@@ -97,7 +96,7 @@ _COMMENT = re.compile(r"#\s*perdure:\s*ignore(?:\[([^\]]*)\])?")
 
 @dataclass
 class Ignore:
-    """A comment: where it is, which codes it names, and which of them were needed."""
+    """An ignore comment: its position, the codes that it names, and those that suppressed a finding."""
 
     line: int
     column: int
@@ -172,7 +171,7 @@ CHECKS: tuple[Check, ...] = (
 
 
 def lint(source: str | bytes, path: str = "-") -> list[LintFinding]:
-    """All findings in a module, in the order of their places. What can't be read is a finding too, and never an error."""
+    """All findings of a module, ordered by position. Source that can't be read is a finding too, never an error."""
     try:
         text = decode_source(source) if isinstance(source, bytes) else source
         return _findings(text.removeprefix("\ufeff"), path)

@@ -1,11 +1,8 @@
-"""Scopes: which names each function of a module binds, and to what; read from the syntax in one pass.
+"""Resolves names: the bindings of each scope, found in one pass, and the full name of an expression through imports, aliases and hints.
 
-A name that a function binds means what it is bound to there, and no module that happens to have the same name. Comprehensions bind in
-the function around them, which is more than they do: a name that one shadows is then not looked into, and nothing is raised by mistake.
-
-What an expression means: the full name of what it refers to, through imports, aliases and hints; or nothing, if that is not sure.
-
-A full name is dotted, and `()` stands for what a call returns: `datetime.datetime.now`, `pathlib.Path().read_text`.
+A full name is dotted, and `()` stands for the result of a call: `datetime.datetime.now`, `pathlib.Path().read_text`. An expression whose meaning is uncertain
+has none. A name that a function binds never means a module of the same name. Names in comprehensions count as bound by the function around them, which is too
+much: the linter then skips a shadowed name instead of reporting a false finding.
 """
 
 import ast
@@ -19,7 +16,7 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True, slots=True)
 class ImportBinding:
-    """Bound by an import, to what has this full name."""
+    """A binding by an import, to this full name."""
 
     name: str
 
@@ -90,7 +87,7 @@ class LexicalScope:
 
 
 class SyntaxModule:
-    """A module as it is read: its scopes by their nodes, and of each node its parent and the part of that in which it stands."""
+    """A module with its scopes by node, and each node's parent and the field that contains it."""
 
     def __init__(self, tree: ast.Module) -> None:
         self.scope = LexicalScope(tree, None)
@@ -121,7 +118,7 @@ _LEAVES = (ast.expr_context, ast.operator, ast.boolop, ast.unaryop, ast.cmpop)
 
 
 def _parts(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
-    """The children of a node with the field that each is in; of parameters only what is evaluated."""
+    """The children of a node with their fields; of parameters only the parts that are evaluated."""
     for field, value in ast.iter_fields(node):
         if isinstance(value, list):
             yield from ((field, child) for child in value if isinstance(child, ast.AST) and not isinstance(child, _LEAVES))
@@ -206,7 +203,7 @@ def _written(hint: ast.expr) -> ast.expr | None:
 
 
 class NameResolver:
-    """The names of a module, with what was found of them."""
+    """The names of a module, with a cache of resolved ones."""
 
     def __init__(self, module: SyntaxModule) -> None:
         self.module = module
@@ -253,12 +250,12 @@ class NameResolver:
                 return [self.full(hint, scope)]
 
     def bindings(self, name: str, scope: LexicalScope) -> tuple[LexicalScope | None, list[Binding]]:
-        """The scope whose name it is, and what it is bound to there."""
+        """The scope that binds a name, and the bindings there."""
         owner = scope.owner(name)
         return owner, [] if owner is None else owner.bindings[name]
 
     def definition(self, expression: ast.expr, scope: LexicalScope, depth: int = 0) -> Definition | None:
-        """The function of this module that an expression names, by its own name or by one that was given to it once."""
+        """The function of this module that an expression names, directly or through a single assignment."""
         if not isinstance(expression, ast.Name):
             return None
         owner, bound = self.bindings(expression.id, scope)
@@ -271,7 +268,7 @@ class NameResolver:
                 return None
 
     def method(self, expression: ast.expr, scope: LexicalScope) -> Definition | None:
-        """The method of a class of this module that an expression names; of the name of a class, what runs when it is called."""
+        """The method of a class of this module that an expression names; for the name of a class, its constructor."""
         match expression:
             case ast.Attribute(value=value, attr=name) if (found := self._class_of(value, scope)) is not None:
                 return self._method_in(found, name)
@@ -336,7 +333,7 @@ class NameResolver:
                 return ""
 
     def _from_nowhere(self, name: str) -> str:
-        """A name that no scope binds: a builtin, or what a star brought."""
+        """A name that no scope binds: a builtin, or a name of a star import."""
         stars = self.module.scope.stars
         if "perdure" in stars and name in PUBLIC:
             return f"perdure.{name}"

@@ -1,10 +1,8 @@
-"""Workflow code: a function that is replayed, as checks look at it, with the contexts that it can see and the verbs that it calls.
+"""Finds the functions of a module that are workflow code, with the contexts that they can see and the verbs that they call.
 
-Which functions of a module are workflow code.
-
-These are: functions decorated with `@workflow`; those whose first parameter is hinted at as a context or a turn; the branches that are given to
+Workflow code is: functions decorated with `@workflow`; functions whose first parameter is annotated as a context or a loop turn; the branches passed to
 `join`, `race` and `map`; functions defined in workflow code; and functions and methods of the module that workflow code calls. Steps, their undo handlers and
-what is handed to `step`, `attempt` or `keep` run once and are remembered, so these are not.
+functions passed to `step`, `attempt` or `keep` run once and are recorded, so they are not workflow code.
 """
 
 import ast
@@ -30,7 +28,7 @@ NodeT = TypeVar("NodeT", bound=ast.AST)
 
 @dataclass(eq=False, slots=True)
 class ContextName:
-    """A name of a context: whose name it is, and of which twin the context is."""
+    """A name of a context: the function that binds it, and whether it is a `Context` or a `SyncContext`."""
 
     owner: LexicalScope
     name: str
@@ -55,7 +53,7 @@ class VerbCall:
 
     @property
     def explicit_name(self) -> str | None:
-        """The name that it is given, as far as that is a constant."""
+        """The name argument of a verb, if it is a constant."""
         given = self.call.args
         if self.name in ("keep", "loop") or (self.name in ("step", "attempt") and len(given) > 1):
             return text_of(given[0]) if given else None
@@ -115,7 +113,7 @@ class ModuleCode:
                 return None
 
     def functions_in(self, given: ast.expr, scope: LexicalScope) -> Iterator[FunctionNode]:
-        """The functions of this module that are given, where something like a step or a branch is wanted."""
+        """The functions of this module among the arguments for a step or a branch."""
         match given:
             case ast.Lambda():
                 yield given
@@ -245,7 +243,7 @@ def base_name(node: ast.expr) -> ast.Name | None:
 
 
 def expression_text(expression: ast.expr) -> str:
-    """An expression as it may stand in a sentence."""
+    """The source of an expression, for a sentence."""
     written = " ".join(ast.unparse(expression).split())
     return written if len(written) <= 60 else f"{written[:59]}…"
 
@@ -321,7 +319,7 @@ class _Finder:
                 self.remembered.add(node)
 
     def _collect_remembered(self) -> None:
-        """Functions that are given to something like a step as values."""
+        """Functions that are passed to steps as values."""
         for scope in (self.code.module.scope, *self.code.module.functions.values()):
             for node in scope.nodes:
                 match node:

@@ -1,6 +1,6 @@
-"""The checks: each looks at one function that is workflow code, and yields the places where something is wrong, with what that is.
+"""The checks: each examines one function of workflow code and yields its violations.
 
-What a check yields is the beginning of a sentence; the kind's fix is its end.
+The text of a violation is the beginning of a sentence, which the fix of its rule completes.
 """
 
 import ast
@@ -11,7 +11,7 @@ from perdure.lint.workflow_code import WorkflowFunction
 
 
 class Violation(NamedTuple):
-    """A place, the code of its kind, and what is wrong there."""
+    """A violation: the node, the code of its rule, and a description."""
 
     code: str
     node: ast.AST

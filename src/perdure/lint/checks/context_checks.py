@@ -1,8 +1,7 @@
-"""Verbs: called on the right context, awaited, and given functions and not what these return.
+"""Checks of the use of a context: verbs, names, loops and clean-up.
 
-Clean-up: cancellation and eviction pass through a workflow as exceptions, which it may neither keep nor answer with work.
-
-Repeats: operations that are told apart by their number alone, names that are given twice, loops without an end.
+Verbs are called on the right context, awaited, and given functions instead of their results. Names of operations are unique, and loops end. Cancellation and
+eviction pass through a workflow as exceptions, which it must neither swallow nor answer with further work.
 """
 
 import ast
@@ -54,7 +53,7 @@ def _is_never_awaited(name: ast.Name, call: ast.Call, function: WorkflowFunction
 
 
 def _is_misused(node: ast.expr, function: WorkflowFunction) -> bool:
-    """Whether a coroutine stands where only a result has a meaning."""
+    """Whether a coroutine is used where only a result makes sense."""
     parent = function.parent(node)
     match parent:
         case ast.Expr() | ast.BoolOp() | ast.Compare() | ast.BinOp() | ast.FormattedValue() | ast.UnaryOp() | ast.Attribute() | ast.AugAssign():
@@ -75,7 +74,7 @@ def _is_misused(node: ast.expr, function: WorkflowFunction) -> bool:
 
 
 def _is_returned(node: ast.AST, function: WorkflowFunction) -> bool:
-    """Whether it is what the function returns, or a part of that."""
+    """Whether the function returns it, or a value that contains it."""
     parent = function.parent(node)
     while isinstance(parent, COLLECTIONS):
         parent = function.parent(parent)
@@ -96,7 +95,7 @@ def outer_context(function: WorkflowFunction) -> Iterator[Violation]:
 
 
 def _has_own(function: WorkflowFunction) -> bool:
-    """Whether it is a branch: given a context, and not by a call, which may give it the one around it."""
+    """Whether it is a branch with a context of its own. A branch that is called directly may share the context around it."""
     if function.node in function.code.called:
         return False
     arguments = function.node.args
@@ -140,7 +139,7 @@ def direct_calls(function: WorkflowFunction) -> Iterator[Violation]:
 
 
 def called_too_early(function: WorkflowFunction) -> Iterator[Violation]:
-    """What a step or a branch returns, where the function is wanted."""
+    """Steps and branches that are called where the function itself is expected."""
     for verb in function.verbs:
         if verb.name in ("step", "attempt") and verb.target is not None and _is_result(verb.target, function):
             yield Violation("PD305", verb.target, f"`{expression_text(verb.target)}` calls the function before `{verb.name}` can")
@@ -287,7 +286,7 @@ def unnamed_repeats(function: WorkflowFunction) -> Iterator[Violation]:
 
 
 def _repeatable(verb: VerbCall, function: WorkflowFunction) -> tuple[str, str] | None:
-    """By what the operation is named when it is given no name; None if it has one, or if that is not to be seen."""
+    """The default name of an operation; None if it has an explicit name, or if the default can't be determined."""
     if any(one.arg in ("name", None) for one in verb.call.keywords) or any(isinstance(one, ast.Starred) for one in verb.call.args):
         return None
     match verb.name, verb.call.args:
@@ -304,7 +303,7 @@ def _repeatable(verb: VerbCall, function: WorkflowFunction) -> tuple[str, str] |
 
 
 def _is_function(target: ast.expr, function: WorkflowFunction) -> bool:
-    """Whether it is one for sure, and no name that is given first."""
+    """Whether it is certainly a function, and not a name that precedes one."""
     full_name = function.full(target)
     imported = full_name != "" and "(" not in full_name and "[" not in full_name
     return imported or function.code.is_step(target, function.scope) or function.code.names.definition(target, function.scope) is not None
@@ -347,7 +346,7 @@ def _goes_round(verb: VerbCall, function: WorkflowFunction) -> bool:
 
 
 def exclusive(first: ast.AST, second: ast.AST, function: WorkflowFunction) -> bool:
-    """Whether at most one of two nodes, the first of which stands earlier, is reached when the code around them is gone through once."""
+    """Whether at most one of two nodes is reached in one pass through the code around them; the first comes earlier in the source."""
     around_second = {second: "", **dict(function.around(second))}
     inner: ast.AST = first
     for outer, part in function.around(first):
@@ -362,7 +361,7 @@ def exclusive(first: ast.AST, second: ast.AST, function: WorkflowFunction) -> bo
 
 
 def _leaves(node: ast.AST, part: str, only: tuple[type[ast.stmt], ...] = (ast.Return, ast.Raise, ast.Break)) -> bool:
-    """Whether this part of a node ends by leaving what is around it."""
+    """Whether this part of a node ends by leaving the code around it."""
     statements = getattr(node, part, None) if part in ("body", "orelse") and isinstance(node, ast.stmt | ast.ExceptHandler | ast.match_case) else None
     return isinstance(statements, list) and bool(statements) and isinstance(statements[-1], only)
 

@@ -1,8 +1,7 @@
-"""The names of the world outside: full names of what is not to be called or read in a workflow, by the code of their kind.
+"""Checks for access to the outside world: anything that a workflow reads from the machine and that differs on replay.
 
-A name that ends with `.*` stands for all functions of a module; classes are to be named, for many are harmless (errors, constants, settings).
-
-The world outside: whatever a workflow asks the machine for, and gets another answer to when it is replayed.
+The tables list the full names that a workflow must not call or read, by rule. A name that ends with `.*` covers all functions of a module; classes are listed
+one by one, as many are harmless (errors, constants, settings).
 """
 
 import ast
@@ -154,7 +153,7 @@ DOES = {
 
 
 def external_calls(function: WorkflowFunction) -> Iterator[Violation]:
-    """What is called or read of the world outside, in the function and in the defaults of its parameters."""
+    """Calls and reads of the outside world, in the function and in the defaults of its parameters."""
     for call in chain(function.all(ast.Call), _calls_in_defaults(function)):
         if code := _of_call(call, function):
             yield Violation(code, call, f"`{expression_text(call.func)}()` {DOES[code]}")

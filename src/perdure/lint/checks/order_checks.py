@@ -1,7 +1,4 @@
-"""Order: where one process goes through the same things in another order than the next, so that verbs come out of step with the log.
-
-State: what a workflow keeps outside of itself is there in one process, and not in the next.
-"""
+"""Checks of order and state: iteration orders that differ between processes, and state that a workflow keeps outside of itself."""
 
 import ast
 from collections.abc import Iterator
@@ -169,7 +166,7 @@ def _is_coroutine(node: ast.expr, function: WorkflowFunction) -> bool:
 
 
 def identity_order(function: WorkflowFunction) -> Iterator[Violation]:
-    """`id` and `hash` given as what to sort by."""
+    """`id` and `hash` as sort keys."""
     for call in function.all(ast.Call):
         for keyword in call.keywords:
             if keyword.arg == "key" and function.full(keyword.value) in ("builtins.id", "builtins.hash"):
@@ -221,7 +218,7 @@ CHANGES = {
 
 
 def declared_elsewhere(function: WorkflowFunction) -> Iterator[Violation]:
-    """`global`, and `nonlocal` of what is no workflow code, where the name is written."""
+    """`global`, and `nonlocal` of a function that is not workflow code, where the name is written."""
     written = {node.id for node in function.all(ast.Name) if not isinstance(node.ctx, ast.Load)}
     for declaration in function.all(ast.Global):
         for name in written.intersection(declaration.names):
@@ -233,7 +230,7 @@ def declared_elsewhere(function: WorkflowFunction) -> Iterator[Violation]:
 
 
 def shared_state(function: WorkflowFunction) -> Iterator[Violation]:
-    """Changes of what the module, or a function that is no workflow code, holds."""
+    """Changes of state that the module holds, or a function that is not workflow code."""
     written: list[ast.Attribute | ast.Subscript] = [*function.all(ast.Attribute), *function.all(ast.Subscript)]
     for node in written:
         if not isinstance(node.ctx, ast.Load) and (name := base_name(node)) is not None and _is_shared(name, function):
@@ -286,7 +283,7 @@ ADDS = {"append", "appendleft", "extend", "extendleft", "insert", "setdefault"}
 
 
 def changed_in_steps(function: WorkflowFunction) -> Iterator[Violation]:
-    """What a step changes of the workflow's variables: it runs once, and a replay has only its result."""
+    """Changes of the workflow's variables in a step: a step runs once, and a replay only has its result."""
     for verb in function.verbs:
         if verb.name in ("step", "attempt", "keep") and verb.target is not None:
             for node in function.code.functions_in(verb.target, function.scope):

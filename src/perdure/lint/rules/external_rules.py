@@ -1,7 +1,4 @@
-"""Kinds about what a workflow asks of the machine that it happens to run on.
-
-Kinds about what a workflow does to the world outside, where only steps act.
-"""
+"""The rules about the outside world: what a workflow reads from its machine, and effects that only steps may have."""
 
 from perdure.lint.lint_findings import LintRule
 

@@ -1,7 +1,7 @@
-"""The files below one directory, and nothing outside of it.
+"""Access to the files below one directory, and to nothing outside of it.
 
-Each part of a path is opened by itself, below the one before, and no symbolic link is followed: so neither ``..`` nor a link, nor one that is put there
-meanwhile, leads out. What is written is written to a new file, made durable, and put in the place of the old one: a reader sees the one or the other.
+Each part of a path is opened below the one before, and no symbolic link is followed. Therefore neither ``..`` nor a link, not even one that is created
+meanwhile, leads outside. A write goes to a new file that is made durable and then replaces the old one, so a reader sees one or the other.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DIRECTORY = getattr(os, "O_DIRECTORY", 0) | NOFOLLOW | CLOEXEC
 
 
 class FileRefused(Fatal):
-    """What a step does with a file can't be done, and not later either: its path, its size, or what is there."""
+    """The operation of a step is impossible, now and later: because of its path, its size, or what is there."""
 
 
 class FileMissing(Exception):
@@ -40,13 +40,13 @@ class FileMissing(Exception):
 
 
 class FileAttempt(NamedTuple):
-    """One try of a step: its idempotency key, by which its new files are called, and the number of the try."""
+    """An attempt of a step: its idempotency key, which names its new files, and its number."""
 
     key: str
     number: int
 
     def temporary(self, number: int) -> str:
-        """What the new file of a try is called until it is whole."""
+        """The name of an attempt's new file until it is complete."""
         return f".perdure-{sha256(self.key.encode('utf-8', 'replace')).hexdigest()[:24]}-{number}"
 
 
@@ -69,11 +69,11 @@ def path_parts(path: Any) -> tuple[str, ...]:
 
 
 def read_file(root: Path, path: str, bytes_max: int) -> bytes:
-    """What a file has.
+    """The content of a file.
 
     Raises:
         FileMissing: there is none.
-        FileRefused: it is no plain file, or has more than `bytes_max`.
+        FileRefused: it is not a regular file, or larger than `bytes_max`.
         OSError: it can't be read.
     """
     with _parent(root, path) as (inside, name):
@@ -81,12 +81,12 @@ def read_file(root: Path, path: str, bytes_max: int) -> bytes:
 
 
 def replace_file(root: Path, path: str, content: Callable[[bytes], bytes], bytes_max: int, by: FileAttempt) -> int | None:
-    """Put in the place of a file what `content` makes of what it has (nothing, if there is none); how many bytes that are. Directories are made as needed.
+    """Replaces a file by what `content` makes of its old content (nothing, if there is none); returns the new size in bytes. Creates missing directories.
 
-    None: another process writes there at this moment; nothing is done.
+    Returns None, and does nothing, if another process writes in the directory at this moment.
 
     Raises:
-        FileRefused: there is something else than a plain file, or the content is too large.
+        FileRefused: something other than a regular file is there, or the content is too large.
         OSError: it can't be written.
     """
     with _parent(root, path, make=True) as (inside, name):
@@ -106,7 +106,7 @@ def replace_file(root: Path, path: str, content: Callable[[bytes], bytes], bytes
 
 
 def directory_entries(root: Path, path: str) -> list[dict[str, Any]]:
-    """What is in a directory, by name: of each its name, its type (file, directory, other), its size and when it was changed.
+    """The entries of a directory: name, type (file, directory, other), size and time of change.
 
     Raises:
         FileMissing, FileRefused: there is no such directory, or it has too many entries.
@@ -130,7 +130,7 @@ def directory_entries(root: Path, path: str) -> list[dict[str, Any]]:
 
 @contextmanager
 def _parent(root: Path, path: str, make: bool = False) -> Iterator[tuple[int, str]]:
-    """The directory in which a file stands, open, and the file's name."""
+    """The open directory that contains a file, and the file's name."""
     *above, name = path_parts(path) or ("",)
     if not name or path.endswith("/"):
         raise FileRefused(f"{shortened(path)} is a directory; name a file in it")
@@ -213,7 +213,7 @@ def _written(inside: int, name: str, content: bytes, new: int | None, mode: int 
 
 
 def _is_locked(inside: int) -> bool:
-    """Whether this directory is ours to write to, until it is closed: what is appended by two at a time would lose one."""
+    """Locks a directory for writing, until it is closed; says whether that succeeded. Without the lock, one of two concurrent appends would be lost."""
     import fcntl  # here, as Windows has none
 
     try:
@@ -224,7 +224,7 @@ def _is_locked(inside: int) -> bool:
 
 
 def _refusal(error: OSError, inside: int, name: str, path: str) -> Exception:
-    """What an error comes to of opening something that is there."""
+    """The error for opening something that is not as expected."""
     if error.errno == errno.ENAMETOOLONG:
         return FileRefused(f"{shortened(path)} is too long; give it a shorter name")
     if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EMLINK):

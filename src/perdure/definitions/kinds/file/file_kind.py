@@ -108,7 +108,7 @@ def check(config: Any) -> Iterator[tuple[str, str]]:
 
 
 def check_step(step: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What is wrong with a step: content that it lacks, has twice, or has no use for."""
+    """Problems of a whole step: content that is missing, duplicate or useless."""
     said = step.get("file")
     writes = isinstance(said, Mapping) and ("write" in said or "append" in said)
     if "with" in step and not writes:
@@ -155,10 +155,10 @@ def _by_name(path: str) -> str:
 
 
 def _encoded(path: str, said: Mapping[str, Any], input: Any, is_new: bool) -> bytes:
-    """What is written, as bytes.
+    """The content to write, as bytes.
 
     Raises:
-        FileRefused: it can't be written as that.
+        FileRefused: it can't be written in this format.
     """
     content = said.get("content", input)
     kind = said.get("as") or ("text" if isinstance(content, str) else _by_name(path))

@@ -1,1 +1,1 @@
-"""Models: what is asked of a language model and what it answers, the same for all providers."""
+"""Language models: requests and answers, the same for all providers."""

@@ -1,4 +1,4 @@
-"""The kind ``llm``: a step that sends one request to a model. What does not fit is asked for again by the step, in a further call."""
+"""The kind ``llm``: a step that sends one request to a model. An answer that does not fit the schema is repaired by a further call."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ output: {label: "@classify.label", tokens: "@steps.classify.output.meta.usage.in
 
 
 def llm_kind(deployment: Deployment) -> Kind:
-    """The kind, for what models a deployment has."""
+    """The kind ``llm`` for the models of a deployment."""
 
     async def run(config: dict[str, Any], input: Any = None, env: Any = None) -> KindResult:
         wanted = step_request(config, input)
@@ -59,10 +59,10 @@ def llm_kind(deployment: Deployment) -> Kind:
 
 
 def step_request(config: dict[str, Any], input: Any = None) -> ChatRequest:
-    """The request that a step's config is: earlier messages, the prompt with the step's input behind it, and what came of it so far.
+    """The request of a step: earlier messages, the prompt with the step's input, and the repairs so far.
 
     Raises:
-        Fatal: it is none.
+        Fatal: the config is not a valid request.
     """
     said = config.get("messages") or []
     if not isinstance(said, list):
@@ -96,7 +96,7 @@ def _message(given: Any, index: int) -> ChatMessage:
 
 
 def _repair(answer: str, wrong: str) -> list[ChatMessage]:
-    """What the model said, and what is wrong with that."""
+    """The answer of the model, and the message that asks for its repair."""
     asked = ChatMessage("user", f"That does not fit what was asked for: {wrong}. Answer again, completely, with data that fits the schema and nothing else.")
     return [ChatMessage("assistant", answer), asked] if answer.strip() else [asked]
 
@@ -106,7 +106,7 @@ def _text(value: Any) -> str:
 
 
 def step_result(answer: ChatAnswer, wanted: ChatRequest) -> KindResult:
-    """An answer as the result of a step, and what it came by. With a schema it is the data; what was to be data and is none stands in ``meta.text``."""
+    """The result of a step with its metadata. With a schema it is the data; an answer that is not data is kept in ``meta.text``."""
     usage = {name: getattr(answer.usage, name) for name in answer.usage.__struct_fields__}
     meta: dict[str, Any] = {
         "llm": {"model": answer.model, "temperature": wanted.temperature, "provider": answer.provider, "name": wanted.model},

@@ -1,8 +1,7 @@
-"""Clients: the connections to providers, one HTTP client for each event loop, closed as that ends; and each model's own on top of it.
+"""Clients of model providers: one HTTP client for each event loop, closed when the loop ends, and a client for each model on top of it.
 
-What it takes to make one (libraries of a second's import, certificates, prices) is done in a thread, so the loop turns meanwhile.
-
-Asking: one request to a model, sent once, and its answer. What is to be tried again is said by the error, and done by who asked.
+Creating one (slow imports, certificates, prices) happens in a thread, so that it does not block the loop. A request is sent once; the error says whether it
+should be retried, and the caller retries it.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class _Asked(NamedTuple):
 
 
 class ModelClients:
-    """What one event loop asks models with."""
+    """The clients of one event loop."""
 
     def __init__(self) -> None:
         self._http: httpx2.AsyncClient | None = None
@@ -145,7 +144,7 @@ def _stream(content: Any) -> httpx2.AsyncByteStream:
 
 
 def _made(asked: _Asked, http: httpx2.AsyncClient) -> Model:
-    """A model that tries each request once: how often and when it is tried again is a matter of the step."""
+    """A client for a model that attempts each request once: the step decides about retries."""
     try:
         if asked.provider == "anthropic":
             return _anthropic(asked, http)
@@ -178,15 +177,15 @@ NO_KEY = "none"
 
 
 async def send_model_request(request: ChatRequest, deployment: Deployment) -> ChatAnswer:
-    """Send one request to the model that the deployment means by its name, and return what it answers. An async function there is asked as it is.
+    """Sends one request to the model that the deployment has under its name, and returns the answer. An async function in the place of a model is called.
 
-    It is sent once. The step's idempotency key goes with it. When cancelled, the connection is closed.
+    The request carries the step's idempotency key. Cancelling closes the connection.
 
     Raises:
-        UnknownModel, ModelRejected, ContextTooLong: asking again is useless; all are `Fatal`.
-        ModelBusy: the provider said when to come again; it is a `RetryAfter`.
-        ModelUnavailable: the provider failed, or its answer can't be read.
-        MissingExtra: the library that asks is not installed.
+        UnknownModel, ModelRejected, ContextTooLong: a retry is useless; all are `Fatal`.
+        ModelBusy: the provider said when to retry; it is a `RetryAfter`.
+        ModelUnavailable: the provider failed, or its answer can't be parsed.
+        MissingExtra: the client library is not installed.
     """
     given = deployment.models.get(request.model)
     if callable(given):
@@ -213,7 +212,7 @@ async def send_model_request(request: ChatRequest, deployment: Deployment) -> Ch
 
 
 def _of_function(answer: Any, request: ChatRequest) -> ChatAnswer:
-    """What a function answered that the deployment has in place of a provider, with a usage that can be true."""
+    """The answer of a function that replaces a provider, with plausible usage figures."""
     if not isinstance(answer, ChatAnswer):
         raise ModelRejected(f"the function that stands for the model {request.model!r} returned {type(answer).__name__}; have it return an Answer")
     told: Any = answer.usage  # nothing has checked it
@@ -238,7 +237,7 @@ def _of_the_step(name: str) -> str | None:
 
 
 def _settings(model: Model, where: ModelSource, request: ChatRequest) -> Any:
-    """The settings of one request: what the source says, then what the request does."""
+    """The settings of a request: those of the source, overridden by those of the request."""
     found: dict[str, Any] = dict(where.settings)
     if unknown := found.keys() - _known(where.provider):
         raise ModelRejected(f"the model {request.model!r} of the deployment has settings that there are not: {', '.join(sorted(unknown))}")

@@ -34,11 +34,11 @@ class ModelBusy(RetryAfter):
 
 
 class ModelUnavailable(Exception):
-    """The provider failed, can't be reached, did not answer in time, or answered what can't be read; the next try may succeed."""
+    """The provider failed, can't be reached, did not answer in time, or sent an answer that can't be parsed; a retry may succeed."""
 
 
 def provider_error(error: Exception, name: str, key: str) -> Exception:
-    """What an error of the library that asks comes to, for the model called `name`. The `key` stands in no message."""
+    """The error for an exception of the client library, for the model called `name`. No message contains the `key`."""
     from pydantic_ai import exceptions as library
 
     text = _text(error, key)
@@ -71,7 +71,7 @@ def _later(text: str, after_s: float | None) -> Exception:
 
 
 def _text(error: Exception, key: str) -> str:
-    """What an error says, as the provider said it where it did; never the key, and no more than people read."""
+    """The text of an error, in the provider's words if there are any; never the key, and of limited length."""
     body = getattr(error, "body", None)
     said = body.get("error", body) if isinstance(body, dict) else body
     text = str(said["message"]) if isinstance(said, dict) and said.get("message") else str(error)

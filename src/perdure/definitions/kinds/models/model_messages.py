@@ -1,6 +1,6 @@
-"""What is said to a model, and what it says: plain data, the same for all providers, as it stands in logs.
+"""Requests to models and their answers: plain data, the same for all providers, as logs hold it.
 
-Checks what a provider says that an answer took, and estimates what it does not say, or says wrongly: budgets are counted in it.
+The usage that a provider reports is checked, and estimated where it is missing or impossible, because budgets depend on it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class ToolSpec(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a model asks for: `id` is the provider's, by which the result is told to it."""
+    """A tool call of a model; `id` is the provider's, by which the result is returned."""
 
     id: str
     name: str
@@ -39,9 +39,10 @@ class ChatMessage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ModelUsage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What an answer took: tokens, those read from and written to the provider's cache counted in `input_tokens` too; `cost_usd` None: no price is known.
+    """The usage of an answer: tokens (`input_tokens` includes those read from and written to the provider's cache) and cost; `cost_usd` None: the price is
+    unknown.
 
-    `is_estimated`: the provider did not say how many tokens, or said what can't be true.
+    `is_estimated`: the provider reported no tokens, or impossible numbers.
     """
 
     input_tokens: int = 0
@@ -53,7 +54,7 @@ class ModelUsage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ChatRequest(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """One request to a model: all that it is told. With a `schema`, the answer is data that fits it, as far as the provider sees to that."""
+    """One request to a model. With a `schema`, the answer is data that fits it, as far as the provider enforces it."""
 
     model: str
     messages: tuple[ChatMessage, ...]
@@ -65,7 +66,7 @@ class ChatRequest(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True)
 
 
 class ChatAnswer(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What a model answered: text, or data if a schema was asked for, or tools that it asks for. `finish` is stop, length, tool or filter."""
+    """The answer of a model: text, data if a schema was given, or tool calls. `finish` is stop, length, tool or filter."""
 
     text: str = ""
     data: Any = None
@@ -84,10 +85,10 @@ TOKENS_MAX = 10**12
 
 
 def checked_usage(usage: ModelUsage, answer: ChatAnswer, request: ChatRequest) -> ModelUsage:
-    """The usage of an answer to a request, in which each number is one that can be true.
+    """The usage of an answer, with all numbers plausible.
 
-    Tokens that are absent, zero, negative or no numbers are estimated from what was sent and answered, and those of the cache are no more than all. A cost
-    that is negative or no number is not known.
+    Token counts that are absent, zero, negative or not numbers are estimated from the request and the answer; cached tokens are at most all tokens. A cost
+    that is negative or not a number is unknown.
     """
     sent = _count(usage.input_tokens) or _estimated(request)
     answered = _count(usage.output_tokens) or _estimated((answer.text, answer.data, answer.calls))

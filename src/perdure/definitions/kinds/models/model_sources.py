@@ -1,4 +1,4 @@
-"""Sources: where a model is asked, by the name that definitions use. A deployment says it, in a file ``models.yaml`` or in code; no definition can."""
+"""The sources of models: where the model of a name is requested. A deployment defines them in ``models.yaml`` or in code; a definition can't."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ API_KEY_VARIABLES: dict[str, str] = {"openai": "OPENAI_API_KEY", "openai-chat": 
 
 
 class ModelPrice(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a model costs, in US dollars per million tokens. Tokens read from or written to the cache cost as other input unless it is said."""
+    """The price of a model in US dollars per million tokens. Cached tokens cost the same as other input unless the source says otherwise."""
 
     input: float
     output: float
@@ -44,10 +44,10 @@ class ModelSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
 
 
 def model_source(models: Mapping[str, Any], name: str) -> ModelSource:
-    """The source of a model: what `models` has under its name, or the vendor's own of ``vendor:model``.
+    """The source of a model: that of `models` under its name, or the vendor's own for ``vendor:model``.
 
     Raises:
-        UnknownModel: there is none, or what stands there is none.
+        UnknownModel: there is none, or it is invalid.
     """
     if name in models:
         return _read(models[name], name)
@@ -73,10 +73,10 @@ def _read(given: Any, name: str) -> ModelSource:
 
 
 def load_sources(file: str | Path) -> dict[str, ModelSource]:
-    """The models in a file, YAML or JSON: a mapping of each name to its source.
+    """Loads the sources in a YAML or JSON file: a mapping of names to sources.
 
     Raises:
-        BadValue: it is none; with what is wrong, and where.
+        BadValue: it is invalid; the error names the place.
         OSError: it can't be read.
     """
     path = Path(file)

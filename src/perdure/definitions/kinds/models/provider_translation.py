@@ -1,4 +1,4 @@
-"""Translating: a request as the library that asks takes it, and what it answers as an answer of ours. Nothing here waits."""
+"""Translates requests to the types of the client library, and its responses to answers. Nothing here waits."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _is_object(schema: dict[str, Any]) -> bool:
 
 
 def object_schema_of(schema: dict[str, Any]) -> dict[str, Any]:
-    """A schema of an object: this one, or one that has it as its only property."""
+    """The schema of an object: this one, or one with this as its only property."""
     if _is_object(schema):
         return {"type": "object", **schema}
     inner = {name: value for name, value in schema.items() if name not in ("$defs", "definitions", "$schema")}
@@ -98,7 +98,7 @@ def object_schema_of(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _has_maps(schema: Any) -> bool:
-    """Whether it has objects whose names are free, which one provider would hold to be empty."""
+    """Whether it contains objects with arbitrary keys, which one provider would take to be empty."""
     if isinstance(schema, list):
         return any(map(_has_maps, schema))
     if not isinstance(schema, dict):
@@ -107,10 +107,10 @@ def _has_maps(schema: Any) -> bool:
 
 
 def model_answer(response: ModelResponse, request: ChatRequest, price: ModelPrice | None) -> ChatAnswer:
-    """What was answered.
+    """The answer for a response of the library.
 
     Raises:
-        ModelUnavailable: the model asks for a tool with what is no object, or the provider says that it failed.
+        ModelUnavailable: the arguments of a tool call are not an object, or the provider reports a failure.
     """
     from pydantic_ai.messages import TextPart, ToolCallPart
 
@@ -171,7 +171,7 @@ def _data(given: Any, schema: dict[str, Any]) -> tuple[bool, Any]:
 
 
 def _usage(response: ModelResponse, price: ModelPrice | None, found: ChatAnswer, request: ChatRequest) -> ModelUsage:
-    """What it took: at the price that the source says, else at what is known of the vendor's prices without asking anybody."""
+    """The usage of a response: at the price of the source, else at the known price of the vendor, without asking a server."""
     from pydantic_ai.usage import RequestUsage
 
     told = response.usage
@@ -184,7 +184,7 @@ def _usage(response: ModelResponse, price: ModelPrice | None, found: ChatAnswer,
 
 
 def cost_usd(price: ModelPrice, used: ModelUsage) -> float:
-    """What it costs at a price, in US dollars."""
+    """The cost of a usage at a price, in US dollars."""
     plain = used.input_tokens - used.cache_read_tokens - used.cache_write_tokens
     read = price.input if price.cache_read is None else price.cache_read
     written = price.input if price.cache_write is None else price.cache_write

@@ -38,7 +38,9 @@ from perdure.definitions.kinds.pipeline.table_operations import Rows, TableOpera
 
 
 class OperationType(NamedTuple):
-    """An operation: what reads its arguments, and gives what does it; the argument that stands for all (empty: none may), the defaults of others."""
+    """A type of operation: the reader of its arguments, which returns the function that performs it; the argument that a short form stands for (empty: there
+    is no short form); and defaults.
+    """
 
     reads: Callable[[ArgumentReader], Any]
     short: str
@@ -107,17 +109,17 @@ def parse_operation(one: Any, pointer: str) -> OperationCall | ArgumentProblem:
 
 
 def _is_condition(name: str, given: Mapping[str, Any]) -> bool:
-    """Whether what stands behind a filter is the condition itself."""
+    """Whether the value of a filter is the condition itself."""
     return name == "table_filter" and "condition" not in given and "on_error" not in given
 
 
 def _is_fields(name: str, given: Mapping[str, Any]) -> bool:
-    """Whether what stands behind a selection are the fields themselves, by their new names."""
+    """Whether the value of a selection is the fields themselves, by their new names."""
     return name == "table_select" and "fields" not in given
 
 
 def plan_operations(ops: Any, is_open: bool = False, pointer: str = "") -> tuple[list[PlannedOperation], list[tuple[int, str, ArgumentProblem]]]:
-    """Operations as they can be done, and what is wrong, each with the number and name of its operation. With `is_open`, references are not resolved yet."""
+    """The operations as planned, and the problems with their numbers and names. With `is_open`, references are not resolved yet."""
     if not isinstance(ops, list) or not ops or len(ops) > OPERATIONS_MAX:
         return [], [(-1, "", ArgumentProblem(pointer, f"a pipeline is a list of 1 to {OPERATIONS_MAX} operations, not {short_value_text(ops)}"))]
     planned, problems = list[PlannedOperation](), list[tuple[int, str, ArgumentProblem]]()
@@ -137,7 +139,7 @@ def plan_operations(ops: Any, is_open: bool = False, pointer: str = "") -> tuple
 
 
 def with_fields(ops: Any) -> Any:
-    """Operations as an author writes them, with references to the row (``@self.price``) made paths to fields: what references are left lead elsewhere."""
+    """Operations as written, with references to the row (``@self.price``) turned into paths; references that are left lead elsewhere."""
     if not isinstance(ops, list):
         return ops
     return [_with_fields(one) for one in ops]
@@ -177,20 +179,20 @@ async def run(
     deployment: Deployment = NOTHING_MORE,
     bounds: PipelineLimits = DEFAULT_LIMITS,
 ) -> list[Row]:
-    """The rows that come of a pipeline: of `rows` (a list of mappings), or of the answer that its first operation requests.
+    """Runs a pipeline over `rows` (a list of mappings), or over the response that its first operation requests; returns the resulting rows.
 
-    `ops` are its operations, in any of their spellings (see `operations`); `inputs` are further tables, by the names by which operations join them. Nothing
-    that is given is changed. References have to be resolved, but for those to the row in a filter (``@self.price``).
+    `ops` are operations in any spelling; `inputs` are further tables by name, for joins. Arguments are never changed. All references must be resolved, except
+    those to the row in a filter (``@self.price``).
 
     Raises:
-        PipelineFailed: an operation is none, or can't do its work with these rows, or within `bounds`; the message names its number and what to do.
-        OperationFailed, RetryAfter: what it asked of the world failed, and may succeed another time.
+        PipelineFailed: an operation is invalid, or can't handle these rows within `bounds`; the message names its number and what to do.
+        OperationFailed, RetryAfter: a request or program failed; a retry may succeed.
     """
     return await run_operations(with_fields(list(ops)), {**(inputs or {}), **({} if rows is None else {ROWS: rows})}, http_kind_factory(deployment), bounds)
 
 
 def http_kind_factory(deployment: Deployment) -> Callable[[], Kind]:
-    """What gives the kind of requests, made when the first of them is."""
+    """Returns a function that creates the kind `http` when it is first needed."""
 
     @cache
     def http() -> Kind:
@@ -202,7 +204,7 @@ def http_kind_factory(deployment: Deployment) -> Callable[[], Kind]:
 
 
 async def run_operations(ops: Any, inputs: Mapping[str, Any], http: Callable[[], Kind], bounds: PipelineLimits) -> list[Row]:
-    """The rows that come of operations that are resolved, with tables by name. See `run`."""
+    """Runs resolved operations with tables by name, as `run` does."""
     planned, problems = plan_operations(ops)
     if problems:
         number, name, problem = problems[0]

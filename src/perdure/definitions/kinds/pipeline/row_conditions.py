@@ -108,7 +108,7 @@ def _row(row: Mapping[str, Any], where: str, is_open: bool) -> dict[str, Any]:
 
 
 def _of_parts(said: dict[str, Any], where: str, is_open: bool) -> dict[str, Any]:
-    """``{op, value}`` as an operator and what stands on its right."""
+    """An ``{op, value}`` as an operator and its right side."""
     others = [name for name in said if name not in ("op", "value")]
     if others:
         raise BadExpression(where, f"{shortened(others[0])!r} stands beside 'op' and 'value'", "say it in the one way or in the other")
@@ -144,7 +144,7 @@ def _path(value: Any, where: str) -> pipeline_rows.Path:
 
 
 def _right(name: str, value: Any, where: str, is_open: bool) -> tuple[str, Any]:
-    """An operator, and what stands on its right."""
+    """An operator and its right side."""
     plain = name.removesuffix(TO_FIELD)
     if plain != name and plain in COMPARED - _CONSTANT:
         return plain, "@self" if is_open and is_template(value) else pipeline_rows.self_reference(_path(value, where))
@@ -169,7 +169,7 @@ def _has_reference(value: Any) -> bool:
 
 
 def literal_template(value: Any) -> Any:
-    """A value as a template that comes to it: each @ in it is one."""
+    """A template that yields the value unchanged: each @ in it is literal."""
     match value:
         case str():
             return value.replace("@", "@@") if "@" in value else value

@@ -1,17 +1,12 @@
-"""Tables: the operations that sort, choose and cut rows. Rows that come in are never changed.
+"""The operations on tables: sort, filter, select, group and join. Input rows are never changed.
 
-Grouping: rows with equal values in some fields become one, with what is made of the others.
+Groups come in the order of their first rows; null and missing values form a group like others. Sums of integers are exact; with a float among them, a sum is
+the float nearest to the exact one, independent of order. All aggregates but `count` of rows, `first`, `last` and `list` ignore nulls. Of nothing, a sum is 0
+and other aggregates are null or empty.
 
-Groups come in the order in which each was first seen; null is a value like any other, and so is what is missing. Sums of integers are exact; as soon as there
-is a float among them, a sum is the float nearest to the true one, in whatever order the rows come. Nulls are left out by all but `count` of rows, `first`,
-`last` and `list`. Of nothing, a sum is 0 and everything else null or empty.
-
-Joining: rows of two tables whose keys are equal become one.
-
-Keys are equal as JSON values are; null, and what is missing, equals nothing. Rows come in the order of the left table, for each in that of the right one; those
-that only the right one has follow (``right``: all in the order of the right table). The right table's key fields are left out, as they say the same as the
-left's; of other fields that both have, each gets its suffix. Where one side has no row, its fields are null; of a table
-without rows no fields are known.
+Join keys are equal as JSON values are; null and missing values equal nothing. Rows come in the order of the left table and, for each, of the right one;
+unmatched right rows follow (with ``right``, all rows come in the order of the right table). The right key fields are left out, as they equal the left ones;
+other fields with the same name get a suffix each. Fields of a missing side are null; a table without rows has no known fields.
 """
 
 import heapq
@@ -151,7 +146,7 @@ def table_select(read: ArgumentReader) -> TableOperation:
 
 
 def map_rows(rows: Rows, pace: LimitMeter, on_error: str, change: Callable[[Row], Row], nothing: Row) -> Rows:
-    """Each row as `change` makes it, or what `on_error` says of one that it can't: it fails all, becomes the row with `nothing`, or is skipped."""
+    """The rows as `change` maps them. `on_error` decides about a row that it can't map: fail, use the row with `nothing`, or skip it."""
     made = list[Row]()
     for number, row in enumerate(pace.each(rows)):
         try:
@@ -171,7 +166,7 @@ LIMB_BITS = 53
 
 
 class Aggregate(NamedTuple):
-    """What is made of a group: `of` the values at `get` (None: of the rows), under a name."""
+    """An aggregate of a group: `of` the values at `get` (None: of the rows), with a name."""
 
     name: str
     of: str
@@ -218,7 +213,7 @@ def _aggregate(read: ArgumentReader, name: str, given: Any) -> Aggregate:
 
 
 def _numeric(rows: Rows, strict: Sequence[tuple[str, Get]], on_error: str, pace: LimitMeter) -> Rows:
-    """The rows that the sums can be made of; with ``on_error: null``, what is no number counts as null."""
+    """The values that can be summed. With ``on_error: null``, a value that is not a number counts as null."""
     if on_error == "null":
         return rows
     kept = list[Row]()
@@ -347,7 +342,7 @@ class JoinKey(NamedTuple):
 
 
 class JoinFields(NamedTuple):
-    """The fields of both sides, as they stand there and as they are called in the result."""
+    """The fields of both sides, with their names in the tables and in the result."""
 
     left: Mapping[str, str]
     right: Mapping[str, str]
@@ -407,7 +402,7 @@ def _other(other: Any, tables: Tables, pace: LimitMeter) -> Rows:
 
 
 def _key(values: Sequence[Any]) -> Any:
-    """What stands for the values of a key; None if one of them is null."""
+    """A hashable key for the key values; None if one of them is null."""
     if None in values:
         return None
     return equality_key(values[0]) if len(values) == 1 else tuple(map(equality_key, values))
@@ -450,7 +445,7 @@ def _joined(sides: tuple[Rows, Rows], places: Sequence[Sequence[int]], on: Seque
 def _of_right(
     place: int, owners: Sequence[int] | None, called: tuple[list[Row], list[Row]], about: tuple[Rows, Sequence[JoinKey], JoinFields], no_left: Row
 ) -> list[Row]:
-    """The rows that one of the right table comes to: one for each of the left that it matches, or one alone, which has the key."""
+    """The joined rows of one right row: one for each left row that matches, or one alone."""
     lefts, rights = called
     if owners:
         return [{**lefts[at], **rights[place]} for at in owners]

@@ -1,7 +1,4 @@
-"""Texts: what regular expressions find in a field, and dates as times that compare.
-
-Null, and what is missing, stays null and is no error.
-"""
+"""The operations on text: regular expressions, CSV and JSON in a field, and dates. Null and missing values stay null without an error."""
 
 import math
 import re
@@ -148,7 +145,7 @@ def _number(value: Any, name: str) -> int | float | None:
 
 
 class DateFormat(NamedTuple):
-    """How dates are read and written: the formats that are tried in order, the zone of those that name none, what they become, and in which zone."""
+    """The reading and writing of dates: the formats in the order in which they are tried, the default time zone, the output format and its zone."""
 
     formats: tuple[str, ...]
     zone: tzinfo
@@ -223,7 +220,7 @@ def parse_moment(value: Any, how: DateFormat) -> datetime:
 
 
 def _read(value: Any, one: str) -> datetime | None:
-    """What a value says in one format; None if that is nothing."""
+    """The time that a value denotes in one format; None if it denotes none."""
     match one, value:
         case "epoch" | "epoch_ms", bool():
             return None
@@ -251,10 +248,10 @@ def _placed(found: datetime, zone: tzinfo) -> datetime:
 
 
 def formatted_time(found: datetime, how: DateFormat) -> Any:
-    """A time as it stands in the result.
+    """A time in the output format.
 
     Raises:
-        RowWrong: it lies before the year 1 or behind the year 9999 in the zone that is asked for.
+        RowError: it lies before the year 1 or after the year 9999 in the zone that is asked for.
     """
     if how.to in ("epoch", "epoch_ms"):
         microseconds = (found - EPOCH) // timedelta(microseconds=1)
