@@ -181,7 +181,7 @@ def test_what_is_preset_stands_in_for_the_work(live_desk: Shell) -> None:
 
 
 def test_many_are_asked_about_where_somebody_can_answer(desk: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk_actions, "asks", lambda: True)
+    monkeypatch.setattr(bulk_actions, "is_interactive", lambda: True)
     said = desk.run("retry --all --workflow pays", stdin="n\n")
     assert (said.code, said.out) == (0, "")
     assert "13 executions would be told to retry. Go ahead? [y/N]" in said.err and "nothing was done" in said.err
@@ -210,7 +210,7 @@ def test_what_had_ended_is_counted_and_is_no_error(desk: Shell) -> None:
 
 @pytest.mark.parametrize(("error", "code"), [(KeyboardInterrupt(), 130), (StoreUnavailable("the disk is full"), 50)])
 def test_whoever_interrupts_a_bulk_command_is_told_how_far_it_came(desk: Shell, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int) -> None:
-    monkeypatch.setattr(bulk_requests, "BATCH", 2)
+    monkeypatch.setattr(bulk_requests, "BULK_BATCH", 2)
     retry, batches = Selection.retry, list[Selection]()
 
     def second_fails(selection: Selection, *given: Any, **options: Any) -> BulkResult:

@@ -36,18 +36,18 @@ GROUPS: dict[str, tuple[str, ...]] = {
 
 OTHERS = {
     "ExecutionInfo": "perdure.code.context",
-    "Status": "perdure.sync_client",
-    "StepView": "perdure.sync_client",
-    "Listed": "perdure.sync_client",
-    "PublicEvent": "perdure.sync_client",
-    "Emitted": "perdure.sync_client",
-    "EngineView": "perdure.sync_client",
-    "Approval": "perdure.sync_client",
-    "DeadLetter": "perdure.sync_client",
-    "DeadLetters": "perdure.sync_client",
+    "ExecutionStatus": "perdure.service.queries",
+    "StepView": "perdure.core.views",
+    "ListedExecution": "perdure.service.queries",
+    "PublicEvent": "perdure.core.views",
+    "EmittedValue": "perdure.service.history",
+    "HolderView": "perdure.service.queries",
+    "Approval": "perdure.service.approvals",
+    "DeadLetter": "perdure.service.dead_letter_groups",
+    "DeadLetterGroup": "perdure.service.dead_letter_groups",
     "AsyncDeadLetterOffice": "perdure.async_maintenance",
     "AsyncSelection": "perdure.async_client",
-    "Told": "perdure.sync_client",
+    "BulkResult": "perdure.service.bulk_requests",
 }
 """What is returned and never made by users, and where it is."""
 
@@ -71,7 +71,7 @@ HIDDEN = {
 }
 """What is public for other packages of Perdure, and not meant for users."""
 
-UNPACKED = {"Approving": ApproveKeywords, "Options": WithOptions}
+UNPACKED = {"ApproveKeywords": ApproveKeywords, "WithOptions": WithOptions}
 """Keywords that a method takes together, by the name of their type."""
 
 WITHOUT_FIELDS = {"Step", "NamedWorkflow"}
