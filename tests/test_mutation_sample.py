@@ -7,7 +7,7 @@ from tools import mutation_sample
 from tools.mutation_sample import Mutant, Verdict
 from tools.package_copies import ROOT, source_of
 
-AMONG = ["core.mailbox", "stores.lines"]
+AMONG = ["core.mailbox", "stores.memory_queues"]
 
 
 def test_a_seed_draws_the_same_changes_and_each_changes_the_source() -> None:
@@ -22,7 +22,7 @@ def test_a_seed_draws_the_same_changes_and_each_changes_the_source() -> None:
 
 def test_every_sampled_module_has_tests_that_exist() -> None:
     among = mutation_sample.modules()
-    assert {"core.decide", "runtime.engine", "stores.memory", "stores.sqlite.tables", "code.code_program", "definitions.graph.token_walk"} <= set(among)
+    assert {"core.decision", "runtime.engine", "stores.memory", "stores.sqlite.store_tables", "code.code_program", "definitions.graph.token_walk"} <= set(among)
     for module in among:
         assert all((ROOT / word).exists() for command in mutation_sample.commands(module) for word in command if word.startswith("tests/"))
 

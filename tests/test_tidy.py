@@ -46,6 +46,48 @@ def test_every_exception_from_the_sizes_is_still_needed() -> None:
     assert set(tidy.SIZE_EXCEPTIONS) - oversized == set()
 
 
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    found = tidy.cycles(package())
+    left = [cycle for cycle in found if any(all(module.startswith(package) for module in cycle) for package in tidy.PACKAGES_WITH_CYCLES)]
+    assert not (others := [", ".join(sorted(cycle)) for cycle in found if cycle not in left]), lines(others)
+
+
+def test_every_exception_from_the_rules_on_names_and_cycles_is_still_needed() -> None:
+    found = tidy.cycles(package())
+    assert all(any(module.startswith(one) for cycle in found for module in cycle) for one in tidy.PACKAGES_WITH_CYCLES)
+    assert {part for path in package() for part in Path(path).stem.split("_")} >= tidy.GERUNDS_LEFT
+
+
+def test_a_name_of_a_module_or_class_means_one_thing() -> None:
+    found = [*tidy.shared_basenames(package()), *tidy.shared_class_names(package())]
+    assert not found, lines(found)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from perdure.core import two",
+        "from . import two",
+        "from .two import f",
+        "import perdure.core.two",
+        "def f():\n    from perdure.core.two import f",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from perdure.core.two import F",
+    ],
+)
+def test_the_check_catches_a_circle(source: str) -> None:
+    one, two, three = (f"src/perdure/core/{name}.py" for name in ("one", "two", "three"))
+    sources = {one: source, two: "from perdure.core import three", three: "import perdure.core.one"}
+    assert tidy.cycles(sources) == [frozenset({"perdure.core.one", "perdure.core.two", "perdure.core.three"})]
+    assert tidy.cycles({one: source, two: "from perdure.core import three", three: "import msgspec"}) == []
+
+
+def test_the_check_catches_a_name_that_means_two_things() -> None:
+    assert list(tidy.shared_basenames(["src/perdure/core/one.py", "src/perdure/cli/one.py"])) != []
+    assert list(tidy.shared_basenames(["src/perdure/stores/sqlite/one.py", "src/perdure/stores/postgres/one.py"])) == []
+    assert list(tidy.shared_class_names({"src/perdure/core/one.py": "class A: ...", "src/perdure/cli/two.py": "class A: ..."})) != []
+    assert list(tidy.shared_class_names({"src/perdure/core/one.py": "class _A: ...", "src/perdure/cli/two.py": "class _A: ..."})) == []
+
+
 def test_every_method_that_users_meet_has_a_docstring() -> None:
     perdure = importlib.import_module("perdure")
     public = [getattr(perdure, exported) for exported in getattr(perdure, "__all__", ())]
@@ -99,11 +141,14 @@ PLANTED = [
     (tidy.purity, "core/ops.py", "import uuid\nuuid.uuid4()"),
     (tidy.purity, "core/ops.py", "def f(path):\n    return open(path).read()"),
     # sizes
-    (tidy.sizes, "core/decide.py", "x = 1\n" * 601),
     (tidy.sizes, "core/decide.py", "def f():\n" + "    x = 1\n" * 50),
     (tidy.sizes, "core/decide.py", "class A:\n    async def f(self):\n" + "        x = 1\n" * 50),
     (tidy.sizes, "core/decide.py", "def f(a, b, c, d, e, f, g): ..."),
     (tidy.sizes, "core/decide.py", "class A:\n    def f(self, a, b, /, c, d, e, f, g): ..."),
+    # names
+    (tidy.gerunds, "core/telling.py", ""),
+    (tidy.gerunds, "core/graph_telling.py", ""),
+    (tidy.gerunds, "core/telling/one.py", ""),
     # docstrings
     (tidy.docstrings, "core/decide.py", "x = 1"),
     (tidy.docstrings, "core/decide.py", '"""A module."""\ndef f(): ...'),
@@ -151,6 +196,7 @@ ALLOWED = [
     (tidy.purity, "lint/source.py", "import ast, builtins, tokenize, warnings"),
     (tidy.purity, "runtime/engine.py", "import time\nprint(time.time())"),
     (tidy.sizes, "core/decide.py", "def f(self, a, b, c, d, e, f, *rest, g, h, i): ..."),
+    (tidy.gerunds, "testing/graph_drawing.py", ""),
     (tidy.docstrings, "core/decide.py", '"""A module."""\ndef _f(): ...\nclass _A:\n    def f(self): ...'),
     (tidy.swallowed_errors, "core/decide.py", "try:\n    f()\nexcept ValueError:\n    pass\nexcept Exception as error:\n    g(error)"),
     (tidy.bare_ignores, "core/decide.py", "x = 1  # type" + ": ignore[assignment]  # mypy knows no better"),
@@ -167,6 +213,11 @@ def test_the_check_lets_pass_what_is_right(rule: tidy.Rule, path: str, source: s
 def complaints(rule: tidy.Rule, paths: list[Path]) -> list[str]:
     """What `rule` has to say about the files, as lines that editors can follow."""
     return [complaint for path in paths for complaint in rule(name(path), path.read_text(encoding="utf-8"))]
+
+
+def package() -> dict[str, str]:
+    """The source of each module of the package, by path."""
+    return {name(path): path.read_text(encoding="utf-8") for path in files("src", suffixes={".py"})}
 
 
 def lines(found: list[str]) -> str:

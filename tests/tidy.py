@@ -8,7 +8,7 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import PurePosixPath
 
@@ -62,16 +62,22 @@ IMPURE_PARTS = {
 }
 IMPURE_CALLS = {"breakpoint", "input", "open", "print", "date.today", "datetime.now", "datetime.today", "datetime.utcnow"}
 
-# Sizes, and who may exceed them: "path" or "path::function", with the reason.
-MODULE_LINES_MAX = 600
+# Sizes, and the functions that may exceed them ("path::function"), each with the reason.
 FUNCTION_LINES_MAX = 50
 PARAMETERS_MAX = 6
-SIZE_EXCEPTIONS: dict[str, str] = {
-    "src/perdure/definitions/expr/braces.py": "templates in braces, from their evaluation to what they may name",
-    "src/perdure/core/errors.py": "every error in one place, with the tree of them on top",
-    "src/perdure/definitions/graph/graph_program.py": "the program of a definition with its router and its blocks, which use each other",
-    "src/perdure/code/context.py": "the public face of workflows: a method for each verb, with its overloads and what users must know of it",
-}
+SIZE_EXCEPTIONS: dict[str, str] = {}
+
+# Packages that still have import cycles among their own modules, and modules that are still named by a gerund. The lists only get shorter.
+PACKAGES_WITH_CYCLES: list[str] = []
+GERUNDS_LEFT = set[str]()
+
+# Names of modules that end in -ing and are nouns all the same.
+NOUNS_IN_ING = {"drawing", "testing"}
+# Packages that hold one thing each in their own way, so that their modules have the same names.
+PARALLEL_PACKAGES = [
+    {"stores.sqlite", "stores.postgres"},
+    {"dialects.ref_dag", "dialects.nested_steps", "dialects.port_graph", "dialects.token_graph"},
+]
 
 UNFINISHED = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
 IGNORE = re.compile(r"#\s*(type:\s*ignore|pyright:\s*ignore|noqa|mypy:\s*ignore)", re.IGNORECASE)
@@ -110,14 +116,12 @@ def purity(path: str, source: str) -> Iterator[str]:
 
 
 def sizes(path: str, source: str) -> Iterator[str]:
-    """Modules, functions and lists of parameters stay small, but for the exceptions listed."""
+    """Functions and lists of parameters stay small, but for the exceptions listed."""
     yield from (complaint for key, complaint in oversized(path, source) if key not in SIZE_EXCEPTIONS)
 
 
 def oversized(path: str, source: str) -> Iterator[tuple[str, str]]:
     """What is too large, exceptions included: its key in SIZE_EXCEPTIONS, and the complaint."""
-    if (lines := len(source.splitlines())) > MODULE_LINES_MAX:
-        yield path, f"{path}:{MODULE_LINES_MAX + 1}: the module has {lines} lines, {MODULE_LINES_MAX} at most"
     for name, node in _definitions(_parse(source)):
         if isinstance(node, ast.ClassDef):
             continue
@@ -174,7 +178,54 @@ def mirrored(path: str, packages: set[str]) -> Iterator[str]:
         yield f"{path}:1: there is no src/perdure/{directory.relative_to('tests')} that this could be testing"
 
 
-SRC_RULES: tuple[Rule, ...] = (layers, purity, sizes, docstrings)
+def gerunds(path: str, source: str) -> Iterator[str]:
+    """No module is named by a gerund: its name is a noun for what is in it."""
+    name = PurePosixPath(path).stem
+    if any(part.endswith("ing") and part not in NOUNS_IN_ING | GERUNDS_LEFT for part in (name.split("_")[-1], PurePosixPath(path).parent.name)):
+        yield f"{path}:1: a module is named by a noun for its content, not by a word in -ing; rename it, or add the noun to NOUNS_IN_ING"
+
+
+def cycles(sources: Mapping[str, str]) -> list[frozenset[str]]:
+    """The groups of modules that import each other, directly or not; `sources` are by path. Late imports and those for types count."""
+    modules = {_import_name(path): path for path in sources}
+    graph = {name: {found for found in _imported_modules(path, sources[path], modules) if found in modules and found != name} for name, path in modules.items()}
+    reachable: dict[str, set[str]] = {}
+    for start in graph:
+        seen: set[str] = set()
+        stack = [start]
+        while stack:
+            stack += (new := graph[stack.pop()] - seen)
+            seen |= new
+        reachable[start] = seen
+    groups = {frozenset(other for other in reachable[name] if name in reachable[other]) for name in graph if name in reachable[name]}
+    return sorted(groups, key=sorted)
+
+
+def shared_basenames(paths: Iterable[str]) -> Iterator[str]:
+    """No two modules of different packages have one basename, but for packages that are parallel."""
+    homes: dict[str, list[str]] = {}
+    for path in paths:
+        package = ".".join(PurePosixPath(path).relative_to("src/perdure").parent.parts)
+        if PurePosixPath(path).stem not in {"__init__", "__main__"} | GERUNDS_LEFT:
+            homes.setdefault(PurePosixPath(path).stem, []).append(package)
+    for name, packages in homes.items():
+        if len(packages) > 1 and not any(set(packages) <= parallel for parallel in PARALLEL_PACKAGES):
+            yield f"{name}.py is in {' and in '.join(sorted(packages))}; name each for what is in it"
+
+
+def shared_class_names(sources: Mapping[str, str]) -> Iterator[str]:
+    """No two public classes have one name."""
+    homes: dict[str, list[str]] = {}
+    for path, source in sources.items():
+        for node in _parse(source).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(path)
+    for name, paths in homes.items():
+        if len(paths) > 1:
+            yield f"class {name} is in {' and in '.join(sorted(paths))}; a name means one thing"
+
+
+SRC_RULES: tuple[Rule, ...] = (layers, purity, sizes, docstrings, gerunds)
 PYTHON_RULES: tuple[Rule, ...] = (swallowed_errors, bare_ignores)
 TEXT_RULES: tuple[Rule, ...] = (unfinished,)
 
@@ -192,6 +243,22 @@ def _nodes(source: str) -> tuple[ast.AST, ...]:
 def _module(path: str) -> str:
     """The dotted name of the module at `path`; a package's is that of its `__init__`."""
     return ".".join(PurePosixPath(path).relative_to("src").with_suffix("").parts)
+
+
+def _import_name(path: str) -> str:
+    """The name by which a module is imported."""
+    return _module(path).removesuffix(".__init__")
+
+
+def _imported_modules(path: str, source: str, modules: Container[str]) -> Iterator[str]:
+    """The modules that one imports: `from perdure.core import paths` imports `perdure.core.paths` if that is a module, and else `perdure.core`."""
+    package = _module(path).split(".")[:-1]
+    for node in _nodes(source):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = ".".join([*(package[: len(package) - node.level + 1] if node.level else []), *([node.module] if node.module else [])])
+            yield from (one if (one := f"{base}.{alias.name}") in modules else base for alias in node.names)
 
 
 def _layer(module: str) -> str:

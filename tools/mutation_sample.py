@@ -26,8 +26,8 @@ LIMIT_S = 3 * USABLE_S + 20
 """The longest that a command can take on a mutant."""
 
 PACKAGES = ("core", "runtime", "stores.sqlite", "code", "definitions.graph")
-MODULES = ("stores.memory", "stores.memory_queues", "stores.fairness", "stores.lines")
-DRAWINGS = ("captions", "draw", "layout", "picture", "svg_style")  # what a picture looks like is compared with files, not proven
+MODULES = ("stores.memory", "stores.memory_queues", "stores.fairness")
+DRAWINGS = ("graph_drawing", "graph_picture", "svg_drawing")  # what a picture looks like is compared with files, not proven
 SIMULATOR = ("-m", "tests.proof.simulator", "--seed", "0", "--worlds")
 FLIPPED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Eq: ast.NotEq,
@@ -150,7 +150,7 @@ def commands(module: str) -> list[tuple[str, ...]]:
         case "stores.sqlite":
             return [*near, (*PYTEST, "tests/stores/sqlite"), (*SIMULATOR, "40", "--store", "sqlite")]
         case "definitions.graph":
-            return [*near, (*SIMULATOR, "40", "--definitions"), (*PYTEST, "tests/definitions/graph", "tests/definitions/graph")]
+            return [*near, (*SIMULATOR, "40", "--definitions"), (*PYTEST, "tests/definitions/graph")]
         case "core":
             return [*near, (*SIMULATOR, "100"), (*PYTEST, "tests/core"), (*PYTEST, "tests/code")]
     return [*near, (*SIMULATOR, "100"), (*PYTEST, f"tests/{folder}")]

@@ -64,9 +64,9 @@ ARCHIVES = suite("service/test_archives.py")
 REMOVAL = suite("stores/sqlite/test_store.py", "carries or sweep")
 NAMED_BLOBS = suite("core/test_effects.py", "names_the_blobs")
 DECIDE = suite("core/test_decide.py")
-PARKED = suite("testing/test_simulator.py", "not_late or parked")
-BAD_WEATHER = suite("testing/test_simulator.py", "weather")
-LIMITS = suite("testing/test_simulator.py", "no_limit_is_exceeded")
+PARKED = suite("proof/test_simulator.py", "not_late or parked")
+BAD_WEATHER = suite("proof/test_simulator.py", "weather")
+LIMITS = suite("proof/test_simulator.py", "no_limit_is_exceeded")
 JOINS = suite("definitions/graph/semantics/test_semantics.py", "row_says and joins:")
 
 GUARDS = (
@@ -80,16 +80,19 @@ GUARDS = (
     Guard("a commit of an earlier epoch changes nothing in a file", "stores.sqlite.store_tables:SqliteTables._commit", never("commit.epoch"), IN_FILES),
     Guard("a release notifies those who wait for work in a file", "stores.sqlite.store_tables:SqliteTables._commit", never("limited", "now_s"), IN_FILES),
     # Removal of blobs: what anything refers to stays, though a sweep found it without use a moment ago.
-    Guard("a blob that an answer refers to is not removed", "core.effects:_settle_message", Instead("references(outcome)", "()"), ARCHIVES),
+    Guard("a blob that an answer refers to is not removed", "core.effects:_settle_message", Instead("blob_references(outcome)", "()"), ARCHIVES),
     Guard(
-        "a blob that a child is started with is not removed", "core.effects:_start_message", Instead("references(op.input, op.definition)", "()"), NAMED_BLOBS
+        "a blob that a child is started with is not removed",
+        "core.effects:_start_message",
+        Instead("blob_references(op.input, op.definition)", "()"),
+        NAMED_BLOBS,
     ),
-    Guard("a blob that a signal carries is not removed", "core.effects:_signal_message", Instead("references(op.body)", "()"), NAMED_BLOBS),
-    Guard("a blob that an execution is repeated with is not removed", "service.reruns:_post_start", Instead("references(begin)", "()"), ARCHIVES),
+    Guard("a blob that a signal carries is not removed", "core.effects:_signal_message", Instead("blob_references(op.body)", "()"), NAMED_BLOBS),
+    Guard("a blob that an execution is repeated with is not removed", "service.reruns:_post_start", Instead("blob_references(begin)", "()"), ARCHIVES),
     Guard(
         "what archives that are kept refer to is not removed",
         "service.blob_collection:_ReferenceScan._kept",
-        Instead("set(blobs_of(content.events))", "set()"),
+        Instead("set(referenced_blobs(content.events))", "set()"),
         ARCHIVES,
     ),
     Guard("a blob that is carried again is not removed from a file", "stores.sqlite.store_tables:SqliteTables._carry_out", without("UNMARK"), REMOVAL),
@@ -101,12 +104,12 @@ GUARDS = (
     Guard(
         "what the dead held is handed to others in a file",
         "stores.sqlite.store_tables:SqliteTables.claim",
-        Instead("ready(self._execute, claim, stands, now_s)", "ready(self._execute, claim, stands._replace(dead=[]), now_s)"),
+        Instead("find_ready(self._execute, claim, stands, now_s)", "find_ready(self._execute, claim, stands._replace(dead=[]), now_s)"),
         IN_FILES,
     ),
     Guard("a claim that failed is released", "runtime.engine:Engine._claim", before("self._let_go", statement="return"), BAD_WEATHER),
-    Guard("mail of a claim answered late is decided on once", "runtime.engine:Engine._take", never("self.settled_mail"), suite("runtime/test_engine.py")),
-    Guard("a fold behind its head is read again", "runtime.engine:Engine._take", never("warm.version"), suite("testing/test_simulator.py", "nothing_fails")),
+    Guard("mail of a claim answered late is decided on once", "runtime.engine:Engine._take", never("self.settled_messages"), suite("runtime/test_engine.py")),
+    Guard("a fold behind its head is read again", "runtime.engine:Engine._take", never("resident.version"), suite("proof/test_simulator.py", "nothing_fails")),
     Guard(
         "an execution that another holds is not continued",
         "runtime.decision_loop:restore_execution",
@@ -116,14 +119,14 @@ GUARDS = (
     Guard(
         "an execution that was let go is not revived",
         "runtime.engine:Engine._advance",
-        Instead("warm.abandon()", "self._settle_down(warm)"),
+        Instead("resident.abandon()", "self._settle_down(resident)"),
         suite("runtime/test_letting_go.py"),
     ),
     Guard("work that was leased too slowly is not begun", "runtime.holder:WorkClaims.claim", never("claimed.work"), suite("runtime/test_worker.py")),
     Guard("a claim is repeated when the next work is due", "runtime.engine:Engine._claim", without("self._alarm"), suite("runtime/test_on_time.py")),
     # The fold and the log: intentions before effects, the same replayed as lived.
     Guard("an effect follows its commit", "runtime.decision_loop:advance_execution", before("_write", statement="act(engine, warm, decision.events)"), FAULTS),
-    Guard("messages of a failed commit are decided again", "runtime.decision_loop:advance_execution", without("warm.put_back"), BAD_WEATHER),
+    Guard("messages of a failed commit are decided again", "runtime.decision_loop:advance_execution", without("resident.put_back"), BAD_WEATHER),
     Guard("attempts of a dead engine are found", "runtime.decision_loop:restore_execution", Instead("execution.opened.performing()", "[]"), FAULTS),
     Guard(
         "an execution with a running step is held",
@@ -141,21 +144,21 @@ GUARDS = (
     Guard(
         "replay notices an operation no longer asked for", "core.replay:_replay_group", Instead("left if events else ()", "()"), suite("core/test_rebuild.py")
     ),
-    Guard("what settled during a pause is fed when it ends", "core.replay:events_fed", never("e.Resumed"), simulator("--always-suspend")),
+    Guard("what settled during a pause is fed when it ends", "core.replay:events_fed", never("e.ResumedEvent"), simulator("--always-suspend")),
     Guard("a program is fed nothing during a pause", "core.replay:events_fed", never("execution.parked"), FAULTS),
     Guard("answers that come during a pause are kept", "core.execution:Execution.apply", without("self.backlog.append"), FAULTS),
-    Guard("a turn with an open operation is not forgotten", "core.decision:_DecisionDraft._trim", never("turn_holds_open"), DECIDE),
+    Guard("a turn with an open operation is not forgotten", "core.decision:_DecisionDraft._trim", never("iteration_holds_open"), DECIDE),
     Guard(
         "events without their turn are not compacted",
         "core.compaction:_kept_events",
-        before("turn = _resuming(alive, trimmed)", statement="continue"),
+        before("turn = _resuming_event(alive, trimmed)", statement="continue"),
         suite("core/test_compact.py"),
     ),
     Guard(
         "turns needed by a patch are not compacted",
         "core.compaction:_kept_events",
-        never("e.Patched", "kept.events"),
-        suite("testing/definitions/test_worlds.py", "found_once"),
+        never("e.PatchedEvent", "kept.events"),
+        suite("proof/definitions/test_worlds.py", "found_once"),
     ),
     Guard("old code stops at a newer gate", "code.version_gates:version_at_gate", never("way > latest"), suite("code/test_gates.py")),
     Guard("a note of a choice is read on replay", "definitions.graph.operation_log:OperationLog.judged", without("self.ask(path, choice)"), DEFINITIONS),
@@ -168,7 +171,7 @@ GUARDS = (
     Guard("a node behind a join waits for every edge", "definitions.graph.token_walk:TokenWalk._join", always("arrivals.undecided == 0", "wanted"), JOINS),
     # Messages: each takes effect once, in order, and is lost by no one.
     Guard("an answer to an earlier attempt is ignored", "core.decision:_DecisionDraft.settle", never("message.attempt"), FAULTS),
-    Guard("an answer to an attempt already over is ignored", "core.decision:_DecisionDraft.settle", never("promise.state"), FAULTS),
+    Guard("an answer to an attempt already over is ignored", "core.decision:_DecisionDraft.settle", never("pending.state"), FAULTS),
     Guard("an external message with a known key is ignored", "core.deduplication:MessageDeduplication.knows", Instead("bool(key)", "False"), FAULTS),
     Guard("a message of an execution is taken once", "core.deduplication:MessageDeduplication.knows", Instead("watermark.knows(sent)", "False"), FAULTS),
     Guard("messages are received in order", "core.mailbox:Mailbox.put", Instead("insort", "list.append"), DECIDE),
@@ -185,8 +188,8 @@ GUARDS = (
     Guard(
         "a message in hand wins over a timeout",
         "runtime.engine:Engine._take",
-        Instead("warm.undecided.append", "warm.undecided.appendleft"),
-        suite("testing/test_simulator.py", "wins_over_a_timeout"),
+        Instead("resident.undecided.append", "resident.undecided.appendleft"),
+        suite("proof/test_simulator.py", "wins_over_a_timeout"),
     ),
     Guard(
         "an interruption is no failed attempt",
@@ -197,15 +200,15 @@ GUARDS = (
     Guard(
         "an interruption times out no other step",
         "core.decision:_DecisionDraft.lost",
-        Instead("self._due(promise)", "next(iter(self.tick(messages.Tick())))"),
+        Instead("self._due(pending)", "next(iter(self.tick(messages.TickMessage())))"),
         PARKED,
     ),
     Guard(
-        "a step without heartbeats is late", "core.operation_state:PendingOperations.beat", never("promise.by is not None"), suite("runtime/test_at_work.py")
+        "a step without heartbeats is late", "core.operation_state:PendingOperations.beat", never("pending.by is not None"), suite("runtime/test_at_work.py")
     ),
     Guard("timers wait during a pause", "core.execution:Execution.wake_at", never("self.parked"), DECIDE),
     Guard("nothing settles during a pause", "core.decision:_DecisionDraft._at_once", never("self.execution.parked"), DECIDE),
-    Guard("what is ready after a pause goes on", "core.decision:_DecisionDraft._feed", never("e.Resumed"), FAULTS),
+    Guard("what is ready after a pause goes on", "core.decision:_DecisionDraft._feed", never("e.ResumedEvent"), FAULTS),
     Guard("a cancelled execution ends as cancelled", "core.decision:_DecisionDraft._finish", never("cancelling is not None"), DECIDE),
     Guard(
         "a try that began late is not looked at again before its time is over",
@@ -262,7 +265,7 @@ GUARDS = (
     Guard(
         "what is told is committed before it is said to be told",
         "service.bulk_requests:post_bulk",
-        without("requests.post"),
+        without("execution_requests.post_requests"),
         suite("service/test_bulk.py", "dies_between_two_batches"),
     ),
     Guard("of a singleton one runs at a time", "service.execution_operations:start_execution", never("row[0].status"), suite("service/test_pending.py")),
@@ -270,13 +273,13 @@ GUARDS = (
     Guard(
         "who lost an execution commits no transaction",
         "stores.sqlite.transactional_steps:check_guard",
-        never("HELD"),
+        never("HOLDS_EXECUTION"),
         suite("stores/sqlite/test_transactions.py"),
     ),
     Guard(
         "a user's transaction cannot write Perdure's tables",
         "stores.sqlite.transactional_steps:_restricted.decide",
-        never("action in CHANGES"),
+        never("action in WRITE_ACTIONS"),
         suite("runtime/test_transact.py"),
     ),
     Guard("another program's tables are left alone", "stores.sqlite.database_setup:_has_room", never("taken"), suite("stores/sqlite/test_opening.py", "room")),
@@ -290,7 +293,7 @@ GUARDS = (
     Guard(
         "a task is answered by its borrower only",
         "runtime.task_broker:TaskLeases.find",
-        always("loan.borrower.owner"),
+        always("task_lease.task_worker.owner"),
         suite("runtime/test_lending.py", "nobody_elses"),
     ),
     Guard(
@@ -322,7 +325,7 @@ GUARDS = (
     Guard(
         "the environment is read for its own tenant only",
         "service.secrets.secret_resolver:SecretResolver._find",
-        always("OWN_TENANT"),
+        always("PROCESS_TENANT"),
         suite("service/secrets/test_chain.py", "another_tenant"),
     ),
     Guard(
@@ -345,7 +348,7 @@ GUARDS = (
     ),
     Guard(
         "only assignees decide an approval",
-        "code.approval_requests:vote_refusal",
+        "code.approval:vote_refusal",
         never("vote.by not in shown.assignees"),
         suite("code/test_approval.py"),
         quick=True,
@@ -436,7 +439,7 @@ GUARDS = (
     Guard("what a compacted turn did is undone all the same", "core.compaction:_SettledInTrimmed.among", Returns("[]"), suite("core/test_retained.py")),
     Guard("what was done before a commit is not undone", "core.execution:Execution._commit", Returns("None"), suite("core/test_retained.py")),
     Guard("what was undone is not undone again", "core.undo_plan:operations_to_undo", always("path not in undone"), suite("core/test_undo.py")),
-    Guard("a block is undone as a whole only", "core.undo_plan:operations_to_undo", never("lies_in(path, blocks)"), suite("core/test_undo.py")),
+    Guard("a block is undone as a whole only", "core.undo_plan:operations_to_undo", never("lies_within(path, blocks)"), suite("core/test_undo.py")),
     Guard(
         "an execution with too much to undo waits for a person",
         "core.decision:_DecisionDraft._park_for_too_much_to_undo",
@@ -486,7 +489,7 @@ GUARDS = (
     Guard(
         "what is stopped after its deadline is undone",
         "core.decision:_DecisionDraft.tick",
-        Instead("e.Stopped(self.now_s)", "self._deadline_exceeded(why)"),
+        Instead("e.StoppedEvent(self.now_s)", "self._deadline_exceeded(why)"),
         suite("code/test_deadline.py"),
     ),
     Guard(
@@ -505,25 +508,25 @@ GUARDS = (
     Guard(
         "what was in flight and did not answer is in doubt",
         "core.attempt_rules:abandoned_outcome",
-        never("promise.in_flight"),
+        never("pending.in_flight"),
         suite("code/test_in_flight.py", "abandoned_and_in_doubt"),
     ),
     Guard(
         "a try that fails within the grace is not made again",
         "core.attempt_rules:event_after_failure",
-        never("promise.grace_until_s is not None"),
+        never("pending.grace_until_s is not None"),
         suite("code/test_in_flight.py", "not_tried_again"),
     ),
     Guard(
         "what was interrupted within the grace is not begun again",
         "core.attempt_rules:event_after_loss",
-        never("promise.grace_until_s is not None"),
+        never("pending.grace_until_s is not None"),
         suite("code/test_in_flight.py", "engine_that_dies"),
     ),
     Guard(
         "an evicted execution keeps what is in its grace",
         "runtime.in_flight:act_on_events",
-        Instead("warm.threads.keys() | _in_grace(warm)", "warm.threads.keys()"),
+        Instead("resident.threads.keys() | _paths_in_grace(resident)", "resident.threads.keys()"),
         suite("code/test_in_flight.py", "evicted"),
     ),
     Guard(
@@ -585,7 +588,7 @@ GUARDS = (
     Guard(
         "mail that can't be read is kept",
         "runtime.quarantine:postponement",
-        Instead("Ack(mail.to, mail.key, postpone_to_s=now_s + retry_s(error))", "Ack(mail.to, mail.key)"),
+        Instead("Ack(mail.to, mail.key, postpone_to_s=now_s + quarantine_retry_s(error))", "Ack(mail.to, mail.key)"),
         suite("runtime/test_quarantine.py"),
     ),
     Guard("postponed mail stays", "stores.memory:MemoryStore._acknowledge", never("ack.postpone_to_s is not None"), suite("stores/test_memory.py", "postpone")),
@@ -602,12 +605,15 @@ GUARDS = (
         suite("runtime/test_quarantine.py", "stays_ended"),
     ),
     Guard(
-        "what the engine can't carry on is parked alone", "runtime.engine:Engine._advance", never("warm.exists"), suite("runtime/test_engine.py", "carry_on")
+        "what the engine can't carry on is parked alone",
+        "runtime.engine:Engine._note_defect",
+        never("resident.exists"),
+        suite("runtime/test_engine.py", "carry_on"),
     ),
     Guard(
         "what can't be carried on is parked before what is behind it",
         "runtime.decision_loop:advance_execution",
-        never("messages.Diverge"),
+        never("messages.DivergeMessage"),
         suite("runtime/test_engine.py", "carry_on"),
     ),
     Guard("an error's text can be stored", "core.error_text:valid_utf8", Returns("text"), suite("code/test_raised.py")),
@@ -615,19 +621,19 @@ GUARDS = (
     Guard(
         "an engine claims only what it has the capabilities for",
         "core.program:claimable_programs",
-        always("needs_of"),
+        always("program_requirements"),
         suite("runtime/test_capabilities.py", "not mixed"),
     ),
     Guard(
         "an engine without the capabilities decides nothing",
         "runtime.decision_loop:_expect_capabilities",
-        never("warm.needs - workflow.capabilities"),
+        never("resident.needs - workflow.capabilities"),
         suite("runtime/test_capabilities.py", "not mixed"),
     ),
     Guard(
         "each execution has the tools of its own definition",
         "runtime.decision_loop:_workflow_of",
-        Instead("engine.releases.get((warm.key.workflow, sha256)) or engine.workflows[warm.key.workflow]", "engine.workflows[warm.key.workflow]"),
+        Instead("engine.releases.get((resident.key.workflow, sha256)) or engine.workflows[resident.key.workflow]", "engine.workflows[resident.key.workflow]"),
         suite("runtime/test_capabilities.py", "not mixed"),
     ),
     Guard(
@@ -681,7 +687,7 @@ GUARDS = (
     Guard(
         "a start that a codec refuses is told of it",
         "runtime.engine:Engine._set_aside",
-        never("warm.exists"),
+        never("resident.exists"),
         suite("stores/test_coded_workflows.py", "whatever_a_codec and encode"),
     ),
     Guard(
@@ -845,7 +851,7 @@ GUARDS = (
     Guard(
         "a patch that an engine has judged is not said to be withdrawn",
         "service.definition_patches:withdraw_patches",
-        never("Patched"),
+        never("PatchedEvent"),
         suite("service/test_patching.py", "taken_up"),
     ),
     Guard(
@@ -859,13 +865,13 @@ GUARDS = (
         "a log that does not replay has no view",
         "definitions.graph.execution_view:view_at_event",
         never("isinstance(diverged, Diverged)"),
-        suite("testing/definitions/test_view_checks.py", "does_not_replay"),
+        suite("proof/definitions/test_view_checks.py", "does_not_replay"),
         quick=True,
     ),
     Guard(
         "a view of an early moment knows from which turns a compacted log goes on",
         "core.replay:replay_program",
-        Instead("_resumes(whole[life:])", "_resumes(events[life:])"),
+        Instead("_resumed_iterations(whole[life:])", "_resumed_iterations(events[life:])"),
         DEFINITIONS,
     ),
     Guard("a try that was parked has an event", "core.views:_named_events", Instead("'step.parked'", "'step.noticed'"), PARKED),

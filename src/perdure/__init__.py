@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from perdure.code.context import Context, Turn
     from perdure.code.declarations import Retry, Signal, Step, step
     from perdure.code.declared_queues import Queue, Rate
-    from perdure.code.results import Attempt, Decision, Message, Ok, Record, Vote, Won
+    from perdure.code.results import Attempt, Decision, Err, Message, Ok, Record, Vote, Won
     from perdure.code.step_environment import Resource, StepInfo, Transaction, step_info
     from perdure.code.sync_context import SyncContext, SyncTurn
     from perdure.core.attribute_filter import Is
@@ -57,7 +57,6 @@ if TYPE_CHECKING:
         WorkflowError,
         WrongVerb,
     )
-    from perdure.core.operations import Failure as Err
     from perdure.core.paths import Key
     from perdure.definition_workflow import Definition
     from perdure.definitions.graph.policy import Policy
@@ -234,7 +233,6 @@ _HOMES = {
         "WorkflowError",
         "WrongVerb",
     ),
-    "perdure.core.operations": (),
     "perdure.core.paths": ("Key",),
     "perdure.definition_workflow": ("Definition",),
     "perdure.definitions.graph.policy": ("Policy",),

@@ -418,7 +418,7 @@ SUSPENDED = """
 def test_memory(world):
     world.mock(charge, returns=Charge("c1"))
     run = world.start(order, "o1", 500)
-    cold = all(warm.execution is None for engine in world.machine.process.engines for warm in engine._warm)
+    cold = all(warm.execution is None for engine in world.machine.process.engines for warm in engine._residents)
     run.send(approved, YES)
     assert run.result() == "r_1"
     assert world.machine.always_suspend and cold

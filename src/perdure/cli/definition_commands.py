@@ -13,7 +13,7 @@ import click
 
 from perdure.cli.exit_codes import CommandExit, ExitCode
 from perdure.cli.root_command import CliCommand
-from perdure.cli.shared_options import blob_contents, blobs_option, format_option
+from perdure.cli.shared_options import blobs_option, format_option
 
 if TYPE_CHECKING:
     from perdure.definitions.format.definition_findings import DefinitionFinding
@@ -62,7 +62,9 @@ def definition_findings(file: str, blobs: str | None) -> tuple[ReadDefinition | 
     from perdure.definitions.kinds import config_checks
 
     try:
-        definition = config_checks.read_checked(definition_files.read_nonempty(file), definition_files.default_name(file), blobs=blob_contents(blobs))
+        definition = config_checks.read_checked(
+            definition_files.read_nonempty(file), definition_files.default_name(file), blobs=definition_files.blob_contents(blobs)
+        )
     except BadDefinition as error:
         return None, list(error.findings)
     except definition_files.UnreadableFile as why:
@@ -77,7 +79,7 @@ def valid_definition(file: str, blobs: str | None) -> ReadDefinition:
     from perdure.definitions.kinds import config_checks
 
     try:
-        return config_checks.read_checked(definition_files.read_or_exit(file), definition_files.default_name(file), blobs=blob_contents(blobs))
+        return config_checks.read_checked(definition_files.read_or_exit(file), definition_files.default_name(file), blobs=definition_files.blob_contents(blobs))
     except BadDefinition as error:
         definition_files.refuse_definition(file, error.findings)
 

@@ -1,6 +1,6 @@
-"""Sources: the files that are meant by paths, and what is in them.
+"""Reads the files that commands are given: Python sources, definitions with their input, policies, models and contents.
 
-Definitions as the command line has them: files that are read, with the tools and workflows that they use, and what is said of those that are wrong.
+A file that can't be read or used ends the command with a message that names it.
 """
 
 from __future__ import annotations
@@ -8,9 +8,10 @@ from __future__ import annotations
 import difflib
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import click
 
@@ -19,16 +20,33 @@ from perdure.cli.exit_codes import CommandExit, ExitCode
 from perdure.core.errors import BadDefinition, BadValue
 
 if TYPE_CHECKING:
-    from perdure.cli.shared_options import RunEnvironment
-    from perdure.cli.targets import TargetTools
     from perdure.definition_workflow import Definition
     from perdure.definitions.format.definition_findings import DefinitionFinding
+    from perdure.definitions.graph.policy import Policy
     from perdure.definitions.graph.requirements import Requirement
+    from perdure.definitions.kinds.deployment import Deployment
+    from perdure.definitions.kinds.models.model_sources import ModelSource
     from perdure.workflow_function import Workflow
 
 
 STDIN = "-"
 SKIPPED_DIRECTORIES = {"__pycache__", "node_modules", "site-packages"}
+
+
+@dataclass(frozen=True)
+class TargetTools:
+    """What a definition may use: steps and functions by their names, and the workflows that it may call."""
+
+    steps: dict[str, Callable[..., Any]]
+    workflows: tuple[Workflow[..., Any], ...]
+
+
+class RunEnvironment(NamedTuple):
+    """Where definitions are run: what their steps may reach there, and what they may do."""
+
+    deployment: Deployment
+    policy: Policy
+    blobs: Mapping[str, Any]
 
 
 def python_files(paths: Iterable[str]) -> Iterator[str]:
@@ -170,7 +188,6 @@ def load_definition(
 
     `blobs` is the directory of the contents that it refers to, where there is no `place` that has them.
     """
-    from perdure.cli.shared_options import blob_contents
     from perdure.definition_workflow import Definition
 
     uses: dict[str, Any] = {} if tools is None else {"tools": tools.steps}
@@ -257,3 +274,59 @@ def shares_stdin(target: str, source: str | None) -> bool:
 def is_definition_file(text: str) -> bool:
     """Whether `text` names a definition rather than an execution."""
     return is_document(text) or os.path.isfile(text)  # noqa: PTH113  # what is no path at all is no file
+
+
+def blob_contents(directory: str | None) -> Mapping[str, Any]:
+    """The contents in a directory; the command ends if it is none."""
+    from perdure.definition_workflow import ContentDirectory
+
+    try:
+        return {} if directory is None else ContentDirectory(directory)
+    except BadValue as error:
+        raise CommandExit(ExitCode.INPUT, f"--blobs: {error}") from error
+
+
+def environment_of(given: Mapping[str, Any]) -> RunEnvironment:
+    """What the options say."""
+    from perdure.definitions.graph.policy import NO_POLICY
+    from perdure.definitions.kinds.deployment import Allowed, Deployment
+
+    work = Deployment.work if given["work"] is None else Path(given["work"])
+    known = {} if given["models"] is None else load_models(given["models"])
+    deployment = Deployment(Allowed.of(given["allow"]), work, known, isolate=given["isolate"])
+    rules = NO_POLICY if given["policy"] is None else load_policy(given["policy"])
+    return RunEnvironment(deployment, rules, blob_contents(given["blobs"]))
+
+
+def remote_environment(blobs: str | None) -> RunEnvironment:
+    """The place of definitions that are run elsewhere, and only read here."""
+    from perdure.definitions.graph.policy import NO_POLICY
+    from perdure.definitions.kinds.deployment import NOTHING_MORE
+
+    return RunEnvironment(NOTHING_MORE, NO_POLICY, blob_contents(blobs))
+
+
+def load_models(file: str) -> Mapping[str, ModelSource]:
+    """The models in a file; the command ends if it has none."""
+    from perdure.definitions.kinds.models.model_sources import load_sources
+
+    try:
+        return load_sources(file)
+    except BadValue as error:
+        raise CommandExit(ExitCode.INPUT, str(error)) from error
+    except OSError as error:
+        raise CommandExit(ExitCode.INPUT, f"{source_name(file)} can't be read: {error.strerror or error}") from error
+
+
+def load_policy(file: str) -> Policy:
+    """The policy in a file; the command ends if it is none."""
+    from perdure.definitions.format.document_parser import parse_document
+    from perdure.definitions.graph.policy import Policy
+
+    read = parse_document(read_or_exit(file))
+    if read.findings:
+        refuse_definition(file, read.findings)
+    try:
+        return Policy.read(read.document)
+    except BadValue as error:
+        raise CommandExit(ExitCode.INPUT, f"{source_name(file)} is no policy: {error}") from error

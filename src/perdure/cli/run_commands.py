@@ -146,13 +146,13 @@ def run(settings: GlobalOptions, /, *, target: str, id: str | None, wait: bool, 
     TARGET is FILE.py, FILE.py:workflow or module:workflow, or a definition: FILE.yaml, FILE.json, or - for standard input. Its result is printed.
     Interrupted or killed, it goes on when it is run again with its id.
     """
-    from perdure.cli import output, targets
+    from perdure.cli import definition_files, output, targets
     from perdure.cli.live_view import watch_in_background
     from perdure.cli.terminal_text import execution_name, safe_lines
 
     if settings.tenant != "default":
         raise CommandExit(ExitCode.FLAGS, "run works for the tenant 'default' alone\nperdure --tenant NAME start, with a worker, is for any")
-    workflow = targets.load_workflow(target, given["tools"], given["calls"], shared_options.environment_of(given))
+    workflow = targets.load_workflow(target, given["tools"], given["calls"], definition_files.environment_of(given))
     args, kwargs = _input(target, workflow, given)
     key = workflow.key(uuid4().hex if id is None else id)
     settings.log("perdure.workflow")
@@ -315,7 +315,7 @@ def _start_request(workflow: str, given: dict[str, Any]) -> _StartRequest:
 
     options = {name: given[name] for name in ("id", "delay", "deadline", "queue", "lane", "priority", "ttl", "debounce", "singleton", "strict")}
     target = (
-        targets.load_workflow(workflow, given["tools"], given["calls"], shared_options.remote_environment(given["blobs"]))
+        targets.load_workflow(workflow, given["tools"], given["calls"], definition_files.remote_environment(given["blobs"]))
         if targets.is_target(workflow)
         else None
     )
@@ -357,7 +357,7 @@ def worker(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tupl
     lends = task_broker_of(queues, given)
     if not targets and lends is None:
         raise click.UsageError("Missing argument 'TARGET...'.")
-    code = found(targets, given["tools"], given["calls"], shared_options.environment_of(given)) if targets else TargetCode((), ())
+    code = found(targets, given["tools"], given["calls"], definition_files.environment_of(given)) if targets else TargetCode((), ())
     for definition in (one for one in code.workflows if isinstance(one, Definition)):
         definition_files.require_dependencies(definition)
     grace_s = duration_seconds(grace, "--grace")

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from perdure.cli import definition_files
 from perdure.cli.exit_codes import CommandExit, ExitCode
 from perdure.cli.root_command import CliCommand, CliGroup
 from perdure.cli.shared_options import F, GlobalOptions, blobs_option, format_option, json_option
@@ -102,6 +101,8 @@ def _value(name: str) -> str:
     if sys.stdin is not None and sys.stdin.isatty():
         return str(click.prompt(name, hide_input=True, confirmation_prompt=True, err=True))
     try:
+        from perdure.cli import definition_files
+
         text = definition_files.read_source(definition_files.STDIN).decode()
     except UnicodeDecodeError as error:
         raise CommandExit(

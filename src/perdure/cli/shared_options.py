@@ -1,15 +1,12 @@
-"""What is said once for a whole command line: the database, the tenant, whether tracebacks are wanted; and how options look.
-
-Places: what definitions may reach and do where they are run, as options of commands.
-"""
+"""The options that several commands share, and the global ones: the database, the tenant and `--debug`."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -18,10 +15,6 @@ from perdure.cli.exit_codes import CommandExit, ExitCode
 if TYPE_CHECKING:
     from perdure.stores.protocol import ReadOnlyStore
     from perdure.sync_client import Client
-if TYPE_CHECKING:
-    from perdure.definitions.graph.policy import Policy
-    from perdure.definitions.kinds.deployment import Deployment
-    from perdure.definitions.kinds.models.model_sources import ModelSource
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -172,29 +165,10 @@ def id_argument(command: F) -> F:
     return click.argument("id", metavar="ID")(command)
 
 
-class RunEnvironment(NamedTuple):
-    """Where definitions are run: what their steps may reach there, and what they may do."""
-
-    deployment: Deployment
-    policy: Policy
-    blobs: Mapping[str, Any]
-
-
 def blobs_option(command: F) -> F:
     """Where the contents are that definitions refer to."""
     said = "Where definitions have what they refer to as cas://sha256:…, a file each, named like the reference."
     return click.option("--blobs", metavar="DIR", envvar="PERDURE_BLOBS", help=said)(command)
-
-
-def blob_contents(directory: str | None) -> Mapping[str, Any]:
-    """The contents in a directory; the command ends if it is none."""
-    from perdure.core.errors import BadValue
-    from perdure.definition_workflow import ContentDirectory
-
-    try:
-        return {} if directory is None else ContentDirectory(directory)
-    except BadValue as error:
-        raise CommandExit(ExitCode.INPUT, f"--blobs: {error}") from error
 
 
 def environment_options(command: F) -> F:
@@ -210,53 +184,3 @@ def environment_options(command: F) -> F:
     command = click.option("--isolate", type=click.Choice(["none", "network", "all"]), default="none", envvar="PERDURE_ISOLATE", help=said)(command)
     said = "What steps may do that they may not of themselves: bash, http:HOST for a private address, file:DIRECTORY for files below it. Several with commas."
     return click.option("--allow", multiple=True, metavar="WHAT", envvar="PERDURE_ALLOW", help=said)(command)
-
-
-def environment_of(given: Mapping[str, Any]) -> RunEnvironment:
-    """What the options say."""
-    from perdure.definitions.graph.policy import NO_POLICY
-    from perdure.definitions.kinds.deployment import Allowed, Deployment
-
-    work = Deployment.work if given["work"] is None else Path(given["work"])
-    known = {} if given["models"] is None else load_models(given["models"])
-    deployment = Deployment(Allowed.of(given["allow"]), work, known, isolate=given["isolate"])
-    rules = NO_POLICY if given["policy"] is None else load_policy(given["policy"])
-    return RunEnvironment(deployment, rules, blob_contents(given["blobs"]))
-
-
-def remote_environment(blobs: str | None) -> RunEnvironment:
-    """The place of definitions that are run elsewhere, and only read here."""
-    from perdure.definitions.graph.policy import NO_POLICY
-    from perdure.definitions.kinds.deployment import NOTHING_MORE
-
-    return RunEnvironment(NOTHING_MORE, NO_POLICY, blob_contents(blobs))
-
-
-def load_models(file: str) -> Mapping[str, ModelSource]:
-    """The models in a file; the command ends if it has none."""
-    from perdure.cli import definition_files
-    from perdure.core.errors import BadValue
-    from perdure.definitions.kinds.models.model_sources import load_sources
-
-    try:
-        return load_sources(file)
-    except BadValue as error:
-        raise CommandExit(ExitCode.INPUT, str(error)) from error
-    except OSError as error:
-        raise CommandExit(ExitCode.INPUT, f"{definition_files.source_name(file)} can't be read: {error.strerror or error}") from error
-
-
-def load_policy(file: str) -> Policy:
-    """The policy in a file; the command ends if it is none."""
-    from perdure.cli import definition_files
-    from perdure.core.errors import BadValue
-    from perdure.definitions.format.document_parser import parse_document
-    from perdure.definitions.graph.policy import Policy
-
-    read = parse_document(definition_files.read_or_exit(file))
-    if read.findings:
-        definition_files.refuse_definition(file, read.findings)
-    try:
-        return Policy.read(read.document)
-    except BadValue as error:
-        raise CommandExit(ExitCode.INPUT, f"{definition_files.source_name(file)} is no policy: {error}") from error

@@ -19,13 +19,14 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from perdure.cli import definition_files
+from perdure.cli.definition_files import TargetTools
 from perdure.code.declarations import Step
 from perdure.code.declared_queues import Queue
 from perdure.core.errors import BadValue, PerdureError
 from perdure.workflow_function import Workflow
 
 if TYPE_CHECKING:
-    from perdure.cli.shared_options import RunEnvironment
+    from perdure.cli.definition_files import RunEnvironment
     from perdure.definition_workflow import Definition
 
 FORMS = "FILE.py, FILE.py:workflow, module:workflow, or FILE.yaml or FILE.json of a definition"
@@ -43,14 +44,6 @@ class TargetCode:
     workflows: tuple[Workflow[..., Any], ...]
     steps: tuple[Step[..., Any, Any], ...]
     queues: tuple[Queue, ...] = ()
-
-
-@dataclass(frozen=True)
-class TargetTools:
-    """What a definition may use: steps and functions by their names, and the workflows that it may call."""
-
-    steps: dict[str, Callable[..., Any]]
-    workflows: tuple[Workflow[..., Any], ...]
 
 
 def is_target(text: str) -> bool:

@@ -5,7 +5,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
-from perdure.core.operations import Failure as Err
+from perdure.core.operations import Failure
 
 T = TypeVar("T")
 
@@ -15,6 +15,9 @@ class Ok(msgspec.Struct, Generic[T], frozen=True):
 
     value: T
 
+
+Err = Failure
+"""A failure, as workflows see it: its kind, how many attempts were made, and the error."""
 
 Attempt = Ok[T] | Err
 """What `ctx.attempt` returns: `Ok(value)`, or `Err(kind, attempts, error)` with kind exhausted, timeout, fatal or interrupted."""

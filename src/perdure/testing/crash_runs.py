@@ -11,7 +11,7 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 from perdure.testing.crash_points import CrashPoint, around_writes, evenly_spread, parse_crash_points
-from perdure.testing.plugin import CrashPlan, _plan, _world, settings_of
+from perdure.testing.plugin_settings import CRASH_PLAN, WORLD, CrashPlan, settings_of
 from perdure.testing.world import Undisturbed, World
 
 NOT_WATCHED = "nothing tells what it does to the world: let its test double call world.effect"
@@ -36,16 +36,16 @@ class CrashRun(NamedTuple):
 
 def run_all_crashes(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[pytest.TestReport]:
     """Run a test as often as its settings want, and yield the reports of what is to be taken for the test."""
-    item.stash[_plan] = None
+    item.stash[CRASH_PLAN] = None
     reports = _run(item)
     runs: list[CrashRun] = []
-    if all(report.passed and not hasattr(report, "wasxfail") for report in reports) and (world := item.stash.get(_world, None)) is not None:
+    if all(report.passed and not hasattr(report, "wasxfail") for report in reports) and (world := item.stash.get(WORLD, None)) is not None:
         undisturbed, watched = world.undisturbed, {effect.path for effect in world.effects}
         runs = [_disturbed(item, crash, undisturbed) for crash in _moments(item, undisturbed)]
         yield from _merged(reports, runs, undisturbed, watched)
     else:
         yield from reports
-    item.stash[_plan] = None
+    item.stash[CRASH_PLAN] = None
     rest = pytest.CallInfo.from_call(lambda: item.session._setupstate.teardown_exact(nextitem), "teardown", (KeyboardInterrupt, pytest.exit.Exception))
     if rest.excinfo is not None:  # what is shared with tests before this one, and not with the next, could not be torn down
         yield pytest.TestReport.from_item_and_call(item, rest)
@@ -77,16 +77,16 @@ def _moments(item: pytest.Item, undisturbed: Undisturbed) -> list[CrashPoint]:
 
 
 def _disturbed(item: pytest.Item, crash: CrashPoint, undisturbed: Undisturbed) -> CrashRun:
-    item.stash[_plan] = CrashPlan(crash, undisturbed, parse_crash_points(settings_of(item).crash_at) is not None)
+    item.stash[CRASH_PLAN] = CrashPlan(crash, undisturbed, parse_crash_points(settings_of(item).crash_at) is not None)
     reports = _run(item)
-    world = item.stash.get(_world, None)
+    world = item.stash.get(WORLD, None)
     return CrashRun(crash, world is not None and world.machine.crashed_at is not None, reports, {} if world is None else world.ran_again)
 
 
 def _run(item: pytest.Item) -> list[pytest.TestReport]:
     """One run of the test, with fixtures of its own; what it shares with others is left as it is."""
-    if _world in item.stash:
-        del item.stash[_world]
+    if WORLD in item.stash:
+        del item.stash[WORLD]
     return runtestprotocol(item, log=False, nextitem=cast(Any, item.parent))
 
 

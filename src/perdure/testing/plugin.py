@@ -7,33 +7,20 @@ It asserts nothing that pytest would have to rewrite, and may have been imported
 """
 
 from collections.abc import Generator, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from perdure.testing.plugin_settings import WorldSettings
+from perdure.testing.plugin_settings import CRASH_PLAN, WORLD, settings_of
 
 if TYPE_CHECKING:
-    from perdure.testing.crash_points import CrashPoint
-    from perdure.testing.world import Undisturbed, World
+    from perdure.testing.world import World
 
 MARKER = """\
 perdure(crash_at=None, always_suspend=False, seed=None, replay=True, crashes_max=500): how the world of this test behaves. \
 crash_at="every" runs it again with its process killed before and after each durable write, crash_at="before:3" with one of these; \
 always_suspend=True has executions leave memory whenever they wait; seed draws the order of what is ready at one moment ("random": a new one each time); \
 replay=False leaves out the check that each execution can be replayed from its log."""
-
-
-class CrashPlan(NamedTuple):
-    """How this run of a test differs from the undisturbed one."""
-
-    crash: "CrashPoint"
-    undisturbed: "Undisturbed"
-    asked_for: bool
-
-
-_plan = pytest.StashKey[CrashPlan | None]()
-_world = pytest.StashKey["World"]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -56,34 +43,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             settings_of(item)
 
 
-def settings_of(item: pytest.Item) -> WorldSettings:
-    """What holds for a test: the command line, else the nearest marker.
-
-    Raises:
-        pytest.UsageError: that makes no sense.
-    """
-    from perdure.testing.crash_points import parse_crash_points
-
-    settings = WorldSettings()
-    for marker in reversed(list(item.iter_markers("perdure"))):
-        unknown = [*map(repr, marker.args), *(marker.kwargs.keys() - set(WorldSettings._fields))]
-        if unknown:
-            raise pytest.UsageError(f"{item.nodeid}: @pytest.mark.perdure does not know {', '.join(unknown)}; it knows {', '.join(WorldSettings._fields)}")
-        settings = settings._replace(**marker.kwargs)
-    config = item.config
-    settings = settings._replace(
-        crash_at=config.getoption("perdure_crash_at") or settings.crash_at,
-        always_suspend=config.getoption("perdure_always_suspend") or settings.always_suspend,
-        seed=settings.seed if (given := config.getoption("perdure_seed")) is None else int(given) if given.isdecimal() else given,
-    )
-    if settings.crash_at is not None:
-        try:
-            parse_crash_points(settings.crash_at)
-        except ValueError as error:
-            raise pytest.UsageError(f"{item.nodeid}: {error}") from error
-    return settings
-
-
 @pytest.fixture
 def world(request: pytest.FixtureRequest) -> Iterator["World"]:
     """Virtual time, an engine and a store for one test of workflows: see `perdure.testing.World`."""
@@ -91,10 +50,10 @@ def world(request: pytest.FixtureRequest) -> Iterator["World"]:
 
     from perdure.testing.world import World
 
-    settings, plan = settings_of(request.node), request.node.stash.get(_plan, None)
+    settings, plan = settings_of(request.node), request.node.stash.get(CRASH_PLAN, None)
     seed = randbelow(10**9) if settings.seed == "random" else settings.seed
     crash, undisturbed = (None, None) if plan is None else (plan.crash, plan.undisturbed)
-    made = request.node.stash[_world] = World(seed=seed, always_suspend=settings.always_suspend, crash=crash, undisturbed=undisturbed)
+    made = request.node.stash[WORLD] = World(seed=seed, always_suspend=settings.always_suspend, crash=crash, undisturbed=undisturbed)
     yield made
     made.close()
 
@@ -103,7 +62,7 @@ def world(request: pytest.FixtureRequest) -> Iterator["World"]:
 def pytest_runtest_call(item: pytest.Item) -> None:
     """After a test that has passed, check what must be true of every world."""
     __tracebackhide__ = True
-    made, plan = item.stash.get(_world, None), item.stash.get(_plan, None)
+    made, plan = item.stash.get(WORLD, None), item.stash.get(CRASH_PLAN, None)
     if made is None:
         return
     made.check(replay=settings_of(item).replay)
@@ -116,7 +75,7 @@ def pytest_runtest_call(item: pytest.Item) -> None:
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, None]:
     """Tell of a failure what the world knows of it: where the process was killed, and the trace."""
-    made, plan = item.stash.get(_world, None), item.stash.get(_plan, None)
+    made, plan = item.stash.get(WORLD, None), item.stash.get(CRASH_PLAN, None)
     error = None if call.excinfo is None else call.excinfo.value
     if made is not None and plan is not None and isinstance(error, Exception):
         from perdure.testing.crash_runs import crash_note

@@ -1,6 +1,15 @@
-"""Settings: what the marker `perdure` and the command line may say of a test."""
+"""How the world of one test behaves: read from the command line and the marker `perdure`, and kept in the stash of the test.
 
-from typing import Any, NamedTuple
+The plugin imports this module for every test session, so it imports nothing of Perdure before a test has the marker.
+"""
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+if TYPE_CHECKING:
+    from perdure.testing.crash_points import CrashPoint
+    from perdure.testing.world import Undisturbed, World
 
 
 class WorldSettings(NamedTuple):
@@ -11,3 +20,43 @@ class WorldSettings(NamedTuple):
     seed: int | str | None = None
     replay: bool = True
     crashes_max: int = 500
+
+
+class CrashPlan(NamedTuple):
+    """How this run of a test differs from the undisturbed one."""
+
+    crash: "CrashPoint"
+    undisturbed: "Undisturbed"
+    asked_for: bool
+
+
+CRASH_PLAN = pytest.StashKey[CrashPlan | None]()
+WORLD: "pytest.StashKey[World]" = pytest.StashKey()
+
+
+def settings_of(item: pytest.Item) -> WorldSettings:
+    """What holds for a test: the command line, else the nearest marker.
+
+    Raises:
+        pytest.UsageError: that makes no sense.
+    """
+    from perdure.testing.crash_points import parse_crash_points
+
+    settings = WorldSettings()
+    for marker in reversed(list(item.iter_markers("perdure"))):
+        unknown = [*map(repr, marker.args), *(marker.kwargs.keys() - set(WorldSettings._fields))]
+        if unknown:
+            raise pytest.UsageError(f"{item.nodeid}: @pytest.mark.perdure does not know {', '.join(unknown)}; it knows {', '.join(WorldSettings._fields)}")
+        settings = settings._replace(**marker.kwargs)
+    config = item.config
+    settings = settings._replace(
+        crash_at=config.getoption("perdure_crash_at") or settings.crash_at,
+        always_suspend=config.getoption("perdure_always_suspend") or settings.always_suspend,
+        seed=settings.seed if (given := config.getoption("perdure_seed")) is None else int(given) if given.isdecimal() else given,
+    )
+    if settings.crash_at is not None:
+        try:
+            parse_crash_points(settings.crash_at)
+        except ValueError as error:
+            raise pytest.UsageError(f"{item.nodeid}: {error}") from error
+    return settings

@@ -1,8 +1,8 @@
-"""Runs: the executions of a test's world, as its handle shows them. The sync face of `AsyncHandle`, where waiting is virtual and ends."""
+"""The handle of an execution in a test: the sync face of `AsyncHandle`, where waiting takes virtual time and always ends."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -30,13 +30,11 @@ from perdure.service import approvals, definition_patches, execution_operations,
 from perdure.service.execution_folds import ExecutionFold, LogTail
 from perdure.service.execution_operations import ReplySearch
 from perdure.service.history import EmittedValue
+from perdure.service.store_access import StoreAccess
 from perdure.testing.event_trace import EventTracer, short_text
 from perdure.testing.immediate_calls import run_immediately
-from perdure.testing.machine import ENDED
+from perdure.testing.machine import ENDED, Machine
 from perdure.testing.verdicts import Stuck
-
-if TYPE_CHECKING:
-    from perdure.testing.world import World
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -64,10 +62,40 @@ class RanStep(msgspec.Struct, frozen=True):
     error: ErrorInfo | None
 
 
+class RunWorld(Protocol):
+    """What a run uses of its world, which is `perdure.testing.World`."""
+
+    machine: Machine
+    access: StoreAccess
+    performed: dict[tuple[Key, Path], Any]
+    start_s: float
+
+    def enter(self, verb: str) -> None:
+        """Check that the test, and not a workflow or a step, uses `verb` now."""
+
+    def settle(self) -> None:
+        """Run all that is ready, without letting time pass."""
+
+    def pass_until(self, verb: str, what: str, found: Callable[[], bool], timeout_s: float, stuck: Callable[[str], Stuck]) -> bool:
+        """Let time pass until `found()` holds, for `timeout_s` at most; return whether it holds."""
+
+    def run_of(self, key: Key) -> "Run[Any]":
+        """Return the run of an execution."""
+
+    def next_id(self, workflow: str) -> str:
+        """Return an id that no execution of the workflow has."""
+
+    def seed_of(self, key: Key) -> int:
+        """Return the seed that an execution of this key starts with."""
+
+    def letter(self, key: str | None) -> str:
+        """Return the key of a message: the one given, or a new one."""
+
+
 class Run(Generic[R_co]):
     """One execution in a world. `created` says whether the start that this came from made it."""
 
-    def __init__(self, world: "World", key: Key, result: Any, created: bool = False) -> None:
+    def __init__(self, world: RunWorld, key: Key, result: Any, created: bool = False) -> None:
         self.key = key
         self.created = created
         self._world = world
