@@ -164,7 +164,7 @@ async def greet(ctx: Context, name: str) -> str:
     return "Hello " + name
 
 async def main():
-    async with hosting([greet.code]):
+    async with local_engine([greet.code]):
         print("ready", flush=True)
         await asyncio.to_thread(sys.stdin.read)
 

@@ -67,10 +67,6 @@ FUNCTION_LINES_MAX = 50
 PARAMETERS_MAX = 6
 SIZE_EXCEPTIONS: dict[str, str] = {}
 
-# Packages that still have import cycles among their own modules, and modules that are still named by a gerund. The lists only get shorter.
-PACKAGES_WITH_CYCLES: list[str] = []
-GERUNDS_LEFT = set[str]()
-
 # Names of modules that end in -ing and are nouns all the same.
 NOUNS_IN_ING = {"drawing", "testing"}
 # Packages that hold one thing each in their own way, so that their modules have the same names.
@@ -181,7 +177,7 @@ def mirrored(path: str, packages: set[str]) -> Iterator[str]:
 def gerunds(path: str, source: str) -> Iterator[str]:
     """No module is named by a gerund: its name is a noun for what is in it."""
     name = PurePosixPath(path).stem
-    if any(part.endswith("ing") and part not in NOUNS_IN_ING | GERUNDS_LEFT for part in (name.split("_")[-1], PurePosixPath(path).parent.name)):
+    if any(part.endswith("ing") and part not in NOUNS_IN_ING for part in (name.split("_")[-1], PurePosixPath(path).parent.name)):
         yield f"{path}:1: a module is named by a noun for its content, not by a word in -ing; rename it, or add the noun to NOUNS_IN_ING"
 
 
@@ -206,7 +202,7 @@ def shared_basenames(paths: Iterable[str]) -> Iterator[str]:
     homes: dict[str, list[str]] = {}
     for path in paths:
         package = ".".join(PurePosixPath(path).relative_to("src/perdure").parent.parts)
-        if PurePosixPath(path).stem not in {"__init__", "__main__"} | GERUNDS_LEFT:
+        if PurePosixPath(path).stem not in ("__init__", "__main__"):
             homes.setdefault(PurePosixPath(path).stem, []).append(package)
     for name, packages in homes.items():
         if len(packages) > 1 and not any(set(packages) <= parallel for parallel in PARALLEL_PACKAGES):

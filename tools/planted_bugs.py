@@ -348,7 +348,7 @@ GUARDS = (
     ),
     Guard(
         "only assignees decide an approval",
-        "code.approval:vote_refusal",
+        "code.approval_requests:vote_refusal",
         never("vote.by not in shown.assignees"),
         suite("code/test_approval.py"),
         quick=True,

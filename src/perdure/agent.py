@@ -30,7 +30,7 @@ class Agent(Workflow[[AgentTask | str], R_co]):
     ``triage.run("Look at ticket 7")``.
 
     Every model call and every tool call is an operation of its own, so a crash repeats none that has settled, and a fork from ``model#2`` with another task,
-    such as ``Task(prompt=..., model="small")``, takes over the turn before.
+    such as ``AgentTask(prompt=..., model="small")``, takes over the turn before.
     """
 
     def __init__(

@@ -267,8 +267,8 @@ def sdk() -> str:
         f"{HEADER}\n",
         "# The Python SDK\n",
         "Every name that `perdure` has, but for [the errors](errors.md), and what they return. What is async here is awaited; its sync twin has the same name",
-        'and options. A `Duration` is seconds, a timedelta, or text such as `"500ms"`, `"30s"`, `"2h 30m"`, `"3d"`. A `Verb` is awaited once, or handed',
-        "to `asyncio.gather` or a task; `Done` has been done when it is returned, and may be awaited.\n",
+        'and options. A `Duration` is seconds, a timedelta, or text such as `"500ms"`, `"30s"`, `"2h 30m"`, `"3d"`. A `VerbCall` is awaited once, or handed',
+        "to `asyncio.gather` or a task; a `SettledResult` has been done when it is returned, and may be awaited.\n",
     ]
     groups = {**GROUPS, "Only returned": tuple(OTHERS)}
     anchors = _anchors([name for names in groups.values() for name in names])

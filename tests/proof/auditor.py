@@ -127,7 +127,7 @@ class Auditor:
     def _before(self, known: Known, event: e.Event) -> None:
         """Check an event against the state that it comes into."""
         shadow, where = known.shadow, f"{known.shadow.key} at {known.shadow.version + 1}"
-        self.counts[type(event).__name__] += 1
+        self.counts[type(event).__name__.removesuffix("Event")] += 1
         self.expect(getattr(event, "at_s", shadow.now_s) >= shadow.now_s, lambda: f"{where}: time went back to {event}")
         after_the_end = shadow.ended is not None and isinstance(
             event, e.OpenedEvent | e.AttemptStartedEvent | e.SettledEvent | e.ReceivedEvent | e.MessageArrivedEvent | e.EndedEvent

@@ -17,6 +17,7 @@ import pytest
 
 from perdure.core import events as e
 from perdure.core import log_format
+from perdure.core.operations import CallOperation
 from perdure.core.paths import Key, idempotency_key
 from perdure.stores.configured_store import open_store
 
@@ -153,7 +154,7 @@ class Story:
         """The keys of the steps that have settled, and how often."""
         found = Counter[str]()
         for key, events in self.logs().items():
-            calls = {event.path for event in events if isinstance(event, e.OpenedEvent) and type(event.op).__name__ == "Call"}
+            calls = {event.path for event in events if isinstance(event, e.OpenedEvent) and isinstance(event.op, CallOperation)}
             found.update(idempotency_key(key, event.path) for event in events if isinstance(event, e.SettledEvent) and event.path in calls)
         return found
 

@@ -228,18 +228,15 @@ async def _write(
         attributes=None if attributes == resident.attributes else attributes,
         unless=unless,
     )
-    taken, postponed = resident.taken, tuple(resident.postponing)
+    taken = resident.taken
     (answer,) = await engine.store.commit([change])
     match answer:
         case Committed(version, now_s):
             engine.clock.take_answer(now_s, asked_s)
-            resident.version, resident.exists, resident.held = version, True, not release
-            if postponed:
-                resident.postponing = [ack for ack in resident.postponing if ack not in postponed]
+            resident.take_commit(change, version)
             resident.attributes, resident.indexed = attributes, execution.attributes
             if release and resident.taken != taken and not await _is_still_held(engine, resident):
                 resident.drop_messages()
-            resident.log_bytes = len(change.row) + (resident.log_bytes if compacted is None else len(compacted))
         case Conflict(now):
             resident.exists = now is not None
             raise LostRace(now is not None and now.holder == engine.holder, unless)

@@ -6,7 +6,7 @@ were in flight in the log.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import suppress
 from contextvars import Context
@@ -79,9 +79,9 @@ class Engine:
     ) -> None:
         self.store = store
         self.payloads = BlobCache(store)
-        given = tuple(workflows)
-        self.known = runnable_workflows(given)
-        self.releases, self._toolboxes = definition_releases(given), engine_toolboxes(given)
+        workflows = tuple(workflows)
+        self.known = runnable_workflows(workflows)
+        self.releases, self._toolboxes = definition_releases(workflows), engine_toolboxes(workflows)
         self.workflows: Mapping[str, Workflow] = {**self.known, **runnable_workflows(BUILT_IN_WORKFLOWS)}
         self.versions = {one.name: one.version for one in self.workflows.values()}
         self.queues = frozenset(("", *queues))
@@ -90,8 +90,7 @@ class Engine:
         self._membership = Holder(
             store, holder, process_info_here("engine", _program_names(self.known), self.queues - {""}, root, self._toolboxes), lease_s, threaded=threaded
         )
-        declares = (*declares, *(one.calling.line for one in self.known.values() if one.calling.line is not None))
-        self._housekeeping = StoreMaintenance(store, declares, self.queues - {""}, self._serve)
+        self._housekeeping = StoreMaintenance(store, (*declares, *_declared_queues(self.known.values())), self.queues - {""}, self._serve)
         self._poll_s, self._idle_s = poll_s, idle_s
         self._seed, self.secrets = seed, secrets
         self._evict_at_s = 0.0
@@ -498,6 +497,11 @@ class Engine:
     def _holds(self, key: Key) -> bool:
         resident = self._residents.get(key)
         return resident is not None and resident.held
+
+
+def _declared_queues(workflows: Iterable[Workflow]) -> Iterator[Queue]:
+    """Yields the limits of concurrency and rate that workflows declare for themselves."""
+    return (one.calling.line for one in workflows if one.calling.line is not None)
 
 
 def _program_names(workflows: Mapping[str, Workflow]) -> frozenset[str]:

@@ -20,6 +20,7 @@ from perdure.core.paths import Key, Path
 from perdure.core.values import Blob
 from perdure.runtime.store_clock import StoreClock
 from perdure.runtime.workflow_programs import Workflow, WorkflowProgram
+from perdure.stores.protocol import Commit
 
 
 class InHandMessage(msgspec.Struct, frozen=True, gc=False):
@@ -163,6 +164,12 @@ class ResidentExecution:
     def put_back(self, items: list[InHandMessage]) -> None:
         """Returns messages whose decision was not committed to the front."""
         self.undecided.extendleft(reversed(items))
+
+    def take_commit(self, commit: Commit, version: int) -> None:
+        """Notes that the store has taken `commit`, after which the execution has this version."""
+        self.version, self.exists, self.held = version, True, not commit.release
+        self.postponing = [ack for ack in self.postponing if ack not in commit.acks]
+        self.log_bytes = len(commit.row) + (self.log_bytes if commit.compacted is None else len(commit.compacted))
 
     def drop_messages(self) -> None:
         """Drops the messages in hand; the next claim delivers them again."""

@@ -41,7 +41,9 @@ def evaluating() -> Iterator[list[str]]:
     def counted(evaluate: Callable[..., Any]) -> Callable[..., Any]:
         def count(one: Any, *given: Any, **named: Any) -> Any:
             if not getattr(one, "constant", False):
-                evaluated.append(f"{type(one).__name__} of {', '.join(sorted(f'{read.root} {read.step}'.strip() for read in one.reads))}")
+                evaluated.append(
+                    f"{type(one).__name__.removeprefix('Compiled')} of {', '.join(sorted(f'{read.root} {read.step}'.strip() for read in one.reads))}"
+                )
             return evaluate(one, *given, **named)
 
         return count
