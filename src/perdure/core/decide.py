@@ -293,15 +293,14 @@ class _Draft:
 
     def _cancel(self, reason: str, undo: bool, unwanted: bool = False) -> Iterator[e.Event]:
         execution = self.execution
-        is_ending = execution.cancelling is not None or execution.undoing
-        if execution.ended is not None or (is_ending and execution.parked is None):
+        if execution.ended is not None or (execution.parked is None and not execution.may_be_told_to_unwind):
             return
         if execution.started is None or (execution.parked is not None and execution.parked.reason != "paused"):
             yield from self._end(reason, unwanted)
             return
         if execution.parked is not None:
             yield e.Resumed(self.now_s, reason)
-        if not is_ending:
+        if execution.may_be_told_to_unwind:  # what was due while it was paused may have ended it, or begun its undo
             yield e.Cancelling(self.now_s, reason, undo=undo, unwanted=unwanted)
 
     def terminate(self, message: messages.Terminate) -> Iterator[e.Event]:

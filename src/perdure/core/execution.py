@@ -113,6 +113,11 @@ class Execution:
     # what it says of itself
 
     @property
+    def may_be_told_to_unwind(self) -> bool:
+        """Whether a cancel still changes how it ends: it has not ended, is not being cancelled yet, and has not begun its undo."""
+        return self.ended is None and self.cancelling is None and not self.undoing
+
+    @property
     def status(self) -> Status:
         """Where it is in its life."""
         if self.ended is not None:

@@ -50,7 +50,7 @@ class Endings:
         if future is not None and not future.done():
             future.set_result(ended)
 
-    def fail_one(self, key: Key, error: Exception) -> None:
+    def fail_one(self, key: Key, error: BaseException) -> None:
         """An execution can't go on here."""
         future = self._futures.pop(key, None)
         if future is not None and not future.done():

@@ -369,14 +369,13 @@ class Engine:
                         self._warm.drop(warm)
                 except NewEpoch as new:
                     await self._enter(new.epoch)
-                except Exception as defect:
-                    if warm.defect or not warm.exists:
-                        self._doom(warm, defect)
+                except asyncio.CancelledError as error:
+                    task = asyncio.current_task()
+                    if task is None or task.cancelling():
                         raise
-                    if not isinstance(defect, ProgrammingError):
-                        logger.error("%s can't go on and is parked; this is a defect of Perdure", warm.key, exc_info=defect)
-                    warm.defect = shortened(said_by(defect), limits.ERROR_MESSAGE_CHARACTERS_MAX)
-                    warm.forget()
+                    self._note_defect(warm, error)  # nothing has cancelled this task: it came out of the program, and would again
+                except Exception as defect:
+                    self._note_defect(warm, defect)
         except asyncio.CancelledError:
             if not self._closed:  # by code of a step that knows the task in which it ran: another goes on
                 warm.forget()
@@ -388,6 +387,18 @@ class Engine:
             self._settle_down(warm)
         else:
             warm.abandon()  # it was, while it was being read or written, and must not come back to life
+
+    def _note_defect(self, warm: Warm, defect: BaseException) -> None:
+        """Has an execution parked that can't be advanced, in its next decision; raises the defect if that is not possible either."""
+        if warm.defect or not warm.exists:
+            self._doom(warm, defect)
+            if isinstance(defect, asyncio.CancelledError):  # raised as it is, it would be taken for a cancel of this task, and tried again for ever
+                raise RuntimeError(f"the program of {warm.key} was cancelled from within; this is a defect of Perdure") from defect
+            raise defect
+        if not isinstance(defect, ProgrammingError):
+            logger.error("%s can't go on and is parked; this is a defect of Perdure", warm.key, exc_info=defect)
+        warm.defect = shortened(said_by(defect), limits.ERROR_MESSAGE_CHARACTERS_MAX)
+        warm.forget()
 
     async def _set_aside(self, warm: Warm, error: StoreError) -> None:
         """Give an execution back whose log can't be read here, so that it is seen, and is tried again by who can."""
@@ -432,7 +443,7 @@ class Engine:
         self._damage = damage
         self._ring.set()
 
-    def _doom(self, warm: Warm, defect: Exception) -> None:
+    def _doom(self, warm: Warm, defect: BaseException) -> None:
         """Whoever waits for this execution is told of the defect that ended its task, rather than left waiting."""
         if warm.born is not None and not warm.born.done():
             warm.born.set_exception(defect)

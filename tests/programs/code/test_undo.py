@@ -703,3 +703,26 @@ async def family(ctx: Context) -> None:
     await ctx.step(do, "first")
     await ctx.call(child.with_(undo=True), "child")
     raise Rollback("no")
+
+
+@workflow
+async def fails_later(ctx: Context) -> None:
+    await ctx.step(do, "first")
+    await ctx.sleep("10s")
+    raise Rollback("no")
+
+
+@virtually
+async def test_what_fails_in_the_moment_in_which_it_is_cancelled_is_undone_once() -> None:
+    """The sleep is over while the execution is paused. Cancelling resumes it, so it fails and begins its undo before it could be told to unwind."""
+    async with world(fails_later) as w:
+        done.clear()
+        key = await w.start(fails_later)
+        await asyncio.sleep(5)
+        await w.tell(key, messages.Pause("lunch"))
+        await asyncio.sleep(20)
+        await w.tell(key, messages.Cancel("enough"))
+        with pytest.raises(ExecutionFailed, match="no"):
+            await w.result(key)
+        assert done == ["first", "-<first>"]
+        assert not any(isinstance(event, e.Cancelling) for event in await w.events(key))

@@ -180,7 +180,7 @@ class Instance:
                 for memory in (self._waiting, self._unstarted, self.steps, self.branches):
                     memory.clear()
                 self._begin()
-            case e.Cancelling() if self._root is not None:
+            case e.Cancelling() if self._root is not None and self._undoing is None:
                 self._root.cancel()
             case e.Stopped() if self._root is not None and not self._finished and self._undoing is None:
                 self._stop(self._root)
