@@ -1,9 +1,11 @@
 """The corpus: every log that a release of Perdure wrote still folds, replays to the same end, and tells the same history."""
 
+import ast
 from base64 import b64decode
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 from zlib import decompress
 
 import msgspec
@@ -16,17 +18,20 @@ from perdure.core.folding import fold
 from perdure.core.ops import Err, Ok
 from perdure.core.program import Finish
 from perdure.core.rebuild import blobs_of, fed, rebuild
-from perdure.programs.code.context import program
-from perdure.programs.code.instance import Instance
+from perdure.programs.code.context import Context
+from perdure.programs.format import check, model, reading
+from perdure.programs.format.parse import parsed
+from perdure.programs.format.shapes import Either, Fields, ListOf, MapOf, Shape, Steps, chosen
+from perdure.programs.workflows import Instance, program
+from perdure.steps import checking
 from tests.core.stories import driven
-from tests.corpus import make
-from tests.corpus.workflows import CASES
+from tests.corpus import definitions, make, replay, workflows
 
 FILES = sorted((Path(__file__).parent / "corpus").glob("v*/*.json"))
 
 
 class Known(msgspec.Struct):
-    """One execution of the corpus, with the blobs of its file and the code that made it."""
+    """One execution of the corpus, with the blobs of its file."""
 
     case: str
     record: make.Record
@@ -41,26 +46,136 @@ class Known(msgspec.Struct):
         return log.decode_all(self.rows)
 
     def program(self) -> Instance:
-        code = next(one.code for one in CASES[self.case].workflows if one.code.name == self.record.key.workflow)
-        return program(code, self.record.key)
+        return program(replay.workflow(self.case, self.record.key), self.record.key)
 
 
-def known(file: Path) -> list[Known]:
+def known(file: Path) -> Iterator[Known]:
     recorded = msgspec.json.decode(file.read_bytes(), type=make.Recorded)
     blobs = {name: decompress(b64decode(raw)) for name, raw in recorded.blobs.items()}
-    return [Known(file.stem, record, blobs) for record in recorded.executions]
+    for record in (*recorded.executions, *recorded.in_flight):
+        yield Known(file.stem, record, blobs)
 
 
 EXECUTIONS = [one for file in FILES for one in known(file)]
 each = pytest.mark.parametrize("one", EXECUTIONS, ids=[f"{one.case}-{number}-{one.record.key.workflow}" for number, one in enumerate(EXECUTIONS)])
 
 
-def test_every_canonical_workflow_has_its_log() -> None:
-    assert {file.stem for file in FILES if file.parent.name == "v2"} == set(CASES) and len(CASES) == 12
+@pytest.fixture(autouse=True)
+def _no_document_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an execution has pinned is valid for good: replaying it neither reads nor validates a document, and compiles it anew from its file."""
+
+    def refuse(*_: object, **__: object) -> None:
+        pytest.fail("a pinned document was validated again")
+
+    for module, name in ((reading, "read"), (reading, "checked"), (check, "checked"), (checking, "read")):
+        monkeypatch.setattr(module, name, refuse)
+
+
+def test_every_case_has_its_log_in_flight_and_at_its_end() -> None:
+    assert {file.stem for file in FILES if file.parent.name == "v2"} == set(replay.NAMES)
+    ended = {one.case: one.record.status in make.ENDED for one in EXECUTIONS if one.record.rows}
+    assert set(ended) == {one.case for one in EXECUTIONS if one.record.status not in make.ENDED} == set(replay.NAMES)
+
+
+def test_the_corpus_is_small() -> None:
+    assert sum(file.stat().st_size for file in FILES) < 700_000
+
+
+def documents(status: Callable[[str], bool]) -> dict[str, Any]:
+    """The definitions that executions of such a status have pinned, by their hashes."""
+    started = (event for one in EXECUTIONS if status(one.record.status) for event in one.events if isinstance(event, e.Started) and event.definition)
+    wanted = {event.definition.sha256 for event in started if event.definition}
+    return {name: msgspec.json.decode(one.blobs[name]) for one in EXECUTIONS for name in wanted & set(one.blobs)}
+
+
+def reached(shape: Shape, within: frozenset[str] = frozenset()) -> Iterator[str]:
+    """The fields of all mappings that a shape has, as the model says."""
+    match shape:
+        case Fields(what, fields) if what not in within:
+            for field in fields:
+                yield f"{what}.{field.name}"
+                yield from reached(field.shape, within | {what})
+        case Either(options):
+            for option in options:
+                yield from reached(option, within)
+        case ListOf(of) | MapOf(of):
+            yield from reached(of, within)
+
+
+def used(shape: Shape, value: Any) -> Iterator[str]:
+    """Those of them that stand in a value."""
+    match shape:
+        case Fields(what, fields) if isinstance(value, dict):
+            for field in fields:
+                if field.name in value:
+                    yield f"{what}.{field.name}"
+                    yield from used(field.shape, value[field.name])
+        case Either() if (option := chosen(shape, value)) is not None:
+            yield from used(option, value)
+        case ListOf(of) if isinstance(value, list):
+            for part in value:
+                yield from used(of, part)
+        case MapOf(of) if isinstance(value, dict):
+            for part in value.values():
+                yield from used(of, part)
+        case Steps():
+            for part in value:
+                yield from used(STEP, part)
+
+
+STEP = Fields("a step", tuple(model.step_fields().values()))
+WHOLE = {*reached(model.DOCUMENT), *reached(STEP)}
+
+
+def written() -> list[Any]:
+    """The documents of the table as they are written, in the format's own shape, before what is usual is left out of them."""
+    return [parsed(definitions.document(case)).document for case in definitions.CASES.values() if isinstance(case.document, str)]
+
+
+def verbs_by_id(thing: Any) -> Iterator[tuple[str, str]]:
+    """The steps of a document, at any depth: the id and the verb of each."""
+    match thing:
+        case dict():
+            if "id" in thing:
+                yield from ((thing["id"], verb.name) for verb in model.VERBS if verb.name in thing)
+            for part in thing.values():
+                yield from verbs_by_id(part)
+        case list():
+            for part in thing:
+                yield from verbs_by_id(part)
+
+
+def test_the_documents_of_the_corpus_have_every_verb_and_every_field_of_the_model() -> None:
+    pinned = documents(lambda _: True)
+    assert WHOLE - {name for one in (*written(), *pinned.values()) for name in used(model.DOCUMENT, one)} == set()
+
+
+@pytest.mark.parametrize("is_over", [True, False])
+def test_executions_at_their_end_and_in_flight_have_pinned_every_verb_and_dialect(is_over: bool) -> None:
+    pinned = documents(lambda status: (status in make.ENDED) == is_over)
+    stand = {name for one in pinned.values() for name in used(model.DOCUMENT, one)}
+    assert {f"a step.{verb.name}" for verb in model.VERBS} <= stand
+    assert {one.get("dialect", "") for one in pinned.values()} == {"", *model.DIALECTS}
+    assert {one.get("order", "refs") for one in pinned.values()} == {"refs", "listed", "ports"}
+
+
+def test_each_verb_was_reached_by_an_execution() -> None:
+    pinned, found = documents(lambda _: True), set[str]()
+    for one in EXECUTIONS:
+        started = next((event.definition for event in one.events if isinstance(event, e.Started)), None)
+        if started is not None:
+            asked = {part[0] for event in one.events if isinstance(event, e.Opened) for part in event.path if isinstance(part, tuple)}
+            found |= {verb for id, verb in verbs_by_id(pinned[started.sha256]) if id in asked}
+    assert {verb.name for verb in model.VERBS} - found == set()
+
+
+def test_code_of_the_corpus_uses_every_verb_of_a_context() -> None:
+    called = {node.attr for node in ast.walk(ast.parse(Path(workflows.__file__).read_text())) if isinstance(node, ast.Attribute)}
+    assert {name for name in vars(Context) if not name.startswith("_")} - called == set()
 
 
 @each
-def test_the_log_folds_to_how_it_ended(one: Known) -> None:
+def test_the_log_folds_to_how_it_stood(one: Known) -> None:
     execution = fold(one.record.key, one.events, one.record.root)
     assert (execution.status, execution.started is None or execution.started.version) == (one.record.status, one.record.version)
     assert log.decode(log.encode(one.events)) == one.events
@@ -75,9 +190,11 @@ def without_the_end(events: Sequence[e.Event]) -> tuple[Sequence[e.Event], e.Eve
 @each
 def test_the_log_replays_without_divergence_to_the_same_end(one: Known) -> None:
     events = one.events
+    if one.record.status not in make.ENDED:
+        return
     before, last = without_the_end(events)
     execution, instance = Execution(one.record.key, one.record.root), one.program()
-    diverged, _ = driven(rebuild(execution, before, instance), one.blobs)
+    diverged, _ = driven(rebuild(execution, before, instance, awake=True), one.blobs)
     assert diverged is None, diverged
     ended = next(event for event in reversed(events) if isinstance(event, e.Ended))
     if isinstance(last, e.Ended):
@@ -102,13 +219,8 @@ def payloads(execution: Execution, event: e.Event, one: Known) -> dict[str, byte
 
 
 @each
-def test_the_log_can_be_cut_behind_every_commit_and_replays(one: Known) -> None:
-    rows = one.rows
-    for end in range(1, len(rows)):
-        execution, instance = Execution(one.record.key, one.record.root), one.program()
-        diverged, _ = driven(rebuild(execution, log.decode_all(rows[:end]), instance), one.blobs)
-        instance.close()
-        assert diverged is None, f"behind row {end}: {diverged}"
+def test_the_log_can_be_cut_behind_every_commit_and_replays_to_what_was_open_there(one: Known) -> None:
+    assert replay.opens(one.case, one.record.key, one.record.root, one.rows, one.blobs) == one.record.opens
 
 
 @each

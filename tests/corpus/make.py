@@ -1,4 +1,4 @@
-"""Makes the logs of the corpus: ``PYTHONPATH=src:. python -m tests.corpus.make v2``. Run by hand for a new release, never by a test.
+"""Makes the logs of the corpus, of code and of definitions: ``PYTHONPATH=src:. python -m tests.corpus.make v2``. Run by hand, never by a test.
 
 Everything runs in virtual time on one seed, so that the same code makes the same files. Tracebacks, which name files, are left out.
 """
@@ -6,7 +6,7 @@ Everything runs in virtual time on one seed, so that the same code makes the sam
 import asyncio
 import sys
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
@@ -15,34 +15,41 @@ from zlib import compress
 
 import msgspec
 
+from perdure import Vote
 from perdure.core import log, messages, values
 from perdure.core.errors import ErrorInfo
 from perdure.core.events import Ended
 from perdure.core.folding import fold
 from perdure.core.mail import Send
 from perdure.core.messages import Message
-from perdure.core.ops import Ok
-from perdure.core.paths import Key
+from perdure.core.ops import Ok, Spawn
+from perdure.core.paths import Key, text
 from perdure.core.views import history
 from perdure.programs.code import ending, failures, instance
+from perdure.programs.workflows import Workflow as AnyWorkflow
 from perdure.runtime import perform
 from perdure.runtime.engine import Engine
 from perdure.sdk import Workflow
 from perdure.stores.base import Post
 from perdure.stores.memory import MemoryStore
 from perdure.testing.virtual import run
-from tests.corpus.workflows import CASES, Case, broken
+from tests.corpus import definitions, replay
+from tests.corpus.workflows import CASES, broken
 
 HERE = Path(__file__).parent
 
 
+ENDED = ("completed", "failed", "cancelled")
+
+
 class Record(msgspec.Struct):
-    """One execution of a case: its log as hexadecimal rows, how it ended, and the hash of its public history."""
+    """One execution of a case: its log as hexadecimal rows, what was open behind each, how it stood at last, and the hash of its public history."""
 
     key: Key
     root: Key
     version: int
     rows: list[str]
+    opens: list[str]
     status: str
     result: str | None
     error: str | None
@@ -50,69 +57,94 @@ class Record(msgspec.Struct):
 
 
 class Recorded(msgspec.Struct):
-    """What a file of the corpus holds; blobs are deflated (zlib), then base64."""
+    """What a file of the corpus holds: the executions of a case at their end, and before, in flight; blobs are deflated (zlib), then base64."""
 
     perdure: str
     executions: list[Record]
+    in_flight: list[Record]
     blobs: dict[str, str]
 
 
 class Played:
     """A stage: an engine on a store in memory."""
 
-    def __init__(self, case: Case) -> None:
-        self.case = case
+    def __init__(self, name: str) -> None:
+        self.name = name
         self.store = MemoryStore(asyncio.get_running_loop().time)
-        self.engine = Engine(self.store, [one.code for one in case.workflows], holder="corpus", seed=lambda: 20260101)
+        self.engine = Engine(self.store, made_of(name), holder="corpus", seed=lambda: 20260101)
+        self._in_flight: list[Record] = []
         self._mail = 0
 
-    async def start(self, workflow: Workflow[..., Any], *args: Any, id: str = "1") -> Key:
+    async def start(self, workflow: Workflow[..., Any], *args: Any, id: str = "1", **input: Any) -> Key:
         key = Key("corpus", workflow.code.name, id)
-        await self.engine.start(key, workflow.code.codec.encode_args(args, {}, "the input"))
+        await self.engine.start(key, workflow.code.codec.encode_args(args, input, "the input"))
         return key
 
     async def send(self, key: Key, name: str, body: Any = None, once: str = "") -> None:
-        await self._post(key, messages.Signal(name, values.encode(body, "the body"), once))
+        await self.post(key, messages.Signal(name, values.encode(body, "the body"), once))
 
     async def cancel(self, key: Key, reason: str) -> None:
-        await self._post(key, messages.Cancel(reason))
+        await self.post(key, messages.Cancel(reason))
 
     async def retry(self, key: Key, reason: str) -> None:
-        await self._post(key, messages.Retry(reason))
+        await self.post(key, messages.Retry(reason))
+
+    async def undo(self, key: Key, reason: str) -> None:
+        await self.post(key, messages.Undo(reason))
+
+    async def vote(self, key: Key, path: str, vote: Vote) -> None:
+        await self.send(await self._child(key, path), "vote", vote)
 
     def repair(self) -> None:
         broken["yes"] = False
 
-    async def _post(self, key: Key, message: Message) -> None:
+    async def halfway(self) -> None:
+        self._in_flight = [record for record in await self._records() if record.rows]
+        assert any(record.status not in ENDED for record in self._in_flight), f"{self.name} has ended already halfway"
+
+    async def post(self, key: Key, message: Message) -> None:
+        """Send any message from outside."""
         self._mail += 1
         await self.store.commit([Post(sends=(Send(key, f"corpus:{self._mail}", messages.encode(message)),))])
 
-    async def play(self) -> Recorded:
+    async def play(self, script: Callable[["Played"], Coroutine[Any, Any, object]]) -> Recorded:
         """Run the case until every execution has ended; return what is to be kept."""
         import perdure
 
         running = asyncio.create_task(self.engine.run())
         await self.engine.ready()
-        await self.case.play(self)
+        await script(self)
         while any(head.ended_at_s is None for head in await self.store.heads()):
             await asyncio.sleep(100)
         self.engine.stop()
         await running
-        records = [await self._record(head.key, head.root) for head in reversed(await self.store.heads())]
+        assert self._in_flight, f"{self.name} was not recorded halfway"
         blobs = {name: b64encode(compress(raw, 9)).decode() for name, raw in sorted(self.store._blobs.items())}
-        return Recorded(getattr(perdure, "__version__", "0.1.0"), records, blobs)
+        return Recorded(getattr(perdure, "__version__", "0.1.0"), await self._records(), self._in_flight, blobs)
+
+    async def _child(self, key: Key, path: str) -> Key:
+        """The execution that was started at a path."""
+        found = await self.store.read(key)
+        assert found is not None
+        execution = fold(key, log.decode_all(found.rows))
+        op = next(one.op for at, one in execution.open.items() if text(at) == path)
+        assert isinstance(op, Spawn)
+        return Key(key.tenant, op.workflow, op.id)
+
+    async def _records(self) -> list[Record]:
+        return [await self._record(head.key, head.root) for head in reversed(await self.store.heads())]
 
     async def _record(self, key: Key, root: Key) -> Record:
         found = await self.store.read(key)
         assert found is not None
-        events = log.decode_all(found.rows)
-        execution = fold(key, events, root)
-        ended = execution.ended
-        assert ended is not None, f"{key} has not ended"
+        execution = fold(key, log.decode_all(found.rows), root)
+        opens = replay.opens(self.name, key, root, found.rows, self.store._blobs)
+        result = error = None
+        if (ended := execution.ended) is not None:
+            result = await self._payload(ended) if isinstance(ended.outcome, Ok) else None
+            error = None if isinstance(ended.outcome, Ok) else f"{ended.outcome.error.type}: {ended.outcome.error.message}"
         version = 1 if execution.started is None else execution.started.version
-        result = await self._payload(ended) if isinstance(ended.outcome, Ok) else None
-        error = None if isinstance(ended.outcome, Ok) else f"{ended.outcome.error.type}: {ended.outcome.error.message}"
-        return Record(key, root, version, [row.hex() for row in found.rows], ended.status, result, error, history_hash(key, found.rows))
+        return Record(key, root, version, [row.hex() for row in found.rows], opens, execution.status, result, error, history_hash(key, found.rows))
 
     async def _payload(self, ended: Ended) -> str:
         assert isinstance(ended.outcome, Ok)
@@ -145,20 +177,25 @@ def without_tracebacks() -> Iterator[None]:
             setattr(module, name, before)
 
 
+def made_of(name: str) -> list[AnyWorkflow]:
+    """The workflows that the engine of a case is given."""
+    return [one.code for one in CASES[name].workflows] if name in CASES else definitions.family(name)
+
+
 def made(name: str) -> Recorded:
     """The case of this name, played in a world of its own."""
     with without_tracebacks():
-        return run(lambda: _play(CASES[name]))
+        return run(lambda: _play(name))
 
 
-async def _play(case: Case) -> Recorded:
-    return await Played(case).play()
+async def _play(name: str) -> Recorded:
+    return await Played(name).play(CASES[name].play if name in CASES else lambda stage: definitions.play(name, stage))
 
 
 def main(directory: str) -> None:
     """Write the file of every case."""
     (HERE / directory).mkdir(exist_ok=True)
-    for name in CASES:
+    for name in replay.NAMES:
         (HERE / directory / f"{name}.json").write_bytes(msgspec.json.format(msgspec.json.encode(made(name)), indent=1) + b"\n")
 
 

@@ -1,4 +1,4 @@
-"""Twelve canonical workflows, and what happens to each: the corpus of logs that every later version of Perdure must read and replay.
+"""Canonical workflows, and what happens to each: the corpus of logs that every later version of Perdure must read and replay.
 
 What stands here is as frozen as the logs that were made of it: a new release adds workflows, and changes none.
 """
@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple, Protocol
 
 import perdure
-from perdure import Context, Fatal, Key, Retry, Signal, StepFailed, Workflow, step, workflow
+from perdure import Context, Fatal, Key, Retry, Rollback, Signal, StepFailed, Vote, Workflow, step, workflow
 
 
 class Stage(Protocol):
@@ -32,6 +32,18 @@ class Stage(Protocol):
         """Retry an execution."""
         ...
 
+    async def undo(self, key: Key, reason: str) -> None:
+        """Undo what a completed execution has done."""
+        ...
+
+    async def vote(self, key: Key, path: str, vote: Vote) -> None:
+        """Decide about the approval that an execution asks for at a path."""
+        ...
+
+    async def halfway(self) -> None:
+        """Record the executions as they are now, in flight."""
+        ...
+
     def repair(self) -> None:
         """From now on the steps that are broken at first succeed."""
         ...
@@ -48,6 +60,8 @@ class Order:
 
 approved: Signal[int] = Signal("approved", int)
 broken = {"yes": False}
+old = {"yes": False}
+"""Whether the code of `gated` is that from before its gates were written."""
 
 
 @step
@@ -306,6 +320,162 @@ async def cancelled(ctx: Context) -> None:
         await ctx.sleep("1s")
 
 
+@step
+async def slow(value: Any, takes_s: float) -> Any:
+    """Return what it is given, after some time."""
+    await asyncio.sleep(takes_s)
+    return value
+
+
+@step
+async def charge(amount: int, takes_s: float = 0) -> str:
+    """Charge, so that it can be undone."""
+    await asyncio.sleep(takes_s)
+    return f"charged {amount}"
+
+
+@charge.undo
+async def refund(charged: str, amount: int, takes_s: float = 0) -> str:
+    """Take some time to give it back."""
+    await asyncio.sleep(10)
+    return f"not {charged}"
+
+
+@step(retry=Retry(max=1))
+async def doubtful(takes_s: float) -> None:
+    """Fail, after some time, having done something or not."""
+    await asyncio.sleep(takes_s)
+    raise ValueError("it is not known")
+
+
+@doubtful.undo(in_doubt=True)
+async def set_right(result: Any, takes_s: float) -> None:
+    """Set right what was done, if anything was."""
+
+
+@dataclass
+class Filled:
+    """A form."""
+
+    price: int
+
+
+@step
+async def notify(notice: Any) -> str:
+    """Tell people."""
+    return str(notice["why"] if isinstance(notice, dict) else notice)
+
+
+@workflow
+async def decided(ctx: Context) -> list[Any]:
+    """Approvals: by a quorum with a form, with reminders and an escalation; rejected; by the end of the time."""
+    asked: Any = {"form": Filled, "assignees": ["ada", "bob"], "quorum": 2, "remind": "10s", "escalate": "20s", "escalate_to": ["eve"], "notify": notify}
+    first = await ctx.approve("Ship it?", details={"n": 1}, **asked)
+    second = await ctx.approve("Really?", name="second")
+    late = await ctx.approve("Too late?", name="late", timeout="5s", on_timeout="approve")
+    return [first.value.price, first.approved, second.approved, second.comment, late.approved, late.expired]
+
+
+@workflow
+async def lost(ctx: Context) -> list[Any]:
+    """Losers of races with messages: not used, so that it goes back; used by a step; held, as it can be completed; and of a loop's turns."""
+
+    async def unused(c: Context) -> Any:
+        got = await c.listen("note")
+        await c.sleep("1d")
+        return got
+
+    async def used(c: Context) -> Any:
+        got = await c.listen("note")
+        await c.step(echo, got)
+        await c.sleep("1d")
+        return got
+
+    async def held(c: Context) -> Any:
+        got = await c.listen("note", completable=True)
+        await c.step(echo, got.body)
+        await c.sleep("1d")
+        return got.body
+
+    async def serves(c: Context) -> Any:
+        async for turn in c.loop("jobs", state=0):
+            turn.state += await turn.listen("job")
+        return None
+
+    names = []
+    for branch in (unused, used, held, serves):
+        won = await ctx.race(name=f"beside {branch.__name__}", listener=branch, timer=lambda c: c.sleep("5s"))
+        names.append(won.name)
+    left = [await ctx.listen("note"), await ctx.listen("job")]
+    first, second = await ctx.race(a=lambda c: c.listen("a"), b=lambda c: c.listen("b")), await ctx.listen("b")
+    return [names, left, first.name, second]
+
+
+@workflow
+async def waiting(ctx: Context) -> list[Any]:
+    """Tasks waited for: those that are done, as each ends, all that there are; steps and workflows mapped."""
+    tasks = [asyncio.ensure_future(ctx.step(slow, n, takes_s=n)) for n in (3, 1, 2)]
+    done, rest = await ctx.wait(*tasks, return_when=asyncio.FIRST_COMPLETED)
+    timed, _ = await ctx.wait(*rest, timeout="1500ms")
+    ended = [await task async for task in ctx.as_completed(*tasks)]
+    mapped = await ctx.map(child, [1, 2])
+    return [len(done), len(timed), ended, [one[0] for one in mapped]]
+
+
+@workflow
+async def undone(ctx: Context, how: str) -> Any:
+    """What is undone: steps, a child, the turns of a loop; not what was committed, nor what was left behind in a turn that is over."""
+    await ctx.step("before", charge, 1)
+    ctx.commit()
+    await ctx.step("after", charge, 2)
+    async for turn in ctx.loop("turns", state=0, keep=2, undo_keep=2):
+        turn.state += 1
+        await turn.step(charge, turn.number)
+        if turn.number == 4:
+            break
+    await ctx.call(undoes.with_(undo=True), 3)
+    _ = await ctx.attempt(doubtful, 1)
+    if how == "fails":
+        raise Rollback("it is not wanted")
+    if how == "drops":
+        await ctx.join(a=lambda c: c.step("slow", charge, 4, takes_s=8), b=lambda c: c.step("fails", doubtful, 2))
+    if how == "cancelled":
+        await ctx.join(a=lambda c: c.step("stays", doubtful, 1000), b=lambda c: c.step("ends", charge, 5, takes_s=12))
+    return how
+
+
+@workflow
+async def undoes(ctx: Context, number: int) -> str:
+    """A child that is undone with its parent."""
+    return await ctx.step(charge, number)
+
+
+@workflow
+async def gated(ctx: Context) -> list[Any]:
+    """Code that changed under its executions: an operation was removed, and an open one; there are gates where there were none."""
+    if old["yes"]:
+        await ctx.step(echo, "old")
+        await ctx.sleep("10s")
+    else:
+        await ctx.removed("echo")
+        await ctx.removed("sleep:10s", "sleep")
+    ways = [await ctx.version("tax", 2) for _ in range(2)]
+    ctx.set_attributes({"way": ways[0], "stage": "paid"})
+    await ctx.listen("go")
+    ctx.set_attributes({"stage": None})
+    late = await ctx.version("late", 3)
+    return [late, await ctx.listen("go")]
+
+
+@workflow
+async def ungated(ctx: Context) -> list[Any]:
+    """An execution that has passed by where a gate was written later goes the first way there, and the last at one that it reaches."""
+    first = 1 if old["yes"] else await ctx.version("tax", 2)
+    before = await ctx.step("by", echo, "this way")
+    await ctx.listen("go")
+    return [first, before, await ctx.version("tax", 2)]
+
+
 class Case(NamedTuple):
     """A workflow with those it needs, and what happens to it."""
 
@@ -316,12 +486,14 @@ class Case(NamedTuple):
 async def _raced(stage: Stage) -> None:
     key = await stage.start(raced)
     await asyncio.sleep(12)
+    await stage.halfway()
     await stage.send(key, "note", "back")
 
 
 async def _nested(stage: Stage) -> None:
     key = await stage.start(nested)
     await asyncio.sleep(100)
+    await stage.halfway()
     await stage.send(key, "approved", 3)
 
 
@@ -340,17 +512,22 @@ async def _listening(stage: Stage) -> None:
         await stage.send(key, name, body, once)
         await asyncio.sleep(1)
     await asyncio.sleep(100)
+    await stage.halfway()
     await stage.send(key, "question", "why")
 
 
 async def _heavy(stage: Stage) -> None:
     key = await stage.start(heavy, "x" * 70_000)
+    await asyncio.sleep(5)
+    await stage.halfway()
     await stage.send(key, "large", "m" * 80_000)
 
 
 async def _reopened(stage: Stage) -> None:
     broken["yes"] = True
     key = await stage.start(reopened)
+    await asyncio.sleep(5)
+    await stage.halfway()
     await stage.send(key, "note", "n")
     await asyncio.sleep(100)
     stage.repair()
@@ -362,23 +539,83 @@ async def _cancelled(stage: Stage) -> None:
     key = await stage.start(cancelled)
     await asyncio.sleep(10)
     await stage.cancel(key, "enough")
+    await asyncio.sleep(0.5)
+    await stage.halfway()
 
 
-def _started(*args: Any) -> Callable[[Stage], Coroutine[Any, Any, object]]:
-    return lambda stage: stage.start(args[0], *args[1:])
+async def _decided(stage: Stage) -> None:
+    key = await stage.start(decided)
+    await asyncio.sleep(25)
+    await stage.vote(key, "approve:Ship it?", Vote("ada", True, value={"price": 3}))
+    await stage.vote(key, "approve:Ship it?", Vote("eve", True))
+    await asyncio.sleep(5)
+    await stage.halfway()
+    await stage.vote(key, "second", Vote("bob", False, "too dear"))
+
+
+async def _lost(stage: Stage) -> None:
+    key = await stage.start(lost)
+    for name, body in [("note", 1), ("note", 2), ("note", 3), ("job", 4), ("job", 5), ("note", 6)]:
+        await stage.send(key, name, body)
+    await asyncio.sleep(18)
+    await stage.halfway()
+    await asyncio.sleep(5)
+    await stage.send(key, "job", 7)
+    await stage.send(key, "b", 1)
+    await stage.send(key, "b", 2)
+
+
+async def _undone(stage: Stage) -> None:
+    keys = [await stage.start(undone, how, id=how) for how in ("fails", "drops", "cancelled", "completes")]
+    await asyncio.sleep(10)
+    await stage.cancel(keys[2], "enough")
+    await stage.undo(keys[3], "a mistake")
+    await asyncio.sleep(5)
+    await stage.halfway()
+
+
+async def _gated(stage: Stage) -> None:
+    old["yes"] = True
+    keys = [await stage.start(gated), await stage.start(ungated)]
+    await asyncio.sleep(5)
+    old["yes"] = False
+    keys += [await stage.start(gated, id="new"), await stage.start(ungated, id="new")]
+    await asyncio.sleep(2)
+    await stage.halfway()
+    for _ in range(2):
+        await asyncio.sleep(10)
+        for key in keys:
+            await stage.send(key, "go")
+
+
+def _started(after_s: float, *args: Any) -> Callable[[Stage], Coroutine[Any, Any, object]]:
+    """Start a workflow, and record it in flight after some time."""
+
+    async def play(stage: Stage) -> None:
+        await stage.start(args[0], *args[1:])
+        if after_s:
+            await asyncio.sleep(after_s)
+        await stage.halfway()
+
+    return play
 
 
 CASES: dict[str, Case] = {
-    "sequential": Case([sequential], _started(sequential, Order(1, ["a", "b"]))),
-    "joined": Case([joined], _started(joined)),
+    "sequential": Case([sequential], _started(10, sequential, Order(1, ["a", "b"]))),
+    "joined": Case([joined], _started(1, joined)),
     "raced": Case([raced], _raced),
-    "looped": Case([looped], _started(looped, 120)),
+    "looped": Case([looped], _started(200, looped, 120)),
     "nested": Case([nested], _nested),
     "listening": Case([listening], _listening),
-    "parent": Case([parent, child], _started(parent)),
-    "remembering": Case([remembering], _started(remembering)),
-    "telling": Case([telling, receiver], _started(telling)),
+    "parent": Case([parent, child], _started(7, parent)),
+    "remembering": Case([remembering], _started(60, remembering)),
+    "telling": Case([telling, receiver], _started(0, telling)),
     "heavy": Case([heavy], _heavy),
     "reopened": Case([reopened], _reopened),
     "cancelled": Case([cancelled, child], _cancelled),
+    "decided": Case([decided], _decided),
+    "lost": Case([lost], _lost),
+    "waiting": Case([waiting, child], _started(2, waiting)),
+    "undone": Case([undone, undoes], _undone),
+    "gated": Case([gated, ungated], _gated),
 }
