@@ -21,7 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 $(shell test -x $(PY) || rm -f $(PACKAGE) $(TOOLS))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test style check prove real audit build bench format clean
+.PHONY: help demo test quick style check prove real audit build bench format clean
 .DELETE_ON_ERROR:
 
 help: ## List these targets
@@ -33,6 +33,9 @@ demo: $(PACKAGE) ## Watch executions survive crashes
 
 test: $(TOOLS) ## Run the tests
 	@$(PY) -m pytest -q -n $(JOBS)
+
+quick: $(TOOLS) ## Run the tests that are not marked slow, in about a minute
+	@$(PY) -m pytest -q -n $(JOBS) -m "not slow and not prove and not real"
 
 style: $(TOOLS) ## Check format, lint and types
 	@$(PY) -m ruff format --check $(SOURCES)
@@ -57,9 +60,10 @@ build: $(TOOLS) $(RELEASE) ## Build a release into dist/: wheel, source distribu
 bench: $(TOOLS) $(PEER) ## Measure: run each program in bench/, beside DBOS, LangGraph, Prefect and the bare disk
 	@set -e; for program in $(PROGRAMS); do echo "== $$program"; PYTHONPATH=. $(PY) "$$program"; done
 
-format: $(TOOLS) ## Format, mend what lint can mend, and say whether docs/proof.md is outdated
+format: $(TOOLS) ## Format, mend what lint can mend, make the sync modules, and say whether docs/proof.md is outdated
 	@$(PY) -m ruff format $(SOURCES)
 	@$(PY) -m ruff check --fix $(SOURCES)
+	@$(PY) -m tools.make_sync
 	@$(PY) -m tools.proof_page
 
 clean: ## Remove what make made: the environment, caches, builds

@@ -274,7 +274,7 @@ class Story:
                 self.happened.add("waiting")
                 self._say(f"waits for the customer's decision{': press a or r' if self.player.live else ''}", YELLOW, event.time_s)
         if event.data.get("error") == "interrupted":
-            wait_s = float(event.data["due_s"]) - event.time_s
+            wait_s = float(event.data["due_at_s"]) - event.time_s
             if wait_s > 0.1:
                 self._due_s[f"{self.handle.key}:{event.subject}"] = event.time_s + wait_s
                 self._say(f"interrupted again and again: begins again in {wait_s:.1f} s", YELLOW, event.time_s)

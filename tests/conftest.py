@@ -30,6 +30,9 @@ ALWAYS, ONE_IN = 7, 6
 SETTLED_EVERY = 500
 """After so many tests, what they left is put with what stays: modules, caches of the library, reports."""
 
+SLOW_S = 3.0
+"""A test that takes longer, and is not marked `slow`, is named at the end of the run: `make quick` runs it."""
+
 _begun = count(1)
 
 
@@ -62,3 +65,13 @@ def _settle() -> None:
     gc.unfreeze()
     gc.collect()
     gc.freeze()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    reports = [one for one in terminalreporter.getreports("passed") if one.when == "call" and one.duration > SLOW_S]
+    unmarked = sorted((one for one in reports if not {"slow", "prove", "real"} & set(one.keywords)), key=lambda one: -one.duration)
+    if unmarked:
+        terminalreporter.section("slow tests without a mark")
+        terminalreporter.write_line(f"Mark these tests with @pytest.mark.slow if they also take over {SLOW_S:g} s on a quiet machine; `make quick` runs them:")
+        for one in unmarked[:10]:
+            terminalreporter.write_line(f"  {one.duration:.1f} s  {one.nodeid}")

@@ -7,6 +7,8 @@ import pytest
 
 from tools import audit
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = """
 import json, sys
 KNOWN = {known!r}

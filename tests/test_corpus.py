@@ -152,6 +152,7 @@ def verbs_by_id(thing: Any) -> Iterator[tuple[str, str]]:
                 yield from verbs_by_id(part)
 
 
+@pytest.mark.slow
 def test_the_documents_of_the_corpus_have_every_verb_and_every_field_of_the_model() -> None:
     pinned = documents(lambda _: True)
     assert WHOLE - {name for one in (*written(), *pinned.values()) for name in used(model.DOCUMENT, one)} == set()

@@ -44,7 +44,7 @@ RESULTS: dict[str, Any] = {
     "looped": [INPUT, 65 * 66 // 2],
     "completed": INPUT * (LARGE_BYTES // 2),
     "expected": [INPUT, "told"],
-    "failed": "StepFailed: step fails failed (exhausted, 1 try): ValueError: it fails",
+    "failed": "step_failed: step fails failed (exhausted, 1 attempt): ValueError: it fails",
     "cancelled": "enough",
 }
 """How each execution ends: with its result, or with the reason why it has none."""
@@ -104,6 +104,7 @@ async def test_they_are_found_by_their_attributes(store: SqliteStore, file: Path
         assert {head.key.workflow for head in found} == names
 
 
+@pytest.mark.slow
 async def test_every_execution_ends_as_it_would_have(store: SqliteStore, file: Path) -> None:
     engine = Engine(store, [one.code for one in WORKFLOWS])
     worker = Worker(store, [states.press], queues=[PRESS])

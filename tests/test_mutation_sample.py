@@ -3,6 +3,8 @@
 import ast
 import time
 
+import pytest
+
 from tools import mutation_sample
 from tools.mutation_sample import Mutant, Verdict
 from tools.package_copies import ROOT, source_of
@@ -10,6 +12,7 @@ from tools.package_copies import ROOT, source_of
 AMONG = ["core.mailbox", "stores.memory_queues"]
 
 
+@pytest.mark.slow
 def test_a_seed_draws_the_same_changes_and_each_changes_the_source() -> None:
     drawn = mutation_sample.sample(7, 20, AMONG)
     assert drawn == mutation_sample.sample(7, 20, AMONG) != mutation_sample.sample(8, 20, AMONG)
@@ -27,6 +30,7 @@ def test_every_sampled_module_has_tests_that_exist() -> None:
         assert all((ROOT / word).exists() for command in mutation_sample.commands(module) for word in command if word.startswith("tests/"))
 
 
+@pytest.mark.slow
 def test_none_begins_when_the_time_is_up() -> None:
     assert mutation_sample.judge_all(mutation_sample.sample(7, 3, AMONG), 1, time.monotonic()) == []
 

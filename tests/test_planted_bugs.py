@@ -13,6 +13,7 @@ def _claim(guard: Guard) -> str:
     return guard.claim
 
 
+@pytest.mark.slow
 def test_every_guard_stands_where_its_row_says() -> None:
     missing = []
     for guard in GUARDS:
@@ -24,6 +25,7 @@ def test_every_guard_stands_where_its_row_says() -> None:
     assert len({guard.claim for guard in GUARDS}) == len(GUARDS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("guard", [guard for guard in GUARDS if guard.quick], ids=_claim)
 def test_the_suite_notices_that_a_guard_is_gone(guard: Guard) -> None:
     found = planted_bugs.hunt(guard, check_command=False)  # that the command passes with the guard is this very suite's claim

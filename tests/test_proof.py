@@ -14,12 +14,14 @@ from tools import proof_page, prove
 from tools.source_hash import ROOT, source_hash
 
 
+@pytest.mark.slow
 def test_the_first_line_of_the_proof_says_whether_it_is_outdated() -> None:
     page = proof_page.PAGE.read_text(encoding="utf-8")
     first = page.partition("\n")[0]
     assert first == proof_page.true_title(page), "docs/proof.md says something else of src than is so; run make format, which mends the line"
 
 
+@pytest.mark.slow
 def test_a_page_is_outdated_exactly_when_the_source_is_another() -> None:
     proven, present = "0123456789ab", source_hash()
     assert proof_page.true_title(proof_page.title(present, present)) == f"# The proof of src {present}"
@@ -27,6 +29,7 @@ def test_a_page_is_outdated_exactly_when_the_source_is_another() -> None:
     assert proof_page.true_title(proof_page.title(proven, proven)).startswith(f"# Outdated: this proves src {proven}")
 
 
+@pytest.mark.slow
 def test_the_first_line_is_mended_and_the_rest_of_the_page_kept(tmp_path: Path) -> None:
     page = tmp_path / "proof.md"
     page.write_text("# The proof of src 0123456789ab\n\nrest\n")
@@ -88,6 +91,7 @@ def test_the_page_has_what_failed_and_what_is_still_to_be_run(monkeypatch: pytes
     assert "FAILED with exit code 3" in page
 
 
+@pytest.mark.slow
 def test_results_are_written_in_order_until_the_time_is_up(tmp_path: Path) -> None:
     file = tmp_path / "test_some.py"
     file.write_text("import pytest, time\ndef test_a(): time.sleep(1.2)\ndef test_b(): assert False\ndef test_c(): pytest.skip('no')\ndef test_d(): pass\n")

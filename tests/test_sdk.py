@@ -140,12 +140,14 @@ def test_a_workflow_runs_and_returns_its_result() -> None:
     assert calls == ["Ada", "Ada"]
 
 
+@pytest.mark.slow
 def test_with_one_id_a_step_is_executed_once_in_the_store_of_the_environment(url: str) -> None:
     assert [greet.with_(id="k").run("Ada") for _ in range(3)] == ["Hello Ada"] * 3
     assert calls == ["Ada"]
     assert [head.key for head in stored(url)] == [greet.key("k")]
 
 
+@pytest.mark.slow
 def test_with_one_id_a_step_is_executed_once_in_a_store_that_is_given(url: str, tmp_path: Path) -> None:
     other = f"sqlite:///{tmp_path}/other.db"
     assert [greet.with_(id="k", db=other).run("Ada") for _ in range(3)] == ["Hello Ada"] * 3
@@ -200,6 +202,7 @@ async def test_arun_runs_inside_a_running_event_loop(url: str) -> None:
     assert calls == ["Ada"]
 
 
+@pytest.mark.slow
 async def test_aruns_in_stores_of_their_own_run_side_by_side() -> None:
     began_s = time.monotonic()
     assert await asyncio.gather(*(pausing.with_(id="k", db="memory:").arun() for _ in range(5))) == ["done"] * 5
@@ -222,6 +225,7 @@ def test_a_step_called_directly_is_a_plain_call(url: str) -> None:
     assert stored(url) == []
 
 
+@pytest.mark.slow
 def test_a_sync_step_runs_in_a_thread_and_does_not_hold_up_its_siblings() -> None:
     barrier = threading.Barrier(3, timeout=10)
     threads = set[int]()
@@ -243,11 +247,13 @@ def test_a_sync_step_runs_in_a_thread_and_does_not_hold_up_its_siblings() -> Non
 # Children.
 
 
+@pytest.mark.slow
 def test_children_of_the_same_module_run_in_the_same_process(url: str) -> None:
     assert family.with_(id="k").run("Ada") == ["Hello Ada", "cousin of Hello Ada!"]
     assert {head.status for head in stored(url)} == {"completed"} and len(stored(url)) == 4
 
 
+@pytest.mark.slow
 def test_children_of_another_module_run_in_the_same_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     header = "from perdure import Context, workflow\n"
     grandchild = "@workflow\nasync def grandchild(ctx: Context) -> str:\n    return 'grandchild'\n"
@@ -262,6 +268,7 @@ def test_children_of_another_module_run_in_the_same_process(tmp_path: Path, monk
     assert top.run() == "top of child of grandchild"
 
 
+@pytest.mark.slow
 def test_children_named_through_their_module_run_in_the_same_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     header = "from perdure import Context, workflow\n"
     (tmp_path / "named_of_sdk.py").write_text(header + "@workflow\nasync def child(ctx: Context) -> str:\n    return 'child'\n")
@@ -271,6 +278,7 @@ def test_children_named_through_their_module_run_in_the_same_process(tmp_path: P
     assert done == (0, "child\n", "")
 
 
+@pytest.mark.slow
 def test_children_named_in_a_function_run_in_the_same_process(tmp_path: Path) -> None:
     source = """
 from perdure import Context, workflow
@@ -291,6 +299,7 @@ main()
     assert python(tmp_path, source) == (0, "child\n", "")
 
 
+@pytest.mark.slow
 def test_a_namesake_in_another_module_does_not_take_the_place_of_what_is_run(tmp_path: Path) -> None:
     body = "from perdure import Context, workflow\n{}\n@workflow\nasync def main(ctx: Context) -> str:\n    return '{}'\n"
     (tmp_path / "other_of_sdk.py").write_text(body.format("", "other"))
@@ -311,9 +320,9 @@ def test_a_failing_step_fails_its_execution_with_the_users_traceback(url: str) -
     with pytest.raises(ExecutionFailed) as failed:
         dividing.with_(id="k").run(1)
     said = str(failed.value)
-    assert said.startswith("execution default/dividing/k failed: StepFailed: step divide failed (exhausted, 1 try): ZeroDivisionError: division by zero")
+    assert said.startswith("execution default/dividing/k failed: step_failed: step divide failed (exhausted, 1 attempt): ZeroDivisionError: division by zero")
     assert "return await ctx.step(divide, number)" in said
-    assert failed.value.error.type == "StepFailed"
+    assert failed.value.error.type == "step_failed"
     assert [head.status for head in stored(url)] == ["failed"]
 
 
@@ -329,6 +338,7 @@ def test_the_traceback_of_a_failed_step_names_the_users_line() -> None:
     assert "return number / 0" in looking.run()
 
 
+@pytest.mark.slow
 def test_a_workflow_that_raises_fails_with_the_users_traceback_now_and_later() -> None:
     said = set()
     for _ in range(2):
@@ -339,8 +349,9 @@ def test_a_workflow_that_raises_fails_with_the_users_traceback_now_and_later() -
     assert 'raise LookupError("no such order")' in trace and "test_sdk.py" in trace
 
 
+@pytest.mark.slow
 def test_a_deadline_that_passes_fails_the_execution(url: str) -> None:
-    with pytest.raises(DeadlineExceeded, match=r"default/late/k failed: DeadlineExceeded: not ended 0\.2 s after its start"):
+    with pytest.raises(DeadlineExceeded, match=r"default/late/k failed: deadline_exceeded: not ended 0\.2 s after its start"):
         late.with_(id="k").run()
     assert [head.status for head in stored(url)] == ["failed"]
 
@@ -367,7 +378,7 @@ def test_fatal_is_not_tried_again() -> None:
     async def trying(ctx: Context) -> None:
         await ctx.step(hopeless)
 
-    with pytest.raises(ExecutionFailed, match="Fatal: closed for good"):
+    with pytest.raises(ExecutionFailed, match="fatal: closed for good"):
         trying.run()
     assert calls == ["hopeless"]
 
@@ -391,7 +402,7 @@ def test_wrong_arguments_are_refused_before_anything_is_stored(wrong: Callable[[
 
 
 def test_input_without_an_encoding_is_refused_before_anything_is_stored(tmp_path: Path) -> None:
-    with pytest.raises(Unencodable, match=r"the input of greet: a value of type tuple can't be kept: .*lock has no encoding"):
+    with pytest.raises(Unencodable, match=r"the input of greet: a value of type tuple can't be stored: .*lock has no encoding"):
         greet.run(threading.Lock())  # type: ignore[arg-type]  # wrong on purpose
     assert list(tmp_path.iterdir()) == []
 
@@ -408,6 +419,7 @@ def test_input_of_another_type_than_hinted_is_refused_before_anything_is_stored(
     assert calls == [] and list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "id", ["a/b", "a\\b", "..", " ", "a b", "%2F", "#?&", "Ünïcødé-数据-🎉", "\n\t", "\x00", "'; DROP TABLE log; --", "x" * limits.NAME_BYTES_MAX]
 )
@@ -418,6 +430,7 @@ def test_an_id_may_be_any_text_up_to_a_kilobyte(id: str, url: str) -> None:
     assert [head.key.id for head in stored(url)] == [id]
 
 
+@pytest.mark.slow
 def test_ids_that_differ_only_in_how_unicode_composes_them_are_two() -> None:
     assert [greet.with_(id="é").run("Ada"), greet.with_(id="e\u0301").run("Grace")] == ["Hello Ada", "Hello Grace"]
 
@@ -436,7 +449,7 @@ def test_a_result_without_an_encoding_fails_the_execution_and_names_itself() -> 
     async def odd(ctx: Context) -> Any:
         return threading.Lock()
 
-    with pytest.raises(ExecutionFailed, match="Unencodable: the result"):
+    with pytest.raises(ExecutionFailed, match="unencodable: the result"):
         odd.run()
 
 
@@ -476,6 +489,7 @@ print(main.with_(id="k").run(sys.argv[1]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["waiting", "blocking"])
 def test_an_interrupt_from_the_keyboard_ends_it_soon_and_the_next_run_goes_on(kind: str, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
@@ -506,6 +520,7 @@ def test_importing_perdure_brings_no_engine_no_store_and_no_database(tmp_path: P
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_importing_perdure_is_quick(tmp_path: Path) -> None:
     measure = "import time; began = time.process_time(); import perdure; print(time.process_time() - began)"
     times_s = [float(python(tmp_path, measure)[1]) for _ in range(3)]
@@ -533,6 +548,7 @@ def test_the_names_of_the_environment_are_left_alone() -> None:
     assert dict(os.environ) == before
 
 
+@pytest.mark.slow
 async def test_an_execution_that_was_parked_goes_on_when_it_is_run_again_and_its_code_matches(tmp_path: Path) -> None:
     ran: list[str] = []
 
@@ -565,6 +581,7 @@ async def test_an_execution_that_was_parked_goes_on_when_it_is_run_again_and_its
     assert ran == ["first"]
 
 
+@pytest.mark.slow
 async def test_an_execution_whose_step_was_interrupted_too_often_stays_parked_when_it_is_run_again_until_a_person_retries_it(tmp_path: Path) -> None:
     ran: list[str] = []
 
@@ -600,7 +617,9 @@ async def test_an_execution_whose_step_was_interrupted_too_often_stays_parked_wh
     (answer,) = await store.commit([change])
     assert isinstance(answer, Committed)
     for _ in range(3):
-        with pytest.raises(NeedsAttention, match=r"\(interrupted\): it kills its host; mend that, then retry it; until somebody does it stays parked"):
+        with pytest.raises(
+            NeedsAttention, match=r"\(interrupted\): it kills its host. Correct the cause, then retry the execution; running it again does not unpark it"
+        ):
             await asyncio.wait_for(poisoned.with_(id="k", db=db).arun(), 30)
     assert ran == []
     async with AsyncClient(store) as client:

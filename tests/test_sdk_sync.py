@@ -67,6 +67,7 @@ def test_a_sync_workflow_runs_and_returns_its_result() -> None:
     assert calls == ["Ada", "Ada"]
 
 
+@pytest.mark.slow
 def test_with_one_id_a_step_is_executed_once() -> None:
     assert [greet.with_(id="k").run("Ada") for _ in range(3)] == ["Hello Ada"] * 3
     assert calls == ["Ada"]
@@ -143,6 +144,7 @@ def test_without_greenlet_nothing_is_started_and_the_error_says_what_to_install(
     assert asyncio.run(heads()) == 0
 
 
+@pytest.mark.slow
 def test_async_workflows_import_no_greenlet() -> None:
     script = """
 import sys

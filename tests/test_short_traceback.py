@@ -6,6 +6,8 @@ import sys
 import traceback
 from pathlib import Path
 
+import pytest
+
 import perdure
 from perdure import Context, Retry, step, workflow
 from perdure.code.exception_data import error_info
@@ -34,6 +36,7 @@ order.with_(db="memory:").run(5)
 """
 
 
+@pytest.mark.slow
 def test_the_traceback_of_a_failed_run_has_the_users_frames_and_none_of_the_engine(tmp_path: Path) -> None:
     file = tmp_path / "shop.py"
     file.write_text(PROGRAM)

@@ -16,18 +16,21 @@ TEXT_SUFFIXES = {"", ".css", ".html", ".lua", ".md", ".py", ".sh", ".sql", ".tom
 NOT_OURS = {"__pycache__", "node_modules", "dist"}
 
 
+@pytest.mark.slow
 def test_the_package_keeps_the_rules() -> None:
     paths = files("src", suffixes={".py"})
     found = [complaint for rule in tidy.SRC_RULES for complaint in complaints(rule, paths)]
     assert not found, lines(found)
 
 
+@pytest.mark.slow
 def test_all_python_keeps_the_rules() -> None:
     paths = files(*PYTHON, suffixes={".py"})
     found = [complaint for rule in tidy.PYTHON_RULES for complaint in complaints(rule, paths)]
     assert not found, lines(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", tidy.TEXT_RULES, ids=lambda rule: rule.__name__)
 def test_all_text_keeps_the_rule(rule: tidy.Rule) -> None:
     at_the_top = (path for path in sorted(ROOT.iterdir()) if path.is_file() and path.suffix in TEXT_SUFFIXES)
@@ -35,22 +38,26 @@ def test_all_text_keeps_the_rule(rule: tidy.Rule) -> None:
     assert not found, lines(found)
 
 
+@pytest.mark.slow
 def test_the_tests_mirror_the_tree() -> None:
     packages = {path.parent.relative_to(ROOT / "src/perdure").as_posix() for path in files("src", suffixes={".py"})}
     found = [complaint for path in files("tests", suffixes={".py"}) for complaint in tidy.mirrored(name(path), packages)]
     assert not found, lines(found)
 
 
+@pytest.mark.slow
 def test_every_exception_from_the_sizes_is_still_needed() -> None:
     oversized = {key for path in files("src", suffixes={".py"}) for key, _ in tidy.oversized(name(path), path.read_text())}
     assert set(tidy.SIZE_EXCEPTIONS) - oversized == set()
 
 
+@pytest.mark.slow
 def test_no_modules_import_each_other_in_a_circle() -> None:
     found = [", ".join(sorted(cycle)) for cycle in tidy.cycles(package())]
     assert not found, lines(found)
 
 
+@pytest.mark.slow
 def test_a_name_of_a_module_or_class_means_one_thing() -> None:
     found = [*tidy.shared_basenames(package()), *tidy.shared_class_names(package())]
     assert not found, lines(found)
@@ -142,6 +149,14 @@ PLANTED = [
     (tidy.gerunds, "core/telling.py", ""),
     (tidy.gerunds, "core/graph_telling.py", ""),
     (tidy.gerunds, "core/telling/one.py", ""),
+    # names of kinds and dialects
+    (tidy.named_kinds, "definitions/graph/walk.py", "if node.kind == 'llm': ..."),
+    (tidy.named_kinds, "definitions/graph/walk.py", "has_own = node.kind in ('pipeline', 'task')"),
+    (tidy.named_kinds, "definitions/graph/walk.py", "KIND = 'llm'\nkinds.get(KIND)"),
+    (tidy.named_kinds, "definitions/format/compiler.py", "match node.kind:\n    case 'agent' | 'tool': ..."),
+    (tidy.named_kinds, "service/triggers.py", "found = kinds['bash']"),
+    (tidy.named_kinds, "cli/main.py", "if document.get('bash'): ..."),
+    (tidy.named_kinds, "cli/main.py", "is_foreign = document.dialect != 'ref_dag'"),
     # docstrings
     (tidy.docstrings, "core/decide.py", "x = 1"),
     (tidy.docstrings, "core/decide.py", '"""A module."""\ndef f(): ...'),
@@ -195,6 +210,9 @@ ALLOWED = [
     (tidy.bare_ignores, "core/decide.py", "x = 1  # type" + ": ignore[assignment]  # mypy knows no better"),
     (tidy.bare_ignores, "core/decide.py", "x = 1  # no" + "qa: S101, E501  # the reason\ny = '# no" + "qa'"),
     (tidy.unfinished, "core/decide.py", "mastodon = 'todo'"),
+    (tidy.named_kinds, "definitions/graph/walk.py", "meta = {'llm': model}\nDialect = Literal['ref_dag']"),
+    (tidy.named_kinds, "definitions/format/model.py", "KIND = 'llm'"),
+    (tidy.named_kinds, "dialects/ref_dag/document_writer.py", "if 'llm' in step: ..."),
 ]
 
 

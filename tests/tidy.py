@@ -21,13 +21,14 @@ MAY_IMPORT = {
     "lint": set[str](),
     "expr": {"core"},
     "stores": {"core"},
+    "supervision": set[str](),
     "code": {"core", "expr"},
     "definitions": {"core", "expr", "code"},
     "dialects": {"core", "expr", "code", "definitions"},
-    "kinds": {"core", "expr", "code", "definitions", "dialects", "stores"},
+    "kinds": {"core", "expr", "code", "definitions", "dialects", "stores", "supervision"},
     "runtime": {"core", "expr", "code", "definitions", "stores"},
     "service": {"core", "expr", "code", "definitions", "dialects", "stores", "runtime", "kinds"},
-    "surface": {"core", "expr", "lint", "code", "definitions", "dialects", "stores", "runtime", "kinds", "service"},
+    "surface": {"core", "expr", "lint", "code", "definitions", "dialects", "stores", "runtime", "kinds", "service", "supervision"},
     "testing": {"core", "expr", "code", "definitions", "dialects", "stores", "runtime", "kinds", "service", "surface"},
 }
 # Two parts of `perdure.definitions` are layers of their own, and the modules directly under `perdure` are surfaces as well.
@@ -66,6 +67,11 @@ IMPURE_CALLS = {"breakpoint", "input", "open", "print", "date.today", "datetime.
 FUNCTION_LINES_MAX = 50
 PARAMETERS_MAX = 6
 SIZE_EXCEPTIONS: dict[str, str] = {}
+
+# Parts that know of kinds and dialects only what these declare; the modules that declare it for Perdure's own verbs and dialects.
+NAMES_OF_KINDS = {"bash", "http", "llm", "ts", "pipeline", "agent", "agent_message", "ref_dag", "nested_steps", "port_graph", "token_graph"}
+BLIND_TO_KINDS = ("perdure.definitions.graph.", "perdure.definitions.format.", "perdure.service.", "perdure.cli.")
+KINDS_DECLARED_BY = {f"perdure.definitions.format.{name}" for name in ("model", "verb_shapes", "dialect_rules")}
 
 # Names of modules that end in -ing and are nouns all the same.
 NOUNS_IN_ING = {"drawing", "testing"}
@@ -181,6 +187,32 @@ def gerunds(path: str, source: str) -> Iterator[str]:
         yield f"{path}:1: a module is named by a noun for its content, not by a word in -ing; rename it, or add the noun to NOUNS_IN_ING"
 
 
+def named_kinds(path: str, source: str) -> Iterator[str]:
+    """No decision about a kind or a dialect by its name outside of what declares it: kinds that packages bring would be left out."""
+    module = _module(path)
+    if not module.startswith(BLIND_TO_KINDS) or module in KINDS_DECLARED_BY:
+        return
+    for node in _nodes(source):
+        for part in _decisive_parts(node):
+            for constant in (one for one in ast.walk(part) if isinstance(one, ast.Constant) and one.value in NAMES_OF_KINDS):
+                yield f"{path}:{constant.lineno}: this decides by the name {constant.value!r}; read what the kind, the verb or the dialect declares"
+
+
+def _decisive_parts(node: ast.AST) -> Iterator[ast.AST]:
+    """The parts of a node whose constants decide something: comparands, patterns, keys that are looked up, and constants with a name."""
+    match node:
+        case ast.Compare(left=left, comparators=others):
+            yield from (left, *others)
+        case ast.MatchValue(value=value) | ast.Assign(value=ast.Constant() as value):
+            yield value
+        case ast.MatchMapping(keys=keys):
+            yield from keys
+        case ast.Subscript(value=value, slice=key, ctx=ast.Load()) if _dotted(value) != "Literal":
+            yield key
+        case ast.Call(func=ast.Attribute(attr="get" | "pop"), args=[key, *_]):
+            yield key
+
+
 def cycles(sources: Mapping[str, str]) -> list[frozenset[str]]:
     """The groups of modules that import each other, directly or not; `sources` are by path. Late imports and those for types count."""
     modules = {_import_name(path): path for path in sources}
@@ -221,7 +253,7 @@ def shared_class_names(sources: Mapping[str, str]) -> Iterator[str]:
             yield f"class {name} is in {' and in '.join(sorted(paths))}; a name means one thing"
 
 
-SRC_RULES: tuple[Rule, ...] = (layers, purity, sizes, docstrings, gerunds)
+SRC_RULES: tuple[Rule, ...] = (layers, purity, sizes, docstrings, gerunds, named_kinds)
 PYTHON_RULES: tuple[Rule, ...] = (swallowed_errors, bare_ignores)
 TEXT_RULES: tuple[Rule, ...] = (unfinished,)
 

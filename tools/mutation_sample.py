@@ -1,6 +1,6 @@
 """Changes a sample of the source in small, general ways, and counts which changes the tests notice.
 
-    python -m tools.mutation_sample [--seed N] [--count N] [--module core.decide]
+    python -m tools.mutation_sample [--seed N] [--count N] [--module core.decision]
 
 A change flips a comparison, drops a condition, shifts a number by one, or removes a statement. Which are drawn depends on the seed alone. The tests of
 a module are those that mirror its path, then those of its package, then the simulator; a change that passes all of them has survived.
@@ -210,7 +210,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=40)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2)
     parser.add_argument("--minutes", type=float, default=20.0)
-    parser.add_argument("--module", help="only this one, such as core.decide")
+    parser.add_argument("--module", help="only this one, such as core.decision")
     given = parser.parse_args()
     among = [given.module] if given.module else modules()
     verdicts = judge_all(sample(given.seed, given.count, among), given.jobs, time.monotonic() + 60 * given.minutes)

@@ -402,7 +402,7 @@ GUARDS = (
     ),
     Guard(
         "no reference is put into a shell command",
-        "definitions.format.reference_check:ReferenceCheck._in_bash",
+        "definitions.format.reference_check:ReferenceCheck._reference_in_source",
         never('"@{"'),
         suite("definitions/format/test_check.py"),
     ),
@@ -414,7 +414,7 @@ GUARDS = (
     ),
     Guard(
         "what a command has started ends with it",
-        "definitions.kinds.bash.process_tree:become_subreaper",
+        "supervision.process_tree:become_subreaper",
         Returns("None"),
         suite("definitions/kinds/bash/test_command.py", "nothing_is_left"),
     ),
@@ -440,6 +440,12 @@ GUARDS = (
     Guard("what was done before a commit is not undone", "core.execution:Execution._commit", Returns("None"), suite("core/test_retained.py")),
     Guard("what was undone is not undone again", "core.undo_plan:operations_to_undo", always("path not in undone"), suite("core/test_undo.py")),
     Guard("a block is undone as a whole only", "core.undo_plan:operations_to_undo", never("lies_within(path, blocks)"), suite("core/test_undo.py")),
+    Guard(
+        "an execution that begins its undo as a cancel resumes it is not cancelled",
+        "core.execution:Execution.may_be_told_to_unwind",
+        Instead("not self.undoing", "True"),
+        suite("code/test_undo.py", "in_the_moment_in_which_it_is_cancelled"),
+    ),
     Guard(
         "an execution with too much to undo waits for a person",
         "core.decision:_DecisionDraft._park_for_too_much_to_undo",
@@ -644,7 +650,7 @@ GUARDS = (
     ),
     Guard(
         "a child that another waits for goes on",
-        "core.decision:_DecisionDraft.leave",
+        "core.decision:_DecisionDraft.unwatch",
         never("execution.watchers"),
         suite("code/test_children.py", "another_parent"),
     ),

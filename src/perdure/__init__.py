@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from perdure.core.attribute_filter import Is
     from perdure.core.errors import (
         AlreadyDecided,
-        AlreadyThere,
+        AlreadyExists,
         Ambiguous,
         BadAnswer,
         BadDefinition,
@@ -71,7 +71,7 @@ __all__ = [
     "Agent",
     "Allowed",
     "AlreadyDecided",
-    "AlreadyThere",
+    "AlreadyExists",
     "Ambiguous",
     "AsyncClient",
     "AsyncHandle",
@@ -195,7 +195,7 @@ _HOMES = {
     "perdure.core.attribute_filter": ("Is",),
     "perdure.core.errors": (
         "AlreadyDecided",
-        "AlreadyThere",
+        "AlreadyExists",
         "Ambiguous",
         "BadAnswer",
         "BadDefinition",

@@ -238,16 +238,16 @@ class AsyncClient:
         """The approvals that wait, newest first: all, or those on which `assignee`, a member of `groups`, may decide and has not."""
         return await approvals.waiting_approvals(self._access, checked_name(tenant, "tenant"), assignee, groups, whole_number(limit, "approvals(limit)"))
 
-    async def approval(self, which: str, *, place: str | None = None, tenant: str = DEFAULT_TENANT) -> Approval:
+    async def approval(self, which: str, *, path: str | None = None, tenant: str = DEFAULT_TENANT) -> Approval:
         """One approval, also when it was decided. It is meant as `approve` says.
 
         Raises:
             NotFound, Ambiguous: none is meant that has begun, or several.
         """
-        key = await approvals.find_approval(self._access, which, checked_name(tenant, "tenant"), place)
+        key = await approvals.find_approval(self._access, which, checked_name(tenant, "tenant"), path)
         found = await approvals.read_approval(self._access, key)
         if found is None:
-            raise NotFound(f"{key}, as far as what it asks: no engine has begun it")
+            raise NotFound(key, f"the approval {key} can't be read: no engine has started it. Start an engine, or try again later")
         return found
 
     async def approve(
@@ -258,7 +258,7 @@ class AsyncClient:
         value: Any = None,
         comment: str = "",
         groups: Sequence[str] = (),
-        place: str | None = None,
+        path: str | None = None,
         wait: bool = True,
         timeout: Duration | None = None,
         tenant: str = DEFAULT_TENANT,
@@ -266,7 +266,7 @@ class AsyncClient:
     ) -> None:
         """Decide for it, with the form filled in as `value`; of two who decide at once one does, and the other is told.
 
-        An approval is meant by its id, or by that of the execution that asks for it, with the `place` there if it asks for several. An engine takes the
+        An approval is meant by its id, or by that of the execution that asks for it, with the `path` there if it asks for several. An engine takes the
         decision; without `wait` it is kept until one does. It is remembered with who, when, the comment, and by what `means` it came.
 
         Raises:
@@ -277,7 +277,7 @@ class AsyncClient:
             Timeout: no engine has taken it in time; it is kept.
         """
         vote = Vote(by, True, comment, value, tuple(groups), means=means)
-        await self._vote(approval, vote, place=place, wait=wait, timeout=timeout, tenant=tenant)
+        await self._vote(approval, vote, path=path, wait=wait, timeout=timeout, tenant=tenant)
 
     async def reject(
         self,
@@ -286,7 +286,7 @@ class AsyncClient:
         by: str,
         comment: str = "",
         groups: Sequence[str] = (),
-        place: str | None = None,
+        path: str | None = None,
         wait: bool = True,
         timeout: Duration | None = None,
         tenant: str = DEFAULT_TENANT,
@@ -294,16 +294,16 @@ class AsyncClient:
     ) -> None:
         """Decide against it. What holds of `approve` holds here."""
         vote = Vote(by, False, comment, None, tuple(groups), means=means)
-        await self._vote(approval, vote, place=place, wait=wait, timeout=timeout, tenant=tenant)
+        await self._vote(approval, vote, path=path, wait=wait, timeout=timeout, tenant=tenant)
 
-    async def _vote(self, approval: str | Approval, vote: Vote, *, place: str | None, wait: bool, timeout: Duration | None, tenant: str) -> None:
-        key = approval.key if isinstance(approval, Approval) else await approvals.find_approval(self._access, approval, checked_name(tenant, "tenant"), place)
+    async def _vote(self, approval: str | Approval, vote: Vote, *, path: str | None, wait: bool, timeout: Duration | None, tenant: str) -> None:
+        key = approval.key if isinstance(approval, Approval) else await approvals.find_approval(self._access, approval, checked_name(tenant, "tenant"), path)
         await approvals.give_vote(self._access, key, vote, wait, timeout)
 
     async def approval_link(
         self, approval: str | Approval, *, by: str, approve: bool, lifetime: Duration = "7d", secret: str | None = None, tenant: str = DEFAULT_TENANT
     ) -> str:
-        """A signed text with which whoever has it gives this answer as `by`, to `decide_by_link`. Signed with `secret`, else with `PERDURE_SECRET`.
+        """A signed text with which whoever has it gives this answer as `by`, to `decide_by_link`. Signed with `secret`, else with `PERDURE_SIGNING_SECRET`.
 
         Raises:
             NotFound, Ambiguous: no approval is meant, or several.

@@ -231,7 +231,7 @@ class AsyncHandle(Generic[R_co]):
         """Begin a new execution with the same input, under a new id; return its handle.
 
         Raises:
-            AlreadyThere: the id is taken.
+            AlreadyExists: the id is taken.
         """
         wanted = reruns.RerunRequest(key=self._anew(id), version=version)
         await reruns.rerun_execution(self._access, self.key, wanted)
@@ -247,7 +247,7 @@ class AsyncHandle(Generic[R_co]):
 
         Raises:
             BadValue: it has not come to that step.
-            AlreadyThere: the id is taken.
+            AlreadyExists: the id is taken.
         """
         args, kwargs = ((), input) if isinstance(input, Mapping) else (tuple(input or ()), {})
         raw = None if input is None else encode_input(self.key.workflow, args, kwargs)

@@ -120,7 +120,7 @@ class AsyncUpkeep:
     async def export(self, execution: str | Key, *, children: bool = False, secret: str | None = None, tenant: str = DEFAULT_TENANT) -> bytes:
         """An execution as a file: its log, its mail and the blobs that it refers to; with `children`, also all that was started below it.
 
-        It is signed with `secret`, else with `PERDURE_SECRET`, if there is one. Nothing is changed, and the execution goes on.
+        It is signed with `secret`, else with `PERDURE_SIGNING_SECRET`, if there is one. Nothing is changed, and the execution goes on.
 
         Raises:
             NotFound, Ambiguous: no execution is meant, or several.
@@ -136,7 +136,7 @@ class AsyncUpkeep:
 
         Raises:
             ExportRefused: the file is damaged, or it was not signed with this secret and may not be `unsigned`.
-            AlreadyThere: there is an execution of this id; nothing was changed.
+            AlreadyExists: there is an execution of this id; nothing was changed.
         """
         found = execution_bundles.expect_signed(execution_bundles.decode_bundle(raw, secret_of(secret)), unsigned)
         return await execution_bundles.import_bundle(self._store, found, id=id, paused=paused)
@@ -227,4 +227,4 @@ class AsyncUpkeep:
 
 def secret_of(given: str | None) -> bytes:
     """The secret that is meant; empty if there is none."""
-    return (given if given is not None else os.environ.get("PERDURE_SECRET", "")).encode()
+    return (given if given is not None else os.environ.get("PERDURE_SIGNING_SECRET", "")).encode()

@@ -124,7 +124,7 @@ class Definition(Workflow[..., Any]):
                 found.append(need)
             elif need.what == "kind" and need.name in graph.kinds and not is_extra_installed(extra := graph.kinds[need.name].extra):
                 found.append(Requirement("extra", extra, need.id))
-        agents = [node for node in self.ir.nodes if node.kind == "agent" and "agent" not in graph.kinds and isinstance(node.config, Mapping)]
+        agents = [node for node in self.ir.nodes if node.kind in AGENT_VERBS and node.kind not in graph.kinds and isinstance(node.config, Mapping)]
         if agents:
             from perdure.definitions.kinds.agents.built_in_tools import ToolContext  # here, as most definitions have none
 

@@ -1,14 +1,14 @@
-"""A selection of everybody else: `Selection`, the sync face of `AsyncSelection`, method by method. What holds of the async twin holds here.
+"""The client of sync programs, and its selections.
 
-The client of everybody else: `Client`, the sync face of `AsyncClient`, method by method; `handle` has that of `AsyncHandle`.
+Made from `perdure.async_client` by ``python -m tools.make_sync``, but for what that leaves alone: change the async methods, and run it.
 
-A client runs one event loop in a daemon thread of its own, so it works in scripts, in threads, in notebooks and inside of a
-running loop (which waits meanwhile). What holds of the async twin holds here.
+A client runs one event loop in a daemon thread of its own, so it works in scripts, in threads, in notebooks and inside of a running loop (which waits
+meanwhile).
 """
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, overload
@@ -45,43 +45,43 @@ class Selection:
         self._inner = inner
 
     def keys(self) -> Keys:
-        """See `AsyncSelection.keys`."""
+        """The executions that are meant now, newest first; of all statuses, if none is chosen."""
         return self._thread.call(self._inner.keys())
 
     def cancel(self, reason: str = "", *, undo: bool = True, wait: bool = False, timeout: Duration | None = None) -> BulkResult:
-        """See `AsyncSelection.cancel`."""
+        """Have each unwind, undo what it has done unless that is not wanted, and end as cancelled, as `Handle.cancel` does."""
         return self._thread.call(self._inner.cancel(reason, undo=undo, wait=wait, timeout=timeout))
 
     def terminate(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> BulkResult:
-        """See `AsyncSelection.terminate`."""
+        """End each as cancelled, at once, as `Handle.terminate` does."""
         return self._thread.call(self._inner.terminate(reason, wait=wait, timeout=timeout))
 
     def pause(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> BulkResult:
-        """See `AsyncSelection.pause`."""
+        """Have each begin nothing more until it is resumed, as `Handle.pause` does."""
         return self._thread.call(self._inner.pause(reason, wait=wait, timeout=timeout))
 
     def resume(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> BulkResult:
-        """See `AsyncSelection.resume`."""
+        """Have each go on that is paused or needs attention, as `Handle.resume` does."""
         return self._thread.call(self._inner.resume(reason, wait=wait, timeout=timeout))
 
     def evict(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> BulkResult:
-        """See `AsyncSelection.evict`."""
+        """Have each leave the engine that has it, and go on from its log, as `Handle.evict` does."""
         return self._thread.call(self._inner.evict(reason, wait=wait, timeout=timeout))
 
     def retry(self, reason: str = "", *, from_step: str | None = None, wait: bool = False, timeout: Duration | None = None) -> BulkResult:
-        """See `AsyncSelection.retry`."""
+        """Have each go on from what failed, or from where it is parked, as `Handle.retry` does."""
         return self._thread.call(self._inner.retry(reason, from_step=from_step, wait=wait, timeout=timeout))
 
     def undo(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> BulkResult:
-        """See `AsyncSelection.undo`."""
+        """Undo what each has done, as `Handle.undo` does."""
         return self._thread.call(self._inner.undo(reason, wait=wait, timeout=timeout))
 
     def requeue(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> BulkResult:
-        """See `AsyncSelection.requeue`."""
+        """Run each dead letter again, from what failed, as `DeadLetterOffice.requeue` does."""
         return self._thread.call(self._inner.requeue(reason, wait=wait, timeout=timeout))
 
     def discard(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> BulkResult:
-        """See `AsyncSelection.discard`."""
+        """Cancel each dead letter as it stands, as `DeadLetterOffice.discard` does."""
         return self._thread.call(self._inner.discard(reason, wait=wait, timeout=timeout))
 
 
@@ -134,9 +134,14 @@ class Client:
         self.close()
 
     def workflow(self, name: str) -> NamedWorkflow:
-        """See `AsyncClient.workflow`."""
+        """A workflow of which only the name is known here, to be started with options: ``client.start(client.workflow("order").with_(id="o1"), "o1", 500)``.
+
+        Raises:
+            BadName: it is no name.
+        """
         return self._inner.workflow(name)
 
+    # By hand: what joins a transaction runs in the caller's thread.
     @overload
     def start(self, workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]: ...
     @overload
@@ -145,7 +150,7 @@ class Client:
         """See `AsyncClient.start`. A `connection` is used in the caller's thread; one that belongs to an event loop is for an `AsyncClient`."""
         starting = self._inner.start(workflow, *args, **kwargs)
         if (connection := connection_of(workflow)) is None:
-            return self._handle(starting)
+            return Handle(self._thread, self._thread.call(starting))
         return Handle(self._thread, run_in_user_transaction(self._thread, self._inner._access.store, connection, starting))
 
     @overload
@@ -153,7 +158,7 @@ class Client:
     @overload
     def run(self, workflow: NamedWorkflow | str, /, *args: Any, **kwargs: Any) -> Any: ...
     def run(self, workflow: Workflow[..., Any] | NamedWorkflow | str, /, *args: Any, **kwargs: Any) -> Any:
-        """See `AsyncClient.run`."""
+        """Start an execution, as `start` does, and wait for its result, as `Handle.result` does. An engine has to run somewhere."""
         return self._thread.call(self._inner.run(workflow, *args, **kwargs))
 
     @overload
@@ -161,8 +166,13 @@ class Client:
     @overload
     def get(self, id: str | Key, workflow: str | None = ..., *, tenant: str = ...) -> Handle[Any]: ...
     def get(self, id: str | Key, workflow: Workflow[..., Any] | str | None = None, *, tenant: str = DEFAULT_TENANT) -> Handle[Any]:
-        """See `AsyncClient.get`."""
-        return self._handle(self._inner.get(id, workflow, tenant=tenant))
+        """The execution of an id, or of a key; without a `workflow`, the only one of that id.
+
+        Raises:
+            NotFound: there is none.
+            Ambiguous: several workflows have one of that id.
+        """
+        return Handle(self._thread, self._thread.call(self._inner.get(id, workflow, tenant=tenant)))
 
     def list(
         self,
@@ -177,10 +187,24 @@ class Client:
         internal: bool = False,
         tenant: str = DEFAULT_TENANT,
     ) -> Listing:
-        """See `AsyncClient.list`."""
-        which: dict[str, Any] = {"workflow": workflow, "status": status, "id_prefix": id_prefix, "since": since, "older_than": older_than, "where": where}
-        which["internal"] = internal
-        return self._thread.call(self._inner.list(**which, limit=limit, tenant=tenant))
+        """Executions, newest first: those of a workflow, in a status (or any of several), created since a time or for so long.
+
+        `where` says what their attributes are: ``{"customer": "c1", "cents": Is(">=", 500)}``. `older_than` is the key of the last one of the page before.
+        Perdure's own executions, such as those of approvals, are left out, unless `internal` ones are asked for, or their `workflow` is.
+        """
+        return self._thread.call(
+            self._inner.list(
+                workflow=workflow,
+                status=status,
+                id_prefix=id_prefix,
+                since=since,
+                limit=limit,
+                older_than=older_than,
+                where=where,
+                internal=internal,
+                tenant=tenant,
+            )
+        )
 
     def select(
         self,
@@ -193,21 +217,36 @@ class Client:
         where: AttributeFilter | None = None,
         tenant: str = DEFAULT_TENANT,
     ) -> Selection:
-        """See `AsyncClient.select`."""
-        which = self._inner.select(keys=keys, workflow=workflow, status=status, id_prefix=id_prefix, since=since, where=where, tenant=tenant)
-        return Selection(self._thread, which)
+        """All executions that fit, as `list` says, or those of `keys`, to be told the same in batches: ``client.select(workflow="order").cancel("sold out")``.
+
+        Without any of these, it means all executions of the tenant on which the verb has an effect, but for Perdure's own.
+
+        Raises:
+            BadValue: there are both keys and a filter.
+        """
+        return Selection(
+            self._thread, self._inner.select(keys=keys, workflow=workflow, status=status, id_prefix=id_prefix, since=since, where=where, tenant=tenant)
+        )
 
     def find(self, text: str, *, tenant: str = DEFAULT_TENANT) -> Key:
-        """See `AsyncClient.find`."""
+        """Which execution people mean by an id, the beginning of one, ``workflow/id``, ``@latest``, or ``@failed`` (the latest that failed).
+
+        Raises:
+            NotFound, Ambiguous: it means none, or several.
+        """
         return self._thread.call(self._inner.find(text, tenant=tenant))
 
     def approvals(self, assignee: str | None = None, *, groups: Sequence[str] = (), limit: int = 100, tenant: str = DEFAULT_TENANT) -> Approvals:
-        """See `AsyncClient.approvals`."""
+        """The approvals that wait, newest first: all, or those on which `assignee`, a member of `groups`, may decide and has not."""
         return self._thread.call(self._inner.approvals(assignee, groups=groups, limit=limit, tenant=tenant))
 
-    def approval(self, which: str, *, place: str | None = None, tenant: str = DEFAULT_TENANT) -> Approval:
-        """See `AsyncClient.approval`."""
-        return self._thread.call(self._inner.approval(which, place=place, tenant=tenant))
+    def approval(self, which: str, *, path: str | None = None, tenant: str = DEFAULT_TENANT) -> Approval:
+        """One approval, also when it was decided. It is meant as `approve` says.
+
+        Raises:
+            NotFound, Ambiguous: none is meant that has begun, or several.
+        """
+        return self._thread.call(self._inner.approval(which, path=path, tenant=tenant))
 
     def approve(
         self,
@@ -217,17 +256,27 @@ class Client:
         value: Any = None,
         comment: str = "",
         groups: Sequence[str] = (),
-        place: str | None = None,
+        path: str | None = None,
         wait: bool = True,
         timeout: Duration | None = None,
         tenant: str = DEFAULT_TENANT,
         means: Means = "api",
     ) -> None:
-        """See `AsyncClient.approve`."""
-        deciding = self._inner.approve(
-            approval, by=by, value=value, comment=comment, groups=groups, place=place, wait=wait, timeout=timeout, tenant=tenant, means=means
+        """Decide for it, with the form filled in as `value`; of two who decide at once one does, and the other is told.
+
+        An approval is meant by its id, or by that of the execution that asks for it, with the `path` there if it asks for several. An engine takes the
+        decision; without `wait` it is kept until one does. It is remembered with who, when, the comment, and by what `means` it came.
+
+        Raises:
+            NotFound, Ambiguous: no approval is meant, or several.
+            HasEnded: it was decided before.
+            DecisionRefused: `by` may not decide, or has decided already.
+            BadValue: `value` does not fit the form.
+            Timeout: no engine has taken it in time; it is kept.
+        """
+        self._thread.call(
+            self._inner.approve(approval, by=by, value=value, comment=comment, groups=groups, path=path, wait=wait, timeout=timeout, tenant=tenant, means=means)
         )
-        self._thread.call(deciding)
 
     def reject(
         self,
@@ -236,57 +285,63 @@ class Client:
         by: str,
         comment: str = "",
         groups: Sequence[str] = (),
-        place: str | None = None,
+        path: str | None = None,
         wait: bool = True,
         timeout: Duration | None = None,
         tenant: str = DEFAULT_TENANT,
         means: Means = "api",
     ) -> None:
-        """See `AsyncClient.reject`."""
+        """Decide against it. What holds of `approve` holds here."""
         self._thread.call(
-            self._inner.reject(approval, by=by, comment=comment, groups=groups, place=place, wait=wait, timeout=timeout, tenant=tenant, means=means)
+            self._inner.reject(approval, by=by, comment=comment, groups=groups, path=path, wait=wait, timeout=timeout, tenant=tenant, means=means)
         )
 
     def approval_link(
         self, approval: str | Approval, *, by: str, approve: bool, lifetime: Duration = "7d", secret: str | None = None, tenant: str = DEFAULT_TENANT
     ) -> str:
-        """See `AsyncClient.approval_link`."""
+        """A signed text with which whoever has it gives this answer as `by`, to `decide_by_link`. Signed with `secret`, else with `PERDURE_SIGNING_SECRET`.
+
+        Raises:
+            NotFound, Ambiguous: no approval is meant, or several.
+            BadValue: there is no secret, or a short one.
+        """
         return self._thread.call(self._inner.approval_link(approval, by=by, approve=approve, lifetime=lifetime, secret=secret, tenant=tenant))
 
     def decide_by_link(self, link: str, *, value: Any = None, comment: str = "", secret: str | None = None, timeout: Duration | None = None) -> None:
-        """See `AsyncClient.decide_by_link`."""
+        """Give the answer that a signed link stands for. What holds of `approve` holds here.
+
+        Raises:
+            LinkRefused: it was not signed with this secret, or its time is over.
+        """
         self._thread.call(self._inner.decide_by_link(link, value=value, comment=comment, secret=secret, timeout=timeout))
 
     @property
     def dead_letters(self) -> DeadLetterOffice:
-        """See `AsyncClient.dead_letters`."""
+        """What has failed or needs attention, by what it has in common, to be run again or discarded."""
         return DeadLetterOffice(self._thread, self._inner.dead_letters)
-
-    def check(self, workflows: Iterable[Workflow[..., Any]], *, failed: bool = False, limit: int | None = None, tenant: str = DEFAULT_TENANT) -> Checks:
-        """See `AsyncClient.check`."""
-        return self._thread.call(self._inner.check(workflows, failed=failed, limit=limit, tenant=tenant))
 
     @property
     def upkeep(self) -> Upkeep:
-        """See `AsyncClient.upkeep`."""
+        """What whoever looks after the store does: carry executions elsewhere, and look whether all records agree."""
         return Upkeep(self._thread, self._inner.upkeep)
 
+    def check(self, workflows: Iterable[Workflow[..., Any]], *, failed: bool = False, limit: int | None = None, tenant: str = DEFAULT_TENANT) -> Checks:
+        """What would become of each execution that has not ended (or also has `failed`) if engines had this code. No step is run, nothing is changed."""
+        return self._thread.call(self._inner.check(workflows, failed=failed, limit=limit, tenant=tenant))
+
     def queues(self) -> Queues:
-        """See `AsyncClient.queues`."""
+        """The queues that have limits or hold anything, over all tenants: what they allow, what is held, and what waits."""
         return self._thread.call(self._inner.queues())
 
     def limit(
         self, queue: str, *, concurrency: int | None = UNCHANGED, concurrency_per_key: int | None = UNCHANGED, rate: Rate | None = UNCHANGED
     ) -> QueueStatus:
-        """See `AsyncClient.limit`."""
+        """Change limits of a queue while everything runs; None takes one away. It stays so until the code declares something else."""
         return self._thread.call(self._inner.limit(queue, concurrency=concurrency, concurrency_per_key=concurrency_per_key, rate=rate))
 
     def engines(self) -> Engines:
-        """See `AsyncClient.engines`."""
+        """Who works on this store: engines and workers, with what they know, and what they hold."""
         return self._thread.call(self._inner.engines())
-
-    def _handle(self, finding: Coroutine[Any, Any, AsyncHandle[R]]) -> Handle[R]:
-        return Handle(self._thread, self._thread.call(finding))
 
 
 async def _opened(url: str | Store | None, codec: PayloadCodec | None) -> AsyncClient:

@@ -140,7 +140,7 @@ def desk(desk_history: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("PERDURE_DB", raising=False)
     monkeypatch.setenv("PERDURE_USER", "ada")
-    monkeypatch.setenv("PERDURE_SECRET", "a secret that is long enough")
+    monkeypatch.setenv("PERDURE_SIGNING_SECRET", "a secret that is long enough")
     return Shell(f"sqlite:///{tmp_path}/perdure.db")
 
 

@@ -1,9 +1,10 @@
-"""A shell for tests: commands run in this process as users type them, and golden files hold what they say.
+"""A shell for tests, and the transcripts that hold what each command prints.
 
-What differs from run to run (times, made-up ids, names of processes, paths, versions) is replaced by words that stay the same.
-Rewrite the golden files, and then read the difference, with
+Commands run in this process as users type them. Their output is compared with `golden/`, which has one transcript for each group of commands in
+`perdure --help`; a section of a transcript is one command with its output and exit code. What differs from run to run (times, generated ids, names of
+processes, paths, versions) is replaced by fixed words. To rewrite the transcripts, and then read the difference, run
 
-    PERDURE_GOLDEN=write python -m pytest tests/cli
+    PERDURE_GOLDEN=write python -m pytest -n0 tests/cli
 """
 
 import os
@@ -22,6 +23,7 @@ FLOWS = HERE / "flows.py"
 DESK = HERE / "desk.py"
 CHANGED = HERE / "changed.py"
 GOLDEN = HERE / "golden"
+SECTION = r"^#### (\S+)\n"
 WRITES = os.environ.get("PERDURE_GOLDEN") == "write"
 
 STEADY = (
@@ -78,16 +80,37 @@ def steady(text: str, directory: Path) -> str:
 
 
 def transcript(command: str, said: Said, stdin: str = "") -> str:
-    """The command, what it said on both outputs, and its exit code, as a golden file has it."""
+    """The command, what it printed on both outputs, and its exit code, as a section of a transcript has it."""
     given = "".join(f"< {line}\n" for line in stdin.splitlines())
     complaints = "".join(f"! {line}\n" for line in said.err.splitlines())
     return f"$ perdure {command}\n{given}{said.out}{complaints}= {said.code}\n"
 
 
+def transcript_file(text: str) -> Path:
+    """The transcript of the group that the first command of `text` belongs to; what names no command is in `usage.txt`."""
+    words = text.partition("\n")[0].split()[2:]
+    groups = {name: title for title, names in root.sections.items() for name in names}
+    title = next((groups[word] for word in words if word in groups), "usage")
+    return GOLDEN / f"{title.lower().replace(' ', '_')}.txt"
+
+
+def read_sections(file: Path) -> dict[str, str]:
+    """The sections of a transcript by their names."""
+    _, *parts = re.split(SECTION, file.read_text(), flags=re.MULTILINE) if file.exists() else [""]
+    return {name: text.removesuffix("\n") for name, text in zip(parts[::2], parts[1::2], strict=True)}
+
+
+def write_sections(file: Path, sections: dict[str, str]) -> None:
+    """Writes a transcript, with its sections in the order of their names."""
+    file.write_text("\n".join(f"#### {name}\n{sections[name]}" for name in sorted(sections)) + "\n")
+
+
 def agrees(name: str, text: str) -> None:
-    """The golden file of this name says the same; or does from now on, if it is being rewritten."""
-    file = GOLDEN / f"{name}.txt"
-    if WRITES:
-        file.write_text(text)
-    assert file.exists(), f"there is no {file}; make it with PERDURE_GOLDEN=write"
-    assert text == file.read_text()
+    """The section of this name says the same; or does from now on, if transcripts are being rewritten."""
+    file = transcript_file(text)
+    sections = read_sections(file)
+    if WRITES and sections.get(name) != text:
+        sections[name] = text
+        write_sections(file, sections)
+    assert name in sections, f"{file} has no section {name}; write it with PERDURE_GOLDEN=write"
+    assert text == sections[name]

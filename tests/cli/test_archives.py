@@ -50,6 +50,7 @@ def shell(made: Path, tmp_path: Path) -> Shell:
     return Shell(f"sqlite:///{tmp_path}/perdure.db")
 
 
+@pytest.mark.slow
 def test_archives_are_listed_and_pruned_and_that_they_were_is_said(shell: Shell, tmp_path: Path) -> None:
     listed = shell.run("archives a")
     assert listed.code == 0 and listed.out.split("\n")[0].split() == ["ARCHIVED", "TURNS", "EVENTS", "SIZE"]
@@ -87,6 +88,7 @@ def test_archives_are_not_pruned_together_with_ids(shell: Shell) -> None:
     assert shell.run("archives other").code != 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("calls", [1, 2, 4])
 def test_a_pruning_that_is_killed_leaves_a_whole_database_and_is_done_by_the_next(shell: Shell, tmp_path: Path, calls: int) -> None:
     url = f"sqlite:///{tmp_path}/perdure.db"

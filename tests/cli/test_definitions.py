@@ -181,7 +181,7 @@ def typed(command: str) -> str:
 
 
 def said_of(shell: Shell, command: str, stdin: str = "") -> str:
-    """What a command said, as its golden file has it."""
+    """What a command said, as its transcript has it."""
     said = shell.run(typed(command), stdin)
     return steady(transcript(command, said, stdin), shell.directory)
 
@@ -232,7 +232,7 @@ def reader(story: Path, writer: Shell) -> Shell:
 
 
 @pytest.mark.parametrize("name", [*WRITING, *RUNNING])
-def test_without_a_database_the_command_says_what_its_golden_file_says(name: str, writer: Shell) -> None:
+def test_without_a_database_the_command_says_what_its_transcript_says(name: str, writer: Shell) -> None:
     command = {**WRITING, **RUNNING}[name]
     agrees(name, said_of(writer, command))
     if name in WRITING:
@@ -240,17 +240,18 @@ def test_without_a_database_the_command_says_what_its_golden_file_says(name: str
 
 
 @pytest.mark.parametrize("name", LOOKING)
-def test_of_executions_of_definitions_the_command_says_what_its_golden_file_says(name: str, reader: Shell) -> None:
+def test_of_executions_of_definitions_the_command_says_what_its_transcript_says(name: str, reader: Shell) -> None:
     agrees(name, said_of(reader, LOOKING[name]))
 
 
 @pytest.mark.parametrize("name", LIVE)
-def test_beside_an_engine_that_has_the_definition_the_command_says_what_its_golden_file_says(name: str, reader: Shell) -> None:
+def test_beside_an_engine_that_has_the_definition_the_command_says_what_its_transcript_says(name: str, reader: Shell) -> None:
     code = targets.load_code([str(DEFINITIONS / "pay.yaml")], [str(TOOLS)])
     with advancing(reader.db, [one.code for one in code.workflows]):
         agrees(name, said_of(reader, LIVE[name]))
 
 
+@pytest.mark.slow
 def test_a_patch_that_no_engine_has_judged_is_carried_out_by_the_next_one_unless_it_is_withdrawn(reader: Shell) -> None:
     code = targets.load_code([str(DEFINITIONS / "pay.yaml")], [str(TOOLS)])
     assert reader.run("patch asks --set b.with.y=100 --no-wait").code == 0
@@ -274,6 +275,7 @@ def test_what_is_refused_has_started_nothing(name: str, writer: Shell) -> None:
     assert not list(writer.directory.glob("perdure.db*"))
 
 
+@pytest.mark.slow
 def test_a_definition_comes_from_standard_input(writer: Shell) -> None:
     tools = f"--tools {TOOLS}"
     text = (DEFINITIONS / "release.json").read_text()
@@ -290,12 +292,14 @@ def test_a_definition_comes_from_standard_input(writer: Shell) -> None:
     assert writer.run("diff - -", stdin=text).code == 20
 
 
+@pytest.mark.slow
 def test_its_input_comes_from_standard_input_and_names_win(writer: Shell) -> None:
     run = f"run {DEFINITIONS}/named.yaml --tools {TOOLS} --input -"
     assert json.loads(writer.run(run, stdin="id: x\ntenant: 1").out) == {"id": "x", "a": 2}
     assert json.loads(writer.run(f"{run} -i tenant=8", stdin='{"id": "x", "tenant": 1}').out) == {"id": "x", "a": 9}
 
 
+@pytest.mark.slow
 def test_a_closed_standard_input_is_told_of(writer: Shell) -> None:
     command = f"exec {sys.executable} -m perdure.cli --db {writer.db} run - <&-"
     ended = subprocess.run(["sh", "-c", command], cwd=writer.directory, capture_output=True, text=True, timeout=20, check=False)
@@ -303,6 +307,7 @@ def test_a_closed_standard_input_is_told_of(writer: Shell) -> None:
     assert ended.stderr.startswith("perdure: standard input can't be read: it is closed\n")
 
 
+@pytest.mark.slow
 def test_a_library_that_is_not_installed_is_named_with_how_to_install_it(writer: Shell) -> None:
     code = f"import sys; sys.modules['ruamel.yaml'] = None; sys.argv = ['perdure', 'run', '{DEFINITIONS}/pay.yaml']; from perdure.cli import main; main()"
     ended = subprocess.run([sys.executable, "-c", code], cwd=writer.directory, capture_output=True, text=True, timeout=20, check=False)
@@ -338,6 +343,7 @@ def test_a_file_that_cannot_be_written_stays(writer: Shell, monkeypatch: pytest.
     assert [one.name for one in writer.directory.glob(".untidy*")] == []
 
 
+@pytest.mark.slow
 def test_a_picture_goes_into_a_file(reader: Shell) -> None:
     assert reader.run("graph done --format svg -o done.svg").out == ""
     assert (reader.directory / "done.svg").read_text().startswith("<svg")
@@ -351,6 +357,7 @@ def test_the_schema_is_that_of_the_format(writer: Shell) -> None:
     assert (found["$id"], found["title"]) == ("urn:perdure:definition:1", "A Perdure definition")
 
 
+@pytest.mark.slow
 def test_killed_at_its_approval_and_run_again_it_goes_on(reader: Shell) -> None:
     run = f"run {DEFINITIONS}/pay.yaml --tools {TOOLS} -i amount=5 --id asks"
     assert reader.run(f"{run} --no-wait").code == 31
@@ -364,9 +371,10 @@ def test_dead_letters_of_definitions_have_step_reason_tries_and_input(reader: Sh
     (group,) = json.loads(reader.run("dead-letters --workflow broken --json").out)
     assert (group["path"], group["reason"]) == ("b", "max_retries_exceeded")
     (letter,) = json.loads(reader.run(f"dead-letters {group['fingerprint']} --json").out)
-    assert (letter["path"], letter["reason"], letter["tries"], letter["input"]) == ("b", "max_retries_exceeded", 2, [])
+    assert (letter["path"], letter["reason"], letter["attempts"], letter["input"]) == ("b", "max_retries_exceeded", 2, [])
 
 
+@pytest.mark.slow
 def test_killed_while_it_waits_and_run_again_it_goes_on_and_does_nothing_twice(writer: Shell) -> None:
     (writer.directory / "noted.py").write_text("def add(x, y):\n    with open('noted.txt', 'a') as file:\n        file.write(f'{x}+{y} ')\n    return x + y\n")
     words = ["run", str(DEFINITIONS / "pay.yaml"), "--tools", "noted.py", "-i", "amount=5", "--id", "k"]
@@ -381,6 +389,7 @@ def test_killed_while_it_waits_and_run_again_it_goes_on_and_does_nothing_twice(w
     assert (writer.directory / "noted.txt").read_text() == "5+1 6+10 "
 
 
+@pytest.mark.slow
 def test_where_a_run_ends_each_approval_is_answerable(writer: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     approvals, looks = AsyncClient.approvals, []
 
@@ -402,6 +411,7 @@ def test_a_denied_approval_ends_it_as_cancelled(reader: Shell) -> None:
     assert (said.code, "rejected by bob: too much" in said.err) == (41, True)
 
 
+@pytest.mark.slow
 def test_a_worker_runs_definitions_with_their_tools_and_those_that_they_call(writer: Shell) -> None:
     found = targets.load_code([str(DEFINITIONS / "caller.yaml")], [str(TOOLS)], [str(DEFINITIONS / "named.yaml")])
     assert [one.code.name for one in found.workflows] == ["named", "caller"]

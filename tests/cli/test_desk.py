@@ -1,4 +1,4 @@
-"""What the commands say with which people decide and mend, word for word: see `shell` for how the golden files are rewritten."""
+"""What the commands say with which people decide and mend, word for word: `shell` says how the transcripts are rewritten."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -23,7 +23,7 @@ DECIDING = {
     "approvals_none": "approvals --tenant other",
     "approvals_one": "approvals s1",
     "approvals_voted": "approvals ships/s2",
-    "approvals_place": "approvals two --place one",
+    "approvals_path": "approvals two --path one",
     "approvals_several": "approvals two",
     "approvals_one_json": "approvals s1 --json",
     "approvals_decided": "approvals 'default/asks/done:approve:Go on?'",
@@ -41,8 +41,8 @@ DECIDING = {
     "approve_fine": "approve fine",
     "approve_nothing": "approve",
     "approve_no_field": "approve s1 --value dhl --no-wait",
-    "reject_kept": "reject s1 --place 'approve:Ship it?' --no-wait",
-    "reject_place": "reject two --place one --no-wait",
+    "reject_kept": "reject s1 --path 'approve:Ship it?' --no-wait",
+    "reject_path": "reject two --path one --no-wait",
     "decide_forged": "decide none.none",
     "result_asks": "result s1",
     "ls_asks": "ls --status waiting_approval",
@@ -93,7 +93,7 @@ MENDING = {
 
 
 @pytest.mark.parametrize("name", [*DECIDING, *MENDING])
-def test_the_command_says_what_its_golden_file_says(name: str, desk: Shell) -> None:
+def test_the_command_says_what_its_transcript_says(name: str, desk: Shell) -> None:
     command = {**DECIDING, **MENDING}[name]
     agrees(name, steady(transcript(command, desk.run(command)), desk.directory))
 
@@ -120,10 +120,11 @@ LIVE = {
 
 
 @pytest.mark.parametrize("name", LIVE)
-def test_beside_an_engine_the_command_says_what_its_golden_file_says(name: str, live_desk: Shell) -> None:
+def test_beside_an_engine_the_command_says_what_its_transcript_says(name: str, live_desk: Shell) -> None:
     agrees(name, steady(transcript(LIVE[name], live_desk.run(LIVE[name])), live_desk.directory))
 
 
+@pytest.mark.slow
 def test_a_decision_lets_a_workflow_go_on_and_is_not_taken_twice(live_desk: Shell) -> None:
     assert live_desk.run("approve s1 -i carrier=007").code == 0
     assert live_desk.run("result s1 --wait --timeout 10s").out == "007 by ada\n"
@@ -131,6 +132,7 @@ def test_a_decision_lets_a_workflow_go_on_and_is_not_taken_twice(live_desk: Shel
     assert (said.code, said.out) == (10, "") and "was decided already: approved by ada at" in said.err
 
 
+@pytest.mark.slow
 def test_every_id_that_is_listed_means_its_approval(live_desk: Shell) -> None:
     ids = live_desk.run("approvals -o ids").out
     assert len(ids.splitlines()) == 4
@@ -141,25 +143,26 @@ def test_every_id_that_is_listed_means_its_approval(live_desk: Shell) -> None:
     assert live_desk.run("approvals -o ids").out == ""
 
 
+@pytest.mark.slow
 def test_a_link_stands_for_its_answer_and_needs_no_name(live_desk: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     link = live_desk.run("approve s1 --as ada --link --lifetime 1h").out
     monkeypatch.setenv("PERDURE_USER", "eve")
     said = live_desk.run("decide - -i carrier=dhl", stdin=link)
     assert (said.code, said.out) == (0, "the answer of the link is taken\n")
     assert live_desk.run("result s1 --wait --timeout 10s").out == "dhl by ada\n"
-    monkeypatch.setenv("PERDURE_SECRET", "short")
-    assert live_desk.run("reject two --place one --link").code == 10
+    monkeypatch.setenv("PERDURE_SIGNING_SECRET", "short")
+    assert live_desk.run("reject two --path one --link").code == 10
 
 
 def test_whoever_is_logged_in_decides_if_nobody_is_named(desk: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PERDURE_USER")
     monkeypatch.setenv("LOGNAME", "grace")
     assert (
-        desk.run("approve two --place one --no-wait").out
-        == "asks_two/two (One?) is approved by grace, which is recorded and takes effect when an engine runs\n"
+        desk.run("approve two --path one --no-wait").out == "asks_two/two (One?) is approved by grace, which is recorded and takes effect when an engine runs\n"
     )
 
 
+@pytest.mark.slow
 def test_a_group_of_dead_letters_is_listed_requeued_and_discarded_by_its_fingerprint(live_desk: Shell) -> None:
     group, broken = live_desk.run("dead-letters -o ids").out.split()[::-1]
     listed = live_desk.run(f"dead-letters {group[:6]} -o ids").out
@@ -180,6 +183,7 @@ def test_what_is_preset_stands_in_for_the_work(live_desk: Shell) -> None:
     assert live_desk.run("result o1 --wait --timeout 10s").out == "given\n"
 
 
+@pytest.mark.slow
 def test_many_are_asked_about_where_somebody_can_answer(desk: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bulk_actions, "is_interactive", lambda: True)
     said = desk.run("retry --all --workflow pays", stdin="n\n")

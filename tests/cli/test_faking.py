@@ -50,6 +50,7 @@ def provider(place: Path) -> Iterator[str]:
     assert (process.returncode, errors.strip()) == (130, "")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="ends a process by a signal")
 def test_it_prints_what_asks_it_and_answers_the_steps_of_a_definition(place: Path, provider: str) -> None:
     before, _, models = provider.partition("models.yaml:\n")
@@ -63,6 +64,7 @@ def test_it_prints_what_asks_it_and_answers_the_steps_of_a_definition(place: Pat
     assert json.loads(line)["request"]["messages"] == [{"role": "user", "content": "Classify: It broke"}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "says"),
     [

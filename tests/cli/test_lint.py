@@ -85,7 +85,7 @@ def sh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_lint_says_what_its_golden_file_says(name: str, sh: Shell, tmp_path: Path) -> None:
+def test_lint_says_what_its_transcript_says(name: str, sh: Shell, tmp_path: Path) -> None:
     agrees(name, steady(transcript(COMMANDS[name], sh.run(COMMANDS[name])), tmp_path))
     assert not (tmp_path / "none").exists()
 

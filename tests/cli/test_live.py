@@ -89,7 +89,7 @@ LIVE = {
 
 
 @pytest.mark.parametrize("name", LIVE)
-def test_beside_an_engine_the_command_says_what_its_golden_file_says(name: str, live: Shell) -> None:
+def test_beside_an_engine_the_command_says_what_its_transcript_says(name: str, live: Shell) -> None:
     agrees(name, steady(transcript(LIVE[name], live.run(LIVE[name])), live.directory))
 
 
@@ -98,6 +98,7 @@ def test_a_signal_lets_a_workflow_go_on_to_its_result(live: Shell) -> None:
     assert live.run("result waiting --wait --timeout 10s").out == "shipped\n"
 
 
+@pytest.mark.slow
 def test_a_question_is_replied_to(live: Shell) -> None:
     assert live.run("start asked --id q").code == 0
     assert live.run("send q question hello --ask --timeout 10s").out == "hello? 1\n"
@@ -105,6 +106,7 @@ def test_a_question_is_replied_to(live: Shell) -> None:
     assert live.run("result q --wait --timeout 10s").out == "2\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("command", "last"), [("events", "execution.completed"), ("logs", "execution.completed"), ("stream", "charged")])
 def test_what_is_followed_ends_with_the_execution(live: Shell, command: str, last: str) -> None:
     def send() -> None:  # without a shell of its own, for there is one standard output only
@@ -119,6 +121,7 @@ def test_what_is_followed_ends_with_the_execution(live: Shell, command: str, las
     assert last in said.out.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_ids_go_through_a_pipe(live: Shell) -> None:
     assert live.run("start order o5 --id 'odd id/☕ %2F'").code == 0
     ids = live.run("ls --workflow order --status waiting,running,pending -o ids").out
@@ -128,6 +131,7 @@ def test_ids_go_through_a_pipe(live: Shell) -> None:
     assert live.run("ls --status cancelled -q").out.count("\n") == 3
 
 
+@pytest.mark.slow
 def test_a_worker_says_what_it_knows_and_stops_in_good_order_when_told(shell: Shell) -> None:
     command = [sys.executable, "-m", "perdure.cli", "--db", shell.db, "worker", str(FLOWS), "--queue", "gpu"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

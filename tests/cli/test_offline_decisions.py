@@ -6,6 +6,8 @@ import pytest
 
 from tests.cli.shell import Shell
 
+pytestmark = pytest.mark.slow
+
 TWO = """
 perdure: 1
 name: two
@@ -36,10 +38,10 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
 
 def test_with_all_decisions_recorded_the_exit_code_no_longer_says_that_it_waits_for_an_approval(shell: Shell) -> None:
     assert shell.run("run two.yaml --id t --no-wait").code == 31
-    said = shell.run("approve t --place first --as ada --no-wait")
+    said = shell.run("approve t --path first --as ada --no-wait")
     assert (said.code, said.out) == (0, "two/t (First?) is approved by ada, which is recorded and takes effect when an engine runs\n")
     assert shell.run("result t").code == 31
-    assert shell.run("reject t --place second --as bob --no-wait").code == 0
+    assert shell.run("reject t --path second --as bob --no-wait").code == 0
     said = shell.run("result t")
     assert said.code == 30 and "the decision is recorded, and takes effect when an engine runs" in said.err
     assert shell.run("run two.yaml --id t --no-wait").code == 41
@@ -47,15 +49,15 @@ def test_with_all_decisions_recorded_the_exit_code_no_longer_says_that_it_waits_
 
 def test_with_two_approvals_answered_the_next_run_goes_on_to_its_end(shell: Shell) -> None:
     assert shell.run("run two.yaml --id t --no-wait").code == 31
-    assert [shell.run(f"approve t --place {place} --as ada --no-wait").code for place in ("first", "second")] == [0, 0]
+    assert [shell.run(f"approve t --path {place} --as ada --no-wait").code for place in ("first", "second")] == [0, 0]
     said = shell.run("run two.yaml --id t --no-wait")
     assert (said.code, said.out.split()) == (0, ["[", '"ada",', '"ada"', "]"])
 
 
 def test_a_decision_against_one_that_is_recorded_is_refused(shell: Shell) -> None:
     assert shell.run("run two.yaml --id t --no-wait").code == 31
-    assert shell.run("approve t --place first --as ada --no-wait").code == 0
-    for again in ("reject t --place first --as bob --no-wait", "reject t --place first --as ada", "approve t --place first --as bob --timeout 1s"):
+    assert shell.run("approve t --path first --as ada --no-wait").code == 0
+    for again in ("reject t --path first --as bob --no-wait", "reject t --path first --as ada", "approve t --path first --as bob --timeout 1s"):
         said = shell.run(again)
         assert (said.code, said.out) == (46, "") and "the decision does not count" in said.err
 

@@ -14,6 +14,8 @@ import pytest
 
 from tests.cli.shell import FLOWS, Shell
 
+pytestmark = pytest.mark.slow
+
 PERDURE = [sys.executable, "-m", "perdure.cli"]
 TIMEOUT_S = 20
 

@@ -2,8 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
 from perdure.cli.exit_codes import ExitCode
 from tests.cli.shell import Shell, agrees, steady, transcript
+
+pytestmark = pytest.mark.slow
 
 COMMANDS = (
     "prune --older-than 0s --archive DIR/archive --workflow greet",

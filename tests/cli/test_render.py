@@ -65,11 +65,11 @@ def step(path: str, state: str = "completed", **more: object) -> StepView:
 STEPS = [
     step("join", kind="keep", target="join"),
     step("join/a/load"),
-    step("join/b/sleep:3d", "waiting", kind="sleep", target="", settled_at_s=None, due_s=NOW_S + 7200),
+    step("join/b/sleep:3d", "waiting", kind="sleep", target="", settled_at_s=None, due_at_s=NOW_S + 7200),
     step("audit/~0/load"),
     step("audit/~1/load", "performing", settled_at_s=None, attempt=2),
     step("pay", "failed", target="charge", attempt=3, error=ErrorInfo("Declined", "no\nmoney")),
-    step("pay/x", "retrying", settled_at_s=None, due_s=NOW_S + 1),
+    step("pay/x", "retrying", settled_at_s=None, due_at_s=NOW_S + 1),
     step("a%2Fb", target="naïve ☕"),
 ]
 
@@ -129,7 +129,7 @@ def test_an_empty_tree_and_an_empty_table_are_nothing_much() -> None:
 
 
 def test_an_event_is_a_line() -> None:
-    event = PublicEvent(24, "step.retrying", Key("t", "w", "i"), NOW_S, "pay", {"attempt": 1, "error": "no\nluck", "due_s": NOW_S + 1})
+    event = PublicEvent(24, "step.retrying", Key("t", "w", "i"), NOW_S, "pay", {"attempt": 1, "error": "no\nluck", "due_at_s": NOW_S + 1})
     text = plain_text.line(execution_views.event_cells(event))
     assert text == "   24  1970-01-12T13:46:40.000Z  step.retrying         pay           attempt=1, error=no\\nluck, due=1970-01-12T13:46:41.000Z"
 
@@ -184,6 +184,7 @@ def test_what_is_cut_fits(text: str, columns: int) -> None:
     assert terminal_text.width(terminal_text.truncate(terminal_text.clean(text), columns)) <= columns
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("letter", ["x", "界", "e\u0301"])
 def test_a_line_of_a_million_characters_is_cut_at_once(letter: str) -> None:
     began_s = time.monotonic()

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.cli.shell import Shell, agrees, steady, transcript
 
 COMMANDS = (
@@ -16,6 +18,7 @@ COMMANDS = (
 )
 
 
+@pytest.mark.slow
 def test_a_backup_takes_the_place_of_the_database_once_one_says_so(shell: Shell, tmp_path: Path) -> None:
     lines = [command.replace("DIR", str(tmp_path)) for command in COMMANDS]
     agrees("db_restore_then", steady("".join(transcript(line, shell.run(line)) for line in lines), tmp_path))

@@ -107,12 +107,13 @@ def test_what_a_definition_reads_is_said_with_where_it_would_come_from(shell: Sh
     assert sealed.code == 11 and "'old'" in json.loads(sealed.out)[1]["trouble"] and "canary" not in sealed.out + sealed.err
 
 
+@pytest.mark.slow
 def test_a_definition_is_run_with_what_is_set_and_its_result_is_hidden(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "it.yaml").write_text(DEFINITION)
     (tmp_path / "sends.py").write_text("def send(token):\n    return [len(token), token]\n")
     shell.run("secret set TOKEN", stdin=CANARY)
     failed = shell.run("run it.yaml --tools sends.py --id x")
-    assert failed.code == 40 and "there is no secret OTHER where this runs" in failed.err
+    assert failed.code == 40 and "the secret OTHER is not set in this process" in failed.err
     monkeypatch.setenv("PERDURE_SECRET_OTHER", "canary-of-the-environment")
     assert shell.run("retry x").code == 0
     said = shell.run("run it.yaml --tools sends.py --id x -o json")

@@ -41,7 +41,7 @@ def said(shell: Shell, commands: tuple[str, ...], directory: Path) -> str:
 @pytest.fixture
 def exported(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
     """A shell beside files with executions."""
-    monkeypatch.setenv("PERDURE_SECRET", SECRET)
+    monkeypatch.setenv("PERDURE_SIGNING_SECRET", SECRET)
     for id in ("waiting", "tree"):
         assert shell.run(f"export {id}").code == 0
     (tmp_path / "text.perdure").write_text("this is no export")
@@ -52,12 +52,13 @@ def test_exporting_says_what_the_file_has(shell: Shell, tmp_path: Path) -> None:
     agrees("export", said(shell, EXPORTING, tmp_path))
 
 
+@pytest.mark.slow
 def test_importing_says_what_is_here_now_and_that_it_may_run_twice(exported: Shell, tmp_path: Path) -> None:
     agrees("import", said(exported, IMPORTING, tmp_path))
 
 
 def test_a_file_that_was_not_signed_here_is_taken_only_if_that_is_said(exported: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PERDURE_SECRET", "another one that is long enough")
+    monkeypatch.setenv("PERDURE_SIGNING_SECRET", "another one that is long enough")
     commands = ("import order-waiting.perdure --id new", "import order-waiting.perdure --id new --paused --unsigned")
     agrees("import_unsigned", said(exported, commands, tmp_path))
 
@@ -84,6 +85,7 @@ def test_a_file_goes_through_a_pipe(exported: Shell, tmp_path: Path) -> None:
     assert exported.run(f"result ada --db sqlite:///{tmp_path}/piped.db").out == "Hello Ada\n"
 
 
+@pytest.mark.slow
 def test_what_was_imported_goes_on_in_the_same_state_as_it_was_in(exported: Shell, tmp_path: Path) -> None:
     other = f"--db sqlite:///{tmp_path}/all.db"
     listed = exported.run("ls -q").out.splitlines()

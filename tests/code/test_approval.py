@@ -120,12 +120,13 @@ def test_when_the_time_is_over_that_is_what_was_said_for_it(on_timeout: Any) -> 
     @virtually
     async def test() -> None:
         async with world(waits) as w:
-            late: list[Any] = ["approve:Ship it?: nothing within 3600 s", True]
+            late: list[Any] = ["approve:Ship it?: timed out after 3600 s", True]
             assert await w.run(waits) == (late if on_timeout == "fail" else [on_timeout == "approve", True, None])
 
     test()
 
 
+@pytest.mark.slow
 @virtually
 async def test_people_are_reminded_and_others_are_asked_after_a_while() -> None:
     @workflow
@@ -246,6 +247,7 @@ async def asked_twice(ctx: Context) -> list[Any]:
     return [found.approved, found.expired, [one.by for one in second.votes]]
 
 
+@pytest.mark.slow
 @crash_budgets
 @pytest.mark.parametrize("always_suspend", [False, True])
 def test_killed_at_any_write_an_approval_is_decided_once(always_suspend: bool, budget: Budget) -> None:

@@ -165,6 +165,7 @@ async def turning(ctx: Any) -> Any:
     return ctx.execution.attributes
 
 
+@pytest.mark.slow
 def test_a_loop_changes_them_in_each_turn() -> None:
     hand = Hand(turning).start()
     for number in range(20):

@@ -216,6 +216,7 @@ async def test_a_deadline_fails_the_execution() -> None:
 # eviction
 
 
+@pytest.mark.slow
 def test_eviction_reaches_every_branch_and_leaves_nothing_behind() -> None:
     ended: list[str] = []
 

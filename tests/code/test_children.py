@@ -122,6 +122,7 @@ def test_what_becomes_of_a_child_that_nobody_waits_for_is_said_where_it_is_calle
     test()
 
 
+@pytest.mark.slow
 @virtually
 async def test_a_recursion_ends_at_a_depth_and_says_so() -> None:
     @workflow
@@ -135,11 +136,12 @@ async def test_a_recursion_ends_at_a_depth_and_says_so() -> None:
 
     async with world(deeper, nested) as w:
         error = await w.failure(deeper, 0)
-        assert error.type == "ChildFailed" and error.message.endswith(f"below more than {limits.DEPTH_MAX} executions; end the recursion, or use a loop")
+        assert error.type == "child_failed" and error.message.endswith(f"below more than {limits.DEPTH_MAX} executions; end the recursion, or use a loop")
         assert await w.run(nested, 20, id="n") == 20
         assert max(len(head.key.id) for head in await w.store.heads()) <= 200
 
 
+@pytest.mark.slow
 @virtually
 async def test_a_child_that_would_be_too_deep_is_not_started() -> None:
     @workflow
@@ -267,6 +269,7 @@ async def family(ctx: Context) -> list[Any]:
     raise Rollback(f"{len(found)} found")
 
 
+@pytest.mark.slow
 @crash_budgets
 @pytest.mark.parametrize("always_suspend", [False, True])
 def test_killed_at_any_write_a_parent_has_each_child_as_often_as_undisturbed(always_suspend: bool, budget: Budget) -> None:
@@ -320,6 +323,7 @@ async def test_a_parent_that_is_retried_has_a_child_that_failed_go_on_from_what_
         assert sorted(did) == ["fine", "fragile x", "fragile x", "fragile x", "fragile x", "middle", "middle", "parent"]
 
 
+@pytest.mark.slow
 @virtually
 async def test_a_child_that_was_undone_with_its_parent_is_done_again_when_that_is_retried() -> None:
     refuses = True
@@ -350,6 +354,7 @@ async def test_a_child_that_was_undone_with_its_parent_is_done_again_when_that_i
         assert did == ["paid", "-paid", "paid", "-paid", "paid"]
 
 
+@pytest.mark.slow
 @virtually
 async def test_a_child_that_was_cancelled_with_its_failed_parent_goes_on_when_that_is_retried() -> None:
     did.clear()
@@ -381,6 +386,7 @@ async def test_a_child_that_was_cancelled_with_its_failed_parent_goes_on_when_th
         assert did == ["begun", "slow"]
 
 
+@pytest.mark.slow
 @virtually
 async def test_a_child_that_somebody_cancelled_stays_so_when_its_parent_is_retried() -> None:
     @workflow
@@ -402,6 +408,7 @@ async def test_a_child_that_somebody_cancelled_stays_so_when_its_parent_is_retri
             await asyncio.sleep(60)
 
 
+@pytest.mark.slow
 @virtually
 async def test_the_loser_of_a_race_stays_cancelled_when_its_parent_is_retried() -> None:
     broken = True

@@ -11,6 +11,8 @@ from perdure.core import messages
 from perdure.core.paths import Key
 from tests.code.engines import World, settle, virtually, world
 
+pytestmark = pytest.mark.slow
+
 done: list[str] = []
 caught: list[str] = []
 

@@ -432,6 +432,7 @@ def test_fewer_turns_are_reported_as_removed() -> None:
     )
 
 
+@pytest.mark.slow
 def test_an_endless_loop_is_explained_and_left() -> None:
     def endless(name: str) -> Code:
         async def workflow(ctx: Context) -> None:
@@ -684,6 +685,7 @@ async def recurses(ctx: Context) -> None:
     await recurses(ctx)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weird", [spins, floods, calls_for_ever, tries_for_ever, refuses_to_end, exits, recurses])
 def test_weird_code_is_explained_or_not_but_left(weird: Code) -> None:
     lines = changed(steps(charge), after(weird))
@@ -722,6 +724,7 @@ def test_very_many_differences_are_counted_and_not_listed() -> None:
     assert lines[-1] == "and 30 more" and len(lines) == 21
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", [lambda names: [f"{name}_new" for name in names], reversed, lambda names: names[1:]], ids=["renamed", "reversed", "shorter"])
 def test_a_thousand_operations_at_once_are_compared_soon(change: Callable[[list[str]], list[str]]) -> None:
     def side_by_side(names: list[str]) -> Code:

@@ -78,6 +78,6 @@ async def test_a_workflow_that_waits_for_what_nobody_will_do_fails_and_says_so()
     assert hand.execution.ended is not None
     match hand.execution.ended.outcome:
         case Failure(_, _, error):
-            assert error.type == "WrongVerb" and "can never happen" in error.message
+            assert error.type == "wrong_verb" and "can never happen" in error.message
         case Success():
             raise AssertionError("it completed")

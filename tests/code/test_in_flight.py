@@ -454,6 +454,7 @@ async def _error() -> Any:
     return ErrorInfo("Error", "it did nothing")
 
 
+@pytest.mark.slow
 @virtually
 async def test_every_try_that_was_begun_is_open_or_settled() -> None:
     @workflow

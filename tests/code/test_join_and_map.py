@@ -272,6 +272,7 @@ async def test_a_race_of_nothing_or_a_join_of_no_functions_says_what_to_pass() -
         assert "a whole number from 1" in limit
 
 
+@pytest.mark.slow
 @virtually
 async def test_nested_joins_maps_and_races_come_back_from_every_cut() -> None:
     @workflow
@@ -336,6 +337,7 @@ def cost_of_a_join(count: int) -> tuple[int, int, int]:
     return calls + calls_during(hand.rebuilt), len(hand.log), len(log_format.encode_row(hand.log))
 
 
+@pytest.mark.slow
 def test_a_join_of_a_thousand_branches_is_linear_in_calls_events_and_bytes() -> None:
     ratios = [large / small for small, large in zip(cost_of_a_join(100), cost_of_a_join(1000), strict=True)]
     assert all(ratio < 11 for ratio in ratios), ratios
@@ -348,10 +350,12 @@ def cost_of_the_last_but_one(count: int) -> int:
     return calls_during(lambda: hand.settle(paths[-2], 1))
 
 
+@pytest.mark.slow
 def test_the_last_branch_of_a_thousand_costs_what_the_last_of_a_hundred_costs() -> None:
     assert cost_of_the_last_but_one(1000) <= cost_of_the_last_but_one(100) + 5
 
 
+@pytest.mark.slow
 @resident
 async def test_a_thousand_branches_in_an_engine_end_and_each_step_ran_once() -> None:
     ran: list[int] = []

@@ -4,6 +4,8 @@ import asyncio
 import gc
 from contextlib import suppress
 
+import pytest
+
 from perdure import Context, step, workflow
 from tests.code.engines import virtually, world
 
@@ -21,6 +23,7 @@ async def fails(ctx: Context) -> None:
     raise LookupError("in the background")
 
 
+@pytest.mark.slow
 @virtually
 async def test_the_failure_of_a_task_that_nobody_awaits_fails_the_execution() -> None:
     @workflow
@@ -64,7 +67,7 @@ async def test_a_verb_in_a_task_that_can_not_begin_any_more_is_one_that_was_not_
     async with world(forgets) as w:
         key = await w.start(forgets)
         error = await w.error(key)
-        assert error.type == "NotAwaited" and "audit" in error.message and not done
+        assert error.type == "not_awaited" and "audit" in error.message and not done
         await w.replayed(key)
 
 

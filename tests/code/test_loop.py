@@ -45,6 +45,7 @@ async def test_state_that_is_assigned_is_what_the_next_turn_begins_with() -> Non
         assert await w.run(looping) == [10, 11, 12, 13, 14]
 
 
+@pytest.mark.slow
 @virtually
 async def test_joins_races_and_inner_loops_in_a_turn_resume_after_a_suspension_from_every_cut() -> None:
     @workflow
@@ -98,6 +99,7 @@ async def test_a_loop_resumes_at_the_last_committed_turn_and_runs_none_of_the_ea
         assert ran == list(range(7))
 
 
+@pytest.mark.slow
 @virtually
 async def test_commit_every_remembers_the_state_of_every_nth_turn_only() -> None:
     @workflow
@@ -291,6 +293,7 @@ async def test_an_endless_loop_keeps_a_bounded_log_and_a_bounded_memory(endless:
         assert held_at[most] <= held_at[10] + 8, held_at
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("endless", ENDLESS, ids=lambda one: one.code.name)
 @resident
 async def test_after_compaction_a_cold_rebuild_goes_on_correctly(endless: Any) -> None:
@@ -311,6 +314,7 @@ async def test_after_compaction_a_cold_rebuild_goes_on_correctly(endless: Any) -
         assert (await w.fold(key)).parked is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("endless", [steps_and_sleeps, inner_loops, consuming], ids=lambda one: one.code.name)
 @virtually
 async def test_an_endless_loop_goes_on_also_when_it_is_rebuilt_for_every_commit(endless: Any) -> None:
@@ -321,6 +325,7 @@ async def test_an_endless_loop_goes_on_also_when_it_is_rebuilt_for_every_commit(
         assert sum(map(len, await w.rows(key))) < 60_000
 
 
+@pytest.mark.slow
 @resident
 async def test_messages_are_consumed_once_in_their_order_across_compactions() -> None:
     seen: list[int] = []
@@ -345,6 +350,7 @@ async def test_messages_are_consumed_once_in_their_order_across_compactions() ->
         assert seen == list(range(200))
 
 
+@pytest.mark.slow
 @resident
 async def test_a_message_that_a_trimmed_turn_gave_back_is_still_there_after_compaction() -> None:
     @workflow
@@ -372,6 +378,7 @@ async def test_a_message_that_a_trimmed_turn_gave_back_is_still_there_after_comp
         assert await w.result(key) == "kept"
 
 
+@pytest.mark.slow
 @resident
 async def test_state_queries_stream_counts_and_keys_survive_compaction() -> None:
     @workflow
@@ -420,6 +427,7 @@ def stepped(hand: Hand) -> None:
     hand.settle(path, 1)
 
 
+@pytest.mark.slow
 def test_no_decision_of_a_sequence_costs_more_as_its_history_grows() -> None:
     async def sequence(ctx: Context) -> None:
         for _ in range(20_000):
@@ -434,6 +442,7 @@ def test_no_decision_of_a_sequence_costs_more_as_its_history_grows() -> None:
     assert cost[10_000] <= cost[100] + 3, cost
 
 
+@pytest.mark.slow
 def test_no_decision_of_a_loop_costs_more_as_its_turns_grow() -> None:
     async def looping(ctx: Context) -> None:
         async for turn in ctx.loop("l", state=0, keep=3):
@@ -448,6 +457,7 @@ def test_no_decision_of_a_loop_costs_more_as_its_turns_grow() -> None:
     assert cost[3_000] <= cost[100] + 3, cost
 
 
+@pytest.mark.slow
 def test_no_decision_of_a_consumer_costs_more_as_its_messages_grow() -> None:
     async def listening(ctx: Context) -> None:
         while True:
@@ -462,6 +472,7 @@ def test_no_decision_of_a_consumer_costs_more_as_its_messages_grow() -> None:
     assert cost[3_000] <= cost[100] + 3, cost
 
 
+@pytest.mark.slow
 def test_no_decision_costs_more_for_ten_thousand_messages_that_wait() -> None:
     async def listening(ctx: Context) -> None:
         while True:
@@ -478,6 +489,7 @@ def test_no_decision_costs_more_for_ten_thousand_messages_that_wait() -> None:
     assert cost[9_000] <= cost[100] + 3, cost
 
 
+@pytest.mark.slow
 def test_replaying_a_log_is_linear_in_its_length() -> None:
     async def sequence(ctx: Context) -> None:
         for _ in range(20_000):

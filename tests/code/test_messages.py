@@ -132,7 +132,7 @@ async def test_a_timeout_without_a_default_is_a_timeout_error_and_remembered() -
         await settle(20)
         await w.send(key, "m", "late", once="k")
 
-    assert await every_cut(waiting, say=say) == [True, "listen:m: nothing within 10 s", "late"]
+    assert await every_cut(waiting, say=say) == [True, "listen:m: timed out after 10 s", "late"]
 
 
 @virtually
@@ -286,6 +286,7 @@ async def test_a_message_to_oneself_arrives() -> None:
         assert await w.run(selfish) == "to me"
 
 
+@pytest.mark.slow
 def test_a_full_mailbox_refuses_with_an_event_and_takes_again_when_there_is_room() -> None:
     async def full(ctx: Context) -> Any:
         await ctx.listen("go")
@@ -350,6 +351,7 @@ async def answering(ctx: Context) -> list[Any]:
     return [seen, await ctx.listen("m", timeout=1, default="none")]
 
 
+@pytest.mark.slow
 @virtually
 async def test_a_completed_message_stays_completed_from_every_cut() -> None:
     async def say(w: World, key: Key) -> None:
@@ -358,6 +360,7 @@ async def test_a_completed_message_stays_completed_from_every_cut() -> None:
     assert await every_cut(answering, say=say) == ["please", "none"]
 
 
+@pytest.mark.slow
 @virtually
 async def test_a_reply_and_its_record_are_one_commit() -> None:
     async with world(answering) as w:

@@ -189,6 +189,7 @@ def test_a_name_stands_for_a_workflow_with_its_options(tmp_path: Any) -> None:
         assert client.start(client.workflow("order").with_(queue=Queue("q", per_key="tenant"))).created
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"delay": "50ms"}, {"attributes": {"a": 1}}, {"queue": Queue("q", concurrency=1)}, {"ttl": "1h"}, {"strict": True}])
 def test_run_does_what_its_options_say(tmp_path: Any, options: dict[str, Any]) -> None:
     url = f"sqlite:///{tmp_path}/p.db"

@@ -67,6 +67,7 @@ async def test_a_race_is_won_by_a_timer_while_the_other_branch_is_in_mid_step() 
         assert ended == ["never"], "the step's task was cancelled"
 
 
+@pytest.mark.slow
 @virtually
 async def test_a_loser_is_cancelled_in_mid_step_before_the_workflow_goes_on() -> None:
     @workflow
@@ -475,6 +476,7 @@ async def test_of_turns_that_lose_what_was_received_before_the_last_commit_is_us
         assert await w.result(key) == [6, 7]
 
 
+@pytest.mark.slow
 @virtually
 async def test_a_server_that_loses_gives_back_the_job_in_hand_and_none_that_it_has_done() -> None:
     @workflow

@@ -94,7 +94,7 @@ async def test_rollback_in_a_step_undoes_whatever_verb_has_run_it(verb: str) -> 
     undone.clear()
     async with world(rolling) as w:
         error = await w.failure(rolling)
-        assert (error.type, error.message, undone) == ("Rollback", "not today", ["done"])
+        assert (error.type, error.message, undone) == ("rollback", "not today", ["done"])
 
 
 @virtually

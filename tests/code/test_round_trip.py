@@ -10,7 +10,7 @@ import pytest
 
 from perdure import Context, Err, Retry, step, workflow
 from perdure.code.function_codec import FunctionCodec
-from perdure.core.errors import LostOnTheWay, ProgrammingError, Undecodable, Unencodable, UnsupportedType
+from perdure.core.errors import LossyValue, ProgrammingError, Undecodable, Unencodable, UnsupportedType
 from perdure.runtime.engine import Engine
 from perdure.runtime.worker import Worker
 from perdure.stores.memory import MemoryStore
@@ -75,18 +75,18 @@ def takes(value: Any) -> Any:
 
 
 LOST: dict[str, tuple[Any, Any, str]] = {
-    "a dataclass below the hinted one": (Card, Visa("4711"), "argument given of step pay: a Visa arrives as Card, without limit"),
-    "one in a list": (list[Card], [Card("1"), Visa("2")], "field [1]: a Visa arrives as Card"),
+    "a dataclass below the hinted one": (Card, Visa("4711"), "argument given of step pay would lose data: a Visa would be read back as Card, without limit"),
+    "one in a list": (list[Card], [Card("1"), Visa("2")], "field [1] would lose data: a Visa would be read back as Card"),
     "one in a mapping": (dict[str, Card], {"a": Visa("2")}, "field ['a']"),
-    "one that may be None": (Card | None, Visa("2"), "a Visa arrives as Card"),
-    "a struct without fields of its own": (Shape, Circle(1), "a Circle arrives as Shape"),
-    "a model below the hinted one": (Person, Employee(name="x", nickName="y"), "a Employee arrives as Person, without salary"),
-    "one in a model": (Holder, Holder(person=Employee(name="x")), "field person: a Employee arrives as Person"),
+    "one that may be None": (Card | None, Visa("2"), "a Visa would be read back as Card"),
+    "a struct without fields of its own": (Shape, Circle(1), "a Circle would be read back as Shape"),
+    "a model below the hinted one": (Person, Employee(name="x", nickName="y"), "a Employee would be read back as Person, without salary"),
+    "one in a model": (Holder, Holder(person=Employee(name="x")), "field person would lose data: a Employee would be read back as Person"),
     "a field that is left out": (Any, Hidden(shown=1, hidden=2), "its field hidden is excluded"),
     "a secret": (Any, pydantic.SecretStr("x"), "docs/guides/secrets.md"),
     "a secret in bytes": (Any, pydantic.SecretBytes(b"x"), "docs/guides/secrets.md"),
     "a secret deep in a model": (Any, Team(logins={"a": []}), "its field logins.password is a secret"),
-    "another type": (int, "five", "argument given of step pay: what was kept does not fit"),
+    "another type": (int, "five", "argument given of step pay: the stored value does not fit"),
     "another type in a struct": (Shape, Shape("five"), "$.size"),  # type: ignore[arg-type]  # the mistake under test
 }
 
@@ -109,7 +109,7 @@ def test_an_argument_that_would_lose_something_is_refused_with_its_name_and_fiel
     with pytest.raises(ProgrammingError) as refused:
         takes(hint).encode_args((value,), {}, "the arguments of step", (("pay", 1),))
     assert why in str(refused.value) and "pay" in str(refused.value)
-    with pytest.raises((LostOnTheWay, Undecodable, Unencodable)):
+    with pytest.raises((LossyValue, Undecodable, Unencodable)):
         takes(hint).encode_args((), {"given": value}, "the arguments of step")
 
 
@@ -163,7 +163,7 @@ async def test_a_result_that_would_lose_something_fails_its_step_for_good_and_is
     undone.clear()
     async with world(buys) as w:
         error = await w.failure(buys)
-        assert error.message == "fatal LostOnTheWay; fatal Undecodable"
+        assert error.message == "fatal lossy_value; fatal undecodable"
         assert (tried, undone) == (["1", "1"], [None])
 
 
@@ -177,7 +177,7 @@ async def test_an_argument_that_would_lose_something_opens_no_step() -> None:
     async with world(buys) as w:
         key = await w.start(buys)
         error = await w.error(key)
-        assert error.type == "LostOnTheWay" and not await w.opened(key) and not tried
+        assert error.type == "lossy_value" and not await w.opened(key) and not tried
 
 
 @virtually
@@ -188,7 +188,7 @@ async def test_a_workflow_that_returns_another_type_than_it_says_has_failed() ->
 
     async with world(wrong) as w:
         error = await w.failure(wrong)
-        assert error.type == "Undecodable" and "the result of workflow wrong" in error.message
+        assert error.type == "undecodable" and "the result of workflow wrong" in error.message
 
 
 def either(card: Card | Shape) -> None: ...
@@ -217,10 +217,10 @@ def makes(made: Made) -> None: ...
 
 
 UNSUPPORTED: dict[Any, str] = {
-    either: "its parameter card is hinted as",
+    either: "the type hint of the parameter card is",
     hashes: "docs/guides/secrets.md",
-    logs_in: "its result is hinted as list",
-    opens: "its parameter files is hinted as <class 'complex'>",
+    logs_in: "the type hint of the result is list",
+    opens: "the type hint of the parameter files is <class 'complex'>",
     makes: "InitVar",
 }
 
@@ -237,7 +237,7 @@ def test_a_type_that_can_not_be_decoded_is_refused_when_its_function_is_bound(fn
         async def takes_it(ctx: Context, given: Any) -> None: ...
 
         takes_it.code.fn.__annotations__["given"] = complex
-        with pytest.raises(UnsupportedType, match="its parameter given"):
+        with pytest.raises(UnsupportedType, match="the parameter given"):
             Engine(store, [takes_it.code])
 
     run(bind)
@@ -258,7 +258,7 @@ async def test_a_step_whose_undo_has_a_type_that_can_not_be_decoded_is_not_begun
 
     tried.clear()
     async with world(does) as w:
-        assert (await w.failure(does)).type == "UnsupportedType" and not tried
+        assert (await w.failure(does)).type == "unsupported_type" and not tried
 
 
 @virtually

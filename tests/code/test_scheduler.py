@@ -231,6 +231,7 @@ def fingerprint() -> str:
 FINGERPRINT = "3002ee44ea99e768"
 
 
+@pytest.mark.slow
 def test_a_hundred_runs_have_one_order() -> None:
     first = complete(storm())
     assert any("cancelled" in line for line in first) and any("failed" in line for line in first)
@@ -240,6 +241,7 @@ def test_a_hundred_runs_have_one_order() -> None:
         assert complete(storm()) == first
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", ["0", "1", "4711", "random"])
 def test_every_process_and_every_python_has_that_order(seed: str) -> None:
     environment = os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -80,10 +80,11 @@ async def all_outcomes(ctx: Context) -> list[Any]:
     return found
 
 
-OUTCOMES = [None, ["exhausted", 2, "ValueError"], ["fatal", 1, "Fatal"], ["timeout", 2, "Timeout"], ["card", 402], ["exhausted", 2], True]
+OUTCOMES = [None, ["exhausted", 2, "ValueError"], ["fatal", 1, "fatal"], ["timeout", 2, "timeout"], ["card", 402], ["exhausted", 2], True]
 TRIES = {"nothing": 2, "failing": 4, "fatal": 1, "hanging": 2, "declining": 1}
 
 
+@pytest.mark.slow
 @virtually
 async def test_none_failures_timeouts_and_fatal_errors_are_remembered_and_never_executed_again() -> None:
     ran.clear()
@@ -94,11 +95,13 @@ async def test_none_failures_timeouts_and_fatal_errors_are_remembered_and_never_
         assert ran == TRIES, "replay executes nothing"
 
 
+@pytest.mark.slow
 @resident
 async def test_from_every_cut_every_step_settles_as_it_would_have() -> None:
     assert await every_cut(all_outcomes) == OUTCOMES
 
 
+@pytest.mark.slow
 @virtually
 async def test_a_completed_execution_started_again_returns_its_stored_result_and_executes_nothing() -> None:
     ran.clear()
@@ -204,6 +207,7 @@ async def test_a_step_that_is_not_idempotent_is_not_run_again_after_a_crash() ->
         assert ran["once"] == 1
 
 
+@pytest.mark.slow
 @resident
 async def test_a_step_that_kills_its_host_ten_times_parks_the_execution_and_a_retry_resumes_it() -> None:
     deadly = True
@@ -275,7 +279,7 @@ async def test_calling_the_function_instead_of_passing_it_says_what_to_write() -
 
     async with world(wrong) as w:
         error = await w.failure(wrong)
-        assert error.type == "WrongVerb" and "pass a function and its arguments" in error.message
+        assert error.type == "wrong_verb" and "pass a function and its arguments" in error.message
 
 
 @virtually
@@ -366,6 +370,7 @@ async def test_sync_steps_run_in_threads_several_at_once() -> None:
     await _real(meeting, then=then)
 
 
+@pytest.mark.slow
 async def test_a_sync_step_that_timed_out_is_tried_again_only_when_its_thread_has_ended() -> None:
     release = threading.Event()
     running, most = 0, 0

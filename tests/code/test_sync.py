@@ -116,6 +116,7 @@ def order(ctx: SyncContext, name: str) -> list[Any]:
 ORDERED = ["Ada", 3.0, 2.0, "paid", ["x", "y"], 7, 24, 4, False]
 
 
+@pytest.mark.slow
 @virtually
 async def test_a_sync_workflow_runs_warm_and_evicted_at_every_wait_and_executes_each_step_once() -> None:
     ran.clear()
@@ -140,6 +141,7 @@ def straight(ctx: SyncContext, name: str) -> list[Any]:
     return [won.name, total, turn.state]
 
 
+@pytest.mark.slow
 @resident
 async def test_from_every_cut_of_its_log_a_sync_workflow_ends_alike() -> None:
     async def say(w: World, key: Key) -> None:
@@ -148,6 +150,7 @@ async def test_from_every_cut_of_its_log_a_sync_workflow_ends_alike() -> None:
     assert await every_cut(straight, "Ada", say=say) == ["paid", 6.0, 18]
 
 
+@pytest.mark.slow
 @virtually
 async def test_many_executions_take_turns_and_keep_to_themselves() -> None:
     @workflow
@@ -348,6 +351,7 @@ def test_eviction_reaches_every_branch_and_leaves_nothing_behind() -> None:
     assert len(hand.log) == count, "what cleanup asks for during eviction is not recorded"
 
 
+@pytest.mark.slow
 def test_a_thousand_evicted_branches_leave_no_greenlet_behind() -> None:
     greenlet = pytest.importorskip("greenlet").greenlet
 
@@ -398,6 +402,7 @@ def test_a_function_that_swallows_its_eviction_ends_without_a_trace() -> None:
     assert hand.rebuilt()[2] is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["suspended", "stubborn"])
 def test_a_process_may_end_with_functions_that_still_wait(when: str) -> None:
     script = f"""

@@ -260,7 +260,7 @@ def test_failures_are_remembered_as_by_the_async_twin() -> None:
 
     hand = twins(sync, awaiting)
     ended = hand.execution.ended
-    assert ended is not None and isinstance(ended.outcome, Err) and ended.outcome.error.type == "Unencodable"
+    assert ended is not None and isinstance(ended.outcome, Err) and ended.outcome.error.type == "unencodable"
 
 
 @pytest.mark.parametrize("cancels_before", [0, 1, 2, 3])
@@ -348,7 +348,7 @@ def test_what_is_no_branch_is_refused_as_for_the_async_twin() -> None:
         await ctx.join(ctx.now(), name="first")  # type: ignore[call-overload]  # the mistake under test
 
     ended = twins(sync, awaiting).execution.ended
-    assert ended is not None and isinstance(ended.outcome, Err) and ended.outcome.error.type == "WrongVerb"
+    assert ended is not None and isinstance(ended.outcome, Err) and ended.outcome.error.type == "wrong_verb"
 
 
 FOR_WHAT_IS_AWAITED = {"wait", "as_completed"}
@@ -503,6 +503,7 @@ def fate(seed: int) -> Callable[[Hand], None]:
     return drive
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [range(first, first + 50) for first in range(0, 200, 50)], ids=str)
 def test_any_program_is_remembered_as_its_async_twin_whatever_happens_to_it(seeds: range) -> None:
     for seed in seeds:

@@ -83,7 +83,7 @@ async def test_what_was_done_is_undone_in_reverse_order_of_its_completion() -> N
     async with world(at_once) as w:
         done.clear()
         error = await w.failure(at_once)
-        assert (error.type, error.message) == ("Rollback", "no")
+        assert (error.type, error.message) == ("rollback", "no")
         assert done == ["quick", "slow", "plain", "last", "-<last>", "-<slow>", "-<quick>"]
 
 
@@ -183,7 +183,7 @@ async def test_a_handler_is_tried_again_and_then_parks_the_execution_until_it_su
         broken.clear()
         await w.tell(key, messages.ResumeMessage("mended"))
         await settle(10)
-        with pytest.raises(ExecutionFailed, match="Rollback: no"):
+        with pytest.raises(ExecutionFailed, match="rollback: no"):
             await w.result(key)
         assert undone(done) == ["-<c>", "-<b>", "-<a>"]
 
@@ -265,7 +265,7 @@ async def test_a_rollback_in_a_step_fails_the_execution_and_undoes_it() -> None:
     async with world(rolled_back) as w:
         done.clear()
         error = await w.failure(rolled_back)
-        assert (error.type, error.message) == ("Rollback", "nothing left")
+        assert (error.type, error.message) == ("rollback", "nothing left")
         assert done == ["a", "-<a>"]
 
 
@@ -336,6 +336,7 @@ async def test_code_that_has_lost_a_handler_parks_and_goes_on_with_it() -> None:
     assert done == ["-acted"]
 
 
+@pytest.mark.slow
 def test_from_every_cut_all_is_undone_once_or_again_if_it_was_under_way() -> None:
     @virtually
     async def claim() -> None:
@@ -396,6 +397,7 @@ async def undone_in_between(ctx: Context) -> None:
     raise Rollback("no")
 
 
+@pytest.mark.slow
 @crash_budgets
 @pytest.mark.parametrize("always_suspend", [False, True])
 def test_killed_at_any_write_and_again_in_the_recovery_the_same_is_undone(always_suspend: bool, budget: Budget) -> None:
@@ -438,6 +440,7 @@ async def charging(ctx: Context, fails: bool = True) -> None:
 WANTED = ["-<first>", *(word for number in range(CHARGES) for word in (f"-<charge {number}>", f"-risk {number}?None"))][::-1]
 
 
+@pytest.mark.slow
 @virtually
 async def test_what_was_done_in_forgotten_turns_is_undone_last_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compaction, "DEAD_EVENTS_MIN", 8)
@@ -450,6 +453,7 @@ async def test_what_was_done_in_forgotten_turns_is_undone_last_first(monkeypatch
         await w.replayed(key)
 
 
+@pytest.mark.slow
 @crash_budgets
 @pytest.mark.parametrize("always_suspend", [False, True])
 def test_killed_at_any_write_what_was_done_in_forgotten_turns_is_undone(always_suspend: bool, budget: Budget, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -464,6 +468,7 @@ def test_killed_at_any_write_what_was_done_in_forgotten_turns_is_undone(always_s
     assert report.moments > 20
 
 
+@pytest.mark.slow
 @virtually
 async def test_a_process_that_never_opened_a_step_finds_what_undoes_it(monkeypatch: pytest.MonkeyPatch) -> None:
     @workflow
@@ -486,6 +491,7 @@ async def test_a_process_that_never_opened_a_step_finds_what_undoes_it(monkeypat
         assert undone(done) == [f"-<turn {number}>" for number in range(4, -1, -1)]
 
 
+@pytest.mark.slow
 @virtually
 async def test_a_loop_may_say_how_many_turns_back_are_undone() -> None:
     @workflow
@@ -503,7 +509,7 @@ async def test_a_loop_may_say_how_many_turns_back_are_undone() -> None:
     done.clear()
     async with world(bounded) as w:
         error = await w.failure(bounded)
-        assert error.type == "Rollback"
+        assert error.type == "rollback"
         wanted = [f"-<inner {turn}.{number}>" if number >= 0 else f"-<turn {turn}>" for turn in range(14, 20) for number in range(-1, 4)]
         assert undone(done) == wanted[::-1]
 
@@ -613,7 +619,7 @@ async def test_a_step_that_a_worker_did_is_undone_by_a_worker() -> None:
         error = await w.failure(prints)
         worker.stop()
         await working
-        assert error.type == "Rollback"
+        assert error.type == "rollback"
         assert done == ["a", "-failed", "-<a> a"]
 
 
@@ -686,6 +692,7 @@ async def test_what_did_not_complete_is_not_undone_by_hand() -> None:
         assert await w.rows(key) == rows
 
 
+@pytest.mark.slow
 @crash_budgets
 @pytest.mark.parametrize("always_suspend", [False, True])
 def test_killed_at_any_write_a_child_is_undone_all_the_same(always_suspend: bool, budget: Budget) -> None:

@@ -172,7 +172,7 @@ class Story:
     @property
     def sent(self) -> list[object]:
         """What was sent so far, decoded."""
-        return [messages.decode_message_or_work(send.body) for send in self.messages]
+        return [messages.decode_message_or_task(send.body) for send in self.messages]
 
 
 def driven(deciding: Generator[LoadBlob, bytes, T], blobs: Mapping[str, bytes]) -> tuple[T, list[str]]:

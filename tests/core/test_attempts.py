@@ -70,7 +70,7 @@ def ran(world: World, fails: int) -> tuple[Any, list[list[e.Event]]]:
 
 
 def listed(run: Any, rows: Sequence[Sequence[e.Event]]) -> list[tuple[str, int, int, str]]:
-    return [(path_text(one.path), one.life, one.number, one.ending) for one in attempts_of_log(run.key, [event for row in rows for event in row])]
+    return [(path_text(one.path), one.reopened, one.number, one.ending) for one in attempts_of_log(run.key, [event for row in rows for event in row])]
 
 
 def test_each_try_is_listed_with_how_it_ended(world: World) -> None:
@@ -107,7 +107,7 @@ def test_a_try_that_was_taken_back_before_it_began_is_counted_nowhere() -> None:
     for before, tries_begun in (([], 0), (again, 1)):
         dropped: list[e.Event] = [
             e.DroppedEvent(at, 30.0),
-            e.SettledEvent(at, Failure("cancelled", tries_begun, ErrorInfo("Cancelled", "it was not begun")), 3.0),
+            e.SettledEvent(at, Failure("cancelled", tries_begun, ErrorInfo("cancelled", "it was not begun")), 3.0),
         ]
         events: list[e.Event] = [started, e.OpenedEvent(at, CallOperation("reserve"), "engine"), *before, *dropped]
         (shown,) = views.step_views(fold_events(KEY, events))

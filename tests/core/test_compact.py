@@ -80,6 +80,7 @@ async def plain(ctx: Any, turns: int) -> Any:
     return [before, turn.state, await ctx.step("after", once, 9)]
 
 
+@pytest.mark.slow
 def test_a_compacted_log_is_short_and_goes_on_to_the_same_end() -> None:
     hand = halfway(plain, 50, 100)
     compacted = compaction(hand)
@@ -95,7 +96,7 @@ def test_the_snapshot_stands_last_and_a_warm_execution_that_folds_it_is_the_cold
     hand = halfway(plain, 50, 100)
     compacted = compaction(hand)
     assert compacted is not None and compacted.events[-1] is compacted.snapshot
-    assert compacted.snapshot.kept == len(compacted.events) - 1 and compacted.snapshot.version == hand.execution.version
+    assert compacted.snapshot.event_count == len(compacted.events) - 1 and compacted.snapshot.version == hand.execution.version
     version = hand.execution.version
     hand.execution.apply(compacted.snapshot)
     whole = fold_events(hand.key, compacted.events)
@@ -210,6 +211,7 @@ async def counts(ctx: Any) -> Any:
     return ctx.execution.attributes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("calls", [*range(8, 20), 40, 55])
 def test_attributes_that_forgotten_turns_have_changed_stay_as_they_were_and_the_next_turns_go_on_from_them(calls: int) -> None:
     whole = Hand(counts).start().run()
@@ -222,6 +224,7 @@ def test_attributes_that_forgotten_turns_have_changed_stay_as_they_were_and_the_
     assert whole.result["turn"] == 60 and whole.result["sum"] == sum(range(61)) and "first" not in whole.result
 
 
+@pytest.mark.slow
 def test_attributes_outlive_one_compaction_after_another() -> None:
     hand, lengths = halfway(counts, 10), set()
     for calls in range(15, 55, 5):
@@ -513,6 +516,7 @@ def move(hand: Hand, rng: Random) -> None:
     rng.choice(acts)()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(40))
 def test_random_loops_that_are_compacted_whenever_it_is_possible_go_on_to_the_same_end(seed: int) -> None:
     body = drawn(Random(seed), 3)

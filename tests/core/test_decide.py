@@ -80,8 +80,8 @@ def test_how_a_parent_leaves_that_merely_joined_changes_nothing_of_what_the_crea
     story = Story(ONE_STEP)
     story.begin(parent=creator)
     story.begin(parent=joined)
-    assert kinds(story.say(m.LeaveMessage(creator, as_creator_left))) == ["UnwatchedEvent"]
-    story.say(m.LeaveMessage(joined, "detach" if as_creator_left == "cancel" else "cancel"))
+    assert kinds(story.say(m.UnwatchMessage(creator, as_creator_left))) == ["UnwatchedEvent"]
+    story.say(m.UnwatchMessage(joined, "detach" if as_creator_left == "cancel" else "cancel"))
     assert (story.execution.cancelling is not None) == is_cancelled
 
 
@@ -92,7 +92,7 @@ def test_whoever_starts_what_has_ended_is_answered(begun: bool) -> None:
         story.begin()
     story.say(m.TerminateMessage("enough"))
     assert story.begin(parent=Parent(OTHER, PAY)) == [e.WatchedEvent(Parent(OTHER, PAY), NOW_S)]
-    assert story.sent == [m.SettleMessage(PAY, 1, Failure("cancelled", 1, ErrorInfo("Cancelled", "enough")))]
+    assert story.sent == [m.SettleMessage(PAY, 1, Failure("cancelled", 1, ErrorInfo("cancelled", "enough")))]
 
 
 def test_a_parent_that_was_retried_is_answered_again() -> None:
@@ -167,7 +167,7 @@ def test_a_timeout_is_a_failed_try_and_the_last_one_keeps_its_kind() -> None:
     story = Story({"start": [opens("pay", CallOperation("pay", retry=RetryPolicy(max=2, jitter=0.0), timeout_s=5.0))], "pay": [DONE]})
     story.begin()
     assert story.execution.wake_at() == NOW_S + 5
-    why = ErrorInfo("Timeout", "no answer within 5 s")
+    why = ErrorInfo("timeout", "no answer within 5 s")
     assert story.tick(5.0) == [e.RetryingEvent(PAY, 1, "timeout", why, NOW_S + 6, NOW_S + 5)]
     assert story.settle("pay") == []  # its answer comes too late
     assert story.tick(1.0) == [e.AttemptStartedEvent(PAY, 2, NOW_S + 6, "me")]
@@ -179,9 +179,9 @@ def test_the_wait_between_tries_is_the_same_in_every_process_and_another_for_eac
     def dues() -> list[float]:
         story = Story({"start": [opens("a"), opens("b")]})
         story.begin()
-        return [event.due_s for shown in "ab" for event in story.settle(shown, failing()) if isinstance(event, e.RetryingEvent)]
+        return [event.due_at_s for shown in "ab" for event in story.settle(shown, failing()) if isinstance(event, e.RetryingEvent)]
 
-    assert dues() == dues() and dues()[0] != dues()[1] and all(NOW_S + 0.9 <= due_s <= NOW_S + 1 for due_s in dues())
+    assert dues() == dues() and dues()[0] != dues()[1] and all(NOW_S + 0.9 <= due_at_s <= NOW_S + 1 for due_at_s in dues())
 
 
 def test_a_timer_is_set_by_the_latest_time_that_it_can_be_and_due_by_the_earliest() -> None:
@@ -265,8 +265,8 @@ def test_further_interruptions_wait_twice_as_long_each_and_do_not_count_as_tries
     for attempt in range(2, 7):
         (event,) = story.say(m.LostMessage(PAY, attempt))
         assert isinstance(event, e.InterruptedEvent)
-        waits.append(round(event.due_s - story.now_s, 6))
-        assert kinds(story.tick(event.due_s - story.now_s)) == ["AttemptStartedEvent"]
+        waits.append(round(event.due_at_s - story.now_s, 6))
+        assert kinds(story.tick(event.due_at_s - story.now_s)) == ["AttemptStartedEvent"]
     assert waits == [0.2, 0.4, 0.8, 1.6, 3.2]
     assert story.settle("pay", failing(), 7)[0] == e.SettledEvent(PAY, Failure("exhausted", 1, NO), story.now_s)
 
@@ -278,7 +278,7 @@ def lose(story: Story, times: int) -> e.Event:
         pending = story.execution.open[PAY]
         event = story.say(m.LostMessage(PAY, pending.attempt))[-1]
         if isinstance(event, e.InterruptedEvent):
-            event = story.tick(event.due_s - story.now_s)[-1]
+            event = story.tick(event.due_at_s - story.now_s)[-1]
     return event
 
 
@@ -368,7 +368,7 @@ def test_a_receive_times_out_and_a_message_that_was_there_before_wins() -> None:
     story = Story({"start": [opens("a", ReceiveOperation(("x",), timeout_s=5.0)), opens("b", ReceiveOperation(("x",), timeout_s=5.0))]})
     story.begin()
     assert kinds(story.decide(m.SignalMessage("x"), 5.0).events) == ["MessageArrivedEvent", "ReceivedEvent"]
-    assert story.tick() == [e.SettledEvent(B, Failure("timeout", 1, ErrorInfo("Timeout", "no message within 5 s")), NOW_S + 5)]
+    assert story.tick() == [e.SettledEvent(B, Failure("timeout", 1, ErrorInfo("timeout", "no message within 5 s")), NOW_S + 5)]
     assert kinds(story.signal("x")) == ["MessageArrivedEvent"]
 
 
@@ -504,7 +504,7 @@ def test_a_cancelled_execution_unwinds_and_then_is_cancelled_whatever_it_returns
     ]
     assert story.say(m.CancelMessage("more")) == [] and story.status == "ending"
     assert kinds(story.settle("pay")) == ["SettledEvent"] and story.status == "running"
-    assert story.settle("undo")[-1] == e.EndedEvent("cancelled", Failure("cancelled", 1, ErrorInfo("Cancelled", "enough")), NOW_S)
+    assert story.settle("undo")[-1] == e.EndedEvent("cancelled", Failure("cancelled", 1, ErrorInfo("cancelled", "enough")), NOW_S)
     assert story.say(m.CancelMessage()) == []
 
 
@@ -535,7 +535,7 @@ def test_a_terminated_execution_ends_at_once_and_its_program_gets_no_say() -> No
         story = Story(CANCELLABLE)
         for message in before:
             story.say(message)
-        assert story.say(m.TerminateMessage("now")) == [e.EndedEvent("cancelled", Failure("cancelled", 1, ErrorInfo("Cancelled", "now")), NOW_S)]
+        assert story.say(m.TerminateMessage("now")) == [e.EndedEvent("cancelled", Failure("cancelled", 1, ErrorInfo("cancelled", "now")), NOW_S)]
         assert story.say(m.TerminateMessage("now")) == [] and not story.execution.open
 
 
@@ -707,7 +707,7 @@ def test_what_has_failed_is_cancelled_when_it_is_discarded_and_whoever_waited_is
     told = list(story.sent)
     assert story.status == "failed" and len(told) == 1
     assert story.say(m.DiscardMessage("not worth it"), 9.0) == [
-        e.EndedEvent("cancelled", Failure("cancelled", 1, ErrorInfo("Cancelled", "not worth it")), story.now_s)
+        e.EndedEvent("cancelled", Failure("cancelled", 1, ErrorInfo("cancelled", "not worth it")), story.now_s)
     ]
     assert story.status == "cancelled" and story.sent == told
     for late in (m.DiscardMessage(), m.RetryMessage(), m.CancelMessage(), m.TerminateMessage(), m.PresetMessage(PAY, Success())):
@@ -720,7 +720,7 @@ def test_what_was_discarded_answers_those_who_ask_later_that_it_was_cancelled() 
     story.begin()
     story.say(m.DiscardMessage("not worth it"))
     story.begin(parent=Parent(OTHER, PAY))
-    assert story.sent == [m.SettleMessage(PAY, 1, Failure("cancelled", 1, ErrorInfo("Cancelled", "not worth it")))]
+    assert story.sent == [m.SettleMessage(PAY, 1, Failure("cancelled", 1, ErrorInfo("cancelled", "not worth it")))]
 
 
 def test_what_needs_attention_is_cancelled_at_once_when_it_is_discarded_and_whoever_waits_is_told() -> None:
@@ -728,7 +728,7 @@ def test_what_needs_attention_is_cancelled_at_once_when_it_is_discarded_and_whoe
     story.begin(parent=Parent(OTHER, A))
     story.say(m.DivergeMessage(("it differs",)))
     assert kinds(story.say(m.DiscardMessage("not worth it"))) == ["EndedEvent"]
-    assert story.sent == [m.SettleMessage(A, 1, Failure("cancelled", 1, ErrorInfo("Cancelled", "not worth it")))]
+    assert story.sent == [m.SettleMessage(A, 1, Failure("cancelled", 1, ErrorInfo("cancelled", "not worth it")))]
 
 
 def test_only_what_has_failed_or_needs_attention_is_discarded() -> None:

@@ -29,7 +29,7 @@ def test_work_goes_to_its_queue_with_one_key_for_each_try_and_one_for_the_world(
     story.settle("pay", NO)
     story.tick(1.0)
     assert [(send.to, send.key) for send in story.messages] == [(GPU, "acme/order/1:pay:1"), (GPU, "acme/order/1:pay:2")]
-    assert story.sent == [m.WorkMessage(KEY, PAY, attempt, "pay", "acme/order/1:pay", b"\x01", 9.0, grace_s=30.0) for attempt in (1, 2)]
+    assert story.sent == [m.TaskMessage(KEY, PAY, attempt, "pay", "acme/order/1:pay", b"\x01", 9.0, grace_s=30.0) for attempt in (1, 2)]
 
 
 def test_what_the_host_performs_itself_needs_no_mail() -> None:
@@ -61,7 +61,7 @@ def test_every_child_has_a_seed_of_its_own_the_same_each_time() -> None:
         return [
             start.seed
             for send in sends
-            if isinstance(send, envelopes.OutgoingMessage) and isinstance(start := m.decode_message_or_work(send.body), m.StartMessage)
+            if isinstance(send, envelopes.OutgoingMessage) and isinstance(start := m.decode_message_or_task(send.body), m.StartMessage)
         ]
 
     found = seeds("1") + seeds("2") + seeds("3")
@@ -125,7 +125,7 @@ def test_what_nobody_waits_for_any_more_is_taken_back(op: Operation, expected: l
     story.settle("go")
     assert [*story.acks, *(send.to for send in story.messages[before:])] == expected
     for send in story.messages[before:]:
-        assert send.key == "leave:acme/order/1:a" and m.decode_message_or_work(send.body) == m.LeaveMessage(m.Parent(KEY, A))
+        assert send.key == "unwatch:acme/order/1:a" and m.decode_message_or_task(send.body) == m.UnwatchMessage(m.Parent(KEY, A))
 
 
 def test_work_that_waits_for_its_next_try_is_in_no_queue_and_is_not_taken_back() -> None:

@@ -126,11 +126,11 @@ def test_a_try_that_failed_counts_and_one_that_was_interrupted_does_not() -> Non
         START, OPEN, e.InterruptedEvent(PAY, 1, NOW_S + 1, NOW_S), e.AttemptStartedEvent(PAY, 2, NOW_S + 1), e.InterruptedEvent(PAY, 2, NOW_S + 2, NOW_S + 1)
     )
     pending = execution.open[PAY]
-    assert (pending.failures, pending.interruptions, pending.attempt, pending.state, pending.due_s, pending.by) == (0, 2, 2, "interrupted", NOW_S + 2, None)
+    assert (pending.failures, pending.interruptions, pending.attempt, pending.state, pending.due_at_s, pending.by) == (0, 2, 2, "interrupted", NOW_S + 2, None)
     execution.apply(e.AttemptStartedEvent(PAY, 3, NOW_S + 2, "you"))
-    assert (pending.attempt, pending.state, pending.due_s, pending.by) == (3, "performing", NOW_S + 7, "you")
+    assert (pending.attempt, pending.state, pending.due_at_s, pending.by) == (3, "performing", NOW_S + 7, "you")
     execution.apply(e.RetryingEvent(PAY, 3, "failed", NO, NOW_S + 9, NOW_S + 3))
-    assert (pending.failures, pending.interruptions, pending.state, pending.due_s) == (1, 0, "retrying", NOW_S + 9)
+    assert (pending.failures, pending.interruptions, pending.state, pending.due_at_s) == (1, 0, "retrying", NOW_S + 9)
     execution.apply(e.SettledEvent(PAY, Success(b"\x01"), NOW_S + 9))
     settled = execution.settled[PAY]
     assert (settled.outcome, settled.opened_at_s, settled.at_s, settled.attempt, settled.events) == (Success(b"\x01"), NOW_S, NOW_S + 9, 3, 7)
@@ -225,10 +225,10 @@ def test_timers_ring_in_the_order_of_their_times_and_among_equals_of_their_openi
         execution.apply(e.OpenedEvent((("t", number),), SleepOperation(float(wait_s))))
         if not drops and execution.open:
             execution.apply(e.DroppedEvent(rng.choice(list(execution.open))))
-    expected = sorted(execution.open.values(), key=lambda one: (one.due_s or 0.0, one.number))
+    expected = sorted(execution.open.values(), key=lambda one: (one.due_at_s or 0.0, one.number))
     rung = []
     while (pending := execution.opened.due_first()) is not None:
-        assert execution.wake_at() == pending.due_s
+        assert execution.wake_at() == pending.due_at_s
         rung.append(pending)
         execution.apply(e.SettledEvent(pending.path, Success(), NOW_S))
     assert rung == expected
@@ -247,9 +247,10 @@ def test_a_sleep_until_a_time_and_a_receive_with_a_timeout_are_due_then() -> Non
     execution = after(
         START, opened("a", SleepOperation(until_s=7.0)), opened("b", ReceiveOperation(("x",), timeout_s=2.0)), opened("c", ReceiveOperation(("x",)))
     )
-    assert [pending.due_s for pending in execution.open.values()] == [7.0, NOW_S + 2, None]
+    assert [pending.due_at_s for pending in execution.open.values()] == [7.0, NOW_S + 2, None]
 
 
+@pytest.mark.slow
 def test_timers_of_what_is_long_over_take_no_memory() -> None:
     execution = after(START)
     for number in range(10_000):
@@ -476,6 +477,7 @@ def next_steps(execution: Execution) -> int:
     return lines_run(go)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("history", [history_of_steps, history_of_loops])
 def test_no_event_costs_more_for_a_long_history(history: Callable[[int], Execution]) -> None:
     short, long = next_steps(history(100)), next_steps(history(3000))

@@ -64,6 +64,7 @@ def cores(secret: str) -> set[str]:
     return {secret, secret.encode().hex()[2:-2], *middle, *(one.translate(str.maketrans("+/", "-_")) for one in middle)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("secret", ["canary-0123456789", ODD, PEM, "ü" * 30], ids=["plain", "odd", "PEM", "beyond ASCII"])
 @pytest.mark.parametrize("form", FORMS)
 def test_a_secret_is_hidden_in_every_form(form: str, secret: str) -> None:
@@ -176,6 +177,7 @@ def texts(value: Any) -> Iterator[str]:
             yield from (text for key, item in value.items() for text in (*texts(key), *texts(item)))
 
 
+@pytest.mark.slow
 @settings(deadline=None)  # others have the machine, too
 @given(SECRETS, DATA, st.sampled_from(sorted(FORMS)))
 def test_whatever_the_secret_is_it_is_gone_and_the_rest_is_as_it_was(secret: str, data: Any, form: str) -> None:

@@ -15,7 +15,7 @@ from tests.core.test_wire_and_log import ATTRIBUTES, golden
 
 KEY, PAY = Key("acme", "order", "1"), (("pay", 2), 3)
 BLOB = Blob("ab" * 32, 70_000)
-MESSAGES: list[m.ExecutionMessage | m.WorkMessage] = [
+MESSAGES: list[m.ExecutionMessage | m.TaskMessage] = [
     m.StartMessage(),
     m.StartMessage(2, b"\x92\x90\x80", 7, m.Parent(KEY, PAY), 9.0),
     m.StartMessage(input=BLOB),
@@ -33,8 +33,8 @@ MESSAGES: list[m.ExecutionMessage | m.WorkMessage] = [
     m.LostMessage(PAY, 2),
     m.TickMessage(),
     m.DivergeMessage(("one", "two")),
-    m.WorkMessage(KEY, PAY, 2, "pay", "acme/order/1:pay#2/~3", b"\x92\x90\x80", 9.0),
-    m.WorkMessage(KEY, PAY, 1, "pay", "acme/order/1:pay#2/~3"),
+    m.TaskMessage(KEY, PAY, 2, "pay", "acme/order/1:pay#2/~3", b"\x92\x90\x80", 9.0),
+    m.TaskMessage(KEY, PAY, 1, "pay", "acme/order/1:pay#2/~3"),
     m.PauseMessage("lunch"),
     m.ResumeMessage("back"),
     m.CancelMessage("enough", undo=False),
@@ -46,18 +46,18 @@ MESSAGES: list[m.ExecutionMessage | m.WorkMessage] = [
     m.StartMessage(expires_at_s=9.0),
     m.DiscardMessage("not worth it"),
     m.ProgressMessage(PAY, 2, b"\x07"),
-    m.SettleMessage(PAY, 1, Failure("failed", 1, ErrorInfo("RetryAfter", "later"), 30.0)),
-    m.WorkMessage(KEY, PAY, 2, "pay", "key", progress=b"\x07", heartbeat_s=9.0),
+    m.SettleMessage(PAY, 1, Failure("failed", 1, ErrorInfo("retry_after", "later"), 30.0)),
+    m.TaskMessage(KEY, PAY, 2, "pay", "key", progress=b"\x07", heartbeat_s=9.0),
     m.StartMessage(parent=m.Parent(KEY, PAY, 2)),
-    m.LeaveMessage(m.Parent(KEY, PAY)),
-    m.LeaveMessage(m.Parent(KEY, PAY), "terminate"),
+    m.UnwatchMessage(m.Parent(KEY, PAY)),
+    m.UnwatchMessage(m.Parent(KEY, PAY), "terminate"),
     m.EvictMessage("it hangs"),
     m.StartMessage(attributes=ATTRIBUTES),
     m.StartMessage(definition=Blob("ab" * 32, 9)),
     m.PatchMessage(b"{}", "ab" * 32, "mend it"),
     m.StartMessage(grace_s=5.0),
     m.LostMessage(PAY, 2, 0, begun=False),
-    m.WorkMessage(KEY, PAY, 2, "pay", "key", grace_s=5.0),
+    m.TaskMessage(KEY, PAY, 2, "pay", "key", grace_s=5.0),
 ]
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=9)
@@ -87,45 +87,45 @@ ANY = st.one_of(
     st.builds(m.TickMessage),
     st.builds(m.ProgressMessage, PATHS, st.integers(1, 99), VALUES),
     st.builds(m.DivergeMessage, st.lists(TEXT).map(tuple)),
-    st.builds(m.WorkMessage, KEYS, PATHS, st.integers(1, 99), TEXT, TEXT, VALUES, SECONDS),
+    st.builds(m.TaskMessage, KEYS, PATHS, st.integers(1, 99), TEXT, TEXT, VALUES, SECONDS),
 )
 
 
 def test_every_kind_of_message_is_among_the_golden_ones() -> None:
-    assert {type(message) for message in MESSAGES} == {*m.ExecutionMessage.__args__, m.WorkMessage}
+    assert {type(message) for message in MESSAGES} == {*m.ExecutionMessage.__args__, m.TaskMessage}
 
 
 @pytest.mark.parametrize("number", range(len(MESSAGES)), ids=lambda number: f"{number}-{type(MESSAGES[number]).__name__}")
 def test_the_encoding_of_a_message_is_a_public_contract(number: int) -> None:
     body = golden("messages_v2.hex")[number]
     assert m.encode_message(MESSAGES[number]).hex() == body.hex()
-    assert m.decode_message_or_work(body) == MESSAGES[number]
+    assert m.decode_message_or_task(body) == MESSAGES[number]
 
 
 @given(ANY)
-def test_a_message_arrives_as_it_was_sent(message: m.ExecutionMessage | m.WorkMessage) -> None:
-    assert m.decode_message_or_work(m.encode_message(message)) == message
+def test_a_message_arrives_as_it_was_sent(message: m.ExecutionMessage | m.TaskMessage) -> None:
+    assert m.decode_message_or_task(m.encode_message(message)) == message
 
 
 @pytest.mark.parametrize("version", [0, 1, 3, 255])
 def test_a_message_of_an_unknown_version_is_refused(version: int) -> None:
     with pytest.raises(LogVersionUnsupported):
-        m.decode_message_or_work(bytes((version,)) + m.encode_message(m.TickMessage())[1:])
+        m.decode_message_or_task(bytes((version,)) + m.encode_message(m.TickMessage())[1:])
 
 
 @given(st.binary(max_size=40))
 def test_garbage_is_damaged(raw: bytes) -> None:
     for body in (b"", b"\x02" + raw, payload_header.with_header(2, raw)):
         try:
-            assert m.decode_message_or_work(body) is not None
+            assert m.decode_message_or_task(body) is not None
         except LogDamaged:
             continue
 
 
 def test_what_nests_without_end_is_damaged() -> None:
     with pytest.raises(LogDamaged):
-        m.decode_message_or_work(payload_header.with_header(2, b"\x82\xa1t\xa6cancel\xa1z" + b"\x91" * 200_000 + b"\x01"))
+        m.decode_message_or_task(payload_header.with_header(2, b"\x82\xa1t\xa6cancel\xa1z" + b"\x91" * 200_000 + b"\x01"))
 
 
 def test_what_a_message_has_beside_what_is_known_is_ignored() -> None:
-    assert m.decode_message_or_work(payload_header.with_header(2, b"\x82\xa1t\xa6cancel\xa5later\x01")) == m.CancelMessage()
+    assert m.decode_message_or_task(payload_header.with_header(2, b"\x82\xa1t\xa6cancel\xa5later\x01")) == m.CancelMessage()

@@ -40,8 +40,8 @@ EVENTS: list[e.Event] = [
     *done("l/~0/child", SpawnOperation("order", "1", undo=True), Success(b"\x04")),
     *done("l/~0/block/pay", CallOperation("pay", undo="done"), Success(b"\x05")),
     e.OpenedEvent(parse_path("l/~0/block/~undoable"), KeepOperation(b"\x06", "undoable")),
-    e.OpenedEvent(parse_path("l/~0/block/~undo_with"), KeepOperation(b"\x07", "undo_with")),
-    e.OpenedEvent(parse_path("l/~0/plain/~undo_with"), KeepOperation(b"\x08", "undo_with")),
+    e.OpenedEvent(parse_path("l/~0/block/~undo_input"), KeepOperation(b"\x07", "undo_input")),
+    e.OpenedEvent(parse_path("l/~0/plain/~undo_input"), KeepOperation(b"\x08", "undo_input")),
     *turn(1),
     *done("l/~1/pay", CallOperation("pay", undo="done"), Success(b"\x09")),
     *turn(2),
@@ -63,7 +63,7 @@ def to_undo(execution: Execution) -> list[str]:
 def test_a_forgotten_turn_leaves_what_is_to_be_undone_in_its_place_and_nothing_else() -> None:
     execution = fold_events(KEY, forgotten())
     assert to_undo(execution) == to_undo(fold_events(KEY, EVENTS)) == ALL
-    assert [path_text(path) for path in execution.retained] == [*KEPT[:3], "l/~0/block/~undoable", "l/~0/block/~undo_with"]
+    assert [path_text(path) for path in execution.retained] == [*KEPT[:3], "l/~0/block/~undoable", "l/~0/block/~undo_input"]
     assert parse_path("l/~0/plain") not in execution.settled and parse_path("l/~0/block/pay") not in execution.settled
 
 

@@ -60,7 +60,7 @@ def test_a_log_is_not_compacted_where_a_message_would_come_again() -> None:
 
 
 def test_an_execution_that_is_retried_after_its_deadline_has_none_any_more() -> None:
-    late = Failure("deadline_exceeded", 1, ErrorInfo("DeadlineExceeded", "late"))
+    late = Failure("deadline_exceeded", 1, ErrorInfo("deadline_exceeded", "late"))
     events: list[e.Event] = [e.StartedEvent(1, 0.0, deadline_at_s=10.0), e.EndedEvent("failed", late, 10.0), e.ReopenedEvent(20.0)]
     assert fold_events(KEY, events[:1]).wake_at() == 10.0
     assert fold_events(KEY, events).wake_at() is None

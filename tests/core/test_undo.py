@@ -34,6 +34,6 @@ def test_what_was_undone_is_not_undone_again_and_what_could_not_be_is() -> None:
 
 
 def test_what_failed_is_undone_only_where_its_doubt_is_declared_and_it_was_begun() -> None:
-    failed, dropped = Failure("abandoned", 1, ErrorInfo("Abandoned", "")), Failure("cancelled", 0, ErrorInfo("Cancelled", ""))
+    failed, dropped = Failure("abandoned", 1, ErrorInfo("abandoned", "")), Failure("cancelled", 0, ErrorInfo("cancelled", ""))
     doubtful = CallOperation("do", undo="in_doubt")
     assert operations_to_undo(settled((BEFORE, DONE, failed), (INSIDE, doubtful, failed), (AFTER, doubtful, dropped))) == [INSIDE]

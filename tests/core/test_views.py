@@ -76,7 +76,7 @@ def test_an_event_has_its_number_in_the_log_its_time_and_what_matters_of_it() ->
     public = list(public_history(KEY, rows))
     assert public[0] == PublicEvent(1, "execution.created", KEY, NOW_S, "", {"version": 3})
     assert public[2] == PublicEvent(2, "step.started", KEY, NOW_S, "pay", {"target": "pay", "attempt": 1})
-    assert public[3] == PublicEvent(3, "step.retrying", KEY, NOW_S, "pay", {"attempt": 1, "error": "ValueError: no", "due_s": NOW_S + 1})
+    assert public[3] == PublicEvent(3, "step.retrying", KEY, NOW_S, "pay", {"attempt": 1, "error": "ValueError: no", "due_at_s": NOW_S + 1})
     assert public[4] == PublicEvent(3, "execution.waiting", KEY, NOW_S, "", {"why": "will try again pay (call pay)"})
     assert public[5].data == {"target": "pay", "attempt": 2} and public[6].data["error"] == "interrupted"
     assert next(event for event in public if event.type == "message.received").data == {"number": 8, "name": "approved"}
@@ -111,7 +111,7 @@ def test_the_steps_are_all_operations_and_how_each_stands() -> None:
         ("c", "call", "c", "failed"),
         ("d", "spawn", "ship", "waiting"),
     }
-    assert shown["c"].error == NO and (shown["a"].opened_at_s, shown["a"].settled_at_s, shown["b"].due_s) == (NOW_S, NOW_S + 1, NOW_S + 5)
+    assert shown["c"].error == NO and (shown["a"].opened_at_s, shown["a"].settled_at_s, shown["b"].due_at_s) == (NOW_S, NOW_S + 1, NOW_S + 5)
 
 
 def test_the_steps_are_in_the_order_in_which_they_were_opened() -> None:
@@ -129,7 +129,7 @@ WHY: list[tuple[Script, list[m.ExecutionMessage], str]] = [
     ({"start": [opens("pay")]}, [m.StartMessage(), m.DivergeMessage(("one", "two"))], "needs attention (diverged): one; two"),
     ({"start": [DONE]}, [m.StartMessage()], "it has completed"),
     ({"start": [FAILED]}, [m.StartMessage()], "Error: no"),
-    ({}, [m.StartMessage(), m.TerminateMessage("enough")], "Cancelled: enough"),
+    ({}, [m.StartMessage(), m.TerminateMessage("enough")], "cancelled: enough"),
 ]
 
 
@@ -145,5 +145,5 @@ def test_a_summary_is_the_execution_in_a_line() -> None:
     story, _ = told()
     line = execution_summary(story.execution)
     assert (line.key, line.status, line.workflow_version, line.started_at_s, line.ended_at_s) == (KEY, "cancelled", 3, NOW_S, story.now_s)
-    assert (line.version, line.open, line.why) == (len(story.events), 0, "Cancelled: enough")
+    assert (line.version, line.open, line.why) == (len(story.events), 0, "cancelled: enough")
     assert execution_summary(Story({}).execution).started_at_s is None

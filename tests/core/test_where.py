@@ -27,6 +27,7 @@ def kind(value: Any) -> type:
     return bool if isinstance(value, bool) else float if isinstance(value, int | float) else type(value)
 
 
+@pytest.mark.slow
 @given(ANY, ANY)
 def test_a_comparison_means_what_it_says_within_a_kind_and_nothing_beyond(has: Any, value: Any) -> None:
     alike = kind(has) is kind(value)

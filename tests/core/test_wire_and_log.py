@@ -64,7 +64,7 @@ EVENTS: list[e.Event] = [
     e.TrimmedEvent(TURN[:-1], 3),
     e.EndedEvent("completed", Success(b"\x01"), NOW_S),
     e.EndedEvent("failed", Failure("failed", 1, ERROR), NOW_S),
-    e.EndedEvent("cancelled", Failure("cancelled", 1, ErrorInfo("Cancelled", "enough")), NOW_S),
+    e.EndedEvent("cancelled", Failure("cancelled", 1, ErrorInfo("cancelled", "enough")), NOW_S),
     e.SnapshotEvent(90, NOW_S, 9, (("progress", b"\x07"),), ((OTHER, 4, (6, 8)),), (("once", NOW_S),), ((OTHER, 2),), 3, "ab" * 32),
     e.SnapshotEvent(1, NOW_S, 0),
     e.CancellingEvent(NOW_S, "late", deadline=True, undo=False),
@@ -115,7 +115,7 @@ EVENTS: list[e.Event] = [
     e.PatchedEvent(Blob("ab" * 32, 9), NOW_S, "mend it", ("pay has begun",)),
     e.RetainedEvent((*TURN, *PAY), CallOperation("pay", b"\x92\x90\x80", undo="done"), Success(b"\x2a"), NOW_S),
     e.TrimmedEvent(TURN[:-1], 3, 2),
-    e.OpenedEvent(PAY, KeepOperation(b"\x01", "undo_with")),
+    e.OpenedEvent(PAY, KeepOperation(b"\x01", "undo_input")),
     e.OpenedEvent(PAY, KeepOperation(role="commit")),
     e.StartedEvent(1, NOW_S, archive=True),
     e.StartedEvent(2, NOW_S, grace_s=5.0),
@@ -161,14 +161,16 @@ def test_a_row_with_all_events_reads_back_and_begins_with_its_version() -> None:
     assert log_format.encode_row(log_format.decode_row(row)) == row
 
 
-NEWER = "use a Perdure at least as new as the one that wrote it"
-OLDER = "a development version of Perdure wrote it; begin with a new database, or export from that version what you need"
+OLDER = (
+    "of a development version of Perdure, and this Perdure reads format 2. Start with a new database, or export what you need with the version that wrote it"
+)
+NEWER = ", and this Perdure reads format 2. Use a Perdure as new as the one that wrote it"
 
 
-@pytest.mark.parametrize(("version", "advice"), [(0, OLDER), (1, OLDER), (3, NEWER), (255, NEWER)])
-def test_what_no_known_version_wrote_is_refused(version: int, advice: str) -> None:
+@pytest.mark.parametrize(("version", "behind"), [(0, f" {OLDER}"), (1, f" {OLDER}"), (3, NEWER), (255, NEWER)])
+def test_what_no_known_version_wrote_is_refused(version: int, behind: str) -> None:
     row = bytes((version,)) + log_format.encode_row(EVENTS)[1:]
-    with pytest.raises(LogVersionUnsupported, match=f"^it was stored in format {version}, and this Perdure reads format 2; {advice}$") as caught:
+    with pytest.raises(LogVersionUnsupported, match=f"^the data is stored in format {version}{behind}$") as caught:
         log_format.decode_row(row)
     assert (caught.value.found, caught.value.oldest, caught.value.newest) == (version, 2, 2)
 
@@ -185,7 +187,7 @@ DAMAGED = [
 
 @pytest.mark.parametrize("row", DAMAGED, ids=lambda row: row[:8].hex())
 def test_what_is_no_row_is_damaged(row: bytes) -> None:
-    with pytest.raises(LogDamaged, match=r"^something that was stored can't be read: .+; restore the database from a backup$"):
+    with pytest.raises(LogDamaged, match=r"^stored data can't be read: .+. Restore the database from a backup$"):
         log_format.decode_row(row)
 
 

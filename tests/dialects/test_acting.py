@@ -163,6 +163,7 @@ SAMPLED = 7
 """One in so many is tried in the ordinary suite."""
 
 
+@pytest.mark.slow
 def test_a_field_of_a_dialect_changes_the_definition_or_is_reported() -> None:
     assert len(EVERY) > 900
     assert [str(case) for case in EVERY[::SAMPLED] if not acts(case)] == []

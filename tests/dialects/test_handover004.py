@@ -57,12 +57,14 @@ def children(run: Run[Any]) -> list[tuple[str, str]]:
     return [(one.key.workflow, one.status) for one in run.children()]
 
 
+@pytest.mark.slow
 def test_it_goes_on_with_what_the_transform_makes_of_all_so_far(world: World) -> None:
     run = world.start(older(newer("2.0.1")), {"order": 7})
     assert run.result() == {"order": 7, "charge": "ch_1", "skipped": True, "way": "1.0 to 2.0"}
     assert children(run) == [("sale", "completed")]
 
 
+@pytest.mark.slow
 @pytest.mark.perdure(crash_at="every", crashes_max=60)
 def test_wherever_its_process_is_killed_it_is_handed_over_once(world: World) -> None:
     run = world.start(older(newer("2.0.1")), {"order": 7})
@@ -71,6 +73,7 @@ def test_wherever_its_process_is_killed_it_is_handed_over_once(world: World) -> 
     assert [one.key.workflow for one in world.runs] == ["sale", "sale"]
 
 
+@pytest.mark.slow
 def test_the_highest_version_that_fits_is_meant_and_stays_the_one(world: World) -> None:
     world.mock("ship", returns="shipped", takes="1h")
     run = world.start(older(newer("2.0.1"), newer("2.0.9"), newer("2.1.0")), {"order": 7})

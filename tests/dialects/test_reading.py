@@ -49,6 +49,7 @@ def test_what_is_no_definition_is_refused(given: object) -> None:
         read_definition(given)
 
 
+@pytest.mark.slow
 def test_whoever_reads_no_definition_loads_no_library_for_it() -> None:
     libraries = ("ruamel", "jsonpatch", "jsonschema_rs", "cel_expr_python", "re2", "jsonpath")
     names = ("definition_edits", "formatter", "format_schema")

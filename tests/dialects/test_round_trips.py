@@ -150,6 +150,7 @@ def hold(seed: int) -> None:
         assert again.document is not None or again.findings
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 400, 50))
 def test_whatever_is_read_nothing_raises(first: int) -> None:
     for seed in range(first, first + 50):
@@ -171,6 +172,7 @@ OF_DOCUMENTS = "steps title name input_schema variables constraints runtime trig
 OF_BRANCHES = "enabled type rules default available_next_nodes"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("junk", JUNK, ids=repr)
 def test_whatever_stands_in_a_field_nothing_raises(junk: Any) -> None:
     types = ["agent", "agent_message", "approval", "bash", "conditional", "loop", "parallel", "subworkflow", "tool"]

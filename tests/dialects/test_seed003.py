@@ -231,6 +231,7 @@ def test_a_loop_within_a_cycle_has_a_region_of_its_own() -> None:
     assert graph.regions[inner.parent] is outer
 
 
+@pytest.mark.slow
 def test_a_loop_that_goes_on_when_one_fails_is_led_back_to_by_failures_of_its_body() -> None:
     config = {"items": "{{ rows }}", "continueOnError": True}
     given = document(
@@ -469,6 +470,7 @@ def survived(seed: int) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_whatever_a_document_is_it_is_read_or_told_what_is_wrong() -> None:
     assert sum(survived(seed) for seed in range(300)) > 10
 

@@ -6,7 +6,7 @@ ENTRIES: dict[str, tuple[str, str]] = {
             "Something is encrypted with a key that is not known here, was changed since it was written, or is plain where only encrypted payloads are taken; "
             "or a codec of your own has failed."
         ),
-        "Put the key that the message names into `PERDURE_KEYS`, or mend the codec. Nothing was changed; what waits goes on once that is done.",
+        "Put the key that the message names into `PERDURE_ENCRYPTION_KEYS`, or mend the codec. Nothing was changed; what waits goes on once that is done.",
     ),
     "MissingSecret": (
         "A step reads a secret that was set nowhere: not by the definition, in the environment, in a file, or in the store.",
@@ -33,7 +33,7 @@ ENTRIES: dict[str, tuple[str, str]] = {
         "Give new fields a default, or take the hint back. What was kept is untouched.",
     ),
     "TooLarge": ("A value takes more than 16 MiB.", "Keep it in a file or a bucket, and pass its name."),
-    "LostOnTheWay": (
+    "LossyValue": (
         "A value of a class below the hinted one was passed, returned or sent; it would arrive as the hinted one, with less.",
         "Hint at the class itself, at a union of tagged Structs, or at Any. A step whose result is refused has failed for good, and may have done its work.",
     ),
@@ -70,7 +70,7 @@ ENTRIES: dict[str, tuple[str, str]] = {
         "Do it in a step, or use `ctx.sleep`, `ctx.now`, `ctx.random`. `perdure lint` finds most of these beforehand.",
     ),
     "NotAwaited": ("A verb was called, and its result thrown away.", "Write `await` before it."),
-    "UnknownProgram": ("This engine does not have that workflow in that version.", "Start an engine with the code that has it. What was started waits."),
+    "UnknownWorkflow": ("This engine does not have that workflow in that version.", "Start an engine with the code that has it. What was started waits."),
     "MissingCapabilities": (
         "A step of the definition uses a tool, a kind or a definition that was not given where it is run.",
         "Give it: `Definition.of(..., tools=, calls=, kinds=)`, or `--tools` and `--calls`.",
@@ -84,7 +84,7 @@ ENTRIES: dict[str, tuple[str, str]] = {
         "A start with `strict=True` met an execution of the same id with another input.",
         "Choose another id, or drop `strict` to be given the first.",
     ),
-    "AlreadyThere": ("`rerun` or `fork` was given an id that is taken.", "Choose another, or none."),
+    "AlreadyExists": ("`rerun` or `fork` was given an id that is taken.", "Choose another, or none."),
     "Removed": (
         "The execution ended long ago, and `perdure prune` has removed what it did; its id, status, times and the hash of its result are kept.",
         "Look into the archive, if one was written. To do the work again, start another under another id.",
@@ -155,7 +155,7 @@ ENTRIES: dict[str, tuple[str, str]] = {
     ),
     "ExportRefused": (
         "A file of exported executions is damaged, not signed with the secret that is asked for, or can't be taken into this database.",
-        "The message says which, and what to do: export again, give the right `PERDURE_SECRET`, or another `--id`.",
+        "The message says which, and what to do: export again, give the right `PERDURE_SIGNING_SECRET`, or another `--id`.",
     ),
     "PatchRefused": (
         "A live execution can't go on by that definition: something has begun that would be changed, or somebody else has patched it meanwhile.",
@@ -175,7 +175,7 @@ ENTRIES: dict[str, tuple[str, str]] = {
     ),
     "LinkRefused": (
         "A link was changed, cut short, signed with another secret, or is too old.",
-        "Make another with `approval_link`, with the same `PERDURE_SECRET` on both sides.",
+        "Make another with `approval_link`, with the same `PERDURE_SIGNING_SECRET` on both sides.",
     ),
     "Diverged": (
         "The code asks for another operation than its execution remembers: a verb was added, removed, renamed or moved.",
@@ -260,3 +260,40 @@ ENTRIES: dict[str, tuple[str, str]] = {
         "Let it through: catch `Exception`, not `BaseException`; nothing can be awaited in `finally` then.",
     ),
 }
+
+RECORDED: dict[str, str] = {
+    "interrupted": "See what the attempt had done, then retry the execution. Declare the step idempotent if it may run twice.",
+    "abandoned": "Nothing, unless the step has effects outside: `undo(in_doubt=True)` also undoes those of an abandoned attempt.",
+    "cancelled": "Start or rerun the execution if its work is wanted after all.",
+    "expired": "Start the execution again, with a later expiry, and see that an engine runs.",
+    "rejected": "Nothing: a person decided so. Start another execution to ask again.",
+    "outcome_unknown": "Read the log of the execution itself, or its archive.",
+    "endless_decision": "Let each turn of the loop wait for a step, a message or time.",
+    "wrong_store": "Use SQLite or Postgres, or declare the step without `transaction=True`.",
+    "unknown_step": "Start a worker with the code that has the step.",
+    "unknown_kind": "Install the package of the kind where the engine runs, and retry the execution.",
+    "unknown_port": "Add the port to the transitions of the node, with [] if nothing follows.",
+    "unknown_version": "Give the engine that version of the called definition, or call one that it has.",
+    "bad_input": "Start another execution with an input that fits `input` of the definition.",
+    "bad_result": "Correct the tool or the schema of the node, and retry the execution.",
+    "secrets_unavailable": "Use the secret in a tool or an HTTP request, which may have secrets.",
+    "not_approved": "Nothing: a person decided so. Change the policy if it should not ask.",
+    "too_few_succeeded": "Look at the errors of the items that failed; retry the execution, or lower `enough`.",
+    "repeat_exhausted": "Allow more iterations, or correct the condition.",
+    "loop_exhausted": "Raise `max`, or make the batches larger.",
+    "failed": "Read the message, which the definition states.",
+    "agent_failed": "Look at the execution of the agent, which the message names.",
+    "answer_refused": "Change the prompt, or use another model.",
+    "unsafe_loop": "Add a wait, or a step that waits, to the circle.",
+    "exceeded_max_steps": "Raise `max_steps` under `limits` of the definition, or end the loop earlier.",
+    "exceeded_max_fanout": "Raise `max_fanout` under `limits` of the definition, or pass fewer items.",
+    "exceeded_max_hops": "Raise `max_hops` under `limits` of the definition, or end the loop earlier.",
+    "exceeded_max_bytes": "Raise `max_bytes` under `limits` of the definition, or keep large values elsewhere.",
+    "exceeded_calls": "Fork the agent with a larger budget of calls.",
+    "exceeded_tokens": "Fork the agent with a larger budget of tokens.",
+    "exceeded_cost": "Fork the agent with a larger budget, or give its model a price.",
+    "task_failed": "Read the message, which the program states.",
+    "program_failed": "Read the end of the standard error of the program, which the message has.",
+    "program_not_started": "Check the command of the worker, and that the program can be executed.",
+}
+"""What to do about each failure that is recorded without an exception of Perdure."""

@@ -18,8 +18,9 @@ from typing import Any, get_overloads
 import perdure
 from perdure.code.approval_requests import ApproveKeywords
 from perdure.code.call_options import WithOptions
-from perdure.core import errors
-from tests.docs.error_entries import ENTRIES
+from perdure.core import error_codes, errors
+from tests.docs import error_examples
+from tests.docs.error_entries import ENTRIES, RECORDED
 from tests.docs.pages import ROOT
 
 DIRECTORY = ROOT / "docs/reference"
@@ -309,10 +310,35 @@ def errors_page() -> str:
         above = next(base for base in kind.__mro__[1:] if base.__module__ == errors.__name__ or base in (Exception, BaseException))
         exported = kind.__name__ in perdure.__all__
         parts.append(f"## {kind.__name__}\n")
-        parts.append(f"`{'perdure' if exported else errors.__name__}.{kind.__name__}`, below `{above.__name__}`.{_fields(fields)}\n")
+        code, where = vars(kind)["code"], "perdure" if exported else errors.__name__
+        parts.append(f"`{where}.{kind.__name__}`, below `{above.__name__}`. Code: `{code}`.{_fields(fields)}\n")
         parts.append(f"{prose(kind.__doc__)}\n")
-        parts.append(f"{filled(f'**Cause.** {cause}', '- ')}\n{filled(f'**What to do.** {fix}', '- ')}\n")
+        parts.append(f"{filled(f'**Cause.** {cause}', '- ')}\n{filled(f'**What to do.** {fix}', '- ')}\n{_message(kind)}")
+    parts.append(recorded_codes())
     return "\n".join(parts).rstrip() + "\n"
+
+
+def _message(kind: type[BaseException]) -> str:
+    """A real message of an error, as a block; empty where there is none."""
+    shown = error_examples.example(kind.__name__)
+    lines = textwrap.indent("\n".join(part for line in shown.splitlines() for part in textwrap.wrap(line, 140)), "  ")
+    return f"- **Example.**\n\n  ```text\n{lines}\n  ```\n" if shown else ""
+
+
+def recorded_rows() -> list[tuple[str, str]]:
+    """The code of each failure that is recorded without an exception of Perdure, and what it means. Those of the HTTP interface have a page of their own."""
+    rows = re.findall(r'^([A-Z_]+) = "(\w+)"  # (.+)$', inspect.getsource(error_codes), re.MULTILINE)
+    return [(code, meaning) for name, code, meaning in rows if not name.startswith("HTTP_")]
+
+
+def recorded_codes() -> str:
+    """The table of the failures that are recorded without an exception of Perdure."""
+    lines = "\n".join(f"| `{code}` | {meaning} | {RECORDED[code]} |" for code, meaning in recorded_rows())
+    return (
+        "## Codes\n\nLogs, dead letters, `retry: {only, fatal}` of definitions and the command line name an error of Perdure by its code, and an exception of "
+        "yours by its class.\nBeside the codes above, these are recorded:\n\n"
+        f"| code | meaning | what to do |\n|---|---|---|\n{lines}\n"
+    )
 
 
 def _fields(names: list[str]) -> str:

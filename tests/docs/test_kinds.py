@@ -68,6 +68,7 @@ def test_there_is_a_page_of_each_kind_and_no_other() -> None:
     assert {file.name for file in DIRECTORY.glob("*.md")} == set(pages())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in SHOWN if name not in ("http", "task")])
 def test_an_example_comes_to_what_its_page_states(name: str, tmp_path: Path) -> None:
     (tmp_path / "script.yaml").write_text(SAID)
@@ -81,6 +82,7 @@ def test_an_example_comes_to_what_its_page_states(name: str, tmp_path: Path) -> 
         assert made.with_(db=f"sqlite:///{tmp_path}/p.db").run(**given) == GIVES[name]
 
 
+@pytest.mark.slow
 def test_the_example_of_requests_comes_to_what_its_page_states(shop: str, tmp_path: Path) -> None:
     deployment = Deployment(allowed=Allowed(http=("127.0.0.1",)))
     made = Definition.of(SHOWN["http"].example, deployment=deployment, secrets={"SHOP_TOKEN": "shop-token"})

@@ -45,6 +45,7 @@ def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
     assert broken(page) == []
 
 
+@pytest.mark.slow
 def test_every_page_that_code_names_exists() -> None:
     for path in [*ROOT.glob("src/**/*.py"), *ROOT.glob("tests/**/*.py"), *ROOT.glob("examples/*.py"), ROOT / "Makefile"]:
         if path != Path(__file__):

@@ -21,6 +21,7 @@ def server() -> Iterator[Server]:
         yield server
 
 
+@pytest.mark.slow
 def test_what_it_shows_is_what_happens(server: Server) -> None:
     shown = [block for block in blocks((ROOT / PAGE).read_text(encoding="utf-8")) if block.language == "python"]
     assert len(shown) == 1 and "not run" not in shown[0].marks

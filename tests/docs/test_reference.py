@@ -6,8 +6,11 @@ import pytest
 
 import perdure
 from perdure.core import errors
-from tests.docs.error_entries import ENTRIES
-from tests.docs.reference import DIRECTORY, GROUPS, OTHERS, PAGES, kinds
+from tests.docs import error_examples
+from tests.docs.error_entries import ENTRIES, RECORDED
+from tests.docs.reference import DIRECTORY, GROUPS, OTHERS, PAGES, kinds, recorded_rows
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -28,6 +31,16 @@ def test_every_error_has_its_cause_and_what_to_do() -> None:
     assert names == set(ENTRIES), "give a new error a cause and what to do in tests/docs/error_entries.py"
     assert {name for name in perdure.__all__ if isinstance(thing := getattr(perdure, name), type) and issubclass(thing, BaseException)} <= names
     assert all(cause.endswith((".", ")")) and fix.endswith((".", ")")) for cause, fix in ENTRIES.values())
+
+
+def test_every_error_has_an_example_or_a_reason_to_have_none() -> None:
+    shown = [*error_examples.RAISED, *error_examples.MADE, *error_examples.WITHOUT]
+    assert sorted(shown) == sorted(kind.__name__ for kind in kinds()), "give a new error an example in tests/docs/error_examples.py"
+    assert all(type(made).__name__ == name for name, made in error_examples.MADE.items())
+
+
+def test_every_recorded_code_has_what_to_do() -> None:
+    assert set(RECORDED) == {code for code, _ in recorded_rows()}, "say what to do about a new code in tests/docs/error_entries.py"
 
 
 def test_no_name_is_without_words() -> None:

@@ -22,6 +22,7 @@ PAGES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "README.md"
 SHOWING = [page for page in PAGES if any(block.language in ("python", "sh") for block in blocks((ROOT / page).read_text(encoding="utf-8")))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in SHOWING if page not in ELSEWHERE])
 def test_what_a_page_shows_is_what_happens(page: str) -> None:
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}

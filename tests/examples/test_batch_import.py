@@ -91,6 +91,7 @@ def large(directory: Path, count: int) -> Path:
 # Whole imports.
 
 
+@pytest.mark.slow
 def test_a_file_becomes_a_table_and_imported_again_nothing_is_done(tmp_path: Path) -> None:
     importing = Importing(SMALL, tmp_path)
     assert importing.finish().startswith("312 rows in table rows of ")
@@ -105,6 +106,7 @@ def test_a_file_becomes_a_table_and_imported_again_nothing_is_done(tmp_path: Pat
     assert len(importing.rows()) == 9
 
 
+@pytest.mark.slow
 def test_killed_at_several_moments_it_ends_as_if_undisturbed(tmp_path: Path) -> None:
     file, moments = large(tmp_path, 40_000), random.Random(7)
     undisturbed, killed = Importing(file, tmp_path / "undisturbed"), Importing(file, tmp_path / "killed")
@@ -149,6 +151,7 @@ def test_neither_the_log_nor_memory_grows_with_the_file(tmp_path: Path) -> None:
     assert long.history_bytes() < short.history_bytes() + 128 * 2**10
 
 
+@pytest.mark.slow
 def test_a_file_that_has_changed_is_another_import(tmp_path: Path) -> None:
     file = tmp_path / "rows.jsonl"
     file.write_text('{"a": 1}\n')
@@ -217,6 +220,7 @@ def test_what_can_not_be_written_is_refused_before_it_begins(tmp_path: Path, cap
     refused([str(SMALL), "--into", str(tmp_path / "mine.sqlite"), "--table", "mine"], "that no import has made", tmp_path, capsys)
 
 
+@pytest.mark.slow
 def test_an_import_goes_on_only_where_it_began(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _ = Importing(SMALL, tmp_path).finish()
     refused([str(SMALL), "--table", "another"], "began with another --into, --table", tmp_path, capsys)

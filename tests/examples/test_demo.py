@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 DEMO = ROOT / "examples/demo.py"
 WAIT_S = 30.0

@@ -5,9 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 def test_it_is_killed_twice_and_all_that_it_claims_is_true(tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "examples/demo_definition.py")]
     environment = os.environ | {"TMPDIR": str(tmp_path), "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}

@@ -19,11 +19,13 @@ ROOT = Path(__file__).parents[2]
 HELLO = ROOT / "examples/hello.py"
 
 
+@pytest.mark.slow
 def test_hello_says_hello(tmp_path: Path) -> None:
     said = subprocess.run([sys.executable, HELLO], cwd=ROOT, env=os.environ | {"PERDURE_DB": url(tmp_path)}, capture_output=True, text=True, check=True)
     assert (said.stdout, said.stderr) == ("Hello Ada\n", "")
 
 
+@pytest.mark.slow
 def test_hello_run_twice_with_one_id_executes_its_step_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PERDURE_DB", url(tmp_path))
     greet = hello()

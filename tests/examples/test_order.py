@@ -13,6 +13,8 @@ from examples import order as shop
 from perdure import AsyncClient, Client
 from perdure.runtime.local_engine import local_engine
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 WAIT_S = 30.0
 TAKES_S = 0.1

@@ -63,6 +63,7 @@ def ledger(bank: Bank) -> list[tuple[str, str]]:
     return [(line["what"], line["key"].partition("/")[2].partition("/")[2]) for line in lines]
 
 
+@pytest.mark.slow
 def test_a_large_payment_is_charged_when_the_bank_is_no_longer_busy_and_shipped_by_its_way(bank: Mortal, tmp_path: Path) -> None:
     code, said, _ = pays(bank, "1002", 420_000)
     assert code == 0

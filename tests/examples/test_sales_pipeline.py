@@ -44,6 +44,7 @@ def best(least_cents: int, count: int) -> list[dict[str, Any]]:
     return sorted(found, key=lambda row: -int(str(row["cents"])))[:count]
 
 
+@pytest.mark.slow
 def test_the_command_prints_the_best_quarters(tmp_path: Path) -> None:
     words = ("run", str(EXAMPLES / "sales_pipeline.yaml"), "--tools", str(EXAMPLES / "sales_tools.py"), "-i", "best=3")
     command = [sys.executable, "-m", "perdure.cli", "--db", f"sqlite:///{tmp_path}/perdure.db", *words]
@@ -52,6 +53,7 @@ def test_the_command_prints_the_best_quarters(tmp_path: Path) -> None:
     assert json.loads(ended.stdout) == best(1000, 3)
 
 
+@pytest.mark.slow
 async def test_what_it_finds_is_what_plain_python_finds(tmp_path: Path) -> None:
     definition = Definition.load(EXAMPLES / "sales_pipeline.yaml", tools=[sales_tools.read_table])
     for least_cents, count in ((0, 50), (5000, 4)):

@@ -166,6 +166,7 @@ class Traced:
 # The shipped trace.
 
 
+@pytest.mark.slow
 def test_every_task_runs_once_and_never_before_its_parents(tmp_path: Path) -> None:
     traced = Traced(SMALL, tmp_path, 0.3)
     lines = traced.finish()
@@ -175,6 +176,7 @@ def test_every_task_runs_once_and_never_before_its_parents(tmp_path: Path) -> No
     assert lines[-1].endswith("0 remembered from before, 13 ran now")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at_once", [1, 2])
 def test_no_more_tasks_run_at_once_than_may(at_once: int, tmp_path: Path) -> None:
     traced = Traced(SMALL, tmp_path, 0.3, at_once)
@@ -183,6 +185,7 @@ def test_no_more_tasks_run_at_once_than_may(at_once: int, tmp_path: Path) -> Non
     assert f"at most {at_once} at once" in lines[-1]
 
 
+@pytest.mark.slow
 def test_started_again_after_its_end_it_runs_nothing(tmp_path: Path) -> None:
     traced = Traced(SMALL, tmp_path, 0.0)
     traced.finish()
@@ -192,6 +195,7 @@ def test_started_again_after_its_end_it_runs_nothing(tmp_path: Path) -> None:
     assert traced.effects() == effects
 
 
+@pytest.mark.slow
 def test_killed_in_the_middle_it_goes_on_and_nothing_settled_runs_twice(tmp_path: Path) -> None:
     traced = Traced(SMALL, tmp_path, 0.8)
     kill = traced.kill(lines=12)
@@ -202,6 +206,7 @@ def test_killed_in_the_middle_it_goes_on_and_nothing_settled_runs_twice(tmp_path
     assert all(f"started {task}, try 2" in lines for task in kill.in_flight)
 
 
+@pytest.mark.slow
 def test_a_line_of_the_effect_file_that_a_kill_cut_short_spoils_no_other(tmp_path: Path) -> None:
     traced = Traced(SMALL, tmp_path, 0.0)
     witness = trace.Witness()
@@ -212,6 +217,7 @@ def test_a_line_of_the_effect_file_that_a_kill_cut_short_spoils_no_other(tmp_pat
     traced.check([])
 
 
+@pytest.mark.slow
 def test_a_database_may_be_moved_between_two_runs(tmp_path: Path) -> None:
     before, after = tmp_path / "before", tmp_path / "after"
     kill = Traced(SMALL, before, 0.5).kill(lines=6)
@@ -222,6 +228,7 @@ def test_a_database_may_be_moved_between_two_runs(tmp_path: Path) -> None:
     assert not before.exists()
 
 
+@pytest.mark.slow
 def test_started_again_while_it_runs_it_waits_for_the_same_end_and_runs_nothing(tmp_path: Path) -> None:
     traced = Traced(SMALL, tmp_path, 1.0)
     with traced.process() as first:
@@ -310,6 +317,7 @@ def test_options_without_meaning_are_refused(options: list[str], said: str, tmp_
     refused([str(SMALL), *options], said, tmp_path, capsys)
 
 
+@pytest.mark.slow
 def test_an_id_goes_on_only_with_what_it_began_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Traced(SMALL, tmp_path, 0.0).finish()
     refused([str(SMALL), "--scale", "2"], "choose another --id", tmp_path, capsys)

@@ -48,11 +48,13 @@ def late_s(file: Path, scale: float, workers: int, db: str, references: bool = F
     return pool.makespan_s - wfinstances.bound_s(tasks, workers)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("references", [False, True])
 def test_every_task_is_done_once_and_behind_its_parents(tmp_path: Path, references: bool) -> None:
     late_s(SMALL, 0.002, 3, f"sqlite:///{tmp_path}/it.db", references)
 
 
+@pytest.mark.slow
 def test_the_program_says_how_long_it_took_and_goes_on_with_its_id(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given = [str(SMALL), "--scale", "0.001", "--workers", "4", "--db", f"sqlite:///{tmp_path}/it.db"]
     assert wfinstances.main(given) in (0, wfinstances.TOO_SLOW)  # with tasks of milliseconds, a busy machine is late
@@ -136,6 +138,7 @@ def check_killed(file: Path, directory: Path, kills: int) -> None:
     assert began.total() - len(tasks) <= 8 * kills, "what had settled was done again"
 
 
+@pytest.mark.slow
 def test_killed_in_the_middle_it_goes_on(tmp_path: Path) -> None:
     check_killed(SMALL, tmp_path, 2)
 

@@ -147,6 +147,7 @@ def huge(lines: int) -> str:
     return f"import time\n{HEAD}@workflow\nasync def flow(ctx: Context, names: list[str], flag: bool) -> None:\n" + part * (lines // 9)
 
 
+@pytest.mark.slow
 def test_the_time_grows_as_the_lines_do() -> None:
     spent_s = []
     for lines in (1_000, 10_000):
@@ -158,6 +159,7 @@ def test_the_time_grows_as_the_lines_do() -> None:
     assert spent_s[1] < 40 * spent_s[0], "ten times the lines would take a hundred times as long, did it look at every pair"
 
 
+@pytest.mark.slow
 def test_code_that_nests_as_deeply_as_it_may_is_read() -> None:
     assert codes(body("x = " + "+".join(["1"] * 700) + "\ntime.time()", imports=CLOCK)) == ["PD101"]
     assert codes(body("x = names" + ".copy()" * 300, imports=CLOCK)) == []
@@ -193,12 +195,14 @@ STDLIB = sorted(Path(sysconfig.get_path("stdlib")).glob("**/*.py"))
 SAMPLE = random.Random(7).sample([path for path in STDLIB if "site-packages" not in path.parts and path.stat().st_size < 60_000], 200)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(10))
 def test_no_module_of_the_standard_library_makes_it_fail(part: int) -> None:
     for path in SAMPLE[part::10]:
         assert all(isinstance(one, LintFinding) for one in lint(path.read_bytes(), str(path))), path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(10))
 def test_no_code_that_is_full_of_workflows_makes_it_fail(part: int) -> None:
     for path in SAMPLE[part::20]:

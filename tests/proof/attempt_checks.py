@@ -35,7 +35,7 @@ def problems(key: Key, rows: Sequence[Sequence[e.Event]], payload: Payload, ran:
         for event in row:
             found.apply(event)
     listed, steps = found.listed(), _steps(found.execution, [event for row in rows for event in row], payload)
-    of_life = {(one.path, one.number) for one in listed if one.life == found.execution.reopened}
+    of_life = {(one.path, one.number) for one in listed if one.reopened == found.execution.reopened}
     lost = sorted(str(one) for one in ran - of_life if not is_in_trimmed_iteration(one[0], found.execution.trimmed))
     return [
         *(f"{one} ran, and is no attempt of the log" for one in lost),
@@ -52,9 +52,9 @@ def _steps(execution: Execution, events: Sequence[e.Event], payload: Payload) ->
 
 def _of_steps(listed: Sequence[RecordedAttempt], execution: Execution, steps: Sequence[StepView]) -> Iterator[str]:
     shown = {step.path: step for step in steps}
-    last = {one.path: one.number for one in listed if one.life == execution.reopened}
+    last = {one.path: one.number for one in listed if one.reopened == execution.reopened}
     for one in listed:
-        if one.life != execution.reopened:
+        if one.reopened != execution.reopened:
             continue
         step = shown.get(path_text(one.path))
         if step is None or step.attempt < one.number:
@@ -83,8 +83,8 @@ def _of_dead_letter(listed: Sequence[RecordedAttempt], execution: Execution) -> 
     letter = dead_letter_groups.dead_letter_of(execution)
     if letter is None or not letter.path:
         return
-    of_step = [one for one in listed if path_text(one.path) == letter.path and one.life == execution.reopened]
+    of_step = [one for one in listed if path_text(one.path) == letter.path and one.reopened == execution.reopened]
     if of_step and of_step[-1].ending in ("", "completed"):
         yield f"the dead letter is about {letter.path}, whose last attempt is {of_step[-1].ending or 'in flight'}"
-    if of_step and of_step[-1].number != letter.tries:
-        yield f"the dead letter counts {letter.tries} tries of {letter.path}, of which there were {of_step[-1].number}"
+    if of_step and of_step[-1].number != letter.attempts:
+        yield f"the dead letter counts {letter.attempts} tries of {letter.path}, of which there were {of_step[-1].number}"

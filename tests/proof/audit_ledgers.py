@@ -132,8 +132,8 @@ def _queue(mail: QueuedMessage) -> str:
 
 
 def _try(body: bytes) -> TryKey:
-    work = messages.decode_message_or_work(body)
-    assert isinstance(work, messages.WorkMessage), "queues hold work"
+    work = messages.decode_message_or_task(body)
+    assert isinstance(work, messages.TaskMessage), "queues hold work"
     return work.execution, work.path, work.attempt
 
 

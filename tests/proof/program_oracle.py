@@ -240,7 +240,7 @@ class _Oracle:
             case n.GivesUp():
                 scope.effects[effect] += 1
                 scope.done.update([undoing(effect)] if node.undo == "in_doubt" else ())
-                raise _Failure("StepFailed fatal 1 Fatal")
+                raise _Failure("StepFailed fatal 1 fatal")
             case n.Hangs() if node.timeout_s is None:
                 scope.effects[effect] += 1
                 scope.done.update([undoing(effect)] if node.undo == "in_doubt" else ())

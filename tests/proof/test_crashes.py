@@ -130,6 +130,7 @@ async def _counted(stage: Stage) -> None:
     await stage.start(counting)
 
 
+@pytest.mark.slow
 def test_steps_that_run_again_are_named_and_what_comes_of_them_is_told_with_how_to_see_it_again() -> None:
     report = crash_at_every_write(Play([counting], _counted), MemoryDisk, again_max=0)
     assert report.repeated == {"default/counting/1:first", "default/counting/1:second"}
@@ -156,6 +157,7 @@ def test_what_must_not_be_the_same_may_be_left_out() -> None:
     assert good(crash_at_every_write(Play([counting], _counted, shown=len), MemoryDisk, again_max=0)).worlds > 6
 
 
+@pytest.mark.slow
 def test_a_workflow_of_two_steps_has_a_moment_before_and_after_each_of_its_writes(tmp_path: Path) -> None:
     in_memory = crash_at_every_write(Play([counting], _counted, shown=len), MemoryDisk, again_max=0)
     in_a_file = crash_at_every_write(Play([counting], _counted, shown=len), on_files(tmp_path), again_max=0)

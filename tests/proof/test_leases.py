@@ -33,7 +33,7 @@ def head(number: int, holder: str | None, lane: str = "") -> Head:
 
 
 def work(number: int, lane: str = "", deliveries: int = 1) -> QueuedMessage:
-    body = messages.encode_message(messages.WorkMessage(Key("t", "w", str(number)), STEP, 1, "s", "key", b""))
+    body = messages.encode_message(messages.TaskMessage(Key("t", "w", str(number)), STEP, 1, "s", "key", b""))
     return QueuedMessage(number, QueueAddress("t", "q"), str(number), body, 0.0, deliveries, lane)
 
 

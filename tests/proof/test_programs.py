@@ -45,6 +45,7 @@ print(sha256(msgspec.json.encode([programs, [predict(program) for program in pro
 # the generator
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hash_seed", ["1", "2"])
 def test_a_seed_gives_the_same_program_in_every_process(hash_seed: str) -> None:
     programs = [generate(Random(seed), 25) for seed in range(40)]
@@ -73,6 +74,7 @@ def test_a_hundred_seeds_send_messages_at_all_times_and_some_twice() -> None:
     assert all(list(program.messages) == sorted(program.messages, key=lambda message: message.at_s) for program in programs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 2, 10, 50])
 def test_sizes_are_bounded(size: int) -> None:
     for seed in SEEDS:
@@ -88,12 +90,14 @@ def test_kinds_can_be_left_out(kind: type) -> None:
         assert not any(isinstance(node, kind) for node in n.walk(program.root)), f"seed {seed}"
 
 
+@pytest.mark.slow
 def test_a_program_is_json_and_back() -> None:
     for seed in SEEDS:
         program = queued(changed(generate(Random(seed), 20), Random(seed)), Random(seed), LINES)
         assert msgspec.json.decode(msgspec.json.encode(program), type=Program) == program, f"seed {seed}"
 
 
+@pytest.mark.slow
 def test_queues_change_nothing_of_what_comes_of_a_program() -> None:
     for seed in SEEDS:
         program = generate(Random(seed), 20)
@@ -102,6 +106,7 @@ def test_queues_change_nothing_of_what_comes_of_a_program() -> None:
         assert after.effects + Counter(after.maybe) == before.effects + Counter(before.maybe), f"seed {seed}"
 
 
+@pytest.mark.slow
 def test_what_hangs_for_ever_is_in_no_queue_and_holds_none_of_its_few_places() -> None:
     for seed in SEEDS:
         program = queued(generate(Random(seed), 20), Random(seed), LINES)
@@ -113,6 +118,7 @@ def test_what_hangs_for_ever_is_in_no_queue_and_holds_none_of_its_few_places() -
 # the oracle
 
 
+@pytest.mark.slow
 def test_predictions_are_json_and_do_not_change() -> None:
     for seed in SEEDS:
         program = generate(Random(seed), 20)
@@ -163,7 +169,7 @@ BY_HAND: dict[str, tuple[Program, Prediction]] = {
             )
         ),
         Prediction(
-            {"returned": [{"caught": "StepFailed timeout 3"}, {"failed": "fatal 1 Fatal"}, {"ok": 5}, {"caught": f"RaceFailed (Mishap, {EXHAUSTED})"}]},
+            {"returned": [{"caught": "StepFailed timeout 3"}, {"failed": "fatal 1 fatal"}, {"ok": 5}, {"caught": f"RaceFailed (Mishap, {EXHAUSTED})"}]},
             Counter(b=3, c=1, e=1, f=3),
             {},
         ),
@@ -336,6 +342,7 @@ def test_a_program_does_what_was_found_by_hand(case: str) -> None:
     assert (result, unexpected(world, expected)) == (expected.result, {})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [4, 12, 40])
 def test_a_program_does_what_the_oracle_predicts(size: int) -> None:
     for seed in SEEDS:
@@ -345,6 +352,7 @@ def test_a_program_does_what_the_oracle_predicts(size: int) -> None:
         assert (result, unexpected(world, expected)) == (expected.result, {}), f"seed {seed}, size {size}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [4, 12, 40])
 def test_a_loser_gives_back_what_the_oracle_predicts(size: int) -> None:
     for seed in SEEDS:
@@ -354,6 +362,7 @@ def test_a_loser_gives_back_what_the_oracle_predicts(size: int) -> None:
         assert result == expected.result, f"seed {seed}, size {size}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [4, 12, 40])
 def test_interruptions_and_delays_do_not_change_what_comes_out(size: int) -> None:
     for seed in SEEDS:
@@ -365,6 +374,7 @@ def test_interruptions_and_delays_do_not_change_what_comes_out(size: int) -> Non
         assert set(world.effects) <= set(expected.effects) | set(expected.maybe), f"seed {seed}, size {size}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pinned", [False, True], ids=["gates", "versions"])
 @pytest.mark.parametrize("deploy", range(3))
 def test_whatever_deploys_change_the_code_of_each_does_what_the_oracle_predicts(deploy: int, pinned: bool) -> None:
@@ -515,7 +525,7 @@ class Plain:
             try:
                 return Ok(kept(await self._tried(declared, rest, declared.timeout_s)))
             except Fatal as error:
-                return Failure("fatal", failures, ErrorInfo("Fatal", str(error)))
+                return Failure("fatal", failures, ErrorInfo("fatal", str(error)))
             except Exception as error:
                 kind = "timeout" if isinstance(error, TimeoutError) else "exhausted"
                 failed = Failure(kind, failures, ErrorInfo(type(error).__name__, str(error)))

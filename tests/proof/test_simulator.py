@@ -47,6 +47,7 @@ def world(seed: int, *, faults: bool = True, always_suspend: bool = False) -> Re
     return report
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("always_suspend", [False, True], ids=["warm", "always suspend"])
 @pytest.mark.parametrize("first", range(0, WORLDS, BATCH))
 def test_worlds_full_of_faults_end_as_predicted(first: int, always_suspend: bool) -> None:
@@ -54,6 +55,7 @@ def test_worlds_full_of_faults_end_as_predicted(first: int, always_suspend: bool
         world(seed, always_suspend=always_suspend)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("always_suspend", [False, True], ids=["warm", "always suspend"])
 @pytest.mark.parametrize("first", range(0, WORLDS, BATCH))
 def test_where_nothing_fails_each_effect_happens_as_often_as_predicted(first: int, always_suspend: bool) -> None:
@@ -62,6 +64,7 @@ def test_where_nothing_fails_each_effect_happens_as_often_as_predicted(first: in
         assert report.counts["kills"] == report.counts["interruptions"] == report.counts["zombies"] == report.counts.get("Conflict", 0) == 0, report.command
 
 
+@pytest.mark.slow
 def test_every_kind_of_fault_happens() -> None:
     happened: Counter[str] = Counter()
     wanted = {fault.strip() for fault in FAULTS.split(",")}
@@ -70,10 +73,12 @@ def test_every_kind_of_fault_happens() -> None:
     assert {fault for fault in wanted if not happened[fault]} == set(), "if other worlds are drawn now, look for seeds that have all faults"
 
 
+@pytest.mark.slow
 def test_a_seed_is_the_same_world_again() -> None:
     assert world(2) == world(2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hash_seed", some(["1", "2"], 1))
 def test_a_seed_is_the_same_world_in_every_process(hash_seed: str) -> None:
     here = [world(seed, always_suspend=seed % 2 == 1).digest for seed in range(2)]
@@ -90,6 +95,7 @@ def twins(seed: int, always_suspend: bool) -> None:
     assert in_a_file == replace(in_memory, options=options), f"other rows were written than in memory: {in_a_file.command}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("always_suspend", [False, True], ids=["warm", "always suspend"])
 @pytest.mark.parametrize("seed", some(range(3), 1))
 def test_a_seed_is_the_same_world_in_a_file_as_in_memory_byte_for_byte(seed: int, always_suspend: bool) -> None:
@@ -127,6 +133,7 @@ WEATHERS = {
 """What befalls engines that nobody kills."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("always_suspend", [False, True], ids=["warm", "always suspend"])
 @pytest.mark.parametrize("weather", WEATHERS)
 @pytest.mark.parametrize("seed", some(range(3), 1))
@@ -150,6 +157,7 @@ def in_two_branches(step: n.Step) -> n.Program:
     return n.Program(n.Join({"a": step, "b": n.Step("other", step.behaviour, step.form, step.tries, step.timeout_s)}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", some(range(5), 2))
 def test_a_step_whose_engine_dies_is_interrupted_and_not_late(seed: int) -> None:
     program = in_two_branches(n.Step("one", n.Answers(1, duration_s=3.0), tries=1, timeout_s=10.0))
@@ -158,6 +166,7 @@ def test_a_step_whose_engine_dies_is_interrupted_and_not_late(seed: int) -> None
     assert report.counts["interruptions"] == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", some(range(3), 1))
 def test_steps_that_are_interrupted_too_often_are_parked_and_all_resumed(seed: int) -> None:
     program = in_two_branches(n.Step("one", n.Answers(1, duration_s=8.0)))
@@ -185,6 +194,7 @@ def changed_everywhere(turns: int = 3) -> n.Program:
     return n.Program(n.Sequence(nodes))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pinned", [False, True], ids=["gates", "versions"])
 @pytest.mark.parametrize("always_suspend", [False, True], ids=["warm", "always suspend"])
 @pytest.mark.parametrize("first", some((0, 2, 4), 1))
@@ -198,6 +208,7 @@ def test_executions_go_on_while_newer_code_comes_and_older_code_parks_what_it_do
     assert counts["deploys"] == 4 and (counts["diverged"] == 0) == pinned
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", some(range(4), 2))
 def test_engines_may_die_at_any_time_between_deploys(seed: int) -> None:
     faults = Faults(kill_before=0.03, kill_after=0.03, delay=0.2)
@@ -239,6 +250,7 @@ FOUND = {353: True, 73: False, 577: True, 2365: False, 2837: True, 10761: False,
 """Worlds in which something was found, when engines asked for work every second; and whether they always suspend."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", some(FOUND, 1))
 def test_what_was_found_once_does_not_come_back(seed: int) -> None:
     programs, options = drawn(seed, always_suspend=FOUND[seed])
@@ -253,6 +265,7 @@ def test_the_command_prints_the_report_of_a_seed(capsys: pytest.CaptureFixture[s
     assert "python -m tests.proof.simulator --seed 3 --always-suspend" in printed
 
 
+@pytest.mark.slow
 def test_the_command_runs_worlds_in_files(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--seed", "4", "--store", "sqlite"]) == 0
     assert "python -m tests.proof.simulator --seed 4 --store sqlite" in capsys.readouterr().out

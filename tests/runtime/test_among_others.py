@@ -18,6 +18,8 @@ from perdure.core.paths import Key
 from tests.runtime.processes import WAIT_S, Stage, until
 from tests.runtime.script import HURRY, greet, slow
 
+pytestmark = pytest.mark.slow
+
 TICK_S, TICKS_MIN = 0.01, 10
 KEY = Key("default", "greet", "k")
 SAID = ["the workflow begins", "in a step", "the workflow goes on"]

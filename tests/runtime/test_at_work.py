@@ -125,7 +125,7 @@ async def test_progress_that_can_t_be_kept_is_an_error_of_the_step(c: Cluster, c
         return outcome.error.type if isinstance(outcome, Err) else ""
 
     await c.engine(boasting)
-    assert [await client.run(boasting, much) for much in (True, False)] == [TooLarge.__name__, Unencodable.__name__]
+    assert [await client.run(boasting, much) for much in (True, False)] == [TooLarge.code, Unencodable.code]
 
 
 @virtually
@@ -170,6 +170,7 @@ async def test_whether_it_is_tried_again_may_be_asked_of_a_function(c: Cluster, 
     assert [await client.run(asking, answer) for answer in ("503", "404", "weird")] == [["exhausted", 5], ["fatal", 1], ["fatal", 1]]
 
 
+@pytest.mark.slow
 async def test_a_step_in_a_thread_sees_that_nobody_wants_it_any_more() -> None:
     left = threading.Event()
 

@@ -145,7 +145,7 @@ async def test_a_tool_that_another_definition_was_given_is_not_used(c: Cluster) 
 async def test_what_is_started_in_an_engine_without_its_tools_is_refused(c: Cluster) -> None:
     process = await c.engine(priced())
     definition = priced()
-    with pytest.raises(MissingCapabilities, match="priced/1 was not started: there is no tool price here; give the definition what it lacks"):
+    with pytest.raises(MissingCapabilities, match=r"priced/1 was not started: the engine has no tool price. Give the definition what is missing"):
         await process.engine.start(Key("default", "priced", "1"), encode(((), {}), "input"))
     assert await c.store.heads() == [] and definition.lacks()
 

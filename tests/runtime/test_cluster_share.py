@@ -115,6 +115,7 @@ def test_engines_share_the_work_and_none_does_what_another_does(stage: Stage) ->
     assert [interruptions(found) for found in stage.histories().values()] == [[]] * HEARING
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", some(["loop", "thread"], 1))
 def test_an_engine_that_was_stopped_past_its_lease_finds_its_work_done_by_another_and_goes_on_with_other_work(stage: Stage, client: Client, how: str) -> None:
     first = ready(stage, lease_s=LEASE_S)
@@ -135,6 +136,7 @@ def test_an_engine_that_was_stopped_past_its_lease_finds_its_work_done_by_anothe
     assert [event.given_back for event in interruptions(history(stage))] == [False]
 
 
+@pytest.mark.slow
 def test_a_worker_that_was_stopped_past_its_lease_answers_in_vain_and_goes_on_with_other_work(stage: Stage, client: Client) -> None:
     _ = ready(stage, lease_s=LONG_LEASE_S)
     first = ready(stage, lease_s=LEASE_S, engine=False, worker=True)
@@ -154,6 +156,7 @@ def test_a_worker_that_was_stopped_past_its_lease_answers_in_vain_and_goes_on_wi
     is_sound(history(stage))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", some(["loop", "thread", "queue"], 1))
 def test_the_death_of_a_process_is_noticed_at_once(stage: Stage, client: Client, how: str) -> None:
     on_queue = how == "queue"

@@ -19,6 +19,8 @@ from perdure.stores.protocol import StoredLog
 from perdure.testing import World
 from perdure.testing.virtual_time import run
 
+pytestmark = pytest.mark.slow
+
 TURNS = 300
 
 

@@ -16,7 +16,7 @@ from perdure import Context, NeedsAttention, Retry, Workflow, step, workflow
 from perdure.core import events as e
 from perdure.core import log_format, messages, values
 from perdure.core.envelopes import NewExecution, OutgoingMessage
-from perdure.core.errors import StoreError, UnknownProgram
+from perdure.core.errors import StoreError, UnknownWorkflow
 from perdure.core.messages import StartMessage, encode_message
 from perdure.core.operations import Success
 from perdure.core.paths import Key, path_text
@@ -226,7 +226,7 @@ async def test_a_claim_that_overtakes_the_refusal_of_a_start_is_not_forgotten(c:
 @virtually
 async def test_a_workflow_that_an_engine_does_not_know_is_not_started_there(c: Cluster) -> None:
     engine = await c.engine(one)
-    with pytest.raises(UnknownProgram, match="no engine here knows sleeper; known are: one"):
+    with pytest.raises(UnknownWorkflow, match="no engine here knows sleeper, only: one"):
         await c.start(engine, sleeper, 1.0)
     assert await c.events(key(sleeper)) == []
 
@@ -234,6 +234,7 @@ async def test_a_workflow_that_an_engine_does_not_know_is_not_started_there(c: C
 # Several engines.
 
 
+@pytest.mark.slow
 @virtually
 async def test_of_the_engines_on_one_store_one_performs_each_step_once(c: Cluster) -> None:
     engines = [await c.engine(one), await c.engine(one)]
@@ -294,6 +295,7 @@ async def test_a_stopped_engine_hands_over_at_once_and_no_try_is_counted(c: Clus
     assert (begun, done) == (["x"] * 4, ["x"])
 
 
+@pytest.mark.slow
 @virtually
 async def test_orderly_stops_never_make_an_execution_need_attention(c: Cluster) -> None:
     """design.md §3: an orderly stop is not counted; ten deploys during a long step are nobody's fault."""
@@ -505,6 +507,7 @@ async def test_mail_that_a_late_answer_to_a_claim_hands_over_once_more_is_decide
     assert await c.messages(key(busy)) == 0
 
 
+@pytest.mark.slow
 @virtually
 async def test_an_engine_that_finds_more_than_it_can_claim_at_once_claims_the_rest_without_waiting(c: Cluster) -> None:
     first = await c.engine(one)
@@ -530,6 +533,7 @@ async def test_a_timer_set_by_a_stopped_engine_rings_in_the_next_at_most_a_poll_
     assert 10.3 - 0.001 <= now_s() - began_s <= 10.3 + POLL_S
 
 
+@pytest.mark.slow
 def test_a_thousand_sleepers_wake_each_on_its_time_and_take_no_memory_meanwhile() -> None:
     async def world() -> None:
         async with cluster() as c:
@@ -786,6 +790,7 @@ async def test_waiting_for_what_needs_attention_says_so(c: Cluster) -> None:
         await c.result(second, after)
 
 
+@pytest.mark.slow
 def test_many_kills_at_drawn_moments_lose_nothing_and_settle_each_step_once() -> None:
     async def world(seed: int) -> None:
         async with cluster() as c:

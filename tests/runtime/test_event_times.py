@@ -53,6 +53,7 @@ def in_order(history: History) -> None:
     assert history.head.created_at_s <= (started_s or times_s[0]) <= history.head.ended_at_s, history
 
 
+@pytest.mark.slow
 def test_an_execution_is_created_before_it_starts_and_starts_before_it_ends(stage: Stage) -> None:
     for number in range(5):
         assert parent.with_(id=f"run {number}", db=stage.url).run(number) == 4 * number

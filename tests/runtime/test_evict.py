@@ -104,6 +104,7 @@ async def test_told_again_and_again_while_its_engine_stops_it_goes_on_elsewhere(
     assert (len(first.engine._residents), len(second.engine._residents)) == (0, 0)
 
 
+@pytest.mark.slow
 async def test_a_sync_step_is_finished_first_and_counts_as_done() -> None:
     engine = Engine(MemoryStore(), [threading_too.code])
     running = asyncio.create_task(engine.run())

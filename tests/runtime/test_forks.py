@@ -3,12 +3,15 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from perdure.core import events as e
 from tests.runtime.forking import EXECUTIONS
 from tests.runtime.processes import Stage
 from tests.runtime.storm import every_try_was_announced, is_sound
 
 
+@pytest.mark.slow
 def test_steps_that_fork_and_spawn_harm_neither_the_engine_nor_the_file(tmp_path: Path) -> None:
     with Stage(tmp_path) as stage:
         program = stage.begin("tests.runtime.forking", stage.url)

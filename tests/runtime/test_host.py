@@ -136,6 +136,7 @@ def test_a_bad_perdure_db_is_refused_alike(monkeypatch: pytest.MonkeyPatch) -> N
 # Where there is no store to be had.
 
 
+@pytest.mark.slow
 def test_a_file_that_is_open_here_and_in_another_process_is_opened_too(tmp_path: Path) -> None:
     async def twice() -> None:
         store = open_store("sqlite:///p.db")
@@ -234,6 +235,7 @@ async def test_many_may_wait_for_one_end() -> None:
         assert len(set(raws)) == 1
 
 
+@pytest.mark.slow
 async def test_an_execution_that_needs_attention_says_so_to_whoever_waits() -> None:
     async def before(ctx: Context) -> None:
         await ctx.sleep(0.5)

@@ -26,6 +26,8 @@ from perdure.stores.sqlite.store import SqliteStore
 from perdure.workflow_function import Workflow
 from tests.hostile import EXCEPTION_SAMPLE, EXCEPTIONS
 
+pytestmark = pytest.mark.slow
+
 ENDS_S = 15.0
 ONCE = Retry(max=2, wait=0.0)
 

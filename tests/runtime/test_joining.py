@@ -58,6 +58,7 @@ def ids(client: Client) -> list[str]:
     return sorted(one.key.id for one in client.list())
 
 
+@pytest.mark.slow
 def test_a_start_is_there_with_the_caller_s_commit(client: Client, connection: sqlite3.Connection) -> None:
     connection.execute("INSERT INTO orders VALUES ('book')")
     handle = client.start(order.with_(id="o1", connection=connection), "book")
@@ -66,6 +67,7 @@ def test_a_start_is_there_with_the_caller_s_commit(client: Client, connection: s
     assert ids(client) == ["o1"] and handle.status().status == "pending"
 
 
+@pytest.mark.slow
 def test_a_start_is_gone_with_the_caller_s_rollback_and_may_be_made_again(client: Client, connection: sqlite3.Connection) -> None:
     connection.execute("INSERT INTO orders VALUES ('book')")
     client.start(order.with_(id="o1", connection=connection), "book")
@@ -76,6 +78,7 @@ def test_a_start_is_gone_with_the_caller_s_rollback_and_may_be_made_again(client
     assert ids(client) == ["o1"]
 
 
+@pytest.mark.slow
 def test_what_a_savepoint_takes_back_takes_the_start_with_it(client: Client, connection: sqlite3.Connection) -> None:
     connection.execute("INSERT INTO orders VALUES ('book')")
     connection.execute("SAVEPOINT one")
@@ -86,6 +89,7 @@ def test_what_a_savepoint_takes_back_takes_the_start_with_it(client: Client, con
     assert ids(client) == ["o2"] and connection.execute("SELECT count(*) FROM orders").fetchone() == (1,)
 
 
+@pytest.mark.slow
 def test_a_start_begins_the_transaction_as_the_first_write_of_a_connection_does(client: Client, connection: sqlite3.Connection) -> None:
     assert not connection.in_transaction
     client.start(order.with_(id="o1", connection=connection), "book")
@@ -103,6 +107,7 @@ def test_the_same_id_started_twice_counts_once(client: Client, connection: sqlit
     assert ids(client) == ["o1"] and not client.start(order.with_(id="o1"), "pen").created
 
 
+@pytest.mark.slow
 def test_two_transactions_at_once_that_start_the_same_id_start_it_once(client: Client, file: Path) -> None:
     created: list[bool] = []
     both = threading.Barrier(2)
@@ -132,6 +137,7 @@ def test_a_strict_start_of_another_input_is_an_error_that_leaves_the_transaction
     assert ids(client) == ["o1"] and connection.execute("SELECT count(*) FROM orders").fetchone() == (1,)
 
 
+@pytest.mark.slow
 def test_a_start_that_fails_half_way_leaves_nothing_of_itself(client: Client, connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     connection.execute("INSERT INTO orders VALUES ('book')")
     connection.execute("CREATE TEMP TRIGGER refuse BEFORE INSERT ON main.mail BEGIN SELECT RAISE(ABORT, 'no mail today'); END")
@@ -144,6 +150,7 @@ def test_a_start_that_fails_half_way_leaves_nothing_of_itself(client: Client, co
     assert not connection.in_transaction, "what it had begun itself has ended"
 
 
+@pytest.mark.slow
 def test_of_a_debounce_in_transactions_the_last_that_was_committed_begins(client: Client, connection: sqlite3.Connection) -> None:
     first = client.start(order.with_(id="row", debounce="1h", connection=connection), "a")
     second = client.start(order.with_(id="row", debounce="1h", connection=connection), "b")
@@ -174,6 +181,7 @@ def test_nothing_that_waits_can_be_asked_for(client: Client, connection: sqlite3
     assert not connection.in_transaction
 
 
+@pytest.mark.slow
 def test_a_message_is_there_with_the_commit_and_gone_with_the_rollback(client: Client, connection: sqlite3.Connection, file: Path) -> None:
     handle = client.start(order.with_(id="o1"), "book")
     handle.send(approved, False, connection=connection)
@@ -186,6 +194,7 @@ def test_a_message_is_there_with_the_commit_and_gone_with_the_rollback(client: C
         assert other.execute("SELECT key FROM mail ORDER BY number").fetchall() == [("start",), ("message:k",)]
 
 
+@pytest.mark.slow
 def test_a_message_may_go_to_what_was_started_in_the_same_transaction(client: Client, connection: sqlite3.Connection) -> None:
     handle = client.start(order.with_(id="o1", connection=connection), "book")
     handle.send(approved, True, connection=connection)
@@ -199,6 +208,7 @@ def test_a_message_may_go_to_what_was_started_in_the_same_transaction(client: Cl
         handle.send(approved, True, connection=connection)
 
 
+@pytest.mark.slow
 def test_a_queue_whose_limits_the_store_does_not_know_yet_is_refused(client: Client, connection: sqlite3.Connection) -> None:
     narrow = Queue("narrow", concurrency=1)
     with pytest.raises(BadValue, match=r"declared in the store with these limits yet.*without connection="):
@@ -213,6 +223,7 @@ def test_a_queue_whose_limits_the_store_does_not_know_yet_is_refused(client: Cli
 # Which connections.
 
 
+@pytest.mark.slow
 def test_a_connection_to_another_database_is_refused(client: Client, file: Path, tmp_path: Path) -> None:
     for other in (":memory:", str(tmp_path / "other.db")):
         with closing(sqlite3.connect(other)) as connection:
@@ -232,6 +243,7 @@ def test_what_is_no_connection_is_refused(client: Client) -> None:
         client.start(order.with_(connection=object()), "a")
 
 
+@pytest.mark.slow
 def test_a_connection_that_commits_by_itself_is_refused_until_it_has_begun(client: Client, file: Path) -> None:
     with closing(sqlite3.connect(file, isolation_level=None)) as connection:
         with pytest.raises(BadValue, match="it commits by itself; execute BEGIN first"):
@@ -246,6 +258,7 @@ def test_a_connection_that_commits_by_itself_is_refused_until_it_has_begun(clien
     assert ids(client) == ["o1"]
 
 
+@pytest.mark.slow
 def test_how_a_connection_is_set_up_is_put_aside_and_stays(client: Client, connection: sqlite3.Connection) -> None:
     connection.row_factory, connection.text_factory = lambda _, row: {"row": row}, bytes
     rows, texts = connection.row_factory, connection.text_factory
@@ -287,6 +300,7 @@ def test_a_transaction_that_has_read_too_early_is_told_how_to_begin(client: Clie
     assert ids(client) == ["o1", "o2"]
 
 
+@pytest.mark.slow
 def test_a_transaction_that_has_only_begun_waits_for_who_writes(client: Client, connection: sqlite3.Connection, file: Path) -> None:
     connection.execute("BEGIN")
     with closing(sqlite3.connect(file, check_same_thread=False)) as other:
@@ -306,6 +320,7 @@ def test_a_store_without_a_database_refuses_it() -> None:
             handle.send(approved, True, connection=connection)
 
 
+@pytest.mark.slow
 def test_a_closed_store_says_so(file: Path) -> None:
     client = Client(f"sqlite:///{file}")
     client.close()
@@ -313,6 +328,7 @@ def test_a_closed_store_says_so(file: Path) -> None:
         client.start(order.with_(connection=connection), "a")
 
 
+@pytest.mark.slow
 async def test_an_async_client_joins_as_well(file: Path) -> None:
     async with AsyncClient(f"sqlite:///{file}") as client:
         with closing(sqlite3.connect(file)) as connection:
@@ -325,6 +341,7 @@ async def test_an_async_client_joins_as_well(file: Path) -> None:
             connection.rollback()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chars", [10, 2 * BLOB_BYTES_MIN, 400_000])
 async def test_what_is_encoded_and_what_is_large_goes_the_same_way(file: Path, chars: int) -> None:
     store = SqliteStore(file)
@@ -346,6 +363,7 @@ async def test_what_is_encoded_and_what_is_large_goes_the_same_way(file: Path, c
 # When it is seen, and by whom.
 
 
+@pytest.mark.slow
 async def test_an_engine_of_another_store_begins_soon_after_the_commit(file: Path) -> None:
     """It looks once in a minute only, so it must have been rung; by whoever posted, as nobody else knows."""
     engines, clients = SqliteStore(file), SqliteStore(file)
@@ -365,6 +383,7 @@ async def test_an_engine_of_another_store_begins_soon_after_the_commit(file: Pat
     await clients.close()
 
 
+@pytest.mark.slow
 async def test_after_a_rollback_nobody_looks_for_ever(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("perdure.stores.sqlite.transaction_watcher.WATCH_MAX_S", 0.5)
     async with AsyncClient(f"sqlite:///{file}") as client:
@@ -388,6 +407,7 @@ def heralds() -> int:
 # Whoever commits again.
 
 
+@pytest.mark.slow
 def test_a_commit_that_was_lost_is_made_again(client: Client, connection: sqlite3.Connection) -> None:
     for _ in range(2):  # as who does not know whether the first was durable
         client.start(order.with_(id="o1", connection=connection), "book")

@@ -22,6 +22,8 @@ from tests.runtime.callers import ON_POSTGRES, ON_SQLITE, Caller, caller, needed
 from tests.stores.servers import Server, postgres
 from tests.stores.test_postgres import empty
 
+pytestmark = pytest.mark.slow
+
 approved = Signal("approved", bool)
 TABLE = "CREATE TABLE orders (name TEXT)"
 INSERT = "INSERT INTO orders VALUES ('book')"

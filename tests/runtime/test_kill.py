@@ -216,6 +216,7 @@ def check(directory: Path, seed: int, unkilled: Unkilled) -> int:
     return kills
 
 
+@pytest.mark.slow
 def test_killed_again_and_again_it_runs_no_settled_step_twice_and_ends_as_if_undisturbed(tmp_path: Path, unkilled: Unkilled) -> None:
     assert check(tmp_path / "story", 1, unkilled) >= 2
 

@@ -6,8 +6,12 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+import pytest
+
 from perdure.runtime.holder import Holder, process_info_here
 from perdure.stores.memory import MemoryStore
+
+pytestmark = pytest.mark.slow
 
 LEASE_S = 0.9
 HOLDER = "the one"

@@ -150,7 +150,7 @@ async def test_borrowers_share_a_queue_and_nothing_is_lent_twice(c: Cluster) -> 
 async def test_a_borrower_is_lent_work_of_its_queues_and_tenants_alone(c: Cluster) -> None:
     process = await c.broker(queues=["gpu", "cpu"])
     for tenant in ("acme", "default"):
-        work = messages.WorkMessage(drawing.key("e")._replace(tenant=tenant), (("draw", 1),), 1, "draw", tenant, values.encode(((), {}), "args"))
+        work = messages.TaskMessage(drawing.key("e")._replace(tenant=tenant), (("draw", 1),), 1, "draw", tenant, values.encode(((), {}), "args"))
         await c.store.commit([c.posted(QueueAddress(tenant, "gpu"), tenant, messages.encode_message(work))])
     assert await lent(process, queues=["cpu"]) == await lent(process, tenants=frozenset({"nobody"}), wait_s=5.0) == []
     assert [task_lease.mail.to for task_lease in await lent(process, tenants=frozenset({"acme"}), limit=9)] == [QueueAddress("acme", "gpu")]
@@ -211,7 +211,7 @@ async def test_a_failure_is_tried_again_as_the_step_says_or_when_the_borrower_sa
     assert again.work.attempt == 2 and now_s() - began_s == pytest.approx(10.0, abs=0.1)
     assert again.work.key == "default/drawing/e:draw"
     assert await fail(process, again) is None
-    with pytest.raises(ExecutionFailed, match=r"step draw failed \(exhausted, 2 tries\): Broken: no ink"):
+    with pytest.raises(ExecutionFailed, match=r"step draw failed \(exhausted, 2 attempts\): Broken: no ink"):
         await c.result(engine, drawing)
     assert await c.start(engine, drawing, "a dog", id="later")
     assert await fail(process, await one(process), after_s=25.0) is None
@@ -225,11 +225,12 @@ async def test_a_failure_that_is_not_to_be_tried_again_is_not(c: Cluster) -> Non
     engine, process = await c.engine(drawing), await c.broker()
     assert await c.start(engine, drawing, "a cat")
     assert await fail(process, await one(process), retry=False) is None
-    with pytest.raises(ExecutionFailed, match=r"step draw failed \(fatal, 1 try\): Broken: no ink"):
+    with pytest.raises(ExecutionFailed, match=r"step draw failed \(fatal, 1 attempt\): Broken: no ink"):
         await c.result(engine, drawing)
     assert await c.messages(GPU) == 0
 
 
+@pytest.mark.slow
 @virtually
 async def test_a_try_that_takes_too_long_has_failed_though_its_borrower_lives(c: Cluster) -> None:
     engine, process = await c.engine(hasty), await c.broker()
@@ -248,6 +249,7 @@ async def test_a_try_that_takes_too_long_has_failed_though_its_borrower_lives(c:
     assert await c.result(engine, hasty) == "late"
 
 
+@pytest.mark.slow
 @virtually
 async def test_a_try_that_takes_too_long_is_not_repeated_unless_it_is_idempotent(c: Cluster) -> None:
     engine, process = await c.engine(careful), await c.broker()
@@ -323,6 +325,7 @@ async def test_a_task_that_wants_to_be_heard_of_more_often_is_lent_for_shorter(c
     assert await c.result(engine, alive) == "done"
 
 
+@pytest.mark.slow
 @virtually
 async def test_without_a_lease_a_loan_lasts_as_long_as_its_borrower_is_there(c: Cluster) -> None:
     engine, process = await c.engine(drawing), await c.broker()
@@ -623,11 +626,12 @@ async def test_work_that_nobody_can_read_fails_for_good_and_is_lent_to_nobody(c:
     assert await c.messages(GPU) == 0 and not process.broker.task_leases.open
 
 
+@pytest.mark.slow
 @virtually
 async def test_of_ended_loans_only_the_last_are_remembered(c: Cluster) -> None:
     process = await c.broker()
     task_leases = process.broker.task_leases
-    work = messages.WorkMessage(drawing.key("e"), (("draw", 1),), 1, "draw", "k", values.encode(((), {}), "args"))
+    work = messages.TaskMessage(drawing.key("e"), (("draw", 1),), 1, "draw", "k", values.encode(((), {}), "args"))
     await c.store.commit([c.posted(GPU, "k", messages.encode_message(work))])
     mail = (await c.store.messages(GPU))[0]
     for number in range(PAST_LEASES_MAX + 10):

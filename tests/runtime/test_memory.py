@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from perdure import Context, workflow
 from perdure.core.paths import Key
 from perdure.runtime.resident_executions import MEMORY_MIN_BYTES, ResidentCache, ResidentExecution
@@ -14,6 +16,7 @@ async def heavy(ctx: Context, text: str) -> Any:
     return [text, await ctx.listen("go")]
 
 
+@pytest.mark.slow
 @virtually
 async def test_waiting_executions_leave_memory_when_all_together_take_too_much(c: Cluster) -> None:
     engine = await c.engine(heavy, memory_bytes_max=100 * MEMORY_MIN_BYTES)

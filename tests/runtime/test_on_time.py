@@ -6,7 +6,7 @@ import pytest
 
 from perdure.core import messages, values
 from perdure.core.envelopes import OutgoingMessage
-from perdure.core.messages import SignalMessage, WorkMessage
+from perdure.core.messages import SignalMessage, TaskMessage
 from perdure.core.paths import Key, QueueAddress
 from perdure.stores.protocol import Post
 from tests.runtime.cluster import NEVER_S, Cluster, now_s, settle
@@ -62,7 +62,7 @@ async def test_a_message_that_is_due_later_is_read_when_it_is_due(c: Cluster) ->
 @virtually
 async def test_work_that_is_due_later_is_begun_when_it_is_due(c: Cluster) -> None:
     began_s = now_s()
-    work = WorkMessage(Key("default", "paying", "e"), (("charge", 1),), 1, charge.name, "key", charge.codec.encode_args(("x", 0.0), {}, "arguments"))
+    work = TaskMessage(Key("default", "paying", "e"), (("charge", 1),), 1, charge.name, "key", charge.codec.encode_args(("x", 0.0), {}, "arguments"))
     await c.store.commit([Post(messages=(OutgoingMessage(QueueAddress("default", "gpu"), "later", messages.encode_message(work), due_at_s=began_s + 12.5),))])
     await c.worker(charge, poll_s=NEVER_S)
     await asyncio.sleep(12.4)

@@ -11,7 +11,7 @@ from perdure.core import events as events_
 from perdure.core import log_format, messages, payload_header
 from perdure.core.envelopes import OutgoingMessage
 from perdure.core.errors import LogDamaged
-from perdure.core.messages import SignalMessage, WorkMessage
+from perdure.core.messages import SignalMessage, TaskMessage
 from perdure.core.paths import Key, QueueAddress
 from perdure.core.values import encode
 from perdure.runtime.quarantine import QUARANTINE_RETRY_S
@@ -22,6 +22,8 @@ from perdure.service.verification import find_unreadable
 from perdure.stores.protocol import Post
 from tests.runtime.cluster import Cluster, now_s, until
 from tests.runtime.test_engine import virtually
+
+pytestmark = pytest.mark.slow
 
 NEWER = bytes((77,)) + messages.encode_message(SignalMessage("go"))[1:]
 DAMAGED = messages.encode_message(SignalMessage("go"))[:-1] + b"?"
@@ -49,7 +51,7 @@ def reported(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 ASIDE = "can't be read and is set aside, to be tried again every 300 s"
-WORK = messages.encode_message(WorkMessage(Key("t", "w", "1"), (), 1, "twice", "k"))
+WORK = messages.encode_message(TaskMessage(Key("t", "w", "1"), (), 1, "twice", "k"))
 
 
 @pytest.mark.parametrize("body", [NEWER, DAMAGED, b"", WORK], ids=["newer", "damaged", "empty", "work"])
@@ -91,7 +93,7 @@ def test_an_execution_whose_log_is_damaged_needs_attention_is_tried_again_and_go
         head = (await c.store.heads())[-1]
         assert head.key == key and head.holder is None
         (group,) = await dead_letter_groups.group_dead_letters(StoreAccess(c.store), DeadLetterFilter(tenant="default"))
-        assert (group.type, group.count) == (LogDamaged.__name__, 1) and "its checksum is wrong" in group.message
+        assert (group.type, group.count) == (LogDamaged.code, 1) and "the checksum of a payload is wrong" in group.message
         assert [(found.key, found.message) async for found in find_unreadable(c.store)] == [(key, "")]
         execution.rows = [whole]
         await came(c, key, "completed")
@@ -116,7 +118,7 @@ def test_an_execution_started_under_rules_that_are_not_known_here_waits_for_a_ne
         await c.store.commit([Post(messages=(OutgoingMessage(key, "go", messages.encode_message(SignalMessage("go", encode("came", "it")))),))])
         await came(c, key, "needs_attention")
         (found,) = [found async for found in find_unreadable(c.store)]
-        assert (found.key, found.message) == (key, "") and "it needs a newer Perdure" in found.why
+        assert (found.key, found.message) == (key, "") and "Use a Perdure as new as the one that started it" in found.why
         assert execution.rows == [(version, log_format.encode_row(events))], "nothing was written to its log"
         execution.rows = [(version, row)]
         await came(c, key, "completed")

@@ -103,6 +103,7 @@ async def test_what_a_killed_process_held_takes_no_place(c: Cluster, client: Asy
     assert most["all"] <= 3 and Counter(order).most_common(1)[0][1] <= 2
 
 
+@pytest.mark.slow
 @virtually
 async def test_an_execution_that_waits_takes_no_place_so_a_parent_waits_for_its_child_in_the_same_queue(c: Cluster, client: AsyncClient) -> None:
     one = Queue("one", concurrency=1)
@@ -266,6 +267,7 @@ async def second(ctx: Context) -> str:
     return "second"
 
 
+@pytest.mark.slow
 async def test_an_execution_that_ends_before_its_thread_keeps_its_place_until_that_has_ended_too() -> None:
     store = MemoryStore()
     engine = Engine(store, [first.code, second.code], poll_s=0.05)

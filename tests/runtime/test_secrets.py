@@ -48,7 +48,7 @@ def test_a_secret_that_stands_at_several_places_is_looked_for_once() -> None:
 
 
 def test_what_is_missing_is_named_and_a_place_that_is_none_is_a_damaged_log() -> None:
-    with pytest.raises(MissingSecret, match="there is no secret A where this runs; set it") as raised:
+    with pytest.raises(MissingSecret, match=r"the secret A is not set in this process. Set it") as raised:
         with_secrets(given(a={"@secret": "A"}), ("/a",), find_no_secret)
     assert raised.value.name == "A"
     for place in ("/b", "/a/0", "/a/x/y", "", "/a/@secret/0"):

@@ -18,6 +18,8 @@ from perdure.core.paths import Key
 from perdure.stores.configured_store import open_store
 from perdure.stores.protocol import Post
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = """
 import asyncio, sys, time
 from pathlib import Path

@@ -98,7 +98,7 @@ def outcome(handle: Handle[Any]) -> tuple[Any, bool]:
         handle.resume()
         return outcome(handle)[0], True
     except ExecutionFailed as failed:
-        return None if "Rollback" in str(failed) else failed, False
+        return None if "rollback" in str(failed) else failed, False
 
 
 def check(file: Path, results: dict[int, Any]) -> None:

@@ -126,6 +126,7 @@ def ran(seed: int) -> tuple[list[Lasted], int]:
         loop.close()
 
 
+@pytest.mark.slow
 def test_no_timer_is_early_wherever_the_process_stands_still() -> None:
     for seed in range(3):
         found, pauses = ran(seed)

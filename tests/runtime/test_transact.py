@@ -24,6 +24,8 @@ from perdure.sync_client import AsyncClient
 from tests.stores.servers import Server, postgres
 from tests.stores.test_postgres import empty
 
+pytestmark = pytest.mark.slow
+
 tries: list[int] = []
 
 

@@ -18,6 +18,8 @@ from tests.stores.proxy import Loss, Proxy, proxied
 from tests.stores.servers import Server, postgres
 from tests.stores.test_postgres import empty
 
+pytestmark = pytest.mark.slow
+
 tries: list[str] = []
 
 

@@ -105,6 +105,7 @@ def killed_again_and_again(stage: Stage, seed: int, kills: int) -> None:
     record(f"{kills} processes killed while they opened an old file of {len(before[0])} executions: {left[0]} left it old, {left[1]} upgraded")
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_of_an_upgrade_nothing_is_lost_and_the_next_does_it_again(stage: Stage) -> None:
     killed_again_and_again(stage, 7, KILLS)
 

@@ -116,6 +116,7 @@ async def test_what_no_ring_tells_of_is_seen_soon_by_who_follows_closely(c: Clus
     assert now_s() - sent_s <= POLL_S + 0.01
 
 
+@pytest.mark.slow
 @virtually
 async def test_thousands_who_wait_are_served_by_few_questions(c: Cluster) -> None:
     store = Counting(c)

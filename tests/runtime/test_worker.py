@@ -24,7 +24,7 @@ LEASE_S = 15.0
 POLL_S = 1.0
 GPU = QueueAddress("default", "gpu")
 
-ABANDONED = ErrorInfo("Abandoned", "it was in flight when its result was no longer needed, and its outcome is not known")
+ABANDONED = ErrorInfo("abandoned", "it was in flight when its result was no longer needed, and its outcome is not known")
 
 begun: list[str] = []
 done: list[str] = []
@@ -308,7 +308,7 @@ async def test_a_fatal_error_in_a_worker_is_not_tried_again(c: Cluster) -> None:
     engine = await c.engine(trying)
     await c.worker(hopeless)
     assert await c.start(engine, trying)
-    with pytest.raises(ExecutionFailed, match=r"step hopeless failed \(fatal, 1 try\): Fatal: no such card"):
+    with pytest.raises(ExecutionFailed, match=r"step hopeless failed \(fatal, 1 attempt\): fatal: no such card"):
         await c.result(engine, trying)
     assert begun == ["x"]
 
@@ -366,6 +366,7 @@ async def test_a_worker_is_told_of_a_cancel_and_its_answer_within_the_grace_coun
     assert seen == [True] and [event for event in await c.events(waiting.key("e")) if isinstance(event, e.SettledEvent)][-1].path == (("patient", 1),)
 
 
+@pytest.mark.slow
 @virtually
 async def test_a_worker_that_goes_on_past_the_grace_is_interrupted(c: Cluster) -> None:
     engine = await c.engine(paying)
@@ -380,6 +381,7 @@ async def test_a_worker_that_goes_on_past_the_grace_is_interrupted(c: Cluster) -
     assert (await c.fold(paying.key("e"))).settled[(("charge", 1),)].outcome == Err("abandoned", 1, ABANDONED)
 
 
+@pytest.mark.slow
 @virtually
 async def test_a_worker_whose_step_has_lost_a_race_is_interrupted(c: Cluster) -> None:
     @workflow

@@ -96,6 +96,7 @@ async def test_so_it_does_in_each_of_its_cases(case: Case, place: Place, tmp_pat
     await comes_to_what_it_states(case, place, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("case", [case for case in ASKED if case.definition in ("003_inline", "004_agent_branch")][:2], ids=named)
 async def test_models_of_another_vendor_answer_as_well(case: Case, place: Place, tmp_path: Path) -> None:
@@ -109,6 +110,7 @@ async def test_models_of_another_vendor_answer_in_each_case(case: Case, place: P
     await comes_to_what_it_states(case, place, tmp_path, "anthropic")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", LONG, ids=named)
 def test_what_waits_for_long_does_so_in_virtual_time(world: World, case: Case, address: str, tmp_path: Path) -> None:
     real = REALS.get((case.definition, case.claim), Real())

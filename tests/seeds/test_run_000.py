@@ -63,6 +63,7 @@ def test_when_all_steps_are_done_it_has_succeeded(world: World) -> None:
     assert run.status == "completed"
 
 
+@pytest.mark.slow
 @pytest.mark.perdure(crash_at="every", crashes_max=50)
 def test_a_tool_is_called_and_its_result_made_over_by_code(world: World) -> None:
     source = "export default function (input) { return input.items.map(item => `${item}@@here`) }"

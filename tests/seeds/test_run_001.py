@@ -77,6 +77,7 @@ def test_a_decision_for_another_approval_changes_nothing(world: World) -> None:
     assert first.status == "waiting_approval"
 
 
+@pytest.mark.slow
 @pytest.mark.perdure(crash_at="every", crashes_max=60)
 def test_what_was_done_before_an_approval_is_not_done_again_wherever_it_is_killed(world: World) -> None:
     second = {"id": "again", "type": "approval", "prompt": "Really?"}

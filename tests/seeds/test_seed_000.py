@@ -114,6 +114,7 @@ async def restarted(c: Cluster, *workflows: Any) -> Any:
     return await c.engine(*workflows)
 
 
+@pytest.mark.slow
 @virtually
 async def test_a_step_that_takes_longer_than_any_lease_is_left_alone(c: Cluster) -> None:
     first, second = await c.engine(two), await c.engine(two)

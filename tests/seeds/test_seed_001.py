@@ -20,7 +20,7 @@ claim   where
 48      later: the HTTP interface
 52      test_commands_001: test_a_command_knows_that_it_is_of_a_workflow_and_of_which_execution; a session is made of nothing: an engine begins it
 49, 50  test_run_001: test_an_approval_halts_it_and_either_decision_leads_on_as_the_seed_says; row "a cancelled execution is undone as well"
-51      who runs an execution, since when: heads and leases; cli/test_golden: `show`, `engines`
+51      who runs an execution, since when: heads and leases; cli/test_transcripts: `show`, `engines`
 53      runtime/test_engine: test_a_store_that_is_down_for_a_minute_loses_nothing_and_work_goes_on
 54      format/test_canonical: test_the_hashes_of_format_version_1_never_change, test_the_hash_is_that_of_the_meaning
 55, 56  later: definitions are found by name in what an engine has; by what a service stores, later
@@ -60,7 +60,7 @@ claim   where
 125     test_run_001: test_what_happens_is_told_in_events
 126     cli: test_killed_at_its_approval_and_run_again_it_goes_on, test_a_denied_approval_ends_it_as_cancelled, test_a_definition_comes_from_standard_input
 127     later: proposals that are stored; what an agent proposes: steps/agents/test_patching: test_a_definition_is_only_proposed
-128     cli/test_exits: test_every_code_is_explained, and the codes in every golden file
+128     cli/test_exits: test_every_code_is_explained, and the codes in every transcript
 129     test_run_001: test_every_type_of_the_seed_is_known_and_no_other
 130     test_definitions_001: test_steps_without_an_id_are_called_by_their_path
 131     format/test_canonical: test_the_hash_is_that_of_the_meaning

@@ -135,6 +135,7 @@ async def test_executions_of_one_id_in_two_workflows_and_tenants_share_nothing()
         assert [await w.result(key) for key in keys] == [["first", 0], ["second", 1], ["first", 2]]
 
 
+@pytest.mark.slow
 @virtually
 async def test_what_is_not_ready_waits_in_the_store_and_holds_no_memory() -> None:
     @workflow

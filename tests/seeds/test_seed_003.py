@@ -181,6 +181,7 @@ def test_a_loop_puts_out_its_state_and_its_batch(world: World) -> None:
     assert found["own"]["batch"]["items"] == [1, 2]
 
 
+@pytest.mark.slow
 @pytest.mark.perdure(crash_at="every", crashes_max=60)
 def test_what_was_set_stays_across_a_crash(world: World) -> None:
     keep = step("keep", "action", {"type": "set_variables", "parameters": {"variables": [{"name": "size", "value": "{{ size + 1 }}"}]}}, success="each")
@@ -216,6 +217,7 @@ def test_a_secret_is_in_no_argument_that_a_log_has(world: World) -> None:
     assert found is not None and b"@secret" in b"".join(found.rows)
 
 
+@pytest.mark.slow
 def test_the_sixth_tick_is_seen_by_the_body_as_the_seed_shows_it(world: World) -> None:
     run = started(world, *LOOPED, input={"items": ITEMS})
     assert run.status == "completed"

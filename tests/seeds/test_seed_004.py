@@ -409,6 +409,7 @@ def test_an_execution_goes_on_by_the_version_that_it_began_with(world: World) ->
     assert run.step("end").target == "end"
 
 
+@pytest.mark.slow
 @pytest.mark.perdure(crash_at="every", crashes_max=60)
 @pytest.mark.parametrize("name", ["004_fan_out", "004_loop_back", "004_approval"])
 def test_wherever_its_process_is_killed_no_token_is_lost_and_none_is_new(world: World, name: str) -> None:

@@ -49,10 +49,10 @@ async def test_those_that_wait_are_listed_with_what_is_asked_and_of_whom(c: Clus
     await asked(c, client, ["group:ops"], id="second")
     newest, oldest = await client.approvals()
     assert (newest.title, newest.details, newest.assignees, newest.quorum, newest.votes) == ("Ship it?", {"order": "ü"}, ("group:ops",), 1, ())
-    assert newest.asked_by is not None and newest.asked_by.id == "second" and newest.place == "approve:Ship it?"
-    assert newest.form is not None and newest.due_at_s is not None and newest.due_at_s - newest.asked_at_s == 86_400
-    assert [one.asked_by.id for one in await client.approvals("ada") if one.asked_by] == ["first"]
-    assert [one.asked_by.id for one in await client.approvals("bob", groups=["ops"]) if one.asked_by] == ["second"]
+    assert newest.requested_by is not None and newest.requested_by.id == "second" and newest.path == "approve:Ship it?"
+    assert newest.form is not None and newest.due_at_s is not None and newest.due_at_s - newest.requested_at_s == 86_400
+    assert [one.requested_by.id for one in await client.approvals("ada") if one.requested_by] == ["first"]
+    assert [one.requested_by.id for one in await client.approvals("bob", groups=["ops"]) if one.requested_by] == ["second"]
     assert await client.approvals("eve") == [] and await client.approvals(limit=1) == [newest]
     await client.approve(oldest, by="ada", value={"carrier": "dhl"})
     assert await client.approvals("ada") == []
@@ -103,8 +103,8 @@ async def test_an_execution_that_asks_for_several_is_decided_place_by_place(c: C
     with pytest.raises(Ambiguous):
         await client.approve("two", by="ada")
     with pytest.raises(NotFound):
-        await client.approve("two", by="ada", place="three")
-    await client.approve("two", by="ada", place="two")
+        await client.approve("two", by="ada", path="three")
+    await client.approve("two", by="ada", path="two")
     await client.reject("two", by="ada")
     assert await handle.result() == [False, True]
 
@@ -138,6 +138,7 @@ async def test_a_decision_is_kept_until_an_engine_takes_it(c: Cluster, client: A
     assert (await handle.result())[2] == "bob"
 
 
+@pytest.mark.slow
 @virtually
 async def test_a_signed_link_stands_for_its_person_and_answer_until_its_time_is_over(c: Cluster, client: AsyncClient) -> None:
     handle = await asked(c, client, ["group:ops", "ada"], 2)

@@ -86,6 +86,7 @@ async def turned(c: Cluster, client: AsyncClient, days: int = TURNS, value: str 
 # Archives.
 
 
+@pytest.mark.slow
 @virtually
 async def test_archives_list_each_forgotten_turn_once_with_events_and_bytes(c: Cluster, client: AsyncClient) -> None:
     key = await turned(c, client)
@@ -109,6 +110,7 @@ async def test_there_are_no_archives_of_what_was_not_compacted_and_none_of_what_
         await client.upkeep.archives("other")
 
 
+@pytest.mark.slow
 @virtually
 async def test_archives_that_are_old_are_pruned_and_the_execution_goes_on(c: Cluster, client: AsyncClient) -> None:
     key = await turned(c, client)
@@ -131,6 +133,7 @@ async def test_archives_that_are_old_are_pruned_and_the_execution_goes_on(c: Clu
     assert len(await client.upkeep.archives("t")) > 3
 
 
+@pytest.mark.slow
 @virtually
 async def test_what_was_pruned_is_said_and_fails_nothing(c: Cluster, client: AsyncClient) -> None:
     key = await turned(c, client)
@@ -157,6 +160,7 @@ async def test_what_was_pruned_is_said_and_fails_nothing(c: Cluster, client: Asy
     assert (await handle.status()).archives_pruned_at_s == gone.pruned_at_s, "the note stays for as long as something refers to it"
 
 
+@pytest.mark.slow
 @virtually
 async def test_values_that_only_pruned_archives_need_go_with_them(c: Cluster, client: AsyncClient) -> None:
     await turned(c, client, value="v")
@@ -172,6 +176,7 @@ async def test_values_that_only_pruned_archives_need_go_with_them(c: Cluster, cl
     assert result == large("v 1") and await damage(client) == []
 
 
+@pytest.mark.slow
 @virtually
 async def test_an_archive_that_another_execution_keeps_is_not_pruned(c: Cluster, client: AsyncClient) -> None:
     await turned(c, client)
@@ -183,6 +188,7 @@ async def test_an_archive_that_another_execution_keeps_is_not_pruned(c: Cluster,
     assert {one.name for one in (await client.upkeep.prune_archives("0s")).archives} >= names
 
 
+@pytest.mark.slow
 @virtually
 async def test_only_archives_of_what_is_meant_are_pruned_and_each_execution_is_exported_before(c: Cluster, client: AsyncClient) -> None:
     key = await turned(c, client)
@@ -222,6 +228,7 @@ async def test_values_of_removed_executions_go_and_those_that_anything_refers_to
     assert await handle.result() == len(large("early"))
 
 
+@pytest.mark.slow
 @virtually
 async def test_nothing_is_removed_if_something_cannot_be_read(c: Cluster, client: AsyncClient) -> None:
     key = await turned(c, client)
@@ -328,6 +335,7 @@ async def test_a_fork_keeps_what_it_has_copied(c: Cluster, client: AsyncClient) 
     assert await (await client.get("f")).result() == large("o")
 
 
+@pytest.mark.slow
 @virtually
 async def test_whatever_interrupts_a_sweep_no_archive_lacks_what_it_refers_to(c: Cluster, client: AsyncClient) -> None:
     await turned(c, client, TURNS // 2, value="v")
@@ -355,6 +363,7 @@ async def test_whatever_interrupts_a_sweep_no_archive_lacks_what_it_refers_to(c:
     assert await damage(client) == [] and not (await client.upkeep.prune_values()).values
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_sweeps_at_any_time_remove_nothing_that_is_referred_to(seed: int) -> None:
     @virtually

@@ -84,6 +84,7 @@ async def test_a_large_reply_and_a_large_question_travel(c: Cluster, client: Asy
     assert await (await client.start(echo)).ask("say", large) == large * 2
 
 
+@pytest.mark.slow
 @virtually
 async def test_an_execution_may_be_asked_before_an_engine_runs(c: Cluster, client: AsyncClient) -> None:
     handle = await client.start(doubling, 1)
@@ -113,13 +114,14 @@ async def test_an_execution_that_ends_without_a_reply_says_so(c: Cluster, client
 @virtually
 async def test_asking_gives_up_in_time_and_the_message_stays(c: Cluster, client: AsyncClient) -> None:
     handle = await client.start(doubling, 1)
-    with pytest.raises(Timeout, match=r"the reply of default/doubling/.* to double: nothing within 5 s"):
+    with pytest.raises(Timeout, match=r"the reply of default/doubling/.* to double: timed out after 5 s"):
         await handle.ask(double, 1, timeout=5)
     await c.engine(doubling)
     await handle.result()
     assert (await handle.status()).status == "completed"
 
 
+@pytest.mark.slow
 @virtually
 async def test_a_full_mailbox_is_told_of(c: Cluster, client: AsyncClient) -> None:
     @workflow
@@ -134,6 +136,7 @@ async def test_a_full_mailbox_is_told_of(c: Cluster, client: AsyncClient) -> Non
         await handle.ask(double, 1)
 
 
+@pytest.mark.slow
 @virtually
 async def test_a_reply_is_found_though_the_turn_that_gave_it_is_compacted_away(c: Cluster, client: AsyncClient) -> None:
     handle = await client.start(archiving, True)
@@ -144,6 +147,7 @@ async def test_a_reply_is_found_though_the_turn_that_gave_it_is_compacted_away(c
     assert any(isinstance(event, SnapshotEvent) for event in await c.events(handle.key)), "it was to be compacted"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("replies", [True, False])
 def test_a_reply_that_is_forgotten_without_an_archive_is_told_of(replies: bool) -> None:
     @virtually

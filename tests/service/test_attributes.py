@@ -246,6 +246,7 @@ async def test_a_child_has_its_own(c: Cluster, client: AsyncClient) -> None:
     assert await healthy(client)
 
 
+@pytest.mark.slow
 @virtually
 async def test_a_compacted_log_has_them_and_so_has_the_index(c: Cluster, client: AsyncClient) -> None:
     engine = await c.engine(looping)
@@ -325,6 +326,7 @@ async def _played(stage: Stage) -> None:
     await stage.send(Key("default", "plain", "child"), "go", once="once more")
 
 
+@pytest.mark.slow
 @crash_budgets
 @pytest.mark.parametrize("always_suspend", [False, True])
 def test_killed_at_every_write_the_index_says_what_the_log_says(always_suspend: bool, budget: Budget) -> None:
@@ -332,6 +334,7 @@ def test_killed_at_every_write_the_index_says_what_the_log_says(always_suspend: 
     assert report.problems == () and report.worlds > 10
 
 
+@pytest.mark.slow
 def test_killed_at_a_write_in_a_file_the_index_says_what_the_log_says(tmp_path: Path) -> None:
     places = iter(range(1000))
 

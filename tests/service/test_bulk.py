@@ -77,7 +77,7 @@ async def test_many_are_told_in_one_commit_parents_before_their_children(c: Clus
     keys = await queued(c, 5)
     seen = commits_of(c)
     result = await client.select(workflow=job).cancel("sold out")
-    assert (result.told, result.ended, result.failed) == (keys, [], {})
+    assert (result.accepted, result.ended, result.failed) == (keys, [], {})
     assert seen == [["0", "1", "2", "3", "4"]]
     assert set((await statuses(client)).values()) == {"cancelled"}
 
@@ -90,7 +90,7 @@ def test_a_batch_has_so_many_and_no_more(verb: str, monkeypatch: pytest.MonkeyPa
     async def claim(c: Cluster, client: AsyncClient) -> None:
         await queued(c, 5)
         seen = commits_of(c)
-        assert len((await getattr(client.select(), verb)()).told) == 5
+        assert len((await getattr(client.select(), verb)()).accepted) == 5
         assert seen == [["0", "1"], ["2", "3"], ["4"]]
 
     claim()
@@ -106,7 +106,7 @@ def test_one_that_dies_between_two_batches_has_told_the_first_and_another_tells_
         with pytest.raises(StoreUnavailable):
             await client.select().cancel()
         assert await statuses(client) == {"0": "cancelled", "1": "cancelled", "2": "pending", "3": "pending", "4": "pending"}
-        assert (await client.select().cancel()).told == keys[2:]
+        assert (await client.select().cancel()).accepted == keys[2:]
         assert (await client.select(keys=keys).cancel()).ended == keys
         assert (await client.select().cancel()) == bulk_requests.BulkResult()
 
@@ -119,10 +119,10 @@ async def test_what_has_ended_is_counted_apart_and_what_can_not_be_told_has_its_
     running, ended, nowhere = (await client.start(job)).key, (await client.start(quick)).key, Key("default", "job", "nowhere")
     await settle()
     result = await client.select(keys=[ended, nowhere, running, running]).pause()
-    assert (result.told, result.ended, list(result.failed)) == ([running], [ended], [nowhere])
+    assert (result.accepted, result.ended, list(result.failed)) == ([running], [ended], [nowhere])
     assert isinstance(result.failed[nowhere], NotFound)
     result = await client.select(keys=[ended, running]).undo()
-    assert (result.told, list(result.failed)) == ([ended], [running])
+    assert (result.accepted, list(result.failed)) == ([ended], [running])
     with pytest.raises(HasEnded):
         await (await client.get(ended)).pause()
 
@@ -137,7 +137,7 @@ async def test_one_that_an_engine_takes_while_it_is_cancelled_is_told_there(c: C
 
     seen = commits_of(c, before=engine)
     result = await client.select().cancel(wait=True)
-    assert len(result.told) == 2
+    assert len(result.accepted) == 2
     assert ["0", "1"] in seen
     assert await statuses(client) == {"0": "cancelled", "1": "cancelled"}
 
@@ -146,15 +146,15 @@ async def test_one_that_an_engine_takes_while_it_is_cancelled_is_told_there(c: C
 async def test_who_waits_hears_of_each_what_became_of_it(c: Cluster, client: AsyncClient) -> None:
     await queued(c, 3)
     late = await client.select().pause(wait=True, timeout="1s")
-    assert late.told == [] and {type(error) for error in late.failed.values()} == {Timeout}
+    assert late.accepted == [] and {type(error) for error in late.failed.values()} == {Timeout}
     await c.engine(job, broken)
     await settle()
-    assert len((await client.select().resume(wait=True)).told) == 3
+    assert len((await client.select().resume(wait=True)).accepted) == 3
     failing = await client.start(broken)
     await settle()
-    assert (await client.select().retry("again", wait=True)).told == [failing.key]
+    assert (await client.select().retry("again", wait=True)).accepted == [failing.key]
     await settle()
-    assert (await client.select().discard(wait=True)).told == [failing.key]
+    assert (await client.select().discard(wait=True)).accepted == [failing.key]
     assert (await failing.status()).status == "cancelled"
 
 
@@ -163,13 +163,13 @@ async def test_those_that_were_begun_last_are_retried_first(c: Cluster, client: 
     await c.engine(broken)
     keys = [(await client.start(broken)).key for _ in range(3)]
     await settle()
-    assert (await client.select(status="failed").retry()).told == keys[::-1]
+    assert (await client.select(status="failed").retry()).accepted == keys[::-1]
     await settle()
-    assert (await client.select().requeue()).told == keys[::-1]
+    assert (await client.select().requeue()).accepted == keys[::-1]
 
 
 @virtually
 async def test_keys_and_a_filter_are_not_given_together(c: Cluster, client: AsyncClient) -> None:
     with pytest.raises(BadValue):
         client.select(keys=[], workflow="job")
-    assert (await client.select(keys=[]).cancel()).told == []
+    assert (await client.select(keys=[]).cancel()).accepted == []

@@ -76,7 +76,7 @@ async def world(c: Cluster) -> None:
 
 
 def ids(group: DeadLetterGroup) -> list[str]:
-    return [letter.key.id for letter in group.letters]
+    return [letter.key.id for letter in group.dead_letters]
 
 
 # fingerprints
@@ -105,6 +105,7 @@ def test_messages_that_say_something_else_are_not_alike(one: str, other: str) ->
     assert normalized_message(one) != normalized_message(other)
 
 
+@pytest.mark.slow
 @example("''0''")
 @given(st.text() | st.text(alphabet="ab0 1'\"`.-<>xN"))
 def test_a_message_without_what_differs_stays_as_it_is(message: str) -> None:
@@ -133,6 +134,7 @@ def test_a_fingerprint_is_of_the_workflow_the_place_the_error_and_what_it_says()
 # the list
 
 
+@pytest.mark.slow
 @virtually
 async def test_what_failed_alike_is_one_group_the_latest_first(c: Cluster, client: AsyncClient) -> None:
     await world(c)
@@ -145,7 +147,7 @@ async def test_what_failed_alike_is_one_group_the_latest_first(c: Cluster, clien
     turns, orders = await client.dead_letters.groups()
     assert (ids(turns), ids(orders)) == (["t2", "t1"], ["e2", "e1"])
     assert (orders.workflow, orders.path, orders.type, orders.message, orders.count) == ("sells", "charge", "ValueError", "7000 is too much for 'o2'", 2)
-    assert orders.first_at_s == orders.letters[1].at_s < turns.letters[1].at_s < orders.last_at_s == orders.letters[0].at_s
+    assert orders.first_at_s == orders.dead_letters[1].at_s < turns.dead_letters[1].at_s < orders.last_at_s == orders.dead_letters[0].at_s
     assert failure_site(parse_path(turns.path)) == "turns/~N/charge"
 
 
@@ -184,7 +186,7 @@ def test_what_was_given_up_with_the_failure_is_not_its_cause(takes_s: float, fai
         with pytest.raises(ExecutionFailed):
             await handle.result()
         (group,) = await client.dead_letters.groups()
-        assert (group.path, group.type, group.reason, group.letters[0].tries) == ("charge", "ValueError", "max_retries_exceeded", 1)
+        assert (group.path, group.type, group.reason, group.dead_letters[0].attempts) == ("charge", "ValueError", "max_retries_exceeded", 1)
 
     claim()
 
@@ -217,7 +219,7 @@ async def test_what_needs_attention_is_a_dead_letter_and_what_is_paused_is_none(
     await handle.send("nothing")
     await settle(1.0)
     (group,) = await client.dead_letters.groups()
-    assert (ids(group), group.letters[0].status, group.type) == (["changed"], "needs_attention", "diverged")
+    assert (ids(group), group.dead_letters[0].status, group.type) == (["changed"], "needs_attention", "diverged")
     await client.dead_letters.discard("changed", "not worth it", wait=True)
     assert await client.dead_letters.groups() == []
     with pytest.raises(ExecutionCancelled, match="not worth it"):

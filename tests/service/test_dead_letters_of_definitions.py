@@ -55,9 +55,10 @@ BROKEN = {"id": "broken", "tool": "BOOM", "with": {"n": 1}}
 def test_a_dead_letter_has_the_step_the_reason_and_the_tries(world: World, steps: Any, more: Any, said: tuple[str, str, int]) -> None:
     world.mock("work", takes="1h")
     letter = letter_of(world, steps, **more)
-    assert (letter.path, letter.reason, letter.tries) == said
+    assert (letter.path, letter.reason, letter.attempts) == said
 
 
+@pytest.mark.slow
 def test_the_same_error_at_different_steps_is_two_groups() -> None:
     fingerprints = []
     for id in ("one", "other", "one"):

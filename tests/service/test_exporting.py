@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from perdure import AlreadyThere, Context, NotFound, Retry, Signal, step, workflow
+from perdure import AlreadyExists, Context, NotFound, Retry, Signal, step, workflow
 from perdure.core import events as e
 from perdure.core.errors import ExportRefused, LogDamaged
 from perdure.core.paths import Key
@@ -255,11 +255,11 @@ async def test_an_id_that_is_taken_is_refused_and_what_is_there_stays_as_it_is(c
     (inner,) = [head.key for head in await c.store.heads(ALL_HEADS) if head.key.workflow == "child"]
     await carried(c, other, inner)
     before = (await other.store.heads(ALL_HEADS), await other.events(inner), await other.store.messages(inner), dict(other.store._blobs))
-    with pytest.raises(AlreadyThere) as refused:
+    with pytest.raises(AlreadyExists) as refused:
         await carried(c, other, key, children=True)
     assert refused.value.key == inner
     assert before == (await other.store.heads(ALL_HEADS), await other.events(inner), await other.store.messages(inner), dict(other.store._blobs))
-    with pytest.raises(AlreadyThere):
+    with pytest.raises(AlreadyExists):
         await carried(c, c, key)
 
 
@@ -286,6 +286,7 @@ async def test_beside_the_original_a_copy_goes_on_by_itself(c: Cluster, client: 
     assert did == ["a", "ship", "ship"]
 
 
+@pytest.mark.slow
 @virtually
 async def test_paused_it_does_nothing_until_it_is_resumed(c: Cluster, client: AsyncClient) -> None:
     slow.add("a")
@@ -305,6 +306,7 @@ async def test_paused_it_does_nothing_until_it_is_resumed(c: Cluster, client: As
         assert await result(other, one) == ["a", 1, "ship"]
 
 
+@pytest.mark.slow
 @virtually
 async def test_a_compacted_log_comes_with_its_archive_and_all_that_this_refers_to(c: Cluster, client: AsyncClient) -> None:
     other, key = await both(c, code=lapping, after_s=1.0)

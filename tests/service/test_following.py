@@ -93,6 +93,7 @@ async def test_a_stream_is_resumed_behind_a_number(c: Cluster, client: AsyncClie
     assert await taken(handle, after=5) == await taken(handle, after=99) == []
 
 
+@pytest.mark.slow
 @virtually
 async def test_a_stream_can_be_followed_from_before_the_execution_begins_and_through_a_pause(c: Cluster, client: AsyncClient) -> None:
     handle = await client.start(emitting, 3, 10.0)
@@ -106,6 +107,7 @@ async def test_a_stream_can_be_followed_from_before_the_execution_begins_and_thr
     assert numbered(await following) == [(1, "value 1"), (2, "value 2"), (3, "value 3")]
 
 
+@pytest.mark.slow
 @virtually
 async def test_large_values_and_many_followers_are_served(c: Cluster, client: AsyncClient) -> None:
     @workflow
@@ -144,6 +146,7 @@ async def compacted(c: Cluster, client: AsyncClient, of: Workflow[..., None]) ->
     return handle
 
 
+@pytest.mark.slow
 @virtually
 async def test_a_follower_that_is_there_from_the_beginning_misses_nothing_whatever_is_compacted(c: Cluster, client: AsyncClient) -> None:
     handle = await client.start(archiving, 100, 0)
@@ -161,6 +164,7 @@ async def test_a_follower_that_is_there_from_the_beginning_misses_nothing_whatev
     assert [number for number, _, _ in events] == sorted(number for number, _, _ in events)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("of", [archiving, forgetting])
 def test_who_comes_after_a_compaction_is_told_how_much_is_missing_and_misses_nothing_that_is_left(of: Workflow[..., None]) -> None:
     @virtually
@@ -182,6 +186,7 @@ def test_who_comes_after_a_compaction_is_told_how_much_is_missing_and_misses_not
     world()
 
 
+@pytest.mark.slow
 @virtually
 async def test_a_fold_that_is_kept_goes_on_through_a_compaction(c: Cluster, client: AsyncClient) -> None:
     handles = [await client.start(of, 100, 50) for of in (archiving, forgetting)]
@@ -244,6 +249,7 @@ async def test_events_are_resumed_behind_an_id(c: Cluster, client: AsyncClient) 
         assert await happened(handle, after=id) == [event for event in read if event[0] > id]
 
 
+@pytest.mark.slow
 @virtually
 async def test_ids_after_a_compaction_are_never_lower_than_the_true_ones_nor_seen_twice_by_who_follows(c: Cluster, client: AsyncClient) -> None:
     handles = [await client.start(of, 100, 100) for of in (archiving, forgetting)]
@@ -261,6 +267,7 @@ async def test_ids_after_a_compaction_are_never_lower_than_the_true_ones_nor_see
     assert [id for id, _, _ in forgetful] == sorted(id for id, _, _ in forgetful)
 
 
+@pytest.mark.slow
 @virtually
 async def test_who_follows_sees_nothing_twice_though_the_log_is_compacted_without_an_archive(c: Cluster, client: AsyncClient) -> None:
     await c.engine(forgetting)
@@ -293,6 +300,7 @@ async def test_a_tail_that_is_read_closely_has_every_event_ever_written(c: Clust
         assert following == rows[first:]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("of", [archiving, forgetting])
 def test_events_of_a_compacted_log_go_as_far_as_the_log_and_their_ids_as_far_as_its_version(of: Workflow[..., None]) -> None:
     @virtually
@@ -310,6 +318,7 @@ def test_events_of_a_compacted_log_go_as_far_as_the_log_and_their_ids_as_far_as_
     world()
 
 
+@pytest.mark.slow
 @virtually
 async def test_a_long_log_is_folded_with_turns_for_others_in_between(c: Cluster, client: AsyncClient) -> None:
     @workflow
@@ -367,6 +376,7 @@ async def test_an_execution_that_was_folded_before_is_read_from_there_on_by_whoe
     assert sum(map(bool, reads)) == 1, "the log was read once, and then only whether there is more"
 
 
+@pytest.mark.slow
 def test_folds_are_kept_within_a_bound() -> None:
     folds = FoldCache(MemoryStore())
     first = folds.of(Key("t", "w", "0"))

@@ -38,6 +38,7 @@ async def begun(c: Cluster, client: AsyncClient) -> tuple[Definition, AsyncHandl
     return naps, await client.get("1", "naps")
 
 
+@pytest.mark.slow
 @virtually
 async def test_a_patch_is_kept_for_the_next_engine_unless_it_is_withdrawn(c: Cluster, client: AsyncClient) -> None:
     naps, handle = await begun(c, client)
@@ -51,6 +52,7 @@ async def test_a_patch_is_kept_for_the_next_engine_unless_it_is_withdrawn(c: Clu
         await definition_patches.withdraw_patches(client._access, Key("default", "naps", "none"))
 
 
+@pytest.mark.slow
 @virtually
 async def test_a_patch_that_an_engine_has_taken_up_is_not_withdrawn(c: Cluster, client: AsyncClient) -> None:
     naps, handle = await begun(c, client)

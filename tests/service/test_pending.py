@@ -34,6 +34,7 @@ async def notes(ctx: Context, what: Any, takes_s: float = 0.0) -> Any:
     return what
 
 
+@pytest.mark.slow
 @virtually
 async def test_what_has_not_begun_is_cancelled_at_once_without_an_engine(c: Cluster, client: AsyncClient) -> None:
     handle = await client.start(notes.with_(id="e", delay="1h"), "a")
@@ -73,6 +74,7 @@ async def test_who_waits_for_what_is_withdrawn_is_told(c: Cluster, client: Async
     assert await handle.result() == "cancelled" and (await child.status()).status == "cancelled"
 
 
+@pytest.mark.slow
 @virtually
 async def test_an_engine_that_begins_and_a_client_that_withdraws_never_both_do(c: Cluster, client: AsyncClient) -> None:
     await c.engine(notes)
@@ -114,6 +116,7 @@ async def test_a_start_that_has_not_begun_is_replaced_by_the_next_of_its_row(c: 
     assert again.id == "row@5" and await again.result() == "later"
 
 
+@pytest.mark.slow
 @virtually
 async def test_a_start_while_one_of_the_row_runs_begins_after_it(c: Cluster, client: AsyncClient) -> None:
     await c.engine(notes)

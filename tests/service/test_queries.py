@@ -137,7 +137,7 @@ async def test_what_fits_several_is_refused_with_the_candidates(c: Cluster, clie
     for number in range(9):
         await client.start(one.with_(id=f"e{number}"))
     await client.start(other.with_(id="e1"))
-    with pytest.raises(Ambiguous, match=r"'e1' fits several executions: default/other/e1, default/one/e1; say which") as refused:
+    with pytest.raises(Ambiguous, match=r"'e1' matches several executions: default/other/e1, default/one/e1. Name one") as refused:
         await client.find("e1")
     assert refused.value.candidates == (other.key("e1"), one.key("e1"))
     with pytest.raises(Ambiguous, match="default/other/e1, default/one/e8, default/one/e7, default/one/e6, default/one/e5 and more"):
@@ -177,6 +177,7 @@ async def test_an_id_that_looks_like_a_workflow_and_an_id_can_be_told_apart(c: C
     assert await client.find("one/other%2Fe1") == await client.find("one/other/e1") == one.key("other/e1")
 
 
+@pytest.mark.slow
 @virtually
 async def test_an_id_is_found_among_very_many_that_begin_with_it(c: Cluster, client: AsyncClient) -> None:
     await client.start(one.with_(id="1"))
@@ -342,7 +343,7 @@ async def test_engines_and_workers_are_listed_with_what_they_know_and_hold(c: Cl
     known, worker = await client.engines()
     assert (known.kind, known.programs, known.executions, known.alive) == ("engine", ["one@", "one@1", "order@", "order@2"], 1, True)
     assert known.name == engine.engine.holder and known.pid > 0 and known.host and known.started_at_s is not None
-    assert (worker.kind, worker.queues, worker.work, worker.alive) == ("worker", ["gpu"], 0, True)
+    assert (worker.kind, worker.queues, worker.tasks, worker.alive) == ("worker", ["gpu"], 0, True)
     await engine.kill()
     await asyncio.sleep(LEASE_S + 1)
     assert [(one.kind, one.alive, one.executions) for one in await client.engines()] == [("engine", False, 1), ("worker", True, 0)]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from perdure import AlreadyThere, Context, ExecutionFailed, HasEnded, JoinFailed, NotFound, RaceFailed, Retry, step, workflow
+from perdure import AlreadyExists, Context, ExecutionFailed, HasEnded, JoinFailed, NotFound, RaceFailed, Retry, step, workflow
 from perdure.core.errors import BadValue
 from perdure.core.paths import Key
 from perdure.sync_client import AsyncClient
@@ -124,6 +124,7 @@ async def branches(ctx: Context) -> list[Any]:
     return [joined["a"], joined["b"], won.name in "xy"]
 
 
+@pytest.mark.slow
 @virtually
 async def test_a_join_and_a_race_that_failed_are_retried_with_what_succeeded_in_them(c: Cluster, client: AsyncClient) -> None:
     await _engine(c)
@@ -157,7 +158,7 @@ async def test_a_fork_takes_over_what_is_earlier_children_too_and_leaves_the_ori
     again = await original.fork("d", input=["other"])
     assert await again.result() == ["a", "child b", "c", "other"] and did == ["other"]
     assert [event async for event in original.events()] == before
-    with pytest.raises(AlreadyThere, match="default/chain/f"):
+    with pytest.raises(AlreadyExists, match="default/chain/f"):
         await original.fork(id="f")
     with pytest.raises(BadValue):
         await original.fork("nowhere")
@@ -241,6 +242,7 @@ async def test_a_fork_goes_on_in_another_version_of_the_code(c: Cluster, client:
     assert await fork.result() == ["a", "c"] and did == ["a", "b", "c"]
 
 
+@pytest.mark.slow
 @virtually
 async def test_a_rerun_has_the_same_input_and_nothing_else(c: Cluster, client: AsyncClient) -> None:
     await _engine(c)
@@ -249,7 +251,7 @@ async def test_a_rerun_has_the_same_input_and_nothing_else(c: Cluster, client: A
     did.clear()
     again = await original.rerun()
     assert again.id != "e" and again.created and await again.result() == ["a", "child b", "c", "end"] and did == ["a", "b", "c", "end"]
-    with pytest.raises(AlreadyThere):
+    with pytest.raises(AlreadyExists):
         await original.rerun(id="e")
     with pytest.raises(NotFound):
         await (await client.start(client.workflow("nobody knows this one").with_(id="x"))).rerun()

@@ -108,6 +108,7 @@ async def test_nothing_is_left_of_what_is_forgotten_and_its_id_runs_again(c: Clu
     assert did == ["a", "a", "again"]
 
 
+@pytest.mark.slow
 @virtually
 async def test_so_many_that_they_take_several_pages_are_all_removed_and_forgotten(c: Cluster, client: AsyncClient) -> None:
     await ended(c, client, *(f"n{number}" for number in range(25)))
@@ -209,7 +210,7 @@ async def test_who_joins_what_was_removed_is_told_so(c: Cluster, client: AsyncCl
     await ended(c, client, "child")
     assert ids(await client.upkeep.prune("1d")) == ["child"]
     await c.engine(*WORKFLOWS)
-    assert await client.run(late.with_(id="l")) == "Removed: it was removed"
+    assert await client.run(late.with_(id="l")) == "removed: it was removed"
     assert did == ["a"]
 
 

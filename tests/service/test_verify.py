@@ -135,6 +135,7 @@ def message(sight: Observation, body: bytes, key: str = "m") -> Observation:
     return with_head(msgspec.structs.replace(sight, mail=(*sight.mail, mail)), mail_at_s=0.0)
 
 
+@pytest.mark.slow
 def test_a_healthy_store_has_no_damage_in_any_status(seen: dict[str, Observation]) -> None:
     assert {sight.head.status for sight in seen.values()} >= {"completed", "running", "waiting", "waiting_approval", "paused", "cancelled", "pending"}
     found = {name: told(sight) for name, sight in seen.items()}
@@ -169,6 +170,7 @@ HEADS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changed", HEADS.values(), ids=HEADS)
 def test_a_head_that_says_something_else_than_the_log_is_damage(seen: dict[str, Observation], changed: dict[str, Any]) -> None:
     for name in ("waiting", "sleeping"):
@@ -202,7 +204,7 @@ def test_a_call_that_is_on_no_queue_and_not_answered_is_damage(seen: dict[str, O
 
 
 def test_a_message_that_can_t_be_read_is_damage(seen: dict[str, Observation]) -> None:
-    work = messages.encode_message(messages.WorkMessage(Key("t", "w", "i"), (), 1, "target", "key"))
+    work = messages.encode_message(messages.TaskMessage(Key("t", "w", "i"), (), 1, "target", "key"))
     for body in (b"", b"\x02nonsense", b"\x09", work):
         assert told(message(seen["waiting"], body)) == [("damage", "mail", "")]
 
@@ -233,6 +235,7 @@ def test_a_blob_that_is_missing_or_altered_is_damage(seen: dict[str, Observation
 # A store.
 
 
+@pytest.mark.slow
 @virtually
 async def test_while_engines_are_at_work_no_damage_is_found(c: Cluster, client: AsyncClient) -> None:
     await c.engine(*WORKFLOWS)
@@ -247,6 +250,7 @@ async def test_while_engines_are_at_work_no_damage_is_found(c: Cluster, client: 
         await client.upkeep.verify("nobody")
 
 
+@pytest.mark.slow
 @virtually
 async def test_what_was_planted_in_a_store_is_found_there(c: Cluster, client: AsyncClient) -> None:
     client = await begun(c)
@@ -276,6 +280,7 @@ async def damage(file: Path) -> dict[str, list[tuple[str, str]]]:
     return found | ({"": [("note", "unreferenced")] * len(names)} if names else {})
 
 
+@pytest.mark.slow
 async def test_a_file_with_one_in_every_status_is_whole_but_for_the_step_that_was_killed(corpus: Path) -> None:
     looking = ReadOnlySqliteStore(corpus)
     assert {head.status for head in await heads_to_verify(looking)} == set(STATUSES.values())
@@ -298,6 +303,7 @@ PLANTED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("statement", "levels"), PLANTED.values(), ids=PLANTED)
 async def test_what_is_done_to_a_file_is_found(corpus: Path, statement: str, levels: set[str]) -> None:
     with closing(sqlite3.connect(corpus)) as database:

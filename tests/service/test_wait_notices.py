@@ -42,6 +42,7 @@ def listening(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(caplog.handler, "emit", lambda record: warned.append(record.getMessage()) if record.name == "perdure.sync_client" else None)
 
 
+@pytest.mark.slow
 @virtually
 async def test_who_waits_for_a_workflow_that_no_engine_knows_is_warned_after_two_seconds_and_once_a_minute(c: Cluster, client: AsyncClient) -> None:
     handle = await client.start(order)
@@ -60,6 +61,7 @@ async def test_who_waits_for_a_workflow_that_no_engine_knows_is_warned_after_two
     assert len(warned) == 4, "while an engine is at work on it, nothing is missing"
 
 
+@pytest.mark.slow
 @virtually
 async def test_a_thousand_who_wait_for_the_same_are_one_line_and_a_few_looks(c: Cluster, client: AsyncClient) -> None:
     handles = [await client.start(order) for _ in range(300)]
@@ -91,10 +93,10 @@ async def test_who_waits_for_a_queue_that_nobody_serves_or_for_what_is_paused_is
 @virtually
 async def test_a_timeout_says_why_nothing_came(c: Cluster, client: AsyncClient) -> None:
     handle = await client.start(order.with_(id="k"))
-    with pytest.raises(Timeout, match=r"the result of default/order/k: nothing within 1 s; no engine is running; it has not started") as caught:
+    with pytest.raises(Timeout, match=r"the result of default/order/k: timed out after 1 s: no engine is running; it has not started") as caught:
         await handle.result(timeout="1s")
     assert caught.value.why == "no engine is running; it has not started"
     await c.engine(order)
-    with pytest.raises(Timeout, match=r"nothing within 1 s; runs slow \(call slow\)"):
+    with pytest.raises(Timeout, match=r"timed out after 1 s: runs slow \(call slow\)"):
         await handle.result(timeout="1s")
     assert warned == []

@@ -57,6 +57,7 @@ CODECS: dict[str, Callable[[], PayloadCodec]] = {
 
 
 @pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
+@pytest.mark.slow
 class TestCodedMemory(StoreConformance):
     """The suite."""
 
@@ -69,6 +70,7 @@ class TestCodedMemory(StoreConformance):
 
 
 @pytest.mark.parametrize("codec", [CODECS["compressed"], CODECS["both"]], ids=["compressed", "both"])
+@pytest.mark.slow
 class TestCodedSqlite(StoreConformance):
     """The suite, over a file."""
 
@@ -80,6 +82,7 @@ class TestCodedSqlite(StoreConformance):
         return EncodedStore(SqliteStore(self.directory / "perdure.db", clock, synchronous="OFF"), self.codec)
 
 
+@pytest.mark.slow
 class TestCodedReaches(StoreConformance):
     """The suite, where mail leaves its reach encoded."""
 
@@ -120,6 +123,7 @@ def vault() -> Vault:
     return Vault(inner, EncodedStore(inner, Encrypted(OLD)))
 
 
+@pytest.mark.slow
 async def test_a_change_of_any_bit_of_a_row_is_noticed(vault: Vault) -> None:
     await vault.put(event(key(), row=ROW))
     whole = vault.rows()[0][1]
@@ -129,7 +133,7 @@ async def test_a_change_of_any_bit_of_a_row_is_noticed(vault: Vault) -> None:
         altered[position // 8] ^= 1 << position % 8
         vault.set_row(0, bytes(altered))
         with pytest.raises(PerdureError):
-            messages.decode_message_or_work((await vault.read())[0])
+            messages.decode_message_or_task((await vault.read())[0])
     vault.set_row(0, whole)
     assert await vault.read() == [ROW]
 
@@ -198,10 +202,10 @@ async def test_mail_that_is_moved_to_another_address_or_key_is_refused_and_holds
         await vault.store.messages(key("2"))
     await vault.store.renew("one", 60)
     claimed = {one.head.key.id: {mail.key: mail.body for mail in one.mail} for one in (await vault.store.claim(claim(epoch=1))).executions}
-    assert messages.decode_message_or_work(claimed["1"]["yes"]) == SignalMessage("approved")
+    assert messages.decode_message_or_task(claimed["1"]["yes"]) == SignalMessage("approved")
     assert claimed["2"]["start"] == b"start"
     with pytest.raises(SealedPayload, match="belongs elsewhere"):
-        messages.decode_message_or_work(claimed["2"]["no"])
+        messages.decode_message_or_task(claimed["2"]["no"])
 
 
 async def test_a_blob_that_is_exchanged_for_another_is_noticed_also_where_it_was_never_encrypted(vault: Vault) -> None:
@@ -261,8 +265,8 @@ async def test_without_a_key_or_with_a_wrong_one_reading_says_which_is_missing_a
             with pytest.raises(SealedPayload, match=why) as refused:
                 await read
             assert refused.value.key_id == "old" and NEW["new"].hex() not in str(refused.value)
-    with pytest.raises(SealedPayload, match="is encrypted with the key 'old', and no keys are given here; give that one, in PERDURE_KEYS"):
-        messages.decode_message_or_work((await inner.messages(queue()))[0].body)
+    with pytest.raises(SealedPayload, match="is encrypted with the key 'old', and no keys are given here; give that one, in PERDURE_ENCRYPTION_KEYS"):
+        messages.decode_message_or_task((await inner.messages(queue()))[0].body)
     assert await everything_kept(inner) == before
 
 
@@ -293,7 +297,7 @@ async def test_what_is_not_encrypted_is_refused_where_that_is_required() -> None
         await store.renew("one", 60)
         (work,) = (await store.claim(claim())).work
         with pytest.raises(SealedPayload, match="is not encrypted"):
-            messages.decode_message_or_work(work.body)
+            messages.decode_message_or_task(work.body)
 
 
 def test_keys_that_mean_nothing_are_refused_and_never_shown() -> None:
@@ -361,6 +365,7 @@ def test_what_can_not_be_expanded_says_so(monkeypatch: pytest.MonkeyPatch) -> No
 # All sizes, all bytes, many at once.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
 async def test_nothing_and_everything_can_be_kept(codec: Callable[[], PayloadCodec], tmp_path: Path) -> None:
     store = EncodedStore(SqliteStore(tmp_path / "perdure.db", synchronous="OFF"), codec())
@@ -377,6 +382,7 @@ async def test_nothing_and_everything_can_be_kept(codec: Callable[[], PayloadCod
     await store.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", [CODECS["compressed"], CODECS["both"]], ids=["compressed", "both"])
 async def test_sixteen_mebibytes_are_kept_while_the_loop_goes_on(codec: Callable[[], PayloadCodec], tmp_path: Path) -> None:
     store = EncodedStore(SqliteStore(tmp_path / "perdure.db", synchronous="OFF"), codec())
@@ -396,6 +402,7 @@ async def test_sixteen_mebibytes_are_kept_while_the_loop_goes_on(codec: Callable
     await store.close()
 
 
+@pytest.mark.slow
 async def test_many_at_once_from_several_loops_get_what_is_theirs(tmp_path: Path) -> None:
     store = EncodedStore(SqliteStore(tmp_path / "perdure.db", synchronous="OFF"), Encrypted(NEW | OLD, Compressed(1)))
 

@@ -23,6 +23,7 @@ SNIPPETS = re.findall(r"^```python\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL
 SHELL = re.findall(r"^```sh\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
 
 
+@pytest.mark.slow
 async def test_its_snippets_run_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PAYROLL_KEY", b64encode(os.urandom(32)).decode())
@@ -47,17 +48,18 @@ def test_its_settings_are_understood(monkeypatch: pytest.MonkeyPatch) -> None:
         assert setting in (configured_codec.__doc__ or ""), setting
 
 
+@pytest.mark.slow
 def test_its_change_of_keys_is_what_the_commands_do(tmp_path: Path) -> None:
     first, second, url = f"2026-11:{new_key()}", f"2027-02:{new_key()}", f"sqlite:///{tmp_path}/perdure.db"
     with Client(url, codec=Encrypted({"2026-11": os.urandom(32)})):
         pass
 
     def said(command: str, keys: str) -> str:
-        environment = {**os.environ, "PERDURE_DB": url, "PERDURE_KEYS": keys}
+        environment = {**os.environ, "PERDURE_DB": url, "PERDURE_ENCRYPTION_KEYS": keys}
         return subprocess.run([sys.executable, "-m", "perdure.cli", *command.split()], env=environment, capture_output=True, text=True, check=True).stdout
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PERDURE_KEYS", first)
+        patch.setenv("PERDURE_ENCRYPTION_KEYS", first)
         with Client(url) as client:
             client.start(client.workflow("nowhere").with_(id="1"), "x" * 100)
     assert said("db rekey", f"{second},{first}") == "1 payload encrypted under the key 2027-02\n"

@@ -14,7 +14,7 @@ from perdure.async_client import AsyncClient
 from perdure.core import limits, messages
 from perdure.core.envelopes import OutgoingMessage
 from perdure.core.errors import BadValue, PerdureError, StepFailed, StoreUnavailable
-from perdure.core.messages import WorkMessage
+from perdure.core.messages import TaskMessage
 from perdure.core.paths import Key, QueueAddress
 from perdure.runtime import quarantine
 from perdure.runtime.engine import Engine
@@ -32,6 +32,8 @@ from perdure.stores.sqlite.store import SqliteStore
 from perdure.sync_client import Client
 from tests.hostile import EXCEPTION_SAMPLE, EXCEPTIONS, Hostile
 from tests.stores.sqlite.world import run
+
+pytestmark = pytest.mark.slow
 
 pytest.importorskip("cryptography", reason="encryption needs the package cryptography: pip install 'perdure[crypto]'")
 
@@ -243,7 +245,7 @@ def test_after_a_fork_the_parent_goes_on_and_the_child_with_a_store_of_its_own(t
 
 async def test_a_worker_without_the_key_postpones_work_and_changes_no_payload(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = tmp_path / "perdure.db"
-    work = messages.encode_message(WorkMessage(Key("default", "telling", "1"), (("whispered", 1),), 1, "whispered", "key"))
+    work = messages.encode_message(TaskMessage(Key("default", "telling", "1"), (("whispered", 1),), 1, "whispered", "key"))
     store = EncodedStore(SqliteStore(file), Encrypted(OLD))
     await store.commit([Post(messages=(OutgoingMessage(QueueAddress("default", "remote"), "work", work),))])
     await store.close()

@@ -404,6 +404,7 @@ async def compare_stores(seed: int, file: Path, operations_min: int, operations_
         await twins.sqlite.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", some(range(4), 1))
 async def test_sqlite_does_what_memory_does(seed: int, tmp_path: Path) -> None:
     await compare_stores(seed, tmp_path / "perdure.db", OPERATIONS_MIN)
@@ -415,6 +416,7 @@ async def test_sqlite_does_what_memory_does_for_long(seed: int, tmp_path: Path) 
     await compare_stores(seed, tmp_path / "perdure.db", 4_000)
 
 
+@pytest.mark.slow
 async def test_a_kind_of_operation_that_never_happens_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(CHANCES, Twins.sweep, 0)
     with pytest.raises(AssertionError, match=r"in 500 operations these never did anything: .*sweep; never found nothing: .*sweep") as noticed:

@@ -2,6 +2,8 @@
 
 import time
 
+import pytest
+
 from perdure.stores.memory import MemoryStore
 from perdure.stores.protocol import Claim, Commit, Post, Store
 from perdure.testing.conformance import Clock, StoreConformance, StoreWorld
@@ -28,6 +30,7 @@ async def test_lanes_that_were_served_long_ago_are_forgotten() -> None:
         assert len(served.lanes) == SINCE + 1 and "again" in served.lanes
 
 
+@pytest.mark.slow
 async def test_a_claim_does_not_look_at_what_is_not_ready() -> None:
     store = MemoryStore(Clock())
     await store.renew("one", 60)

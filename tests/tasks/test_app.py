@@ -109,7 +109,7 @@ async def test_a_task_is_leased_and_completed(desk: Desk) -> None:
     assert await desk.result() == {"lines": 12, "none": None}
     again = await desk.ask(f"/v1/tasks/{lease}/complete", {"value": {"lines": 12, "none": None}})
     other = await desk.ask(f"/v1/tasks/{lease}/complete", {"value": 13})
-    assert (again.status, other.status, other.error) == (200, 409, "AlreadyAnswered")
+    assert (again.status, other.status, other.error) == (200, 409, "already_answered")
 
 
 @at_desk
@@ -124,7 +124,7 @@ async def test_heartbeats_tell_how_far_it_is_and_whether_it_is_wanted(desk: Desk
     assert heard.status == 200 and heard.body["wanted"] is False
     await asyncio.sleep(30)  # the grace in which it may be answered all the same
     late = await desk.say(task, "complete", {"value": 1})
-    assert (late.status, late.error) == (409, "NotWanted")
+    assert (late.status, late.error) == (409, "not_wanted")
 
 
 @at_desk
@@ -135,7 +135,7 @@ async def test_a_failure_is_tried_again_or_not_as_the_worker_says(desk: Desk) ->
     task = await desk.task()
     assert task["attempt"] == 2 and now_s() - began_s == pytest.approx(20, abs=0.1)
     assert (await desk.say(task, "fail", {"type": "NoPaper", "message": "out of paper", "retry": False, "data": ["A4"]})).status == 200
-    with pytest.raises(ExecutionFailed, match=r"step draw failed \(fatal, 2 tries\): NoPaper: out of paper"):
+    with pytest.raises(ExecutionFailed, match=r"step draw failed \(fatal, 2 attempts\): NoPaper: out of paper"):
         await desk.result()
 
 
@@ -146,9 +146,9 @@ async def test_a_lease_that_has_run_out_is_told_from_one_that_there_never_was(de
     await asyncio.sleep(6)
     for what, body in (("heartbeat", {}), ("complete", {"value": 1}), ("fail", {"message": "late"})):
         late = await desk.say(task, what, body)
-        assert (late.status, late.error) == (409, "LeaseRanOut") and "lease another" in late.body["error"]["next"]
+        assert (late.status, late.error) == (409, "lease_expired") and "lease another" in late.body["error"]["next"]
         never = await desk.ask(f"/v1/tasks/{'x' * 32}/{what}", body)
-        assert (never.status, never.error) == (409, "LeaseLost")
+        assert (never.status, never.error) == (409, "lease_lost")
     assert (await desk.task())["attempt"] == 2
 
 
@@ -203,7 +203,7 @@ async def test_with_tokens_nobody_is_let_in_without_one(desk: Desk) -> None:
         given = (JSON, (b"host", b"tasks.example"), *([headers] if headers else []))
         for path in ("/v1/tasks/lease", "/v1/tasks/x/complete"):
             refused = await desk.ask(path, {"worker": "ada"}, headers=given)
-            assert (refused.status, refused.error, refused.headers["www-authenticate"]) == (401, "Unauthorized", "Bearer")
+            assert (refused.status, refused.error, refused.headers["www-authenticate"]) == (401, "unauthorized", "Bearer")
             assert TOKEN not in str(refused)
     assert (await desk.ask("/v1/tasks/lease", {"worker": "ada"}, headers=(JSON, BEARER))).status == 200
     assert (await desk.ask("/v1/health", method="GET", headers=())).status == 200
@@ -215,16 +215,16 @@ async def test_a_token_opens_its_queues_and_tenants_alone(desk: Desk) -> None:
     app = TaskApp(process.broker, WorkerAccess({digest(TOKEN): TokenGrant(frozenset({"cpu", "other"}), frozenset({"acme"})), digest("b" * 20): FULL_GRANT}))
     for queue in (["gpu"], ["cpu", "gpu"], ["other"]):
         refused = await told(app, "/v1/tasks/lease", {"worker": "ada", "queues": queue}, headers=(JSON, BEARER))
-        assert (refused.status, refused.error) == (403, "NotServed")
+        assert (refused.status, refused.error) == (403, "not_served")
     for tenant in ("acme", "default"):
-        work = messages.WorkMessage(drawing.key("e")._replace(tenant=tenant), (("draw", 1),), 1, "draw", tenant, msgspec.msgpack.encode(((), {})))
+        work = messages.TaskMessage(drawing.key("e")._replace(tenant=tenant), (("draw", 1),), 1, "draw", tenant, msgspec.msgpack.encode(((), {})))
         await desk.c.store.commit([desk.c.posted(QueueAddress(tenant, "cpu"), tenant, messages.encode_message(work))])
     mine = await told(app, "/v1/tasks/lease", {"worker": "ada", "limit": 10}, headers=(JSON, BEARER))
     assert [task["execution"]["tenant"] for task in mine.body["tasks"]] == ["acme"]
     other = (JSON, (b"authorization", b"bearer " + b"b" * 20))
     lease = mine.body["tasks"][0]["lease"]
-    assert (await told(app, f"/v1/tasks/{lease}/complete", {}, headers=other)).error == "LeaseLost"
-    assert (await told(app, f"/v1/tasks/{lease}/complete", {"worker": "bob"}, headers=(JSON, BEARER))).error == "LeaseLost"
+    assert (await told(app, f"/v1/tasks/{lease}/complete", {}, headers=other)).error == "lease_lost"
+    assert (await told(app, f"/v1/tasks/{lease}/complete", {"worker": "bob"}, headers=(JSON, BEARER))).error == "lease_lost"
     assert (await told(app, f"/v1/tasks/{lease}/complete", {"worker": "ada"}, headers=(JSON, BEARER))).status == 200
 
 
@@ -234,14 +234,14 @@ async def test_without_tokens_only_who_calls_by_a_name_of_this_machine_is_answer
         assert (await desk.ask("/v1/tasks/lease", {"worker": "ada"}, headers=(JSON, (b"host", host)))).status == 200
     for host in (b"evil.example:7800", b"127.0.0.1.evil.example", b"192.168.0.7", b"", b"[", b"localhost.evil.example"):
         refused = await desk.ask("/v1/tasks/lease", {"worker": "ada"}, headers=(JSON, (b"host", host)))
-        assert (refused.status, refused.error) == (403, "WrongHost")
+        assert (refused.status, refused.error) == (403, "wrong_host")
 
 
 @at_desk
 async def test_no_form_of_a_page_is_taken_for_a_request(desk: Desk) -> None:
     for kind in (b"text/plain", b"application/x-www-form-urlencoded", b"multipart/form-data; boundary=x", b""):
         refused = await desk.ask("/v1/tasks/lease", {"worker": "ada"}, headers=(HERE, (b"content-type", kind)))
-        assert (refused.status, refused.error) == (415, "NotJson")
+        assert (refused.status, refused.error) == (415, "not_json")
     assert (await desk.ask("/v1/tasks/lease", {"worker": "ada"}, headers=(HERE, (b"content-type", b"Application/JSON; charset=utf-8")))).status == 200
 
 
@@ -278,7 +278,7 @@ def test_what_is_no_request_is_refused_and_told_what_is(body: bytes) -> None:
     @at_desk
     async def refused(desk: Desk) -> None:
         answered = await desk.ask("/v1/tasks/lease", body)
-        assert (answered.status, answered.error) == (400, "BadRequest") and len(answered.body["error"]["message"]) < 1000
+        assert (answered.status, answered.error) == (400, "bad_request") and len(answered.body["error"]["message"]) < 1000
 
     refused()
 
@@ -286,13 +286,13 @@ def test_what_is_no_request_is_refused_and_told_what_is(body: bytes) -> None:
 @pytest.mark.parametrize(
     ("body", "status", "error"),
     [
-        ({"value": 2**70}, 422, "Unencodable"),
-        ({"value": 1, "port": "error"}, 422, "BadValue"),
-        ({"value": 1, "port": "skipped"}, 422, "BadValue"),
-        ({"value": 1, "port": "é" * 900}, 422, "BadValue"),
-        ({"value": 1, "port": ""}, 400, "BadRequest"),
-        ({"result": 1}, 400, "BadRequest"),
-        (b"nonsense", 400, "BadRequest"),
+        ({"value": 2**70}, 422, "unencodable"),
+        ({"value": 1, "port": "error"}, 422, "bad_value"),
+        ({"value": 1, "port": "skipped"}, 422, "bad_value"),
+        ({"value": 1, "port": "é" * 900}, 422, "bad_value"),
+        ({"value": 1, "port": ""}, 400, "bad_request"),
+        ({"result": 1}, 400, "bad_request"),
+        (b"nonsense", 400, "bad_request"),
     ],
 )
 def test_an_answer_that_can_not_be_kept_leaves_the_task_to_be_answered(body: Any, status: int, error: str) -> None:
@@ -307,16 +307,17 @@ def test_an_answer_that_can_not_be_kept_leaves_the_task_to_be_answered(body: Any
     refused()
 
 
+@pytest.mark.slow
 @at_desk
 async def test_what_is_too_large_is_refused_before_it_is_read(desk: Desk) -> None:
     await desk.start()
     task = await desk.task()
     for how in ({"length": BODY_BYTES_MAX + 1}, {"parts": [b" " * 2**20] * 18, "length": 10}, {"length": "many"}):
         refused = await desk.say(task, "complete", None, **how)
-        assert (refused.status, refused.error) == (413, "TooLarge")
+        assert (refused.status, refused.error) == (413, "too_large")
     large = await desk.say(task, "complete", {"value": "x" * limits.VALUE_BYTES_MAX})
-    assert (large.status, large.error) == (413, "TooLarge")
-    assert (await desk.say(task, "heartbeat", {"progress": "x" * limits.BLOB_BYTES_MIN})).error == "TooLarge"
+    assert (large.status, large.error) == (413, "too_large")
+    assert (await desk.say(task, "heartbeat", {"progress": "x" * limits.BLOB_BYTES_MIN})).error == "too_large"
     assert (await desk.say(task, "complete", {"value": "x" * (limits.VALUE_BYTES_MAX - 16)})).status == 200
 
 
@@ -326,7 +327,7 @@ async def test_a_body_that_comes_in_pieces_is_one_and_one_that_comes_too_slowly_
     task = await desk.task()
     raw = b'{"value": {"pieces": [1, 2, 3]}}'
     slow = await desk.say(task, "complete", None, parts=[raw[:5], raw[5:]], pause_s=BODY_S)
-    assert (slow.status, slow.error) == (408, "TooSlow")
+    assert (slow.status, slow.error) == (408, "too_slow")
     assert (await desk.say(task, "complete", None, parts=[raw[at : at + 1] for at in range(len(raw))], pause_s=0.01)).status == 200
     assert await desk.result() == {"pieces": [1, 2, 3]}
 
@@ -351,7 +352,7 @@ async def test_when_it_stops_who_waits_is_told_at_once_and_when_to_come_again(de
     began_s = now_s()
     desk.process.broker.stop(20.0)
     for answered in (await waiting, await desk.ask("/v1/tasks/lease", {"worker": "bob", "wait_s": 30})):
-        assert (answered.status, answered.error, answered.headers["retry-after"]) == (503, "Stopping", "5")
+        assert (answered.status, answered.error, answered.headers["retry-after"]) == (503, "stopping", "5")
     assert (await desk.ask("/v1/health", method="GET")).status == 503
     assert now_s() == began_s
     assert (await desk.say(task, "heartbeat", {})).body["wanted"] is True
@@ -370,6 +371,7 @@ def test_a_task_that_no_json_can_say_fails_and_says_so(value: Any) -> None:
     failing()
 
 
+@pytest.mark.slow
 @at_desk
 async def test_tasks_that_are_too_much_for_one_answer_come_in_several(desk: Desk) -> None:
     for number in range(3):

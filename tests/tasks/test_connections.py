@@ -13,6 +13,8 @@ from perdure.tasks import http_connections
 from perdure.tasks.http_endpoint import BODY_BYTES_MAX
 from tests.tasks.places import Place, over_http, place, tasks
 
+pytestmark = pytest.mark.slow
+
 ALBUM = tasks({"id": "n", "task": "t"})
 HEALTH = b"GET /v1/health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 LEASE = b"POST /v1/tasks/lease HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
@@ -57,7 +59,7 @@ async def test_silent_connections_and_unfinished_heads_are_ended(tmp_path: Path)
             rest(it, b"POST /v1/nothing HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\nx"),
         )
         assert silent == b""
-        assert half.startswith(b"HTTP/1.1 408 ") and b"TooSlow" in half
+        assert half.startswith(b"HTTP/1.1 408 ") and b"too_slow" in half
         assert after_one.count(b"HTTP/1.1 200 ") == 1 and after_one.count(b"HTTP/1.1 408 ") == 1
         assert after_error.startswith(b"HTTP/1.1 404 ") and after_error.count(b"HTTP/1.1") == 1
         assert body.startswith(b"HTTP/1.1 404 ") and body.count(b"HTTP/1.1") == 1  # an answer more would be one to a request not made
@@ -119,7 +121,7 @@ async def test_an_answer_that_its_peer_does_not_read_is_dropped_in_the_end(tmp_p
 async def test_the_head_of_a_request_is_bounded(tmp_path: Path) -> None:
     async with place(tmp_path, ALBUM, over_http) as it:
         found = await rest(it, HEALTH[:-2], *(b"X-More: %s\r\n" % (b"x" * 1000) for _ in range(400)))
-        assert found.startswith(b"HTTP/1.1 431 ") and b"HeadTooLarge" in found
+        assert found.startswith(b"HTTP/1.1 431 ") and b"headers_too_large" in found
         await is_served(it)
 
 
@@ -133,7 +135,7 @@ async def test_a_body_that_is_too_large_is_answered_and_the_connection_serves_on
         assert BODY_BYTES_MAX < 17 * 2**20
         for content in (b"x" * (17 * 2**20), parts()):
             answered = await client.post("/v1/tasks/lease", content=content, headers={"content-type": "application/json"})  # type: ignore[arg-type]  # bytes, and parts of them
-            assert (answered.status_code, answered.json()["error"]["type"]) == (413, "TooLarge")
+            assert (answered.status_code, answered.json()["error"]["type"]) == (413, "too_large")
             assert (await client.get("/v1/health")).status_code == 200
 
 
@@ -194,7 +196,7 @@ async def test_a_connection_for_which_there_is_no_room_is_told_so_and_ended(tmp_
         waiting.write(LEASE + b"Expect: 100-continue\r\nContent-Length: 2\r\n\r\n")
         assert (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5.0)).startswith(b"HTTP/1.1 100 ")
         found = await rest(it)
-        assert found.startswith(b"HTTP/1.1 503 ") and b"TooManyConnections" in found and b"retry-after: 5" in found
+        assert found.startswith(b"HTTP/1.1 503 ") and b"too_many_connections" in found and b"retry-after: 5" in found
         displaced.close()
         waiting.close()
 

@@ -26,6 +26,8 @@ from perdure.tasks.http_endpoint import parse_listen_address as place_of
 from perdure.tasks.worker_tokens import FULL_GRANT, WorkerAccess
 from tests.tasks.places import QUEUE, Place, over_http, perdure, place, program, tasks, worker
 
+pytestmark = pytest.mark.slow
+
 ALBUM = tasks(
     {"id": "thumb", "task": "thumbnail", "with": {"photo": "cat.jpg", "width": 64}},
     {"id": "counted", "task": "count", "with": {"to": 5}},
@@ -121,7 +123,7 @@ async def test_when_the_lender_is_killed_its_leases_are_lost_and_the_tasks_are_l
         async with program(*lends, cwd=tmp_path, env=environment) as second:
             await second.until("are lent at")
             late = await client.post(f"/v1/tasks/{task['lease']}/complete", json={"value": "late"})
-            assert (late.status_code, late.json()["error"]["type"]) == (409, "LeaseLost")
+            assert (late.status_code, late.json()["error"]["type"]) == (409, "lease_lost")
             again = (await client.post("/v1/tasks/lease", json={"worker": "ada", "wait_s": 20})).json()["tasks"][0]
             assert again["lease"] != task["lease"] and (again["key"], again["attempt"]) == (task["key"], task["attempt"])
             assert (await client.post(f"/v1/tasks/{again['lease']}/complete", json={"value": "in time"})).status_code == 200

@@ -18,7 +18,7 @@ from perdure.runtime.engine import Engine
 from perdure.runtime.local_engine import wait_for_end
 from perdure.runtime.task_broker import TaskBroker
 from perdure.stores.sqlite.store import SqliteStore
-from perdure.tasks.child_process import child_environment, split_command
+from perdure.tasks.child_command import child_environment, split_command
 from perdure.tasks.http_endpoint import LEASE_END_ERRORS
 from perdure.tasks.program_per_task import ProgramPerTask
 from tests.docs.pages import Block, blocks
@@ -61,6 +61,7 @@ async def result(it: Place) -> Any:
         return values.decode(await wait_for_end(it.engine, Key("default", "album", "e")), Any, "a result")
 
 
+@pytest.mark.slow
 async def test_the_worker_in_javascript_works_and_its_length_is_what_is_said(tmp_path: Path) -> None:
     text = block("javascript", "worker.mjs").text
     (tmp_path / "worker.mjs").write_text(text)
@@ -69,6 +70,7 @@ async def test_the_worker_in_javascript_works_and_its_length_is_what_is_said(tmp
         assert await result(it) == json.loads(block("text", "cat.jpg.200.png").text)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not (shutil.which("jq") and shutil.which("curl") and shutil.which("bash")), reason="the worker in bash takes curl and jq")
 async def test_the_worker_in_bash_works(tmp_path: Path) -> None:
     (tmp_path / "worker.sh").write_text(block("bash", "worker.sh").text)
@@ -76,6 +78,7 @@ async def test_the_worker_in_bash_works(tmp_path: Path) -> None:
         assert await result(it) == {"file": "cat.jpg.200.png"}
 
 
+@pytest.mark.slow
 async def test_the_program_for_each_task_works(tmp_path: Path) -> None:
     (tmp_path / "thumb.py").write_text(block("python", "thumb.py").text)
     command = [sys.executable, "-I", "-S", str(tmp_path / "thumb.py")]

@@ -20,9 +20,11 @@ from perdure.core.errors import BadValue
 from perdure.core.paths import Key
 from perdure.stores.protocol import Post
 from perdure.tasks import pipe_worker
-from perdure.tasks.child_process import child_environment, split_command
+from perdure.tasks.child_command import child_environment, split_command
 from perdure.tasks.pipe_worker import MESSAGE_BYTES_MAX, ChildProtocolError, PipeWorker, read_lines
 from tests.tasks.places import WORKER, node, place, tasks
+
+pytestmark = pytest.mark.slow
 
 CHILD = """
 import json, os, sys, time
@@ -156,7 +158,7 @@ for said in heard():
 
 
 async def test_an_answer_that_can_not_be_kept_fails_the_task_and_not_the_child(tmp_path: Path) -> None:
-    for value, said in (("2**70", "Unencodable"), ("1, port='error'", "BadValue")):
+    for value, said in (("2**70", "unencodable"), ("1, port='error'", "bad_value")):
         directory = tmp_path / said
         directory.mkdir()
         body = f"""
@@ -370,7 +372,7 @@ def lives(pid: int) -> bool:
 
 
 async def test_the_child_knows_nothing_of_the_store_nor_of_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("PERDURE_DB", "PERDURE_SECRET", "PERDURE_KEYS", "AWS_SECRET_ACCESS_KEY", "MINE"):
+    for name in ("PERDURE_DB", "PERDURE_SIGNING_SECRET", "PERDURE_ENCRYPTION_KEYS", "AWS_SECRET_ACCESS_KEY", "MINE"):
         monkeypatch.setenv(name, "canary-of-the-test")
     body = """
 tell(say="ready")

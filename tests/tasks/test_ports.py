@@ -60,10 +60,8 @@ def test_a_task_leads_on_by_the_port_that_its_worker_names(port: str, follow: li
     assert left_by(port, next=FOLLOWING) == follow
 
 
-def test_a_port_of_which_the_definition_says_nothing_fails_the_task_and_says_which_there_are() -> None:
-    with pytest.raises(
-        ExecutionFailed, match=r"UnknownPort: judge was left by the port 'other', of which its next says nothing; it tells of sure, unsure, nothing"
-    ):
+def test_a_port_that_is_not_in_next_fails_the_task_and_says_which_there_are() -> None:
+    with pytest.raises(ExecutionFailed, match=r"unknown_port: judge ended at the port 'other', which is not in its next \(sure, unsure, nothing"):
         left_by("other", next=FOLLOWING)
 
 

@@ -12,7 +12,7 @@ from perdure.core import values
 from perdure.core.errors import ErrorInfo
 from perdure.core.paths import QueueAddress
 from perdure.runtime.task_broker import HeartbeatReply, LeaseRequest, TaskLease, TaskWorker
-from perdure.tasks.child_process import child_environment
+from perdure.tasks.child_command import child_environment
 from perdure.tasks.program_per_task import ProgramPerTask
 from perdure.testing.virtual_time import run
 from tests.runtime.cluster import Cluster, Process, cluster
@@ -66,13 +66,14 @@ def test_a_task_whose_secret_nothing_finds_fails_for_good_and_is_lent_to_nobody(
             definition = document()
             engine, process = await begun(c, definition)
             asking = asyncio.create_task(process.broker.lease(ADA, LeaseRequest(["send"], wait_s=5.0, lease_s=None)))
-            with pytest.raises(ExecutionFailed, match="there is no secret TOKEN where this runs"):
+            with pytest.raises(ExecutionFailed, match="the secret TOKEN is not set in this process"):
                 await c.result(engine, definition)
             assert await asking == [] and await c.messages(QueueAddress("default", "send")) == 0
 
     run(world, handles_max=100_000)
 
 
+@pytest.mark.slow
 async def test_what_a_program_says_of_its_secrets_is_hidden(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "perdure.tasks")
     program = tmp_path / "do.py"

@@ -16,6 +16,7 @@ SHOP, FIRST, *OTHERS = re.findall(r"^```python\n(.*?)^```$", GUIDE, re.MULTILINE
 IMPORTS = FIRST.partition("\n\n\n")[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("snippet", [FIRST, *OTHERS], ids=re.compile(r"def test_(\w+)").findall)
 def test_each_example_is_as_it_is_shown(snippet: str, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")

@@ -79,10 +79,12 @@ def checked(project: pytest.Pytester, source: str, *options: str) -> pytest.RunR
     return project.runpytest_inprocess(*OPTIONS, *options)
 
 
+@pytest.mark.slow
 def test_a_test_is_given_a_world(project: pytest.Pytester) -> None:
     checked(project, f"def test_order(world):{EXAMPLE}").assert_outcomes(passed=1)
 
 
+@pytest.mark.slow
 def test_each_test_has_a_world_of_its_own(project: pytest.Pytester) -> None:
     source = """
 @pytest.mark.parametrize("number", [1, 2])
@@ -93,6 +95,7 @@ def test_fresh(world, number):
     checked(project, source).assert_outcomes(passed=2)
 
 
+@pytest.mark.slow
 def test_who_does_not_use_it_does_not_pay_for_it(project: pytest.Pytester) -> None:
     project.makepyfile(
         test_nothing="""
@@ -107,6 +110,7 @@ def test_nothing():
     project.runpytest_subprocess(*OPTIONS).assert_outcomes(passed=1)
 
 
+@pytest.mark.slow
 def test_an_execution_that_can_not_be_replayed_fails_its_test(project: pytest.Pytester) -> None:
     source = """
 counter = count()
@@ -129,6 +133,7 @@ def test_not_checked(world):
     )
 
 
+@pytest.mark.slow
 def test_a_failure_comes_with_the_trace_and_its_seed(project: pytest.Pytester) -> None:
     source = f"@pytest.mark.perdure(seed=7)\ndef test_order(world):{EXAMPLE}    assert run.result() == 'r_2'\n"
     result = checked(project, source)
@@ -144,13 +149,15 @@ def test_a_failure_comes_with_the_trace_and_its_seed(project: pytest.Pytester) -
     )
 
 
+@pytest.mark.slow
 def test_a_failure_in_the_workflow_points_to_the_line_of_the_test(project: pytest.Pytester) -> None:
     result = checked(project, "def test_late(world):\n    world.mock(charge, returns=Charge('c'))\n    world.run(order, 'o1', 500)\n")
     result.stdout.fnmatch_lines(
-        [">*world.run(order, 'o1', 500)", "E*ExecutionFailed: *listen:approved: nothing within 172800 s", "test_shop.py:5: ExecutionFailed"]
+        [">*world.run(order, 'o1', 500)", "E*ExecutionFailed: *listen:approved: timed out after 172800 s", "test_shop.py:5: ExecutionFailed"]
     )
 
 
+@pytest.mark.slow
 def test_a_test_that_passes_shows_nothing(project: pytest.Pytester) -> None:
     result = checked(project, f"def test_order(world):{EXAMPLE}")
     result.stdout.no_fnmatch_line("*perdure trace*")
@@ -161,6 +168,7 @@ def test_a_test_that_passes_shows_nothing(project: pytest.Pytester) -> None:
 EVERY = '@pytest.mark.perdure(crash_at="every")\n'
 
 
+@pytest.mark.slow
 def test_an_idempotent_order_survives_a_crash_at_every_write(project: pytest.Pytester) -> None:
     result = checked(project, f"{EVERY}def test_order(world):{EXAMPLE}", "-rP")
     result.assert_outcomes(passed=1)
@@ -183,6 +191,7 @@ def test_once(world):
 """
 
 
+@pytest.mark.slow
 def test_a_step_that_is_not_idempotent_is_named_with_the_write_and_how_to_see_it_again(project: pytest.Pytester) -> None:
     result = checked(project, EVERY + TWICE.lstrip())
     result.assert_outcomes(failed=1)
@@ -203,11 +212,13 @@ def test_a_step_that_is_not_idempotent_is_named_with_the_write_and_how_to_see_it
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("option", "failed"), [("before:2", 1), ("2", 1), ("after:2", 0), ("every", 1)])
 def test_one_crash_is_seen_again_by_an_option(project: pytest.Pytester, option: str, failed: int) -> None:
     checked(project, TWICE, f"--perdure-crash-at={option}").assert_outcomes(failed=failed, passed=1 - failed)
 
 
+@pytest.mark.slow
 def test_a_write_that_is_never_made_is_an_error(project: pytest.Pytester) -> None:
     result = checked(project, '@pytest.mark.perdure(crash_at="after:9")\n' + TWICE.lstrip())
     result.assert_outcomes(failed=1)
@@ -242,6 +253,7 @@ def test_a_key_that_changes(world):
 """
 
 
+@pytest.mark.slow
 def test_effects_tell_whether_a_step_is_idempotent_where_the_test_asserts_nothing_of_it(project: pytest.Pytester) -> None:
     result = checked(project, EFFECTS, "-rP")
     result.assert_outcomes(passed=1, failed=2)
@@ -256,6 +268,7 @@ def test_effects_tell_whether_a_step_is_idempotent_where_the_test_asserts_nothin
     )
 
 
+@pytest.mark.slow
 def test_a_step_that_is_declared_not_idempotent_must_be_dealt_with(project: pytest.Pytester) -> None:
     source = """
 @step(idempotent=False)
@@ -323,6 +336,7 @@ def test_rich(world):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", ["--perdure-always-suspend", "--perdure-seed=5", "-q"])
 def test_children_branches_loops_and_undo_survive_a_crash_at_every_write(project: pytest.Pytester, option: str) -> None:
     source = "from perdure import ExecutionFailed, Rollback\n" + RICH
@@ -363,10 +377,12 @@ def test_what_was_set_up():
 """
 
 
+@pytest.mark.slow
 def test_every_crash_has_fixtures_of_its_own_and_shared_ones_are_set_up_once(project: pytest.Pytester) -> None:
     checked(project, FIXTURES).assert_outcomes(passed=2)
 
 
+@pytest.mark.slow
 def test_a_shared_fixture_that_can_not_be_torn_down_is_an_error(project: pytest.Pytester) -> None:
     source = f"@pytest.fixture(scope='module')\ndef shared():\n    yield\n    raise OSError('gone')\n\n{EVERY}def test_order(world, shared):{EXAMPLE}"
     result = checked(project, source)
@@ -374,12 +390,14 @@ def test_a_shared_fixture_that_can_not_be_torn_down_is_an_error(project: pytest.
     result.stdout.fnmatch_lines(["*ERROR at teardown of test_order*", "E*OSError: gone"])
 
 
+@pytest.mark.slow
 def test_a_test_that_fails_undisturbed_is_reported_as_it_is(project: pytest.Pytester) -> None:
     result = checked(project, f"{EVERY}def test_order(world):\n    assert 1 == 2\n\n{EVERY}def test_skipped(world):\n    pytest.skip('not now')\n")
     result.assert_outcomes(failed=1, skipped=1)
     result.stdout.no_fnmatch_line("*Undisturbed*")
 
 
+@pytest.mark.slow
 def test_many_moments_are_spread_evenly(project: pytest.Pytester) -> None:
     result = checked(project, f"@pytest.mark.perdure(crash_at='every', crashes_max=3)\ndef test_order(world):{EXAMPLE}", "-rP")
     result.stdout.fnmatch_lines(["killed at 3 moments, around 6 durable writes; failed at 0"])
@@ -425,12 +443,14 @@ def test_memory(world):
 """
 
 
+@pytest.mark.slow
 def test_executions_leave_memory_at_every_wait_by_a_marker_or_an_option(project: pytest.Pytester) -> None:
     checked(project, f"@pytest.mark.perdure(always_suspend=True){SUSPENDED}").assert_outcomes(passed=1)
     checked(project, SUSPENDED, "--perdure-always-suspend").assert_outcomes(passed=1)
     checked(project, SUSPENDED).assert_outcomes(failed=1)
 
 
+@pytest.mark.slow
 def test_a_seed_comes_from_the_marker_or_the_command_line_and_may_be_drawn(project: pytest.Pytester) -> None:
     source = "@pytest.mark.perdure(seed=3)\ndef test_seed(world):\n    assert world.seed == {}\n"
     checked(project, source.format(3)).assert_outcomes(passed=1)
@@ -459,6 +479,7 @@ class TestOfAClass:
 # among others
 
 
+@pytest.mark.slow
 def test_it_works_in_many_processes(project: pytest.Pytester) -> None:
     pytest.importorskip("xdist")
     source = f"{EVERY}def test_order(world):{EXAMPLE}\n{EVERY}{TWICE.lstrip()}\ndef test_plain(world):{EXAMPLE}"
@@ -467,6 +488,7 @@ def test_it_works_in_many_processes(project: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(["E*Ran again because of it: step charge of order, 2 times in place of 1.", "*perdure trace*"])
 
 
+@pytest.mark.slow
 def test_in_an_async_test_a_world_says_what_to_do(project: pytest.Pytester) -> None:
     pytest.importorskip("pytest_asyncio")
     project.makeini("[pytest]\nfilterwarnings = error\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\n")
@@ -476,6 +498,7 @@ def test_in_an_async_test_a_world_says_what_to_do(project: pytest.Pytester) -> N
     result.stdout.fnmatch_lines(["E*WrongVerb: start() inside a running event loop: write the test as a plain `def`*"])
 
 
+@pytest.mark.slow
 def test_its_fixture_and_marker_are_shown_to_those_who_ask(project: pytest.Pytester) -> None:
     project.runpytest_inprocess(*OPTIONS, "--markers").stdout.fnmatch_lines(["@pytest.mark.perdure(crash_at=None, *"])
     project.runpytest_inprocess(*OPTIONS, "--fixtures").stdout.fnmatch_lines(["world*"])

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from perdure import AlreadyDecided, AlreadyThere, Ambiguous, Context, DecisionRefused, Definition, ExecutionFailed, NotFound, step, workflow
+from perdure import AlreadyDecided, AlreadyExists, Ambiguous, Context, DecisionRefused, Definition, ExecutionFailed, NotFound, step, workflow
 from perdure.core.errors import BadValue
 from perdure.testing import Stuck
 from perdure.testing.world import World
@@ -71,8 +71,8 @@ def test_one_of_several_approvals_is_meant_by_its_place(world: World) -> None:
     run = world.start(two)
     with pytest.raises(Ambiguous):
         run.approve(by="ada")
-    run.approve(by="ada", place="first/approve:First?")
-    run.reject(by="ada", place="second/approve:Second?")
+    run.approve(by="ada", path="first/approve:First?")
+    run.reject(by="ada", path="second/approve:Second?")
     assert run.result() == [True, False]
 
 
@@ -104,6 +104,7 @@ def test_an_approval_of_a_definition_is_decided_alike(world: World) -> None:
     assert run.result() is True
 
 
+@pytest.mark.slow
 def test_a_fork_takes_over_what_was_done_and_a_rerun_does_it_anew(world: World) -> None:
     numbers = itertools.count(1)
     mock = world.mock(load, calls=lambda name: f"{name} {next(numbers)}")
@@ -115,12 +116,13 @@ def test_a_fork_takes_over_what_was_done_and_a_rerun_does_it_anew(world: World) 
         one.approve(by="ada", value=Limit(1))
     assert fork.result() == run.result() == f"{before}: 1 by ada" and len(mock.calls) == 3
     assert again.result().startswith("b") and other.result().startswith("c")
-    with pytest.raises(AlreadyThere):
+    with pytest.raises(AlreadyExists):
         run.rerun(id="again")
     with pytest.raises(BadValue, match="the arguments of raising"):
         run.fork(input=[1, 2, 3])
 
 
+@pytest.mark.slow
 def test_a_result_is_given_by_hand_in_place_of_a_step(world: World) -> None:
     world.mock(load, raises=OSError("down"))
     run = world.start(raising)
@@ -132,6 +134,7 @@ def test_a_result_is_given_by_hand_in_place_of_a_step(world: World) -> None:
     assert run.result().startswith("by hand: no")
 
 
+@pytest.mark.slow
 def test_the_same_test_gives_the_same_seeds_to_what_is_repeated() -> None:
     @workflow
     async def drawing(ctx: Context) -> float:

@@ -30,11 +30,11 @@ def _form_options(command: F) -> F:
 
 def _decision_options(command: F) -> F:
     command = click.option("--lifetime", default="7d", show_default=True, metavar="TIME", help="How long the link can be used.")(command)
-    command = click.option("--link", is_flag=True, help="Decide nothing, but print a link with which whoever has it can (see PERDURE_SECRET).")(command)
+    command = click.option("--link", is_flag=True, help="Decide nothing, but print a link with which whoever has it can (see PERDURE_SIGNING_SECRET).")(command)
     command = click.option("--timeout", metavar="TIME", help="How long to wait at most; the decision is kept.")(command)
     command = click.option("--no-wait", is_flag=True, help="Leave the decision for an engine to take, and don't wait for that.")(command)
     command = click.option("--comment", default="", metavar="TEXT", help="Said to whoever asks.")(command)
-    command = click.option("--place", metavar="P", help="Which one, where an execution asks for several.")(command)
+    command = click.option("--path", metavar="P", help="Which one, where an execution asks for several.")(command)
     return id_arguments(filter_options(_person_options(command)))
 
 
@@ -42,25 +42,25 @@ def _decision_options(command: F) -> F:
 @click.argument("id", required=False)
 @click.option("--for", "by", metavar="NAME", help="Only those on which this person may decide, and has not.")
 @click.option("--group", "groups", multiple=True, metavar="G", help="A group that they are in.")
-@click.option("--place", metavar="P", help="With an ID: which one, where an execution asks for several.")
+@click.option("--path", metavar="P", help="With an ID: which one, where an execution asks for several.")
 @click.option("--limit", default=100, show_default=True, type=click.IntRange(1), help="How many at most, the newest.")
 @json_option
 @format_option()
 @click.pass_obj
-def approvals(settings: GlobalOptions, /, *, id: str | None, by: str | None, groups: tuple[str, ...], place: str | None, limit: int, **given: Any) -> None:
+def approvals(settings: GlobalOptions, /, *, id: str | None, by: str | None, groups: tuple[str, ...], path: str | None, limit: int, **given: Any) -> None:
     """List the approvals that wait, or show the one of ID, with its details and form."""
     import time
 
     from perdure.cli import bulk_actions, output, record_views
 
-    if id is None and place is not None:
-        raise click.UsageError("--place is for one: name its ID")
+    if id is None and path is not None:
+        raise click.UsageError("--path is for one: name its ID")
     if id is not None and (by is not None or groups):
         raise click.UsageError("--for and --group choose among all: leave ID out")
     form = "json" if given["as_json"] else given["format"]
     with settings.client() as client:
         if id is not None:
-            bulk_actions.one_by_one([id], lambda text: _show(client, settings, text, place, form), explain=_decision_error)
+            bulk_actions.one_by_one([id], lambda text: _show(client, settings, text, path, form), explain=_decision_error)
             return
         everything = client.approvals(limit=APPROVALS_MAX, tenant=settings.tenant)
         listed = everything if by is None and not groups else client.approvals(by or "", groups=groups, limit=limit, tenant=settings.tenant)
@@ -69,13 +69,13 @@ def approvals(settings: GlobalOptions, /, *, id: str | None, by: str | None, gro
         output.print_list(form, (names.get(one.key, one.id) for one in shown), shown, lambda: record_views.approval_table(shown, names, time.time()))
 
 
-def _show(client: Client, settings: GlobalOptions, text: str, place: str | None, form: str) -> None:
+def _show(client: Client, settings: GlobalOptions, text: str, path: str | None, form: str) -> None:
     import time
 
     from perdure.cli import output, record_views
     from perdure.cli.terminal import screen
 
-    one = client.approval(text, place=place, tenant=settings.tenant)
+    one = client.approval(text, path=path, tenant=settings.tenant)
     if form == "table":
         names = record_views.approval_names(client.approvals(limit=APPROVALS_MAX, tenant=settings.tenant))
         output.show_lines(record_views.approval_details(one, names.get(one.key, ""), time.time()), screen())
@@ -112,7 +112,7 @@ def reject(settings: GlobalOptions, /, **given: Any) -> None:
 @click.option("--timeout", metavar="TIME", help="How long to wait at most; the decision is kept.")
 @click.pass_obj
 def decide(settings: GlobalOptions, /, *, link: str, value: str | None, pairs: tuple[str, ...], comment: str, timeout: str | None) -> None:
-    """Give the answer that a signed LINK stands for; - reads it from standard input. It is held against PERDURE_SECRET."""
+    """Give the answer that a signed LINK stands for; - reads it from standard input. It is held against PERDURE_SIGNING_SECRET."""
     from perdure.cli import bulk_actions
     from perdure.cli.execution_lookup import ids_of
 
@@ -129,8 +129,8 @@ def _decide(settings: GlobalOptions, given: dict[str, Any], yes: bool) -> None:
     from perdure.cli.execution_lookup import ids_of
 
     bulk_actions.check_filter(given)
-    if given["place"] is not None and given["everything"]:
-        raise click.UsageError("--place is for ids: leave --all out")
+    if given["path"] is not None and given["everything"]:
+        raise click.UsageError("--path is for ids: leave --all out")
     by, verb = given["by"] or _current_user(), "approve" if yes else "reject"
 
     def answer(one: Approval) -> None:
@@ -159,7 +159,7 @@ def _decide(settings: GlobalOptions, given: dict[str, Any], yes: bool) -> None:
     with settings.client() as client:
         if not given["everything"]:
             asked = ids_of(given["ids"])
-            bulk_actions.one_by_one(asked, lambda text: answer(client.approval(text, place=given["place"], tenant=settings.tenant)), explain=_decision_error)
+            bulk_actions.one_by_one(asked, lambda text: answer(client.approval(text, path=given["path"], tenant=settings.tenant)), explain=_decision_error)
             return
         found = [one for one in client.approvals(by, groups=given["groups"], limit=APPROVALS_MAX, tenant=settings.tenant) if _matches_filter(one, given)]
         bulk_actions.confirm(len(found), verb, given, "approval")
@@ -175,10 +175,10 @@ def decide_for_executions(settings: GlobalOptions, given: dict[str, Any], yes: b
 
     def told(text: str) -> None:
         try:
-            _ = client.approval(text, place=given["place"], tenant=settings.tenant)
+            _ = client.approval(text, path=given["path"], tenant=settings.tenant)
         except Ambiguous:
             key = client.find(text, tenant=settings.tenant)
-            places = [one.place for one in client.approvals(limit=APPROVALS_MAX, tenant=settings.tenant) if one.asked_by == key]
+            places = [one.path for one in client.approvals(limit=APPROVALS_MAX, tenant=settings.tenant) if one.requested_by == key]
             raise CommandExit(
                 ExitCode.INPUT, f"{execution_name(key)} waits for several approvals: {', '.join(map(terminal_text.clean, places))}\n--approval STEP chooses one"
             ) from None
@@ -198,9 +198,9 @@ def _matches_filter(one: Approval, given: dict[str, Any]) -> bool:
 
     from perdure.code.durations import duration_seconds
 
-    asks = one.asked_by or one.key
+    asks = one.requested_by or one.key
     since_s = 0.0 if given["since"] is None else time.time() - duration_seconds(given["since"], "--since")
-    return given["workflow"] in (None, asks.workflow) and asks.id.startswith(given["prefix"]) and one.asked_at_s >= since_s
+    return given["workflow"] in (None, asks.workflow) and asks.id.startswith(given["prefix"]) and one.requested_at_s >= since_s
 
 
 def _form_value(form: dict[str, Any] | None, value: str | None, pairs: tuple[str, ...]) -> Any:
@@ -231,7 +231,7 @@ def _described(one: Approval) -> str:
     from perdure.cli import terminal_text
     from perdure.cli.terminal_text import execution_name
 
-    return f"{execution_name(one.asked_by or one.key)} ({terminal_text.clean(terminal_text.first_line(one.title))})"
+    return f"{execution_name(one.requested_by or one.key)} ({terminal_text.clean(terminal_text.first_line(one.title))})"
 
 
 def _decision_error(error: PerdureError) -> str:
@@ -244,13 +244,13 @@ def _decision_error(error: PerdureError) -> str:
         case DecisionRefused(why=why):
             return safe_lines(f"the decision does not count: {why}", "--as NAME and --group NAME say who decides; perdure approvals ID shows who may")
         case AlreadyDecided():
-            return safe_lines(str(error).partition(";")[0], "perdure approvals lists those that wait")
+            return safe_lines(str(error).rpartition(". ")[0], "perdure approvals lists those that wait")
         case HasEnded(key=Key() as key, status=status):
             return safe_lines(f"{key.id} is decided: {status}", "perdure approvals lists those that wait")
         case Ambiguous(text=text):
-            return safe_lines(f"{text} means several approvals", "perdure approvals lists them, each with an ID of its own; --place NAME chooses, too")
+            return safe_lines(f"{text} means several approvals", "perdure approvals lists them, each with an ID of its own; --path P chooses, too")
         case NotFound():
-            return safe_lines(str(error).partition(";")[0], "perdure approvals lists those that wait")
+            return safe_lines(str(error).rpartition(". ")[0], "perdure approvals lists those that wait")
         case Timeout(timeout_s=timeout_s):
             return safe_lines(f"no engine has taken the decision within {timeout_s:g} s", "it is kept, and taken by the next engine that runs")
         case BadValue(what="what was filled in"):

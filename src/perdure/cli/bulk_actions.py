@@ -81,7 +81,7 @@ def in_batches(client: Client, keys: Sequence[Key], do_all: Callable[[Selection]
             for first in range(0, len(keys), bulk_requests.BULK_BATCH):
                 batch = keys[first : first + bulk_requests.BULK_BATCH]
                 result = do_all(client.select(keys=batch))
-                told += len(result.told)
+                told += len(result.accepted)
                 ended += len(result.ended)
                 _print_result(result, action.said)
                 failure = failure or next((exit_codes.exit_code_of_error(type(error)) for error in result.failed.values()), ExitCode.OK)
@@ -97,8 +97,8 @@ def in_batches(client: Client, keys: Sequence[Key], do_all: Callable[[Selection]
 
 
 def _print_result(result: BulkResult, said: str) -> None:
-    if result.told:
-        click.echo("\n".join(f"{execution_name(key)} {said}" for key in result.told))
+    if result.accepted:
+        click.echo("\n".join(f"{execution_name(key)} {said}" for key in result.accepted))
     for error in result.failed.values():
         click.echo(f"perdure: {error_message(error)}", err=True)
 
@@ -124,7 +124,7 @@ def filtered_keys(client: Client, settings: GlobalOptions, given: Mapping[str, A
             fingerprint=given["fingerprint"], workflow=given["workflow"], id_prefix=given["prefix"], since=given["since"], tenant=settings.tenant
         )
         warn_if_cut([group])
-        return [letter.key for letter in group.letters if not given["status"] or letter.status in _split(given["status"])]
+        return [letter.key for letter in group.dead_letters if not given["status"] or letter.status in _split(given["status"])]
     if not given["everything"]:
         return None
     selection = client.select(

@@ -150,7 +150,7 @@ def resume(settings: GlobalOptions, /, *, decision: str | None, approval: str | 
 
     if given["everything"]:
         raise click.UsageError("--decision is for ids: leave --all out, or use perdure approve --all")
-    decide_for_executions(settings, {**given, "by": by, "place": approval, "comment": given["reason"]}, decision == "approve")
+    decide_for_executions(settings, {**given, "by": by, "path": approval, "comment": given["reason"]}, decision == "approve")
 
 
 @click.command("retry", cls=CliCommand)

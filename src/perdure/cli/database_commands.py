@@ -157,7 +157,7 @@ def keys(settings: GlobalOptions, /, *, format: str) -> None:
 @click.option("--vacuum", is_flag=True, help="Then make the file anew, without what was deleted before; nobody can write meanwhile.")
 @click.pass_obj
 def rekey(settings: GlobalOptions, /, *, vacuum: bool) -> None:
-    """Encrypt everything under the first key of PERDURE_KEYS, while engines go on."""
+    """Encrypt everything under the first key of PERDURE_ENCRYPTION_KEYS, while engines go on."""
     from perdure.cli import database_rekey
 
     click.echo(database_rekey.reencrypt(settings.existing_file(), vacuum))

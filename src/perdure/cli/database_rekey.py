@@ -35,7 +35,8 @@ def reencrypt(file: Path, vacuum: bool) -> str:
     codec = configured_codec()
     if not isinstance(codec, Encrypted):
         raise CommandExit(
-            ExitCode.INPUT, "PERDURE_KEYS has no key to encrypt with\nperdure db key new makes one; the newest stands first: PERDURE_KEYS=id:key,id:key"
+            ExitCode.INPUT,
+            "PERDURE_ENCRYPTION_KEYS has no key to encrypt with\nperdure db key new makes one; the newest stands first: PERDURE_ENCRYPTION_KEYS=id:key,id:key",
         )
     done = rekey(file, codec, _progress_printer(), vacuum=vacuum)
     said = f"{terminal_text.count(done.done, 'payload')} encrypted under the key {codec.ids[0]}"

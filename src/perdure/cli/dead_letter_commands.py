@@ -45,7 +45,7 @@ def dead_letters(settings: GlobalOptions, /, *, fingerprint: str | None, limit: 
         )
     bulk_actions.warn_if_cut(found, limit)
     if fingerprint:
-        letters = [letter for group in found for letter in group.letters]
+        letters = [letter for group in found for letter in group.dead_letters]
         output.print_list(form, (execution_name(one.key) for one in letters), letters, lambda: record_views.dead_letter_table(letters, time.time()))
     else:
         groups = [record_views.DeadLetterSummary.of(one) for one in found]
@@ -122,7 +122,7 @@ def reprocess(settings: GlobalOptions, /, *, id: str, step: str, reason: str) ->
     with settings.client() as client:
         handle = execution_lookup.handle_of(client, settings, id)
         found = client.dead_letters.groups(workflow=handle.key.workflow, id_prefix=handle.key.id, tenant=settings.tenant)
-        failed_at = next((letter.path for group in found for letter in group.letters if letter.key == handle.key), None)
+        failed_at = next((letter.path for group in found for letter in group.dead_letters if letter.key == handle.key), None)
         if step and failed_at is not None and step not in (failed_at, step_name(failed_at)):
             where = f"at {clean(failed_at)}" if failed_at else "at no step"
             raise CommandExit(

@@ -164,7 +164,7 @@ def _engine_findings(engines: Sequence[HolderView]) -> Iterator[DoctorFinding]:
     if not alive:
         yield DoctorFinding("warn", "engines", "nobody works on this database", "perdure worker FILE.py starts an engine")
     for one in engines:
-        holds = f"holds {terminal_text.count(one.executions, 'execution')}, {terminal_text.count(one.work, 'call')}"
+        holds = f"holds {terminal_text.count(one.executions, 'execution')}, {terminal_text.count(one.tasks, 'call')}"
         where = f"{one.name} on {one.host} ({one.pid})" if one.pid else one.name
         if one.alive:
             yield DoctorFinding("ok", one.kind, f"{where}: {holds}")

@@ -75,7 +75,7 @@ def _engine_row(one: HolderView, now_s: float) -> tuple[TextCell, ...]:
         cell(one.kind),
         cell(f"{one.host} {one.pid}" if one.pid else one.host),
         TextCell(since) if one.alive else TextCell("gone", "warn"),
-        TextCell(str(one.executions + one.work)),
+        TextCell(str(one.executions + one.tasks)),
         cell(knows),
     )
 
@@ -245,8 +245,8 @@ def _step_facts(step: StepView, now_s: float) -> Iterable[TextCell]:
         yield cell(step.port)
     if step.attempt > 1:
         yield TextCell(terminal_text.count(step.attempt, "try", "tries"), "warn")
-    if step.due_s is not None and step.settled_at_s is None:
-        yield TextCell(f"due {terminal_text.relative_time(step.due_s, now_s)}")
+    if step.due_at_s is not None and step.settled_at_s is None:
+        yield TextCell(f"due {terminal_text.relative_time(step.due_at_s, now_s)}")
     if step.settled_at_s is not None:
         yield TextCell(terminal_text.duration(step.settled_at_s - step.opened_at_s), "dim")
     else:
@@ -263,7 +263,7 @@ TYPE_COLUMNS, SUBJECT_COLUMNS = 20, 12
 def event_cells(event: PublicEvent) -> tuple[TextCell, ...]:
     """One event: its number, its time, its type, what it is about, and what it says."""
     style = EVENT_STYLES.get(event.type.rpartition(".")[2], "")
-    said = (f"{name.removesuffix('_s')}={_data_text(name, value)}" for name, value in event.data.items())
+    said = (f"{name.removesuffix('_s').removesuffix('_at')}={_data_text(name, value)}" for name, value in event.data.items())
     return (
         TextCell(f"{event.id:>5}", "dim"),
         TextCell(terminal_text.utc_timestamp(event.time_s), "dim"),

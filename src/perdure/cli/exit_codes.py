@@ -62,7 +62,7 @@ MEANINGS: dict[ExitCode, str] = {
 EXIT_CODE_OF_ERROR: dict[str, ExitCode] = {
     "ProgrammingError": ExitCode.INPUT,
     "NotFound": ExitCode.NOT_FOUND,
-    "AlreadyThere": ExitCode.EXISTS,
+    "AlreadyExists": ExitCode.EXISTS,
     "DecisionRefused": ExitCode.REFUSED,
     "LinkRefused": ExitCode.REFUSED,
     "SandboxLost": ExitCode.FAILED,

@@ -51,8 +51,8 @@ class FormField:
 
 def approval_names(waiting: Sequence[Approval]) -> dict[Key, str]:
     """What each of all that wait is called: as short as the execution that asks, if that is waited for in one place only, else with that place."""
-    asked = Counter(None if one.asked_by is None else one.asked_by.id for one in waiting)
-    return {one.key: _short(one.asked_by) if one.asked_by is not None and asked[one.asked_by.id] == 1 else _own(one) for one in waiting}
+    asked = Counter(None if one.requested_by is None else one.requested_by.id for one in waiting)
+    return {one.key: _short(one.requested_by) if one.requested_by is not None and asked[one.requested_by.id] == 1 else _own(one) for one in waiting}
 
 
 def _short(key: Key) -> str:
@@ -74,9 +74,9 @@ def _approval_row(one: Approval, called: str, now_s: float) -> tuple[TextCell, .
     return (
         cell(called, "strong"),
         cell(terminal_text.first_line(one.title)),
-        cell("" if one.asked_by is None else execution_name(one.asked_by)),
+        cell("" if one.requested_by is None else execution_name(one.requested_by)),
         cell(", ".join(one.assignees) or "anybody"),
-        TextCell(terminal_text.relative_time(one.asked_at_s, now_s)),
+        TextCell(terminal_text.relative_time(one.requested_at_s, now_s)),
         TextCell(
             "" if one.due_at_s is None else terminal_text.relative_time(one.due_at_s, now_s),
             "warn" if one.due_at_s is not None and one.due_at_s <= now_s else "",
@@ -104,12 +104,12 @@ def approval_details(one: Approval, called: str, now_s: float) -> Iterator[tuple
 
 
 def _approval_facts(one: Approval, called: str, now_s: float) -> Iterator[tuple[str, str]]:
-    if one.asked_by is not None:
-        yield "asked by", execution_name(one.asked_by)
-    if one.place:
-        yield "place", one.place
+    if one.requested_by is not None:
+        yield "asked by", execution_name(one.requested_by)
+    if one.path:
+        yield "path", one.path
     yield "of", ", ".join(one.assignees) or "anybody"
-    yield "since", f"{terminal_text.utc_time(one.asked_at_s)} UTC, {terminal_text.relative_time(one.asked_at_s, now_s)}"
+    yield "since", f"{terminal_text.utc_time(one.requested_at_s)} UTC, {terminal_text.relative_time(one.requested_at_s, now_s)}"
     if one.due_at_s is not None:
         yield "due", f"{terminal_text.utc_time(one.due_at_s)} UTC, {terminal_text.relative_time(one.due_at_s, now_s)}"
     if one.refused:
@@ -190,7 +190,7 @@ class DeadLetterSummary(msgspec.Struct, frozen=True):
     def of(cls, group: DeadLetterGroup) -> DeadLetterSummary:
         """A group without its list of executions."""
         fields = {field: getattr(group, field) for field in cls.__struct_fields__ if field != "example"}
-        return cls(**fields, example=group.letters[0].key)
+        return cls(**fields, example=group.dead_letters[0].key)
 
 
 def dead_letter_groups_table(found: Sequence[DeadLetterSummary], now_s: float) -> TextTable:
@@ -228,7 +228,7 @@ def _dead_letter_row(one: DeadLetter, now_s: float) -> tuple[TextCell, ...]:
         TextCell(terminal_text.relative_time(one.at_s, now_s)),
         cell(one.path),
         cell(one.reason),
-        TextCell(str(one.tries or "")),
+        TextCell(str(one.attempts or "")),
         error,
     )
 

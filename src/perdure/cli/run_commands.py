@@ -93,7 +93,7 @@ def task_broker_of(queues: tuple[str, ...], given: Mapping[str, Any]) -> TaskBro
 
 
 def _task_broker(queues: tuple[str, ...], given: Mapping[str, Any]) -> TaskBrokerFactory:
-    from perdure.tasks.child_process import child_environment, split_command
+    from perdure.tasks.child_command import child_environment, split_command
     from perdure.tasks.http_endpoint import TaskEndpoint, parse_listen_address
     from perdure.tasks.pipe_worker import PipeWorker
     from perdure.tasks.program_per_task import ProgramPerTask
@@ -296,7 +296,7 @@ async def _can_be_decided(client: AsyncClient, key: Key) -> bool:
     wanted = [
         step for step in await (await client.get(key)).steps() if step.settled_at_s is None and (step.kind == "approve" or step.target == APPROVAL_WORKFLOW)
     ]
-    begun = [one for one in await client.approvals(limit=APPROVALS_MAX, tenant=key.tenant) if one.asked_by == key]
+    begun = [one for one in await client.approvals(limit=APPROVALS_MAX, tenant=key.tenant) if one.requested_by == key]
     return 0 < len(wanted) <= len(begun)
 
 

@@ -179,8 +179,8 @@ def environment_options(command: F) -> F:
     said = "Where models are asked: their names, and for each its provider."
     command = click.option("--models", metavar="FILE", envvar="PERDURE_MODELS", help=said)(command)
     said = "Where steps of bash work, a directory for each execution."
-    command = click.option("--work", metavar="DIR", envvar="PERDURE_WORK", help=said)(command)
+    command = click.option("--work", metavar="DIR", envvar="PERDURE_WORK_DIRECTORY", help=said)(command)
     said = "From what all shell commands are kept: nothing, the network, or all but their directory."
-    command = click.option("--isolate", type=click.Choice(["none", "network", "all"]), default="none", envvar="PERDURE_ISOLATE", help=said)(command)
+    command = click.option("--isolate", type=click.Choice(["none", "network", "all"]), default="none", envvar="PERDURE_ISOLATION", help=said)(command)
     said = "What steps may do that they may not of themselves: bash, http:HOST for a private address, file:DIRECTORY for files below it. Several with commas."
     return click.option("--allow", multiple=True, metavar="WHAT", envvar="PERDURE_ALLOW", help=said)(command)

@@ -13,7 +13,7 @@ import unicodedata
 from datetime import UTC, datetime
 from urllib.parse import quote
 
-from perdure.core.errors import AlreadyThere, ExecutionFailed, LinkRefused, NeedsAttention, NotFound, PerdureError
+from perdure.core.errors import AlreadyExists, ExecutionFailed, LinkRefused, NeedsAttention, NotFound, PerdureError
 from perdure.core.paths import Key
 
 _UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
@@ -121,10 +121,10 @@ def error_message(error: BaseException) -> str:
             return safe_lines(str(error), f"perdure show {execution_name(key)} shows where it stands, perdure resume {execution_name(key)} lets it go on")
         case NeedsAttention(key=Key() as key):
             return safe_lines(str(error), f"perdure show {execution_name(key)} shows where it stands, perdure retry {execution_name(key)} has it go on")
-        case AlreadyThere(key=Key() as key):
+        case AlreadyExists(key=Key() as key):
             return safe_lines(f"there is an execution {execution_name(key)} already", "give the new one another id with --id, or none")
         case LinkRefused():
-            return safe_lines(str(error), "perdure approve ID --link makes one, with the PERDURE_SECRET that those have who use it")
+            return safe_lines(str(error), "perdure approve ID --link makes one, with the PERDURE_SIGNING_SECRET that those have who use it")
         case NotFound():
             return safe_lines(str(error), "perdure ls lists those that there are")
         case PerdureError():

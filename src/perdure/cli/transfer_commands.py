@@ -30,7 +30,7 @@ DEFAULT_TARGET = "app.py"
 def export(settings: GlobalOptions, /, *, id: str, target: str | None, children: bool, as_json: bool) -> None:
     """Write an execution to a file: its log, its mail and its large values. Nothing is changed.
 
-    The file is signed with PERDURE_SECRET, if that is set.
+    The file is signed with PERDURE_SIGNING_SECRET, if that is set.
     """
     import asyncio
 
@@ -81,11 +81,11 @@ def _print_export(bundle: Bundle, said: dict[str, Any], as_json: bool) -> None:
         keys = [one.key._asdict() | {"status": one.status, "version": one.version} for one in bundle.executions]
         click.echo(output.indented_json({**said, "executions": keys, "blobs": len(bundle.blobs), "pruned_archives": len(bundle.removed)}))
         return
-    parts = [terminal_text.count(first.version, "event"), terminal_text.count(len(first.mail), "message")]
+    parts = [terminal_text.count(first.version, "event"), terminal_text.count(len(first.messages), "message")]
     parts += [terminal_text.count(len(bundle.blobs), "blob")] if bundle.blobs else []
     parts += ["without its archives, which were pruned"] if bundle.removed else []
     below = f" and {terminal_text.count(len(others), 'execution')} below it" if others else ""
-    signed = "signed" if said["signed"] else "not signed, for PERDURE_SECRET is not set"
+    signed = "signed" if said["signed"] else "not signed, for PERDURE_SIGNING_SECRET is not set"
     click.echo(
         f"{terminal_text.clean(said['file'])} has {execution_name(first.key)}{below}: {', '.join(parts)}, {terminal_text.size(said['size_bytes'])}, {signed}"
     )
@@ -95,7 +95,7 @@ def _print_export(bundle: Bundle, said: dict[str, Any], as_json: bool) -> None:
 @click.argument("file", metavar="FILE")
 @click.option("--id", metavar="NEW", help="Under another id.")
 @click.option("--paused", is_flag=True, help="It does nothing until it is resumed.")
-@click.option("--unsigned", is_flag=True, help="Take it though it was not signed with the PERDURE_SECRET that is set here.")
+@click.option("--unsigned", is_flag=True, help="Take it though it was not signed with the PERDURE_SIGNING_SECRET that is set here.")
 @json_option
 @format_option(("table", "json", "jsonl", "ids"))
 @click.pass_obj

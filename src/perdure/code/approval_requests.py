@@ -15,7 +15,7 @@ from perdure.code.declarations import Signal, Step
 from perdure.code.durations import Duration, duration_seconds, whole_number
 from perdure.code.operation_paths import NameScope
 from perdure.code.results import Decision, Vote
-from perdure.core import values
+from perdure.core import error_codes, values
 from perdure.core.errors import BadValue, ChildFailed, ErrorInfo, Timeout, Undecodable
 from perdure.core.operations import APPROVAL_WORKFLOW, CallOperation, Failure, ReceiveOperation, SpawnOperation, Success
 from perdure.core.paths import Path, idempotency_key, path_text
@@ -267,7 +267,7 @@ async def _wait_for_verdict(
             program.branches.pop(telling, None)
             telling.cancel()
     if not isinstance(outcome, Success):
-        failure = outcome if isinstance(outcome, Failure) else Failure("failed", 1, ErrorInfo("Unknown", "it is not remembered how it ended"))
+        failure = outcome if isinstance(outcome, Failure) else Failure("failed", 1, ErrorInfo(error_codes.OUTCOME_UNKNOWN, "it is not remembered how it ended"))
         raise ChildFailed(path_text(path), failure.kind, failure.error)
     verdict: ApprovalVerdict = program.decode(outcome.value, ApprovalVerdict, path)
     return verdict

@@ -12,7 +12,7 @@ import msgspec
 from perdure.code.code_program import CodeProgram
 from perdure.code.declarations import CodeWorkflow
 from perdure.code.results import Ok
-from perdure.core import limits
+from perdure.core import error_codes, limits
 from perdure.core.errors import ChildFailed, ErrorInfo, TooDeep
 from perdure.core.operations import Failure, Outcome, SleepOperation, SpawnOperation, Success
 from perdure.core.paths import Path, idempotency_key, path_text
@@ -84,5 +84,5 @@ async def _child_outcome(program: CodeProgram, path: Path, op: SpawnOperation, w
         await program.settle((*path, ("wait", times)), SleepOperation(wait_s))
         times += 1
         outcome = (await program.settle((*path, ("again", times)), msgspec.structs.replace(op, id=f"{op.id}#{times}"))).outcome
-    nothing = Failure("failed", 1, ErrorInfo("Unknown", "it is not remembered how it ended"))
+    nothing = Failure("failed", 1, ErrorInfo(error_codes.OUTCOME_UNKNOWN, "it is not remembered how it ended"))
     return (outcome if isinstance(outcome, Success | Failure) else nothing), times

@@ -24,8 +24,8 @@ from perdure.code.exception_data import decode_refusal, encode_refusal, error_in
 from perdure.code.function_codec import FunctionCodec
 from perdure.code.operation_paths import NameScope, operation_text, refusal_path
 from perdure.code.results import PortResult
+from perdure.core import error_codes, values
 from perdure.core import events as e
-from perdure.core import values
 from perdure.core.attributes import Attributes
 from perdure.core.errors import Diverged, ErrorInfo, Evicted, Fatal, NotAwaited, ProgrammingError, Undecodable, WrongVerb
 from perdure.core.execution import Execution
@@ -63,7 +63,7 @@ def finish_of_task(
         return FinishCommand("failed", Failure("failed", 1, error_info(stuck)))
     if root.cancelled():
         reason = execution.cancelling.reason if execution.cancelling is not None else "the workflow cancelled itself"
-        return FinishCommand("cancelled", Failure("cancelled", 1, ErrorInfo("Cancelled", reason)))
+        return FinishCommand("cancelled", Failure("cancelled", 1, ErrorInfo(error_codes.CANCELLED, reason)))
     error = root.exception()
     forgotten = [path for path, coroutine in unstarted.items() if getcoroutinestate(coroutine) == CORO_CREATED]
     for path in forgotten:
@@ -289,7 +289,7 @@ class CodeProgram:
         self.closed, self._refused = False, 0
         self.loop = DeterministicLoop()
         reason = "" if self.execution.cancelling is None else self.execution.cancelling.reason
-        self._end(FinishCommand("cancelled", Failure("cancelled", 1, ErrorInfo("Cancelled", reason))), root)
+        self._end(FinishCommand("cancelled", Failure("cancelled", 1, ErrorInfo(error_codes.CANCELLED, reason))), root)
 
     def _begin_undo(self, finish: FinishCommand) -> None:
         self._undoing = finish

@@ -11,6 +11,7 @@ from typing import Any, ParamSpec, TypeVar
 import msgspec
 
 from perdure.core import limits, values
+from perdure.core.error_codes import error_code
 from perdure.core.error_text import exception_text, safe_text, shorten_text
 from perdure.core.errors import ErrorInfo, PerdureError, ProgrammingError, StepFailed, TooLarge, Unencodable
 from perdure.core.paths import Path, path_text
@@ -42,7 +43,7 @@ class ExceptionData(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 def error_info(error: BaseException, mask: Mask = NO_MASK, data: bytes | None = None) -> ErrorInfo:
     """An exception as data, with its traceback from the user's first frame on. `mask` hides secrets where a text is cut."""
-    name = shorten_text(safe_text(lambda: type(error).__qualname__, "Exception"), limits.ERROR_TYPE_CHARACTERS_MAX)
+    name = shorten_text(safe_text(lambda: error_code(type(error)), "Exception"), limits.ERROR_TYPE_CHARACTERS_MAX)
     message = shorten_text(exception_text(error), limits.ERROR_MESSAGE_CHARACTERS_MAX, mask.cut)
     trace = safe_text(lambda: _traceback(error), "") or _frames(error) + f"{name}: {message}\n"
     return ErrorInfo(name, message, shorten_text(trace, limits.ERROR_TRACEBACK_CHARACTERS_MAX, mask.cut), data)
@@ -106,7 +107,7 @@ def encode_exception(error: BaseException, classes: Sequence[type[Exception]]) -
             return None
         kept = {name: value for name, value in vars(error).items() if name != "__notes__" and _is_plain(value)}
         args = _builtin(type(error), "__reduce__", MethodDescriptorType)(error)[1]  # an OSError has its file among these, and not in its `args`
-        raw = values.encode(ExceptionData(list(args), kept, declared.__qualname__), "the arguments of an error")
+        raw = values.encode(ExceptionData(list(args), kept, error_code(declared)), "the arguments of an error")
     except BaseException:
         return None
     return raw if len(raw) <= limits.ERROR_DATA_BYTES_MAX else None
@@ -147,9 +148,9 @@ def _class(name: str, declared: str, classes: Sequence[type[Exception]]) -> type
     named, left = list[type[Exception]](), list(classes)
     while left:
         kind = left.pop(0)
-        named += [kind] if kind.__qualname__ == name else []
+        named += [kind] if error_code(kind) == name else []
         left += kind.__subclasses__()
-    return (named or [kind for kind in classes if kind.__qualname__ == declared])[-1]
+    return (named or [kind for kind in classes if error_code(kind) == declared])[-1]
 
 
 def _builtin(kind: type, method: str, of: type) -> Any:
@@ -161,9 +162,9 @@ def encode_refusal(error: BaseException) -> bytes:
     """That the value of an operation could not be made or kept, as bytes."""
     match error:
         case Unencodable(where=where, kind=what, why=why):
-            return values.encode(("Unencodable", where, what, why), "an error")
+            return values.encode((Unencodable.code, where, what, why), "an error")
         case TooLarge(where=where, size_bytes=size_bytes, max_bytes=max_bytes):
-            return values.encode(("TooLarge", where, size_bytes, max_bytes), "an error")
+            return values.encode((TooLarge.code, where, size_bytes, max_bytes), "an error")
     info = error_info(error)
     return values.encode(("", info.type, info.message, info.traceback), "an error")
 
@@ -171,9 +172,9 @@ def encode_refusal(error: BaseException) -> bytes:
 def decode_refusal(path: Path, raw: bytes) -> Exception:
     """The error that `refused` wrote: the same live and on replay, so one that is not Perdure's own comes as `StepFailed`."""
     match values.decode(raw, list[Any], "an error"):
-        case ["Unencodable", where, what, why]:
+        case [Unencodable.code, where, what, why]:
             return Unencodable(where, what, why)
-        case ["TooLarge", where, size_bytes, max_bytes]:
+        case [TooLarge.code, where, size_bytes, max_bytes]:
             return TooLarge(where, size_bytes, max_bytes)
         case [_, *parts]:
             return StepFailed(path_text(path), "fatal", 1, ErrorInfo(*parts))

@@ -18,7 +18,7 @@ import msgspec
 
 from perdure.core import values
 from perdure.core.error_text import exception_text, safe_text
-from perdure.core.errors import LostOnTheWay, UnsupportedType, WrongVerb
+from perdure.core.errors import LossyValue, UnsupportedType, WrongVerb
 from perdure.core.paths import ROOT, Path, path_text
 from perdure.core.values import is_model, secret_field_of
 
@@ -84,7 +84,7 @@ def refuse_lossy_value(value: Any, raw: bytes | msgspec.Raw, hint: Any, where: C
 
     Raises:
         Undecodable: it does not fit the hint.
-        LostOnTheWay: it would be cut to a class above its own.
+        LossyValue: it would be cut to a class above its own.
     """
     if hint is not Any and (type(value) is not hint or hint not in SCALAR_TYPES):
         plan: RoundTripPlan = _cached(_round_trip_plan, hint)
@@ -155,7 +155,9 @@ def _compare_values(given: Any, arrived: Any, field: str, where: Callable[[], st
     elif isinstance(arrived, set | frozenset) and isinstance(given, set | frozenset):
         for one in given:
             if type(one) not in {type(other) for other in arrived} and any(isinstance(one, type(other)) for other in arrived):
-                raise LostOnTheWay(where(), field, f"a {type(one).__name__} arrives as a class above it")
+                raise LossyValue(
+                    where(), field, f"a {type(one).__name__} would be read back as its base class. Use {type(one).__name__} itself in the type hint"
+                )
     elif (names := _record_fields(kind)) is not None:
         if type(given) is kind:
             for name in names:
@@ -163,7 +165,9 @@ def _compare_values(given: Any, arrived: Any, field: str, where: Callable[[], st
         elif isinstance(given, kind):
             lost = [name for name in _record_fields(type(given)) or () if name not in names]
             shown = f", without {', '.join(lost)}" if lost else ""
-            raise LostOnTheWay(where(), field, f"a {type(given).__name__} arrives as {kind.__name__}{shown}; hint at {type(given).__name__} itself")
+            raise LossyValue(
+                where(), field, f"a {type(given).__name__} would be read back as {kind.__name__}{shown}. Use {type(given).__name__} itself in the type hint"
+            )
 
 
 def _record_fields(kind: type) -> tuple[str, ...] | None:
@@ -228,7 +232,7 @@ class FunctionCodec:
 
         Raises:
             Unencodable, TooLarge: they can't be kept.
-            Undecodable, LostOnTheWay: one would not arrive as it was given.
+            Undecodable, LossyValue: one would not arrive as it was given.
         """
         raw = values.encode((args, kwargs), what, path)
         for kind, value in zip(self._plain, args, strict=False):
@@ -245,7 +249,7 @@ class FunctionCodec:
 
         Raises:
             Unencodable, TooLarge: it can't be kept.
-            Undecodable, LostOnTheWay: it would not arrive as it was returned.
+            Undecodable, LossyValue: it would not arrive as it was returned.
         """
         raw = values.encode(result, what, path)
         if type(result) is not self._plain_result:

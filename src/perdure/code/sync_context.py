@@ -1,6 +1,7 @@
-"""The sync twin of the context: the same verbs for plain functions, without `await`. A thin face: each verb is the context's own.
+"""The context of workflows that are plain functions: the verbs of `perdure.code.context` without `await`.
 
-Paths, names and what is remembered are those of the async twin, so that a log replays under either.
+`SyncContext` is made from `Context` by ``python -m tools.make_sync``, but for what that leaves alone: change the verbs of `Context`, and run it. Paths, names
+and events are those of `Context`, so that a log replays under either.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
@@ -52,7 +53,11 @@ class SyncContext:
         self._context = context
         self._strand = strand
 
-    # steps
+    # By hand: as `now` is.
+    @property
+    def log(self) -> WorkflowLogger:
+        """A logger that is silent on replay."""
+        return self._context.log
 
     @overload
     def step(self, fn: Step[P, R, Any], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
@@ -67,7 +72,7 @@ class SyncContext:
     @overload
     def step(self, name: str, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
     def step(self, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Run a function, sync or async, once and remember its result: ``ctx.step(fn, *args)``, or ``ctx.step("name", fn, *args)``.
+        """Run a function once and remember its result: ``ctx.step(fn, *args)``, or ``ctx.step("name", fn, *args)``.
 
         It runs at least once and settles exactly once; after that it is never run again. Options go to ``fn.with_(...)``.
 
@@ -94,16 +99,18 @@ class SyncContext:
         """Run a step, or another workflow as a child, and return its failure as data: `Ok(value)`, or `Err(kind, attempts, error)`."""
         return self._strand.wait(self._own("attempt").attempt(fn, *args, **kwargs))
 
-    # time
-
     def sleep(self, duration: Duration, *, name: str | None = None) -> None:
-        """Wait for `duration` (seconds, a timedelta, or text such as ``"3d"``), across restarts."""
+        """Wait for `duration` (seconds, a timedelta, or text such as ``"3d"``), across restarts.
+
+        The deadline is fixed when the operation is opened; replay and restarts do not move it. No memory is held while waiting.
+        """
         self._strand.wait(self._own("sleep").sleep(duration, name=name))
 
     def sleep_until(self, when: datetime, *, name: str | None = None) -> None:
         """Wait until a point in time, which must have a time zone; one that is past does not wait."""
         self._strand.wait(self._own("sleep_until").sleep_until(when, name=name))
 
+    # By hand: any branch may read the time, and any may log: these are no verbs.
     def now(self) -> datetime:
         """The time, in UTC, of the event that made the workflow go on: the same on every replay."""
         return self._context.now()
@@ -117,8 +124,6 @@ class SyncContext:
         """A random UUID, the same on every replay."""
         return self._own("uuid").uuid()
 
-    # messages
-
     @overload
     def listen(self, signal: Signal[T], /, *, completable: Literal[True], timeout: Duration | None = ..., name: str | None = ...) -> Message[T]: ...
     @overload
@@ -130,13 +135,13 @@ class SyncContext:
     def listen(self, *names: Any, timeout: Duration | None = None, default: Any = _MISSING, completable: bool = False, name: str | None = None) -> Any:
         """Wait for the next message of a signal, or of any of these names, first in first out across them; return its body.
 
-        With `completable`, it returns a `Message` that stays the execution's until ``message.complete(reply)``.
+        A message that is there already wins over a timeout. Consuming it is one commit with what follows. With `completable`, it returns a
+        `Message` that stays the execution's until ``message.complete(reply)``, and goes back to its place if its branch is cancelled before.
 
         Raises:
             Timeout: nothing came in time, and there is no `default`.
         """
-        own = self._own("listen")
-        return self._strand.wait(own.listen(*names, timeout=timeout, default=default, completable=completable, name=name))
+        return self._strand.wait(self._own("listen").listen(*names, timeout=timeout, default=default, completable=completable, name=name))
 
     @overload
     def listen_many(
@@ -149,19 +154,17 @@ class SyncContext:
     def listen_many(self, *names: Any, limit: int = 100, timeout: Duration | None = None, completable: bool = False, name: str | None = None) -> Any:
         """Wait for messages: without `timeout`, at least one and at most `limit`, as soon as there is one; with it, as many as come until there are `limit`
         or the time is over, possibly none."""
-        own = self._own("listen_many")
-        return self._strand.wait(own.listen_many(*names, limit=limit, timeout=timeout, completable=completable, name=name))
+        return self._strand.wait(self._own("listen_many").listen_many(*names, limit=limit, timeout=timeout, completable=completable, name=name))
 
     @overload
     def send(self, execution: Key | HasKey, signal: Signal[T], body: T, *, name: str | None = ...) -> None: ...
     @overload
     def send(self, execution: Key | HasKey, signal: str, body: Any = ..., *, name: str | None = ...) -> None: ...
-    def send(self, execution: Key | HasKey, signal: Any, body: Any = None, *, name: str | None = None) -> None:
+    def send(self, execution: Key | HasKey, signal: Signal[Any] | str, body: Any = None, *, name: str | None = None) -> None:
         """Send a message to another execution, or to this one; recorded, so never repeated by replay."""
         _ = self._own("send").send(execution, signal, body, name=name)
 
-    # branches
-
+    # By hand: plain functions become async ones, and the overloads say what may be mixed.
     @overload
     def join(self, a: SyncBranchOf[T1], /, *, name: str | None = ...) -> tuple[T1]: ...
     @overload
@@ -210,6 +213,7 @@ class SyncContext:
         own = self._own("join")
         return self._strand.wait(own.join(*map(_async_branch, branches), name=name, **_async_branches(by_name)))
 
+    # By hand: as `join` is.
     @overload
     def race(self, *, name: str | None = ..., **branches: SyncBranchOf[T]) -> Won[T]: ...
     @overload
@@ -225,6 +229,7 @@ class SyncContext:
         own = self._own("race")
         return self._strand.wait(own.race(name=name, **_async_branches(branches)))
 
+    # By hand: as `join` is.
     @overload
     def map(self, fn: Step[Concatenate[T, ...], R, Any], items: Iterable[T], *, limit: int | None = ..., name: str | None = ...) -> list[R]: ...
     @overload
@@ -243,6 +248,7 @@ class SyncContext:
         """
         return self._strand.wait(self._own("map").map(_async_branch(fn), items, limit=limit, name=name))
 
+    # By hand: its turns have sync contexts too.
     def loop(self, name: str, state: S, *, commit_every: int = 1, keep: int = 10, trim_every: int = 1, undo_keep: int | None = None) -> "SyncLoop[S]":
         """Turns with durable state: ``for turn in ctx.loop("audit", state=0): turn.state += 1``; leave it by `break`.
 
@@ -252,42 +258,56 @@ class SyncContext:
         turns = self._own("loop").loop(name, state, commit_every=commit_every, keep=keep, trim_every=trim_every, undo_keep=undo_keep)
         return SyncLoop(turns, self)
 
-    # children
-
     def call(self, workflow: HasCode[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run another workflow as a child execution and wait for its result. If this execution ends or stops waiting, the child is cancelled.
 
+        Options go to ``workflow.with_(...)``.
+
         Raises:
             ChildFailed: it failed or was cancelled.
+            TooDeep: more than 100 executions stand above it.
         """
         return self._strand.wait(self._own("call").call(workflow, *args, **kwargs))
 
     def start(self, workflow: HasCode[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> Key:
-        """Start another workflow as an execution that goes on by itself; return its key."""
+        """Start another workflow as an execution that goes on by itself; return its key, to which messages can be sent."""
         return self._own("start").start(workflow, *args, **kwargs).value
-
-    # people
 
     @overload
     def approve(self, title: str, *, form: type[T], name: str | None = ..., **options: Unpack[ApproveKeywords]) -> Decision[T]: ...
     @overload
     def approve(self, title: str, *, name: str | None = ..., **options: Unpack[ApproveKeywords]) -> Decision[Any]: ...
     def approve(self, title: str, *, name: str | None = None, **options: Any) -> Decision[Any]:
-        """Have people decide, and wait for it; see `Context.approve`."""
-        return self._strand.wait(self._own("approve").approve(title, name=name, **options))
+        """Have people decide, and wait for it: ``ctx.approve("Ship it?", form=ShipForm, assignees=["ada", "group:ops"], timeout="1d")``.
 
-    # what is remembered and shown
+        `form` is a type, which is filled in by who approves. Anybody may decide, or only the `assignees`; one against it denies, a `quorum` for it approves.
+        After `escalate`, those in `escalate_to` may decide too. When the `timeout` is over, that approves, denies or, by default, fails. The step `notify` is
+        run with a `Notice` whenever people are to be told: at first, every `remind`, and at the escalation.
+
+        Raises:
+            Timeout: nobody decided in time.
+            ChildFailed: the approval was cancelled.
+        """
+        return self._strand.wait(self._own("approve").approve(title, name=name, **options))
 
     def keep(self, name: str, fn: Callable[[], T]) -> T:
         """Remember what `fn` returns now: replay returns the same, without calling it. For work that may fail or wait, use a step."""
         return self._own("keep").keep(name, fn).value
 
     def version(self, name: str, latest: int) -> int:
-        """Which way this execution goes where the code has changed: `latest`, or 1 if it passed here before the gate was written."""
+        """Which way this execution goes where the code has changed: ``if ctx.version("tax", 2) >= 2: ...``.
+
+        Executions that come here from now on go the way `latest`, and remember it; those that passed here before the gate was written go the way 1. Each place
+        and each turn of a loop decides for itself. An execution that was reopened or forked goes the way 1 as long as it is where it has been before.
+        """
         return self._own("version").version(name, latest).value
 
     def removed(self, name: str, kind: str = "step") -> None:
-        """Stand where an operation was removed from the code, so that executions that remember it go on."""
+        """Stand where an operation was removed from the code, so that executions that remember it go on: ``ctx.removed("charge", "step")``.
+
+        `name` is the one that it had by itself (``charge``, ``sleep:3d``, ``listen:approved``, ``version:tax``), `kind` one of step, sleep, listen, call,
+        start, send, keep, set, set_attributes, emit, commit, version. What is still open is waited for as it was; a step is not run again.
+        """
         self._strand.wait(self._own("removed").removed(name, kind))
 
     def set(self, key: str, value: Any) -> None:
@@ -295,22 +315,24 @@ class SyncContext:
         self._own("set").set(key, value)
 
     def set_attributes(self, changes: Mapping[str, AttributeValue | None], /) -> None:
-        """Change what the execution is found by, from this commit on; None removes one."""
-        self._own("set_attributes").set_attributes(changes)
+        """Change what the execution is found by, from this commit on: ``ctx.set_attributes({"stage": "paid", "due": None})``; None removes one.
 
-    def commit(self) -> None:
-        """From here on, nothing that was done before is undone any more, whatever becomes of the execution."""
-        self._own("commit").commit()
+        A value is a str of up to 1 KiB, an int of 64 bits, a finite float, a bool, or a datetime with its zone. An execution has up to 32 of them.
+
+        Raises:
+            BadName, BadValue: a name or a value can't be kept, or there would be too many; nothing is changed.
+        """
+        self._own("set_attributes").set_attributes(changes)
 
     def emit(self, value: Any) -> None:
         """Append `value` to the execution's stream."""
         self._own("emit").emit(value)
 
-    @property
-    def log(self) -> WorkflowLogger:
-        """A logger that is silent on replay."""
-        return self._context.log
+    def commit(self) -> None:
+        """From here on, nothing that was done before is undone any more, whatever becomes of the execution."""
+        self._own("commit").commit()
 
+    # By hand: as `now` is.
     @property
     def execution(self) -> ExecutionInfo:
         """The execution's id, workflow, version and deadline."""

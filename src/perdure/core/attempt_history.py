@@ -23,10 +23,10 @@ AttemptEnding = Literal["", "completed", "failed", "interrupted", "abandoned"]
 
 
 class RecordedAttempt(msgspec.Struct, frozen=True):
-    """An attempt of the call at `path`: the `number`-th in this `life` of the execution. Each retry of a failed execution begins a new life."""
+    """An attempt of the call at `path`: the `number`-th since the execution was `reopened` for the last time."""
 
     path: Path
-    life: int
+    reopened: int
     number: int
     target: str
     began_at_s: float

@@ -2,8 +2,8 @@
 
 import msgspec
 
+from perdure.core import error_codes, limits
 from perdure.core import events as e
-from perdure.core import limits
 from perdure.core.errors import ErrorInfo
 from perdure.core.operation_state import PendingOperation
 from perdure.core.operations import CallOperation, Failure, Outcome
@@ -36,7 +36,7 @@ def event_after_loss(key: Key, pending: PendingOperation, op: CallOperation, tim
     if not times:
         return e.InterruptedEvent(pending.path, pending.attempt, now_s, now_s, given_back=True)
     if not op.idempotent:
-        error = ErrorInfo("Interrupted", "the process that ran it is gone, and it is not declared idempotent, so it was not run again")
+        error = ErrorInfo(error_codes.INTERRUPTED, "the process that ran it is gone, and it is not declared idempotent, so it was not run again")
         return event_after_failure(key, pending, op, Failure("interrupted", 1, error), now_s)
     if pending.interruptions + times >= limits.INTERRUPTIONS_MAX:
         why = (
@@ -51,11 +51,13 @@ def abandoned_outcome(pending: PendingOperation, begun: bool = True) -> Failure:
     """Returns the outcome of a dropped call that was not answered. Whether an attempt in flight did its work is not known."""
     if pending.in_flight and begun:
         return Failure(
-            "abandoned", pending.attempt, ErrorInfo("Abandoned", "it was in flight when its result was no longer needed, and its outcome is not known")
+            "abandoned",
+            pending.attempt,
+            ErrorInfo(error_codes.ABANDONED, "it was in flight when its result was no longer needed, and its outcome is not known"),
         )
     tries = pending.attempt - pending.in_flight
     again = " again" if tries else ""
-    return Failure("cancelled", tries, ErrorInfo("Cancelled", f"its result was no longer needed before it was begun{again}"))
+    return Failure("cancelled", tries, ErrorInfo(error_codes.CANCELLED, f"its result was no longer needed before it was begun{again}"))
 
 
 def attempts_begun(pending: PendingOperation, outcome: Outcome | None) -> int:
@@ -72,6 +74,6 @@ def attempt_grace_s(op: CallOperation, of_execution_s: float | None) -> float:
 
 def overdue_text(pending: PendingOperation, op: CallOperation) -> str:
     """Describes what an overdue attempt has not done in time."""
-    if pending.until_s is not None and pending.due_s == pending.until_s:
+    if pending.until_s is not None and pending.due_at_s == pending.until_s:
         return f"no answer within {op.timeout_s:g} s"
     return f"no heartbeat within {op.heartbeat_s:g} s"

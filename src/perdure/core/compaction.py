@@ -61,7 +61,7 @@ def compact_log(key: Key, rows: Sequence[bytes], archive: bool) -> CompactedLog 
     snapshot = e.SnapshotEvent(
         version=execution.version,
         at_s=execution.now_s,
-        kept=len(kept),
+        event_count=len(kept),
         state=tuple(execution.state.items()),
         watermarks=tuple((sender, mark.all_to, tuple(sorted(mark.beyond))) for sender, mark in execution.seen.watermarks.items()),
         keys=tuple(execution.seen.keys.items()),

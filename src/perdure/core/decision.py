@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from perdure.core import attempt_rules, envelopes, limits, messages
+from perdure.core import attempt_rules, envelopes, error_codes, limits, messages
 from perdure.core import events as e
 from perdure.core.deduplication import same_parent
 from perdure.core.effects import effects_of
@@ -135,7 +135,7 @@ class _DecisionDraft:
         while self.ready and self.execution.ended is None:
             if len(self.decision.events) >= limits.EVENTS_PER_DECISION_MAX:
                 why = f"{len(self.decision.events):,} events came of one message, each operation settling at once; let the loop wait in each turn"
-                self._record(e.EndedEvent("failed", Failure("failed", 1, ErrorInfo("EndlessDecision", why)), self.now_s))
+                self._record(e.EndedEvent("failed", Failure("failed", 1, ErrorInfo(error_codes.ENDLESS_DECISION, why)), self.now_s))
                 return
             if (following := self._at_once(self.ready.popleft())) is not None:
                 yield from self._feed(following)
@@ -257,7 +257,7 @@ class _DecisionDraft:
         if self.execution.recalled_results.recalls(path, pending.op):
             return e.RecalledEvent(path, self.now_s)
         if isinstance(pending.op, SleepOperation):
-            is_over = pending.op.duration_s == 0 or (pending.due_s is not None and self.now.is_past(pending.due_s))
+            is_over = pending.op.duration_s == 0 or (pending.due_at_s is not None and self.now.is_past(pending.due_at_s))
             return e.SettledEvent(path, Success(), self.now_s) if is_over else None
         if isinstance(pending.op, ReceiveOperation):
             numbers = self.execution.mailbox.matching(pending.op)
@@ -279,7 +279,7 @@ class _DecisionDraft:
                 yield e.WatchedEvent(message.parent, self.now_s)
                 return
         if message.expires_at_s is not None and self.now.earliest_s > message.expires_at_s:
-            yield e.EndedEvent("cancelled", Failure("cancelled", 1, ErrorInfo("Expired", "it did not begin before it expired")), self.now_s)
+            yield e.EndedEvent("cancelled", Failure("cancelled", 1, ErrorInfo(error_codes.EXPIRED, "it did not begin before it expired")), self.now_s)
             return
         deadline_at_s = None if message.deadline_s is None else self.now_s + message.deadline_s
         value = offload_if_large(message.input, self.decision.blobs)
@@ -322,7 +322,7 @@ class _DecisionDraft:
             yield e.SettledEvent(pending.path, attempt_rules.abandoned_outcome(pending, begun=False), self.now_s)
             return
         yield (event := attempt_rules.event_after_loss(self.execution.key, pending, pending.op, message.times, self.now_s))
-        begins_at_once = isinstance(event, e.InterruptedEvent) and not event.given_back and event.due_s == self.now_s
+        begins_at_once = isinstance(event, e.InterruptedEvent) and not event.given_back and event.due_at_s == self.now_s
         if begins_at_once and self.execution.parked is None and message.path not in self.host.busy:
             yield self._due(pending)  # this one alone: others that are due may be lost as well, and their messages are still to come
 
@@ -364,7 +364,7 @@ class _DecisionDraft:
         if self.execution.ended is None:
             yield from self._end(message.reason)
 
-    def leave(self, message: messages.LeaveMessage) -> Iterator[e.Event]:
+    def unwatch(self, message: messages.UnwatchMessage) -> Iterator[e.Event]:
         """Removes a parent that waits. Once the creator has left and no parent waits, the execution ends as the creator asked."""
         execution = self.execution
         if execution.ended is not None or not any(same_parent(one, message.parent) for one in execution.watchers):
@@ -386,10 +386,10 @@ class _DecisionDraft:
             yield self._cancelled(message.reason)
 
     def _deadline_exceeded(self, why: str) -> e.Event:
-        return e.EndedEvent("failed", Failure("deadline_exceeded", 1, ErrorInfo("DeadlineExceeded", why)), self.now_s)
+        return e.EndedEvent("failed", Failure("deadline_exceeded", 1, ErrorInfo(error_codes.DEADLINE_EXCEEDED, why)), self.now_s)
 
     def _cancelled(self, reason: str) -> e.Event:
-        return e.EndedEvent("cancelled", Failure("cancelled", 1, ErrorInfo("Cancelled", reason)), self.now_s)
+        return e.EndedEvent("cancelled", Failure("cancelled", 1, ErrorInfo(error_codes.CANCELLED, reason)), self.now_s)
 
     def undo(self, message: messages.UndoMessage) -> Iterator[e.Event]:
         """Undoes a completed execution once, or retries failed undo handlers. The parent that waits is answered in any case."""
@@ -456,7 +456,7 @@ class _DecisionDraft:
         held = self.host.busy, self.host.young
         while (wake_at_s := execution.wake_at(*held)) is not None and self.now.is_past(wake_at_s):
             pending = execution.opened.due_first(*held)
-            if pending is not None and pending.due_s == wake_at_s:
+            if pending is not None and pending.due_at_s == wake_at_s:
                 yield self._due(pending)
             elif execution.started is not None:
                 after_s = round(wake_at_s - execution.started.at_s, 5)  # a float of seconds since 1970 has no more digits than these
@@ -470,12 +470,12 @@ class _DecisionDraft:
             case CallOperation() if pending.grace_until_s is not None and self.now.is_past(pending.grace_until_s):
                 return e.SettledEvent(pending.path, attempt_rules.abandoned_outcome(pending), self.now_s)
             case CallOperation() as op:
-                why = ErrorInfo("Timeout", attempt_rules.overdue_text(pending, op))
+                why = ErrorInfo(error_codes.TIMEOUT, attempt_rules.overdue_text(pending, op))
                 return attempt_rules.event_after_failure(self.execution.key, pending, op, Failure("timeout", 1, why), self.now_s)
             case ReceiveOperation(gather=True) as op:
                 return e.ReceivedEvent(pending.path, self.execution.mailbox.matching(op), self.now_s)
             case ReceiveOperation() as op:
-                why = ErrorInfo("Timeout", f"no message within {op.timeout_s:g} s")
+                why = ErrorInfo(error_codes.TIMEOUT, f"no message within {op.timeout_s:g} s")
                 return e.SettledEvent(pending.path, Failure("timeout", 1, why), self.now_s)
             case SleepOperation():
                 return e.SettledEvent(pending.path, Success(), self.now_s)
@@ -495,7 +495,7 @@ _MESSAGE_HANDLERS: dict[type, Callable[[_DecisionDraft, Any], Iterator[e.Event]]
     messages.SignalMessage: _DecisionDraft.signal,
     messages.CancelMessage: _DecisionDraft.cancel,
     messages.TerminateMessage: _DecisionDraft.terminate,
-    messages.LeaveMessage: _DecisionDraft.leave,
+    messages.UnwatchMessage: _DecisionDraft.unwatch,
     messages.UndoMessage: _DecisionDraft.undo,
     messages.RetryMessage: _DecisionDraft.retry,
     messages.PresetMessage: _DecisionDraft.preset,

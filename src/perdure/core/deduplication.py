@@ -29,16 +29,16 @@ class SenderWatermark(msgspec.Struct):
 
 
 def same_parent(one: Parent, other: Parent) -> bool:
-    """Whether both are the same operation of the same execution, in any of its lives."""
+    """Whether both are the same operation of the same execution, in any of its reopenings."""
     return (one.key, one.path) == (other.key, other.path)
 
 
 class MessageDeduplication(msgspec.Struct):
-    """The messages that arrived, by sender and by key with the time of arrival, and the last life in which each parent waited."""
+    """The messages that arrived, by sender and by key with the time of arrival, and how often each parent had been reopened when it waited last."""
 
     watermarks: dict[Key, SenderWatermark] = msgspec.field(default_factory=dict)
     keys: dict[str, float] = msgspec.field(default_factory=dict)
-    lives: dict[tuple[Key, Path], int] = msgspec.field(default_factory=dict)
+    reopenings: dict[tuple[Key, Path], int] = msgspec.field(default_factory=dict)
 
     def knows(self, sender: Key | None, sent: int, key: str, now_s: float) -> bool:
         """Whether this message arrived before, as far as is remembered."""
@@ -59,10 +59,10 @@ class MessageDeduplication(msgspec.Struct):
                     del self.keys[oldest]
 
     def watched(self, watchers: list[Parent], parent: Parent) -> list[Parent]:
-        """Returns the watchers with `parent`, which replaces its own entry of an earlier life."""
-        self.lives[parent.key, parent.path] = parent.life
+        """Returns the watchers with `parent`, which replaces its own entry from before it was reopened."""
+        self.reopenings[parent.key, parent.path] = parent.reopened
         return [*(one for one in watchers if not same_parent(one, parent)), parent]
 
     def wants_more(self, parent: Parent) -> bool:
         """Whether `parent` was reopened since it waited last."""
-        return parent.life > self.lives.get((parent.key, parent.path), 0)
+        return parent.reopened > self.reopenings.get((parent.key, parent.path), 0)

@@ -109,7 +109,7 @@ def _work_key(key: Key, path: Path, attempt: int) -> str:
 def _work_message(execution: Execution, path: Path, op: CallOperation, attempt: int, progress: Value) -> envelopes.OutgoingMessage:
     key = execution.key
     about = (op.target, idempotency_key(key, path), op.args, op.timeout_s, op.idempotent)
-    work = messages.WorkMessage(key, path, attempt, *about, progress, op.heartbeat_s, op.secrets, execution.grace_of(op))
+    work = messages.TaskMessage(key, path, attempt, *about, progress, op.heartbeat_s, op.secrets, execution.grace_of(op))
     return envelopes.OutgoingMessage(
         QueueAddress(key.tenant, op.queue), _work_key(key, path, attempt), messages.encode_message(work), lane=op.lane, priority=op.priority
     )
@@ -157,8 +157,8 @@ def _take_back(key: Key, pending: PendingOperation, in_grace: bool = False) -> I
             unleased = _lost_message(key, pending) if in_grace else None
             yield Ack(QueueAddress(key.tenant, op.queue), _work_key(key, pending.path, pending.attempt), answer, unleased=unleased)
         case SpawnOperation() as op if op.awaited and pending.path[0] != UNDO:
-            leave = messages.LeaveMessage(messages.Parent(key, pending.path), op.on_cancel)
-            yield envelopes.OutgoingMessage(_child_key(key, op), f"leave:{idempotency_key(key, pending.path)}", messages.encode_message(leave))
+            unwatch = messages.UnwatchMessage(messages.Parent(key, pending.path), op.on_cancel)
+            yield envelopes.OutgoingMessage(_child_key(key, op), f"unwatch:{idempotency_key(key, pending.path)}", messages.encode_message(unwatch))
 
 
 def _lost_message(key: Key, pending: PendingOperation) -> envelopes.OutgoingMessage:

@@ -2,13 +2,13 @@
 
     PerdureError
     ├── ProgrammingError        a mistake of the caller: the code, the call or the data is wrong, and nothing was changed
-    │   ├── Unencodable, Undecodable, UnsupportedType, LostOnTheWay, TooLarge, Unstorable, BadName, BadValue, DuplicateName
+    │   ├── Unencodable, Undecodable, UnsupportedType, LossyValue, TooLarge, Unstorable, BadName, BadValue, DuplicateName
     │   ├── WrongVerb           a workflow did what replay could not repeat; the message says what to use instead
     │   │   └── NotDeterministic  the same, with clocks, threads or the network
     │   ├── NotAwaited          a verb was called and never awaited
     │   ├── Diverged            the program asked for one operation where its execution remembers another
     │   ├── NotReplayable       the log of an execution does not replay over its own definition
-    │   ├── UnknownProgram, MissingCapabilities, NotFound, AlreadyThere
+    │   ├── UnknownWorkflow, MissingCapabilities, NotFound, AlreadyExists
     │   ├── Ambiguous, InputDiffers, Removed, HasEnded
     │   │   └── AlreadyDecided
     │   ├── BadExpression       a reference, template or condition that does not compile
@@ -45,7 +45,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import msgspec
 
@@ -56,7 +56,10 @@ if TYPE_CHECKING:
 
 
 class ErrorInfo(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """An error as data: the name of its type, its message, its traceback as text, and its encoded arguments if its class is to be rebuilt."""
+    """An error as data: its code if it is Perdure's own, else the name of its class; its message; its traceback.
+
+    `data` holds its encoded arguments if the exception can be rebuilt.
+    """
 
     type: str
     message: str
@@ -74,59 +77,78 @@ class ErrorInfo(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 class PerdureError(Exception):
     """The base of all errors that Perdure raises."""
 
+    code: ClassVar[str] = "perdure_error"
+
 
 class ProgrammingError(PerdureError):
     """A mistake of the caller; nothing was changed."""
+
+    code = "programming_error"
 
 
 class Unencodable(ProgrammingError):
     """A value contains something that has no encoding."""
 
+    code = "unencodable"
+
     def __init__(self, where: str, kind: str, why: str) -> None:
-        super().__init__(f"{where}: a value of type {kind} can't be kept: {why}; pass plain data, a dataclass, a msgspec Struct or a pydantic model")
+        super().__init__(f"{where}: a value of type {kind} can't be stored: {why}. Pass plain data, a dataclass, a msgspec Struct or a pydantic model")
         self.where, self.kind, self.why = where, kind, why
 
 
-class LostOnTheWay(ProgrammingError):
+class LossyValue(ProgrammingError):
     """A value would lose data on its way through the log. `field` is the place in it; empty for the whole value."""
 
+    code = "lossy_value"
+
     def __init__(self, where: str, field: str, why: str) -> None:
-        super().__init__(f"{where}{f', field {field}' if field else ''}: {why}")
+        place = f"{where}, field {field}" if field else where
+        super().__init__(f"{place} would lose data: {why}")
         self.where, self.field, self.why = where, field, why
 
 
 class UnsupportedType(ProgrammingError):
     """A parameter or the result of a function has a type whose values can't be read back from the log."""
 
+    code = "unsupported_type"
+
     def __init__(self, function: str, parameter: str, kind: str, why: str) -> None:
-        what = "its result" if parameter == "return" else f"its parameter {parameter}"
-        instead = "Hint at one type that can, such as a tagged msgspec Struct, or at Any"
-        super().__init__(f"{function}: {what} is hinted as {kind}, which can't be decoded: {why}. {instead}")
+        what = "the result" if parameter == "return" else f"the parameter {parameter}"
+        super().__init__(
+            f"{function}: the type hint of {what} is {kind}, which can't be decoded: {why}. Use a type that can, such as a tagged msgspec Struct, or Any"
+        )
         self.function, self.parameter, self.kind, self.why = function, parameter, kind, why
 
 
 class Undecodable(ProgrammingError):
     """Bytes from the log do not fit the type that the code now hints at."""
 
+    code = "undecodable"
+
     def __init__(self, where: str, kind: str, why: str) -> None:
-        super().__init__(f"{where}: what was kept does not fit {kind}: {why}; make the type accept it, or remove the hint")
+        super().__init__(f"{where}: the stored value does not fit {kind}: {why}. Make the type accept it, or remove the type hint")
         self.where, self.kind, self.why = where, kind, why
 
 
 class TooLarge(ProgrammingError):
     """A value is larger than the limit."""
 
+    code = "too_large"
+
     def __init__(self, where: str, size_bytes: int, max_bytes: int) -> None:
-        super().__init__(f"{where}: the value takes {size_bytes:,} bytes, the limit is {max_bytes:,}; store it elsewhere and pass where it is")
+        super().__init__(f"{where}: the value takes {size_bytes:,} bytes, the limit is {max_bytes:,}. Keep it in a file or a bucket, and pass its name")
         self.where, self.size_bytes, self.max_bytes = where, size_bytes, max_bytes
 
 
 class Unstorable(ProgrammingError):
     """A program asked for an operation that the log can't hold, such as a message to a key that is not text."""
 
+    code = "unstorable"
+
     def __init__(self, why: str) -> None:
         super().__init__(
-            f"the code asked for what the log can't hold: {why}; nothing new was run. Give names, ids and options of the types that they have, and resume"
+            f"the workflow asked for an operation that the log can't hold: {why}. Nothing new was run. "
+            "Correct the type of the name, id or option in the code, and resume the execution"
         )
         self.why = why
 
@@ -134,29 +156,40 @@ class Unstorable(ProgrammingError):
 class BadName(ProgrammingError):
     """A name is not text, or is longer than 1 KB."""
 
+    code = "bad_name"
+
     def __init__(self, what: str, name: object, why: str) -> None:
         super().__init__(f"{what} {str(name)[:60]!r}: {why}")
         self.what, self.name, self.why = what, name, why
 
 
 class BadValue(ProgrammingError, ValueError):
-    """An argument has a value that is not accepted."""
+    """An argument has a value that is not accepted. `message` replaces the usual message where that would say it badly."""
 
-    def __init__(self, what: str, value: object, expected: str) -> None:
-        super().__init__(f"{what}: {value!r} is not {expected}")
+    code = "bad_value"
+
+    def __init__(self, what: str, value: object, expected: str, message: str = "") -> None:
+        super().__init__(message or f"{what}: {value!r} is not {expected}")
         self.what, self.value, self.expected = what, value, expected
 
 
 class DuplicateName(ProgrammingError):
     """The same explicit name was given twice in one scope."""
 
+    code = "duplicate_name"
+
     def __init__(self, name: str, scope: str) -> None:
-        super().__init__(f"the name {name!r} is used twice in {scope or 'the workflow'}; give each its own, or leave them unnamed to have them numbered")
+        super().__init__(
+            f"the name {name!r} is used twice in {scope or 'the workflow'}. "
+            "Give each operation its own name, or leave the names out: Perdure then numbers the operations"
+        )
         self.name, self.scope = name, scope
 
 
 class WrongVerb(ProgrammingError):
     """A workflow did something that replay could not repeat."""
+
+    code = "wrong_verb"
 
     def __init__(self, what: str, instead: str) -> None:
         super().__init__(f"{what}: {instead}")
@@ -166,6 +199,8 @@ class WrongVerb(ProgrammingError):
 class NotDeterministic(WrongVerb):
     """Workflow code asked asyncio for something that its log could not repeat."""
 
+    code = "not_deterministic"
+
     def __init__(self, what: str, instead: str) -> None:
         super().__init__(what, instead)
         self.args = (f"a workflow cannot use {what}, because replay could not repeat it; use {instead}",)
@@ -174,90 +209,114 @@ class NotDeterministic(WrongVerb):
 class NotAwaited(ProgrammingError):
     """Verbs were called and never awaited, so they did nothing."""
 
+    code = "not_awaited"
+
     def __init__(self, paths: Sequence[str]) -> None:
-        super().__init__(f"called and never awaited: {', '.join(paths)}; write 'await' before each, or pass them to asyncio.gather")
+        super().__init__(
+            f"verbs were called and never awaited, so they did nothing: {', '.join(paths)}. Write 'await' before each, or pass them to asyncio.gather"
+        )
         self.paths = tuple(paths)
 
 
-class UnknownProgram(ProgrammingError):
+class UnknownWorkflow(ProgrammingError):
     """No engine in this process knows a workflow of this name and version."""
 
+    code = "unknown_workflow"
+
     def __init__(self, program: str, known: Sequence[str]) -> None:
-        super().__init__(f"no engine here knows {program}; known are: {', '.join(sorted(known)) or 'none'}; start an engine with the code that has it")
+        super().__init__(f"no engine here knows {program}, only: {', '.join(sorted(known)) or 'no workflow'}. Start an engine with the code of the workflow")
         self.program, self.known = program, tuple(known)
 
 
 class MissingCapabilities(ProgrammingError):
     """A definition needs a tool, a kind or a called definition that is missing here."""
 
+    code = "missing_capabilities"
+
     def __init__(self, execution: str, lacking: str) -> None:
-        super().__init__(f"{execution} was not started: there is no {lacking} here; give the definition what it lacks (tools=, calls=, kinds=)")
+        super().__init__(f"{execution} was not started: the engine has no {lacking}. Give the definition what is missing (tools=, calls=, kinds=)")
         self.execution, self.lacking = execution, lacking
 
 
 class NotFound(ProgrammingError):
-    """There is no such execution."""
+    """There is no such execution, or nothing in it that was asked for; `message` says which."""
 
-    def __init__(self, key: object) -> None:
-        super().__init__(f"there is no execution {key}; look at its workflow, id and tenant")
+    code = "not_found"
+
+    def __init__(self, key: object, message: str = "") -> None:
+        super().__init__(message or f"there is no execution {key}. Check its workflow, id and tenant")
         self.key = key
 
 
 class Ambiguous(ProgrammingError):
     """A text that should name one execution matches several; `candidates` are the newest of them."""
 
+    code = "ambiguous"
+
     def __init__(self, text: str, candidates: Sequence[object], more: bool) -> None:
         shown = ", ".join(str(one) for one in candidates)
-        super().__init__(f"{text!r} fits several executions: {shown}{' and more' if more else ''}; say which by its workflow and whole id")
+        super().__init__(f"{text!r} matches several executions: {shown}{' and more' if more else ''}. Name one by its workflow and its whole id")
         self.text, self.candidates = text, tuple(candidates)
 
 
 class InputDiffers(ProgrammingError):
     """A strict start of an execution that exists with another input."""
 
+    code = "input_differs"
+
     def __init__(self, key: object) -> None:
-        super().__init__(f"the execution {key} was started with another input; give a new id, or start it without strict=True to have the first one")
+        super().__init__(f"the execution {key} was started with another input. Use a new id, or leave strict=True out to get the existing execution")
         self.key = key
 
 
-class AlreadyThere(ProgrammingError):
+class AlreadyExists(ProgrammingError):
     """A new execution was given the key of an existing one."""
 
+    code = "already_exists"
+
     def __init__(self, key: object) -> None:
-        super().__init__(f"there is an execution {key} already; give the new one another id, or none")
+        super().__init__(f"the execution {key} exists already. Give the new one another id, or none")
         self.key = key
 
 
 class HasEnded(ProgrammingError):
     """A request to an execution that has ended; `status` says how."""
 
+    code = "has_ended"
+
     def __init__(self, key: object, status: str, what: str) -> None:
-        super().__init__(f"the execution {key} has ended ({status}); {what} would have no effect, start another one")
+        super().__init__(f"the execution {key} has ended ({status}), so {what} would have no effect. Start another one")
         self.key, self.status, self.what = key, status, what
 
 
 class AlreadyDecided(HasEnded):
     """An approval was decided before: by `by`, as `approved` says, at `at_s`."""
 
+    code = "already_decided"
+
     def __init__(self, key: object, status: str, decision: tuple[str, str, bool, float]) -> None:
         title, self.by, self.approved, self.at_s = decision
         super().__init__(key, status, "a decision")
         when = f"{datetime.fromtimestamp(self.at_s, UTC):%Y-%m-%d %H:%M:%S} UTC"
         self.args = (
-            f"the approval {title!r} was decided already: {'approved' if self.approved else 'rejected'} by {self.by} at {when}; a later decision has no effect",
+            f"the approval {title!r} was decided already: {'approved' if self.approved else 'rejected'} by {self.by} at {when}. A later decision has no effect",
         )
 
 
 class Removed(ProgrammingError):
     """The log of an execution was removed long after its end: only its id, its status and its times are kept."""
 
+    code = "removed"
+
     def __init__(self, key: object, why: str) -> None:
-        super().__init__(f"what the execution {key} has done is not kept any more: {why}; start another one, or import its archive under another id")
+        super().__init__(f"the log of the execution {key} is no longer stored: {why}. Start another execution, or import its archive under another id")
         self.key, self.why = key, why
 
 
 class DecisionRefused(ProgrammingError):
     """A person's decision on an approval does not count; nothing was changed."""
+
+    code = "decision_refused"
 
     def __init__(self, key: object, why: str) -> None:
         super().__init__(f"the decision on {key} does not count: {why}")
@@ -267,21 +326,27 @@ class DecisionRefused(ProgrammingError):
 class LinkRefused(ProgrammingError):
     """A signed link is not valid, or no longer."""
 
+    code = "link_refused"
+
     def __init__(self, why: str) -> None:
-        super().__init__(f"the link does not count: {why}")
+        super().__init__(f"the link is not valid: {why}")
         self.why = why
 
 
 class ExportRefused(ProgrammingError):
     """A file is not an export, is damaged, or was not signed with the shared secret."""
 
+    code = "export_refused"
+
     def __init__(self, why: str) -> None:
-        super().__init__(f"this export is not taken: {why}")
+        super().__init__(f"the file can't be imported: {why}")
         self.why = why
 
 
 class BadDefinition(ProgrammingError):
     """A definition, or a change of one, is not valid: `findings` lists every problem. Nothing was changed."""
+
+    code = "bad_definition"
 
     def __init__(self, findings: Sequence[Any]) -> None:
         super().__init__("\n".join(str(finding) for finding in findings))
@@ -291,6 +356,8 @@ class BadDefinition(ProgrammingError):
 class BadExpression(ProgrammingError):
     """An expression does not compile. `where` is a JSON pointer to it; `at` is the position of the character, from 1, or 0 for the whole."""
 
+    code = "bad_expression"
+
     def __init__(self, where: str, what: str, hint: str, at: int = 0) -> None:
         super().__init__(f"{where}: {what}; {hint}" if where else f"{what}; {hint}")
         self.where, self.what, self.hint, self.at = where, what, hint, at
@@ -298,6 +365,8 @@ class BadExpression(ProgrammingError):
 
 class ExpressionFailed(ProgrammingError):
     """An expression has no value: something is missing or of an unexpected type. `where` is a JSON pointer to it."""
+
+    code = "expression_failed"
 
     def __init__(self, where: str, what: str, hint: str) -> None:
         super().__init__(f"{where}: {what}; {hint}" if where else f"{what}; {hint}")
@@ -307,24 +376,30 @@ class ExpressionFailed(ProgrammingError):
 class MissingExtra(ProgrammingError):
     """An optional library is not installed; the extra `extra` contains it."""
 
+    code = "missing_extra"
+
     def __init__(self, what: str, library: str, extra: str) -> None:
-        super().__init__(f'{what} takes {library}, which is not installed: pip install "perdure[{extra}]"')
+        super().__init__(f'{what} needs {library}, which is not installed. Install it: pip install "perdure[{extra}]"')
         self.what, self.library, self.extra = what, library, extra
 
 
 class MissingSecret(ProgrammingError):
     """A call needs a secret that is not set in the process that performs it. Set it and retry the execution."""
 
+    code = "missing_secret"
+
     def __init__(self, name: str) -> None:
-        super().__init__(f"there is no secret {name} where this runs; set it (perdure secret set {name}, or PERDURE_SECRET_{name}), and retry the execution")
+        super().__init__(f"the secret {name} is not set in this process. Set it (perdure secret set {name}, or PERDURE_SECRET_{name}), and retry the execution")
         self.name = name
 
 
 class SealedSecret(ProgrammingError):
     """A stored secret can't be read here: its key is missing, or it was changed. `key_id` names the key that it is encrypted with, if that is known."""
 
+    code = "sealed_secret"
+
     def __init__(self, name: str, why: str, key_id: str | None = None) -> None:
-        super().__init__(f"the secret {name} {why}")
+        super().__init__(f"the secret {name} can't be read: it {why}")
         self.name, self.why, self.key_id = name, why, key_id
 
 
@@ -334,6 +409,8 @@ class SourceFailed(ProgrammingError):
     `language` is what it is written in; `type` and `text` are those of its own error, `line` and `column` where it was raised, from 1 (0: not known);
     `console` is what it has printed.
     """
+
+    code = "source_failed"
 
     def __init__(self, language: str, type: str, text: str, place: tuple[int, int] = (0, 0), console: str = "") -> None:
         line, column = place
@@ -346,6 +423,8 @@ class SourceFailed(ProgrammingError):
 class SandboxLimit(ProgrammingError):
     """Source text in a sandbox exceeded a limit, and would again. `console` is its output, where that is known."""
 
+    code = "sandbox_limit"
+
     def __init__(self, what: str, instead: str, console: str = "") -> None:
         super().__init__(f"{what}; {instead}{_console_tail(console)}")
         self.what, self.instead, self.console = what, instead, console
@@ -353,6 +432,8 @@ class SandboxLimit(ProgrammingError):
 
 class OutOfTime(SandboxLimit):
     """The source text exceeded its time."""
+
+    code = "out_of_time"
 
     def __init__(self, language: str, wall_s: float, console: str = "") -> None:
         super().__init__(f"the {language} did not end within {wall_s:g} s", "have it do less, or give its step a longer timeout (60 s at most)", console)
@@ -362,6 +443,8 @@ class OutOfTime(SandboxLimit):
 class OutOfMemory(SandboxLimit):
     """The source text exceeded its memory."""
 
+    code = "out_of_memory"
+
     def __init__(self, language: str, memory_bytes: int, console: str = "") -> None:
         super().__init__(f"the {language} took more than {memory_bytes // 1_000_000:,} MB of memory", "give it less at a time, as with each and batch", console)
         self.language, self.memory_bytes = language, memory_bytes
@@ -369,6 +452,8 @@ class OutOfMemory(SandboxLimit):
 
 class OutputTooLarge(SandboxLimit):
     """The result of the source text is too large."""
+
+    code = "output_too_large"
 
     def __init__(self, language: str, output_bytes: int, console: str = "") -> None:
         super().__init__(f"the {language} returned more than {output_bytes:,} bytes", "return less, or store it elsewhere and return where it is", console)
@@ -387,6 +472,8 @@ def _console_tail(console: str) -> str:
 class SandboxFailed(ProgrammingError):
     """The sandbox itself failed while it ran source text, and would again. `why` is the cause, `said` the end of its standard error or its traceback."""
 
+    code = "sandbox_failed"
+
     def __init__(self, language: str, why: str, said: str = "") -> None:
         tail = said.strip()[-CONSOLE_TAIL_CHARACTERS:]
         super().__init__(
@@ -399,13 +486,17 @@ class SandboxFailed(ProgrammingError):
 class NotAllowed(ProgrammingError):
     """A step asks for something that the deployment does not allow; it was not done. `what` is the word that allows it."""
 
+    code = "not_allowed"
+
     def __init__(self, what: str, why: str, how: str) -> None:
-        super().__init__(f"{what} is not allowed here: {why}; to allow it, {how}")
+        super().__init__(f"{what} is not allowed here: {why}. To allow it, {how}")
         self.what, self.why, self.how = what, why, how
 
 
 class CommandRefused(ProgrammingError):
     """A shell command can't run here and was not started."""
+
+    code = "command_refused"
 
     def __init__(self, why: str) -> None:
         super().__init__(f"the command was not run: {why}")
@@ -415,19 +506,23 @@ class CommandRefused(ProgrammingError):
 class PatchRefused(ProgrammingError):
     """An execution can't go on by the new definition, for the reasons `why`; it goes on by its present one."""
 
+    code = "patch_refused"
+
     def __init__(self, key: object, why: Sequence[str]) -> None:
-        super().__init__(f"{key} can't be patched so: {'; '.join(why)}")
+        super().__init__(f"{key} was not patched, and goes on by its present definition: {'; '.join(why)}")
         self.key, self.why = key, tuple(why)
 
 
 class Diverged(ProgrammingError):
     """The program asked for one operation where the log of its execution has another."""
 
+    code = "diverged"
+
     def __init__(self, path: Path, diff: Sequence[str]) -> None:
         shown = "; ".join(diff)
         super().__init__(
-            f"the code no longer matches what this execution remembers: {shown}; nothing new was run. Restore the code "
-            "or name the changed step as before; then resume it or run it again with its id"
+            f"the code no longer matches the log of this execution: {shown}. Nothing new was run. Restore the code, "
+            "or name the changed step as before; then resume the execution, or run it again with its id"
         )
         self.path, self.diff = path, tuple(diff)
 
@@ -435,10 +530,12 @@ class Diverged(ProgrammingError):
 class NotReplayable(ProgrammingError):
     """The log of an execution does not replay over its own definition, so that the states of its steps are not known."""
 
+    code = "not_replayable"
+
     def __init__(self, key: Any, number: int, diff: Sequence[str]) -> None:
         super().__init__(
-            f"the steps of {key} can't be shown as they were after event {number}: its log does not replay over its definition: {'; '.join(diff)}. "
-            "Look at what has happened with perdure events, and report it with the file that perdure export makes"
+            f"the nodes of {key} can't be shown as they were after event {number}: its log does not replay over its definition: {'; '.join(diff)}. "
+            "perdure events shows the log itself. Report this as a bug of Perdure, with the file that perdure export makes"
         )
         self.key, self.number, self.diff = key, number, tuple(diff)
 
@@ -446,58 +543,77 @@ class NotReplayable(ProgrammingError):
 class KindFailed(ProgrammingError):
     """A function of a kind, such as its `idempotent` or `check`, raised an error or returned a value of another type."""
 
+    code = "kind_failed"
+
     def __init__(self, kind: str, function: str, why: str) -> None:
-        super().__init__(f"{function} of the kind {kind} failed: {why}. Mend the kind")
+        super().__init__(f"{function} of the kind {kind} failed: {why}. Correct the kind, and retry the execution")
         self.kind, self.function, self.why = kind, function, why
 
 
 class SandboxLost(PerdureError):
     """No sandbox was available, or one died of another cause than the source text; the step can be attempted again."""
 
+    code = "sandbox_lost"
+
     def __init__(self, why: str) -> None:
-        super().__init__(f"{why}; it is tried again as the step says")
+        super().__init__(f"{why}. The step is attempted again as its retry policy says")
         self.why = why
 
 
 class StoreError(PerdureError):
     """The store failed; what it acknowledged is safe."""
 
+    code = "store_error"
+
 
 class StoreUnavailable(StoreError):
     """The store did not answer, or could not carry out the request; a change may have happened or not."""
+
+    code = "store_unavailable"
 
 
 class StoreDamaged(StoreError):
     """The file of the store is malformed or mixed with another. Perdure does not read or write it until a person has repaired it."""
 
+    code = "store_damaged"
+
 
 class LogVersionUnsupported(StoreError):
     """A stored format is unknown to this version of Perdure, or an execution was started under unknown rules."""
 
+    code = "log_version_unsupported"
+
     def __init__(self, found: int, oldest: int, newest: int, *, are_rules: bool = False) -> None:
         reads = f"format {newest}" if oldest == newest else f"formats {oldest} to {newest}"
-        hint = (
-            "use a Perdure at least as new as the one that wrote it"
-            if found > newest
-            else "a development version of Perdure wrote it; begin with a new database, or export from that version what you need"
-        )
         if are_rules:
-            super().__init__(f"it was started under rules {found}, and this Perdure knows rules up to {newest}: it needs a newer Perdure; {hint}")
+            message = (
+                f"the execution was started under rules {found}, and this Perdure knows rules up to {newest}. Use a Perdure as new as the one that started it"
+            )
+        elif found > newest:
+            message = f"the data is stored in format {found}, and this Perdure reads {reads}. Use a Perdure as new as the one that wrote it"
         else:
-            super().__init__(f"it was stored in format {found}, and this Perdure reads {reads}; {hint}")
+            message = (
+                f"the data is stored in format {found} of a development version of Perdure, and this Perdure reads {reads}. "
+                "Start with a new database, or export what you need with the version that wrote it"
+            )
+        super().__init__(message)
         self.found, self.oldest, self.newest = found, oldest, newest
 
 
 class LogDamaged(StoreError):
     """A log row, a message or a blob can't be read: it was changed since it was written, or is missing."""
 
+    code = "log_damaged"
+
     def __init__(self, why: str) -> None:
-        super().__init__(f"something that was stored can't be read: {why}; restore the database from a backup")
+        super().__init__(f"stored data can't be read: {why}. Restore the database from a backup")
         self.why = why
 
 
 class SealedPayload(StoreError):
     """The codec of this process can't decode or encode a payload; what is stored stays as it is. `key_id` names its key, if it was encrypted."""
+
+    code = "sealed_payload"
 
     def __init__(self, what: str, why: str, key_id: str | None = None) -> None:
         super().__init__(f"{what} {why}")
@@ -507,6 +623,8 @@ class SealedPayload(StoreError):
 class WorkflowError(PerdureError):
     """An outcome of the code or the definitions of the user."""
 
+    code = "workflow_error"
+
 
 class StepFailed(WorkflowError):
     """A step failed for good: its attempts are used up, or it said that another one is useless.
@@ -514,38 +632,49 @@ class StepFailed(WorkflowError):
     `kind` is exhausted, timeout, fatal or interrupted; `attempts` counts its attempts; `error` is its last error as data.
     """
 
+    code = "step_failed"
+
     def __init__(self, name: str, kind: str, attempts: int, error: ErrorInfo) -> None:
-        super().__init__(f"step {name} failed ({kind}, {attempts} {'try' if attempts == 1 else 'tries'}): {error.type}: {error.message}")
+        super().__init__(f"step {name} failed ({kind}, {attempts} {'attempt' if attempts == 1 else 'attempts'}): {error.type}: {error.message}")
         self.name, self.kind, self.attempts, self.error = name, kind, attempts, error
 
 
 class ChildFailed(WorkflowError):
     """A child execution failed or was cancelled."""
 
+    code = "child_failed"
+
     def __init__(self, name: str, kind: str, error: ErrorInfo) -> None:
-        super().__init__(f"child {name} ended as {kind}: {error.type}: {error.message}")
+        ended = "was cancelled" if kind == "cancelled" else "failed"
+        super().__init__(f"child {name} {ended}: {error.type}: {error.message}")
         self.name, self.kind, self.error = name, kind, error
 
 
 class TooDeep(WorkflowError):
     """A child would have too many ancestors."""
 
+    code = "too_deep"
+
     def __init__(self, name: str, depth_max: int) -> None:
-        super().__init__(f"child {name} would stand below more than {depth_max} executions; end the recursion, or use a loop")
+        super().__init__(f"child {name} was not started: it would have more than {depth_max} ancestors. End the recursion, or use a loop")
         self.name, self.depth_max = name, depth_max
 
 
 class Timeout(WorkflowError, TimeoutError):
     """A verb exceeded its timeout."""
 
+    code = "timeout"
+
     def __init__(self, where: str, timeout_s: float | None, why: str = "") -> None:
-        over = f"{where}: nothing within {timeout_s:g} s" if timeout_s is not None else f"{where}: timed out"
-        super().__init__(f"{over}; {why}" if why else over)
+        over = f"{where}: timed out after {timeout_s:g} s" if timeout_s is not None else f"{where}: timed out"
+        super().__init__(f"{over}: {why}" if why else over)
         self.where, self.timeout_s, self.why = where, timeout_s, why
 
 
 class JoinFailed(WorkflowError, ExceptionGroup[Exception]):
     """Branches of a join or map failed; all have ended. `errors` has the error of each by its name, `outputs` what the others returned."""
+
+    code = "join_failed"
 
     errors: Mapping[str, Exception]
     outputs: Mapping[str, Any]
@@ -563,6 +692,8 @@ class JoinFailed(WorkflowError, ExceptionGroup[Exception]):
 class RaceFailed(WorkflowError, ExceptionGroup[Exception]):
     """Every branch of a race failed. `errors` has the error of each by its name."""
 
+    code = "race_failed"
+
     errors: Mapping[str, Exception]
 
     def __new__(cls, message: str, errors: Mapping[str, Exception]) -> Self:
@@ -578,6 +709,8 @@ class RaceFailed(WorkflowError, ExceptionGroup[Exception]):
 class ExecutionFailed(WorkflowError):
     """The execution whose result was requested has failed. `error` is its error as data."""
 
+    code = "execution_failed"
+
     def __init__(self, key: object, error: ErrorInfo) -> None:
         trace = f"\n{error.traceback}" if error.traceback else ""
         super().__init__(f"execution {key} failed: {error.type}: {error.message}{trace}")
@@ -587,9 +720,13 @@ class ExecutionFailed(WorkflowError):
 class DeadlineExceeded(ExecutionFailed):
     """The execution did not end before its deadline."""
 
+    code = "deadline_exceeded"
+
 
 class ExecutionCancelled(WorkflowError):
     """The execution whose result was requested was cancelled."""
+
+    code = "execution_cancelled"
 
     def __init__(self, key: object, reason: str) -> None:
         super().__init__(f"execution {key} was cancelled" + (f": {reason}" if reason else ""))
@@ -599,6 +736,8 @@ class ExecutionCancelled(WorkflowError):
 class NoReply(WorkflowError):
     """A message that expects a reply will never receive one."""
 
+    code = "no_reply"
+
     def __init__(self, key: object, signal: str, why: str) -> None:
         super().__init__(f"execution {key} gave no reply to {signal!r}: {why}")
         self.key, self.signal, self.why = key, signal, why
@@ -607,37 +746,57 @@ class NoReply(WorkflowError):
 class NeedsAttention(WorkflowError):
     """The execution is parked until a person acts on it."""
 
+    code = "needs_attention"
+
     def __init__(self, key: object, reason: str, detail: str) -> None:
-        advice = {
-            "diverged": "mend that, then resume it or run it again with its id",
-            "paused": "resume it",
-        }.get(reason, "mend that, then retry it; until somebody does it stays parked, also when it is run again")
-        super().__init__(f"execution {key} needs attention ({reason}): {detail}; {advice}")
+        match reason:
+            case "paused":
+                message = f"execution {key} is paused: {detail}. Resume it"
+            case "diverged":
+                message = f"execution {key} needs attention (diverged): {detail}. Correct the code, then resume the execution, or run it again with its id"
+            case _:
+                message = (
+                    f"execution {key} needs attention ({reason}): {detail}. Correct the cause, then retry the execution; running it again does not unpark it"
+                )
+        super().__init__(message)
         self.key, self.reason, self.detail = key, reason, detail
 
 
 class BadAnswer(WorkflowError):
     """The answers of a model stayed unusable after it was told what was wrong."""
 
+    code = "bad_answer"
+
 
 class Unauthorized(WorkflowError):
     """An agent asked for a tool or a step that it may not use. The message names it, and what is allowed."""
+
+    code = "unauthorized"
 
 
 class CommandFailed(WorkflowError):
     """A shell command ended with an exit code other than 0. `signal` names the signal that ended it, if one did."""
 
+    code = "command_failed"
+
     def __init__(self, command: str, exit_code: int, signal: str | None, last_line: str) -> None:
         how = f"was ended by {signal}" if signal else f"ended with exit code {exit_code}"
-        super().__init__(f"{command!r} {how}{f': {last_line}' if last_line else ''}; with check: false, this would be its result")
+        super().__init__(
+            f"the command {command!r} {how}{f': {last_line}' if last_line else ''}. With check: false, the step returns the exit code instead of failing"
+        )
         self.command, self.exit_code, self.signal, self.last_line = command, exit_code, signal, last_line
 
 
 class CommandLost(WorkflowError):
     """The supervisor of a shell command was killed, and the command with it; how far it came is not known."""
 
+    code = "command_lost"
+
     def __init__(self, command: str) -> None:
-        super().__init__(f"what kept {command!r} was killed from outside, and the command with it; look for who kills processes, such as a lack of memory")
+        super().__init__(
+            f"the command {command!r} was killed with its supervisor, by another process or for lack of memory. "
+            "Look for the cause in the log of the system, and check what the command had done"
+        )
         self.command = command
 
 
@@ -651,10 +810,12 @@ class RetryAfter(Exception):
     The attempt counts as any other failed one.
     """
 
+    code = "retry_after"
+
     def __init__(self, after_s: float, message: str = "") -> None:
         if not 0 <= after_s < RETRY_AFTER_MAX_S:
             raise BadValue("RetryAfter", after_s, "a number of seconds from 0 on")
-        super().__init__(message or f"to be tried again after {after_s:g} s")
+        super().__init__(message or f"the step asked for another attempt after {after_s:g} s")
         self.after_s = float(after_s)
 
     @property
@@ -667,13 +828,19 @@ class RetryAfter(Exception):
 class Fatal(Exception):
     """Raise it in a step to fail at once, when another attempt would be useless."""
 
+    code = "fatal"
+
 
 class Rollback(Exception):
     """Raise it in a workflow or a step to fail the execution and undo what it has done."""
+
+    code = "rollback"
 
 
 class Evicted(BaseException):
     """Unwinds the coroutines of a workflow that leaves memory. It must not be caught."""
 
+    code = "evicted"
+
     def __init__(self) -> None:
-        super().__init__("this execution has left memory and goes on elsewhere from its log; nothing more can be awaited or started here")
+        super().__init__("the execution has left memory and goes on from its log: nothing more can be awaited or started here. Let the exception pass")

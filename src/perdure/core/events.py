@@ -10,6 +10,7 @@ from typing import Literal, get_args
 
 import msgspec
 
+from perdure.core import error_codes
 from perdure.core.attributes import Attributes
 from perdure.core.errors import ErrorInfo
 from perdure.core.messages import Parent
@@ -25,7 +26,7 @@ _FIELD_NAMES = {
     "by": "b",
     "outcome": "r",
     "attempt": "n",
-    "due_s": "d",
+    "due_at_s": "d",
     "numbers": "m",
     "number": "m",
     "name": "g",
@@ -146,22 +147,22 @@ class RecalledEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, t
 
 
 class RetryingEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="r", rename=_FIELD_NAMES):
-    """An attempt failed; the next one is due at `due_s`."""
+    """An attempt failed; the next one is due at `due_at_s`."""
 
     path: Path
     attempt: int
     kind: str
     error: ErrorInfo
-    due_s: float
+    due_at_s: float
     at_s: float
 
 
 class InterruptedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="i", rename=_FIELD_NAMES):
-    """The process that made this attempt is gone; the next one is due at `due_s`. If an orderly stop has `given_back` the attempt, it is not counted."""
+    """The process that made this attempt is gone; the next one is due at `due_at_s`. If an orderly stop has `given_back` the attempt, it is not counted."""
 
     path: Path
     attempt: int
-    due_s: float
+    due_at_s: float
     at_s: float
     given_back: bool = False
 
@@ -342,12 +343,12 @@ class EndedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_
 class SnapshotEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="Z", rename=_FIELD_NAMES):
     """The last event of a compacted log: the state, as of `version`, that its other events no longer contain.
 
-    `kept` counts the events before it; `archive` is the SHA-256 of the blob that holds the replaced rows, if they are kept.
+    `event_count` counts the events before it; `archive` is the SHA-256 of the blob that holds the replaced rows, if they are kept.
     """
 
     version: int
     at_s: float
-    kept: int
+    event_count: int
     state: tuple[tuple[str, Value], ...] = ()
     watermarks: tuple[tuple[Key, int, tuple[int, ...]], ...] = ()
     keys: tuple[tuple[str, float], ...] = ()
@@ -423,5 +424,5 @@ def removal_text(removed: RemovedEvent) -> str:
 
 def ended_event_of(removed: RemovedEvent) -> EndedEvent:
     """Returns how a removed execution ended, as far as that was kept."""
-    outcome = Failure(REMOVED_KIND, 1, ErrorInfo("Removed", removal_text(removed))) if removed.error is None else removed.error
+    outcome = Failure(REMOVED_KIND, 1, ErrorInfo(error_codes.REMOVED, removal_text(removed))) if removed.error is None else removed.error
     return EndedEvent(removed.status, outcome, removed.ended_at_s)

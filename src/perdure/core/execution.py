@@ -177,9 +177,9 @@ class Execution:
         if self.ended is not None or self.parked is not None or self.started is None:
             return None
         timer, deadline_s = self.opened.due_first(busy, young), self.deadline_due_s
-        if timer is None or timer.due_s is None:
+        if timer is None or timer.due_at_s is None:
             return deadline_s
-        return timer.due_s if deadline_s is None else min(timer.due_s, deadline_s)
+        return timer.due_at_s if deadline_s is None else min(timer.due_at_s, deadline_s)
 
     @property
     def deadline_due_s(self) -> float | None:
@@ -284,7 +284,7 @@ class Execution:
     def _wait_again(self, event: e.RetryingEvent | e.InterruptedEvent, state: PendingState) -> PendingOperation:
         pending = self.open[event.path]
         self.now_s = event.at_s
-        self.opened.wait_again(pending, state, event.due_s)
+        self.opened.wait_again(pending, state, event.due_at_s)
         return pending
 
     def _retry(self, event: e.RetryingEvent) -> None:
@@ -483,11 +483,11 @@ class Execution:
         self.version, self.now_s = event.version, event.at_s
         self.state = dict(event.state)
         self.seen = MessageDeduplication(
-            {key: SenderWatermark(all_to, set(beyond)) for key, all_to, beyond in event.watermarks}, dict(event.keys), self.seen.lives
+            {key: SenderWatermark(all_to, set(beyond)) for key, all_to, beyond in event.watermarks}, dict(event.keys), self.seen.reopenings
         )
         self.sent = dict(event.sent)
         self.emitted, self.attributes, self.archive = event.emitted, event.attributes, event.archive
-        self.logged_events, self.dead_events = event.kept + 1, 0
+        self.logged_events, self.dead_events = event.event_count + 1, 0
 
 
 def _iteration_number(segment: Segment) -> int:

@@ -72,4 +72,4 @@ def decode_row_as(row: bytes, newest: int, upcasts: dict[int, Upcast]) -> list[E
             data = upcasts[step](data)
         return msgspec.convert(data, list[Event])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise LogDamaged(str(error)) from error
+        raise LogDamaged(f"a row of the log is not valid: {error}") from error

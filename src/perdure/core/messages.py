@@ -17,11 +17,11 @@ from perdure.core.values import ENCODED_NONE, Value
 
 
 class Parent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """The operation that waits for an execution: the one at `path` of the execution `key`, opened after that execution was reopened `life` times."""
+    """The operation that waits for an execution: the one at `path` of the execution `key`, opened after that execution had been `reopened` so many times."""
 
     key: Key
     path: Path
-    life: int = 0
+    reopened: int = 0
 
 
 class StartMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="start"):
@@ -86,7 +86,7 @@ class TerminateMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True
     reason: str = ""
 
 
-class LeaveMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="leave"):
+class UnwatchMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="unwatch"):
     """A parent no longer waits. If it created the execution and no other parent waits, the execution is cancelled or terminated, or goes on with ``detach``."""
 
     parent: Parent
@@ -186,7 +186,7 @@ ExecutionMessage = (
     | SignalMessage
     | CancelMessage
     | TerminateMessage
-    | LeaveMessage
+    | UnwatchMessage
     | UndoMessage
     | RetryMessage
     | PresetMessage
@@ -202,7 +202,7 @@ ExecutionMessage = (
 )
 
 
-class WorkMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="work"):
+class TaskMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="task"):
     """An attempt of a call, for a worker of its queue, which answers with a `SettleMessage` to `execution`. `key` is the same in every attempt.
 
     `progress` is what an earlier attempt reported last; an attempt that reports nothing for `heartbeat_s` is taken for lost. `secrets` are the places in
@@ -227,15 +227,15 @@ MESSAGE_FORMAT_VERSION = 2
 """The version of the message format, and the only one that is read."""
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(ExecutionMessage | WorkMessage)
+_decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(ExecutionMessage | TaskMessage)
 
 
-def encode_message(message: ExecutionMessage | WorkMessage) -> bytes:
+def encode_message(message: ExecutionMessage | TaskMessage) -> bytes:
     """Encodes a message for the store."""
     return payload_header.with_header(MESSAGE_FORMAT_VERSION, _encoder.encode(message))
 
 
-def decode_message_or_work(body: bytes) -> ExecutionMessage | WorkMessage:
+def decode_message_or_task(body: bytes) -> ExecutionMessage | TaskMessage:
     """Decodes what `encode_message` wrote.
 
     Raises:
@@ -243,7 +243,7 @@ def decode_message_or_work(body: bytes) -> ExecutionMessage | WorkMessage:
         LogDamaged: the bytes are not a message.
     """
     try:
-        message: ExecutionMessage | WorkMessage = _decoder.decode(payload_header.without_header(body, MESSAGE_FORMAT_VERSION, MESSAGE_FORMAT_VERSION)[1])
+        message: ExecutionMessage | TaskMessage = _decoder.decode(payload_header.without_header(body, MESSAGE_FORMAT_VERSION, MESSAGE_FORMAT_VERSION)[1])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise LogDamaged(str(error)) from error
     return message
@@ -256,7 +256,7 @@ def decode_execution_message(body: bytes) -> ExecutionMessage:
         LogVersionUnsupported: the bytes are in another format.
         LogDamaged: the bytes are not a message to an execution.
     """
-    message = decode_message_or_work(body)
-    if isinstance(message, WorkMessage):
-        raise LogDamaged("it is work for a queue")
+    message = decode_message_or_task(body)
+    if isinstance(message, TaskMessage):
+        raise LogDamaged("it is a task of a queue")
     return message

@@ -21,7 +21,7 @@ PendingState = Literal["waiting", "performing", "retrying", "interrupted", "park
 class PendingOperation(msgspec.Struct, gc=False):
     """An open operation. `attempt` numbers its attempts, interrupted ones included; `failures` counts those that failed.
 
-    `by` is the holder that performs the present attempt itself. At `due_s` its timer is due. `events` counts its events in the log. The present attempt
+    `by` is the holder that performs the present attempt itself. At `due_at_s` its timer is due. `events` counts its events in the log. The present attempt
     times out at `until_s`; `progress` is what it reported last. A dropped call may be answered until `grace_until_s`.
     """
 
@@ -34,7 +34,7 @@ class PendingOperation(msgspec.Struct, gc=False):
     failures: int = 0
     interruptions: int = 0
     by: str | None = None
-    due_s: float | None = None
+    due_at_s: float | None = None
     events: int = 1
     sent: int = 0
     until_s: float | None = None
@@ -83,21 +83,21 @@ class OperationTimers:
     def __len__(self) -> int:
         return len(self._heap)
 
-    def set(self, pending: PendingOperation, due_s: float | None) -> None:
+    def set(self, pending: PendingOperation, due_at_s: float | None) -> None:
         """Sets the timer of an operation, or with None removes it."""
-        pending.due_s = due_s
-        if due_s is None:
+        pending.due_at_s = due_at_s
+        if due_at_s is None:
             return
         if len(self._heap) > SPARE_TIMERS + 2 * len(self._opened):  # most entries are stale; a sorted list is a heap
-            self._heap = sorted((one.due_s, one.number, one.path) for one in self._opened.values() if one.due_s is not None and one is not pending)
-        heappush(self._heap, (due_s, pending.number, pending.path))
+            self._heap = sorted((one.due_at_s, one.number, one.path) for one in self._opened.values() if one.due_at_s is not None and one is not pending)
+        heappush(self._heap, (due_at_s, pending.number, pending.path))
 
     def next(self, busy: AbstractSet[Path], young: AbstractSet[Path] = frozenset()) -> PendingOperation | None:
         """Returns the operation that is due first, and among equals the one opened first; leaves out retries of `busy` paths and `young` attempts."""
         while self._heap:
-            due_s, _, path = self._heap[0]
+            due_at_s, _, path = self._heap[0]
             pending = self._opened.get(path)
-            if pending is None or pending.due_s != due_s:
+            if pending is None or pending.due_at_s != due_at_s:
                 heappop(self._heap)
             elif path in (young if pending.state == "performing" else busy):
                 return self._next_free(busy, young)
@@ -106,8 +106,8 @@ class OperationTimers:
         return None
 
     def _next_free(self, busy: AbstractSet[Path], young: AbstractSet[Path]) -> PendingOperation | None:
-        free = [one for one in self._opened.values() if one.due_s is not None and one.path not in (young if one.state == "performing" else busy)]
-        return min(free, key=lambda one: (one.due_s or 0.0, one.number), default=None)
+        free = [one for one in self._opened.values() if one.due_at_s is not None and one.path not in (young if one.state == "performing" else busy)]
+        return min(free, key=lambda one: (one.due_at_s or 0.0, one.number), default=None)
 
 
 class PendingOperations:
@@ -165,24 +165,24 @@ class PendingOperations:
             self.timers.set(pending, None)
             return
         times_s = (pending.until_s, pending.grace_until_s, None if silent_s is None else at_s + silent_s)
-        self.timers.set(pending, min((due_s for due_s in times_s if due_s is not None), default=None))
+        self.timers.set(pending, min((due_at_s for due_at_s in times_s if due_at_s is not None), default=None))
 
     def give_grace(self, pending: PendingOperation, until_s: float) -> None:
         """Keeps a dropped call open, so that its present attempt may be answered until then."""
         self.in_grace += pending.grace_until_s is None
         pending.grace_until_s = until_s
         pending.events += 1
-        self.timers.set(pending, until_s if pending.due_s is None else min(pending.due_s, until_s))
+        self.timers.set(pending, until_s if pending.due_at_s is None else min(pending.due_at_s, until_s))
 
     def cancelled(self) -> list[PendingOperation]:
         """Returns the dropped calls that may still be answered."""
         return [pending for pending in self.open.values() if pending.grace_until_s is not None] if self.in_grace else []
 
-    def wait_again(self, pending: PendingOperation, state: PendingState, due_s: float) -> None:
+    def wait_again(self, pending: PendingOperation, state: PendingState, due_at_s: float) -> None:
         """Ends an attempt; the next one is due later."""
         self.set_state(pending, state)
         pending.events += 1
-        self.timers.set(pending, due_s)
+        self.timers.set(pending, due_at_s)
 
     def park(self, pending: PendingOperation) -> None:
         """Parks an operation: it is not attempted again until the execution is resumed."""

@@ -221,7 +221,7 @@ class SendOperation(
     about: Value = ENCODED_NONE
 
 
-KeepRole = Literal["value", "state", "stream", "turn", "branches", "reply", "undo", "undoable", "undo_with", "commit", "version", "attributes", "warning"]
+KeepRole = Literal["value", "state", "stream", "turn", "branches", "reply", "undo", "undoable", "undo_input", "commit", "version", "attributes", "warning"]
 
 
 _KEEP_FIELDS = {"value": "v", "role": "r", "label": "g", "about": "b", "port": "o"}
@@ -234,7 +234,7 @@ class KeepOperation(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, t
     - turn: the state with which an iteration of a loop begins; branches: the names of the branches of a join or race.
     - reply: the reply to the completable message whose number is `label`; attributes: a change of the attributes of the execution.
     - undo: how the execution will end once it is undone (`label`, and the outcome); undoable: a block has completed and is undone as a whole from here on;
-      undo_with: the input of an undo handler; commit: nothing done before is undone any more.
+      undo_input: the input of an undo handler; commit: nothing done before is undone any more.
     - version: the version that a gate chose.
     """
 

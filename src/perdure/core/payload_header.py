@@ -41,14 +41,14 @@ def without_header(data: bytes, oldest: int, newest: int) -> tuple[int, memoryvi
         SealedPayload: the payload is still encoded by a codec.
     """
     if len(data) < _HEADER_BYTES:
-        raise LogDamaged("it is cut off" if data else "it is empty")
+        raise LogDamaged("a payload is cut off" if data else "a payload is empty")
     version, checksum = _HEADER.unpack_from(data)
     if not oldest <= version <= newest:
         reject_encoded(data)
         raise LogVersionUnsupported(version, oldest, newest)
     payload = memoryview(data)[_HEADER_BYTES:]
     if crc32(payload, _SEEDS[version]) != checksum:
-        raise LogDamaged("its checksum is wrong, so it was changed since it was written")
+        raise LogDamaged("the checksum of a payload is wrong, so it was changed since it was written")
     return version, payload
 
 
@@ -84,7 +84,9 @@ def reject_encoded(data: bytes) -> None:
     if data[:1] != bytes((ENCODED_MARKER,)):
         return
     if data[1:2] == REFUSED_FRAME:
-        raise SealedPayload("a payload can't be read:", data[2:].decode("utf-8", "backslashreplace"))
+        raise SealedPayload("a payload", "can't be read: " + data[2:].decode("utf-8", "backslashreplace"))
     if (its := encryption_key_id(data)) is not None:
-        raise SealedPayload("a payload", f"is encrypted with the key {its!r}, and no keys are given here; give that one, in PERDURE_KEYS or by codec=", its)
+        raise SealedPayload(
+            "a payload", f"is encrypted with the key {its!r}, and no keys are given here; give that one, in PERDURE_ENCRYPTION_KEYS or by codec=", its
+        )
     raise SealedPayload("a payload", "is compressed, and no codec is given here; set PERDURE_COMPRESS=1, or give one by codec=")

@@ -20,15 +20,15 @@ class RecalledResult(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, 
     path: Path
     op: Operation
     outcome: Outcome | None
-    letters: tuple[ReceivedMessage, ...] = ()
+    messages: tuple[ReceivedMessage, ...] = ()
 
 
-class ForkData(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, rename={"origin": "o", "version": "v", "copies": "c", "trimmed": "t"}):
+class ForkData(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, rename={"origin": "o", "version": "v", "results": "r", "trimmed": "t"}):
     """The results that a fork takes over from `origin` as of `version`, and the first iteration that each of its loops has kept."""
 
     origin: Key
     version: int
-    copies: tuple[RecalledResult, ...]
+    results: tuple[RecalledResult, ...]
     trimmed: tuple[tuple[Path, int], ...] = ()
 
 
@@ -64,7 +64,7 @@ class RecalledResults:
 
     def copy(self, fork: ForkData) -> None:
         """Takes over the results of a fork."""
-        self.known = {one.path: SettledOperation(one.op, one.outcome, one.letters, 0.0, 0.0, 1, 1) for one in fork.copies}
+        self.known = {one.path: SettledOperation(one.op, one.outcome, one.messages, 0.0, 0.0, 1, 1) for one in fork.results}
 
 
 def results_still_valid(settled: Mapping[Path, SettledOperation]) -> dict[Path, SettledOperation]:

@@ -15,7 +15,7 @@ from perdure.core.execution import Execution
 from perdure.core.operations import KeepOperation, Success
 from perdure.core.paths import UNDO, Key, Path, path_text
 from perdure.core.program import Program
-from perdure.core.undo_plan import UNDO_WITH, operations_to_undo, undo_subject
+from perdure.core.undo_plan import UNDO_INPUT, operations_to_undo, undo_subject
 from perdure.core.values import Blob, Value
 
 
@@ -141,7 +141,7 @@ def _values_of_next_undo(execution: Execution, path: Path) -> Iterable[Value]:
         return ()
     order = operations_to_undo(execution.settled)
     following = order[order.index(path[1:]) + 1 :] if path[1:] in order else order
-    found = [execution.settled.get((*following[0], UNDO_WITH)), undo_subject(execution.settled, following[0])] if following else []
+    found = [execution.settled.get((*following[0], UNDO_INPUT)), undo_subject(execution.settled, following[0])] if following else []
     kept = [known.op.value for known in found if known is not None and isinstance(known.op, KeepOperation)]
     return (*kept, *(known.outcome.value for known in found if known is not None and isinstance(known.outcome, Success)))
 

@@ -21,7 +21,7 @@ UNDO_BEGIN: Path = (UNDO, ("begin", 0))
 """The path of the wait after which everything that the execution dropped at its end is recorded."""
 
 UNDOABLE: Segment = ("undoable", 0)
-UNDO_WITH: Segment = ("undo_with", 0)
+UNDO_INPUT: Segment = ("undo_input", 0)
 """The segment, beside an operation, that keeps the input of its undo handler, because its sources may be forgotten by then."""
 
 
@@ -92,7 +92,7 @@ def _without_undo(op: Operation) -> Operation:
 
 
 def _is_undo_note(known: SettledOperation) -> bool:
-    return isinstance(known.op, KeepOperation) and known.op.role in ("undoable", "undo_with")
+    return isinstance(known.op, KeepOperation) and known.op.role in ("undoable", "undo_input")
 
 
 def lies_within(path: Path, blocks: Collection[Path]) -> bool:

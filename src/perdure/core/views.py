@@ -55,7 +55,7 @@ class StepView(msgspec.Struct, frozen=True, omit_defaults=True):
 
     In the states ``waiting``, ``waiting_approval``, ``performing``, ``retrying``, ``interrupted``, ``parked`` and ``ending`` (in flight, though nothing waits
     for it any more) it is open; else it is ``completed``, ``skipped``, ``failed``, ``cancelled`` (given up, and nothing of it was in flight) or ``abandoned``
-    (it was in flight, and its outcome is not known). `due_s` is when time will make it go on; `port` the one by which a graph went on from it, where that is
+    (it was in flight, and its outcome is not known). `due_at_s` is when time will make it go on; `port` the one by which a graph went on from it, where that is
     not the usual one.
     """
 
@@ -66,7 +66,7 @@ class StepView(msgspec.Struct, frozen=True, omit_defaults=True):
     attempt: int
     opened_at_s: float
     settled_at_s: float | None = None
-    due_s: float | None = None
+    due_at_s: float | None = None
     error: ErrorInfo | None = None
     port: str = ""
 
@@ -134,10 +134,10 @@ def _named_events(execution: Execution, event: e.Event) -> Iterator[_NamedEvent]
             yield "step.recalled", path, {}
         case e.AttemptStartedEvent(path, attempt):
             yield "step.started", path, {"target": operation_target(execution.open[path].op), "attempt": attempt}
-        case e.RetryingEvent(path, attempt, _, error, due_s):
-            yield "step.retrying", path, {"attempt": attempt, "error": f"{error.type}: {error.message}", "due_s": due_s}
-        case e.InterruptedEvent(path, attempt, due_s):
-            yield "step.retrying", path, {"attempt": attempt, "error": "interrupted", "due_s": due_s}
+        case e.RetryingEvent(path, attempt, _, error, due_at_s):
+            yield "step.retrying", path, {"attempt": attempt, "error": f"{error.type}: {error.message}", "due_at_s": due_at_s}
+        case e.InterruptedEvent(path, attempt, due_at_s):
+            yield "step.retrying", path, {"attempt": attempt, "error": "interrupted", "due_at_s": due_at_s}
         case e.ParkedEvent(reason, _, _, path) if path in execution.open:
             yield "step.parked", path, {"attempt": execution.open[path].attempt, "reason": reason}
             yield from _lifecycle_events(event)
@@ -220,7 +220,7 @@ def step_view(path: Path, known: PendingOperation | SettledOperation) -> StepVie
     """One operation, as people look at it."""
     shown, op = path_text(path), known.op
     if isinstance(known, PendingOperation):
-        return StepView(shown, operation_kind(op), operation_target(op), pending_state(known), known.attempt, known.opened_at_s, None, known.due_s)
+        return StepView(shown, operation_kind(op), operation_target(op), pending_state(known), known.attempt, known.opened_at_s, None, known.due_at_s)
     port = op.port if isinstance(op, KeepOperation) else known.outcome.port if isinstance(known.outcome, Success) else "success"
     error = known.outcome.error if isinstance(known.outcome, Failure) else None
     state = "skipped" if error is None and port == "skipped" else settled_state(known)

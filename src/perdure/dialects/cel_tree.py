@@ -148,30 +148,17 @@ def cel_text(tree: CelTree) -> str:
 
 
 def change_tree(tree: CelTree, change: Callable[[CelTree], CelTree | None]) -> CelTree:
-    """The tree with what `change` gives in place of a part; None: the part stays, and its own parts are looked at."""
+    """The tree with the parts that `change` replaces. Where it returns None, a part stays, and its own parts are changed."""
     if (instead := change(tree)) is not None:
         return instead
-    match tree:
-        case CelSelect(target, field):
-            return CelSelect(change_tree(target, change), field)
-        case CelIndex(target, key):
-            return CelIndex(change_tree(target, change), change_tree(key, change))
-        case CelCall(target, name, arguments):
-            return CelCall(change_tree(target, change) if target else None, name, tuple(change_tree(argument, change) for argument in arguments))
-        case CelUnary(operator, operand):
-            return CelUnary(operator, change_tree(operand, change))
-        case CelBinary(operator, left, right):
-            return CelBinary(operator, change_tree(left, change), change_tree(right, change))
-        case CelTernary(condition, yes, no):
-            return CelTernary(change_tree(condition, change), change_tree(yes, change), change_tree(no, change))
-        case CelGroup(inside):
-            return CelGroup(change_tree(inside, change))
-        case CelList(items):
-            return CelList(tuple(change_tree(item, change) for item in items))
-        case CelMapping(entries):
-            return CelMapping(tuple((change_tree(key, change), change_tree(value, change)) for key, value in entries))
-        case _:
-            return tree
+    make: Callable[..., CelTree] = type(tree)
+    return make(*(_change_field(field, change) for field in tree))
+
+
+def _change_field(field: Any, change: Callable[[CelTree], CelTree | None]) -> Any:
+    if isinstance(field, CelTree):
+        return change_tree(field, change)
+    return tuple(_change_field(one, change) for one in field) if isinstance(field, tuple) else field
 
 
 def rename_free_names(tree: CelTree, rename: Callable[[str, list[str | int]], CelTree | None], bound: frozenset[str] = frozenset()) -> CelTree:

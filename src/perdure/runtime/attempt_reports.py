@@ -7,10 +7,10 @@ import asyncio
 from collections.abc import Callable
 from uuid import uuid4
 
-from perdure.core import limits, messages
+from perdure.core import error_codes, limits, messages
 from perdure.core.envelopes import Ack, OutgoingMessage, QueuedMessage
 from perdure.core.errors import ErrorInfo, LogDamaged
-from perdure.core.messages import LostMessage, ProgressMessage, SettleMessage, WorkMessage, attempt_answer_key
+from perdure.core.messages import LostMessage, ProgressMessage, SettleMessage, TaskMessage, attempt_answer_key
 from perdure.core.operations import Failure, Outcome, Success
 from perdure.core.paths import path_text
 from perdure.core.values import offload_if_large
@@ -63,46 +63,46 @@ class HeartbeatThrottle:
 WorkAnswer = SettleMessage | LostMessage
 
 
-def decode_work(mail: QueuedMessage) -> WorkMessage:
+def decode_work(mail: QueuedMessage) -> TaskMessage:
     """The work in mail to a queue.
 
     Raises:
         LogDamaged, LogVersionUnsupported, SealedPayload: it can't be read here.
     """
-    work = messages.decode_message_or_work(mail.body)
-    if not isinstance(work, WorkMessage):
+    work = messages.decode_message_or_task(mail.body)
+    if not isinstance(work, TaskMessage):
         raise LogDamaged("it is no work")
     return work
 
 
-def answer_of_given_up(work: WorkMessage, deliveries: int) -> WorkAnswer | None:
+def answer_of_given_up(work: TaskMessage, deliveries: int) -> WorkAnswer | None:
     """What is said of work that is not done, because of what became of those who had it before; None, if it is to be done."""
     if deliveries > limits.INTERRUPTIONS_MAX:
         return LostMessage(work.path, work.attempt, deliveries)
     if deliveries > 1 and not work.idempotent:
         why = "its worker is gone, and it is not declared idempotent, so it was not run again"
-        return SettleMessage(work.path, work.attempt, Failure("interrupted", 1, ErrorInfo("Interrupted", why)))
+        return SettleMessage(work.path, work.attempt, Failure("interrupted", 1, ErrorInfo(error_codes.INTERRUPTED, why)))
     return None
 
 
-def answer_of_not_begun(work: WorkMessage, deliveries: int) -> LostMessage:
+def answer_of_not_begun(work: TaskMessage, deliveries: int) -> LostMessage:
     """What is said of work whose function was not called here, as nobody waits for it any more; who had it before may have called it."""
     return LostMessage(work.path, work.attempt, 0, begun=deliveries > 1)
 
 
-def answer_of_outcome(work: WorkMessage, outcome: Outcome, blobs: dict[str, bytes]) -> SettleMessage:
+def answer_of_outcome(work: TaskMessage, outcome: Outcome, blobs: dict[str, bytes]) -> SettleMessage:
     """The answer with an outcome, of which a large value is put among `blobs`."""
     light = Success(offload_if_large(outcome.value, blobs), outcome.port) if isinstance(outcome, Success) else outcome
     return SettleMessage(work.path, work.attempt, light)
 
 
-def timeout_failure(work: WorkMessage) -> Failure:
+def timeout_failure(work: TaskMessage) -> Failure:
     """The outcome of a try that has taken longer than it may."""
-    return Failure("timeout", 1, ErrorInfo("Timeout", f"no answer within {work.timeout_s:g} s"))
+    return Failure("timeout", 1, ErrorInfo(error_codes.TIMEOUT, f"no answer within {work.timeout_s:g} s"))
 
 
 def answer_post(
-    mail: QueuedMessage, work: WorkMessage, answer: WorkAnswer, epoch: int, unreported: bytes | None = None, blobs: dict[str, bytes] | None = None
+    mail: QueuedMessage, work: TaskMessage, answer: WorkAnswer, epoch: int, unreported: bytes | None = None, blobs: dict[str, bytes] | None = None
 ) -> Post:
     """An answer on its way, behind what the try has said of how far it is and was not `untold` before."""
     send = OutgoingMessage(work.execution, attempt_answer_key(work.path, work.attempt), messages.encode_message(answer))
@@ -110,7 +110,7 @@ def answer_post(
     return Post(epoch=epoch, messages=sends, acks=(Ack(mail.to, mail.key),), blobs=tuple((blobs or {}).items()))
 
 
-def progress_message(work: WorkMessage, said: bytes) -> OutgoingMessage:
+def progress_message(work: TaskMessage, said: bytes) -> OutgoingMessage:
     """How far a try is, on its way to the execution."""
     return OutgoingMessage(
         work.execution, f"progress:{path_text(work.path)}:{work.attempt}:{uuid4().hex}", messages.encode_message(ProgressMessage(work.path, work.attempt, said))

@@ -21,7 +21,7 @@ from perdure.core import limits, messages
 from perdure.core.decision import DecisionContext
 from perdure.core.envelopes import Ack
 from perdure.core.error_text import exception_text, shorten_text
-from perdure.core.errors import MissingCapabilities, ProgrammingError, SealedPayload, StoreDamaged, StoreError, StoreUnavailable, UnknownProgram
+from perdure.core.errors import MissingCapabilities, ProgrammingError, SealedPayload, StoreDamaged, StoreError, StoreUnavailable, UnknownWorkflow
 from perdure.core.events import EndedEvent
 from perdure.core.messages import ExecutionMessage
 from perdure.core.paths import Key
@@ -469,11 +469,11 @@ class Engine:
         """Start an execution, unless there is one of this key; return whether it was created.
 
         Raises:
-            UnknownProgram: this engine does not know the workflow.
+            UnknownWorkflow: this engine does not know the workflow.
         """
         workflow = self.workflows.get(key.workflow)
         if workflow is None:
-            raise UnknownProgram(key.workflow, list(self.workflows))
+            raise UnknownWorkflow(key.workflow, list(self.workflows))
         start = messages.StartMessage(
             workflow.version, value, self._seed(), None, workflow.deadline_s, definition=workflow.definition, grace_s=workflow.grace_s
         )

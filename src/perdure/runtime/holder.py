@@ -20,7 +20,7 @@ import msgspec
 
 from perdure.core.envelopes import Ack, QueuedMessage
 from perdure.core.errors import SealedPayload, StoreDamaged, StoreError, StoreUnavailable
-from perdure.core.messages import WorkMessage
+from perdure.core.messages import TaskMessage
 from perdure.core.paths import Key
 from perdure.core.program import Toolbox
 from perdure.runtime import attempt_reports
@@ -303,7 +303,7 @@ class WorkClaims:
         finally:
             self._ring.clear()
 
-    async def claim(self, queues: frozenset[str], limit: int, tenants: frozenset[str] | None = None) -> list[tuple[QueuedMessage, WorkMessage]]:
+    async def claim(self, queues: frozenset[str], limit: int, tenants: frozenset[str] | None = None) -> list[tuple[QueuedMessage, TaskMessage]]:
         """Lease up to so much work; what may be leased to others by now is not given. What can't be read is postponed.
 
         Raises:
@@ -333,9 +333,9 @@ class WorkClaims:
             return []
         return await self._readable(claimed.work)
 
-    async def _readable(self, leased: tuple[QueuedMessage, ...]) -> list[tuple[QueuedMessage, WorkMessage]]:
+    async def _readable(self, leased: tuple[QueuedMessage, ...]) -> list[tuple[QueuedMessage, TaskMessage]]:
         """The work that can be read; the rest is postponed, for whoever can read it."""
-        found, postponing = list[tuple[QueuedMessage, WorkMessage]](), list[Ack]()
+        found, postponing = list[tuple[QueuedMessage, TaskMessage]](), list[Ack]()
         for mail in leased:
             try:
                 found.append((mail, attempt_reports.decode_work(mail)))

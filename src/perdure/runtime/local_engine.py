@@ -70,7 +70,7 @@ async def run_to_end(engine: Engine, key: Key, value: bytes) -> bytes:
     """Start an execution with an encoded input, or go on with the one that has this key; wait for its end and return its encoded result.
 
     Raises:
-        UnknownProgram: this engine does not know the workflow.
+        UnknownWorkflow: this engine does not know the workflow.
         ExecutionFailed, DeadlineExceeded, ExecutionCancelled, NeedsAttention: see `wait_for_end`.
     """
     ending = engine.ending(key)

@@ -207,9 +207,14 @@ class ResidentExecution:
         young = {}
         for path, life in self.lives.items():
             pending = opened.get(path)
-            if pending is None or pending.state != "performing" or not isinstance(pending.op, CallOperation) or pending.due_s in (None, pending.grace_until_s):
+            if (
+                pending is None
+                or pending.state != "performing"
+                or not isinstance(pending.op, CallOperation)
+                or pending.due_at_s in (None, pending.grace_until_s)
+            ):
                 continue
-            has_s = pending.op.timeout_s if pending.due_s == pending.until_s else pending.op.heartbeat_s
+            has_s = pending.op.timeout_s if pending.due_at_s == pending.until_s else pending.op.heartbeat_s
             if has_s is not None and life.began_s + has_s > now_s:
                 young[path] = life.began_s + has_s
         return young

@@ -18,7 +18,7 @@ from perdure.code.declarations import Step, UndoHandler, returns_awaitable
 from perdure.code.exception_data import encode_exception, error_info
 from perdure.code.function_codec import FunctionCodec, codec_of_function
 from perdure.code.step_environment import StepInfo, current_step
-from perdure.core import messages, values
+from perdure.core import error_codes, messages, values
 from perdure.core.envelopes import OutgoingMessage
 from perdure.core.errors import ErrorInfo, Fatal, LogDamaged, ProgrammingError, RetryAfter, Rollback
 from perdure.core.operations import Failure, Outcome, Success
@@ -36,7 +36,7 @@ T = TypeVar("T")
 ThreadCallback = Callable[["asyncio.Future[Any]"], None]
 """What is told of the future of the thread in which a sync step runs."""
 
-NOT_BEGUN_FAILURE = Failure("cancelled", 0, ErrorInfo("Cancelled", "its result was no longer needed before it was begun"))
+NOT_BEGUN_FAILURE = Failure("cancelled", 0, ErrorInfo(error_codes.CANCELLED, "its result was no longer needed before it was begun"))
 """The outcome of a try whose function was not called, as it was cancelled before. The log says the same in its own words."""
 
 StepRunner = Callable[[Any, Value, StepInfo, BlobCache, Executor | None, ThreadCallback], Awaitable[Outcome]]
@@ -204,7 +204,9 @@ async def run_transactional_step(
     step = fn.step if isinstance(fn, UndoHandler) else fn
     database = transactional_store_of(store)
     if database is None:
-        return Failure("fatal", 1, ErrorInfo("WrongStore", f"step {step.name} wants a transaction, and this store has none for users: use SQLite or Postgres"))
+        return Failure(
+            "fatal", 1, ErrorInfo(error_codes.WRONG_STORE, f"step {step.name} wants a transaction, and this store has none for users: use SQLite or Postgres")
+        )
     try:
         payloads = BlobCache(store)
         raw = await load_value(args, payloads)

@@ -22,7 +22,7 @@ import msgspec
 from perdure.code.exception_data import error_info
 from perdure.core.envelopes import Ack, QueuedMessage
 from perdure.core.errors import ErrorInfo, LogDamaged, ProgrammingError, StoreError
-from perdure.core.messages import LostMessage, WorkMessage
+from perdure.core.messages import LostMessage, TaskMessage
 from perdure.core.operations import Failure, Outcome, Success
 from perdure.core.paths import UNDO
 from perdure.core.secret_masks import NO_MASK, Mask, SecretFinder
@@ -120,7 +120,7 @@ class TaskLease:
         "work",
     )
 
-    def __init__(self, id: str, task_worker: TaskWorker, mail: QueuedMessage, work: WorkMessage, lease_s: float | None, left_s: float = inf) -> None:
+    def __init__(self, id: str, task_worker: TaskWorker, mail: QueuedMessage, work: TaskMessage, lease_s: float | None, left_s: float = inf) -> None:
         loop = asyncio.get_running_loop()
         self.id, self.task_worker, self.mail, self.work = id, task_worker, mail, work
         times_s = [one_s for one_s in (lease_s, work.heartbeat_s) if one_s is not None]
@@ -218,7 +218,7 @@ def outcome_fingerprint(outcome: Outcome) -> bytes:
     return sha256(msgspec.msgpack.encode(outcome)).digest()
 
 
-async def task_input(work: WorkMessage, payloads: BlobCache, find: SecretFinder) -> tuple[TaskInput, Mask]:
+async def task_input(work: TaskMessage, payloads: BlobCache, find: SecretFinder) -> tuple[TaskInput, Mask]:
     """What work is to be done with, as plain data with its secrets in their places, ready for whoever does it outside of this process: nothing else
     makes it so. With it, what hides those secrets in all that comes back.
 
@@ -257,7 +257,7 @@ class LeaseRequest:
         loop = asyncio.get_running_loop()
         self.queues, self.tenants, self.limit, self.lease_s = frozenset(queues), tenants, limit, lease_s
         self.until_s = loop.time() + wait_s
-        self.got: asyncio.Future[list[tuple[QueuedMessage, WorkMessage]] | LeaseEnd] = loop.create_future()
+        self.got: asyncio.Future[list[tuple[QueuedMessage, TaskMessage]] | LeaseEnd] = loop.create_future()
 
 
 class TaskBroker:
@@ -403,19 +403,19 @@ class TaskBroker:
                 one.got.set_result([])
         self._waiting = [one for one in self._waiting if not one.got.done()]
 
-    def _return(self, found: Iterable[tuple[QueuedMessage, WorkMessage]]) -> None:
+    def _return(self, found: Iterable[tuple[QueuedMessage, TaskMessage]]) -> None:
         """Give back work that nobody was lent."""
         for mail, work in found:
             _ = self._spawn(self._answer(mail, work, LostMessage(work.path, work.attempt, 0)))
 
-    def _is_worth_doing(self, mail: QueuedMessage, work: WorkMessage) -> bool:
+    def _is_worth_doing(self, mail: QueuedMessage, work: TaskMessage) -> bool:
         """Whether work is to be lent; what is not is answered."""
         if (answer := attempt_reports.answer_of_given_up(work, mail.deliveries)) is None:
             return True
         _ = self._spawn(self._answer(mail, work, answer))
         return False
 
-    def _lend(self, task_worker: TaskWorker, wanted: LeaseRequest, mail: QueuedMessage, work: WorkMessage) -> TaskLease:
+    def _lend(self, task_worker: TaskWorker, wanted: LeaseRequest, mail: QueuedMessage, work: TaskMessage) -> TaskLease:
         left_s, now_s = inf, self._claims.clock.now().earliest_s
         if work.timeout_s is not None:  # which counts from when the try was asked for, as its execution counts it
             left_s = min(work.timeout_s, mail.due_at_s + work.timeout_s - now_s)
@@ -502,17 +502,17 @@ class TaskBroker:
             self.interrupt([task_lease])
 
     async def _answer(
-        self, mail: QueuedMessage, work: WorkMessage, answer: WorkAnswer, unreported: bytes | None = None, blobs: dict[str, bytes] | None = None
+        self, mail: QueuedMessage, work: TaskMessage, answer: WorkAnswer, unreported: bytes | None = None, blobs: dict[str, bytes] | None = None
     ) -> bool:
         """Post an answer, and say whether the store has taken it; it has not in a new epoch."""
         post = attempt_reports.answer_post(mail, work, answer, self._membership.epoch, unreported, blobs)
         (taken,) = await retry_with_backoff(lambda: self.store.commit([post]))
         return isinstance(taken, Committed)
 
-    def _say(self, work: WorkMessage, said: bytes) -> None:
+    def _say(self, work: TaskMessage, said: bytes) -> None:
         _ = self._spawn(self._tell(work, said))
 
-    async def _tell(self, work: WorkMessage, said: bytes) -> None:
+    async def _tell(self, work: TaskMessage, said: bytes) -> None:
         try:
             _ = await self.store.commit([Post(epoch=self._membership.epoch, messages=(attempt_reports.progress_message(work, said),))])
         except StoreError as error:

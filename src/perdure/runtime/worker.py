@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 from perdure.code.declarations import Step, UndoHandler
 from perdure.code.step_environment import StepControl, StepInfo, current_resources
-from perdure.core import limits
+from perdure.core import error_codes, limits
 from perdure.core.envelopes import Ack, QueuedMessage
 from perdure.core.errors import ErrorInfo, StoreError
-from perdure.core.messages import WorkMessage, attempt_answer_key
+from perdure.core.messages import TaskMessage, attempt_answer_key
 from perdure.core.operations import Failure, Outcome
 from perdure.core.secret_masks import NO_MASK
 from perdure.runtime import attempt_reports
@@ -153,7 +153,7 @@ class Worker:
             logger.error("a task of the worker failed; this is a defect of Perdure", exc_info=error)
         self._claims.ring()
 
-    async def _do(self, mail: QueuedMessage, work: WorkMessage) -> None:
+    async def _do(self, mail: QueuedMessage, work: TaskMessage) -> None:
         epoch = self._membership.epoch
         blobs: dict[str, bytes] = {}
         unreported: bytes | None = None
@@ -177,19 +177,19 @@ class Worker:
         post = attempt_reports.answer_post(mail, work, answer, epoch, unreported, blobs)
         await retry_with_backoff(lambda: self.store.commit([post]))
 
-    async def _transact(self, step: Step[Any, Any, Any] | UndoHandler, work: WorkMessage, mail: QueuedMessage) -> Outcome | None:
+    async def _transact(self, step: Step[Any, Any, Any] | UndoHandler, work: TaskMessage, mail: QueuedMessage) -> Outcome | None:
         """Do a call in a transaction, which also answers and acknowledges it, unless it fails; None if the call is somebody else's by now."""
         info = StepInfo(work.execution, work.path, work.attempt, life=self._life(work, lambda _: None))
         member, answer = self._membership, attempt_answer_key(work.path, work.attempt)
         lease = TransactionGuard(key=work.execution, holder=member.name, epoch=member.epoch, answer=answer, work=Ack(mail.to, mail.key))
         return await run_transactional_step(self.store, (step, work.args), info, lease, self._threads)
 
-    async def _outcome(self, work: WorkMessage, beats: HeartbeatThrottle, mark: Ack) -> Outcome | None:
+    async def _outcome(self, work: TaskMessage, beats: HeartbeatThrottle, mark: Ack) -> Outcome | None:
         """What a try comes to; None, if its function was not called before nobody wanted that any more."""
         step = self.steps.get(work.target)
         if step is None:
             why = f"no worker here has step {work.target}; start one that has it on this queue"
-            return Failure("failed", 1, ErrorInfo("UnknownStep", why))
+            return Failure("failed", 1, ErrorInfo(error_codes.UNKNOWN_STEP, why))
         life, task = self._life(work, beats.beat), asyncio.current_task()
         assert task is not None
         self._cancellable[task] = _CancellableAttempt(life, mark, work.grace_s)
@@ -207,10 +207,10 @@ class Worker:
             life.over = True
             del self._cancellable[task]
 
-    def _life(self, work: WorkMessage, beat: Callable[[bytes], None]) -> StepControl:
+    def _life(self, work: TaskMessage, beat: Callable[[bytes], None]) -> StepControl:
         return StepControl(beat, work.secrets, secret_finder(self._secrets, work.execution.tenant))
 
-    def _tell(self, work: WorkMessage, said: bytes) -> None:
+    def _tell(self, work: TaskMessage, said: bytes) -> None:
         """Tell the execution how far a try is; what does not get through is told with the next."""
         send = attempt_reports.progress_message(work, said)
         telling = asyncio.create_task(self._post(Post(epoch=self._membership.epoch, messages=(send,))))

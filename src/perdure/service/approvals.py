@@ -43,14 +43,14 @@ class Approval(msgspec.Struct, frozen=True):
 
     id: str
     key: Key
-    asked_by: Key | None
-    place: str
+    requested_by: Key | None
+    path: str
     title: str
     details: Any
     form: dict[str, Any] | None
     assignees: tuple[str, ...]
     quorum: int
-    asked_at_s: float
+    requested_at_s: float
     due_at_s: float | None
     votes: tuple[Vote, ...]
     refused: str = ""
@@ -90,14 +90,14 @@ async def read_approval(access: StoreAccess, key: Key) -> Approval | None:
         return None
     shown: ApprovalState = values.decode(await access.payload(raw), ApprovalState, "an approval")
     parent = execution.started.parent
-    place = "" if parent is None else path_text(parent.path)
+    path = "" if parent is None else path_text(parent.path)
     asked = shown.request
     due = shown.due_at_s
     return Approval(
         key.id,
         key,
         execution.started.origin,
-        place,
+        path,
         asked.title,
         asked.details,
         asked.form,
@@ -113,11 +113,11 @@ async def read_approval(access: StoreAccess, key: Key) -> Approval | None:
 def _shown_request(one: Approval) -> ApprovalState:
     from perdure.code.approval_requests import ApprovalRequest
 
-    return ApprovalState(ApprovalRequest(one.title), one.assignees, one.asked_at_s, one.due_at_s, one.votes)
+    return ApprovalState(ApprovalRequest(one.title), one.assignees, one.requested_at_s, one.due_at_s, one.votes)
 
 
-async def find_approval(access: StoreAccess, which: str, tenant: str, place: str | None = None) -> Key:
-    """The approval that people mean: by its id, or by the execution that asks, if that asks only one; else with its `place` there.
+async def find_approval(access: StoreAccess, which: str, tenant: str, path: str | None = None) -> Key:
+    """The approval that people mean: by its id, or by the execution that asks, if that asks only one; else with its `path` there.
 
     The execution is meant by its id, the beginning of that, or whatever `queries.find` takes.
 
@@ -133,7 +133,7 @@ async def find_approval(access: StoreAccess, which: str, tenant: str, place: str
     asked: list[Key] = []
     keys = exact or begun or [await queries.find_execution(access, which, tenant)]
     for key in keys:
-        asked += [key] if key.workflow == APPROVAL_WORKFLOW else open_approvals(await read_execution(access, key), place)
+        asked += [key] if key.workflow == APPROVAL_WORKFLOW else open_approvals(await read_execution(access, key), path)
     if len(asked) > 1:  # one that was just decided is not meant
         waiting = {head.key for head in await access.store.heads(HeadFilter(keys=tuple(asked), statuses=UNENDED_STATUSES, limit=len(asked)))}
         asked = sorted(waiting or set(asked))
@@ -142,24 +142,26 @@ async def find_approval(access: StoreAccess, which: str, tenant: str, place: str
     if asked:
         return asked[0]
     for key in reversed(keys):
-        if decided := decided_approvals(await read_execution(access, key), place):
+        if decided := decided_approvals(await read_execution(access, key), path):
             return decided[-1]
-    raise NotFound(f"{which} that waits for an approval")
+    raise NotFound(which, f"no approval of {which} waits for a decision. Check the id: perdure approvals shows those that wait")
 
 
-def open_approvals(execution: Execution, place: str | None = None) -> list[Key]:
-    """The approvals that an execution waits for, or those at a place of it, which may be named by its end."""
-    return _approvals(execution, execution.open.items(), place)
+def open_approvals(execution: Execution, path: str | None = None) -> list[Key]:
+    """The approvals that an execution waits for, or those at the operation `path`, which the end of its path may name."""
+    return _approvals(execution, execution.open.items(), path)
 
 
-def decided_approvals(execution: Execution, place: str | None = None) -> list[Key]:
-    """The approvals that an execution has asked for and waits for no more, in the order in which it asked; or those at a place of it."""
-    return _approvals(execution, sorted(execution.settled.items(), key=lambda one: one[1].number), place)
+def decided_approvals(execution: Execution, path: str | None = None) -> list[Key]:
+    """The approvals that an execution has asked for and waits for no more, in the order in which it asked; or those at the operation `path`."""
+    return _approvals(execution, sorted(execution.settled.items(), key=lambda one: one[1].number), path)
 
 
-def _approvals(execution: Execution, known: Iterable[tuple[Path, PendingOperation | SettledOperation]], place: str | None) -> list[Key]:
+def _approvals(execution: Execution, known: Iterable[tuple[Path, PendingOperation | SettledOperation]], path: str | None) -> list[Key]:
     children = [(path, one.op) for path, one in known if isinstance(one.op, SpawnOperation) and one.op.workflow == APPROVAL_WORKFLOW]
-    return [Key(execution.key.tenant, APPROVAL_WORKFLOW, child.id) for path, child in children if place is None or f"/{path_text(path)}".endswith(f"/{place}")]
+    return [
+        Key(execution.key.tenant, APPROVAL_WORKFLOW, child.id) for asked_at, child in children if path is None or f"/{path_text(asked_at)}".endswith(f"/{path}")
+    ]
 
 
 async def decide_approval(access: StoreAccess, key: Key, vote: Vote) -> VoteReply:
@@ -299,7 +301,7 @@ async def link_groups(access: StoreAccess, link: ApprovalLink) -> tuple[str, ...
 
 def _signature(secret: bytes, said: str) -> bytes:
     if len(secret) < SECRET_BYTES_MIN:
-        raise BadValue("the secret of links", f"{len(secret)} bytes", f"at least {SECRET_BYTES_MIN} bytes; set PERDURE_SECRET to a long random text")
+        raise BadValue("the secret of links", f"{len(secret)} bytes", f"at least {SECRET_BYTES_MIN} bytes; set PERDURE_SIGNING_SECRET to a long random text")
     return hmac.digest(secret, b"perdure approval link\0" + said.encode(), sha256)
 
 

@@ -137,7 +137,7 @@ def _message_blobs(mail: Sequence[QueuedMessage]) -> list[str]:
     names = list[str]()
     for one in mail:
         try:
-            names += referenced_blobs((messages.decode_message_or_work(one.body),))
+            names += referenced_blobs((messages.decode_message_or_task(one.body),))
         except LogDamaged as error:
             raise _unreadable_error(one.to, error) from error
     return names

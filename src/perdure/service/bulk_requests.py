@@ -63,10 +63,10 @@ class BulkOperation(msgspec.Struct, frozen=True):
 
 
 class BulkResult(msgspec.Struct, frozen=True):
-    """The outcome of a bulk request: the executions that were `told` (and, if that was waited for, have done it), those that had `ended` before, so that there
-    was nothing to do, and those that `failed`, with the error of each."""
+    """The outcome of a bulk request: the executions that `accepted` it (and have done it, if the caller waited), those that had `ended` before, and those for
+    which it `failed`, with the error of each."""
 
-    told: list[Key] = []
+    accepted: list[Key] = []
     ended: list[Key] = []
     failed: dict[Key, PerdureError] = {}
 
@@ -166,7 +166,7 @@ async def post_bulk(access: StoreAccess, which: BulkFilter, verb: BulkOperation,
         done = await asyncio.gather(*(_effect(access, one, timeout) for one in made)) if wait else [None] * len(made)
         for one, error in zip(made, done, strict=True):
             if error is None:
-                result.told.append(one.head.key)
+                result.accepted.append(one.head.key)
             else:
                 result.failed[one.head.key] = error
     return result

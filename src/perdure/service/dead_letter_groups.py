@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 
 from perdure.code.durations import Duration
+from perdure.core import error_codes, values
 from perdure.core import events as e
-from perdure.core import values
-from perdure.core.errors import AlreadyThere, BadValue, ErrorInfo, StoreError
+from perdure.core.errors import AlreadyExists, BadValue, ChildFailed, ErrorInfo, JoinFailed, RaceFailed, StepFailed, StoreError, Timeout
 from perdure.core.execution import Execution
 from perdure.core.operations import CallOperation, Failure
 from perdure.core.paths import UNDO, Key, Path, is_internal_path, parse_path, path_text
@@ -34,7 +34,7 @@ LETTERS_PER_PAGE = 500
 MESSAGE_CHARACTERS_MAX = 300
 FINGERPRINT_DIGITS = 10
 
-STEP_ERRORS = frozenset(("StepFailed", "ChildFailed", "JoinFailed", "RaceFailed", "Timeout"))
+STEP_ERRORS = frozenset((StepFailed.code, ChildFailed.code, JoinFailed.code, RaceFailed.code, Timeout.code))
 """The errors with which a workflow fails because something in it has: that one says more."""
 
 GIVEN_UP = ("cancelled", "abandoned")
@@ -45,8 +45,8 @@ class DeadLetter(msgspec.Struct, frozen=True):
     """One execution that goes no further: since when, where it failed (the path of the step, or nothing), and with what.
 
     `reason` is ``max_retries_exceeded``, ``timeout``, ``interrupted``, ``fatal`` (not to be tried again) or ``rollback`` of a step; the limit that was
-    exceeded (``exceeded_max_fanout``, ``exceeded_max_hops``, ``deadline_exceeded``, ...); of what needs attention, why; else ``failed``. `tries` counts those
-    of the step; `input` is what it was given: by name, else as a list.
+    exceeded (``exceeded_max_fanout``, ``exceeded_max_hops``, ``deadline_exceeded``, ...); of what needs attention, why; else ``failed``. `attempts` counts
+    those of the step; `input` holds its arguments: by name, else as a list.
     """
 
     key: Key
@@ -57,7 +57,7 @@ class DeadLetter(msgspec.Struct, frozen=True):
     message: str
     at_s: float
     reason: str = "failed"
-    tries: int = 0
+    attempts: int = 0
     input: Any = None
 
 
@@ -73,7 +73,7 @@ class DeadLetterGroup(msgspec.Struct, frozen=True):
     count: int
     first_at_s: float
     last_at_s: float
-    letters: tuple[DeadLetter, ...]
+    dead_letters: tuple[DeadLetter, ...]
     complete: bool = True
     reason: str = "failed"
 
@@ -215,8 +215,8 @@ def step_name(path: str) -> str:
 
 def _unreadable(listed: ListedExecution, error: StoreError) -> DeadLetter:
     """An execution whose log can't be read, as a dead letter."""
-    name = fingerprint(listed.key.workflow, (), type(error).__name__, str(error))
-    return DeadLetter(listed.key, listed.status, name, "", type(error).__name__, str(error), listed.ended_at_s or listed.created_at_s)
+    name = fingerprint(listed.key.workflow, (), error_codes.error_code(type(error)), str(error))
+    return DeadLetter(listed.key, listed.status, name, "", error_codes.error_code(type(error)), str(error), listed.ended_at_s or listed.created_at_s)
 
 
 def _cause(execution: Execution, ended: e.EndedEvent) -> tuple[Path, ErrorInfo]:
@@ -243,10 +243,10 @@ def _failures(execution: Execution) -> Iterator[tuple[float, int, Path, ErrorInf
 
 
 def _reason(execution: Execution, path: Path, error: ErrorInfo) -> str:
-    if error.type.startswith("exceeded_") or error.type == "unsafe_loop":
+    if error.type.startswith("exceeded_") or error.type == error_codes.UNSAFE_LOOP:
         return error.type
-    if error.type == "DeadlineExceeded":
-        return "deadline_exceeded"
+    if error.type == error_codes.DEADLINE_EXCEEDED:
+        return error_codes.DEADLINE_EXCEEDED
     known = execution.settled.get(path)
     kind = known.outcome.kind if known is not None and isinstance(known.outcome, Failure) else "failed"
     return "max_retries_exceeded" if kind == "exhausted" else kind
@@ -278,7 +278,7 @@ async def requeue_dead_letter(
     if discarded and await access.store.heads(HeadFilter(keys=(wanted.key,), limit=1)):
         return wanted.key, 0
     await _expect_dead(access, key)
-    with suppress(AlreadyThere):  # of an earlier asking, which came no further
+    with suppress(AlreadyExists):  # of an earlier asking, which came no further
         await reruns.rerun_execution(access, key, wanted)
     await execution_operations.discard_execution(access, key, "; ".join(filter(None, (reason, f"it was requeued as {wanted.key}"))), wait)
     return wanted.key, 0

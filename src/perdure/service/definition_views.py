@@ -17,7 +17,7 @@ from perdure.core.replay import LoadBlob, fold_events
 from perdure.core.views import StepView
 from perdure.definitions.expr import template
 from perdure.definitions.format.dialect_rules import RULES
-from perdure.definitions.format.verb_shapes import SOURCE_FIELDS
+from perdure.definitions.format.model import SOURCE_FIELDS
 from perdure.definitions.graph import execution_view
 from perdure.definitions.graph.execution_view import ExecutionView
 from perdure.definitions.graph.ir import IR, GraphNode

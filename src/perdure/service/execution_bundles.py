@@ -25,7 +25,7 @@ from perdure.core import log_format, messages
 from perdure.core.attributes import index_attributes
 from perdure.core.effects import outstanding_messages
 from perdure.core.envelopes import OutgoingMessage, QueuedMessage
-from perdure.core.errors import AlreadyThere, BadValue, ExportRefused, LogDamaged, NotFound, StoreUnavailable
+from perdure.core.errors import AlreadyExists, BadValue, ExportRefused, LogDamaged, NotFound, StoreUnavailable
 from perdure.core.execution import needs_holder
 from perdure.core.mailbox import ReceivedMessage
 from perdure.core.operations import KeepOperation, SpawnOperation
@@ -57,7 +57,7 @@ class BundledMessage(msgspec.Struct, frozen=True):
 
 
 class BundledExecution(msgspec.Struct, frozen=True):
-    """An execution: whose, the program that its head names, the topmost ancestor, the rows of its log and its mail, oldest first."""
+    """An execution: whose, the program that its head names, the topmost ancestor, the rows of its log and its messages, oldest first."""
 
     key: Key
     program: str
@@ -65,14 +65,14 @@ class BundledExecution(msgspec.Struct, frozen=True):
     version: int
     status: str
     rows: tuple[bytes, ...]
-    mail: tuple[BundledMessage, ...]
+    messages: tuple[BundledMessage, ...]
 
 
 class Bundle(msgspec.Struct, frozen=True):
     """Executions, of which the first is the one that was asked for and the others are below it, and the blobs that they refer to, by hash; of archives
     that were pruned before, when that was."""
 
-    made_at_s: float
+    created_at_s: float
     executions: tuple[BundledExecution, ...]
     blobs: dict[str, bytes]
     removed: dict[str, float]
@@ -128,7 +128,7 @@ def decode_bundle(raw: bytes, secret: bytes) -> BundleFile:
 
 def _signature(secret: bytes, body: bytes) -> bytes:
     if len(secret) < SECRET_BYTES_MIN:
-        raise BadValue("the secret of exports", f"{len(secret)} bytes", f"at least {SECRET_BYTES_MIN} bytes; set PERDURE_SECRET to a long random text")
+        raise BadValue("the secret of exports", f"{len(secret)} bytes", f"at least {SECRET_BYTES_MIN} bytes; set PERDURE_SIGNING_SECRET to a long random text")
     return hmac.digest(secret, b"perdure export\0" + body, sha256)
 
 
@@ -156,7 +156,7 @@ async def export_bundle(looking: ReadOnlyStore, key: Key, children: bool = False
         executions[one] = BundledExecution(one, head.program, head.root, head.version, head.status, rows, letters)
         events = log_format.decode_rows(rows)
         async for name, raw in read_blobs_with_archives(
-            looking, referenced_blobs((*events, *(messages.decode_message_or_work(letter.body) for letter in mail)))
+            looking, referenced_blobs((*events, *(messages.decode_message_or_task(letter.body) for letter in mail)))
         ):
             if raw is None and (at_s := await looking.removed_at(name)) is not None:
                 removed[name] = at_s
@@ -225,7 +225,9 @@ def expect_signed(found: BundleFile, unsigned: bool) -> Bundle:
         ExportRefused: it was not.
     """
     if not found.signed and not unsigned:
-        raise ExportRefused("it was not signed with the PERDURE_SECRET of this deployment; take it with --unsigned (unsigned=True) if you trust who made it")
+        raise ExportRefused(
+            "it was not signed with the PERDURE_SIGNING_SECRET of this deployment; take it with --unsigned (unsigned=True) if you trust who made it"
+        )
     return found.bundle
 
 
@@ -236,7 +238,7 @@ async def import_bundle(store: Store, bundle: Bundle, *, id: str | None = None, 
     waited on queues, and the starts of awaited children.
 
     Raises:
-        AlreadyThere: there is one of them here; nothing was changed.
+        AlreadyExists: there is one of them here; nothing was changed.
         ExportRefused: a log in it makes no sense.
     """
     first = bundle.executions[0].key
@@ -244,7 +246,7 @@ async def import_bundle(store: Store, bundle: Bundle, *, id: str | None = None, 
     keys = [names.get(one.key, one.key) for one in bundle.executions]
     for _ in range(IMPORT_ATTEMPTS_MAX):
         if taken := await store.heads(HeadFilter(keys=tuple(keys), limit=1)):
-            raise AlreadyThere(taken[0].key)
+            raise AlreadyExists(taken[0].key)
         moment = await store.store_time()
         try:
             commits = [_import_commit(one, bundle, names, moment, paused) for one in bundle.executions]
@@ -255,7 +257,7 @@ async def import_bundle(store: Store, bundle: Bundle, *, id: str | None = None, 
         answers = await store.commit(_with_blobs(commits, bundle.blobs))
         for commit, answer in zip(commits, answers, strict=True):
             if isinstance(answer, Conflict):
-                raise AlreadyThere(commit.key)
+                raise AlreadyExists(commit.key)
         if not any(isinstance(answer, Superseded) for answer in answers):
             return [ImportedExecution(commit.key, commit.status) for commit in commits]
     raise StoreUnavailable("the store begins one epoch after the other; nothing was imported, try again")
@@ -269,7 +271,7 @@ def _import_commit(one: BundledExecution, bundle: Bundle, names: Mapping[Key, Ke
     """What makes one execution: its log with what is known here by another name or number, and its mail."""
     first = bundle.executions[0]
     key, rows = names.get(one.key, one.key), [log_format.decode_row(row) for row in one.rows]
-    letters = [messages.decode_execution_message(letter.body) for letter in one.mail]
+    letters = [messages.decode_execution_message(letter.body) for letter in one.messages]
     change = _Renumbering(names, 1 + max(_message_numbers([*letters, *(event for row in rows for event in row)]), default=-1))
     rows = [[rewrite_parts(event, change) for event in row] for row in rows]
     compacted = next((row for row in reversed(rows) if isinstance(row[-1], e.SnapshotEvent)), None)
@@ -289,7 +291,7 @@ def _import_commit(one: BundledExecution, bundle: Bundle, names: Mapping[Key, Ke
     answered = {said.path for said in letters if isinstance(said, messages.SettleMessage)}
     sends = [
         OutgoingMessage(key, letter.key, messages.encode_message(rewrite_parts(said, change)), letter.due_at_s)
-        for letter, said in zip(one.mail, letters, strict=True)
+        for letter, said in zip(one.messages, letters, strict=True)
     ]
     return Commit(
         key=key,

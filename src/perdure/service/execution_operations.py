@@ -154,7 +154,7 @@ async def _has_input(access: StoreAccess, key: Key, given: Value) -> bool:
             return event.input in (b"", compaction.value_digest(given))
         if isinstance(event, e.StartedEvent):
             return event.input == given
-    begins = (messages.decode_message_or_work(mail.body) for mail in await access.store.messages(key))
+    begins = (messages.decode_message_or_task(mail.body) for mail in await access.store.messages(key))
     return next((begin.input == given for begin in begins if isinstance(begin, messages.StartMessage)), True)
 
 

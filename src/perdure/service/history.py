@@ -65,7 +65,7 @@ async def stream_history(access: StoreAccess, key: Key, after: int, follow: bool
     while True:
         before = fold.execution.status
         while (grown := await fold.more(_public_events)) is not None:
-            shift = 0 if grown.snapshot is None else grown.snapshot.version - grown.snapshot.kept
+            shift = 0 if grown.snapshot is None else grown.snapshot.version - grown.snapshot.event_count
             execution = fold.execution
             if execution.status in views.WAITING_STATUSES and execution.status != before:
                 grown.taken.append(

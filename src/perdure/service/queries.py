@@ -133,7 +133,7 @@ class HolderView(msgspec.Struct, frozen=True):
     queues: list[str]
     started_at_s: float | None
     executions: int
-    work: int
+    tasks: int
     alive: bool
 
 

@@ -13,7 +13,7 @@ from perdure.core import events, log_format, messages, recalled, values
 from perdure.core import events as e
 from perdure.core.attributes import index_attributes
 from perdure.core.envelopes import NewExecution, OutgoingMessage
-from perdure.core.errors import AlreadyThere, BadValue, HasEnded, NotFound, Removed
+from perdure.core.errors import AlreadyExists, BadValue, HasEnded, NotFound, Removed
 from perdure.core.execution import Execution
 from perdure.core.loop_iterations import is_in_trimmed_iteration
 from perdure.core.operations import Failure, Outcome, ReceiveOperation, Success
@@ -92,7 +92,7 @@ async def fork_execution(access: StoreAccess, origin: Key, wanted: RerunRequest)
     Raises:
         NotFound: there is no such execution, or it has not begun.
         BadValue: it has not come to the step.
-        AlreadyThere: the new key is taken.
+        AlreadyExists: the new key is taken.
     """
     execution = await read_execution(access, origin)
     started = _started_event(execution)
@@ -107,7 +107,7 @@ async def rerun_execution(access: StoreAccess, origin: Key, wanted: RerunRequest
 
     Raises:
         NotFound: there is no such execution, or it has not begun.
-        AlreadyThere: the new key is taken.
+        AlreadyExists: the new key is taken.
     """
     execution = await read_execution(access, origin)
     await _post_start(access, execution, wanted, _started_event(execution), None)
@@ -115,7 +115,10 @@ async def rerun_execution(access: StoreAccess, origin: Key, wanted: RerunRequest
 
 def _started_event(execution: Execution) -> e.StartedEvent:
     if execution.started is None:
-        raise NotFound(f"{execution.key}, as far as what it began with: it has not begun")
+        raise NotFound(
+            execution.key,
+            f"the execution {execution.key} can't be rerun: it has not started, so its input is not in its log. Wait until an engine has started it",
+        )
     return execution.started
 
 
@@ -135,7 +138,7 @@ async def _post_start(access: StoreAccess, execution: Execution, wanted: RerunRe
     if isinstance(answer, Conflict):  # since it was read, it was removed, and what it referred to with it
         raise NotFound(execution.key)
     if not isinstance(answer, Committed) or wanted.key not in answer.created:
-        raise AlreadyThere(wanted.key)
+        raise AlreadyExists(wanted.key)
 
 
 async def preset_outcome(access: StoreAccess, key: Key, step: str, outcome: Outcome) -> None:

@@ -350,11 +350,11 @@ def _decode_events(rows: Sequence[bytes]) -> list[Event]:
         return []
 
 
-def _decode_messages(mail: Sequence[QueuedMessage]) -> list[messages.ExecutionMessage | messages.WorkMessage]:
+def _decode_messages(mail: Sequence[QueuedMessage]) -> list[messages.ExecutionMessage | messages.TaskMessage]:
     said = []
     for one in mail:
         try:
-            said.append(messages.decode_message_or_work(one.body))
+            said.append(messages.decode_message_or_task(one.body))
         except READ_ERRORS:
             continue
     return said

@@ -51,17 +51,17 @@ def _store_of_url(url: str) -> Store:
 def configured_codec(codec: PayloadCodec | None = None) -> PayloadCodec | None:
     """The given codec, or else the one that the environment configures; None if payloads are stored as they are.
 
-    `PERDURE_KEYS` lists keys as ``id:key,id:key``; the first encrypts, all decrypt. With `PERDURE_KEYS_REQUIRED` set to 1, payloads that are not
-    encrypted are refused. `PERDURE_COMPRESS` is 1 for zlib, or names a method.
+    `PERDURE_ENCRYPTION_KEYS` lists keys as ``id:key,id:key``; the first encrypts, all decrypt. With `PERDURE_ENCRYPTION_REQUIRED` set to 1, payloads
+    that are not encrypted are refused. `PERDURE_COMPRESS` is 1 for zlib, or names a method.
 
     Raises:
         BadValue: a variable has an unknown value, or needs a package that is not installed.
     """
     if codec is not None:
         return codec
-    method, keys, required = (os.environ.get(name, "") for name in ("PERDURE_COMPRESS", "PERDURE_KEYS", "PERDURE_KEYS_REQUIRED"))
+    method, keys, required = (os.environ.get(name, "") for name in ("PERDURE_COMPRESS", "PERDURE_ENCRYPTION_KEYS", "PERDURE_ENCRYPTION_REQUIRED"))
     if required not in ("", "0", "1"):
-        raise BadValue("PERDURE_KEYS_REQUIRED", required, "0 or 1")
+        raise BadValue("PERDURE_ENCRYPTION_REQUIRED", required, "0 or 1")
     match method:
         case "" | "0":
             compressed = None
@@ -74,7 +74,7 @@ def configured_codec(codec: PayloadCodec | None = None) -> PayloadCodec | None:
     if keys.strip():
         return Encrypted(parse_keys(keys), compressed, required=required == "1")
     if required == "1":
-        raise BadValue("PERDURE_KEYS", "", "there, as PERDURE_KEYS_REQUIRED wants; perdure db key new makes a key")
+        raise BadValue("PERDURE_ENCRYPTION_KEYS", "", "there, as PERDURE_ENCRYPTION_REQUIRED wants; perdure db key new makes a key")
     return compressed
 
 

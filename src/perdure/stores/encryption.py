@@ -20,7 +20,7 @@ from perdure.stores.payload_codec import Compressed, PayloadCodec, payload_text
 
 KEY_BYTES, NONCE_BYTES, TAG_BYTES = 32, 12, 16
 KEY_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
-NOT_ENCRYPTED = "is not encrypted, which is required here; if you trust it, encrypt it by perdure db rekey without PERDURE_KEYS_REQUIRED"
+NOT_ENCRYPTED = "is not encrypted, which is required here; if you trust it, encrypt it by perdure db rekey without PERDURE_ENCRYPTION_REQUIRED"
 BLOB_NAMES_CONTEXT = b"perdure: names of blobs"
 
 
@@ -68,7 +68,7 @@ class Encrypted:
         id = stored[2 : 2 + size].decode("utf-8", "backslashreplace")
         cipher = self._ciphers.get(id)
         if cipher is None:
-            why = f"is encrypted with the key {id!r}, and given are {', '.join(self.ids)}; give that one as well, behind them in PERDURE_KEYS"
+            why = f"is encrypted with the key {id!r}, and given are {', '.join(self.ids)}; give that one as well, behind them in PERDURE_ENCRYPTION_KEYS"
             raise SealedPayload(payload_text(about), why, id)
         begins = 2 + size + NONCE_BYTES
         if len(stored) < begins + TAG_BYTES:
@@ -91,8 +91,8 @@ class Encrypted:
         return SealedPayload(payload_text(about), f"{why}; restore the database from a backup, or give the right key", id)
 
 
-def parse_keys(text: str, called: str = "PERDURE_KEYS") -> dict[str, bytes]:
-    """Keys as `PERDURE_KEYS` has them: ``id:key,id:key``, the newest first, each key 32 bytes in base64. Errors say what the text is `called`.
+def parse_keys(text: str, called: str = "PERDURE_ENCRYPTION_KEYS") -> dict[str, bytes]:
+    """Keys as `PERDURE_ENCRYPTION_KEYS` has them: ``id:key,id:key``, the newest first, each key 32 bytes in base64. Errors say what the text is `called`.
 
     Raises:
         BadValue: an entry is none; which is said by its number, and not shown.

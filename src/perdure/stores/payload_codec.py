@@ -78,7 +78,9 @@ class Compressed:
                 expand = zstd[1] if (zstd := _zstd()) is not None else None
             case payload_header.ENCRYPTED_MARKER:
                 its = payload_header.encryption_key_id(bytes((payload_header.ENCODED_MARKER,)) + payload_header.WHOLE_FRAME + stored[:258])
-                raise SealedPayload(payload_text(about), f"is encrypted with the key {its!r}, and no keys are given here; give that one in PERDURE_KEYS", its)
+                raise SealedPayload(
+                    payload_text(about), f"is encrypted with the key {its!r}, and no keys are given here; give that one in PERDURE_ENCRYPTION_KEYS", its
+                )
             case _:
                 raise SealedPayload(payload_text(about), "was encoded in a way that is not known here; use the Perdure or the codec that wrote it")
         if expand is None:

@@ -12,6 +12,8 @@ from typing import Any
 import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from perdure.core import error_codes
+
 logger = logging.getLogger("perdure.tasks")
 
 KEEP_ALIVE_S = 75.0
@@ -122,7 +124,11 @@ class Connection(HttpToolsProtocol):
         super().connection_made(transport)
         if not self._admission.admit(self):
             next = "ask again in 5 s; keep one connection, and use it for all requests"
-            transport.write(_last_response("503 Service Unavailable", "TooManyConnections", "this process has no more connections", next, "retry-after: 5\r\n"))
+            transport.write(
+                _last_response(
+                    "503 Service Unavailable", error_codes.HTTP_TOO_MANY_CONNECTIONS, "this process has no more connections", next, "retry-after: 5\r\n"
+                )
+            )
             transport.close()
             return
         self._end_within(HEAD_S)
@@ -147,7 +153,7 @@ class Connection(HttpToolsProtocol):
         self._head_bytes += len(data)
         if self._head_bytes > HEAD_BYTES_MAX:
             why = f"the head of a request may take {HEAD_BYTES_MAX:,} bytes at most"
-            self._end(_last_response("431 Request Header Fields Too Large", "HeadTooLarge", why, "send fewer or shorter headers"))
+            self._end(_last_response("431 Request Header Fields Too Large", error_codes.HTTP_HEADERS_TOO_LARGE, why, "send fewer or shorter headers"))
 
     def on_message_begin(self) -> None:
         """The head of a request begins."""
@@ -219,7 +225,9 @@ class Connection(HttpToolsProtocol):
         elif unsent_bytes or self._ending:
             self.transport.abort()  # to close it would wait for a peer that reads nothing
         elif self._in_head:
-            self._end(_last_response("408 Request Timeout", "TooSlow", f"the head of the request did not arrive within {wait_s:g} s", "send it again"))
+            self._end(
+                _last_response("408 Request Timeout", error_codes.HTTP_TOO_SLOW, f"the head of the request did not arrive within {wait_s:g} s", "send it again")
+            )
         else:
             self.transport.close()
 

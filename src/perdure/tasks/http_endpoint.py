@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from perdure.core import values
+from perdure.core import error_codes, values
 from perdure.core.errors import BadValue, MissingExtra, ProgrammingError, StoreError, TooLarge
 from perdure.core.limits import BLOB_BYTES_MIN, VALUE_BYTES_MAX
 from perdure.runtime.task_broker import LeaseEnd, LeaseEndKind, LeaseRequest, TaskBroker, TaskLease, TaskWorker
@@ -40,14 +40,14 @@ BODY_S = 30.0
 RETRY_AFTER_S = 5
 
 LEASE_END_ERRORS: dict[LeaseEndKind, tuple[str, str]] = {
-    "answered": ("AlreadyAnswered", "nothing: the first answer counts"),
-    "ran_out": ("LeaseRanOut", "stop working on it, and lease another; send heartbeats more often than the lease runs out"),
-    "timed_out": ("TimedOut", "stop working on it, and lease another"),
-    "unwanted": ("NotWanted", "stop working on it, and lease another"),
-    "given_back": ("LeaseLost", "stop working on it, and lease another"),
-    "lost": ("LeaseLost", "stop working on it, and lease another"),
-    "stopping": ("LeaseLost", "stop working on it; lease another when there is somebody again"),
-    "unknown": ("LeaseLost", "stop working on it, and lease another"),
+    "answered": (error_codes.HTTP_ALREADY_ANSWERED, "nothing: the first answer counts"),
+    "ran_out": (error_codes.HTTP_LEASE_EXPIRED, "stop working on it, and lease another; send heartbeats more often than the lease runs out"),
+    "timed_out": (error_codes.TIMEOUT, "stop working on it, and lease another"),
+    "unwanted": (error_codes.HTTP_NOT_WANTED, "stop working on it, and lease another"),
+    "given_back": (error_codes.HTTP_LEASE_LOST, "stop working on it, and lease another"),
+    "lost": (error_codes.HTTP_LEASE_LOST, "stop working on it, and lease another"),
+    "stopping": (error_codes.HTTP_LEASE_LOST, "stop working on it; lease another when there is somebody again"),
+    "unknown": (error_codes.HTTP_LEASE_LOST, "stop working on it, and lease another"),
 }
 """What a worker is told of a lease that is no longer one: the type of the error, and what to do."""
 
@@ -119,7 +119,7 @@ class TaskApp:
                 return await self._lease(await self._asked(scope, receive), receive)
             case ["v1", "tasks", id, "heartbeat" | "complete" | "fail" as what]:
                 return await self._said(await self._asked(scope, receive), id, what)
-        raise TaskRequestRefused(404, "NotFound", f"there is no {path} here", "GET /v1/openapi.json says what there is")
+        raise TaskRequestRefused(404, error_codes.NOT_FOUND, f"there is no {path} here", "GET /v1/openapi.json says what there is")
 
     # Who asks, and what.
 
@@ -129,17 +129,22 @@ class TaskApp:
         headers: dict[bytes, bytes] = dict(scope["headers"])
         if not self.access and not is_loopback(_requested_host(headers)):
             raise TaskRequestRefused(
-                403, "WrongHost", "without a token, this answers only those who call it by a name of this machine", "use http://127.0.0.1:PORT, or a token"
+                403,
+                error_codes.HTTP_WRONG_HOST,
+                "without a token, this answers only those who call it by a name of this machine",
+                "use http://127.0.0.1:PORT, or a token",
             )
         scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
         found = self.access.of(token.strip() if scheme.lower() == "bearer" else None)
         if found is None:
             raise TaskRequestRefused(
-                401, "Unauthorized", "no token, or none that opens this", "send Authorization: Bearer TOKEN", ((b"www-authenticate", b"Bearer"),)
+                401, error_codes.UNAUTHORIZED, "no token, or none that opens this", "send Authorization: Bearer TOKEN", ((b"www-authenticate", b"Bearer"),)
             )
         kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
         if kind != b"application/json":
-            raise TaskRequestRefused(415, "NotJson", f"the body is {kind.decode('latin-1') or 'of no type'}", "send Content-Type: application/json")
+            raise TaskRequestRefused(
+                415, error_codes.HTTP_NOT_JSON, f"the body is {kind.decode('latin-1') or 'of no type'}", "send Content-Type: application/json"
+            )
         return AuthorizedRequest(*found, await _read_body(headers, receive))
 
     # What they ask for.
@@ -150,7 +155,7 @@ class TaskApp:
         if others or not queues:
             there = ", ".join(sorted(queues)) or "none"
             raise TaskRequestRefused(
-                403, "NotServed", f"tasks of {', '.join(sorted(others)) or 'no queue'} are not lent here to this worker", f"ask for {there}"
+                403, error_codes.HTTP_NOT_SERVED, f"tasks of {', '.join(sorted(others)) or 'no queue'} are not lent here to this worker", f"ask for {there}"
             )
         task_worker = TaskWorker(asked.owner, request.worker)
         wanted = LeaseRequest(queues, asked.grant.tenants, limit=request.limit, wait_s=request.wait_s, lease_s=request.lease_s)
@@ -165,7 +170,9 @@ class TaskApp:
             task_leases = leasing.result()
             if isinstance(task_leases, LeaseEnd):
                 headers = ((b"retry-after", str(RETRY_AFTER_S).encode()),)
-                raise TaskRequestRefused(503, "Stopping", "this process is about to stop, and lends nothing more", f"ask again in {RETRY_AFTER_S} s", headers)
+                raise TaskRequestRefused(
+                    503, error_codes.HTTP_STOPPING, "this process is about to stop, and lends nothing more", f"ask again in {RETRY_AFTER_S} s", headers
+                )
             if leaving.done():
                 self.broker.give_back(task_leases)
                 return None
@@ -205,11 +212,11 @@ class TaskApp:
                     error, task_worker = failed.error, TaskWorker(asked.owner, failed.worker)
                     gone = await self.broker.fail(task_worker, id, error, retry=failed.retry, after_s=failed.after_s)
         except TooLarge as error:
-            raise TaskRequestRefused(413, "TooLarge", str(error), "keep it elsewhere, and answer with where it is") from error
+            raise TaskRequestRefused(413, error_codes.TOO_LARGE, str(error), "keep it elsewhere, and answer with where it is") from error
         except ProgrammingError as error:
-            raise TaskRequestRefused(422, type(error).__name__, str(error), "answer with something else, or fail the task") from error
+            raise TaskRequestRefused(422, error_codes.error_code(type(error)), str(error), "answer with something else, or fail the task") from error
         except StoreError as error:
-            raise TaskRequestRefused(503, "StoreUnavailable", str(error), "send the same answer again", ((b"retry-after", b"1"),)) from error
+            raise TaskRequestRefused(503, error_codes.STORE_UNAVAILABLE, str(error), "send the same answer again", ((b"retry-after", b"1"),)) from error
         if gone is not None:
             raise _refused_as_late(gone)
         return HttpAnswer(200, b'{"accepted":true}')
@@ -234,7 +241,7 @@ def _decode_body(raw: bytes, decode: Callable[[bytes], worker_protocol.T], what:
     try:
         return worker_protocol.decode_body(raw, decode, what)
     except BadValue as error:
-        raise TaskRequestRefused(400, "BadRequest", str(error), "GET /v1/openapi.json says what is expected") from error
+        raise TaskRequestRefused(400, error_codes.HTTP_BAD_REQUEST, str(error), "GET /v1/openapi.json says what is expected") from error
 
 
 def _refused_as_late(gone: LeaseEnd) -> TaskRequestRefused:
@@ -245,7 +252,11 @@ def _refused_as_late(gone: LeaseEnd) -> TaskRequestRefused:
 def _check_method(method: str, *methods: str) -> None:
     if method not in methods:
         raise TaskRequestRefused(
-            405, "WrongMethod", f"{method} is not what this is asked with", f"use {methods[0]}", ((b"allow", ", ".join(methods).encode()),)
+            405,
+            error_codes.HTTP_METHOD_NOT_ALLOWED,
+            f"{method} is not what this is asked with",
+            f"use {methods[0]}",
+            ((b"allow", ", ".join(methods).encode()),),
         )
 
 
@@ -267,7 +278,7 @@ async def _read_body(headers: dict[bytes, bytes], receive: AsgiReceive) -> bytes
             while True:
                 message = await receive()
                 if message["type"] == "http.disconnect":
-                    raise TaskRequestRefused(400, "Incomplete", "the connection was closed in the middle of a request", "send it again")
+                    raise TaskRequestRefused(400, error_codes.HTTP_INCOMPLETE, "the connection was closed in the middle of a request", "send it again")
                 parts.append(message.get("body", b""))
                 size_bytes += len(parts[-1])
                 if size_bytes > BODY_BYTES_MAX:
@@ -275,12 +286,12 @@ async def _read_body(headers: dict[bytes, bytes], receive: AsgiReceive) -> bytes
                 if not message.get("more_body", False):
                     return b"".join(parts)
     except TimeoutError:
-        raise TaskRequestRefused(408, "TooSlow", f"the body did not arrive within {BODY_S:g} s", "send it again") from None
+        raise TaskRequestRefused(408, error_codes.HTTP_TOO_SLOW, f"the body did not arrive within {BODY_S:g} s", "send it again") from None
 
 
 def _too_large() -> TaskRequestRefused:
     why = f"a body may take {BODY_BYTES_MAX:,} bytes at most"
-    return TaskRequestRefused(413, "TooLarge", why, "keep it elsewhere, and answer with where it is")
+    return TaskRequestRefused(413, error_codes.TOO_LARGE, why, "keep it elsewhere, and answer with where it is")
 
 
 async def _wait_for_disconnect(receive: AsgiReceive) -> None:

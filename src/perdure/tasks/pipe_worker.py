@@ -17,8 +17,9 @@ from perdure.core import values
 from perdure.core.errors import BadValue, ProgrammingError, StoreError, TooLarge
 from perdure.core.limits import BLOB_BYTES_MIN, VALUE_BYTES_MAX
 from perdure.runtime.task_broker import TASK_WAIT_MAX_S, TASKS_PER_REQUEST_MAX, LeaseEnd, LeaseRequest, TaskBroker, TaskLease, TaskWorker
+from perdure.supervision.child_process import ChildProcess
 from perdure.tasks import worker_protocol
-from perdure.tasks.child_process import LINE_BYTES_MAX, ChildProcess, forward_lines
+from perdure.tasks.child_command import LINE_BYTES_MAX, forward_lines
 
 logger = logging.getLogger("perdure.tasks")
 

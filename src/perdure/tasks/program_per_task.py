@@ -16,14 +16,15 @@ from typing import Any
 
 import msgspec
 
-from perdure.core import values
+from perdure.core import error_codes, values
 from perdure.core.error_text import exception_text
 from perdure.core.errors import BadValue, ErrorInfo, ProgrammingError, StoreError, TooLarge
 from perdure.core.limits import BLOB_BYTES_MIN, VALUE_BYTES_MAX
 from perdure.runtime.task_broker import TASK_WAIT_MAX_S, LeaseEnd, LeaseRequest, TaskBroker, TaskLease, TaskWorker
+from perdure.supervision.child_process import ChildProcess
+from perdure.supervision.child_supervisor import NOT_STARTED
 from perdure.tasks import worker_protocol
-from perdure.tasks.child_process import ChildProcess, forward_lines
-from perdure.tasks.child_supervisor import NOT_STARTED
+from perdure.tasks.child_command import forward_lines
 
 logger = logging.getLogger("perdure.tasks")
 
@@ -100,7 +101,7 @@ class ProgramPerTask:
         """Run the program, and answer with what it came to."""
         files = {f"PERDURE_{name.upper()}_FILE": str(place / f"{name}.json") for name in ("task", "result", "port", "progress", "cancelled")}
         (place / "task.json").write_bytes(msgspec.json.encode(worker_protocol.leased_task(task_lease)))
-        about = {"PERDURE_TASK": task_lease.work.target, "PERDURE_KEY": task_lease.work.key, "PERDURE_ATTEMPT": str(task_lease.work.attempt)}
+        about = {"PERDURE_TASK": task_lease.work.target, "PERDURE_IDEMPOTENCY_KEY": task_lease.work.key, "PERDURE_ATTEMPT": str(task_lease.work.attempt)}
         child = await ChildProcess.start(self._command, {**self._environment, **files, **about})
         said = deque[str](maxlen=TAIL_LINES)
         helping = [
@@ -131,7 +132,7 @@ class ProgramPerTask:
             gone = await self.broker.complete(task_lease.task_worker, task_lease.id, _read_result(place / "result.json"), worker_protocol.checked_port(port))
         else:
             tail = "\n".join(said)[-TAIL_CHARACTERS:]
-            kind = "ProgramNotStarted" if code == NOT_STARTED else "ProgramFailed"
+            kind = error_codes.PROGRAM_NOT_STARTED if code == NOT_STARTED else error_codes.PROGRAM_FAILED
             gone = await self.broker.fail(
                 task_lease.task_worker, task_lease.id, ErrorInfo(kind, f"{self._command[0]} ended with {_exit_text(code)}{tail and f': {tail}'}")
             )

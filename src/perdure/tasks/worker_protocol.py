@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 
 from perdure.code.exception_data import ExceptionData
-from perdure.core import limits, values
+from perdure.core import error_codes, limits, values
 from perdure.core.errors import BadValue, ErrorInfo, Unencodable
 from perdure.core.paths import path_text
 from perdure.runtime.task_broker import TASK_LEASE_MAX_S, TASK_LEASE_S, TASK_WAIT_MAX_S, TASKS_PER_REQUEST_MAX, TaskLease
@@ -54,7 +54,7 @@ class FailBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A task has failed: of which type the error is, what it says, and whether, and after how long, it may be tried again. `data` are its arguments."""
 
     message: Annotated[str, msgspec.Meta(max_length=100_000)]
-    type: _Name = "TaskFailed"
+    type: _Name = error_codes.TASK_FAILED
     retry: bool = True
     after_s: Annotated[float, msgspec.Meta(ge=0, le=365 * 86400.0)] | None = None
     data: Any = msgspec.UNSET

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, cast
 import pytest
 from _pytest.runner import runtestprotocol
 
+from perdure.core import error_codes
 from perdure.testing.crash_points import CrashPoint, around_writes, evenly_spread, parse_crash_points
 from perdure.testing.plugin_settings import CRASH_PLAN, WORLD, CrashPlan, settings_of
 from perdure.testing.world import Undisturbed, World
@@ -67,7 +68,7 @@ def crash_note(world: World, crash: CrashPoint, nodeid: str) -> str:
 
 
 def _interrupted(world: World) -> list[str]:
-    return [f"{step.path} of {run.key}" for run in world.runs for step in run.steps() if step.error is not None and step.error.type == "Interrupted"]
+    return [f"{step.path} of {run.key}" for run in world.runs for step in run.steps() if step.error is not None and step.error.type == error_codes.INTERRUPTED]
 
 
 def _moments(item: pytest.Item, undisturbed: Undisturbed) -> list[CrashPoint]:

@@ -67,8 +67,8 @@ class EventTracer:
                 return self._settled(self._ops.get(path), outcome)
             case e.RecalledEvent():
                 return "remembered from before"
-            case e.RetryingEvent(_, attempt, kind, error, due_s, at_s):
-                return f"try {attempt} {'failed' if kind == 'failed' else kind}: {error.type}: {error.message}; again in {time_offset(due_s - at_s)}"
+            case e.RetryingEvent(_, attempt, kind, error, due_at_s, at_s):
+                return f"try {attempt} {'failed' if kind == 'failed' else kind}: {error.type}: {error.message}; again in {time_offset(due_at_s - at_s)}"
             case e.InterruptedEvent(_, attempt, given_back=given_back):
                 return f"try {attempt} was {'given back' if given_back else 'lost with its process'}"
             case e.AttemptStartedEvent(_, attempt):

@@ -313,8 +313,8 @@ class Run(Generic[R_co]):
         self._wait(verb, f"the reply of {self.key} to {message.name}", replied, timeout)
         return values.decode(self._world.machine.payload(search.reply or values.ENCODED_NONE), Any, f"the reply of {self.key}")
 
-    def approve(self, *, by: str, value: Any = None, comment: str = "", groups: Sequence[str] = (), place: str | None = None) -> None:
-        """Decide for the approval that it waits for, as `by`, with the form filled in as `value`; of several, for the one at a `place`.
+    def approve(self, *, by: str, value: Any = None, comment: str = "", groups: Sequence[str] = (), path: str | None = None) -> None:
+        """Decide for the approval that it waits for, as `by`, with the form filled in as `value`; of several, for the one at a `path`.
 
         Raises:
             NotFound, Ambiguous: it waits for none there, or for several.
@@ -323,33 +323,33 @@ class Run(Generic[R_co]):
             BadValue: `value` does not fit the form.
         """
         __tracebackhide__ = True
-        self._vote("approve", Vote(by, True, comment, value, tuple(groups), means="api"), place)
+        self._vote("approve", Vote(by, True, comment, value, tuple(groups), means="api"), path)
 
-    def reject(self, *, by: str, comment: str = "", groups: Sequence[str] = (), place: str | None = None) -> None:
+    def reject(self, *, by: str, comment: str = "", groups: Sequence[str] = (), path: str | None = None) -> None:
         """Decide against the approval that it waits for. What holds of `approve` holds here."""
         __tracebackhide__ = True
-        self._vote("reject", Vote(by, False, comment, None, tuple(groups), means="api"), place)
+        self._vote("reject", Vote(by, False, comment, None, tuple(groups), means="api"), path)
 
-    def _vote(self, verb: str, vote: Vote, place: str | None) -> None:
+    def _vote(self, verb: str, vote: Vote, path: str | None) -> None:
         __tracebackhide__ = True
         self._world.enter(verb)
-        approval = self._world.run_of(self._approval(place))
+        approval = self._world.run_of(self._approval(path))
         message = run_immediately(approvals.vote_message(self._world.access, approval.key, vote, self._world.letter(None)))
         raw = approval._ask(verb, message, PATIENCE)
         answer = msgspec.convert(raw, VoteReply)
         if not answer.taken:
             raise DecisionRefused(approval.key, answer.why)
 
-    def _approval(self, place: str | None) -> Key:
+    def _approval(self, path: str | None) -> Key:
         """The key of the approval that is meant."""
         if self.key.workflow == APPROVAL_WORKFLOW:
             return self.key
         execution = self._execution()
-        found = approvals.open_approvals(execution, place) or approvals.decided_approvals(execution, place)[-1:]
+        found = approvals.open_approvals(execution, path) or approvals.decided_approvals(execution, path)[-1:]
         if len(found) > 1:
             raise Ambiguous(f"an approval of {self.key}", found, more=False)
         if not found:
-            raise NotFound(f"of an approval that {self.key} waits for{'' if place is None else f' at {place}'}: {self.why}")
+            raise NotFound(self.key, f"no approval of {self.key}{'' if path is None else f' at {path}'} waits for a decision: {self.why}")
         return found[0]
 
     def cancel(self, reason: str = "", *, undo: bool = True) -> None:
@@ -399,7 +399,7 @@ class Run(Generic[R_co]):
         """Begin a new execution with the same input, under a new id; return its run. Without an `id`, it is the next number.
 
         Raises:
-            AlreadyThere: the id is taken.
+            AlreadyExists: the id is taken.
         """
         wanted = reruns.RerunRequest(key=self._anew(id), version=version, seed=self._world.seed_of(self._anew(id)))
         self._do("rerun", reruns.rerun_execution(self._world.access, self.key, wanted))
@@ -415,7 +415,7 @@ class Run(Generic[R_co]):
 
         Raises:
             BadValue: it has not come to that step, or the workflow takes other arguments.
-            AlreadyThere: the id is taken.
+            AlreadyExists: the id is taken.
         """
         args, kwargs = ((), input) if isinstance(input, Mapping) else (tuple(input or ()), {})
         workflow = self._world.machine.codes.get(self.key.workflow, self.key.workflow)

@@ -520,6 +520,7 @@ COSTLY = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", COSTLY, ids=range(len(COSTLY)))
 def test_what_costs_too_much_fails_soon(text: str) -> None:
     begun_s = time.monotonic()

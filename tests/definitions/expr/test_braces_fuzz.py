@@ -57,6 +57,7 @@ def searched(seed: int, count: int) -> tuple[int, int]:
     return made, found
 
 
+@pytest.mark.slow
 def test_any_text_is_compiled_or_refused() -> None:
     made, found = searched(3, 6_000)
     assert made > 300
@@ -101,6 +102,7 @@ def expression(chance: random.Random, depth: int) -> str:
             return f"({inner()})|{name}({arguments})"
 
 
+@pytest.mark.slow
 def test_any_expression_that_can_be_read_has_a_value_or_says_why_not() -> None:
     chance = random.Random(11)
     found = sum(judged(f"{{{{ {expression(chance, 4)} }}}}")[1] > 0 for _ in range(800))

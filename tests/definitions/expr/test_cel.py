@@ -161,6 +161,7 @@ def test_what_would_grow_without_end_is_refused(text: str) -> None:
         compile_cel(text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "larger"),
     [

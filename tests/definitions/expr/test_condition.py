@@ -396,6 +396,7 @@ conditions = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(conditions, st.sampled_from(["error", "null", "false"]), st.sampled_from(["self", "steps"]))
 def test_every_value_is_a_condition_or_none_and_every_condition_is_true_or_false_or_fails(condition: Any, missing: Any, dollar: Any) -> None:

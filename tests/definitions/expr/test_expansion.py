@@ -14,6 +14,7 @@ LARGE = [list(range(100)) for _ in range(1500)]
 LONG = "x" * (VALUE_BYTES_MAX // 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("value", "said"),
     [
@@ -53,6 +54,7 @@ def test_texts_of_the_other_language_are_counted_together() -> None:
         compile_template(["{{ [input.rows, input.rows] }}"], expressions="braces").evaluate(Given({"input": {"rows": list(range(300_000))}}))
 
 
+@pytest.mark.slow
 def test_what_fits_is_returned_as_it_is() -> None:
     value = {"a": [LARGE, {"b": LARGE}], "c": None, "d": 1.5, "e": True}
     assert check_expansion(value) is value
@@ -61,6 +63,7 @@ def test_what_fits_is_returned_as_it_is() -> None:
             check_expansion(over)
 
 
+@pytest.mark.slow
 def test_a_chain_that_doubles_is_refused_before_it_takes_memory() -> None:
     value: Any = "x"
     for _ in range(60):

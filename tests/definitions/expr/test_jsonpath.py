@@ -78,6 +78,7 @@ def test_long_paths_are_read_or_refused_in_time(path: str) -> None:
         compile_jsonpath(path + "x" * EXPRESSION_CHARACTERS_MAX)
 
 
+@pytest.mark.slow
 def test_how_many_it_finds_and_how_far_it_goes_is_bounded() -> None:
     many = {"a": [0] * (NODES_MAX + 1)}
     with pytest.raises(ValueKindError, match="the path finds 40,001 values"):
@@ -99,6 +100,7 @@ def test_regular_expressions_take_time_in_proportion() -> None:
     assert time.process_time() - began_s < 1
 
 
+@pytest.mark.slow
 def test_deep_values_are_gone_through() -> None:
     value: Any = 1
     for _ in range(20_000):
@@ -106,6 +108,7 @@ def test_deep_values_are_gone_through() -> None:
     assert compile_jsonpath("$..[?@ == 1]").find(value) == [1]
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.text(max_size=30).map(lambda text: f"${text}") | st.text(alphabet="$.@[]?*'\"ab0-:,()&|=<>! ", max_size=30).map(lambda text: f"${text}"))
 def test_every_text_is_a_path_or_none(text: str) -> None:

@@ -13,6 +13,7 @@ from perdure.definitions.expr import cel, json_schema, jsonpath, regular_express
 LIBRARIES = ("cel_expr_python", "re2", "jsonpath", "jsonschema_rs", "pydantic_monty")
 
 
+@pytest.mark.slow
 def test_nothing_is_imported_before_it_is_needed() -> None:
     program = f"""
 import sys
@@ -47,7 +48,11 @@ def without(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
 @pytest.mark.parametrize(
     ("name", "use", "said"),
     [
-        ("cel_expr_python", lambda: cel.compile_cel("self.a == 1"), 'CEL takes cel-expr-python, which is not installed: pip install "perdure[definitions]"'),
+        (
+            "cel_expr_python",
+            lambda: cel.compile_cel("self.a == 1"),
+            'CEL needs cel-expr-python, which is not installed. Install it: pip install "perdure[definitions]"',
+        ),
         ("jsonpath", lambda: jsonpath.compile_jsonpath("$.a"), "python-jsonpath"),
         ("re2", lambda: regular_expressions.compile_regex("a"), "google-re2"),
         ("jsonschema_rs", lambda: json_schema.compile_schema({}), "jsonschema-rs"),

@@ -130,6 +130,7 @@ def test_what_is_none_is_refused_with_its_place_and_what_to_write(written: str, 
     assert caught.value.at == at
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.text() | st.text(alphabet="@ab_-.0[]\"'?\\ "))
 def test_every_text_is_a_reference_or_none(text: str) -> None:

@@ -74,6 +74,7 @@ for schema, value in (
 """
 
 
+@pytest.mark.slow
 def test_a_large_value_that_does_not_fit_a_large_schema_takes_little_time_and_memory() -> None:
     """A list of all problems of the first would take some 50 GB."""
     began_s = time.monotonic()

@@ -159,12 +159,14 @@ def deep_list(depth: int) -> Any:
     return value
 
 
+@pytest.mark.slow
 def test_how_long_a_text_becomes_is_bounded() -> None:
     scope = Given({"input": "x" * (VALUE_BYTES_MAX // 1000)})
     with pytest.raises(ExpressionFailed, match="the text becomes"):
         compile_template("@{input}" * 1001).evaluate(scope)
 
 
+@pytest.mark.slow
 def test_what_is_put_into_text_may_nest_so_far() -> None:
     with pytest.raises(ExpressionFailed, match="nests too deep"):
         compile_template("x @{input}").evaluate(Given({"input": deep_list(100_000)}))
@@ -184,6 +186,7 @@ plain = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(plain, st.sampled_from(["error", "null", "false"]))
 def test_every_value_is_a_template_or_none_and_every_template_has_a_value_or_fails(value: Any, missing: Any) -> None:

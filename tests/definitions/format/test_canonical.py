@@ -108,6 +108,7 @@ def test_steps_without_an_id_are_numbered_by_their_verb_past_what_is_taken() -> 
     assert [step["id"] for step in found[2]["do"]] == ["tool_3", "sleep_1"]
 
 
+@pytest.mark.slow
 def test_the_canonical_form_of_the_canonical_form_is_itself() -> None:
     for text in EXAMPLES.values():
         found = read_definition(text)
@@ -125,6 +126,7 @@ def shuffled(value: Any, random_: random.Random) -> Any:
     return value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_the_hash_is_that_of_the_meaning(name: str) -> None:
     document, expected = parse_document(EXAMPLES[name]).document, read_definition(EXAMPLES[name]).hash
@@ -205,6 +207,7 @@ def test_a_float_is_a_float_when_its_definition_is_read_again() -> None:
     assert list(map(type, values)) == [float, int, float, float]
 
 
+@pytest.mark.slow
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers(-9, 9) | st.floats(0, 3) | st.text(max_size=3),

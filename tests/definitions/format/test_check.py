@@ -325,6 +325,7 @@ def test_a_part_of_a_version_is_refused_with_the_whole_one(text: str, meant: str
     assert definition_findings(patch_document(document, list(finding.fix))) == []
 
 
+@pytest.mark.slow
 def test_there_is_an_end_to_findings() -> None:
     assert len(definition_findings({"perdure": 1, "name": "a", "steps": [{}] * 5000})) == 200
 
@@ -345,6 +346,7 @@ def is_a_list_of_findings(document: Any) -> None:
         assert finding.message and finding.code and finding.severity in ("error", "warning")
 
 
+@pytest.mark.slow
 @given(VALUES)
 @settings(deadline=None)
 def test_garbage_gives_findings(document: Any) -> None:
@@ -370,12 +372,14 @@ def broken(name: str, data: st.DataObject) -> Any:
     return document
 
 
+@pytest.mark.slow
 @given(st.sampled_from(sorted(EXAMPLES)), st.data())
 @settings(deadline=None)
 def test_an_example_with_garbage_in_it_gives_findings(name: str, data: st.DataObject) -> None:
     is_a_list_of_findings(broken(name, data))
 
 
+@pytest.mark.slow
 @given(st.sampled_from(sorted(EXAMPLES)), st.data())
 @settings(deadline=None)
 def test_what_has_no_error_can_be_read_and_reads_back(name: str, data: st.DataObject) -> None:
@@ -398,12 +402,14 @@ def is_read_or_refused(document: Any) -> None:
 REAL = [*(parse_document(text).document for text in EXAMPLES.values()), *(example.document for example in FOREIGN)]
 
 
+@pytest.mark.slow
 @given(documents())
 @settings(deadline=None)
 def test_any_document_made_of_the_fields_of_the_format_is_read_or_refused(document: Any) -> None:
     is_read_or_refused(document)
 
 
+@pytest.mark.slow
 @given(st.sampled_from(REAL).flatmap(mutated))
 @settings(deadline=None)
 def test_a_document_of_any_dialect_with_changes_in_it_is_read_or_refused(document: Any) -> None:

@@ -363,6 +363,7 @@ def test_long_cycles_are_shown_in_short() -> None:
     assert found.message.startswith("steps: s0 -> s1 -> s2 -> s3 -> s4 -> … 24 more … -> s29 -> s0 is a cycle")
 
 
+@pytest.mark.slow
 def test_many_unknown_names_are_told_quickly() -> None:
     steps = [tool(f"s{number}", needs=[f"t{number}"]) for number in range(3000)]
     assert len(compile_findings(definition("ports", *steps))) == 3000

@@ -12,6 +12,8 @@ from perdure.definitions.graph.ir import decode_ir, encode_ir
 from tests.definitions.format.compiling import Step, compile_definition, compile_findings, definition, tool
 from tests.definitions.graph.invariants import broken
 
+pytestmark = pytest.mark.slow
+
 CONDITION = {"ref": "@self.x"}
 
 

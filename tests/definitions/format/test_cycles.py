@@ -58,6 +58,7 @@ def test_a_way_is_the_shortest_over_at_least_one_edge(start: int, end: int, expe
     assert shortest_path(graph([(0, 1), (1, 2), (2, 1), (2, 3), (1, 3), (4, 4)]), start, end) == expected
 
 
+@pytest.mark.slow
 def test_a_chain_of_any_length_will_do() -> None:
     long = [[number + 1] for number in range(50_000)] + [[0]]
     assert find_loops(long, [0]).heads == [0]

@@ -13,6 +13,7 @@ NAMING = {"definitions/format/dialect_rules.py", "definitions/graph/ir.py"}
 """The table, and the type of the stored field."""
 
 
+@pytest.mark.slow
 def test_no_module_outside_of_the_dialects_and_the_table_names_a_dialect() -> None:
     found = [
         f"{path}:{node.lineno}: {node.value}"

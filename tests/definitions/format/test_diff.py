@@ -97,6 +97,7 @@ TREES = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(TREES, TREES)
 @settings(deadline=None)
 def test_nothing_is_told_exactly_if_the_hashes_are_equal(one: list[Any], other: list[Any]) -> None:

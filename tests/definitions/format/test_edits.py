@@ -180,6 +180,7 @@ steps:
     assert found["older"]["next"] == {"choose": ["new-one", "other"], "default": ["new-one"]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_renaming_there_and_back_changes_nothing(name: str) -> None:
     found = read_definition(EXAMPLES[name]).canonical
@@ -255,6 +256,7 @@ OPERATIONS = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(OPERATIONS, max_size=4), st.sampled_from([PORTS, REFS]))
 @settings(deadline=None)
 def test_whatever_is_asked_for_gives_a_valid_definition_or_is_refused(operations: list[Any], definition: dict[str, Any]) -> None:

@@ -89,6 +89,7 @@ def test_fields_are_ordered_and_comments_stay_where_they_belong() -> None:
     assert format_document(NEAT) == NEAT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_what_a_definition_says_stays(name: str) -> None:
     once = format_document(EXAMPLES[name])
@@ -190,6 +191,7 @@ def holds(value: dict[str, Any], random_: random.Random) -> None:
     assert format_document(once) == once, (text, once)
 
 
+@pytest.mark.slow
 @given(st.dictionaries(TEXTS, DATA, min_size=1, max_size=4), st.randoms(use_true_random=False))
 @settings(deadline=None)
 def test_no_comment_and_no_value_is_lost(value: dict[str, Any], random_: random.Random) -> None:

@@ -100,6 +100,7 @@ def test_what_cannot_be_read_is_told_with_what_to_do(text: str, code: str, messa
         assert message.startswith(f"line {found.findings[0].line}, column {found.findings[0].column}: ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "code"),
     [
@@ -128,12 +129,14 @@ def test_every_name_that_stands_twice_is_told_of() -> None:
     assert len(parse_document("a: 1\na: 2\nb: {c: 1, c: 2}").findings) == 2
 
 
+@pytest.mark.slow
 def test_an_alias_is_a_copy_and_counts_in_full() -> None:
     assert parse_document("a: &x {b: [1, 2]}\nc: *x\n").document == {"a": {"b": [1, 2]}, "c": {"b": [1, 2]}}
     bomb = "l0: &l0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 10)}]\n" for n in range(1, 30))
     assert parse_document(bomb).findings[0].code == "too_large"
 
 
+@pytest.mark.slow
 def test_data_is_taken_if_it_is_plain() -> None:
     assert parse_document({"a": [1, None, "x"]}).document == {"a": [1, None, "x"]}
     endless: list[Any] = []

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from perdure import Definition
-from perdure.definitions.graph.agent_verbs import summed_usage
+from perdure.definitions.graph.kind_runs import summed_usage
 from perdure.definitions.graph.step_kind import KindResult
 from perdure.testing import World
 
@@ -67,7 +67,7 @@ def test_each_request_asks_the_same_whatever_has_changed_meanwhile(world: World)
 
 def test_an_answer_that_fits_none_of_its_turns_goes_by_the_port_of_errors(world: World) -> None:
     steps = [{**asks(), "next": {"success": "good", "error": "bad"}}, {"id": "good", "return": 1}, {"id": "bad", "return": "@ask.type"}]
-    assert world.run(definition(Model({"label": 1}, {"label": 2}), *steps, order="ports")) == "BadAnswer"
+    assert world.run(definition(Model({"label": 1}, {"label": 2}), *steps, order="ports")) == "bad_answer"
 
 
 def test_each_of_a_list_is_repaired_on_its_own(world: World) -> None:
@@ -102,7 +102,7 @@ def test_any_kind_may_say_what_its_result_came_by(world: World) -> None:
 def test_what_was_decided_of_an_answer_stands_across_a_crash_at_every_write(world: World, answers: Any) -> None:
     step = {**asks(), "on_error": [{"id": "instead", "set": {"why": "@error.type"}}]}
     found: Any = world.run(definition(Model(*answers), step, {"id": "end", "return": ["@ask", "@vars.why?"]}))
-    assert found in ([BUG, None], [{"why": "BadAnswer"}, "BadAnswer"], [{"why": "Refused"}, "Refused"])
+    assert found in ([BUG, None], [{"why": "bad_answer"}, "bad_answer"], [{"why": "answer_refused"}, "answer_refused"])
 
 
 def test_what_is_not_known_of_all_is_not_known_of_the_sum() -> None:

@@ -118,6 +118,7 @@ def test_lines_are_no_wider_than_the_terminal() -> None:
     assert all(text_width(line) <= 40 for line in text_drawing(compile_definition(wide), columns=40).splitlines())
 
 
+@pytest.mark.slow
 def test_a_terminal_shows_the_first_of_thousands() -> None:
     lines = text_drawing(compile_definition(definition("listed", *(tool(f"s{number}") for number in range(5000))))).splitlines()
     assert lines[-1] == "… and 4,700 more"
@@ -189,6 +190,7 @@ def test_names_are_never_taken_for_markup(name: str) -> None:
     assert len(text_drawing(ir).splitlines()) == 5
 
 
+@pytest.mark.slow
 def test_mermaid_stays_below_what_mermaid_takes() -> None:
     layers = [
         tool(f"s{number}", next=[f"s{after}" for after in range(number // 10 * 10 + 10, number // 10 * 10 + 20) if after < 1000]) for number in range(1000)
@@ -225,11 +227,13 @@ def test_blocks_are_boxes_around_what_stands_in_them() -> None:
         assert x < inner_x and y < inner_y and inner_right < right and inner_bottom < bottom, (outer, inner)
 
 
+@pytest.mark.slow
 def test_svg_of_thousands_says_what_is_left_out() -> None:
     drawn = svg_drawing_of(compile_definition(definition("listed", *(tool(f"s{number}") for number in range(3000)))))
     assert "… and 2,000 more steps" in drawn
 
 
+@pytest.mark.slow
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.one_of(structures(), nests()), st.lists(st.sampled_from(sorted(STATE_SIGNS)), min_size=1))
 def test_any_graph_can_be_drawn_without_overlaps(document: dict[str, Any], states: list[PictureState]) -> None:
@@ -252,6 +256,7 @@ def layers(draw: st.DrawFn) -> tuple[list[tuple[float, float]], list[LayoutLink]
     return boxes, [LayoutLink(*pair, draw(st.none() | st.tuples(st.floats(10, 150), st.just(15.0)))) for pair in pairs]
 
 
+@pytest.mark.slow
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(layers())
 def test_boxes_and_labels_are_apart_and_lines_lead_down_past_them(given: tuple[list[tuple[float, float]], list[LayoutLink]]) -> None:

@@ -43,6 +43,7 @@ BY_KIND: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.perdure(crash_at="every", crashes_max=20)
 def test_a_kind_undoes_by_what_stands_in_its_input_under_a_key_of_its_own(world: World) -> None:
     asked: dict[str, Any] = {}

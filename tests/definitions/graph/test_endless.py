@@ -10,6 +10,8 @@ from perdure.core import log_format
 from perdure.dialects import definition_reader
 from perdure.testing import World
 
+pytestmark = pytest.mark.slow
+
 REPEAT = """
 perdure: 1
 name: tick

@@ -41,11 +41,13 @@ def failed(world: World, one: Definition, **given: Any) -> str:
     return caught.value.error.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", [["@last", "@last"], "@{last}@{last}", ["@last", ["@last", "@last"]], ["say @{last}", "@last"]])
 def test_a_chain_that_doubles_each_time_ends_with_a_clear_error(world: World, value: Any) -> None:
     assert "more than 500,000 values" in (told := failed(world, definition(*chain(value)))) or "16,777,216" in told
 
 
+@pytest.mark.slow
 def test_the_results_of_branches_are_no_more_than_one_value_may_be(world: World) -> None:
     branches = [{"id": f"b{n}", "set": {"x": "@input.text"}} for n in range(5)]
     told = failed(world, definition({"id": "all", "parallel": branches}), text="x" * 4 * MILLION)

@@ -47,7 +47,7 @@ def test_what_was_started_without_its_definition_at_hand_fails_before_anything_i
     )
     run_immediately(execution_operations.start_execution(world.access, start))
     run = world.run_of(start.key)
-    with pytest.raises(ExecutionFailed, match=f"BadInput: ({why})"):
+    with pytest.raises(ExecutionFailed, match=f"bad_input: ({why})"):
         run.result()
     assert [step.path for step in run.steps()] == ["~input"]
 

@@ -90,6 +90,7 @@ def test_a_patch_of_what_somebody_else_has_patched_meanwhile_is_refused(world: W
     assert run.result() == {"quick": {"v": 2}, "z": {"v": 3}}
 
 
+@pytest.mark.slow
 def test_inside_of_a_block_and_in_a_turn_of_a_cycle_it_goes_on_too(world: World) -> None:
     text = """
 perdure: 1

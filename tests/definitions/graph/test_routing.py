@@ -30,6 +30,7 @@ def test_so_does_what_a_success_may_choose_of(world: World, work: Any, went: Any
     assert world.run(definition({"choose": ["b", "c"], "default": "c"}, work)) == went
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("always_suspend", [False, True])
 @pytest.mark.parametrize(("result", "went"), [(999, {"b": "b"}), (-1, {"c": "c"})])
 def test_of_a_thousand_rules_the_last_may_be_the_one_that_holds(always_suspend: bool, result: int, went: Any) -> None:

@@ -50,7 +50,7 @@ def test_a_tool_is_given_the_secret_and_no_log_has_it(world: World, token: str, 
 def test_who_has_no_such_secret_says_so_and_what_stands_for_it_goes_nowhere(world: World, found: Any) -> None:
     run, given = started(world, {"token": "@secrets.TOKEN", "to": []}, found)
     with pytest.raises(
-        ExecutionFailed, match=r"there is no secret TOKEN where this runs; set it \(perdure secret set TOKEN, or PERDURE_SECRET_TOKEN\), and retry"
+        ExecutionFailed, match=r"the secret TOKEN is not set in this process. Set it \(perdure secret set TOKEN, or PERDURE_SECRET_TOKEN\), and retry"
     ):
         run.result()
     assert given == []
@@ -151,7 +151,7 @@ def test_what_a_step_says_of_its_secrets_is_hidden_in_results_errors_and_progres
         raise Fatal(f"no {token}")
 
     run = world.start(defined({"id": "a", "tool": "leaks", "with": {"token": "@secrets.TOKEN"}}, tools=[leaks]))
-    with pytest.raises(ExecutionFailed, match=r"Fatal: no \*\*\*"):
+    with pytest.raises(ExecutionFailed, match=r"fatal: no \*\*\*"):
         run.result()
     assert tries == [None, {"at": "***"}, {"at": "***"}] and CANARY not in everything(world, run)
     assert "'***' is wrong" in everything(world, run)

@@ -43,7 +43,7 @@ def test_without_items_it_is_done_at_once(nothing: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("items", "size", "why"), [(5, 1, "loop over 5, which is no list"), ([1], 0, "from 1, found 0"), ([1], "2", "found 2"), ([1], True, "True")]
+    ("items", "size", "why"), [(5, 1, "loop needs a list, found 5"), ([1], 0, "from 1, found 0"), ([1], "2", "found 2"), ([1], True, "True")]
 )
 def test_what_can_t_be_looped_over_says_why(items: object, size: object, why: str) -> None:
     found = first_batch(items, size)

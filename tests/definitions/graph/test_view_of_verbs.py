@@ -37,6 +37,7 @@ def cases() -> Iterator[Any]:
             yield pytest.param(step, place, id=f"{name}-{place}", marks=marks)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("step", "place"), list(cases()))
 def test_at_every_event_a_verb_is_shown_alike_everywhere(step: dict[str, Any], place: str) -> None:
     with World() as world:

@@ -37,6 +37,7 @@ def test_what_is_no_csv_says_where(text: str, why: str) -> None:
         csv_rows(text)
 
 
+@pytest.mark.slow
 @given(st.lists(ROW, max_size=5))
 def test_rows_that_are_written_are_read_again(given_rows: list[dict[str, str]]) -> None:
     wanted = [row for row in given_rows if row["a"] or row["b"]]

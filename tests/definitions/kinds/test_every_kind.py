@@ -22,6 +22,8 @@ from perdure.stores.memory import MemoryStore
 from tests.definitions.kinds.kinds import KINDS, Place, Row, working
 from tests.definitions.kinds.shapes import ANYTHING, configs
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("httpx2", reason="requests take the package httpx2: pip install 'perdure[http]'")
 pytest.importorskip("pydantic_ai", reason="models take the package pydantic-ai-slim: pip install 'perdure[agents]'")
 pytest.importorskip("quickjs", reason="sandboxes take their packages: pip install 'perdure[sandbox]'")
@@ -220,7 +222,7 @@ async def test_a_failed_one_is_a_dead_letter_that_succeeds_when_it_is_requeued_a
         with pytest.raises(ExecutionFailed):
             await (await client.start(definition.with_(id="x"))).result(WAIT_S)
         (group,) = await client.dead_letters.groups(workflow="it")
-        (letter,) = group.letters
+        (letter,) = group.dead_letters
         place.mend()
         edits = {"broken": False} if row.by_input else None
         again = await client.dead_letters.requeue(letter.key, "it was mended", edits=edits)

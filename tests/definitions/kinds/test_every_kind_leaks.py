@@ -99,6 +99,7 @@ def _directories(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bash", "http", "ts", "python"])
 def test_after_some_steps_nothing_is_left(kind: str, tmp_path: Path) -> None:
     loaded(KINDS[kind], tmp_path, FEW, 1)

@@ -79,6 +79,7 @@ def is_named(name: str, error: Any) -> None:
     assert text.encode() and len(text) < 5 * limits.ERROR_MESSAGE_CHARACTERS_MAX and "defect of Perdure" not in text, (name, text[:500])
 
 
+@pytest.mark.slow
 @everything
 @pytest.mark.parametrize("verb", ["threaded", "awaited"])
 async def test_whatever_a_kind_of_a_package_raises_or_returns_fails_its_step_by_name(verb: str, names: list[str], caplog: pytest.LogCaptureFixture) -> None:
@@ -124,6 +125,7 @@ FINAL = frozenset(("rollback of half a surrogate",))
 """What ends an agent by its meaning."""
 
 
+@pytest.mark.slow
 @everything
 @pytest.mark.parametrize("tool", [broken, broken_awaiting], ids=["threaded", "awaited"])
 async def test_whatever_a_tool_of_an_agent_raises_or_returns_the_model_is_told(tool: Any, names: list[str]) -> None:
@@ -187,6 +189,7 @@ async def test_whatever_a_tool_is_called_by_a_model_it_is_told_that_there_is_non
 KIND_FUNCTIONS = ("written", "idempotent", "counts")
 
 
+@pytest.mark.slow
 @exceptions
 @pytest.mark.parametrize("function", KIND_FUNCTIONS)
 async def test_whatever_a_function_of_a_kind_raises_fails_its_step_by_name(function: str, names: list[str], caplog: pytest.LogCaptureFixture) -> None:
@@ -259,6 +262,7 @@ CONDITIONS: dict[str, Any] = {
 CONDITION_INPUTS: list[Any] = [{"a": 1}, [1, [2, "x"]], "(", "(a+)+$", None, 5, 1e300, True, 10**18, [[[[[[]]]]]]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["when", "while", "rule"])
 async def test_whatever_a_condition_comes_upon_it_holds_or_not_or_its_step_fails_by_name(where: str, caplog: pytest.LogCaptureFixture) -> None:
     for name, condition in CONDITIONS.items():

@@ -114,6 +114,7 @@ def test_what_is_printed_is_in_the_log_and_at_the_end_of_an_error(world: World) 
     assert told.endswith("line 499") and "line 9\n" not in told
 
 
+@pytest.mark.slow
 def test_a_step_that_takes_longer_fails_once_and_says_so(world: World) -> None:
     told = failure(world, "def main(input):\n    while True: pass", timeout="0.2s")
     assert told.startswith("the Python did not end within 0.16 s; have it do less")
@@ -164,6 +165,7 @@ async def test_who_is_cancelled_leaves_nothing_running() -> None:
     assert await python_kind.run_python("def main(input): return 1") == 1
 
 
+@pytest.mark.slow
 async def test_a_process_that_is_killed_is_lost_and_one_that_aborts_has_failed() -> None:
     for number, error in ((signal.SIGKILL, SandboxLost), (signal.SIGABRT, SandboxFailed)):
         running = python_kind.PythonRun("def main(input):\n    while True: pass", None, SandboxLimits(20.0))
@@ -191,6 +193,7 @@ Told("def main(input):\\n    while True: pass", None, SandboxLimits(60.0)).resul
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL is not there")
 async def test_a_busy_sandbox_ends_soon_after_its_engine_was_killed() -> None:
     engine = await asyncio.create_subprocess_exec(sys.executable, "-c", KILLED, stdout=asyncio.subprocess.PIPE)
@@ -226,6 +229,7 @@ async def test_a_source_that_takes_parsers_much_costs_the_engine_nothing(source:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_bytes < 100_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lines", [10, 1000, 4500])
 def test_a_source_of_any_size_runs(world: World, lines: int) -> None:
     source = "".join(f"def f{n}(x):\n    return x + {n}\n" for n in range(lines)) + f"async def main(input):\n    return f{lines - 1}(input['x'])\n"
@@ -255,7 +259,7 @@ def test_a_secret_that_it_prints_or_raises_is_not_kept_nor_a_piece_of_it(world: 
     source = "def main(i):\n    said = '.' * i['padding'] + i['token']\n    for n in range(3): print(said)\n    raise ValueError(said)"
     step = {"id": "a", "python": source, "with": {"token": "@secrets.TOKEN", "padding": padding}}
     run = world.start(Definition.of({"perdure": 1, "name": "it", "steps": [step]}, secrets={"TOKEN": canary}))
-    with pytest.raises(ExecutionFailed, match="SourceFailed"):
+    with pytest.raises(ExecutionFailed, match="source_failed"):
         run.result()
     found = world.machine.read(run.key)
     assert found is not None and "QQ-c" not in repr(log_format.decode_rows(found.rows)) and "st-QQ" not in repr(log_format.decode_rows(found.rows))

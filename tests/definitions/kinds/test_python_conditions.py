@@ -81,6 +81,7 @@ def test_there_is_nothing_to_reach_and_no_end_of_memory(line: str, said: str) ->
     assert evaluate_conditions([body("return True")], {}, {}) == [True]
 
 
+@pytest.mark.slow
 def test_it_has_a_second() -> None:
     began_s = time.perf_counter()
     with pytest.raises(ExpressionFailed, match="TimeoutError"):
@@ -89,6 +90,7 @@ def test_it_has_a_second() -> None:
     assert evaluate_conditions([body("return True")], {}, {}) == [True]
 
 
+@pytest.mark.slow
 def test_what_it_is_given_counts_as_its_memory() -> None:
     with pytest.raises(ExpressionFailed, match=r"[Mm]emory"):
         evaluate_conditions([body("return True")], ["x" * 1000] * 60_000, {})

@@ -233,6 +233,7 @@ def sandboxes() -> Iterator[None]:
     monty_pool.close_monty_pool()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("source", "comes"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
 def test_what_strangers_write_gets_nowhere(source: str, comes: Any) -> None:
     if isinstance(comes, Fails):

@@ -10,7 +10,7 @@ import pytest
 
 from perdure import BadDefinition, Definition, Fatal
 from perdure.core.errors import BadValue
-from perdure.definitions.graph.step_kind import Kind
+from perdure.definitions.graph.step_kind import Kind, KindResult
 from perdure.definitions.kinds.deployment import Allowed
 from perdure.definitions.kinds.kind_registry import OWN_KINDS, KindRegistry
 from perdure.testing import World
@@ -44,6 +44,7 @@ def perdure(site: Path, directory: Path, *words: str) -> subprocess.CompletedPro
     return subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, timeout=60, check=False)
 
 
+@pytest.mark.slow
 def test_a_kind_that_a_package_brings_runs_checks_its_config_and_is_shown(site: Path, tmp_path: Path) -> None:
     (tmp_path / "trip.yaml").write_text(STEPS)
     ran = perdure(site, tmp_path, "run", "trip.yaml", "-i", "city=Riga", "--allow", "bash")
@@ -84,6 +85,33 @@ def test_a_check_of_a_kind_is_an_error_where_it_stands() -> None:
         Definition.of(STEPS, kinds={"weather": kind})
     (finding,) = refused.value.findings
     assert (finding.code, finding.pointer, finding.line) == ("bad_config", "/steps/0/task/config/unit", 7)
+
+
+def test_a_kind_that_repairs_answers_is_called_again_with_what_is_wrong(world: World) -> None:
+    configs: list[Any] = []
+
+    def guess(config: Any, input: Any) -> Any:
+        configs.append(config)
+        return KindResult({"sky": "rain" if config.get("repair") else 7}, {"usage": {"looks": 1}})
+
+    steps = [
+        {"id": "look", "task": {"type": "oracle", "config": {"city": "@input.city", "schema": {"sky": {"type": "string"}}, "repairs": 2}}},
+        {"id": "say", "return": ["@look.sky", "@steps.look.output.meta"]},
+    ]
+    trip = Definition.of(
+        {"perdure": 1, "name": "trip", "order": "listed", "input": {"city": {}}, "steps": steps}, kinds={"oracle": Kind("oracle", guess, repairs_answers=True)}
+    )
+    assert world.run(trip, city="Riga") == ["rain", {"usage": {"looks": 2}, "repairs": 1}]
+    schema = {"type": "object", "properties": {"sky": {"type": "string"}}, "required": ["sky"]}
+    assert configs[0] == {"city": "Riga", "schema": schema}
+    ((answer, wrong),) = (one.values() for one in configs[1]["repair"])
+    assert answer == '{"sky":7}' and "at sky" in wrong and configs[1] | {"repair": ()} == configs[0] | {"repair": ()}
+
+
+def test_a_kind_that_does_not_repair_answers_gets_its_schema_as_it_is_written(world: World) -> None:
+    steps = [{"id": "look", "task": {"type": "oracle", "config": {"schema": {"sky": "@input.city"}, "repairs": 2}}}, {"id": "say", "return": "@look"}]
+    trip = {"perdure": 1, "name": "trip", "order": "listed", "input": {"city": {}}, "steps": steps}
+    assert world.run(Definition.of(trip, kinds={"oracle": lambda config, input: config}), city="Riga") == {"schema": {"sky": "Riga"}, "repairs": 2}
 
 
 def test_own_kinds_are_called_as_they_are_registered() -> None:

@@ -46,6 +46,7 @@ def printed(world: World, run: Any) -> list[Any]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "source",
     [
@@ -140,11 +141,13 @@ def test_a_timeout_is_its_time_and_no_more_than_a_minute() -> None:
     assert source_limits.step_limits().wall_s == 10.0
 
 
+@pytest.mark.slow
 def test_a_step_that_takes_longer_fails_once_and_says_so(world: World) -> None:
     told = failure(world, "export default () => { while (true) {} }", timeout="0.2s")
     assert told.startswith("the TypeScript did not end within 0.16 s; have it do less")
 
 
+@pytest.mark.slow
 def test_a_source_makes_over_what_another_step_gives(world: World) -> None:
     assert world.run(definition("export default (i) => i", transform={"ts": "export default (i: {x: number}) => i.x * 2"})) == 6
 
@@ -185,7 +188,7 @@ def test_a_secret_that_it_prints_or_raises_is_not_kept_nor_a_piece_of_it(world: 
     )
     step = {"id": "a", "ts": source, "with": {"token": "@secrets.TOKEN", "padding": padding}}
     run = world.start(Definition.of({"perdure": 1, "name": "it", "steps": [step]}, secrets={"TOKEN": canary}))
-    with pytest.raises(ExecutionFailed, match="SourceFailed"):
+    with pytest.raises(ExecutionFailed, match="source_failed"):
         run.result()
     found = world.machine.read(run.key)
     assert found is not None and "QQ-c" not in repr(log_format.decode_rows(found.rows)) and "st-QQ" not in repr(log_format.decode_rows(found.rows))

@@ -214,6 +214,7 @@ def sandboxes() -> Iterator[None]:
     sandbox_pool.close_pool()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("source", "comes"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
 async def test_what_strangers_write_gets_nowhere(source: str, comes: Any) -> None:
     given = {"source": source, "input": {"__proto__": {"polluted": True}}}

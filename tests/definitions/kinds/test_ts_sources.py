@@ -44,6 +44,7 @@ def generated(characters: int) -> str:
     return "".join(parts) + f"export default (input: {{at: number}}): number => f{len(parts) - 1}(input)\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("characters", [1, 1_000, 10_000, 100_000])
 async def test_a_program_of_any_size_runs(characters: int) -> None:
     source = generated(characters)
@@ -58,6 +59,7 @@ async def test_a_real_program_runs() -> None:
     assert found["report"].splitlines()[2:] == ["| Ada, Ltd. | 1, 3 | 120.19 |", "| Grace \\| Co | 2 | 11.24 |"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [0, 1, 200, 511, 512, 513, 8191, 8192, 8193, JOINED_CHARACTERS, 100_000])
 @pytest.mark.parametrize("character", ["a", "é", "€", "😀", "\0", '"', "\\", "\n", "\u2028"])
 async def test_a_string_of_any_length_comes_back_however_it_was_made(length: int, character: str) -> None:

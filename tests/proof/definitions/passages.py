@@ -163,7 +163,7 @@ class _Passage:
             case {"choose": list(closed)}:
                 given = outcome.value if isinstance(outcome.value, list) else [outcome.value]
                 if strange := [one for one in given if one is not None and one not in closed]:
-                    self._stops.append(Failed(outcome.at, error("fatal", "Unauthorized", f"{name} chose {strange[0]}")))
+                    self._stops.append(Failed(outcome.at, error("fatal", "unauthorized", f"{name} chose {strange[0]}")))
                 return tuple(one for one in closed if one in given) or ("default",)
             case [{}, *_] as rules:
                 for number, rule in enumerate(rules):

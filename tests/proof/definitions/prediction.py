@@ -37,11 +37,11 @@ def run(reading: "Reading", step: Step, at: Moment, where: Where, routed: frozen
     if isinstance(outcome, Settled) and verb == "approve" and outcome.port == "rejected" and "rejected" not in routed:
         match step.get("on_rejected", "cancel"):
             case "fail":
-                return Failed(outcome.at, error("fatal", "Rejected"))
+                return Failed(outcome.at, error("fatal", "rejected"))
             case "cancel":
                 return Ended(outcome.at, "cancelled", None)
     if isinstance(outcome, Settled) and verb in ("approve", "listen") and outcome.port == "timeout" and "timeout" not in routed:
-        return Failed(outcome.at, error("timeout", "Timeout"))
+        return Failed(outcome.at, error("timeout", "timeout"))
     return outcome
 
 
@@ -62,7 +62,7 @@ def _tool(reading: "Reading", step: Step, at: Moment, where: Where) -> Outcome:
         if fatal or attempt == most:
             kind = "fatal" if fatal else "timeout" if late else "exhausted"
             reading.trace.append(Trace("work", step["id"], where.place, at, now, None, kind, attempt))
-            return Failed(now, error(kind, "Fatal" if not late and isinstance(answer, Failure) and answer.fatal else name))
+            return Failed(now, error(kind, "fatal" if not late and isinstance(answer, Failure) and answer.fatal else name))
         wait_s = min(retry.get("wait", 1.0) * retry.get("factor", 2.0) ** (attempt - 1), retry.get("max_wait", max(60.0, retry.get("wait", 1.0))))
         now = (now[0] + wait_s, now[1])
     raise AssertionError(most)
@@ -277,7 +277,7 @@ class Reading:
             try:
                 return Ended(outcome.at, "completed", evaluate(self.definition["output"], self.root(outcome.at, Where())))
             except Missing as missing:
-                return Failed(outcome.at, error("fatal", "ExpressionFailed", str(missing)))
+                return Failed(outcome.at, error("fatal", "expression_failed", str(missing)))
         last = [name for name in shape.steps if not any(edge.source == name for edge in shape.edges)]
         if len(last) < 2:
             return Ended(outcome.at, "completed", self.latest(last[0], outcome.at, Where()) if last else None)
@@ -403,7 +403,7 @@ class Reading:
                 return Settled(at, "skipped", None)
             outcome = self._bounded(step, at, where, routed)
         except Missing as missing:
-            outcome = Failed(at, error("fatal", "ExpressionFailed", str(missing)))
+            outcome = Failed(at, error("fatal", "expression_failed", str(missing)))
         if isinstance(outcome, Failed):
             outcome = self._rescued(step, outcome, where, routed)
         if isinstance(outcome, Settled) and outcome.at != NEVER:
@@ -443,7 +443,7 @@ class Reading:
         if outcome.at <= end:
             return outcome
         self.cut(mark, end)
-        return Settled(end, "timeout", None) if "timeout" in routed else Failed(end, error("timeout", "Timeout"))
+        return Settled(end, "timeout", None) if "timeout" in routed else Failed(end, error("timeout", "timeout"))
 
     def _each(self, step: Step, at: Moment, where: Where, routed: frozenset[str]) -> Outcome:
         each = step.get("each")
@@ -451,7 +451,7 @@ class Reading:
             return self._repeated(step, at, where, routed)
         items = self.evaluate(each["in"], at, where)
         if not isinstance(items, list):
-            return Failed(at, error("fatal", "ExpressionFailed", "no list"))
+            return Failed(at, error("fatal", "expression_failed", "no list"))
         if size := each.get("batch"):
             items = [items[start : start + size] for start in range(0, len(items), size)]
         if not items:
@@ -469,7 +469,7 @@ class Reading:
         try:
             return self._repeated(step, at, where, routed)
         except Missing as missing:
-            return Failed(at, error("fatal", "ExpressionFailed", str(missing)))
+            return Failed(at, error("fatal", "expression_failed", str(missing)))
 
     def _gathered(self, step: Step, mark: int, outcomes: list[Outcome]) -> Outcome:
         """What the items of an `each` come to together."""

@@ -10,12 +10,14 @@ PROVED = 400
 PROVED_BATCH = 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_definition_whose_process_dies_at_any_write_comes_to_what_is_predicted(seed: int) -> None:
     report = crashed_everywhere(steady_case(seed, 4 + seed), always_suspend=seed % 2 == 1, twice=seed % 4 > 1)
     assert report.problems == () and report.worlds == 2 * report.writes > 0
 
 
+@pytest.mark.slow
 def test_a_definition_to_which_all_comes_twice_comes_to_what_is_predicted() -> None:
     again = 0
     for seed in range(30):

@@ -20,6 +20,8 @@ from tests.proof import definitions
 from tests.proof.definitions import random_case, random_definition
 from tests.proof.definitions.shape import Shape, Step, inside, listed, shaped
 
+pytestmark = pytest.mark.slow
+
 SEEDS = range(60)
 DIGEST = """
 from hashlib import sha256

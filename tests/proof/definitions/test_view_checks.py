@@ -25,6 +25,7 @@ def differences(seed: int, size: int, every: int = 1) -> list[str]:
         return problems(run.key, run._log(), world.machine.payload, every)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_at_every_event_what_is_shown_agrees(seed: int) -> None:
     assert differences(seed, 4 + seed) == [], f"seed {seed}"

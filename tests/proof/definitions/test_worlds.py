@@ -27,6 +27,7 @@ def world(seed: int, *, faults: bool = True, always_suspend: bool = False, store
     return report
 
 
+@pytest.mark.slow
 def test_definitions_in_worlds_full_of_faults_come_to_what_is_predicted() -> None:
     happened: Counter[str] = Counter()
     for seed in SEEDS_OF_ALL_FAULTS:
@@ -41,12 +42,14 @@ def test_definitions_in_a_file_come_to_what_is_predicted(seed: int) -> None:
     world(seed, store="sqlite", always_suspend=seed == 1)
 
 
+@pytest.mark.slow
 def test_where_nothing_fails_no_step_runs_again() -> None:
     for seed in range(100, 103):
         report = world(seed, faults=False)
         assert report.counts["kills"] == report.counts["interruptions"] == 0, report.command  # a step that nobody waits for may go on for its grace
 
 
+@pytest.mark.slow
 def test_a_seed_is_the_same_world_again() -> None:
     assert world(1) == world(1)
 
@@ -55,11 +58,13 @@ FOUND = {24: False, 19: False, 39: False, 79: False, 30067: True}
 """Worlds in which something was found, and whether they always suspend."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", some(FOUND, 1))
 def test_what_was_found_once_does_not_come_back(seed: int) -> None:
     world(seed, always_suspend=FOUND[seed])
 
 
+@pytest.mark.slow
 def test_the_command_runs_worlds_of_definitions(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--definitions", "--seed", "1", "--worlds", "2", "--no-faults"]) == 0
     assert "2 worlds from seed 1 as predicted" in capsys.readouterr().out

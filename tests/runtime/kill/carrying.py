@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from perdure import AlreadyThere, Context, Queue, step, workflow
+from perdure import AlreadyExists, Context, Queue, step, workflow
 from perdure.core.paths import Key
 from perdure.stores.protocol import HeadFilter
 from perdure.stores.sqlite.read_only_store import ReadOnlySqliteStore
@@ -79,7 +79,7 @@ PARTS = ("", " aside", " 0", " 1", " 2")
 def carry(client: Client, numbers: list[int]) -> None:
     """Import each that is not there yet."""
     for number in numbers:
-        with suppress(AlreadyThere):
+        with suppress(AlreadyExists):
             client.upkeep.import_(Path(f"{number}.export").read_bytes(), unsigned=True)
 
 

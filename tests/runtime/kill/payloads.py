@@ -76,7 +76,7 @@ def drive(run: Run) -> None:
     handles: list[Any] = []
     for number in run.numbers():
         phase = 1 + 3 * number // run.size.executions
-        if KEYS[phase] != run.environment["PERDURE_KEYS"]:
+        if KEYS[phase] != run.environment["PERDURE_ENCRYPTION_KEYS"]:
             give(run, phase)
         with run.client() as client:
             handles.append((number, client.start(secretive.with_(id=str(number)), number, f"{CANARY} {number}").key))
@@ -92,7 +92,7 @@ def drive(run: Run) -> None:
 def give(run: Run, phase: int) -> None:
     """Give all processes other keys."""
     begun = bool(run.environment)
-    run.environment = {"PERDURE_KEYS": KEYS[phase], "PERDURE_COMPRESS": "1", "PERDURE_KEYS_REQUIRED": "1"}
+    run.environment = {"PERDURE_ENCRYPTION_KEYS": KEYS[phase], "PERDURE_COMPRESS": "1", "PERDURE_ENCRYPTION_REQUIRED": "1"}
     if begun:
         run.replace_all()
     else:

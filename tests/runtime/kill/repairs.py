@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from perdure import AlreadyThere, Context, HasEnded, PerdureError, Retry, Workflow, step, workflow
+from perdure import AlreadyExists, Context, HasEnded, PerdureError, Retry, Workflow, step, workflow
 from perdure.core.errors import BadValue
 from perdure.core.paths import Key, idempotency_key
 from perdure.sync_client import Client
@@ -82,7 +82,7 @@ def repair(client: Client, numbers: list[int]) -> None:
         handle, how = client.get(str(number), kind(number)), HOWS[number % 8]
         while not (is_open(handle) if how.endswith("running") else is_over(handle)):
             time.sleep(0.005)
-        with suppress(AlreadyThere, HasEnded):
+        with suppress(AlreadyExists, HasEnded):
             mend(client, handle, number, how)
 
 

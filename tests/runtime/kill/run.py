@@ -132,7 +132,7 @@ class Run:
     @contextmanager
     def client(self) -> Iterator[Client]:
         """A client that is not killed."""
-        keys = self.environment.get("PERDURE_KEYS")
+        keys = self.environment.get("PERDURE_ENCRYPTION_KEYS")
         with Client(self.url, codec=None if keys is None else Encrypted(parse_keys(keys), Compressed(), required=True)) as client:
             yield client
 

@@ -31,6 +31,7 @@ def killed(directory: Path, name: str, seed: int, *, long: bool) -> None:
     assert kills >= min(3, size.kills), "it was over before anybody was killed"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OFTEN)
 def test_killed_again_and_again_a_capability_keeps_its_promises(name: str, tmp_path: Path) -> None:
     killed(tmp_path, name, SEED, long=False)

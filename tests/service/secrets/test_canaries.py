@@ -191,6 +191,7 @@ async def played(file: Path, one: Definition, idle_s: float) -> None:
     await store.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("one", [*paths()])
 def test_no_canary_is_in_anything_that_is_written(
     one: Definition, secretive: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
@@ -220,6 +221,7 @@ def test_no_canary_is_written_where_everything_leaves_memory_at_each_wait(how: s
     assert {name: found for name, raw in written(secretive).items() if (found := of_secrets(raw))} == {}
 
 
+@pytest.mark.slow
 @pytest.mark.perdure(crash_at="every")
 def test_no_canary_is_written_when_a_process_is_killed_at_any_write(world: World) -> None:
     said: list[str] = []

@@ -40,6 +40,7 @@ async def filled(file: Path) -> SqliteStore:
     return store
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("many", [0, 1, 30, 10_000])
 async def test_however_a_list_is_made_it_has_the_newest_that_are_meant(file: Path, monkeypatch: pytest.MonkeyPatch, many: int) -> None:
     monkeypatch.setattr(store_rows, "RANGE_MATCHES_MAX", many)
@@ -60,6 +61,7 @@ async def test_however_a_list_is_made_it_has_the_newest_that_are_meant(file: Pat
     await store.close()
 
 
+@pytest.mark.slow
 async def test_of_several_conditions_the_one_is_looked_up_that_the_fewest_fulfil(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_rows, "RANGE_MATCHES_MAX", 100)
     await (await filled(file)).close()

@@ -26,6 +26,7 @@ async def store(file: Path) -> AsyncIterator[SqliteStore]:
     await store.close()
 
 
+@pytest.mark.slow
 async def test_a_backup_has_all_that_was_acknowledged_before_it_and_stands_alone(file: Path, store: SqliteStore) -> None:
     await store.renew("one", 60)
     await store.commit([step(each) for each in several(50)])
@@ -40,6 +41,7 @@ async def test_a_backup_has_all_that_was_acknowledged_before_it_and_stands_alone
     await restored.close()
 
 
+@pytest.mark.slow
 async def test_a_backup_is_of_one_moment_though_others_write_without_pause(file: Path, store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_backup, "PAGES_PER_STEP", 5)
     await store.commit([step(each, row=bytes(2_000)) for each in several(300)])
@@ -57,6 +59,7 @@ async def test_a_backup_is_of_one_moment_though_others_write_without_pause(file:
     await restored.close()
 
 
+@pytest.mark.slow
 async def test_opening_a_backup_begins_an_epoch_once_in_each_copy_and_none_is_like_another(file: Path, store: SqliteStore) -> None:
     await store.renew("one", 10_000)
     await store.commit([step(key())])
@@ -120,6 +123,7 @@ async def test_a_backup_that_cannot_be_written_leaves_nothing_and_says_why(file:
     assert isinstance((await store.commit([step(key())]))[0], Committed)
 
 
+@pytest.mark.slow
 async def test_a_script_backs_up_a_file_that_others_use_and_it_is_on_the_disk(file: Path, store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[str] = []
     monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(str(Path(f"/proc/self/fd/{descriptor}").readlink())))

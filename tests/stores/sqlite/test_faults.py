@@ -36,6 +36,8 @@ from perdure.stores.sqlite.store import SqliteStore
 from tests.stores.sqlite.world import WAIT_S, Child, database, key, run, several, tell
 from tests.stores.sqlite.world import step as one_step
 
+pytestmark = pytest.mark.slow
+
 BALLAST_BYTES = 6 * 2**20
 DISK_BYTES = BALLAST_BYTES + 2 * 2**20
 GAP_MAX_S = 1.0

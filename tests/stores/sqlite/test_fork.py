@@ -186,6 +186,7 @@ def commit_in_a_process_of_its_own(file: str, id: str) -> None:
     asyncio.run(commit())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "script",
     [

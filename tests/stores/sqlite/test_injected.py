@@ -384,6 +384,7 @@ MODES = [(name, mode) for name in ADVICE for mode in ("before", "after", "while"
 """A lock is missed before a call takes effect; all else may also be told after it has."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "mode"), MODES)
 def test_whichever_call_of_sqlite_fails_nothing_is_lost_or_done_twice_and_work_goes_on(file: Path, name: str, mode: str, undisturbed: World) -> None:
     sweep(file, 331, name, mode, undisturbed)
@@ -430,6 +431,7 @@ def test_whichever_call_of_opening_fails_that_is_said_and_the_next_opening_succe
     assert opened is None or len(os.listdir("/proc/self/fd")) == opened  # noqa: PTH208  # the same
 
 
+@pytest.mark.slow
 async def test_an_error_that_somebody_keeps_keeps_no_lock(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_writer, "WRITE_WAIT_MAX_S", 0.5)
     store = SqliteStore(file)
@@ -519,6 +521,7 @@ def refused(*_: Any) -> Any:
     raise OSError(errno.EAFNOSUPPORT, "no such addresses here")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("made", [refused, Mute, socket.socket], ids=["no sockets", "no sending", "no receiving"])
 def test_without_rings_work_goes_on_within_a_poll(file: Path, made: Any, undisturbed: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_members, "start_listening", sqlite_rings.start_listening)

@@ -38,6 +38,7 @@ def parked(key: Key, status: str = "waiting", rows: int = 1, **fields: Any) -> l
     return [step(key, version, row=bytes(200), **given) for version in range(rows)]
 
 
+@pytest.mark.slow
 async def test_lanes_that_were_served_long_ago_are_forgotten(store: SqliteStore, tmp_path: Path) -> None:
     clock = store._clock
     assert isinstance(clock, Clock)
@@ -47,6 +48,7 @@ async def test_lanes_that_were_served_long_ago_are_forgotten(store: SqliteStore,
     assert found == [("mails", SINCE + 1, 1), ("pay", SINCE + 1, 1)]
 
 
+@pytest.mark.slow
 async def test_a_prefix_is_exact_whatever_is_in_it(store: SqliteStore) -> None:
     rng, highest = random.Random(7), chr(sys.maxunicode)
     letters = ["a", "b", "\0", "%", "_", "\x7f", "é", "\ud7ff", "\ue000", "\uffff", highest]
@@ -57,6 +59,7 @@ async def test_a_prefix_is_exact_whatever_is_in_it(store: SqliteStore) -> None:
         assert {head.key.id for head in found} == {id for id in ids if id.startswith(prefix)}, ascii(prefix)
 
 
+@pytest.mark.slow
 async def test_lists_are_those_of_the_memory_store_whatever_is_asked_for(store: SqliteStore) -> None:
     rng, clock = random.Random(8), store._clock
     assert isinstance(clock, Clock)
@@ -107,6 +110,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("which", "count"),
     [

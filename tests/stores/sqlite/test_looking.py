@@ -15,6 +15,8 @@ from perdure.stores.sqlite.store import SqliteStore
 from tests.stores.sqlite import next_version
 from tests.stores.sqlite.world import key, letter, opening
 
+pytestmark = pytest.mark.slow
+
 
 async def fill(store: SqliteStore) -> None:
     """An execution with a log, mail and a blob, held by somebody."""

@@ -28,6 +28,7 @@ def modes(directory: Path) -> dict[str, str]:
     return {"processes/PROCESS" if name.count("/") and not name.endswith("waiting") else name: mode for name, mode in found.items()}
 
 
+@pytest.mark.slow
 async def test_a_new_database_and_all_beside_it_are_their_owner_s_alone(tmp_path: Path, mask: int) -> None:
     file = tmp_path / "deep" / "er" / "p.db"
     store = SqliteStore(file)
@@ -43,6 +44,7 @@ async def test_a_new_database_and_all_beside_it_are_their_owner_s_alone(tmp_path
     await store.close()
 
 
+@pytest.mark.slow
 async def test_what_is_beside_a_database_of_a_group_is_the_group_s_too(tmp_path: Path, mask: int) -> None:
     file = tmp_path / "group" / "p.db"
     result = CliRunner().invoke(root, ["--db", f"sqlite:///{file}", "db", "init", "--mode", "660"])
@@ -57,6 +59,7 @@ async def test_what_is_beside_a_database_of_a_group_is_the_group_s_too(tmp_path:
     await store.close()
 
 
+@pytest.mark.slow
 async def test_what_was_there_keeps_its_permissions(tmp_path: Path) -> None:
     directory, file = tmp_path / "open", tmp_path / "open" / "p.db"
     directory.mkdir(mode=0o755)

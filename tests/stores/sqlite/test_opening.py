@@ -53,6 +53,7 @@ def test_the_database_of_another_program_is_refused_and_left_alone(file: Path) -
     assert file.read_bytes() == content
 
 
+@pytest.mark.slow
 def test_tables_are_made_beside_those_of_another_program_which_keeps_its_own(file: Path) -> None:
     with database(file) as connection:
         connection.execute("CREATE TABLE accounts (number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT, cents INTEGER)")
@@ -85,6 +86,7 @@ def test_where_there_is_no_room_for_its_tables_nothing_is_changed(file: Path, st
     assert file.read_bytes() == content
 
 
+@pytest.mark.slow
 def test_the_tables_of_a_newer_perdure_are_refused_and_left_alone(file: Path) -> None:
     made(file)
     with database(file) as connection:
@@ -95,6 +97,7 @@ def test_the_tables_of_a_newer_perdure_are_refused_and_left_alone(file: Path) ->
     assert file.read_bytes() == content
 
 
+@pytest.mark.slow
 def test_a_damaged_file_is_called_damaged(file: Path) -> None:
     made(file, 300)
     content = file.read_bytes()
@@ -186,6 +189,7 @@ async def test_full_is_the_default_and_a_wrong_setting_is_refused(file: Path) ->
         SqliteStore(file, synchronous="FULL; DROP TABLE heads")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["a b.db", "what?#.db", "100%.db", "données-数据.db", "a'b.db", "file:x.db", "%41.db"])
 def test_a_file_may_have_any_name(tmp_path: Path, name: str) -> None:
     store = SqliteStore(tmp_path / name)
@@ -209,6 +213,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 def test_processes_that_make_the_same_file_at_once_agree_on_it(file: Path) -> None:
     command = [sys.executable, "-c", OPENED_AT_ONCE, str(file)]
     cwd = Path(__file__).parents[3]
@@ -222,6 +227,7 @@ def test_processes_that_make_the_same_file_at_once_agree_on_it(file: Path) -> No
         assert connection.execute("SELECT count(*) FROM heads").fetchone() == (5,)
 
 
+@pytest.mark.slow
 def test_who_comes_while_another_makes_the_file_finds_it_well_at_any_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_opening, "OPEN_WAIT_S", 0.05)
     asked = [0]
@@ -256,6 +262,7 @@ def test_who_comes_while_another_makes_the_file_finds_it_well_at_any_moment(tmp_
 # Looking at a file.
 
 
+@pytest.mark.slow
 def test_a_check_tells_how_a_file_is_and_changes_nothing(file: Path) -> None:
     with Child(file) as child:
         child.ask("store.renew('one', 60)")
@@ -267,6 +274,7 @@ def test_a_check_tells_how_a_file_is_and_changes_nothing(file: Path) -> None:
     assert check_database(file).processes == ()
 
 
+@pytest.mark.slow
 def test_a_check_finds_damage_wherever_it_is(file: Path) -> None:
     made(file, 300)
     content = file.read_bytes()
@@ -284,6 +292,7 @@ def test_there_is_nothing_to_check_where_there_is_no_file(file: Path) -> None:
     assert not file.exists()
 
 
+@pytest.mark.slow
 def test_importing_the_store_starts_nothing() -> None:
     script = "import threading, perdure.stores.sqlite.store; print(threading.active_count())"
     assert run(script) == "1\n"

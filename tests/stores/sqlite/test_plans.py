@@ -80,6 +80,7 @@ async def version(world: StoreWorld, id: str) -> int:
     return (await world.head(key(id))).version
 
 
+@pytest.mark.slow
 async def test_every_statement_finds_what_it_looks_for_by_an_index(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DatabaseFile, "factory", Traced)
     monkeypatch.setattr(Traced, "said", set())

@@ -66,6 +66,7 @@ async def holding(child: Child, holder: str, *ids: str, lease_s: float = 60) -> 
 # Deaths.
 
 
+@pytest.mark.slow
 async def test_what_a_killed_process_held_goes_on_elsewhere_at_once(file: Path, store: SqliteStore) -> None:
     bell = Bell(store.on_wake)
     await store.renew("one", 60)
@@ -86,6 +87,7 @@ async def test_what_a_killed_process_held_goes_on_elsewhere_at_once(file: Path, 
     assert [(lease.holder, lease.executions) for lease in await store.leases()] == [("one", 2)]
 
 
+@pytest.mark.slow
 async def test_the_death_of_a_process_that_has_just_come_is_noticed_without_asking(file: Path, store: SqliteStore) -> None:
     bell = Bell(store.on_wake)
     await store.renew("one", 60)
@@ -98,6 +100,7 @@ async def test_the_death_of_a_process_that_has_just_come_is_noticed_without_aski
     assert len((await store.claim(claim())).executions) == 1
 
 
+@pytest.mark.slow
 async def test_a_stopped_process_is_dead_when_its_lease_has_run_out_and_not_before(file: Path, store: SqliteStore) -> None:
     await store.renew("one", 60)
     with Child(file) as child:
@@ -130,6 +133,7 @@ async def test_a_wall_clock_that_jumps_kills_nobody(file: Path) -> None:
     await store.close()
 
 
+@pytest.mark.slow
 async def test_a_holder_that_comes_back_in_a_new_process_begins_with_nothing(file: Path, store: SqliteStore) -> None:
     with Child(file) as child:
         await holding(child, "one", "1", lease_s=10_000)
@@ -139,6 +143,7 @@ async def test_a_holder_that_comes_back_in_a_new_process_begins_with_nothing(fil
     assert len((await store.claim(claim())).executions) == 1
 
 
+@pytest.mark.slow
 async def test_what_the_dead_leave_behind_is_removed(file: Path, store: SqliteStore) -> None:
     await store.renew("one", 60)
     for number in range(2):
@@ -157,6 +162,7 @@ async def test_what_the_dead_leave_behind_is_removed(file: Path, store: SqliteSt
         assert connection.execute("SELECT name FROM holders").fetchall() == [("one",)]
 
 
+@pytest.mark.slow
 async def test_who_leaves_forgets_the_dead_that_held_nothing(file: Path, store: SqliteStore) -> None:
     await store.renew("one", 60)
     with Child(file) as child:
@@ -198,6 +204,7 @@ def test_where_files_cannot_be_locked_that_is_said(tmp_path: Path, monkeypatch: 
 # Rings.
 
 
+@pytest.mark.slow
 async def test_processes_ring_each_other_as_stores_of_one_process_do(file: Path, store: SqliteStore) -> None:
     wake, news = Bell(store.on_wake), Bell(store.on_change)
     await store.renew("one", 60)
@@ -219,6 +226,7 @@ async def test_processes_ring_each_other_as_stores_of_one_process_do(file: Path,
         wake.wait()
 
 
+@pytest.mark.slow
 async def test_mail_for_what_a_process_holds_rings_that_process_alone(file: Path, store: SqliteStore) -> None:
     bell = Bell(store.on_wake)
     await store.renew("one", 60)
@@ -237,6 +245,7 @@ async def test_mail_for_what_a_process_holds_rings_that_process_alone(file: Path
         assert holder.ask("len(rings)") == 1
 
 
+@pytest.mark.slow
 async def test_what_was_read_after_listening_has_not_changed_without_a_ring(file: Path, store: SqliteStore) -> None:
     with Child(file) as child:
         for version in range(20):
@@ -326,6 +335,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 def test_no_two_processes_are_given_the_same(file: Path) -> None:
     store = SqliteStore(file)
     asyncio.run(store.commit([Post(messages=(start_message(each),)) for each in several(600)]))
@@ -342,6 +352,7 @@ def test_no_two_processes_are_given_the_same(file: Path) -> None:
     tell(f"each got {[len(ids) for ids in given]}")
 
 
+@pytest.mark.slow
 async def test_an_epoch_that_another_process_begins_is_known_at_once(file: Path, store: SqliteStore) -> None:
     await store.renew("one", 60)
     await store.commit([step(key())])
@@ -354,6 +365,7 @@ async def test_an_epoch_that_another_process_begins_is_known_at_once(file: Path,
     assert len((await store.claim(claim(epoch=epoch))).executions) == 1
 
 
+@pytest.mark.slow
 async def test_idle_costs_nothing(file: Path, store: SqliteStore) -> None:
     store.on_wake(lambda: None)
     await store.renew("one", 60)
@@ -374,6 +386,7 @@ def switches(pid: int) -> int:
     return sum(int(line.split()[1]) for text in status for line in text.splitlines() if "ctxt_switches" in line)
 
 
+@pytest.mark.slow
 def test_the_rings_and_deaths_of_a_process_have_few_threads(file: Path) -> None:
     async def main() -> None:
         stores = [SqliteStore(file, synchronous="OFF") for _ in range(20)]

@@ -62,6 +62,7 @@ async def content(file: Path, codec: PayloadCodec | None, blobs: int = 20) -> li
     return found
 
 
+@pytest.mark.slow
 async def test_everything_comes_under_the_newest_key_whatever_it_was_under_before(file: Path) -> None:
     await fill(file, None)
     seen = await content(file, None)
@@ -85,6 +86,7 @@ def raw(*files: Path) -> bytes:
     return b"".join(each.read_bytes() for each in files)
 
 
+@pytest.mark.slow
 async def test_what_was_plain_is_wiped_from_the_file_and_its_log(file: Path) -> None:
     await fill(file, None)
     reader = SqliteStore(file)
@@ -149,6 +151,7 @@ async def test_what_an_engine_writes_between_reading_and_replacing_is_not_overwr
         assert done.left == 1
 
 
+@pytest.mark.slow
 async def test_a_blob_is_found_while_it_gets_its_new_name(file: Path) -> None:
     await fill(file, Encrypted(OLD), 1)
     store = EncodedStore(SqliteStore(file), Encrypted(NEW | OLD))
@@ -166,6 +169,7 @@ async def test_a_blob_is_found_while_it_gets_its_new_name(file: Path) -> None:
     await store.close()
 
 
+@pytest.mark.slow
 async def test_what_engines_with_an_older_first_key_write_meanwhile_is_told_of(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     await fill(file, Encrypted(OLD), 3)
     store, version = EncodedStore(SqliteStore(file, synchronous="OFF"), Encrypted(OLD | NEW)), 0
@@ -186,6 +190,7 @@ async def test_what_engines_with_an_older_first_key_write_meanwhile_is_told_of(f
     assert rekey(file, Encrypted(NEW | OLD)).left == 0
 
 
+@pytest.mark.slow
 async def test_a_file_of_another_version_or_one_that_is_locked_is_refused(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(StoreError, match="there is no file"):
         key_uses(file)
@@ -309,6 +314,7 @@ def under_old(file: Path) -> int:
     return sum(use.total for use in key_uses(file) if use.key_id == "old")
 
 
+@pytest.mark.slow
 async def test_a_reader_that_holds_an_old_moment_sees_the_old_payloads(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(write_lock_queue, "EMPTY_WAL_MAX_S", 0.2)
     await fill(file, Encrypted(OLD), 2)

@@ -28,6 +28,8 @@ from perdure.stores.sqlite.write_ahead_log import log_mismatch
 from tests.stores.sqlite.killed import in_a_child, killed_at
 from tests.stores.sqlite.world import Child, database, key, several, step
 
+pytestmark = pytest.mark.slow
+
 OPENERS: list[Callable[[Path], object]] = [
     SqliteStore,
     ReadOnlySqliteStore,

@@ -39,6 +39,8 @@ from perdure.testing.conformance.store_world import key, plain_message, queue, s
 from tests.stores import test_differential as walk
 from tests.stores.sqlite.world import Child, claim, several, step
 
+pytestmark = pytest.mark.slow
+
 
 class TestSqliteStore(StoreConformance):
     """The suite."""
@@ -138,6 +140,7 @@ def _without_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_without_loopback")
+@pytest.mark.slow
 class TestTwoSqliteStores(StoreConformance):
     """The suite, with each call made through another store than the last. (A holder moves to and fro; nothing in the suite tells them apart.)"""
 

@@ -24,6 +24,8 @@ from tests.stores.sqlite.next_version import NEXT
 from tests.stores.sqlite.test_looking import fill
 from tests.stores.sqlite.world import Child, database, until
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 async def file(tmp_path: Path) -> Path:

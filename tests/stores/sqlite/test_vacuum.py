@@ -68,6 +68,7 @@ def versions(file: Path) -> list[int]:
     return asyncio.run(look())
 
 
+@pytest.mark.slow
 def test_what_was_pruned_is_given_back_to_the_disk(file: Path) -> None:
     filled(file, 60, 9_000)
     before = file.stat().st_size
@@ -79,6 +80,7 @@ def test_what_was_pruned_is_given_back_to_the_disk(file: Path) -> None:
     assert vacuum(file).after_bytes == done.after_bytes
 
 
+@pytest.mark.slow
 def test_others_write_meanwhile_and_lose_nothing(file: Path) -> None:
     filled(file, 150, 20_000)
 

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from perdure.stores.sqlite.store import SqliteStore
 
 FIRST, SECOND, OTHER = (bytes((number,)) * 200 + b"sealed %d" % number for number in range(1, 4))
@@ -12,6 +14,7 @@ def raw(file: Path) -> bytes:
     return b"".join(part.read_bytes() for part in file.parent.iterdir() if part.is_file() and part.name.startswith(file.name))
 
 
+@pytest.mark.slow
 async def test_of_what_is_replaced_or_removed_nothing_is_left_in_the_file(tmp_path: Path) -> None:
     file = tmp_path / "perdure.db"
     store = SqliteStore(file)
@@ -24,6 +27,7 @@ async def test_of_what_is_replaced_or_removed_nothing_is_left_in_the_file(tmp_pa
     await store.close()
 
 
+@pytest.mark.slow
 async def test_a_backup_has_the_secrets_that_there_are(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "perdure.db")
     assert await store.vault.keep("acme", "TOKEN", 1, FIRST)

@@ -51,6 +51,7 @@ def traced(store: SqliteStore) -> tuple[list[str], dict[str, set[int]]]:
 # Group commit.
 
 
+@pytest.mark.slow
 async def test_what_is_asked_for_in_one_turn_is_one_transaction(store: SqliteStore) -> None:
     statements, threads = traced(store)
     answers = await asyncio.gather(*(store.commit([step(each)]) for each in several(50)))
@@ -60,6 +61,7 @@ async def test_what_is_asked_for_in_one_turn_is_one_transaction(store: SqliteSto
     assert threading.get_ident() not in threads["COMMIT"]
 
 
+@pytest.mark.slow
 async def test_a_list_of_changes_is_one_transaction(store: SqliteStore) -> None:
     statements, _ = traced(store)
     answers = await store.commit([step(each) for each in [*several(50), *several(10)]])
@@ -67,6 +69,7 @@ async def test_a_list_of_changes_is_one_transaction(store: SqliteStore) -> None:
     assert (statements.count("BEGIN IMMEDIATE"), statements.count("COMMIT")) == (1, 1)
 
 
+@pytest.mark.slow
 async def test_what_is_asked_for_while_the_disk_is_written_is_the_next_transaction(store: SqliteStore) -> None:
     statements, _ = traced(store)
 
@@ -86,6 +89,7 @@ async def test_a_lone_change_is_made_on_the_thread_of_its_caller(store: SqliteSt
     assert threads["COMMIT"] == {threading.get_ident()}
 
 
+@pytest.mark.slow
 async def test_changes_of_one_task_after_another_let_the_others_run_in_between(store: SqliteStore) -> None:
     turns = 0
 
@@ -105,6 +109,7 @@ async def test_changes_of_one_task_after_another_let_the_others_run_in_between(s
     watching.cancel()
 
 
+@pytest.mark.slow
 async def test_two_tasks_that_take_turns_share_transactions(store: SqliteStore) -> None:
     statements, _ = traced(store)
 
@@ -125,6 +130,7 @@ async def test_who_stops_waiting_does_not_stop_the_others(store: SqliteStore) ->
     assert len(await store.heads()) == 3
 
 
+@pytest.mark.slow
 async def test_a_change_that_cannot_be_stored_fails_alone(store: SqliteStore) -> None:
     asked = [[step(key("1"))], [step(key("2")), step(key("\ud800"))], [step(key("3"))], [step(key("4"), row="text")]]  # type: ignore[arg-type]  # wrong on purpose
     answers = await asyncio.gather(*map(store.commit, asked), return_exceptions=True)
@@ -136,6 +142,7 @@ async def test_a_change_that_cannot_be_stored_fails_alone(store: SqliteStore) ->
 # Others who write.
 
 
+@pytest.mark.slow
 async def test_a_lock_held_by_another_program_is_waited_for_and_the_loop_goes_on(file: Path, store: SqliteStore) -> None:
     with database(file) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -150,6 +157,7 @@ async def test_a_lock_held_by_another_program_is_waited_for_and_the_loop_goes_on
         assert isinstance((await asked)[0], Committed)
 
 
+@pytest.mark.slow
 async def test_a_lock_that_is_not_let_go_is_said_to_be_so_and_changes_nothing(file: Path, store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_writer, "WRITE_WAIT_MAX_S", 0.2)
     with Child(file) as child, database(file) as other:
@@ -184,6 +192,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 def test_of_three_processes_that_commit_without_pause_none_starves(file: Path) -> None:
     command = [sys.executable, "-c", COMMITS, str(file)]
     cwd = Path(__file__).parents[3]
@@ -274,6 +283,7 @@ def test_who_waits_itself_and_who_pauses_gives_way_to_nobody(tmp_path: Path) -> 
 # The log that is written ahead.
 
 
+@pytest.mark.slow
 async def test_the_log_is_bounded_and_a_reader_that_stays_delays_that_but_does_not_undo_it(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("PASSIVE_BYTES", 400_000), ("RESTART_BYTES", 300_000), ("TRUNCATE_BYTES", 4_000_000)):
         monkeypatch.setattr(sqlite_checkpoints, name, value)
@@ -331,6 +341,7 @@ def limited(connection: sqlite3.Connection, pages: int) -> sqlite3.Connection:
     return connection
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 20])
 async def test_a_disk_that_fails_while_committing_leaves_nothing_of_any_change(store: SqliteStore, count: int) -> None:
     await store.renew("one", 60)
@@ -378,6 +389,7 @@ class Faulty(sqlite3.Connection):
         return super().execute(sql, *arguments)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("statement", ["BEGIN IMMEDIATE", "SELECT epoch", "UPDATE", "INSERT", "COMMIT"])
 @pytest.mark.parametrize("together", [1, 2])
 async def test_a_connection_that_fails_to_write_leaves_nothing_and_is_made_anew(
@@ -397,6 +409,7 @@ async def test_a_connection_that_fails_to_write_leaves_nothing_and_is_made_anew(
     await store.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("statement", ["BEGIN", "SELECT", "COMMIT"])
 async def test_a_connection_that_fails_to_read_is_made_anew(file: Path, statement: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DatabaseFile, "factory", Faulty)
@@ -451,6 +464,7 @@ def damage(file: Path) -> None:
         opened.write(b"\xa5" * (file.stat().st_size - 4096))
 
 
+@pytest.mark.slow
 async def test_a_file_that_is_damaged_while_it_is_open_is_called_damaged(file: Path) -> None:
     store = SqliteStore(file, synchronous="OFF")
     await store.commit([step(each, row=bytes(500)) for each in several(2_000)])

@@ -17,11 +17,11 @@ from perdure.definitions.format.control_flow import check_acyclic, check_effects
 from perdure.definitions.format.definition_draft import DefinitionDraft
 from perdure.definitions.format.definition_findings import DefinitionFinding, joined_pointer
 from perdure.definitions.format.graph_loops import GraphLoops
-from perdure.definitions.format.model import ROOTS
+from perdure.definitions.format.model import ROOTS, verbs_by_name
 from perdure.definitions.format.shapes import is_computed
 from perdure.definitions.format.step_edges import add_edges
 from perdure.definitions.format.step_reads import check_output_names
-from perdure.definitions.format.step_routes import VERBS_WITH_OWN_PORTS, ports_of_verb, ports_without_target
+from perdure.definitions.format.step_routes import ports_of_verb, ports_without_target
 from perdure.definitions.format.step_tree import ListKind, StepSite
 from perdure.definitions.graph.ir import (
     IR,
@@ -346,7 +346,7 @@ def _check_ports(draft: DefinitionDraft) -> None:
     for number, found in draft.port_maps.items():
         site = draft.outline.sites[number]
         named = list(dict.fromkeys([*(route.port for route in found.routes if route.port), *found.ended]))
-        if site.verb and site.verb not in VERBS_WITH_OWN_PORTS:
+        if site.verb and not verbs_by_name()[site.verb].has_own_ports:
             known = ports_of_verb(site.verb, site.step)
             for name in named:
                 if name not in known:

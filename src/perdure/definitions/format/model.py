@@ -5,7 +5,9 @@ Defaults belong to format version 1 and never change within it, since the hash o
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
+from typing import Any, Literal
 
 import msgspec
 
@@ -32,7 +34,18 @@ from perdure.definitions.format.shapes import (
     ValueShape,
     WholeShape,
 )
-from perdure.definitions.format.verb_shapes import AGENT_MESSAGE_SHAPE, AGENT_SHAPE, BASH_SHAPE, FILE_SHAPE, HTTP_METHODS, HTTP_SHAPE, LLM_SHAPE
+from perdure.definitions.format.verb_shapes import (
+    AGENT_MESSAGE_SHAPE,
+    AGENT_SHAPE,
+    BASH_SHAPE,
+    FILE_SHAPE,
+    HTTP_METHODS,
+    HTTP_SHAPE,
+    LLM_SHAPE,
+    agent_message_problems,
+    agent_problems,
+    llm_problems,
+)
 
 ROOTS = references.ROOTS | {"state", "last_turn"}
 """What references may begin with besides a step; no step may be called so."""
@@ -50,14 +63,56 @@ _RANGE = r"[\^~]?(?:0|[1-9]\d*)(?:\.(?:0|[1-9]\d*|x)){0,2}(?:-[0-9A-Za-z.-]+)?|\
 CALL_PATTERN = rf"py:[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+|{NAME_PATTERN}(?:@(?:{_RANGE}))?"
 
 
+StepCheck = Callable[[Mapping[str, Any]], Iterator[tuple[str, str]]]
+"""What is wrong with a step beyond the shapes of its fields: the path of each field, and the reason."""
+
+
+class CheckedResult(msgspec.Struct, frozen=True):
+    """A number in the result that is always 0, as any other fails the step, unless the value of the verb sets `switch` to false."""
+
+    field: str
+    switch: str
+
+
+def no_step_problems(_: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The check of a verb whose shape says everything."""
+    return iter(())
+
+
 class FormatVerb(msgspec.Struct, frozen=True):
-    """A verb: the shape of its value, its ports besides `error` and `skipped`, and whether it has effects in the world."""
+    """A verb, with everything that the format knows about it. Nothing else in the format asks for a verb of work by its name.
+
+    Its value and its place in a step: `shape` is the shape of the value and `has_template` whether references can stand in it. `source_field` is the name of
+    the field that holds a source text, in which an @ is an @; the value may also be the text alone. With `own_expressions`, the value holds expressions of
+    the kind itself and none of the format. `takes_env`: `env` may stand beside it; `values_by_env`: values reach its source text in no other way.
+    `check_step` says what is wrong with a step of it beyond the shapes.
+
+    Its run: `is_work` marks a call with attempts of its own, `effect` an effect in the world, `transforms` a sandbox that also computes a `transform`.
+    `agent_role` says what the agent workflow of the definition does for it: a "task", or the delivery of a "message".
+
+    Its end: `ports` are those besides `error` and `skipped`; with `has_own_ports`, only what performs the verb knows by which others a step may end.
+    `checked_result` is a number in its result that is usually 0. `child_output` is the field of a child's result that is the result of the step. With
+    `repairs_answers`, a result that does not fit the `schema` of the value is asked for again, as by `Kind.repairs_answers`.
+    """
 
     name: str
     shape: Shape
     doc: str
     ports: tuple[str, ...] = ("success",)
     effect: bool = False
+    is_work: bool = False
+    has_template: bool = True
+    source_field: str = ""
+    own_expressions: bool = False
+    takes_env: bool = False
+    values_by_env: bool = False
+    check_step: StepCheck = no_step_problems
+    transforms: bool = False
+    agent_role: Literal["", "task", "message"] = ""
+    has_own_ports: bool = False
+    checked_result: CheckedResult | None = None
+    child_output: str = ""
+    repairs_answers: bool = False
 
 
 RETRY = FieldsShape(
@@ -67,8 +122,8 @@ RETRY = FieldsShape(
         FormatField("wait", DurationShape(), "the time before the second try"),
         FormatField("factor", NumberShape(1), "how much longer each further wait is"),
         FormatField("max_wait", DurationShape(), "the longest wait"),
-        FormatField("only", ListShape(TextShape(what="the name of a type of error")), "types of errors that are tried again; others are not"),
-        FormatField("fatal", ListShape(TextShape(what="the name of a type of error")), "types of errors that are not tried again"),
+        FormatField("only", ListShape(TextShape(what="an error code or class name")), "errors that are tried again; others are not"),
+        FormatField("fatal", ListShape(TextShape(what="an error code or class name")), "errors that are not tried again"),
     ),
 )
 
@@ -233,20 +288,71 @@ PARALLEL = FieldsShape(
 )
 
 VERBS = (
-    FormatVerb("tool", TextShape(what="the name of a tool"), "a tool, or a registered step", effect=True),
-    FormatVerb("ts", TextShape(what="source text"), "TypeScript, in a sandbox"),
-    FormatVerb("python", TextShape(what="source text"), "Python, in a sandbox"),
-    FormatVerb("bash", BASH_SHAPE, "a shell command; values reach it through `env`", effect=True),
-    FormatVerb("http", HTTP_SHAPE, "a request", effect=True),
-    FormatVerb("file", FILE_SHAPE, "a file of the directory that the deployment allows", effect=True),
+    FormatVerb("tool", TextShape(what="the name of a tool"), "a tool, or a registered step", effect=True, is_work=True, has_template=False),
     FormatVerb(
-        "call", TextShape(what="py:package.module.function, or workflow, or workflow@^2", pattern=CALL_PATTERN), "a function, or another workflow", effect=True
+        "ts",
+        TextShape(what="source text"),
+        "TypeScript, in a sandbox",
+        is_work=True,
+        has_template=False,
+        source_field="code",
+        transforms=True,
+        has_own_ports=True,
     ),
-    FormatVerb("agent", AGENT_SHAPE, "an agent that decides which tools to use", effect=True),
-    FormatVerb("agent_message", AGENT_MESSAGE_SHAPE, "a message to the agent of this execution", effect=True),
-    FormatVerb("llm", LLM_SHAPE, "one request to a model", effect=True),
-    FormatVerb("pipeline", PIPELINE, "operations on tables, one after the other"),
-    FormatVerb("task", TASK, "work of any type, done by a worker", effect=True),
+    FormatVerb(
+        "python",
+        TextShape(what="source text"),
+        "Python, in a sandbox",
+        is_work=True,
+        has_template=False,
+        source_field="code",
+        transforms=True,
+        has_own_ports=True,
+    ),
+    FormatVerb(
+        "bash",
+        BASH_SHAPE,
+        "a shell command; values reach it through `env`",
+        effect=True,
+        is_work=True,
+        has_template=False,
+        source_field="command",
+        takes_env=True,
+        values_by_env=True,
+        has_own_ports=True,
+        checked_result=CheckedResult("exit_code", "check"),
+    ),
+    FormatVerb("http", HTTP_SHAPE, "a request", effect=True, is_work=True, has_own_ports=True),
+    FormatVerb("file", FILE_SHAPE, "a file of the directory that the deployment allows", effect=True, is_work=True, has_own_ports=True),
+    FormatVerb(
+        "call",
+        TextShape(what="py:package.module.function, or workflow, or workflow@^2", pattern=CALL_PATTERN),
+        "a function, or another workflow",
+        effect=True,
+        has_template=False,
+    ),
+    FormatVerb(
+        "agent",
+        AGENT_SHAPE,
+        "an agent that decides which tools to use",
+        effect=True,
+        check_step=agent_problems,
+        agent_role="task",
+        has_own_ports=True,
+        child_output="output",
+    ),
+    FormatVerb(
+        "agent_message",
+        AGENT_MESSAGE_SHAPE,
+        "a message to the agent of this execution",
+        effect=True,
+        check_step=agent_message_problems,
+        agent_role="message",
+        has_own_ports=True,
+    ),
+    FormatVerb("llm", LLM_SHAPE, "one request to a model", effect=True, is_work=True, check_step=llm_problems, has_own_ports=True, repairs_answers=True),
+    FormatVerb("pipeline", PIPELINE, "operations on tables, one after the other", is_work=True, own_expressions=True, has_own_ports=True),
+    FormatVerb("task", TASK, "work of any type, done by a worker", effect=True, is_work=True, takes_env=True, has_own_ports=True),
     FormatVerb("approve", APPROVE, "people decide", ports=("approved", "rejected", "timeout")),
     FormatVerb("listen", LISTEN, "waits for messages", ports=("success", "timeout")),
     FormatVerb(
@@ -259,9 +365,9 @@ VERBS = (
     ),
     FormatVerb("emit", EMIT, "sends a message, or adds to this execution's stream", effect=True),
     FormatVerb("if", ConditionShape(), "`then` if the condition holds, `else` otherwise", ports=("true", "false")),
-    FormatVerb("parallel", PARALLEL, "steps that begin at once; a mapping of results"),
-    FormatVerb("race", StepsShape(least=1), "steps of which the first to succeed wins"),
-    FormatVerb("do", StepsShape(), "steps as one; the last result"),
+    FormatVerb("parallel", PARALLEL, "steps that begin at once; a mapping of results", has_template=False),
+    FormatVerb("race", StepsShape(least=1), "steps of which the first to succeed wins", has_template=False),
+    FormatVerb("do", StepsShape(), "steps as one; the last result", has_template=False),
     FormatVerb("test", ConditionShape(), "true or false", ports=("true", "false")),
     FormatVerb("loop", LOOP, "the head of a cycle that takes a list batch by batch", ports=("loop", "done")),
     FormatVerb("return", ValueShape(), "ends the execution with a result", ports=()),
@@ -269,8 +375,13 @@ VERBS = (
     FormatVerb("set", MapShape(ValueShape()), "variables, from then on"),
 )
 
-WORK = ("tool", "ts", "python", "bash", "http", "file", "llm", "pipeline", "task")
-"""The verbs that are calls of work, each with tries of its own."""
+WORK = tuple(verb.name for verb in VERBS if verb.is_work)
+"""The verbs that are calls of work, each with attempts of its own."""
+
+SOURCE_FIELDS = {verb.name: verb.source_field for verb in VERBS if verb.source_field}
+"""The verbs whose value is a source text, each with the name of the field that holds it if the value is a mapping."""
+
+_TRANSFORMS = tuple(FormatField(verb.name, verb.shape) for verb in VERBS if verb.transforms)
 
 BLOCKS = ("if", "parallel", "race", "do")
 ENDING = ("return", "fail")
@@ -301,16 +412,12 @@ BESIDE = (
 )
 MODIFIERS = (
     FormatField("with", ValueShape(roots=(), secrets=True), "its input", verbs=(*WORK, "call", "agent", "emit", "return")),
-    FormatField("env", MapShape(ValueShape(secrets=True)), "environment variables", default={}, verbs=("bash", "task")),
+    FormatField("env", MapShape(ValueShape(secrets=True)), "environment variables", default={}, verbs=tuple(verb.name for verb in VERBS if verb.takes_env)),
     FormatField(
         "transform",
         EitherShape(
             (
-                FieldsShape(
-                    "transform",
-                    (FormatField("ts", TextShape(what="source text")), FormatField("python", TextShape(what="source text"))),
-                    one_of=("ts", "python"),
-                ),
+                FieldsShape("transform", _TRANSFORMS, one_of=tuple(field.name for field in _TRANSFORMS)),
                 ValueShape(roots=("self",)),
             ),
             "a value, or source text",
@@ -371,6 +478,15 @@ def step_fields() -> dict[str, FormatField]:
 def verbs_by_name() -> dict[str, FormatVerb]:
     """The verbs by their names."""
     return {verb.name: verb for verb in VERBS}
+
+
+def transform_source(transform: Any) -> tuple[str, str] | None:
+    """The verb and the text of a `transform` that is source text; None for one that is a value."""
+    if isinstance(transform, Mapping) and len(transform) == 1:
+        [(name, source)] = transform.items()
+        if isinstance(source, str) and any(field.name == name for field in _TRANSFORMS):
+            return name, source
+    return None
 
 
 SCHEDULE = FieldsShape(

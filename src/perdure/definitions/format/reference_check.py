@@ -25,7 +25,7 @@ from perdure.definitions.format.dialect_rules import document_rules
 from perdure.definitions.format.shape_check import ExpressionSite, short_value
 from perdure.definitions.format.shapes import ConditionShape, IdShape, SchemaShape, TextShape, ValueShape, is_template
 from perdure.definitions.format.step_routes import names_by_step
-from perdure.definitions.format.step_tree import PlacedStep, placed_steps
+from perdure.definitions.format.step_tree import PlacedStep, placed_steps, verb_of
 
 BEFORE_EACH = ("when", "needs", "each", "next", "on_error")
 """The fields of a step that are read outside of its own each and repeat."""
@@ -63,7 +63,7 @@ class ReferenceCheck:
         """The findings of the expressions and of the step ids."""
         yield from self._repeated_ids()
         for one in self._steps.values():
-            yield from self._in_bash(one)
+            yield from self._reference_in_source(one)
             yield from self._names_of_each(one)
         for expression in expressions:
             yield from self._expression(expression)
@@ -87,17 +87,21 @@ class ReferenceCheck:
                 yield from self._always_zero(read, expression)
 
     def _always_zero(self, read: ExpressionRead, expression: ExpressionSite) -> Iterator[DefinitionFinding]:
-        """A condition on the exit code of a command that is checked: such a command has failed its step unless its exit code is 0."""
-        if not isinstance(expression.shape, ConditionShape) or read.path[-1:] != ("exit_code",):
+        """The finding of a condition on a number that is always 0, because the step fails with any other."""
+        if not isinstance(expression.shape, ConditionShape):
             return
         step = self._steps.get(step_pointer_of(expression.pointer)) if read.root == "self" else self._ids.get(read.step)
-        said = None if step is None else step.step.get("bash")
-        if step is None or said is None or "on_error" in step.step or (isinstance(said, dict) and said.get("check") is False):
+        verb = None if step is None else model.verbs_by_name().get(verb_of(step.step))
+        if step is None or verb is None or (checked := verb.checked_result) is None or read.path[-1:] != (checked.field,):
             return
-        command = said if isinstance(said, dict) else {"command": said}
+        value = step.step[verb.name]
+        if "on_error" in step.step or (isinstance(value, dict) and value.get(checked.switch) is False):
+            return
+        config = value if isinstance(value, dict) else {verb.source_field: value}
         where = readable_location(self.document, step_pointer_of(expression.pointer) or expression.pointer)
-        why = f"the exit code of {step.id!r} is always 0 here, since a command that ends with another one fails its step; write check: false in its bash"
-        fix = ({"op": "replace", "path": joined_pointer(step.pointer, "bash"), "value": {**command, "check": False}},) if self._rules.source_is_native else ()
+        why = f"{checked.field} of {step.id!r} is always 0 here, since any other value fails the step; write {checked.switch}: false in its {verb.name}"
+        unchecked = {"op": "replace", "path": joined_pointer(step.pointer, verb.name), "value": {**config, checked.switch: False}}
+        fix = (unchecked,) if self._rules.source_is_native else ()
         yield warning_finding("always_zero", expression.pointer + read.where, f"{where}: {why}", fix=fix)
 
     def _read(self, read: ExpressionRead, expression: ExpressionSite, seen: set[str]) -> Iterator[DefinitionFinding]:
@@ -239,14 +243,16 @@ class ReferenceCheck:
                     f"{readable_location(self.document, one.pointer)}: {other} has this id as well; give each its own",
                 )
 
-    def _in_bash(self, one: PlacedStep) -> Iterator[DefinitionFinding]:
-        said = one.step.get("bash")
-        command, pointer = (said.get("command"), "command") if isinstance(said, dict) else (said, "")
-        if not self._rules.references_in_bash:
+    def _reference_in_source(self, one: PlacedStep) -> Iterator[DefinitionFinding]:
+        """The finding of a reference in a source text that values reach through `env` only."""
+        verb = model.verbs_by_name().get(verb_of(one.step))
+        if verb is None or not verb.values_by_env or not self._rules.references_in_bash:
             return
-        if isinstance(command, str) and ("@{" in command or (is_template(command) and " " not in command)):
+        value = one.step[verb.name]
+        source, pointer = (value.get(verb.source_field), verb.source_field) if isinstance(value, dict) else (value, "")
+        if isinstance(source, str) and ("@{" in source or (is_template(source) and " " not in source)):
             why = 'values reach a shell through env, not through its text; write env: {NAME: "@input.name"} and "$NAME"'
-            spot = joined_pointer(one.pointer, "bash", *filter(None, (pointer,)))
+            spot = joined_pointer(one.pointer, verb.name, *filter(None, (pointer,)))
             yield error_finding("reference_in_bash", spot, f"{readable_location(self.document, one.pointer)}: {why}")
 
     def _names_of_each(self, one: PlacedStep) -> Iterator[DefinitionFinding]:

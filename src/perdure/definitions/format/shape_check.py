@@ -373,21 +373,15 @@ def _beside(step: dict[str, Any]) -> Iterator[tuple[str, str]]:
             yield "env", "a worker has an environment of its own; give it the value in 'with'"
         if "config" in task:
             yield "task/config", "'config' is of a type that the engine does itself, and 'queue' is where a worker is waited for; leave one of them away"
-    following = step.get("next")
-    for verb in ("agent", "llm"):
-        asked = step.get(verb)
-        if isinstance(asked, dict) and "repairs" in asked and "schema" not in asked and not (isinstance(following, dict) and verb == "agent"):
-            yield f"{verb}/repairs", "'repairs' stands only beside 'schema': without one, every answer fits"
+    for verb in model.VERBS:
+        if verb.name in step:
+            yield from verb.check_step(step)
     if isinstance(step.get("timeout"), int | float | str) and isinstance(approve := step.get("approve"), dict) and "timeout" in approve:
         yield "timeout", "'approve' has a 'timeout' of its own; leave one of them away"
     if "on_rejected" in step and isinstance(following := step.get("next"), dict) and "rejected" in following:
         yield "on_rejected", "'next' says where a rejection leads; leave one of them away"
     if "timeout" in step and isinstance(listen := step.get("listen"), dict) and "timeout" in listen:
         yield "timeout", "'listen' has a 'timeout' of its own; leave one of them away"
-    if "timeout" in step and isinstance(message := step.get("agent_message"), dict | str):
-        about = message if isinstance(message, dict) else {}
-        if about.get("await_response") is not True or "await_timeout_ms" in about:
-            yield "timeout", "'timeout' is how long an answer is waited for: it takes 'await_response: true', and no 'await_timeout_ms'"
     undo = step.get("undo")
     if isinstance(undo, dict) and undo.get("in_doubt") is True and (of_workflow or {*model.WORK, "call"}.isdisjoint(step)):
         yield (

@@ -10,16 +10,9 @@ from perdure.definitions.expr.references import ExpressionRead
 from perdure.definitions.expr.template import Expressions
 from perdure.definitions.format.definition_draft import DefinitionDraft, did_you_mean
 from perdure.definitions.format.definition_findings import joined_pointer
-from perdure.definitions.format.model import ROOTS
+from perdure.definitions.format.model import ROOTS, SOURCE_FIELDS, transform_source, verbs_by_name
 from perdure.definitions.format.step_routes import names_by_step
 from perdure.definitions.format.step_tree import StepSite
-from perdure.definitions.format.verb_shapes import SOURCE_FIELDS, transform_source
-
-_RAW_VERBS = ("tool", "call", "ts", "python", "bash", "do", "parallel", "race")
-"""Verbs behind which no template stands: names, sources, and steps that are read for themselves."""
-
-_PIPELINE = "pipeline"
-"""The verb of a kind that has expressions of its own; so may the `config` of a `task`."""
 
 CONDITIONS = ("test", "if")
 
@@ -56,8 +49,9 @@ def reads_before_start(site: StepSite, expressions: Expressions) -> StepReads:
         about = {name: value for name, value in site.value.items() if name != "config"}
         yield from template_reads(about, joined_pointer(pointer, site.verb), expressions)
         yield from template_reads(site.value.get("config"), joined_pointer(pointer, site.verb, "config"), "none" if expressions == "cel" else expressions)
-    elif site.verb not in _RAW_VERBS:
-        yield from template_reads(site.value, joined_pointer(pointer, site.verb), "none" if site.verb == _PIPELINE and expressions == "cel" else expressions)
+    elif (verb := verbs_by_name().get(site.verb)) is None or verb.has_template:
+        has_own = verb is not None and verb.own_expressions
+        yield from template_reads(site.value, joined_pointer(pointer, site.verb), "none" if has_own and expressions == "cel" else expressions)
     if "when" in step:
         yield from _of_condition(step["when"], joined_pointer(pointer, "when"), "steps", expressions)
     for field in ("with", "env"):

@@ -16,9 +16,6 @@ _BLOCK_VERBS = ("if", "do", "parallel", "race")
 PORTS_THAT_LEAD_ON = {"approve": ("approved", "rejected"), "test": ("true", "false"), "if": ("true", "false"), "loop": ("loop", "done")}
 """The ports of verbs with several, of which each is expected to lead somewhere once one of them does."""
 
-VERBS_WITH_OWN_PORTS = frozenset(("ts", "python", "bash", "http", "file", "agent", "agent_message", "llm", "pipeline", "task"))
-"""The verbs of which only what does them knows by which ports they are left."""
-
 
 def ports_of_verb(verb: str, step: Mapping[str, Any]) -> tuple[str, ...]:
     """All ports by which the step may be left, by the names that a document has for them. ``success`` is however it succeeds, whatever its verb."""

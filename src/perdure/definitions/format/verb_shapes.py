@@ -1,7 +1,8 @@
-"""The shapes of the larger verbs of the model: `bash`, `http`, `file`, `llm`, `agent` and `agent_message`."""
+"""The shapes of the larger verbs of the model, and what is wrong with a step of such a verb beyond the shape of its value."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from perdure.definitions.format.shapes import (
@@ -54,8 +55,11 @@ AGENT_SHAPE = FieldsShape(
     ),
     sugar="prompt",
 )
+AGENT_MESSAGE = "agent_message"
+"""The verb that sends a message to an agent, and the name of these messages."""
+
 AGENT_MESSAGE_SHAPE = FieldsShape(
-    "agent_message",
+    AGENT_MESSAGE,
     (
         FormatField("content", ValueShape(), "what is said"),
         FormatField("message", ValueShape(), "the same"),
@@ -152,9 +156,6 @@ LLM_SHAPE = FieldsShape(
 )
 
 
-SOURCE_FIELDS = {"ts": "code", "python": "code", "bash": "command"}
-"""The verbs behind which stands a source text, in which an @ is an @; and under which name, if more is said."""
-
 COMMAND_SHAPE = TextShape(what="a command")
 _COMMANDED = FieldsShape(
     "bash",
@@ -174,11 +175,26 @@ _COMMANDED = FieldsShape(
 BASH_SHAPE = EitherShape((COMMAND_SHAPE, _COMMANDED), "a command, or a mapping with one")
 
 
-def transform_source(transform: Any) -> tuple[str, str] | None:
-    """The kind and the text of a transform that is source text; None for one that is a value."""
-    match transform:
-        case {"ts": str(source), **others} if not others:
-            return "ts", source
-        case {"python": str(source), **others} if not others:
-            return "python", source
-    return None
+def llm_problems(step: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What is wrong with a request to a model beyond its shape."""
+    yield from _needless_repairs("llm", step["llm"], False)
+
+
+def agent_problems(step: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What is wrong with an agent beyond its shape."""
+    yield from _needless_repairs("agent", step["agent"], isinstance(step.get("next"), dict))
+
+
+def agent_message_problems(step: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What is wrong with a message to an agent beyond its shape."""
+    if "timeout" not in step or not isinstance(message := step["agent_message"], dict | str):
+        return
+    config = message if isinstance(message, dict) else {}
+    if config.get("await_response") is not True or "await_timeout_ms" in config:
+        yield "timeout", "'timeout' is how long an answer is waited for: it takes 'await_response: true', and no 'await_timeout_ms'"
+
+
+def _needless_repairs(verb: str, config: Any, chooses: bool) -> Iterator[tuple[str, str]]:
+    """The finding of `repairs` where every answer fits: the step has no schema and does not choose the next step."""
+    if isinstance(config, dict) and "repairs" in config and "schema" not in config and not chooses:
+        yield f"{verb}/repairs", "'repairs' stands only beside 'schema': without one, every answer fits"

@@ -1,8 +1,7 @@
-"""The verbs that ask a model or a person: `llm`, `agent`, `agent_message` and `approve`.
+"""The verbs that are performed by a child execution which asks an agent or a person: `agent`, `agent_message` and `approve`.
 
-A model gets a call for each request; an answer that does not fit its schema is sent back to the model in a further request, as often as the step allows.
-An approval is a child execution whose verdict decides the port; it is asked again if the form that was filled in does not fit. An agent is a child
-execution too. A message goes to the agent that is at work, or to a session that lasts as long as the execution.
+The verdict of an approval decides the port; people are asked again if the form that they filled in does not fit. A message goes to the agent that is at
+work, or to a session that lasts as long as the execution.
 """
 
 from collections.abc import Mapping
@@ -16,151 +15,18 @@ from perdure.code.approval_requests import ApprovalRequest, ApprovalVerdict
 from perdure.code.child_executions import child_id
 from perdure.code.durations import duration_seconds
 from perdure.code.results import Decision
-from perdure.core import limits, values
-from perdure.core.errors import ErrorInfo, ProgrammingError
+from perdure.core import error_codes, values
+from perdure.core.errors import ErrorInfo
 from perdure.core.operation_state import SettledOperation
 from perdure.core.operations import APPROVAL_WORKFLOW, CallOperation, Failure, Operation, ReceiveOperation, SendOperation, SpawnOperation
 from perdure.core.paths import Key, Path, idempotency_key, path_text
-from perdure.core.values import Blob
+from perdure.definitions.format.verb_shapes import AGENT_MESSAGE
 from perdure.definitions.graph.graph_run import GraphRun, VerbRun
+from perdure.definitions.graph.kind_runs import run_node_kind
 from perdure.definitions.graph.node_scope import NodeOutcome, Output, combined_values, full_schema, schema_problem
-from perdure.definitions.graph.operation_log import FAILED, NodeFailure
-from perdure.definitions.graph.step_kind import Kind
-from perdure.definitions.graph.tool_calls import (
-    KindArguments,
-    KindTemplates,
-    evaluate_kind_arguments,
-    kind_call,
-    kind_step,
-    run_kind,
-    start_timeout,
-    stop_timeout,
-    unknown_kind_error,
-)
-
-LLM_KIND = "llm"
-REPAIRS_DEFAULT = 1
-"""How often an answer that does not fit is asked for again, unless the step says otherwise."""
-
-UNFIT_ANSWER_NOTE = ("answer", 0)
-"""Where it is noted, beside the step, that no answer fitted."""
-
-
-def llm(run: GraphRun, verb_run: VerbRun) -> None:
-    """Ask, and settle with an answer that fits."""
-    kind = run.workflow.kinds.get(LLM_KIND)
-    if kind is None:
-        verb_run.then(unknown_kind_error(run, verb_run, LLM_KIND))
-    else:
-        LlmRun(run, verb_run, kind).begin()
-
-
-class LlmRun:
-    """One step that asks a model. `answers` are those that have come, of which all but the last did not fit."""
-
-    def __init__(self, run: GraphRun, verb_run: VerbRun, kind: Kind) -> None:
-        self.run, self.verb_run, self.kind = run, verb_run, kind
-        config = verb_run.node.config if isinstance(verb_run.node.config, dict) else {"prompt": verb_run.node.config}
-        self.schema = config.get("schema")
-        self.shape = full_schema(self.schema)
-        self.repairs = int(config.get("repairs", REPAIRS_DEFAULT))
-        self.given = KindTemplates({name: value for name, value in config.items() if name not in ("schema", "repairs")}, verb_run.node.input, verb_run.node.env)
-        self.arguments: KindArguments | None = None
-        self.answers: list[Output] = []
-
-    def begin(self) -> None:
-        """Send the next request: the first, or one that says what is wrong with the answers so far."""
-        path, step = self._path(len(self.answers)), kind_step(self.run, self.verb_run.node, self.kind)
-        op = self.run.log.attempted(path, lambda: kind_call(self.verb_run, self.kind, step, self._arguments()))
-        if isinstance(op, Failure):
-            self.verb_run.then(op)
-            return
-        if self.arguments is None and isinstance(op, CallOperation) and not isinstance(op.args, Blob):
-            given = values.decode(op.args, tuple[list[Any], dict[str, Any]], "what was asked", path)[1]
-            self.arguments = KindArguments(given, op.secrets)
-        self.run.log.wait(path, self._told, step)
-
-    def _path(self, number: int) -> Path:
-        return (*self.verb_run.path, ("repair", number)) if number else self.verb_run.path
-
-    def _arguments(self) -> KindArguments:
-        """What is asked: each time the same, as it was when it was first asked, and behind it what has come of it."""
-        if self.arguments is None:  # also where what was first asked is kept beside the log, and this process has not asked it
-            found = evaluate_kind_arguments(self.run, self.verb_run, self.kind.name, self.given)
-            self.arguments = found if self.schema is None else _with_config(found, schema=self.shape)
-        if not self.answers:
-            return self.arguments
-        return _with_config(self.arguments, repair=[{"answer": _answer_text(answer), "wrong": self._wrong(answer)} for answer in self.answers])
-
-    def _told(self, settlement: SettledOperation) -> None:
-        how = self.run.log.result(settlement)
-        if isinstance(how, Failure):
-            self.verb_run.then(how)
-            return
-        self.answers.append(how.output.parted())
-        wrong = self._judged()
-        if isinstance(wrong, Failure):
-            self.verb_run.then(wrong)
-        elif wrong:
-            self.begin()
-        else:
-            answer = self.answers[-1]
-            answer.meta = _answers_meta(self.answers)
-            self.verb_run.then(NodeOutcome("success", answer))
-
-    def _judged(self) -> bool | Failure:
-        """Whether the last answer is to be repaired, or why there is no use in that. On replay, what is remembered of it."""
-        log, again, place = self.run.log, self._path(len(self.answers)), (*self.verb_run.path, UNFIT_ANSWER_NOTE)
-        if log.replaying:
-            is_repaired = log.upcoming(again) is not None or log.upcoming((*again, FAILED)) is not None
-            found = None if is_repaired else log.judged(place, lambda: None)
-            return found if isinstance(found, Failure) else is_repaired
-        answer = self.answers[-1]
-        try:
-            wrong = self._wrong(answer)
-        except ProgrammingError as error:
-            return log.fails(place, error)
-        if wrong and answer.meta.get("finish") == "filter":
-            said = _answer_text(answer)[:500] or "it says nothing"
-            why = f"{self.verb_run.node.id}: the model refused to answer, or its provider filtered the answer: {said}"
-            return log.fails(place, NodeFailure(ErrorInfo("Refused", why)))
-        if wrong and len(self.answers) > self.repairs:
-            times = "once" if self.repairs == 1 else f"{self.repairs:,} times"
-            why = f"{self.verb_run.node.id}: the model's answer does not fit its schema, and was asked for again {times}: {wrong}"
-            return log.fails(place, NodeFailure(ErrorInfo("BadAnswer", why)))
-        return bool(wrong)
-
-    def _wrong(self, answer: Output) -> str:
-        """What is wrong with an answer; empty, if it fits."""
-        if self.shape is None:
-            return ""
-        wrong = "it is no JSON" if "text" in answer.meta else schema_problem(self.shape, answer.value)
-        return "it was cut off at the limit of tokens" if wrong and answer.meta.get("finish") == "length" else wrong
-
-
-def _with_config(given: KindArguments, **more: Any) -> KindArguments:
-    """The same, with more in the config."""
-    return given._replace(values={**given.values, "config": {**given.values["config"], **more}})
-
-
-def _answer_text(answer: Output) -> str:
-    """An answer as the model gave it."""
-    text = answer.meta.get("text")
-    return text if isinstance(text, str) else "" if answer.value is None else msgspec.json.encode(answer.value).decode()
-
-
-def _answers_meta(answers: list[Output]) -> dict[str, Any]:
-    """What the last answer came by; with what all of them took, if it was not the first."""
-    last = dict(answers[-1].meta)
-    if len(answers) == 1:
-        return last
-    return {**last, "usage": summed_usage([answer.meta.get("usage") or {} for answer in answers]), "repairs": len(answers) - 1}
-
-
-def summed_usage(usages: list[dict[str, Any]]) -> dict[str, Any]:
-    """What several requests took together. What is not known of all of them is not known."""
-    names = dict.fromkeys(name for usage in usages for name in usage)
-    return {name: None if any(usage.get(name) is None for usage in usages) else sum(usage[name] for usage in usages) for name in names}
+from perdure.definitions.graph.operation_log import FAILED
+from perdure.definitions.graph.requirements import AGENT_VERBS
+from perdure.definitions.graph.tool_calls import check_depth, start_timeout, stop_timeout
 
 
 def approve(run: GraphRun, verb_run: VerbRun) -> None:
@@ -267,11 +133,8 @@ def _approval_request_of_node(run: GraphRun, verb_run: VerbRun, refused: str) ->
             returns_details=run.dialect_rules.decision_merged_into_payload,
         )
     except (TypeError, ValueError) as error:
-        raise run.failure(f"{verb_run.node.id} asks for something that can't be asked: {error}") from error
+        raise run.failure(f"{verb_run.node.id} can't ask for this approval: {error}") from error
 
-
-AGENT_MESSAGE = "agent_message"
-"""The name of the messages that agents take."""
 
 CONTENT_FIELDS = ("content", "message", "goal")
 """Where the text of a message stands: the first of these that does."""
@@ -283,7 +146,7 @@ PREVIEW_CHARACTERS_MAX = 1_900
 """More of an earlier result an agent is not told by its context."""
 
 SESSION_SEGMENT = ("session", 0)
-SENT_SEGMENT = ("said", 0)
+SENT_SEGMENT = ("sent", 0)
 
 
 def agent(run: GraphRun, verb_run: VerbRun) -> None:
@@ -349,28 +212,30 @@ def agent_message(run: GraphRun, verb_run: VerbRun) -> None:
         run.log.wait(reply, lambda settlement: _take_answer(run, verb_run, id, settlement))
 
 
+AGENT_ROLES = {"task": agent, "message": agent_message}
+"""The verbs that the agent workflow of a definition performs, by the roles that the format gives them."""
+
+
 def end_agent_session(run: GraphRun) -> None:
     """Tell the session that nothing more will be said."""
     run.has_session = False
     to = Key(run.execution.key.tenant, run.workflow.agent, child_id(idempotency_key(run.execution.key, (SESSION_SEGMENT,))))
-    _ = run.log.ask((SESSION_SEGMENT, ("over", 0)), SendOperation(to, AGENT_MESSAGE, values.encode({"is_over": True}, "that it is over")))
+    _ = run.log.ask((SESSION_SEGMENT, ("ended", 0)), SendOperation(to, AGENT_MESSAGE, values.encode({"is_over": True}, "that it is over")))
 
 
 def _is_replaced(run: GraphRun, verb_run: VerbRun) -> bool:
     """Whether something else does this: what the engine was given for this kind of steps; or nothing can. On replay, as it was then."""
-    kind = run.workflow.kinds.get(verb_run.node.kind)
+    has_kind = verb_run.node.kind in run.workflow.kinds
     if run.log.replaying and run.log.upcoming((*verb_run.path, FAILED)) is None and not isinstance(run.log.upcoming(verb_run.path), CallOperation):
         return False
-    if kind is not None:
-        run_kind(run, verb_run, kind, KindTemplates(verb_run.node.config, verb_run.node.input, verb_run.node.env))
-    elif not run.workflow.agent:
-        verb_run.then(unknown_kind_error(run, verb_run, verb_run.node.kind))
-    return kind is not None or not run.workflow.agent
+    if has_kind or not run.workflow.agent:
+        run_node_kind(run, verb_run)
+        return True
+    return False
 
 
 def _start_agent(run: GraphRun, id: str, task: dict[str, Any], path: Path, awaited: bool) -> SpawnOperation:
-    if run.execution.depth >= limits.DEPTH_MAX:
-        raise run.failure(f"{path_text(path)} would be the {limits.DEPTH_MAX + 1}th execution under one another; a recursion has to end", "TooDeep")
+    check_depth(run, path)
     raw = values.encode(((task,), {}), "the task of", path)
     return SpawnOperation(run.workflow.agent, id, 0, raw, awaited, on_cancel="cancel" if awaited else "detach")
 
@@ -394,7 +259,7 @@ def _agent_task(run: GraphRun, verb_run: VerbRun) -> dict[str, Any]:
         task["context"] = _agent_context(run, verb_run, config["context"])
     if node.choose:
         task |= {"choose": list(node.choose), "may_choose_none": bool(node.default)}
-    if any(one.kind == AGENT_MESSAGE for one in ir.nodes):
+    if any(AGENT_VERBS.get(one.kind) == "message" for one in ir.nodes):
         task["listens"] = True
     return task
 
@@ -436,13 +301,15 @@ def _answer_timeout_s(verb_run: VerbRun, config: dict[str, Any]) -> float:
 
 def _take_answer(run: GraphRun, verb_run: VerbRun, id: str, settlement: SettledOperation) -> None:
     if isinstance(settlement.outcome, Failure):
-        late = Failure("timeout", 1, ErrorInfo("Timeout", f"{verb_run.node.id} was not answered in time; look at {run.workflow.agent} {id}"))
+        late = Failure(
+            "timeout", 1, ErrorInfo(error_codes.TIMEOUT, f"{verb_run.node.id} got no answer in time; see the execution {id} of {run.workflow.agent}")
+        )
         wired = settlement.outcome.kind == "timeout" and run.plan.has_port(verb_run.firing.place, "timeout")
         verb_run.then(NodeOutcome("timeout", Output()) if wired else late if settlement.outcome.kind == "timeout" else settlement.outcome)
         return
     answer: dict[str, Any] = values.decode(run.log.raw(settlement.letters[0].body), dict[str, Any], "the answer of an agent")
     if "error" in answer:
         why = f"the agent {run.workflow.agent} {id} could not answer {verb_run.node.id}: {answer['error']}"
-        verb_run.then(Failure("fatal", 1, ErrorInfo("AgentFailed", why)))
+        verb_run.then(Failure("fatal", 1, ErrorInfo(error_codes.AGENT_FAILED, why)))
     else:
         verb_run.then(NodeOutcome("success", Output.of(answer.get("output"), "the answer of an agent")))

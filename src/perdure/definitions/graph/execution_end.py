@@ -10,13 +10,14 @@ import msgspec
 
 from perdure.code.declarations import Step
 from perdure.code.function_codec import NO_ARGUMENTS_ENCODED
-from perdure.core import values
+from perdure.core import error_codes, values
 from perdure.core.errors import ErrorInfo, ExpressionFailed, Fatal, ProgrammingError
-from perdure.core.operations import CallOperation, KeepOperation, Outcome, SleepOperation, SpawnOperation, Success
+from perdure.core.operations import CallOperation, KeepOperation, Operation, Outcome, SleepOperation, SpawnOperation, Success
 from perdure.core.operations import Failure as Err
 from perdure.core.paths import UNDO, Path
-from perdure.core.undo_plan import UNDO_BEGIN, UNDO_PLAN, UNDO_WITH, UndoArguments, not_undone_line, operations_to_undo, undo_subject
+from perdure.core.undo_plan import UNDO_BEGIN, UNDO_INPUT, UNDO_PLAN, UndoArguments, not_undone_line, operations_to_undo, undo_subject
 from perdure.core.values import ENCODED_NONE, Blob
+from perdure.definitions.format.model import verbs_by_name
 from perdure.definitions.graph.graph_run import GraphRun
 from perdure.definitions.graph.node_scope import NodeScope, Output, combined_values
 from perdure.definitions.graph.operation_log import NodeFailure
@@ -25,7 +26,6 @@ from perdure.definitions.graph.tool_calls import encode_call_arguments, failure_
 
 EndStatus = Literal["completed", "failed", "cancelled"]
 
-REJECTED_ERROR = "Rejected"
 """The type of the error of an execution that ended because a person said no."""
 ON_FAILURE_PATH: Path = (("on_failure", 0),)
 OUTPUT_PATH: Path = (("output", 0),)
@@ -68,7 +68,7 @@ class ExecutionEnd:
     def fail(self, error: Err, at: Path = ()) -> None:
         """The step at a path has failed, and nothing handles it; without one, it is no step that has failed. Where a person has rejected what was called
         there, that is a rejection here, too."""
-        if error.kind == "cancelled" and error.error.type == REJECTED_ERROR:
+        if error.kind == "cancelled" and error.error.type == error_codes.REJECTED:
             self.reject(error.error.message)
             return
         if not self.is_begun:
@@ -77,13 +77,13 @@ class ExecutionEnd:
 
     def reject(self, why: str) -> None:
         """Cancel, as a person rejected and the definition handles no rejection."""
-        self._begin("cancelled", Err("cancelled", 1, ErrorInfo(REJECTED_ERROR, why)))
+        self._begin("cancelled", Err("cancelled", 1, ErrorInfo(error_codes.REJECTED, why)))
 
     def cancel(self) -> None:
         """Cancel, because of a request or of the deadline."""
         cancelling = self.run.execution.cancelling
         why = "" if cancelling is None else cancelling.reason
-        self._begin("cancelled", Err("cancelled", 1, ErrorInfo("Cancelled", why)))
+        self._begin("cancelled", Err("cancelled", 1, ErrorInfo(error_codes.CANCELLED, why)))
 
     def stop(self) -> None:
         """Drop everything that is still awaited, as the grace period is over."""
@@ -213,7 +213,7 @@ class ExecutionEnd:
         step = step_with_retry(tool, undo.retry, run.plan.ir.retry)
         timeout_s = undo.timeout_s if undo.timeout_s is not None and not tool.transaction else tool.timeout_s
         op = CallOperation(undo.tool, NO_ARGUMENTS_ENCODED, step.queue, step.rule, timeout_s, transaction=tool.transaction)
-        if (noted := run.execution.settled.get((*path, UNDO_WITH))) is not None:
+        if (noted := run.execution.settled.get((*path, UNDO_INPUT))) is not None:
             assert isinstance(noted.op, KeepOperation)
             given_to: UndoInput = values.decode(run.log.raw(noted.op.value), UndoInput, "what an undoing is given", path)
         elif run.log.replaying:
@@ -221,7 +221,7 @@ class ExecutionEnd:
             why = known.about if isinstance(known, CallOperation) else ENCODED_NONE
             given_to = UndoInput(why=values.decode(run.log.raw(why), str, "why") if why != ENCODED_NONE else "")
         else:
-            given_to = _undo_input(run, undo, node, path, _undone_result(run, result, isinstance(settled.op, SpawnOperation) and node.kind == "agent"))
+            given_to = _undo_input(run, undo, node, path, _undone_result(run, result, settled.op, node))
         if given_to.why:
             return _refusing_step(undo.tool, given_to.why), msgspec.structs.replace(op, about=values.encode(given_to.why, "why"))
         return step, msgspec.structs.replace(op, args=given_to.args, secrets=given_to.secrets)
@@ -229,7 +229,7 @@ class ExecutionEnd:
     def _tell(self) -> None:
         """Report a failure to the tool or workflow of `on_failure`, then end."""
         run, call = self.run, self.run.plan.ir.on_failure.call
-        error = self.outcome.error if isinstance(self.outcome, Err) else ErrorInfo("Unknown", "")
+        error = self.outcome.error if isinstance(self.outcome, Err) else ErrorInfo(error_codes.OUTCOME_UNKNOWN, "")
         given = {"error": {"type": error.type, "message": error.message}, "execution": run.roots.root("execution")}
 
         def check() -> None:
@@ -260,9 +260,9 @@ def note_undo_arguments(run: GraphRun, path: Path, output: Output) -> None:
             known.outcome.value if known is not None and isinstance(known.outcome, Success) and isinstance(known.op, CallOperation | SpawnOperation) else None
         )
         is_here = value is not None and (not isinstance(value, Blob) or value.sha256 in run.log.payloads)
-        done = _undone_result(run, value, node.kind == "agent") if is_here else output.parted().value
+        done = _undone_result(run, value, known.op, node) if known is not None and is_here else output.parted().value
         made = values.encode(_undo_input(run, node.undo, node, path, done), "what an undoing is given", path)
-    _ = run.log.note((*path, UNDO_WITH), KeepOperation(made, "undo_with"))
+    _ = run.log.note((*path, UNDO_INPUT), KeepOperation(made, "undo_input"))
 
 
 def _undo_input(run: GraphRun, undo: Any, node: Any, path: Path, done: Any) -> UndoInput:
@@ -281,10 +281,11 @@ def _undo_given(run: GraphRun, template: Any, path: Path, done: Any) -> tuple[An
     return run.given(template, NodeScope(run.roots, around, {"self": done}, run.roots.outputs if around is None else None))
 
 
-def _undone_result(run: GraphRun, result: Any, of_agent: bool) -> Any:
-    """The result of what is undone, as its step has it: without what a kind says beside its data, and of an agent its answer."""
+def _undone_result(run: GraphRun, result: Any, op: Operation, node: Any) -> Any:
+    """The result of a node that is undone: without the metadata of a kind, and of a child only the field that the verb declares as its output."""
     done = Output(run.log.raw(result)).parted().value
-    return done.get("output") if of_agent else done
+    field = verbs_by_name()[node.kind].child_output if isinstance(op, SpawnOperation) else ""
+    return done.get(field) if field else done
 
 
 def _step_path(run: GraphRun, path: Path) -> Path:

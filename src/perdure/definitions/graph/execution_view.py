@@ -151,7 +151,7 @@ class _ViewBuilder:
             1 if known is None else known.attempt,
             passage.began_at_s,
             None if state in MOST_ACTIVE else self.execution.now_s if passage.ended_at_s is None else passage.ended_at_s,
-            None if own is None else own.due_s,
+            None if own is None else own.due_at_s,
             error,
             "" if port in ("success", "skipped", "error") else port,
         )

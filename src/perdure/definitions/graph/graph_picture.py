@@ -9,6 +9,8 @@ from typing import Any, Literal, NamedTuple
 
 from perdure.core.views import StepState
 from perdure.definitions.expr.template import is_expression
+from perdure.definitions.format.model import VERBS
+from perdure.definitions.format.shapes import StepsShape
 from perdure.definitions.graph.ir import AFTER, ALWAYS, IR, EachOptions, GraphNode, RepeatOptions, RoutingRule
 
 TITLE_MAX = 32
@@ -20,6 +22,9 @@ OPERATORS = {"eq": "=", "neq": "≠", "gt": ">", "gte": "≥", "lt": "<", "lte":
 UNARY_OPERATORS = {"exists": ("exists", "is missing"), "empty": ("is empty", "is not empty")}
 TELLING_FIELDS = ("title", "names", "name", "type", "message", "target", "url", "prompt", "model")
 """The fields of what stands behind a verb of which one says the most."""
+
+SAID_BY_VERB = frozenset(verb.name for verb in VERBS if verb.transforms or isinstance(verb.shape, StepsShape)) | {"parallel"}
+"""The verbs whose value is no short text: source texts and lists of steps."""
 
 
 def step_title(node: GraphNode) -> str:
@@ -39,7 +44,7 @@ def step_detail(node: GraphNode) -> str:
             said = ", ".join(map(str, config))
         case "parallel" if isinstance(config, Mapping) and config.get("concurrency"):
             said = f"{config['concurrency']} at a time"
-        case "do" | "parallel" | "race" | "ts" | "python":
+        case kind if kind in SAID_BY_VERB:
             said = ""
         case _ if isinstance(config, Mapping):
             said = next((_value_text(config[key]) for key in TELLING_FIELDS if key in config), "")

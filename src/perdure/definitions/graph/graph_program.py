@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from perdure.core import error_codes, values
 from perdure.core import events as e
-from perdure.core import values
 from perdure.core.errors import Diverged, ErrorInfo
 from perdure.core.execution import Execution
 from perdure.core.operations import Failure, KeepOperation, SleepOperation
@@ -37,7 +37,7 @@ from perdure.definitions.graph.verb_runs import begin_node, holds_cycle_turn
 IMMEDIATE_VERBS = frozenset(("test", "set", "loop", "if", "return", "fail", "do", "parallel", "race"))
 """The verbs that settle at once or only hold others. They run before any work is opened, so that a return ends the execution first."""
 
-Verb = Callable[["GraphProgram", VerbRun], None]
+PerformVerb = Callable[["GraphProgram", VerbRun], None]
 """Performs the verb of a node once."""
 
 NEXT_NOTE = ("next", 0)
@@ -49,8 +49,8 @@ class GraphProgram:
 
     __slots__ = ("_divergence", "_failing", "closed", "ending", "finished", "is_begun", "routing", "run")
 
-    def __init__(self, workflow: GraphWorkflow, key: Key, verbs: Mapping[str, Verb]) -> None:
-        self.run = GraphRun(workflow, key, lambda verb_run: verbs.get(verb_run.node.kind, verbs[""])(self, verb_run))
+    def __init__(self, workflow: GraphWorkflow, key: Key, perform: PerformVerb) -> None:
+        self.run = GraphRun(workflow, key, lambda verb_run: perform(self, verb_run))
         self.closed = self.finished = self.is_begun = False
         self._divergence: Diverged | None = None
         self._failing: tuple[ErrorInfo, Path] | None = None
@@ -192,7 +192,7 @@ class GraphProgram:
         self.run.started_steps += 1
         if self.run.started_steps > (limit := self.run.plan.ir.limits.max_steps):
             why = f"more than {limit:,} steps were begun; raise limits.max_steps, or end the loop"
-            self.ending.fail(Failure("fatal", 1, ErrorInfo("exceeded_max_steps", why)), firing.path)
+            self.ending.fail(Failure("fatal", 1, ErrorInfo(error_codes.EXCEEDED_MAX_STEPS, why)), firing.path)
             return
         if self.run.passages is not None:
             self.run.passages.begin(firing.path, firing.place.node, self.run.execution.opened.count + self.run.log.asked, self.run.execution.now_s)
@@ -238,18 +238,20 @@ class GraphProgram:
         limit = self.run.plan.ir.limits.max_fanout
         try:
             if len(taken) > limit:
-                raise NodeFailure(ErrorInfo("exceeded_max_fanout", f"{place.node.id} leads to {len(taken):,} steps at once, and at most {limit:,} are allowed"))
+                raise NodeFailure(
+                    ErrorInfo(error_codes.EXCEEDED_MAX_FANOUT, f"{place.node.id} leads to {len(taken):,} steps at once, and at most {limit:,} are allowed")
+                )
             self.run.walk.settle(firing, taken, port, chosen, output.value if port == "error" else None)
             self._pass_by()
         except UnsafeLoopError as unsafe:
             edge = self.run.plan.edges[unsafe.args[0]]
             names = f"{self.run.plan.places[edge.source].node.id} -> {self.run.plan.places[edge.target].node.id}"
             why = f"a second token came over {names} in one turn; join: each on {self.run.plan.places[edge.target].node.id} runs it for every token"
-            self.ending.fail(Failure("fatal", 1, ErrorInfo("unsafe_loop", why)), firing.path)
+            self.ending.fail(Failure("fatal", 1, ErrorInfo(error_codes.UNSAFE_LOOP, why)), firing.path)
         except TooManyTransitions:
             limit = self.run.plan.ir.limits.max_hops
             why = f"more than {limit:,} hops were made; bound the loop, or raise limits.max_hops"
-            self.ending.fail(Failure("fatal", 1, ErrorInfo("exceeded_max_hops", why)), firing.path)
+            self.ending.fail(Failure("fatal", 1, ErrorInfo(error_codes.EXCEEDED_MAX_HOPS, why)), firing.path)
         except NodeFailure as failure:
             self.ending.fail(Failure(failure.kind, 1, failure.info), firing.path)
         else:
@@ -268,7 +270,7 @@ class GraphProgram:
         self.run.results_bytes += output.size_bytes
         if 0 < (limit := self.run.plan.ir.limits.max_bytes) < self.run.results_bytes:
             why = f"the results take {self.run.results_bytes:,} bytes, and at most {limit:,} are allowed; keep less, or raise limits.max_bytes"
-            self.ending.fail(Failure("fatal", 1, ErrorInfo("exceeded_max_bytes", why)), firing.path)
+            self.ending.fail(Failure("fatal", 1, ErrorInfo(error_codes.EXCEEDED_MAX_BYTES, why)), firing.path)
         if node.kind == "set" and output.port != "skipped" and isinstance(output.value, dict):
             self.run.roots.variables = {**self.run.roots.variables, **output.value}
 
@@ -332,7 +334,7 @@ class Router:
         elif how.port == "rejected" and not self.run.plan.has_port(place, "rejected") and self.run.dialect_rules.rejection_fails:
             self._rejected(firing, how)
         elif how.port == "timeout" and not self.run.plan.has_port(place, "timeout"):
-            self._failed(firing, Failure("timeout", 1, ErrorInfo("Timeout", f"{place.node.id} has waited in vain")))
+            self._failed(firing, Failure("timeout", 1, ErrorInfo(error_codes.TIMEOUT, f"{place.node.id} has waited in vain")))
         else:
             how.output.port = how.port
             self._go_on(firing, how.output, how.port)
@@ -371,7 +373,7 @@ class Router:
                 how.output.port = how.port
                 self._go_on(firing, how.output, "success")
             case "fail":
-                self._failed(firing, Failure("fatal", 1, ErrorInfo("Rejected", why)))
+                self._failed(firing, Failure("fatal", 1, ErrorInfo(error_codes.REJECTED, why)))
             case "cancel":
                 self.program.ending.reject(why)
 
@@ -464,7 +466,9 @@ class Router:
             for id in ids:
                 if id not in node.choose:
                     allowed = ", ".join(node.choose)
-                    raise self.run.failure(f"{node.id} tried to go on to {str(id)[:60]!r}, which is unauthorized; allowed are {allowed}", "Unauthorized")
+                    raise self.run.failure(
+                        f"{node.id} tried to go on to {str(id)[:60]!r}, which is unauthorized; allowed are {allowed}", error_codes.UNAUTHORIZED
+                    )
             return KeepOperation(values.encode(list(dict.fromkeys(ids)), "where to go on"), label="choose")
 
         kept = self.run.log.judged((*firing.path, NEXT_NOTE), chosen)
@@ -581,7 +585,7 @@ class BlockRun:
         if self.run.plan.has_port(self.verb_run.firing.place, "timeout"):
             self.verb_run.then(NodeOutcome("timeout", Output()))
         else:
-            self.verb_run.then(Failure("timeout", 1, ErrorInfo("Timeout", why)))
+            self.verb_run.then(Failure("timeout", 1, ErrorInfo(error_codes.TIMEOUT, why)))
 
     def _end(self, is_drained: bool = False, lost: bool = False) -> None:
         self.is_over = True

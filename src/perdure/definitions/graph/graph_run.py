@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from perdure.code.declarations import Retry, Step
-from perdure.core import values
+from perdure.core import error_codes, values
 from perdure.core.errors import ErrorInfo, ExpressionFailed, Fatal, ProgrammingError
 from perdure.core.execution import Execution
 from perdure.core.operation_state import SettledOperation
@@ -112,7 +112,7 @@ class RunRoots:
     def check(self) -> KeepOperation | None:
         """Check the input against the inputs that the definition declares."""
         for why in completed_input_problems(self.run.plan.ir, self.input):
-            raise self.run.failure(why, "BadInput")
+            raise self.run.failure(why, error_codes.BAD_INPUT)
         return None
 
     def vary(self) -> Failure | None:
@@ -309,7 +309,7 @@ class GraphRun:
             why = (
                 "it reads a secret, and what it comes to is kept; secrets are given by name, in `with`, to what does work: a tool, a function, a kind of steps"
             )
-            raise self.failure(why, "NoSecrets")
+            raise self.failure(why, error_codes.SECRETS_UNAVAILABLE)
         return compiled.evaluate(names)
 
     def given(self, value: Any, names: NodeScope) -> tuple[Any, tuple[str, ...]]:
@@ -336,7 +336,7 @@ class GraphRun:
         """The meaning of a missing value in the dialect of the definition."""
         return self.dialect_rules.missing_in_condition if in_condition else self.dialect_rules.missing_in_value
 
-    def failure(self, why: str, type: str = "BadValue") -> NodeFailure:
+    def failure(self, why: str, type: str = error_codes.BAD_VALUE) -> NodeFailure:
         """A failure that the definition itself causes."""
         return NodeFailure(ErrorInfo(type, why))
 

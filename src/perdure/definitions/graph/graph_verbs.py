@@ -1,4 +1,4 @@
-"""Verbs: what each kind of node does, once, and by which port it settles.
+"""The verbs of nodes: what each does, once, and the port by which the node settles.
 
 The verb `loop` is the head of a cycle, and gives its body one batch of a list at a time. Reached from outside, or after it was done, it begins with the
 items as they are then; reached from its body, it goes on with the next batch of the same items. It is left by ``loop`` with a batch, and by ``done`` when
@@ -13,31 +13,30 @@ import msgspec
 
 from perdure.code.child_executions import RESTARTED_STATUSES
 from perdure.code.durations import duration_seconds
-from perdure.core import limits, values
+from perdure.core import error_codes, limits, values
 from perdure.core.errors import ErrorInfo
 from perdure.core.operation_state import SettledOperation
 from perdure.core.operations import CallOperation, Failure, KeepOperation, Operation, ReceiveOperation, SendOperation, SleepOperation
 from perdure.core.paths import Key, Path
 from perdure.definitions.graph import agent_verbs
-from perdure.definitions.graph.graph_program import BlockRun, GraphProgram, Verb
+from perdure.definitions.graph.graph_program import BlockRun, GraphProgram
 from perdure.definitions.graph.graph_run import GraphRun, VerbRun
 from perdure.definitions.graph.graph_workflow import GraphWorkflow
 from perdure.definitions.graph.ir import AFTER, ALWAYS
+from perdure.definitions.graph.kind_runs import KindRun, KindTemplates, run_node_kind
 from perdure.definitions.graph.node_scope import NodeOutcome, Output, combined_outcome
+from perdure.definitions.graph.requirements import AGENT_VERBS
 from perdure.definitions.graph.tool_calls import (
     ChildOptions,
-    KindTemplates,
     call_with_end_options,
     child_retry_policy,
     child_start,
     encode_call_arguments,
     may_restart_child,
-    run_kind,
     start_timeout,
     stop_timeout,
     tool_call,
     tool_step,
-    unknown_kind_error,
 )
 
 
@@ -93,14 +92,14 @@ class LoopBatch(msgspec.Struct, frozen=True, omit_defaults=True):
 def first_batch(items: Any, size: Any) -> LoopBatch | str:
     """The first tick over `items`, of which null is none; or why there can't be one."""
     if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-        return f"a batch has a whole number of items from 1, found {str(size)[:60]}"
+        return f"the batch size of loop is a whole number from 1, found {str(size)[:60]}"
     if items is not None and not isinstance(items, list):
-        return f"loop over {str(items)[:60]}, which is no list"
+        return f"loop needs a list, found {str(items)[:60]}"
     return LoopBatch(tuple(items or ()), size)
 
 
 def _open_call(run: GraphRun, verb_run: VerbRun, name: str, made: Callable[[], Operation]) -> None:
-    """Do work that somebody else performs, and settle as that does."""
+    """Opens a call, and settles the node with the outcome of the call."""
     op = run.log.attempted(verb_run.path, made)
     if isinstance(op, Failure):
         verb_run.then(op)
@@ -112,22 +111,20 @@ def _verb_input(run: GraphRun, verb_run: VerbRun) -> Any:
     return None if verb_run.node.input is None else run.evaluated(verb_run.node.input, verb_run.names)
 
 
-def tool(program: GraphProgram, verb_run: VerbRun) -> None:
-    """A step that the app registered."""
-    run = program.run
+def tool(run: GraphRun, verb_run: VerbRun) -> None:
+    """Calls a step that the application registered."""
     name = str(verb_run.node.config)
     _open_call(run, verb_run, name, lambda: tool_call(run, verb_run, name))
 
 
-def task(program: GraphProgram, verb_run: VerbRun) -> None:
-    """Work for whoever serves a queue, or of a kind that this engine has."""
-    run = program.run
+def task(run: GraphRun, verb_run: VerbRun) -> None:
+    """Puts work into a queue for workers, or performs it by a kind of this engine."""
     config = verb_run.node.config if isinstance(verb_run.node.config, dict) else {"type": verb_run.node.config}
     name = str(config["type"])
     kind = None if "queue" in config else run.workflow.kinds.get(name)
     known = run.log.upcoming(verb_run.path)
     if kind is not None and not (isinstance(known, CallOperation) and known.queue and not kind.step.queue):  # it was given to a queue then
-        run_kind(run, verb_run, kind, KindTemplates(config.get("config"), verb_run.node.input, verb_run.node.env))
+        KindRun(run, verb_run, kind, KindTemplates(config.get("config"), verb_run.node.input, verb_run.node.env, own_expressions=True)).begin()
         return
     judged = verb_run._replace(then=lambda how: verb_run.then(_check_port(run, verb_run, how)))
 
@@ -154,7 +151,7 @@ def task(program: GraphProgram, verb_run: VerbRun) -> None:
 
 
 def _check_port(run: GraphRun, verb_run: VerbRun, how: NodeOutcome | Failure) -> NodeOutcome | Failure:
-    """How a worker has left a task; by a port of which the definition says nothing, though it tells others apart, it can't."""
+    """The outcome of a task, or a failure if the task ended at a port that `next` of the node does not have although it has others."""
     node, place = verb_run.node, verb_run.firing.place
     if isinstance(how, Failure) or how.port == "success" or node.each is not None or node.repeat is not None or node.rules or node.choose:
         return how
@@ -162,28 +159,16 @@ def _check_port(run: GraphRun, verb_run: VerbRun, how: NodeOutcome | Failure) ->
 
     def leads_on() -> KeepOperation | None:
         if known and how.port not in known and not run.plan.by_port(place, how.port):
-            told = f"{node.id} was left by the port {how.port!r}, of which its next says nothing; it tells of {', '.join(known)}"
-            raise run.failure(f"{told}: add it there, with [] if nothing follows", "UnknownPort")
+            why = f"{node.id} ended at the port {how.port!r}, which is not in its next ({', '.join(known)}); add it there, with [] if nothing follows"
+            raise run.failure(why, error_codes.UNKNOWN_PORT)
         return None
 
     wrong = run.log.judged((*verb_run.path, ("port", 0)), leads_on)
     return wrong if isinstance(wrong, Failure) else how
 
 
-def other(program: GraphProgram, verb_run: VerbRun) -> None:
-    """A kind of work, as what the engine was given for it does it."""
-    run = program.run
-    node = verb_run.node
-    kind = run.workflow.kinds.get(node.kind)
-    if kind is None:
-        verb_run.then(unknown_kind_error(run, verb_run, node.kind))
-    else:
-        run_kind(run, verb_run, kind, KindTemplates(node.config, node.input, node.env))
-
-
-def call(program: GraphProgram, verb_run: VerbRun) -> None:
-    """A Python function, or another workflow as a child."""
-    run = program.run
+def call(run: GraphRun, verb_run: VerbRun) -> None:
+    """Calls a Python function, or starts another workflow as a child."""
     config = verb_run.node.config if isinstance(verb_run.node.config, dict) else {"target": verb_run.node.config}
     target = str(config["target"])
     if target.startswith("py:"):
@@ -232,9 +217,8 @@ def _wait_for_child(run: GraphRun, verb_run: VerbRun, how: ChildOptions, times: 
         run.log.wait(path, ended)
 
 
-def sleep(program: GraphProgram, verb_run: VerbRun) -> None:
-    """A wait, across restarts."""
-    run = program.run
+def sleep(run: GraphRun, verb_run: VerbRun) -> None:
+    """Waits, across restarts."""
 
     def made() -> Operation:
         until = verb_run.node.config.get("until") if isinstance(verb_run.node.config, dict) else None
@@ -257,9 +241,8 @@ def _parse_time(run: GraphRun, when: Any) -> float:
         raise run.failure(f"sleep until {when!r}, which is no time such as 2026-11-22T10:00:00Z") from error
 
 
-def listen(program: GraphProgram, verb_run: VerbRun) -> None:
-    """A wait for messages: for the first, and with `gather` for further ones, so long."""
-    run = program.run
+def listen(run: GraphRun, verb_run: VerbRun) -> None:
+    """Waits for the first message, and with `gather` for further ones until that time is over."""
     config = verb_run.node.config if isinstance(verb_run.node.config, dict) else {"names": verb_run.node.config}
     gather = config.get("gather")
     limit = int(config.get("limit") or (1 if gather is None else limits.MAILBOX_MESSAGES_MAX))
@@ -293,9 +276,8 @@ def listen(program: GraphProgram, verb_run: VerbRun) -> None:
     wait(verb_run.path, config.get("timeout", verb_run.node.timeout_s), True)
 
 
-def emit(program: GraphProgram, verb_run: VerbRun) -> None:
-    """A message to another execution, or an item of the execution's own stream."""
-    run = program.run
+def emit(run: GraphRun, verb_run: VerbRun) -> None:
+    """Sends a message to another execution, or adds an item to the stream of this one."""
 
     def made() -> Operation:
         config = verb_run.node.config if isinstance(verb_run.node.config, dict) else {"body": verb_run.node.config}
@@ -315,9 +297,8 @@ def emit(program: GraphProgram, verb_run: VerbRun) -> None:
 # control
 
 
-def loop(program: GraphProgram, verb_run: VerbRun) -> None:
-    """The next batch of a list, for the steps of the cycle that begins here."""
-    run = program.run
+def loop(run: GraphRun, verb_run: VerbRun) -> None:
+    """Passes the next batch of a list to the steps of the cycle that begins here."""
     stay = verb_run.firing.frame.stay
     before = None if stay is None else stay.tick
     tick = before.next() if isinstance(before, LoopBatch) and not before.done else _first_loop_batch(run, verb_run)
@@ -326,7 +307,7 @@ def loop(program: GraphProgram, verb_run: VerbRun) -> None:
         return
     config = verb_run.node.config if isinstance(verb_run.node.config, dict) else {}
     if not tick.done and tick.number >= config.get("max", tick.number + 1):
-        verb_run.then(Failure("exhausted", 1, ErrorInfo("LoopExhausted", f"{verb_run.node.id} has more than {config['max']:,} batches")))
+        verb_run.then(Failure("exhausted", 1, ErrorInfo(error_codes.LOOP_EXHAUSTED, f"{verb_run.node.id} has more than {config['max']:,} batches")))
         return
     if stay is not None:
         stay.tick = tick
@@ -356,9 +337,8 @@ def _first_loop_batch(run: GraphRun, verb_run: VerbRun) -> LoopBatch | Failure:
     return LoopBatch() if kept is None else kept
 
 
-def test(program: GraphProgram, verb_run: VerbRun) -> None:
-    """A condition, whose answer is the port."""
-    run = program.run
+def test(run: GraphRun, verb_run: VerbRun) -> None:
+    """Evaluates a condition, whose result is the port."""
 
     def told(holds: Any) -> None:
         if isinstance(holds, Failure):
@@ -370,9 +350,8 @@ def test(program: GraphProgram, verb_run: VerbRun) -> None:
     run.judge(verb_run.path, verb_run.node.config, verb_run.names, told)
 
 
-def set_(program: GraphProgram, verb_run: VerbRun) -> None:
-    """Variables, from here on."""
-    run = program.run
+def set_(run: GraphRun, verb_run: VerbRun) -> None:
+    """Sets variables for the steps that follow."""
 
     def made() -> KeepOperation:
         return KeepOperation(values.encode(run.evaluated(verb_run.node.config, verb_run.names), "the value of", verb_run.path))
@@ -388,7 +367,7 @@ def set_(program: GraphProgram, verb_run: VerbRun) -> None:
 
 
 def if_(program: GraphProgram, verb_run: VerbRun) -> None:
-    """One of two bodies."""
+    """Performs one of two bodies."""
     run = program.run
 
     def told(holds: Any) -> None:
@@ -403,23 +382,23 @@ def if_(program: GraphProgram, verb_run: VerbRun) -> None:
 
 
 def do(program: GraphProgram, verb_run: VerbRun) -> None:
-    """A body."""
+    """Performs a body."""
     BlockRun(program, verb_run, "do").begin(verb_run.node.bodies[0])
 
 
 def parallel(program: GraphProgram, verb_run: VerbRun) -> None:
-    """Branches that all begin at once."""
+    """Begins all branches at once."""
     config = verb_run.node.config if isinstance(verb_run.node.config, dict) else {}
     BlockRun(program, verb_run, "parallel", int(config.get("concurrency") or 0), config.get("on_error") == "go_on").begin(verb_run.node.bodies[0])
 
 
 def race(program: GraphProgram, verb_run: VerbRun) -> None:
-    """Branches of which the first that succeeds wins."""
+    """Begins all branches; the first that succeeds wins."""
     BlockRun(program, verb_run, "race").begin(verb_run.node.bodies[0])
 
 
 def return_(program: GraphProgram, verb_run: VerbRun) -> None:
-    """The end of the execution, with a result: what stands in `with`, if all that is said is true."""
+    """Ends the execution with a result: the value of the verb, or `with` if that value is true."""
     run = program.run
     config = verb_run.node.config
     is_given = config is True and (verb_run.node.input is not None or run.dialect_rules.return_true_takes_input)
@@ -433,64 +412,47 @@ def return_(program: GraphProgram, verb_run: VerbRun) -> None:
         verb_run.then(kept)
 
 
-def fail(program: GraphProgram, verb_run: VerbRun) -> None:
-    """A failure of one's own."""
-    run = program.run
+def fail(run: GraphRun, verb_run: VerbRun) -> None:
+    """Fails the node with the type and message of the definition."""
     config = verb_run.node.config if isinstance(verb_run.node.config, dict) else {"message": verb_run.node.config}
 
     def refuse() -> KeepOperation | None:
         said = run.evaluated(config, verb_run.names)
-        raise run.failure(str(said.get("message") or "the definition says so"), str(said.get("type") or "Failed"))
+        raise run.failure(str(said.get("message") or "the definition says so"), str(said.get("type") or error_codes.FAILED))
 
     error = run.log.judged((*verb_run.path, ("error", 0)), refuse)
-    verb_run.then(error if isinstance(error, Failure) else Failure("fatal", 1, ErrorInfo("Failed", "")))
+    verb_run.then(error if isinstance(error, Failure) else Failure("fatal", 1, ErrorInfo(error_codes.FAILED, "")))
 
 
-def approve(program: GraphProgram, verb_run: VerbRun) -> None:
-    """Have people decide."""
-    agent_verbs.approve(program.run, verb_run)
-
-
-def agent(program: GraphProgram, verb_run: VerbRun) -> None:
-    """Have a model work with tools."""
-    agent_verbs.agent(program.run, verb_run)
-
-
-def agent_message(program: GraphProgram, verb_run: VerbRun) -> None:
-    """Send a message to the agent that is at work, or to a session."""
-    agent_verbs.agent_message(program.run, verb_run)
-
-
-def llm(program: GraphProgram, verb_run: VerbRun) -> None:
-    """Ask a model."""
-    agent_verbs.llm(program.run, verb_run)
-
-
-VERBS: dict[str, Verb] = {
+RUN_VERBS: dict[str, Callable[[GraphRun, VerbRun], None]] = {
     "tool": tool,
     "task": task,
     "call": call,
-    "agent": agent,
-    "agent_message": agent_message,
-    "approve": approve,
-    "llm": llm,
+    "approve": agent_verbs.approve,
     "listen": listen,
     "emit": emit,
     "sleep": sleep,
     "loop": loop,
     "set": set_,
     "test": test,
-    "if": if_,
-    "parallel": parallel,
-    "race": race,
-    "do": do,
-    "return": return_,
     "fail": fail,
-    "": other,
+    **{name: agent_verbs.AGENT_ROLES[role] for name, role in AGENT_VERBS.items()},
 }
-"""The verbs by the kind of node; the one without a name performs kinds that packages add."""
+"""The verbs that need the run alone. Verbs that are in neither table are performed by kinds."""
+
+BLOCK_VERBS: dict[str, Callable[[GraphProgram, VerbRun], None]] = {"if": if_, "parallel": parallel, "race": race, "do": do, "return": return_}
+"""The verbs that begin bodies or end the execution, for which they need the program."""
+
+
+def perform_verb(program: GraphProgram, verb_run: VerbRun) -> None:
+    """Performs the verb of a node once."""
+    name = verb_run.node.kind
+    if name in BLOCK_VERBS:
+        BLOCK_VERBS[name](program, verb_run)
+    else:
+        RUN_VERBS.get(name, run_node_kind)(program.run, verb_run)
 
 
 def new_graph_program(workflow: GraphWorkflow, key: Key) -> GraphProgram:
     """A program for an execution of `workflow`, to be fed its events."""
-    return GraphProgram(workflow, key, VERBS)
+    return GraphProgram(workflow, key, perform_verb)

@@ -54,7 +54,10 @@ class RepeatOptions(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RetryOptions(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How often and when the work of a node is tried again; what is None is as the work itself says. Seconds. `only` and `fatal` name types of errors."""
+    """How often and when the work of a node is tried again; what is None is as the work itself says. Seconds.
+
+    `only` and `fatal` hold the codes of Perdure's errors and the class names of others.
+    """
 
     max: int | None = None
     wait_s: float | None = None

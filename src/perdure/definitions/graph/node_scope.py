@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from perdure.core import values
+from perdure.core import error_codes, values
 from perdure.core.errors import ErrorInfo, TooLarge
 from perdure.core.limits import VALUE_BYTES_MAX
 from perdure.core.operations import Failure
@@ -116,7 +116,7 @@ def combined_outcome(port: str, outputs: Mapping[str, Output], what: str, made: 
     try:
         return NodeOutcome(port, Output.of(made(combined_values(outputs, what)), what))
     except TooLarge as error:
-        return Failure("fatal", 1, ErrorInfo("TooLarge", str(error)))
+        return Failure("fatal", 1, ErrorInfo(error_codes.TOO_LARGE, str(error)))
 
 
 class ExpressionRoots(Protocol):

@@ -10,6 +10,7 @@ from typing import Any
 from perdure.code.operation_paths import operation_text
 from perdure.core import events as e
 from perdure.core import limits, values
+from perdure.core.error_codes import error_code
 from perdure.core.error_text import exception_text, shorten_text
 from perdure.core.errors import Diverged, ErrorInfo, ExpressionFailed, ProgrammingError
 from perdure.core.mailbox import UnusedMessages, uses_messages
@@ -21,7 +22,7 @@ from perdure.core.program import WARNING_LEVEL, DropCommand, FinishCommand, LogC
 from perdure.core.values import ENCODED_NONE, Blob, Value
 from perdure.definitions.graph.node_scope import NodeOutcome, Output
 
-FAILED, UNJUDGED, MISSING = ("error", 0), ("judge", 0), ("missing", 0)
+FAILED, UNJUDGED, MISSING = ("error", 0), ("condition", 0), ("missing", 0)
 """Where it is noted, beside an operation, that it could not be made, that its condition could not be judged, or that this asks for what is missing."""
 
 
@@ -133,7 +134,7 @@ class OperationLog:
         info = (
             error.info
             if isinstance(error, NodeFailure)
-            else ErrorInfo(type(error).__name__, shorten_text(exception_text(error), limits.ERROR_MESSAGE_CHARACTERS_MAX))
+            else ErrorInfo(error_code(type(error)), shorten_text(exception_text(error), limits.ERROR_MESSAGE_CHARACTERS_MAX))
         )
         op = KeepOperation(values.encode(info, "an error", path), label="error", port=error.kind if isinstance(error, NodeFailure) else "fatal")
         _ = self.ask(path, op)

@@ -5,7 +5,7 @@ from typing import Any
 
 from perdure.code.approval_requests import ApprovalRequest, ApprovalVerdict
 from perdure.code.child_executions import child_id
-from perdure.core import values
+from perdure.core import error_codes, values
 from perdure.core.errors import ErrorInfo
 from perdure.core.operation_state import SettledOperation
 from perdure.core.operations import APPROVAL_WORKFLOW, Failure, KeepOperation, Operation, SpawnOperation
@@ -33,7 +33,7 @@ def check_start(run: GraphRun) -> Failure | None:
         if run.workflow.policy is not NO_POLICY:
             verdict = run.workflow.policy.judge("start", {**_facts(run), "input": run.roots.root("input")})
             if verdict.deny:
-                raise run.failure(f"{run.plan.ir.name} may not be started: {verdict.deny}", "Unauthorized")
+                raise run.failure(f"{run.plan.ir.name} may not be started: {verdict.deny}", error_codes.UNAUTHORIZED)
         return None
 
     refused = run.log.judged((POLICY_NOTE,), judge)
@@ -74,7 +74,8 @@ def check_without_person(run: GraphRun, tool: str, given: Any, node: GraphNode |
     facts = {**_facts(run), "step": "" if node is None else node.id, "kind": "tool", "tool": tool}
     if run.workflow.policy is not NO_POLICY and _approval_question(run, facts, lambda: given):
         raise run.failure(
-            f"{facts['step'] or 'on_failure'} may not use {tool}: a person is to be asked before, who is not while things are undone", "Unauthorized"
+            f"{facts['step'] or 'on_failure'} may not use {tool}: a person is to be asked before, who is not while things are undone",
+            error_codes.UNAUTHORIZED,
         )
 
 
@@ -105,14 +106,14 @@ def _approval_question(run: GraphRun, facts: dict[str, Any], given: Callable[[],
     for one in _capabilities(run, facts):
         if one.allowed_tools is not None and tool and tool not in one.allowed_tools:
             allowed = ", ".join(one.allowed_tools) or "none"
-            raise run.failure(f"{step} tried to use {tool!r}, which is unauthorized; allowed are {allowed}", "Unauthorized")
+            raise run.failure(f"{step} tried to use {tool!r}, which is unauthorized; allowed are {allowed}", error_codes.UNAUTHORIZED)
         if one.requires_approval:
             asks = f"May {step} use {tool or facts['kind']}?"
     if policy is NO_POLICY:
         return asks
     verdict = policy.judge("tool", {**facts, "input": given()})
     if verdict.deny:
-        raise run.failure(f"{step} may not use {tool or facts['kind']}: {verdict.deny}", "Unauthorized")
+        raise run.failure(f"{step} may not use {tool or facts['kind']}: {verdict.deny}", error_codes.UNAUTHORIZED)
     return verdict.ask or asks
 
 
@@ -145,15 +146,15 @@ def _judge_transition(run: GraphRun, firing: Firing, taken: Sequence[int]) -> Ke
     for one in _capabilities(run, facts):
         if one.max_fanout is not None and len(targets) > one.max_fanout:
             why = f"{node.id} leads to {len(targets):,} steps at once, and at most {one.max_fanout:,} are allowed"
-            raise run.failure(why, "exceeded_max_fanout")
+            raise run.failure(why, error_codes.EXCEEDED_MAX_FANOUT)
         for target in targets:
             if one.can_emit_to is not None and not {target.id, target.kind} & set(one.can_emit_to):
                 allowed = ", ".join(one.can_emit_to) or "none"
-                raise run.failure(f"{node.id} tried to go on to {target.id!r}, which is unauthorized; allowed are {allowed}", "Unauthorized")
+                raise run.failure(f"{node.id} tried to go on to {target.id!r}, which is unauthorized; allowed are {allowed}", error_codes.UNAUTHORIZED)
     for target in targets if run.workflow.policy is not NO_POLICY else ():
         verdict = run.workflow.policy.judge("transition", {**facts, "to": target.id, "to_kind": target.kind})
         if verdict.deny:
-            raise run.failure(f"{node.id} may not lead to {target.id}: {verdict.deny}", "Unauthorized")
+            raise run.failure(f"{node.id} may not lead to {target.id}: {verdict.deny}", error_codes.UNAUTHORIZED)
     return None
 
 
@@ -174,7 +175,7 @@ def _ask_approval(run: GraphRun, verb_run: VerbRun, request: ApprovalRequest, go
             return
         last = verdict.votes[-1] if verdict.votes else None
         by = f" by {last.by}{f': {last.comment}' if last.comment else ''}" if last else ""
-        verb_run.then(Failure("fatal", 1, ErrorInfo("NotApproved", f"what {verb_run.node.id} was about to do was not approved{by}")))
+        verb_run.then(Failure("fatal", 1, ErrorInfo(error_codes.NOT_APPROVED, f"what {verb_run.node.id} was about to do was not approved{by}")))
 
     op = run.log.attempted(path, made)
     if isinstance(op, Failure):

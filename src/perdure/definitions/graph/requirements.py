@@ -7,7 +7,7 @@ has some, and it takes the executions whose needs it has. A tool without a versi
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from perdure.definitions.format.verb_shapes import transform_source
+from perdure.definitions.format.model import VERBS, transform_source
 from perdure.definitions.graph.ir import IR, GraphNode
 
 if TYPE_CHECKING:
@@ -53,8 +53,8 @@ def _target(config: Any) -> str:
     return str(config["target"] if isinstance(config, Mapping) else config)
 
 
-AGENT_VERBS = ("agent", "agent_message")
-"""The verbs that a workflow of their own does, unless something stands in for them."""
+AGENT_VERBS = {verb.name: verb.agent_role for verb in VERBS if verb.agent_role}
+"""The verbs that the agent workflow of a definition performs, unless the engine has a kind of that name; each with its role."""
 
 
 def engine_capabilities(workflow: "GraphWorkflow", kinds: Iterable[str]) -> frozenset[str]:
@@ -66,7 +66,7 @@ def engine_capabilities(workflow: "GraphWorkflow", kinds: Iterable[str]) -> froz
 
 def required_capabilities(workflow: "GraphWorkflow", ir: IR) -> frozenset[str]:
     """What the executions of a definition need, with the versions that tools have in `workflow`. What is imported by name is not among it."""
-    agents = (node for node in ir.nodes if node.kind == "agent" and isinstance(node.config, Mapping))
+    agents = (node for node in ir.nodes if node.kind in AGENT_VERBS and isinstance(node.config, Mapping))
     theirs = (Requirement("tool", name, node.id) for node in agents for name in node.config.get("tools", ()) if name in workflow.tools)
     return frozenset(_on_one_line(name) for need in (*requirements_of(ir), *theirs) if (name := _capability(workflow, need)))
 

@@ -91,6 +91,11 @@ class Kind:
 
     `written` makes of a config, as it stands in a definition, the one whose references are resolved. `counts` says of both, the one that `written` has made and
     the one that came of it, what a step of it counts as a use of, if of anything.
+
+    With `repairs_answers`, the config may have a `schema` for the result, and `repairs`, how often a result that does not fit is asked for again (1 unless it
+    says otherwise). `run` then gets a config without `repairs`, with `schema` as a complete JSON Schema, and from the second call on with `repair`: a list of
+    ``{"answer": …, "wrong": …}``, the results so far and what is wrong with each. A result that is no data has its text in the `meta` as ``text``, and why
+    the answer ended in ``finish``: after ``filter``, it is not asked for again.
     """
 
     name: str
@@ -111,6 +116,7 @@ class Kind:
     check_step: Callable[[Mapping[str, Any]], Iterator[tuple[str, str]]] = no_problems
     written: Callable[[Any], Any] = unchanged_config
     counts: Callable[[Any, Any], CompositeUse | None] = no_composite_use
+    repairs_answers: bool = False
     retry: Retry = DEFAULT_RETRY
     timeout: Duration | None = None
     extra: str = ""

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from perdure.code.durations import duration_seconds
+from perdure.core import error_codes, values
 from perdure.core import events as e
-from perdure.core import values
 from perdure.core.errors import ErrorInfo, TooLarge
 from perdure.core.limits import VALUE_BYTES_MAX
 from perdure.core.operations import CallOperation, Failure, KeepOperation, SleepOperation, SpawnOperation
@@ -23,10 +23,10 @@ from perdure.core.values import ENCODED_NONE
 from perdure.definitions.graph.execution_end import note_undo_arguments
 from perdure.definitions.graph.graph_run import GraphRun, VerbRun
 from perdure.definitions.graph.ir import NOT_AFTER, RepeatOptions
+from perdure.definitions.graph.kind_runs import with_transform
 from perdure.definitions.graph.node_scope import Iteration, NodeOutcome, NodeScope, Output, schema_problem
 from perdure.definitions.graph.policy_checks import check_use
 from perdure.definitions.graph.token_walk import CycleRun, Firing
-from perdure.definitions.graph.tool_calls import with_transform
 
 FAILED_PORTS = ("rejected", "timeout")
 """The ports by which an item counts as failed: a person said no, or the time was over."""
@@ -63,14 +63,14 @@ class EachRun:
         if found is None and self.run.dialect_rules.each_over_null_is_empty:
             found = []
         if not isinstance(found, list):
-            raise self.run.failure(f"each over {_short_text(found)}, which is no list")
+            raise self.run.failure(f"each needs a list, found {_short_text(found)}")
         limit = self.each.max or self.run.plan.ir.limits.max_fanout
         if len(found) > limit:
-            raise self.run.failure(f"each over {len(found):,} items, and at most {limit:,} are allowed", "exceeded_max_fanout")
+            raise self.run.failure(f"each over {len(found):,} items, and at most {limit:,} are allowed", error_codes.EXCEEDED_MAX_FANOUT)
         if self.each.batch:
             found = [found[start : start + self.each.batch] for start in range(0, len(found), self.each.batch)]
         if len(found) < self.each.enough:
-            raise self.run.failure(f"each over {len(found):,} items, {self.each.enough:,} of which are to succeed", "NotEnough")
+            raise self.run.failure(f"each has {len(found):,} items, fewer than the {self.each.enough:,} that have to succeed", error_codes.TOO_FEW_SUCCEEDED)
         return KeepOperation(values.encode(found, "the items of", self.verb_run.path), label="items") if found else None
 
     def _refill(self) -> None:
@@ -114,8 +114,8 @@ class EachRun:
             self._end()
         elif self.each.enough and succeeded + left < self.each.enough:
             self._stop()
-            why = f"{self.failed:,} of {len(self.items):,} failed, so {self.each.enough:,} can't succeed any more"
-            self.verb_run.then(Failure("exhausted", 1, ErrorInfo("NotEnough", why)))
+            why = f"{self.failed:,} of {len(self.items):,} items failed, so {self.each.enough:,} of them can no longer succeed"
+            self.verb_run.then(Failure("exhausted", 1, ErrorInfo(error_codes.TOO_FEW_SUCCEEDED, why)))
         elif self.next < len(self.items):
             self._refill()
         elif self.active == 0:
@@ -138,7 +138,7 @@ class EachRun:
         output = Output.many([self.results[position] for position in sorted(self.results)])
         if output.size_bytes > VALUE_BYTES_MAX:
             too_large = TooLarge(f"the results of the items of {self.verb_run.node.id}", output.size_bytes, VALUE_BYTES_MAX)
-            self.verb_run.then(Failure("fatal", 1, ErrorInfo("TooLarge", str(too_large))))
+            self.verb_run.then(Failure("fatal", 1, ErrorInfo(error_codes.TOO_LARGE, str(too_large))))
         else:
             self.verb_run.then(NodeOutcome("success", output))
 
@@ -226,8 +226,8 @@ class RepeatRun:
         if self.repeat.on_max == "go_on":
             self.verb_run.then(NodeOutcome("max", how.output))
         else:
-            why = f"after {self.repeat.max:,} turns, what was to be waited for has not come"
-            self.verb_run.then(Failure("exhausted", 1, ErrorInfo("RepeatExhausted", why)))
+            why = f"the condition of repeat was not met within {self.repeat.max:,} turns; raise `max`, or say `on_max: go_on`"
+            self.verb_run.then(Failure("exhausted", 1, ErrorInfo(error_codes.REPEAT_EXHAUSTED, why)))
 
     def _wait(self, how: NodeOutcome) -> None:
         path, names = (*self.verb_run.path, self.turn, ("delay", 0)), self._names(result=how.output.value)
@@ -282,7 +282,7 @@ def _check_schema(run: GraphRun, verb_run: VerbRun, how: NodeOutcome | Failure) 
 
     def fits() -> KeepOperation | None:
         if why := schema_problem(verb_run.node.schema, result.value):
-            raise run.failure(f"the result of {verb_run.node.id} does not fit its schema: {why}", "BadResult")
+            raise run.failure(f"the result of {verb_run.node.id} does not fit its schema: {why}", error_codes.BAD_RESULT)
         return None
 
     wrong = run.log.judged((*verb_run.path, ("schema", 0)), fits)

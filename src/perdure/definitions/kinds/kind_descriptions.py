@@ -13,8 +13,8 @@ import msgspec
 
 from perdure.code.declarations import Step
 from perdure.definitions.format import format_schema, model, shapes
+from perdure.definitions.format.model import SOURCE_FIELDS
 from perdure.definitions.format.shapes import NOTHING, FieldsShape, FormatField, Shape
-from perdure.definitions.format.verb_shapes import SOURCE_FIELDS
 from perdure.definitions.graph.step_kind import Kind, Limit
 from perdure.definitions.kinds.kind_registry import entry_point_kinds, is_extra_installed
 
@@ -311,8 +311,8 @@ def built_in_verbs() -> dict[str, KindDescription]:
             "every model call and every tool call is remembered by itself; a tool that may not be repeated is told to the model as interrupted",
             _AGENT,
             limits=(
-                Limit("calls of the model", "25", None, "it fails as exceeded_calls"),
-                Limit("calls of tools", "10 for each call of the model", None, "it fails as exceeded_calls, before it uses those that are too many"),
+                Limit("calls of the model", "25", None, "it fails with `exceeded_calls`"),
+                Limit("calls of tools", "10 for each call of the model", None, "it fails with `exceeded_calls`, before it uses those that are too many"),
                 Limit("tokens, cost, time", "any", None, "it fails, and says which"),
             ),
             extra="agents",
@@ -323,7 +323,7 @@ def built_in_verbs() -> dict[str, KindDescription]:
             "chat",
             "it is sent once",
             _AGENT_MESSAGE,
-            limits=(Limit("time for an answer", "5 min", None, "the step fails as Timeout"),),
+            limits=(Limit("time for an answer", "5 min", None, "the step fails with `timeout`"),),
             extra="agents",
         ),
     )

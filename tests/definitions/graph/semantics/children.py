@@ -65,7 +65,7 @@ ROWS = [
         output: "@vars.why"
         """,
         calls=(ASKS,),
-        result="Rejected",
+        result="rejected",
     ),
     Row(
         "cancelling an execution cancels the child that it waits for",
@@ -119,7 +119,7 @@ ROWS = [
           - {id: c, call: slow, timeout: 1h}
         """,
         calls=(SLOW,),
-        failed="Timeout: c has not ended within 3600 s",
+        failed="timeout: c has not ended within 3600 s",
         took=3600,
         children=(("slow", "cancelled", None),),
     ),
@@ -170,7 +170,7 @@ ROWS = [
           - {id: c, call: trip, timeout: 25s, retry: {max: 9, wait: 10s, factor: 1}}
         """,
         calls=("name: trip\nsteps:\n  - {id: t, tool: FAIL, retry: {max: 1}}",),
-        failed="Timeout: c has not ended within 25 s",
+        failed="timeout: c has not ended within 25 s",
         took=25,
     ),
 ]

@@ -57,20 +57,20 @@ ROWS = [
         "what is no list is an error that shows it",
         mapped("concurrency: 2"),
         {"of": 5},
-        failed="each over 5, which is no list",
+        failed="each needs a list, found 5",
         ran="",
     ),
     Row(
         "null is no list either",
         mapped("concurrency: 2"),
         {"of": None},
-        failed="each over None, which is no list",
+        failed="each needs a list, found None",
     ),
     Row(
         "a mapping is no list",
         mapped("concurrency: 2"),
         {"of": {"a": 1}},
-        failed="which is no list",
+        failed="each needs a list, found",
     ),
     Row(
         "in dialect 000 null is an empty list",
@@ -203,14 +203,14 @@ ROWS = [
         {"of": [1, 2, 3]},
         answers={"m/~0": [Broken("first")], "m/~1": [Broken("second")]},
         takes={"m/~2": "10s"},
-        failed="NotEnough: 2 of 3 failed, so 2 can't succeed any more",
+        failed="too_few_succeeded: 2 of 3 items failed, so 2 of them can no longer succeed",
         took=0,
     ),
     Row(
         "enough of fewer items than that fails, before any is begun",
         mapped("enough: 3"),
         {"of": [1]},
-        failed="NotEnough: each over 1 items, 3 of which are to succeed",
+        failed="too_few_succeeded: each has 1 items, fewer than the 3 that have to succeed",
         ran="",
     ),
     Row(
@@ -296,7 +296,7 @@ ROWS = [
           - {id: ok, each: {in: [ann, bob]}, approve: {title: "@{item}?"}}
         """,
         script=(Voted("ok/~1", False, by="bob"),),
-        cancelled="Rejected: ok was rejected by bob",
+        cancelled="rejected: ok was rejected by bob",
         children=(("perdure.approval", "cancelled", None), ("perdure.approval", "completed", ANYTHING)),
     ),
     Row(

@@ -209,7 +209,7 @@ ROWS = [
           - {id: b, tool: SAY, with: {value: "@a.m"}}
         """,
         ran="a",
-        failed="ExpressionFailed",
+        failed="expression_failed",
     ),
     Row(
         "a result that does not fit the step's schema fails the step",
@@ -217,7 +217,7 @@ ROWS = [
         steps:
           - {id: a, tool: SAY, with: {value: 5}, schema: {type: string}}
         """,
-        failed="BadResult: the result of a does not fit its schema",
+        failed="bad_result: the result of a does not fit its schema",
     ),
     Row(
         "an output that can't be made fails the execution",
@@ -226,7 +226,7 @@ ROWS = [
           - {id: a, tool: SAY, with: {value: {n: 1}}}
         output: "@a.m"
         """,
-        failed="ExpressionFailed",
+        failed="expression_failed",
         ran="a",
     ),
     Row(

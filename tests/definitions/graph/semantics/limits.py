@@ -120,7 +120,7 @@ ROWS = [
         steps:
           - {id: c, call: again}
         """,
-        failed="TooDeep",
+        failed="too_deep",
     ),
     Row(
         "recursion with an end comes to it",

@@ -87,7 +87,7 @@ ROWS = [
         steps:
           - {id: l, listen: {names: m, timeout: 1h}}
         """,
-        failed="Timeout: l has waited in vain",
+        failed="timeout: l has waited in vain",
         took=3600,
     ),
     Row(
@@ -159,7 +159,7 @@ ROWS = [
         """,
         script=(Voted("ok", False, comment="too soon"),),
         ran="ok",
-        cancelled="Rejected: ok was rejected by ada: too soon",
+        cancelled="rejected: ok was rejected by ada: too soon",
     ),
     Row(
         "rejected leads on where an edge says so",
@@ -209,7 +209,7 @@ ROWS = [
         steps:
           - {id: ok, approve: {title: "?", timeout: 2d}}
         """,
-        failed="Timeout: ok has waited in vain",
+        failed="timeout: ok has waited in vain",
         took=172_800,
     ),
     Row(
@@ -262,7 +262,7 @@ ROWS = [
               - {id: s, sleep: 1d}
               - {id: ok, approve: {title: "?"}}
         """,
-        failed="Timeout: d has not ended within 3600 s",
+        failed="timeout: d has not ended within 3600 s",
         took=3600,
         children=(("perdure.approval", "cancelled", None),),
     ),
@@ -340,7 +340,7 @@ ROWS = [
           - {id: ok, approve: {title: "?"}, on_rejected: fail, on_error: [{id: h, tool: SAY, with: {value: ["@error.type", "@error.message"]}}]}
         """,
         script=(Voted("ok", False, comment="too soon"),),
-        result=["Rejected", "ok was rejected by ada: too soon"],
+        result=["rejected", "ok was rejected by ada: too soon"],
         crashes=True,
     ),
     Row(
@@ -353,7 +353,7 @@ ROWS = [
         """,
         script=(Voted("d/ok", False),),
         undone="r",
-        failed="Rejected: ok was rejected by ada",
+        failed="rejected: ok was rejected by ada",
     ),
     Row(
         "with each, on_rejected: go_on has the decision on every item",

@@ -141,7 +141,7 @@ ROWS = [
               - {id: s, sleep: 1h}
         """,
         script=(Voted("r/ok", False, comment="not now"),),
-        cancelled="Rejected: ok was rejected by ada: not now",
+        cancelled="rejected: ok was rejected by ada: not now",
     ),
     Row(
         "in dialects 003 and 004, the branch of a person who says no is out",

@@ -35,11 +35,13 @@ def rows(*, slow: bool = False, for_prove: Callable[[Row], bool] = lambda row: r
     return [pytest.param(row, marks=[pytest.mark.prove] if for_prove(row) else [], id=name) for name, row in named if slow or not row.slow]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", rows(slow=True))
 def test_a_definition_does_as_the_row_says(world: World, row: Row) -> None:
     check(world, row, play(world, row))
 
 
+@pytest.mark.slow
 @pytest.mark.perdure(always_suspend=True)
 @pytest.mark.parametrize("row", rows())
 def test_it_does_the_same_leaving_memory_at_each_wait(world: World, row: Row) -> None:

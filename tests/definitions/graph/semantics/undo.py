@@ -325,7 +325,7 @@ ROWS = [
         steps:
           - {id: f, fail: "no"}
         """,
-        failed="Failed: no",
+        failed="failed: no",
     ),
     Row(
         "an undo that fails is tried again, and the rest is undone all the same",

@@ -35,6 +35,7 @@ def price(item: str) -> int:
     return len(item) * 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["small", "medium", "large"])
 def test_tools_side_by_side_errors_data_and_repair_go_through_each_protocol(model: str, tmp_path: Path) -> None:
     with serving_aside(Fake(SCRIPT)) as url:

@@ -64,6 +64,7 @@ def test_nodes_are_patched_by_the_mapping_that_names_the_workflow(world: World) 
     assert "Tell them" in str(event.data)
 
 
+@pytest.mark.slow
 @pytest.mark.perdure(crash_at="every")
 def test_killed_anywhere_it_is_changed_once(world: World) -> None:
     run, _ = started(world, "execution", BY_ID)

@@ -68,6 +68,7 @@ def test_a_budget_of_tokens_holds_though_the_provider_reports_none(world: World,
     assert kind == "exceeded_tokens" and len(script.asked) < 15
 
 
+@pytest.mark.slow
 def test_calls_of_tools_count_also_those_of_one_answer(world: World) -> None:
     looked = []
 
@@ -125,6 +126,7 @@ def forked(world: World, run: Run[Any], task: AgentTask, at: str | None = None) 
     return world.run_of(key)
 
 
+@pytest.mark.slow
 @pytest.mark.perdure(crash_at="every")
 def test_a_fork_goes_on_from_a_turn_with_another_model_and_asks_no_earlier_turn_again(world: World) -> None:
     first, other = Script(LOOK, "seen by m"), Script("never", "seen by other")

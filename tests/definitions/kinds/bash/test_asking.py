@@ -20,7 +20,7 @@ ALWAYS = {
     "LC_ALL": "C.UTF-8",
     "PERDURE_EXECUTION_ID": "r 1",
     "PERDURE_WORKFLOW": "release",
-    "PERDURE_KEY": INFO.key,
+    "PERDURE_IDEMPOTENCY_KEY": INFO.key,
     "PERDURE_ATTEMPT": "2",
     "IS_WORKFLOW_SESSION": "true",
     "WORKFLOW_ID": "release",
@@ -50,6 +50,7 @@ def test_what_no_program_can_be_given_is_refused_and_the_error_does_not_repeat_i
     assert "env" in str(refused.value) and "canary" not in str(refused.value) and "x\0y" not in str(refused.value)
 
 
+@pytest.mark.slow
 @given(st.text(), st.text())
 def test_the_directories_of_two_names_are_two_and_safe(one: str, other: str) -> None:
     for name in (one, other):

@@ -30,6 +30,7 @@ def expected(seed: int) -> dict[str, bytes]:
     return {"stdout": said[1], "stderr": said[2]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 async def test_whatever_it_says_is_kept_or_counted(shell: Shell, seed: int) -> None:
     shell.home.mkdir(parents=True)
@@ -45,6 +46,7 @@ async def test_whatever_it_says_is_kept_or_counted(shell: Shell, seed: int) -> N
             assert found["truncated"]
 
 
+@pytest.mark.slow
 async def test_endless_output_is_cut_and_costs_its_keeper_bounded_memory(shell: Shell) -> None:
     task = shell.begin("echo $PPID > made; mv made keeper; exec cat /dev/zero")
     await until((shell.home / "keeper").exists, "it runs")
@@ -80,6 +82,7 @@ async def test_it_ends_when_its_shell_ends_and_nothing_is_left(shell: Shell, com
     assert time.monotonic() - began_s < 30
 
 
+@pytest.mark.slow
 async def test_what_will_not_end_is_killed_when_its_grace_is_over(shell: Shell) -> None:
     found = await shell.run("(trap '' TERM; while :; do sleep 0.1; done) & sleep 0.1; exit 5")
     assert (found["exit_code"], shell.left()) == (5, []) and SHORT_GRACE_S < found["duration_s"] < SHORT_GRACE_S + 1
@@ -90,6 +93,7 @@ async def test_what_is_asked_to_end_may_say_something(shell: Shell) -> None:
     assert (found["exit_code"], found["stdout"]) == (5, "cleaned\n")
 
 
+@pytest.mark.slow
 async def test_who_forks_faster_than_it_is_looked_at_is_killed_as_well(shell: Shell) -> None:
     found = await shell.run("trap '' TERM; f() { sleep 0.001; f & }; for i in 1 2 3; do f & done; sleep 0.1; exit 5")
     assert found["exit_code"] == 5

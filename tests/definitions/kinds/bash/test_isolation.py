@@ -24,6 +24,7 @@ def isolating(tmp_path_factory: pytest.TempPathFactory) -> None:
         pytest.skip(f"this system isolates nothing: {done.stderr.splitlines()[-1]}")
 
 
+@pytest.mark.slow
 async def test_nothing_can_be_written_but_to_its_own_directory(shell: Shell, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     command = f"""
@@ -50,6 +51,7 @@ async def test_there_is_no_network_but_its_own(shell: Shell, level: str) -> None
     assert found["stdout"].split() == ["lo", "refused"]
 
 
+@pytest.mark.slow
 async def test_it_cannot_be_left_again(shell: Shell, tmp_path: Path) -> None:
     command = f"""
         mount -o remount,rw / ; mount -o remount,rw,bind / ; umount -l {shell.home}
@@ -93,6 +95,7 @@ except CommandRefused as refused:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", ["network", "all"])
 def test_where_it_is_not_to_be_had_nothing_is_run(tmp_path: Path, level: str) -> None:
     root = Path(__file__).parents[4]

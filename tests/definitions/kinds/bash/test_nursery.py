@@ -15,6 +15,8 @@ from perdure.definitions.kinds.bash import fork_server_client
 from perdure.runtime.step_runner import failure_of_exception
 from tests.definitions.kinds.bash.shell import Shell, children, lives, until
 
+pytestmark = pytest.mark.slow
+
 
 def pid() -> int:
     """The process that forks keepers."""
@@ -65,7 +67,7 @@ async def test_ending_it_waits_for_nothing_but_its_keepers_and_the_next_command_
 
 async def test_one_that_can_not_begin_says_why_and_is_not_tried_again(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     fork_server_client.stop_fork_server()
-    monkeypatch.setattr(fork_server_client, "FORK_SERVER_PROGRAM", "import a_module_that_is_missing")
+    monkeypatch.setattr(fork_server_client, "FORK_SERVER_MODULE", "a_module_that_is_missing")
     with pytest.raises(SandboxFailed, match=r"exit code 1[\s\S]*No module named 'a_module_that_is_missing'") as failed:
         await shell.run("true")
     assert failure_of_exception(None, failed.value).kind == "fatal"

@@ -57,6 +57,7 @@ def test_no_symbolic_link_is_followed_wherever_it_stands(root: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_directory_that_is_made_a_link_in_the_middle_leads_nowhere(root: Path) -> None:
     """Two names change places all the time: what is read is what is inside, or nothing."""
     (root / "link").symlink_to("..")
@@ -130,6 +131,7 @@ def test_an_error_in_the_middle_leaves_the_file_as_it_was(root: Path, fails: str
     assert os.listdir(root / "in") == ["a.txt"], "what is left of the try before is removed"  # noqa: PTH208  # hidden files count
 
 
+@pytest.mark.slow
 def test_who_writes_while_another_does_waits_so_that_nothing_appended_is_lost(root: Path) -> None:
     def append(number: int) -> None:
         for _ in range(20):

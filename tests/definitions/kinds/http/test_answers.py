@@ -95,6 +95,7 @@ TYPES = st.text(max_size=12) | st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.binary(max_size=40) | st.text(max_size=20).map(lambda text: text.encode("utf-8", "replace")), TYPES, st.sampled_from(["", "json", "text", "base64"]))
 def test_any_body_is_data_that_can_be_kept_or_a_clear_error(raw: bytes, type: str, wanted: str) -> None:

@@ -156,6 +156,7 @@ def authority(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Authority:
     return made
 
 
+@pytest.mark.slow
 async def test_bytes_behind_an_encrypted_answer_are_not_taken_for_the_next_answer(authority: Authority) -> None:
     async with Server(authority.server("127.0.0.1")) as server, calling("*") as caller:
         first, second = reply("first", headers={"Content-Type": "text/plain"}), reply("second", headers={"Content-Type": "text/plain"})
@@ -210,6 +211,7 @@ async def test_what_is_cancelled_while_it_shakes_hands_leaves_no_connection(serv
         assert (await caller.pool()).connections == []
 
 
+@pytest.mark.slow
 async def test_what_is_cancelled_at_any_moment_leaves_no_connection_but_those_that_wait(server: Server, caller: Caller) -> None:
     async def slowly(wire: Wire) -> None:
         await wire.raw(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n", b"a", b"b", b"c", every_s=0.002)
@@ -225,6 +227,7 @@ async def test_what_is_cancelled_at_any_moment_leaves_no_connection_but_those_th
     assert (await caller(server.url("/a")))["body"] == "abc"
 
 
+@pytest.mark.slow
 async def test_a_full_house_keeps_nobody_waiting_for_longer_than_the_time(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guarded_network, "CONNECTIONS_MAX", 2)
     server.on("/a", never)

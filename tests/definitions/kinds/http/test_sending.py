@@ -203,6 +203,7 @@ async def test_an_idle_connection_that_lives_is_used_again(server: Server, calle
 # time
 
 
+@pytest.mark.slow
 async def test_silence_and_a_byte_at_a_time_end_when_the_time_is_over(server: Server, caller: Caller) -> None:
     async def drips(wire: Wire) -> None:
         await wire.raw(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n", *[b"x"] * 1000, every_s=0.01)
@@ -223,6 +224,7 @@ async def test_silence_and_a_byte_at_a_time_end_when_the_time_is_over(server: Se
         await caller(server.url("/a"), timeout_s=0.2, **UNSAFE)
 
 
+@pytest.mark.slow
 async def test_the_time_is_that_of_all_redirects_together(server: Server, caller: Caller) -> None:
     async def slowly(wire: Wire) -> None:
         await asyncio.sleep(0.1)
@@ -254,6 +256,7 @@ async def test_a_step_that_is_cancelled_leaves_no_connection(server: Server, cal
     assert (await caller.pool()).connections == []
 
 
+@pytest.mark.slow
 async def test_what_was_sent_and_ended_from_outside_is_not_sent_by_the_next_try_unless_it_may_be(server: Server, caller: Caller) -> None:
     server.on("/a", never)
     ended: list[tuple[dict[str, Any], type[Exception]]] = [({"method": "POST"}, NoResponse), (UNSAFE, InDoubt)]
@@ -293,6 +296,7 @@ async def test_no_more_is_read_than_shows_that_it_is_too_long(server: Server, ca
         await caller(server.url("/b"), max_bytes=999)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("packed", ["gzip", "deflate"])
 async def test_what_is_packed_is_counted_as_it_is_unpacked(server: Server, caller: Caller, packed: str) -> None:
     pack = gzip.compress if packed == "gzip" else zlib.compress
@@ -329,6 +333,7 @@ async def test_chunks_and_an_end_by_closing_are_whole_answers(server: Server, ca
     assert [(await caller(server.url(path)))["body"] for path in ("/a", "/b")] == ["all of it"] * 2
 
 
+@pytest.mark.slow
 async def test_a_hundred_at_once_are_served_at_once(server: Server, caller: Caller) -> None:
     all_here = asyncio.Event()
 

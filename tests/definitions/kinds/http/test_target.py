@@ -67,6 +67,7 @@ def test_what_is_no_url_or_has_more_in_it_than_one_should_is_refused(text: str, 
         parse_target(text)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.text(max_size=40), st.sampled_from(["", "http://", "https://x", "http://[", "//", "http://x:"]))
 def test_any_text_is_a_url_or_is_refused(text: str, head: str) -> None:

@@ -166,6 +166,7 @@ FIELDS = st.dictionaries(st.sampled_from([*FIELD_READERS, "other"]), PLAIN, max_
 ANY = PLAIN | FIELDS | FIELDS.map(lambda fields: {**fields, "url": URL})
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(ANY, ANY, st.none() | PLAIN)
 def test_any_config_is_a_request_or_a_clear_error(config: Any, given: Any, env: Any) -> None:

@@ -41,6 +41,7 @@ async def provider() -> AsyncIterator[Provider]:
         yield Provider(fake, url)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", NAMES)
 async def test_a_text_is_answered_with_what_it_took(provider: Provider, model: str) -> None:
     provider.fake.tell([{"answer": "Grüezi 🌍\u2028", "usage": {"input": 1_000, "output": 5, "cache_read": 400}}])
@@ -53,6 +54,7 @@ async def test_a_text_is_answered_with_what_it_took(provider: Provider, model: s
     assert 50 in {sent["request"].get(name) for name in ("max_tokens", "max_completion_tokens", "max_output_tokens")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", NAMES)
 @pytest.mark.parametrize(("shape", "json"), [(SHAPE, BUG), ({"type": "array", "items": {"$ref": "#/$defs/n"}, "$defs": {"n": {"type": "integer"}}}, [1, 2])])
 async def test_with_a_schema_the_answer_is_data_whatever_way_the_model_has_for_it(provider: Provider, model: str, shape: Any, json: Any) -> None:
@@ -126,6 +128,7 @@ MISHAPS: list[tuple[Any, type[Exception], str]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", NAMES[:3])
 @pytest.mark.parametrize(("mishap", "kind", "says"), MISHAPS)
 async def test_an_error_is_tried_again_only_if_that_may_help(provider: Provider, model: str, mishap: Any, kind: type[Exception], says: str) -> None:
@@ -147,6 +150,7 @@ async def test_a_tool_asked_for_with_what_is_no_object_is_tried_again_unless_it_
     assert (cut.calls, cut.text, cut.finish) == ((), "Let", "length")
 
 
+@pytest.mark.slow
 async def test_the_key_stands_in_no_error(provider: Provider) -> None:
     for model in NAMES[:3]:
         with pytest.raises(ModelRejected) as raised:
@@ -162,6 +166,7 @@ async def test_a_provider_that_is_not_there_is_tried_again() -> None:
             await send_model_request(said("Hi", model), deployment(url))
 
 
+@pytest.mark.slow
 async def test_a_huge_answer_arrives_whole(provider: Provider) -> None:
     text = "0123456789äöü\n" * 200_000
     for model in NAMES[:3]:
@@ -175,6 +180,7 @@ async def test_a_provider_that_takes_longer_than_its_entry_allows_is_tried_again
         await send_model_request(said("Hi", "slow"), deployment(provider.url, slow={**slow, "base_url": f"{provider.url}/v1"}))
 
 
+@pytest.mark.slow
 async def test_many_ask_at_once_on_one_client(provider: Provider) -> None:
     provider.fake.tell([{"answer": "Hello", "repeat": True}])
     where = deployment(provider.url)
@@ -234,6 +240,7 @@ async def test_the_price_of_an_entry_counts_and_a_model_whose_price_nobody_knows
     assert unknown.usage.cost_usd is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", NAMES)
 @pytest.mark.parametrize("told", [0, -1_000_000])
 @pytest.mark.filterwarnings("ignore:Failed to extract usage")  # so the library says what it makes of negative numbers

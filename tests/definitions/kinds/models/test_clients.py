@@ -19,6 +19,7 @@ from perdure.fake_llm import serving_aside
 from tests.definitions.kinds.models.provider import NAMES, deployment, said
 
 
+@pytest.mark.slow
 async def test_a_request_that_is_cancelled_leaves_nothing_and_the_next_one_is_answered() -> None:
     with serving_aside([{"when": {"contains": "slow"}, "answer": "late", "delay": "1h"}, {"answer": "soon", "repeat": True}]) as url:
         where = deployment(url)
@@ -37,6 +38,7 @@ async def test_without_the_library_it_is_said_what_to_install(monkeypatch: pytes
         await send_model_request(said("Hi"), deployment("http://127.0.0.1:1"))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts descriptors where Linux shows them")
 def test_the_connections_of_a_loop_are_closed_as_it_ends() -> None:
     async def once(url: str) -> None:
@@ -76,6 +78,7 @@ async def answering(head: str, body: bytes, ended: bool) -> AsyncIterator[str]:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("head", "ended", "why"),
     [("Connection: close", False, "more than 16,000,000 bytes"), ("Content-Encoding: gzip", True, "is compressed")],

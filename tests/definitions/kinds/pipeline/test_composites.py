@@ -59,6 +59,7 @@ def test_other_spellings_and_other_definitions_use_the_same_and_other_constants_
     assert composite.uses == 2
 
 
+@pytest.mark.slow
 def test_what_counts_the_uses_is_not_among_the_executions_that_are_listed(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/perdure.db"
     it = definition(BEST)
@@ -72,6 +73,7 @@ def test_what_counts_the_uses_is_not_among_the_executions_that_are_listed(tmp_pa
     assert COMPOSITE_WORKFLOW in CliRunner().invoke(root, ["--db", url, "ls", "--all"]).output
 
 
+@pytest.mark.slow
 @pytest.mark.perdure(crash_at="every", crashes_max=60)
 def test_each_use_counts_once_whatever_dies_when(world: World) -> None:
     it = definition(BEST)
@@ -113,6 +115,7 @@ def test_each_item_of_an_each_is_a_use(world: World) -> None:
     assert [one.uses for one in found(world)] == [3]
 
 
+@pytest.mark.slow
 def test_words_are_looked_for_in_names_and_descriptions_and_more_of_them_come_first(world: World) -> None:
     for name, ops in (("a", BEST), ("b", [{"table_sort": "city"}]), ("c", [{"groupby": "city"}, {"table_sort": "count"}])):
         for _ in range(3 if name == "b" else 2):
@@ -160,6 +163,7 @@ def test_one_that_is_cancelled_is_forgotten(world: World) -> None:
     assert found(world) == []
 
 
+@pytest.mark.slow
 async def test_a_use_is_found_as_soon_as_it_is_durable_though_no_engine_has_looked_at_it(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/perdure.db"
     it = definition(BEST)

@@ -13,6 +13,7 @@ from tests.definitions.kinds.pipeline.tables import NUMBERS, compared, equal, pi
 Rows = list[dict[str, Any]]
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(rows_of())
 def test_groups_have_what_is_made_of_their_rows_in_the_order_in_which_they_were_seen(rows: Rows) -> None:
@@ -37,6 +38,7 @@ def test_groups_have_what_is_made_of_their_rows_in_the_order_in_which_they_were_
         assert known or (row["least"] is None and row["most"] is None)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.lists(NUMBERS, max_size=20), st.randoms())
 def test_sums_are_exact_and_the_same_in_any_order(values: list[float], random: Any) -> None:

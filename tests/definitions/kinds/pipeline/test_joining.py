@@ -35,6 +35,7 @@ def nested(left: Rows, right: Rows, how: str) -> Rows:
     return found + ([both(None, other) for other in lonely] if how == "full" else [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["inner", "left", "right", "full", "anti"])
 @settings(deadline=None)
 @given(LEFT, RIGHT)

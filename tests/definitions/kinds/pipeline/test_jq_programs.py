@@ -14,6 +14,7 @@ def read(*ops: Any) -> Definition:
     return Definition.of({"perdure": 1, "name": "it", "steps": [{"id": "a", "pipeline": list(ops), "with": {"rows": []}}]})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("op", "where"),
     [

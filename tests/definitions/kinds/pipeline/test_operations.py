@@ -138,6 +138,7 @@ OPS = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.lists(OPS, max_size=3))
 def test_whatever_stands_in_a_pipeline_it_gives_rows_or_a_clear_error_and_checking_gives_only_findings(ops: list[Any]) -> None:

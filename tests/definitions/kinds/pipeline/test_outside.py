@@ -56,6 +56,7 @@ def test_integers_that_jq_would_change_are_refused() -> None:
     assert "an integer of more than 53 bits, which jq would change" in refused([{"n": [{"x": 2**53 + 1}]}], {"jq_transform": "."})
 
 
+@pytest.mark.slow
 def test_jq_that_does_not_end_is_killed_within_the_time_of_the_pipeline() -> None:
     assert "pipeline[0] (jq_transform): " in refused(ROWS, {"jq_transform": "def f: f; f"}, bounds=PipelineLimits(wall_s=0.5))
 
@@ -129,7 +130,7 @@ async def test_the_guard_of_the_kind_http_holds_and_its_failures_name_the_operat
         _ = await asked(gone, {"top_k": 1}, SEARCH, rows=[])
     busy = Api()
     busy.status = "500 Internal Server Error"
-    with pytest.raises(OperationFailed, match=r"pipeline\[0\] \(http_request\): StatusTransient: .*500"):
+    with pytest.raises(OperationFailed, match=r"pipeline\[0\] \(http_request\): status_transient: .*500"):
         _ = await asked(busy, SEARCH)
 
 
@@ -148,6 +149,7 @@ def written(directory: Path) -> list[bytes]:
     return [file.read_bytes() for file in directory.rglob("*") if file.is_file()]
 
 
+@pytest.mark.slow
 async def test_a_secret_in_a_header_goes_out_and_nowhere_else(tmp_path: Path) -> None:
     api, canary = Api(), "canary-of-the-pipeline"
     server = await asyncio.start_server(api.answer, "127.0.0.1", 0)

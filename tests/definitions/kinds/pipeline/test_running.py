@@ -44,6 +44,7 @@ def test_limits_name_the_operation_and_what_to_do() -> None:
     assert "it has no rows (there are other)" in refused(None, {"top_k": 1}, other=[])
 
 
+@pytest.mark.slow
 def test_a_pipeline_that_takes_too_long_fails_at_the_operation_under_way() -> None:
     slow = [{"table_sort": ["n", "-t"]}] * 50
     began = time.monotonic()
@@ -52,6 +53,7 @@ def test_a_pipeline_that_takes_too_long_fails_at_the_operation_under_way() -> No
     assert time.monotonic() - began < 10
 
 
+@pytest.mark.slow
 async def test_what_has_much_to_compute_leaves_the_event_loop_to_others_and_ends_when_nobody_wants_it() -> None:
     before = threading.active_count()
     ticks = 0

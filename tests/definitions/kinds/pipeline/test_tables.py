@@ -16,12 +16,14 @@ def names(rows: Rows) -> list[str]:
     return [row["name"] for row in rows]
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(rows_of(), st.booleans())
 def test_rows_of_any_kinds_are_sorted_stably_with_nulls_last(rows: Rows, down: bool) -> None:
     assert piped(rows, {"table_sort": {"field": "a", "order": "desc" if down else "asc"}}) == in_order(rows, "a", down)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(rows_of())
 def test_several_fields_sort_as_the_last_first_and_then_the_others(rows: Rows) -> None:
@@ -34,6 +36,7 @@ def test_nulls_come_first_where_that_is_said_and_integers_beside_floats_are_comp
     assert piped(near, {"table_sort": "n"}) == [near[2], near[1], near[0]]
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(rows_of(), st.integers(0, 14), st.booleans())
 def test_the_top_k_are_the_first_k_of_the_sorted(rows: Rows, k: int, up: bool) -> None:
@@ -48,6 +51,7 @@ def test_few_of_many_are_those_that_sorting_all_would_give() -> None:
         assert piped(many, {"top_k": {"k": 40, "field": "n", "order": order}}) == right
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(rows_of(st.one_of(st.none(), NUMBERS)), st.sampled_from(["eq", "neq", "gt", "gte", "lt", "lte"]), NUMBERS)
 def test_a_filter_keeps_the_rows_for_which_its_row_holds(rows: Rows, operator: str, right: float) -> None:
@@ -100,6 +104,7 @@ def test_text_beside_a_number_is_an_error_of_its_row_or_skips_it() -> None:
     assert piped(mixed, {"table_filter": {"condition": {"field": "n", "gt": 0}, "on_error": "skip"}}) == mixed[:1]
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(rows_of())
 def test_a_selection_has_the_fields_asked_for_in_their_order_and_nothing_else(rows: Rows) -> None:

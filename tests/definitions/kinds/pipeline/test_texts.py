@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.definitions.kinds.pipeline.tables import piped, refused
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.text(alphabet="ab12 é", max_size=12))
 def test_a_pattern_finds_what_it_should(text: str) -> None:
@@ -42,6 +43,7 @@ def dates(value: Any, **asked: Any) -> Any:
     return piped([{"d": value}], {"parse_date": {"field": "d", **asked}})[0]["d"]
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.datetimes(datetime(1900, 1, 1), datetime(2100, 1, 1)), st.integers(-14 * 60, 14 * 60))  # noqa: DTZ001  # the zone is drawn beside it
 def test_a_time_in_iso_8601_comes_back_as_the_same_moment(at: datetime, offset: int) -> None:

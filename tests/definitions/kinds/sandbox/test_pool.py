@@ -20,6 +20,8 @@ from perdure.definitions.kinds.sandbox.sandbox_pool import SandboxLimits, run_jo
 from perdure.runtime.step_runner import failure_of_exception
 from perdure.testing.virtual_time import VirtualLoop
 
+pytestmark = pytest.mark.slow
+
 CALM = SandboxLimits(wall_s=20.0)
 SHORT = SandboxLimits(wall_s=0.1)
 ENDLESS = "export default () => { while (true) {} }"

@@ -14,7 +14,9 @@ import msgspec
 
 from perdure.code.context import Context
 from perdure.code.declarations import Retry, Signal, Step
+from perdure.core import error_codes
 from perdure.core.paths import Key
+from perdure.definitions.format.verb_shapes import AGENT_MESSAGE
 from perdure.definitions.graph import ir
 from perdure.definitions.graph.tool_calls import step_with_retry
 from perdure.definitions.kinds.agents.agent_task import Budget, SpentBudget, budget_exceeded, check_budget
@@ -36,7 +38,7 @@ class AgentMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     is_over: bool = False
 
 
-SAID = Signal("agent_message", AgentMessage)
+SAID = Signal(AGENT_MESSAGE, AgentMessage)
 
 
 class AgentMailbox:
@@ -178,7 +180,7 @@ class Conversation:
 def time_exceeded(budget: Budget) -> Exception:
     """The error for a budget whose time is over."""
     return budget_exceeded(
-        "deadline_exceeded", f"the {budget.wall_s or 0:g} s that it had are over; retry the execution to grant them anew, or fork it with more"
+        error_codes.DEADLINE_EXCEEDED, f"the {budget.wall_s or 0:g} s that it had are over; retry the execution to grant them anew, or fork it with more"
     )
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from perdure.code.durations import duration_seconds
+from perdure.core import error_codes
 from perdure.core.errors import Fatal
 from perdure.definitions.graph.ir import RetryOptions
 from perdure.definitions.kinds.models.model_messages import ModelUsage
@@ -152,15 +153,17 @@ def check_budget(budget: Budget, spent: SpentBudget, times: int) -> None:
         Fatal: it is used up; the type of the error names the limit.
     """
     if budget.calls is not None and spent.calls >= budget.calls * times:
-        raise budget_exceeded("exceeded_calls", f"{spent.calls:,} of {budget.calls * times:,} model calls are used; {MORE}")
+        raise budget_exceeded(error_codes.EXCEEDED_CALLS, f"{spent.calls:,} of {budget.calls * times:,} model calls are used; {MORE}")
     if budget.tokens is not None and spent.tokens >= budget.tokens * times:
-        raise budget_exceeded("exceeded_tokens", f"{spent.tokens:,} of {budget.tokens * times:,} tokens are used; {MORE}")
+        raise budget_exceeded(error_codes.EXCEEDED_TOKENS, f"{spent.tokens:,} of {budget.tokens * times:,} tokens are used; {MORE}")
     if budget.cost_usd is None:
         return
     if spent.cost_usd is None:
-        raise budget_exceeded("exceeded_cost", f"what was used of {budget.cost_usd * times:g} USD is not known: give the model a price, or bound the tokens")
+        raise budget_exceeded(
+            error_codes.EXCEEDED_COST, f"what was used of {budget.cost_usd * times:g} USD is not known: give the model a price, or bound the tokens"
+        )
     if spent.cost_usd >= budget.cost_usd * times:
-        raise budget_exceeded("exceeded_cost", f"{spent.cost_usd:.6g} of {budget.cost_usd * times:g} USD are used; {MORE}")
+        raise budget_exceeded(error_codes.EXCEEDED_COST, f"{spent.cost_usd:.6g} of {budget.cost_usd * times:g} USD are used; {MORE}")
 
 
 def check_tool_budget(budget: Budget, spent: SpentBudget, asked: int, times: int) -> None:
@@ -172,4 +175,4 @@ def check_tool_budget(budget: Budget, spent: SpentBudget, asked: int, times: int
     most = budget.tool_calls_max
     if most is not None and spent.tool_calls + asked > most * times:
         used = f"{spent.tool_calls:,} of {most * times:,} tool calls are used"
-        raise budget_exceeded("exceeded_calls", f"an answer of the model asks for {asked:,} tools, and {used}; {MORE}")
+        raise budget_exceeded(error_codes.EXCEEDED_CALLS, f"an answer of the model asks for {asked:,} tools, and {used}; {MORE}")

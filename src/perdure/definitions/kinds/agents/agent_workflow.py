@@ -329,7 +329,7 @@ class _Agent:
             case Failure(kind, attempts, error):
                 if kind == "interrupted":
                     return _failed(call, f"interrupted: it is not known whether it happened ({error.message})")
-                tries = f", {attempts} tries" if attempts > 1 else ""
+                tries = f", {attempts} attempts" if attempts > 1 else ""
                 return _failed(call, f"failed ({kind}{tries}): {error.type}: {error.message}")
         raise AssertionError(call)
 

@@ -28,10 +28,11 @@ from perdure.core.paths import Key
 from perdure.core.secret_masks import Mask
 from perdure.definitions.graph.step_kind import Kind, Limit
 from perdure.definitions.kinds.bash import fork_server_client
-from perdure.definitions.kinds.bash.command_supervisor import GRACE_S, KEPT_CHARACTERS, LAST_CHARACTERS
+from perdure.definitions.kinds.bash.command_supervisor import KEPT_CHARACTERS, LAST_CHARACTERS
 from perdure.definitions.kinds.bash.fork_server_client import run_supervised
 from perdure.definitions.kinds.bash.isolation import ISOLATION_LEVELS, Isolation, stricter
 from perdure.definitions.kinds.deployment import Deployment
+from perdure.supervision.process_supervisor import GRACE_S
 
 
 def masked_streams(said: Mapping[str, Any], mask: Mask, hide: Callable[[str, Mask], str]) -> dict[str, Any]:
@@ -139,7 +140,7 @@ def command_environment(env: Mapping[str, Any] | None, home: str, info: StepInfo
         "LC_ALL": "C.UTF-8",
         "PERDURE_EXECUTION_ID": key.id,
         "PERDURE_WORKFLOW": key.workflow,
-        "PERDURE_KEY": info.key,
+        "PERDURE_IDEMPOTENCY_KEY": info.key,
         "PERDURE_ATTEMPT": str(info.attempt),
         "IS_WORKFLOW_SESSION": "true",
         "WORKFLOW_ID": key.workflow,

@@ -10,13 +10,13 @@ import json
 import os
 import select
 import selectors
-import signal
 import socket
 import subprocess
 import sys
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from errno import E2BIG, EADDRINUSE
 from functools import partial
 from math import inf
@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from perdure.definitions.kinds.bash.isolation import isolate
-from perdure.definitions.kinds.bash.process_tree import become_subreaper, descendants, reap_children, send_signals
+from perdure.supervision.process_supervisor import GIVE_UP_S, GRACE_S, ProcessSupervisor
+from perdure.supervision.process_tree import become_subreaper
 
 KEPT_CHARACTERS = 64 * 1024
 """How much of each stream is kept: one half from its beginning, one from its end."""
@@ -70,85 +71,60 @@ class OutputCapture:
         return "\n".join(shown.splitlines()[-LAST_LINES:])
 
 
-GRACE_S = 2.0
-"""How long processes may take to end after SIGTERM, before SIGKILL."""
-
-GIVE_UP_S = 5.0
-"""How long SIGKILL is repeated. Processes of another user can't be killed."""
-
-ASK_AGAIN_S, KILL_AGAIN_S = 0.05, 0.01
-"""How often new descendants are looked for while the command is ended."""
-
-SHOW_S = 1.0
+REPORT_INTERVAL_S = 1.0
 """The interval of progress reports."""
 
 CHUNK_BYTES, CHUNKS_MAX = 1 << 16, 64
 DIRECTORY_MODE = 0o700
 
 
-class CommandStartRefused(Exception):  # told to the engine, which raises what users see
+class CommandStartRefused(Exception):  # sent to the engine, which raises what users see
     """The command can't be started; the text says why."""
 
 
 class SupervisedCommand:
-    """A command that was started. At the end, `clean` says whether all of its processes have ended.
+    """A command that was started, and its output. After `run`, `gave_up` says whether processes of it may be left.
 
     Raises:
         CommandStartRefused: it can't be started.
     """
 
-    def __init__(self, asked: dict[str, Any]) -> None:
-        self._selector = selectors.DefaultSelector()
-        self._enders: list[Any] = []
-        self._asked: set[int] = set()
+    def __init__(self, request: dict[str, Any]) -> None:
         self._streams = {name: OutputCapture() for name in ("stdout", "stderr")}
-        self._why, self._others = "", True
-        self._status: int | None = None
-        self.clean = True
-        bell, ring = socket.socketpair()
-        for one in (bell, ring):
-            one.setblocking(False)
-        self._listen(bell, partial(bell.recv, CHUNK_BYTES))
-        self._ring = ring  # kept open
-        signal.set_wakeup_fd(ring.fileno(), warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)  # else it would not ring
-        self._shell = _started(asked)
+        self._supervisor = ProcessSupervisor(partial(_start_shell, request), limit_s=request["limit_s"], grace_s=request["grace_s"])
+        self._selector, self._shell = self._supervisor.selector, self._supervisor.process
         for name, stream in self._streams.items():
             pipe = getattr(self._shell, name)
             os.set_blocking(pipe.fileno(), False)
-            self._listen(pipe, partial(self._read, pipe, stream))
-        if asked["stdin"] is not None:
-            pipe, rest = self._shell.stdin, memoryview(asked["stdin"].encode())
-            os.set_blocking(pipe.fileno(), False)
-            self._selector.register(pipe, selectors.EVENT_WRITE, partial(self._feed, pipe, rest))
-        self._began_s = time.monotonic()
-        self._over_s: float = self._began_s + asked["limit_s"]
-        self._ends_s, self._grace_s = inf, asked["grace_s"]
-        self._shown, self._show_s = 0, self._began_s + SHOW_S
+            self._selector.register(pipe, selectors.EVENT_READ, partial(self._read, pipe, stream))
+        if request["stdin"] is not None:
+            assert self._shell.stdin is not None
+            os.set_blocking(self._shell.stdin.fileno(), False)
+            self._selector.register(self._shell.stdin, selectors.EVENT_WRITE, partial(self._feed, self._shell.stdin, memoryview(request["stdin"].encode())))
+        self._reported_characters, self._report_s = 0, self._supervisor.began_s + REPORT_INTERVAL_S
 
-    def ends_with(self, file: Any) -> None:
+    @property
+    def gave_up(self) -> bool:
+        """Whether processes of the command may be left."""
+        return self._supervisor.gave_up
+
+    def stop_when_readable(self, file: Any) -> None:
         """Ends the command when `file` becomes readable."""
-        self._enders.append(file)
-        self._listen(file, partial(self._end, "unwanted"))
+        self._supervisor.stop_when_readable(file, "unwanted")
 
-    def run(self, show: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-        """Waits until the command and all of its processes have ended, and returns the result. Calls `show` with progress from time to time."""
-        while not self._is_over():
-            for key, _ in self._selector.select(self._patience_s()):
-                key.data()
-            self._go_on(show)
+    def run(self, report: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+        """Waits until the command and all of its processes have ended, and returns the result. Calls `report` with progress from time to time."""
+        supervisor = self._supervisor
+        supervisor.run(partial(self._report_if_due, report))
         for name, stream in self._streams.items():
             self._drain(getattr(self._shell, name), stream)
         return {
-            "why": self._why,
-            "status": None if self._status is None else os.waitstatus_to_exitcode(self._status),
+            "why": supervisor.end_reason,
+            "status": None if supervisor.status is None else os.waitstatus_to_exitcode(supervisor.status),
             "truncated": any(stream.left_out for stream in self._streams.values()),
-            "duration_s": round(time.monotonic() - self._began_s, 3),
+            "duration_s": round(time.monotonic() - supervisor.began_s, 3),
             **{name: stream.text for name, stream in self._streams.items()},
         }
-
-    def _listen(self, file: Any, heard: Callable[[], object]) -> None:
-        self._selector.register(file, selectors.EVENT_READ, heard)
 
     def _close(self, pipe: Any) -> None:
         self._selector.unregister(pipe)
@@ -164,7 +140,7 @@ class SupervisedCommand:
     def _feed(self, pipe: Any, rest: memoryview) -> None:
         try:
             written = pipe.write(rest) or 0
-        except BrokenPipeError:  # it does not read all of its input, as is its right
+        except BrokenPipeError:  # the command need not read all of its input
             written = len(rest)
         if written < len(rest):
             self._selector.modify(pipe, selectors.EVENT_WRITE, partial(self._feed, pipe, rest[written:]))
@@ -179,84 +155,31 @@ class SupervisedCommand:
             stream.take(raw)
         stream.take(b"", final=True)
 
-    def _go_on(self, show: Callable[[dict[str, Any]], None]) -> None:
-        """Reaps processes that have ended, and does what is due."""
-        ended, self._others = reap_children()
-        self._status = ended.get(self._shell.pid, self._status)
-        now_s = time.monotonic()
-        if now_s >= self._over_s:
-            self._end("limit")
-        elif self._status is not None and self._lives():
-            self._end("")
-        if now_s >= self._ends_s + self._grace_s:
-            send_signals(self._left(), signal.SIGKILL)
-        elif now_s >= self._ends_s:
-            self._ask()
-        if now_s >= self._show_s and self._unshown():
-            self._shown += self._unshown()
-            self._show_s = now_s + SHOW_S
-            show({"duration_s": round(now_s - self._began_s, 1), **{name: stream.last for name, stream in self._streams.items()}})
-
-    def _unshown(self) -> int:
-        return sum(stream.characters for stream in self._streams.values()) - self._shown
-
-    def _end(self, why: str) -> None:
-        """Sends SIGTERM to all processes, once. Those that are left after the grace period get SIGKILL."""
-        if self._ends_s != inf:
-            return
-        self._why, self._ends_s = why, time.monotonic()
-        for file in self._enders:
-            self._selector.unregister(file)
-        self._ask()
-
-    def _ask(self) -> None:
-        """Sends SIGTERM to the processes that have not received it yet."""
-        left = [pid for pid in self._left() if pid not in self._asked]
-        self._asked.update(left)
-        send_signals(left, signal.SIGTERM, signal.SIGCONT)
-
-    def _left(self) -> list[int]:
-        """The processes to signal."""
-        return descendants(os.getpid()) if sys.platform == "linux" else [-self._shell.pid] if self._lives() else []
-
-    def _lives(self) -> bool:
-        """Whether any of its processes is left."""
-        if sys.platform == "linux":  # where all of them are below this one, and become children of it
-            return self._others
-        try:
-            os.killpg(self._shell.pid, 0)
-        except (ProcessLookupError, PermissionError):
-            return False
-        return True
-
-    def _is_over(self) -> bool:
-        if self._status is not None and not self._lives():
-            return True
-        self.clean = time.monotonic() < self._ends_s + self._grace_s + GIVE_UP_S
-        return not self.clean
-
-    def _patience_s(self) -> float | None:
-        now_s = time.monotonic()
-        if now_s >= self._ends_s + self._grace_s:
-            return KILL_AGAIN_S
-        if now_s >= self._ends_s:
-            return ASK_AGAIN_S
-        return max(0.0, min(self._over_s, self._show_s if self._unshown() else inf) - now_s)
+    def _report_if_due(self, report: Callable[[dict[str, Any]], None]) -> float:
+        """Reports progress if there is new output and the interval is over; returns when to look again."""
+        now_s, characters = time.monotonic(), sum(stream.characters for stream in self._streams.values())
+        if characters == self._reported_characters:
+            return inf
+        if now_s >= self._report_s:
+            self._reported_characters, self._report_s = characters, now_s + REPORT_INTERVAL_S
+            report({"duration_s": round(now_s - self._supervisor.began_s, 1), **{name: stream.last for name, stream in self._streams.items()}})
+            return inf
+        return self._report_s
 
 
-def _started(asked: dict[str, Any]) -> Any:
-    home, directory = command_directories(asked["work"], asked["parts"], asked["cwd"])
+def _start_shell(request: dict[str, Any]) -> "subprocess.Popen[bytes]":
+    home, directory = command_directories(request["work"], request["parts"], request["cwd"])
     try:
-        isolate(asked["isolate"], home)
+        isolate(request["isolate"], home)
     except OSError as error:
-        why = f"isolate: {asked['isolate']} is not to be had here ({error.strerror or error}); let the engine's user make user namespaces, or say none"
+        why = f"isolate: {request['isolate']} is not to be had here ({error.strerror or error}); let the engine's user make user namespaces, or say none"
         raise CommandStartRefused(why) from None
     try:
         return subprocess.Popen(
-            asked["command"],
-            env=asked["env"],
+            request["command"],
+            env=request["env"],
             cwd=directory,
-            stdin=subprocess.DEVNULL if asked["stdin"] is None else subprocess.PIPE,
+            stdin=subprocess.DEVNULL if request["stdin"] is None else subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             bufsize=0,
@@ -307,13 +230,13 @@ def supervise(control: socket.socket, engine: int | None) -> bool:
     """Runs the command that is requested on `control`, as long as the process behind the descriptor `engine` lives. Returns whether no process is left."""
     become_subreaper()
     try:
-        asked = _received_request(control)
-        lock = _attempt_lock(asked["lock"], control)
+        request = _received_request(control)
+        lock = _attempt_lock(request["lock"], control)
         _send_answer(control, {})
-        command = SupervisedCommand(asked)
-        command.ends_with(control)
+        command = SupervisedCommand(request)
+        command.stop_when_readable(control)
         if engine is not None:
-            command.ends_with(engine)
+            command.stop_when_readable(engine)
         ended = command.run(lambda progress: _send_progress(control, progress))
         if lock is not None:
             lock.close()
@@ -322,36 +245,34 @@ def supervise(control: socket.socket, engine: int | None) -> bool:
         return True
     except ResultUnwanted:
         return True
-    except Exception:  # a defect, which is for the engine to tell
+    except Exception:  # a defect, which the engine reports
         _send_answer(control, {"broken": traceback.format_exc()})
         return False
     _send_answer(control, {"ended": ended})
-    return command.clean
+    return not command.gave_up
 
 
 def _received_request(control: socket.socket) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(_exactly(control, int.from_bytes(_exactly(control, LENGTH_BYTES), "big")))
-    return found
+    request: dict[str, Any] = json.loads(_receive_exactly(control, int.from_bytes(_receive_exactly(control, LENGTH_BYTES), "big")))
+    return request
 
 
-def _exactly(control: socket.socket, size_bytes: int) -> bytes:
-    found = bytearray()
-    while len(found) < size_bytes:
-        if not (some := control.recv(min(size_bytes - len(found), RECEIVE_BYTES_MAX))):
+def _receive_exactly(control: socket.socket, size_bytes: int) -> bytes:
+    received = bytearray()
+    while len(received) < size_bytes:
+        if not (chunk := control.recv(min(size_bytes - len(received), RECEIVE_BYTES_MAX))):
             raise ResultUnwanted
-        found += some
-    return bytes(found)
+        received += chunk
+    return bytes(received)
 
 
-def _send_answer(control: socket.socket, said: dict[str, Any]) -> None:
-    try:
-        control.sendall(json.dumps(said).encode() + b"\n")
-    except OSError:  # the engine has gone, and hears nothing
-        return
+def _send_answer(control: socket.socket, answer: dict[str, Any]) -> None:
+    with suppress(OSError):  # the engine has ended
+        control.sendall(json.dumps(answer).encode() + b"\n")
 
 
 def _send_progress(control: socket.socket, progress: dict[str, Any]) -> None:
-    if select.select([], [control], [], 0)[1]:  # an engine that does not listen is not waited for
+    if select.select([], [control], [], 0)[1]:  # never wait for an engine that does not read
         _send_answer(control, {"progress": progress})
 
 

@@ -13,7 +13,8 @@ import sys
 from contextlib import suppress
 
 from perdure.definitions.kinds.bash.command_supervisor import supervise
-from perdure.definitions.kinds.bash.process_tree import become_subreaper, descendants, reap_children, send_signals
+from perdure.supervision.process_supervisor import ChildExitNotifier
+from perdure.supervision.process_tree import become_subreaper, descendants, reap_children, send_signals
 
 SWEEP_S, SWEEPS = 0.02, 5
 """Orphans of a killed supervisor are killed in sweeps until this many sweeps in a row found none: a process that starts during a sweep may be missed."""
@@ -28,11 +29,11 @@ def run_fork_server(arguments: list[str]) -> None:
         signal.signal(number, signal.SIG_IGN)
     become_subreaper()
     gc.freeze()
-    with socket.socket(fileno=descriptor) as doors:
-        ForkServer(doors, _watched(engine)).serve()
+    with socket.socket(fileno=descriptor) as requests:
+        ForkServer(requests, _engine_descriptor(engine)).serve()
 
 
-def _watched(engine: int) -> int | None:
+def _engine_descriptor(engine: int) -> int | None:
     """A pidfd of the engine, which becomes readable when the engine ends; None where the system has no pidfds."""
     if sys.platform != "linux":
         return None
@@ -44,46 +45,41 @@ def _watched(engine: int) -> int | None:
 class ForkServer:
     """Forks supervisors and reaps them."""
 
-    def __init__(self, doors: socket.socket, engine: int | None) -> None:
-        self._doors, self._engine = doors, engine
+    def __init__(self, requests: socket.socket, engine: int | None) -> None:
+        self._requests, self._engine = requests, engine
         self._pids: set[int] = set()
         self._open, self._sweeps = True, 0
-        self._bell, self._ring = socket.socketpair()
         self._selector = selectors.DefaultSelector()
-        for one in (self._bell, self._ring):
-            one.setblocking(False)
+        self._notifier = ChildExitNotifier(self._selector)
 
     def serve(self) -> None:
         """Forks supervisors until the socket is closed, and waits for the last of them."""
-        signal.set_wakeup_fd(self._ring.fileno(), warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)  # else it would not ring
-        self._selector.register(self._bell, selectors.EVENT_READ, lambda: self._bell.recv(1024))
-        self._selector.register(self._doors, selectors.EVENT_READ, self._asked)
+        self._selector.register(self._requests, selectors.EVENT_READ, self._accept)
         if self._engine is not None:
-            self._selector.register(self._engine, selectors.EVENT_READ, self._shut)
+            self._selector.register(self._engine, selectors.EVENT_READ, self._stop_accepting)
         while self._open or self._pids or self._sweeps:
             for key, _ in self._selector.select(SWEEP_S if self._sweeps else None):
                 key.data()
-            self._bury()
+            self._reap()
 
-    def _asked(self) -> None:
-        word, descriptors, _, _ = socket.recv_fds(self._doors, 1, 1)
-        if not word:
-            self._shut()
+    def _accept(self) -> None:
+        request, descriptors, _, _ = socket.recv_fds(self._requests, 1, 1)
+        if not request:
+            self._stop_accepting()
         for descriptor in descriptors:
             self._fork(descriptor)
 
-    def _shut(self) -> None:
+    def _stop_accepting(self) -> None:
         if self._open:
             self._open = False
-            self._selector.unregister(self._doors)
+            self._selector.unregister(self._requests)
             if self._engine is not None:
                 self._selector.unregister(self._engine)
 
     def _fork(self, descriptor: int) -> None:
         try:
             pid = os.fork()
-        except OSError:  # there are too many processes; who asked sees that nobody is there
+        except OSError:  # too many processes: closing the descriptor tells the engine
             pid = -1
         if pid:
             self._pids |= {pid} - {-1}
@@ -92,14 +88,14 @@ class ForkServer:
         failed = 1
         try:
             self._selector.close()
-            for one in (self._doors, self._bell, self._ring):
-                one.close()
+            self._notifier.close()
+            self._requests.close()
             with socket.socket(fileno=descriptor) as control:
                 failed = not supervise(control, self._engine)
         finally:
             os._exit(failed)
 
-    def _bury(self) -> None:
+    def _reap(self) -> None:
         """Reaps supervisors that have ended. If one failed, kills what it has left behind, until nothing is found."""
         ended, _ = reap_children()
         if any(status for pid, status in ended.items() if pid in self._pids):

@@ -11,26 +11,19 @@ import json
 import os
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, TypeVar
 
-from perdure.definitions.kinds.bash.command_supervisor import GIVE_UP_S, GRACE_S, LENGTH_BYTES
-from perdure.definitions.kinds.bash.fork_server import FORK_REQUEST
+from perdure.definitions.kinds.bash.command_supervisor import LENGTH_BYTES
+from perdure.definitions.kinds.bash.fork_server import FORK_REQUEST, run_fork_server
+from perdure.supervision.helper_process import helper_command, helper_environment
+from perdure.supervision.process_supervisor import GIVE_UP_S, GRACE_S
 
 SEND_S, END_S, ENDING_S = 10.0, 10.0, 0.2
 SAID_BYTES_MAX = 1 << 20
-ENVIRONMENT_PASSED_ON = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
-"""Variables that Python itself may need."""
-
-SOURCE_DIRECTORY = str(Path(__file__).parents[4])
-FORK_SERVER_PROGRAM = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from perdure.definitions.kinds.bash.fork_server import run_fork_server; run_fork_server(sys.argv[2:])"
-)
+FORK_SERVER_MODULE = run_fork_server.__module__
 
 
 class ForkServerClient:
@@ -42,25 +35,14 @@ class ForkServerClient:
         self._socket.settimeout(SEND_S)
         with theirs:
             self._process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-X",
-                    "utf8",
-                    "-I",
-                    "-S",
-                    "-c",
-                    FORK_SERVER_PROGRAM,
-                    json.dumps([SOURCE_DIRECTORY, *sys.path]),
-                    str(theirs.fileno()),
-                    str(self.owner),
-                ],
-                env={name: os.environ[name] for name in ENVIRONMENT_PASSED_ON if name in os.environ},
+                helper_command(FORK_SERVER_MODULE, run_fork_server.__name__, [str(theirs.fileno()), str(self.owner)]),
+                env=helper_environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 bufsize=0,
                 pass_fds=[theirs.fileno()],
-                start_new_session=True,  # what a terminal says to the engine is for the engine
+                start_new_session=True,  # the terminal's signals are for the engine alone
             )
 
         assert self._process.stderr is not None

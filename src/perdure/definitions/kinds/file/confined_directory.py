@@ -34,9 +34,13 @@ DIRECTORY = getattr(os, "O_DIRECTORY", 0) | NOFOLLOW | CLOEXEC
 class FileRefused(Fatal):
     """The operation of a step is impossible, now and later: because of its path, its size, or what is there."""
 
+    code = "file_refused"
+
 
 class FileMissing(Exception):
     """There is no file or directory of that name; there may be one later. Tried again."""
+
+    code = "file_missing"
 
 
 class FileAttempt(NamedTuple):

@@ -11,6 +11,8 @@ from perdure.core.errors import Fatal, RetryAfter
 class RequestError(Fatal):
     """The step is not a valid request; `where` is the JSON pointer of the problem, `what` describes it."""
 
+    code = "request_error"
+
     def __init__(self, where: str, what: str) -> None:
         super().__init__(f"http{where}: {what}")
         self.where, self.what = where, what
@@ -19,21 +21,31 @@ class RequestError(Fatal):
 class AddressRefused(Fatal):
     """Where a URL, a name or a redirect leads is not for everybody to reach, and the deployment does not allow it."""
 
+    code = "address_refused"
+
 
 class NoResponse(Exception):
     """There was no answer, or no whole one: the connection could not be made, or broke, or the time was over. Tried again."""
+
+    code = "no_response"
 
 
 class InDoubt(Fatal):
     """There was no whole answer, so it is not known whether the request was carried out, and it may not be sent twice."""
 
+    code = "in_doubt"
+
 
 class ResponseRefused(Fatal):
     """The response can't be the result: it is too large, not of the expected format, or a redirect that is not followed."""
 
+    code = "response_refused"
+
 
 class StatusRefused(Fatal):
     """The `status` of the response means that a retry is useless."""
+
+    code = "status_refused"
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -43,6 +55,8 @@ class StatusRefused(Fatal):
 class StatusTransient(Exception):
     """The status of the answer says that it may be otherwise later. Tried again. `status` is it."""
 
+    code = "status_transient"
+
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
@@ -50,6 +64,8 @@ class StatusTransient(Exception):
 
 class StatusDelayed(StatusTransient, RetryAfter):
     """The same from a server that says when: tried again in `after_s` seconds."""
+
+    code = "status_delayed"
 
     def __init__(self, status: int, message: str, after_s: float) -> None:
         RetryAfter.__init__(self, after_s, message)

@@ -48,7 +48,7 @@ def llm_kind(deployment: Deployment) -> Kind:
         icon="sparkles",
         limits=(
             Limit("timeout", TIMEOUT, None, "the try fails, and is made again as `retry` says"),
-            Limit("repairs", "1", None, "the step fails with BadAnswer, which lists what does not fit"),
+            Limit("repairs", "1", None, "the step fails with `bad_answer`, which lists what does not fit"),
         ),
         idempotency="yes: asking again changes nothing, and costs again; the key goes along as Idempotency-Key",
         check=_check,

@@ -20,21 +20,31 @@ RETRY_AFTER_S_MAX = 86_400.0
 class ModelRejected(Fatal):
     """The provider does not take the request, and would not the next time."""
 
+    code = "model_rejected"
+
 
 class ContextTooLong(ModelRejected):
     """The request is longer than the model can read."""
+
+    code = "context_too_long"
 
 
 class UnknownModel(Fatal):
     """Nothing where this runs is called so."""
 
+    code = "unknown_model"
+
 
 class ModelBusy(RetryAfter):
     """The provider has too much to do, and said when to come again."""
 
+    code = "model_busy"
+
 
 class ModelUnavailable(Exception):
     """The provider failed, can't be reached, did not answer in time, or sent an answer that can't be parsed; a retry may succeed."""
+
+    code = "model_unavailable"
 
 
 def provider_error(error: Exception, name: str, key: str) -> Exception:

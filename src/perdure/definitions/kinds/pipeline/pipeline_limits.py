@@ -23,6 +23,8 @@ class RowError(Exception):  # raised of one row, whose number only the loop know
 class PipelineFailed(Fatal):
     """An operation of a pipeline failed for good: the same rows would fail it again. `number` counts operations from 0; -1 is the pipeline as a whole."""
 
+    code = "pipeline_failed"
+
     def __init__(self, number: int, operation: str, what: str) -> None:
         super().__init__(f"pipeline[{number}] ({operation}): {what}" if number >= 0 else f"pipeline: {what}")
         self.number, self.operation, self.what = number, operation, what
@@ -30,6 +32,8 @@ class PipelineFailed(Fatal):
 
 class OperationFailed(Exception):
     """An operation failed outside of the pipeline; a retry may succeed."""
+
+    code = "operation_failed"
 
     def __init__(self, number: int, operation: str, what: str) -> None:
         super().__init__(f"pipeline[{number}] ({operation}): {what}")

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
+from perdure.core.error_codes import error_code
 from perdure.core.errors import Fatal, MissingExtra, ProgrammingError, RetryAfter
 from perdure.definitions.expr.plain_values import short_value_text, shortened
 from perdure.definitions.expr.secret_marks import escape_pointer_key
@@ -296,4 +297,4 @@ async def _waited(one: PlannedOperation, rows: Rows, tables: Mapping[str, Rows],
         if limit.expired():
             what = f"it took longer than the {around.pace.bounds.wall_s:g} s that the pipeline has; ask for less, or raise limits.wall"
             raise OperationFailed(one.number, one.name, what) from error
-        raise OperationFailed(one.number, one.name, f"{type(error).__name__}: {error}") from error
+        raise OperationFailed(one.number, one.name, f"{error_code(type(error))}: {error}") from error

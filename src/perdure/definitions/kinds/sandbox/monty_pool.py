@@ -8,74 +8,14 @@ from __future__ import annotations
 
 import atexit
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
 from perdure.core.errors import MissingExtra, SandboxFailed, SandboxLost
-
-ORPHAN_KILLER_PROGRAM = """
-import os, signal, sys
-has_descriptors = hasattr(os, "pidfd_open")
-watched = {}
-for line in sys.stdin.buffer:
-    pid = int(line)
-    if has_descriptors:
-        if pid in watched:
-            os.close(watched[pid])
-        try:
-            watched[pid] = os.pidfd_open(pid)
-        except ProcessLookupError:
-            watched.pop(pid, None)
-    else:
-        watched[pid] = pid
-for pid in watched.values():
-    try:
-        signal.pidfd_send_signal(pid, signal.SIGKILL) if has_descriptors else os.kill(pid, getattr(signal, "SIGKILL", signal.SIGTERM))
-    except OSError:
-        pass
-"""
-
-
-class OrphanKiller:
-    """Kills the processes that it watches once its standard input is closed, by `close` or by the end of this process."""
-
-    def __init__(self) -> None:
-        self._process = self._begun()
-
-    def watch(self, pid: int) -> None:
-        """Adds a process to those that are killed."""
-        for _ in range(2):
-            assert self._process.stdin is not None
-            try:
-                self._process.stdin.write(b"%d\n" % pid)
-            except BrokenPipeError:  # somebody has killed it
-                self.close()
-                self._process = self._begun()
-            else:
-                return
-
-    def close(self) -> None:
-        """Has it kill the processes that are left, and waits until it has ended."""
-        assert self._process.stdin is not None
-        with suppress(OSError):
-            self._process.stdin.close()
-        self._process.wait()
-
-    def _begun(self) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", ORPHAN_KILLER_PROGRAM],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            bufsize=0,
-            start_new_session=True,  # what a terminal says to the engine is for the engine
-        )
-
+from perdure.supervision.orphan_killer import OrphanKiller
 
 WAIT_S = 60.0
 """How long a piece of source waits for an interpreter."""
@@ -85,7 +25,7 @@ ANSWER_MAX_S = 65.0
 
 _lock = threading.Lock()
 _pools: dict[int, Any] = {}
-_reapers: dict[int, OrphanKiller] = {}
+_orphan_killers: dict[int, OrphanKiller] = {}
 _began: list[int] = []
 """The process that has begun a sandbox. A forked child can't begin another: the threads that it takes did not come along."""
 
@@ -134,11 +74,11 @@ def is_forked() -> bool:
 def close_monty_pool() -> None:
     """Ends the interpreters of this process; the next piece of source starts new ones."""
     with _lock:
-        pool, reaper = _pools.pop(os.getpid(), None), _reapers.pop(os.getpid(), None)
+        pool, orphan_killer = _pools.pop(os.getpid(), None), _orphan_killers.pop(os.getpid(), None)
     if pool is not None:
         pool.__exit__(None, None, None)
-    if reaper is not None:
-        reaper.close()
+    if orphan_killer is not None:
+        orphan_killer.close()
 
 
 def _watch(process: int | None) -> None:
@@ -146,9 +86,9 @@ def _watch(process: int | None) -> None:
     if process is None:
         return
     with _lock:
-        if os.getpid() not in _reapers:
-            _reapers[os.getpid()] = OrphanKiller()
-        _reapers[os.getpid()].watch(process)
+        if os.getpid() not in _orphan_killers:
+            _orphan_killers[os.getpid()] = OrphanKiller()
+        _orphan_killers[os.getpid()].watch(process)
 
 
 def monty_processes_max() -> int:

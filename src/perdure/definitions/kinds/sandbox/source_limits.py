@@ -19,9 +19,9 @@ SOURCE_CHARACTERS_MAX = 256 * 1024
 
 SOURCE_LIMITS = (
     Limit("source", f"{SOURCE_CHARACTERS_MAX:,} characters", None, "it is refused when the definition is read"),
-    Limit("time", "10 s", "60 s (timeout)", "it is killed, and the step fails with OutOfTime"),
-    Limit("memory", "64 MB", None, "it is killed, and the step fails with OutOfMemory"),
-    Limit("result", "16 MiB of JSON", None, "the step fails with OutputTooLarge"),
+    Limit("time", "10 s", "60 s (timeout)", "it is killed, and the step fails with `out_of_time`"),
+    Limit("memory", "64 MB", None, "it is killed, and the step fails with `out_of_memory`"),
+    Limit("result", "16 MiB of JSON", None, "the step fails with `output_too_large`"),
     Limit("printed", "64 K characters", None, "the rest is not kept"),
 )
 
