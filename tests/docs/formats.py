@@ -189,6 +189,15 @@ def beginnings(node: ast.expr | None) -> Iterator[str]:
             yield from (one + text, other + text)
         case ast.Subscript(value):
             yield from beginnings(value)
+        case ast.Name(name) if name.isupper():
+            yield from constant_texts(name)
+
+
+def constant_texts(name: str) -> Iterator[str]:
+    """The texts that constants of this name have, in any module of the package."""
+    for node in nodes(ast.Assign):
+        if any(getattr(target, "id", "") == name for target in node.targets) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.value.value
 
 
 def default_paths() -> set[str]:

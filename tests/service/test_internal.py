@@ -57,5 +57,5 @@ async def test_a_decision_by_the_id_of_the_execution_that_asked_says_who_decided
         with pytest.raises(AlreadyDecided, match=r"the approval 'Ship it\?' was decided already: approved by ada at \d{4}-"):
             await client.reject(which, by="bob")
     await client.start(listening.with_(id="l"))
-    with pytest.raises(NotFound, match="l that waits for an approval"):
+    with pytest.raises(NotFound, match="no approval of l waits for a decision"):
         await client.approve("l", by="ada")

@@ -194,13 +194,13 @@ async def test_the_environment_chooses_the_codec(tmp_path: Path, monkeypatch: py
         ("", coded, "", "Encrypted(keys new; Compressed(None, 'zlib'))"),
         ("1", f"{coded},old:{new_key()}", "1", "Encrypted(keys new, old; Compressed(256, 'zlib'), required)"),
     ):
-        for name, value in (("COMPRESS", compress), ("KEYS", keys), ("KEYS_REQUIRED", required)):
+        for name, value in (("COMPRESS", compress), ("ENCRYPTION_KEYS", keys), ("ENCRYPTION_REQUIRED", required)):
             monkeypatch.setenv(f"PERDURE_{name}", value)
         store = open_store(url)
         assert (repr(store._coding._codec) if isinstance(store, EncodedStore) else None) == shown
         await store.close()
     for compress, keys, required in (("2", "", ""), ("", "nonsense", ""), ("", coded, "yes"), ("", "", "1")):
-        for name, value in (("COMPRESS", compress), ("KEYS", keys), ("KEYS_REQUIRED", required)):
+        for name, value in (("COMPRESS", compress), ("ENCRYPTION_KEYS", keys), ("ENCRYPTION_REQUIRED", required)):
             monkeypatch.setenv(f"PERDURE_{name}", value)
         with pytest.raises(BadValue, match="PERDURE_"):
             open_store(url)

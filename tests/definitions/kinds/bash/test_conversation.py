@@ -98,7 +98,7 @@ async def test_a_keeper_that_is_killed_takes_its_command_with_it(shell: Shell) -
     task = shell.begin("trap '' TERM; (setsid sleep 60 &) ; echo $PPID > made; mv made keeper; sleep 60")
     await until(lambda: len(shell.left()) >= 2 and (shell.home / "keeper").exists(), "it runs")
     os.kill(int((shell.home / "keeper").read_text()), signal.SIGKILL)
-    with pytest.raises(CommandLost, match="was killed from outside"):
+    with pytest.raises(CommandLost, match="was killed with its supervisor, by another process"):
         await task
     await until(lambda: shell.left() == [], "nothing is left")
 

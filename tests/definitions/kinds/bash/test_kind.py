@@ -57,7 +57,7 @@ def test_a_command_that_fails_fails_its_step_and_is_tried_again_only_where_retry
         ("twice", {"retry": {"max": 2, "wait": "1s"}}, 2),
         ("never", {"retry": {"max": 2, "fatal": ["command_failed"]}}, 1),
     ):
-        with pytest.raises(ExecutionFailed, match=r"command_failed: 'echo x >> tries; exit 3' ended with exit code 3; with check: false"):
+        with pytest.raises(ExecutionFailed, match=r"command_failed: the command 'echo x >> tries; exit 3' ended with exit code 3. With check: false"):
             world.run(defined(tmp_path, {"id": "a", "bash": count, **more}, name=name))
         (said,) = tmp_path.rglob(f"{name}/*/tries")
         assert said.read_text() == "x\n" * tries
@@ -95,7 +95,7 @@ def test_a_condition_on_an_exit_code_that_is_always_zero_is_a_warning(bash: Any,
 async def test_an_exit_code_is_data_only_for_who_asks_for_that(shell: Shell) -> None:
     assert (await shell.run("true", check=True))["exit_code"] == 0
     assert (await shell.run("false", check=False))["exit_code"] == 1
-    with pytest.raises(CommandFailed, match=r"'echo no >&2; exit 7' ended with exit code 7: no; with check: false") as failed:
+    with pytest.raises(CommandFailed, match=r"the command 'echo no >&2; exit 7' ended with exit code 7: no. With check: false") as failed:
         await shell.run("echo no >&2; exit 7", check=True)
     assert (failed.value.exit_code, failed.value.signal, failed.value.last_line) == (7, None, "no")
     with pytest.raises(CommandFailed, match="was ended by SIGKILL"):
@@ -136,7 +136,7 @@ async def test_it_reads_what_it_is_given_and_nothing_else(shell: Shell) -> None:
 async def test_errors_show_the_first_line_of_a_command_and_nothing_of_its_environment(shell: Shell, command: str, shown: str) -> None:
     with pytest.raises(CommandFailed) as failed:
         await shell.run(f"{command}\nexit 1", env={"TOKEN": CANARY}, check=True)
-    assert str(failed.value).startswith(shown) and CANARY not in str(failed.value)
+    assert str(failed.value).startswith(f"the command {shown}") and CANARY not in str(failed.value)
 
 
 async def test_what_is_larger_than_a_program_can_be_given_is_refused(shell: Shell) -> None:
@@ -208,7 +208,7 @@ def test_a_secret_reaches_a_command_and_nothing_that_is_kept(world: World, tmp_p
     )
     assert world.run(it)["stdout"] == f"{len(CANARY)}\n"
     checked = {"id": "a", "bash": {"command": "exit 1", "check": True}, "env": {"TOKEN": "@secrets.TOKEN"}, "retry": {"max": 1}}
-    with pytest.raises(ExecutionFailed, match="command_failed: 'exit 1' ended with exit code 1"):
+    with pytest.raises(ExecutionFailed, match="command_failed: the command 'exit 1' ended with exit code 1"):
         world.run(defined(tmp_path, checked, secrets={"TOKEN": CANARY}, name="other"))
     assert CANARY not in world.trace()
 
