@@ -138,8 +138,12 @@ async def run_supervised(asked: Mapping[str, Any], shown: Callable[[Any], None])
 
 
 async def _supervised_attempt(raw: bytes, shown: Callable[[Any], None]) -> dict[str, Any] | None:
-    """The answer of one supervisor; None if it was killed before it started anything."""
-    control, answer, rest = fork_supervisor(), None, b""
+    """The answer of one supervisor; None if it, or the fork server, ended before it started anything."""
+    try:
+        control = fork_supervisor()
+    except (BrokenPipeError, ConnectionResetError):  # the fork server exited as it began: `fork_server_failure` says why
+        return None
+    answer, rest = None, b""
     try:
         with suppress(BrokenPipeError, ConnectionResetError):  # it was killed, or has said already why it will not
             await _send(control, raw)
