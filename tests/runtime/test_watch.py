@@ -167,7 +167,7 @@ async def test_who_is_cancelled_is_forgotten_and_an_idle_watch_asks_nothing(c: C
     assert store.asked == []
     assert await watch.until(sleeper.key("e"), lambda head: head is None) is None
     watch.close()
-    assert c.store._news._rings == []
+    assert c.store._news._listeners == []
 
 
 @virtually

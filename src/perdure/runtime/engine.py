@@ -297,7 +297,7 @@ class Engine:
             resident.forget()
         resident.held = True
         resident.taken += 1
-        for mail in assignment.mail:
+        for mail in assignment.messages:
             if (head.key, mail.number) in self.settled_messages:
                 continue
             try:

@@ -82,11 +82,11 @@ class PayloadSealer:
         start, end = SPAN.unpack_from(stored, 2)
         return self._decode(stored[2 + SPAN.size :], _payload_identity("row", key, start, end)), (start, end)
 
-    def seal_mail(self, to: Address, key: str, body: bytes) -> bytes:
+    def seal_message(self, to: Address, key: str, body: bytes) -> bytes:
         """The body of mail."""
         return WHOLE + self._encode(body, _payload_identity("mail", to, key))
 
-    def open_mail(self, to: Address, key: str, stored: bytes) -> bytes:
+    def open_message(self, to: Address, key: str, stored: bytes) -> bytes:
         """What `seal_mail` was given."""
         return self._open(stored, _payload_identity("mail", to, key))
 
@@ -177,10 +177,10 @@ class EncodedStore:
             return claimed
 
         def opened() -> Claimed:
-            executions = tuple(ClaimedExecution(one.head, tuple(map(self._handed, one.mail))) for one in claimed.executions)
+            executions = tuple(ClaimedExecution(one.head, tuple(map(self._handed, one.messages))) for one in claimed.executions)
             return replace(claimed, executions=executions, work=tuple(map(self._handed, claimed.work)))
 
-        return await self._do(opened, (mail.body for mail in chain(claimed.work, *(one.mail for one in claimed.executions))))
+        return await self._do(opened, (message.body for message in chain(claimed.work, *(one.messages for one in claimed.executions))))
 
     async def read(self, key: Key, after: int = 0) -> StoredLog | None:
         """See `Store.read`.
@@ -201,13 +201,13 @@ class EncodedStore:
         Raises:
             SealedPayload: one can't be decoded here, or is not where it was sent.
         """
-        mail = await self.inner.messages(to)
-        opened = self._coding.open_mail
-        return await self._do(lambda: [replace(one, body=opened(one.to, one.key, one.body)) for one in mail], (one.body for one in mail))
+        messages = await self.inner.messages(to)
+        opened = self._coding.open_message
+        return await self._do(lambda: [replace(one, body=opened(one.to, one.key, one.body)) for one in messages], (one.body for one in messages))
 
-    async def are_queued(self, mail: Sequence[Ack]) -> list[bool]:
+    async def are_queued(self, messages: Sequence[Ack]) -> list[bool]:
         """See `Store.are_queued`."""
-        return await self.inner.are_queued(mail)
+        return await self.inner.are_queued(messages)
 
     async def store_time(self) -> StoreTime:
         """See `Store.store_time`."""
@@ -235,7 +235,7 @@ class EncodedStore:
 
     async def drop_expired(self, limit: int = 100) -> list[QueuedMessage]:
         """See `Store.drop_expired`. What can't be decoded comes as a refusal, since it is dropped already."""
-        return [self._handed(mail) for mail in await self.inner.drop_expired(limit)]
+        return [self._handed(message) for message in await self.inner.drop_expired(limit)]
 
     async def raise_epoch(self) -> int:
         """See `Store.raise_epoch`."""
@@ -264,13 +264,13 @@ class EncodedStore:
         """Removes blobs by the names that they are kept under."""
         return EncodedBlobRemoval(blob_removal_of(self.inner), self._coding)
 
-    def on_wake(self, ring: Callable[[], None]) -> Callable[[], None]:
+    def on_wake(self, notify: Callable[[], None]) -> Callable[[], None]:
         """See `Store.on_wake`."""
-        return self.inner.on_wake(ring)
+        return self.inner.on_wake(notify)
 
-    def on_change(self, ring: Callable[[], None]) -> Callable[[], None]:
+    def on_change(self, notify: Callable[[], None]) -> Callable[[], None]:
         """See `Store.on_change`."""
-        return self.inner.on_change(ring)
+        return self.inner.on_change(notify)
 
     async def close(self) -> None:
         """See `Store.close`."""
@@ -312,13 +312,13 @@ class EncodedStore:
 
     def _sent(self, send: OutgoingMessage) -> OutgoingMessage:
         refers = tuple(self._coding.names(sha256) for (sha256,) in send.refers)
-        return replace(send, body=self._coding.seal_mail(send.to, send.key, send.body), refers=refers)
+        return replace(send, body=self._coding.seal_message(send.to, send.key, send.body), refers=refers)
 
-    def _handed(self, mail: QueuedMessage) -> QueuedMessage:
+    def _handed(self, message: QueuedMessage) -> QueuedMessage:
         try:
-            return replace(mail, body=self._coding.open_mail(mail.to, mail.key, mail.body))
+            return replace(message, body=self._coding.open_message(message.to, message.key, message.body))
         except SealedPayload as refusal:
-            return replace(mail, body=REFUSED + str(refusal).encode())
+            return replace(message, body=REFUSED + str(refusal).encode())
 
 
 class EncodedBlobRemoval:
@@ -353,7 +353,7 @@ class EncodedBlobRemoval:
 
     async def unclaimed(self) -> list[QueuedMessage]:
         """See `BlobRemoval.unclaimed`."""
-        return [replace(one, body=self._coding.open_mail(one.to, one.key, one.body)) for one in await self._inner.unclaimed()]
+        return [replace(one, body=self._coding.open_message(one.to, one.key, one.body)) for one in await self._inner.unclaimed()]
 
     def _names(self, hashes: Sequence[str]) -> list[str]:
         return [name for sha256 in hashes for name in self._coding.names(sha256)]

@@ -1,6 +1,6 @@
 -- The rule of fairness.py, for what can't call it: what of a queue is handed over next. Nothing else may differ; a test compares the two.
 --
--- What is ready is {-priority, since when it waits, number, lane = ..., fresh = ...}; `stand` has limits, held, served and free_at_s as there.
+-- What is ready is {-priority, since when it waits, number, lane = ..., fresh = ...}; `state` has limits, held, served and free_at_s as there.
 
 local function allowed(limits, free_at_s, now)
   if limits.interval_s <= 0 then return math.huge end
@@ -23,13 +23,13 @@ local function room_in(limits, held, most)
   for _, count in pairs(held) do room = room and room - count end
   return room and math.min(most, room) or most
 end
-local function choose(stand, ready, now, most)  -- All that is sorted here has its first at the end.
-  local limits, held, lines, heads, chosen = stand.limits, {}, {}, {}, {}
-  for lane, count in pairs(stand.held) do held[lane] = count end
-  local room, fresh = room_in(limits, held, most), allowed(limits, stand.free_at_s, now)
+local function choose(state, ready, now, most)  -- All that is sorted here has its first at the end.
+  local limits, held, lines, heads, chosen = state.limits, {}, {}, {}, {}
+  for lane, count in pairs(state.held) do held[lane] = count end
+  local room, fresh = room_in(limits, held, most), allowed(limits, state.free_at_s, now)
   local function put(line)
     local first = line[#line]
-    local head = {first[1], held[line.lane] or 0, math.max(stand.served[line.lane] or -math.huge, first[2]), first[2], first[3], line = line}
+    local head = {first[1], held[line.lane] or 0, math.max(state.served[line.lane] or -math.huge, first[2]), first[2], first[3], line = line}
     local low, high = 1, #heads + 1
     while low < high do
       local middle = math.floor((low + high) / 2)

@@ -43,10 +43,10 @@ class QueueState(NamedTuple):
     free_at_s: float
 
 
-def choose_candidates(stand: QueueState, ready: Iterable[Candidate], now_s: float, most: int) -> list[Candidate]:
+def choose_candidates(state: QueueState, ready: Iterable[Candidate], now_s: float, most: int) -> list[Candidate]:
     """Those to be handed over, in their order: at most so many, as many as the limits leave room for. Of each lane and
     priority the first `most` that are fresh, and that are not, suffice."""
-    limits, held = stand.limits, Counter(stand.held)
+    limits, held = state.limits, Counter(state.held)
     room = room_under_limits(limits, held, most)
     lanes: dict[tuple[int, str], list[Candidate]] = {}
     for one in sorted(ready, key=lambda one: (-one.priority, one.at_s, one.number), reverse=True):
@@ -54,11 +54,11 @@ def choose_candidates(stand: QueueState, ready: Iterable[Candidate], now_s: floa
 
     def head(priority: int, lane: str, line: list[Candidate]) -> tuple[int, int, float, float, int, str]:
         first = line[-1]
-        return -priority, held[lane], max(stand.served.get(lane, -inf), first.at_s), first.at_s, first.number, lane
+        return -priority, held[lane], max(state.served.get(lane, -inf), first.at_s), first.at_s, first.number, lane
 
     heads = [head(priority, lane, line) for (priority, lane), line in lanes.items()]
     heapify(heads)
-    fresh = starts_allowed(limits, stand.free_at_s, now_s)
+    fresh = starts_allowed(limits, state.free_at_s, now_s)
     chosen: list[Candidate] = []
     while heads and len(chosen) < room:
         falling, behind, _, _, _, lane = heads[0]

@@ -50,20 +50,20 @@ from perdure.stores.secret_vault import MemoryVault
 class Listeners:
     """Those who are called, in the order in which they asked."""
 
-    __slots__ = ("_rings",)
+    __slots__ = ("_listeners",)
 
     def __init__(self) -> None:
-        self._rings: list[Callable[[], None]] = []
+        self._listeners: list[Callable[[], None]] = []
 
-    def enlist(self, ring: Callable[[], None]) -> Callable[[], None]:
+    def add(self, notify: Callable[[], None]) -> Callable[[], None]:
         """Call `ring` from now on; return what ends that."""
-        self._rings.append(ring)
-        return lambda: self._rings.remove(ring) if ring in self._rings else None
+        self._listeners.append(notify)
+        return lambda: self._listeners.remove(notify) if notify in self._listeners else None
 
-    def ring(self) -> None:
+    def notify_all(self) -> None:
         """Call them all."""
-        for ring in tuple(self._rings):
-            ring()
+        for notify in tuple(self._listeners):
+            notify()
 
 
 class _Execution:
@@ -90,7 +90,7 @@ class MemoryStore:
         self._waiting: WaitingLines[_Execution] = WaitingLines()
         self._programs: set[str] = set()
         self._arrivals = 0
-        self._mail: dict[Address, dict[str, QueuedMessage]] = {}
+        self._messages: dict[Address, dict[str, QueuedMessage]] = {}
         self._work: WaitingLines[QueuedMessage] = WaitingLines()
         self._leases: dict[int, str] = {}
         self._holders: dict[str, float] = {}
@@ -98,7 +98,7 @@ class MemoryStore:
         self._blobs: dict[str, bytes] = {}
         self._removed: dict[str, float] = {}
         self.blob_removal = MemoryBlobRemoval(self._blobs, self._removed, clock, self._unclaimed)
-        self._queues = MemoryQueues(self._executions, self._mail, self._leases, self._lives)
+        self._queues = MemoryQueues(self._executions, self._messages, self._leases, self._lives)
         self._outboxes: tuple[deque[OutgoingMessage | Ack], ...] = tuple(deque() for _ in range(reaches))
         self._wakes, self._news, self.vault = Listeners(), Listeners(), MemoryVault(clock)
 
@@ -110,9 +110,9 @@ class MemoryStore:
         answers = [self._post(change, now_s) if isinstance(change, Post) else self._commit(change, now_s) for change in changes]
         done = [change for change, answer in zip(changes, answers, strict=True) if isinstance(answer, Committed)]
         if any(self._may_wake(change, now_s) for change in done):
-            self._wakes.ring()
+            self._wakes.notify_all()
         if any(isinstance(change, Commit) and change.news for change in done):
-            self._news.ring()
+            self._news.notify_all()
         return answers
 
     async def claim(self, claim: Claim) -> Claimed:
@@ -127,12 +127,12 @@ class MemoryStore:
         ready = self._waiting.ready(claim.programs, claim.holder, is_dead, now_s)
         family = (ready for ready in ready if claim.root in (None, ready.head.root))
         found = self._work.ready(claim.queues, None, is_dead, now_s)
-        leasable = (mail for mail in found if claim.tenants is None or mail.to[0] in claim.tenants)
+        leasable = (message for message in found if claim.tenants is None or message.to[0] in claim.tenants)
         executions = list(islice(self._queues.executions(family, claim, now_s), claim.limit))
         work = list(islice(self._queues.work(leasable, claim, now_s), claim.limit))
         self._queues.begin([one.head for one in executions if one.head.holder != claim.holder], work, now_s)
         assigned = tuple(self._assign(execution, claim.holder, now_s) for execution in executions)
-        leased = tuple(self._lease(mail, claim.holder) for mail in work)
+        leased = tuple(self._lease(message, claim.holder) for message in work)
         return Claimed(now_s, assigned, leased, self._next(claim, now_s))
 
     async def read(self, key: Key, after: int = 0) -> StoredLog | None:
@@ -153,11 +153,11 @@ class MemoryStore:
 
     async def messages(self, to: Address) -> list[QueuedMessage]:
         """See `Store.messages`."""
-        return list(self._mail.get(to, {}).values())
+        return list(self._messages.get(to, {}).values())
 
-    async def are_queued(self, mail: Sequence[Ack]) -> list[bool]:
+    async def are_queued(self, messages: Sequence[Ack]) -> list[bool]:
         """See `Store.are_queued`."""
-        return [one.key in self._mail.get(one.to, {}) for one in mail]
+        return [one.key in self._messages.get(one.to, {}) for one in messages]
 
     async def store_time(self) -> StoreTime:
         """See `Store.store_time`."""
@@ -171,7 +171,7 @@ class MemoryStore:
         if lease_s <= 0:
             self._holders.pop(holder, None)
             self._about.pop(holder, None)
-            self._wakes.ring()
+            self._wakes.notify_all()
         else:
             if holder not in self._holders:
                 self._let_go(holder, now_s)
@@ -189,11 +189,11 @@ class MemoryStore:
     async def limit(self, queue: str, limits: QueueLimits | None) -> None:
         """See `Store.limit`."""
         self._queues.limit(queue, limits)
-        self._wakes.ring()
+        self._wakes.notify_all()
 
     async def queues(self) -> list[QueueStatus]:
         """See `Store.queues`."""
-        return self._queues.stands(self._clock())
+        return self._queues.statuses(self._clock())
 
     async def relay(self, limit: int = 100) -> int:
         """See `Store.relay`."""
@@ -208,10 +208,10 @@ class MemoryStore:
     async def drop_expired(self, limit: int = 100) -> list[QueuedMessage]:
         """See `Store.drop_expired`."""
         before_s = self._clock() - UNCLAIMED_MESSAGE_S
-        old = sorted((mail.due_at_s, mail.number, mail) for mail in self._unclaimed() if mail.due_at_s <= before_s)
-        swept = [mail for _, _, mail in old[:limit]]
-        for mail in swept:
-            self._acknowledge(Ack(mail.to, mail.key))
+        old = sorted((message.due_at_s, message.number, message) for message in self._unclaimed() if message.due_at_s <= before_s)
+        swept = [message for _, _, message in old[:limit]]
+        for message in swept:
+            self._acknowledge(Ack(message.to, message.key))
         return swept
 
     async def raise_epoch(self) -> int:
@@ -219,7 +219,7 @@ class MemoryStore:
         self._epoch += 1
         self._holders.clear()
         self._about.clear()
-        self._wakes.ring()
+        self._wakes.notify_all()
         return self._epoch
 
     async def blob(self, sha256: str) -> bytes | None:
@@ -230,19 +230,19 @@ class MemoryStore:
         """See `Store.removed_at`."""
         return self._removed.get(sha256)
 
-    def on_wake(self, ring: Callable[[], None]) -> Callable[[], None]:
+    def on_wake(self, notify: Callable[[], None]) -> Callable[[], None]:
         """See `Store.on_wake`."""
-        return self._wakes.enlist(ring)
+        return self._wakes.add(notify)
 
-    def on_change(self, ring: Callable[[], None]) -> Callable[[], None]:
+    def on_change(self, notify: Callable[[], None]) -> Callable[[], None]:
         """See `Store.on_change`."""
-        return self._news.enlist(ring)
+        return self._news.add(notify)
 
     async def close(self) -> None:
         """Nothing is held that could be let go."""
 
     def _unclaimed(self) -> list[QueuedMessage]:
-        return [mail for to, box in self._mail.items() if isinstance(to, Key) and to not in self._executions for mail in box.values()]
+        return [message for to, box in self._messages.items() if isinstance(to, Key) and to not in self._executions for message in box.values()]
 
     def _lives(self, holder: str | None) -> bool:
         return holder is not None and not self._is_dead(holder, self._clock())
@@ -256,7 +256,7 @@ class MemoryStore:
                 self._pass_on(unleased, self._reach(entry.to), self._clock())
         else:
             self._deliver(entry, self._clock())
-            self._wakes.ring()
+            self._wakes.notify_all()
 
     def forget(self, origin: int) -> None:
         """Remove the first entry of the outbox of reach `origin`: it has arrived."""
@@ -267,7 +267,7 @@ class MemoryStore:
     def _commit(self, commit: Commit, now_s: float) -> ChangeAnswer:
         if commit.epoch != self._epoch:
             return Superseded(self._epoch)
-        execution, answered = self._executions.get(commit.key), any(key in self._mail.get(commit.key, {}) for key in commit.unless)
+        execution, answered = self._executions.get(commit.key), any(key in self._messages.get(commit.key, {}) for key in commit.unless)
         if execution is None and commit.creates and not answered:
             head = Head(commit.key, commit.program, commit.root, commit.version, commit.holder, created_at_s=creation_time(commit, now_s))
             execution = self._create(head)
@@ -319,17 +319,17 @@ class MemoryStore:
 
     def _set_head(self, execution: _Execution, commit: Commit, version: int) -> None:
         head = execution.head
-        holder, mail_at_s = head.holder, head.mail_at_s
+        holder, message_at_s = head.holder, head.message_at_s
         released = commit.release and holder == commit.holder
         if released or commit.creates:
-            mail_at_s = min((mail.due_at_s for mail in self._mail.get(commit.key, {}).values()), default=None)
+            message_at_s = min((message.due_at_s for message in self._messages.get(commit.key, {}).values()), default=None)
         changed = replace(
             head,
             program=commit.program,
             version=version,
             holder=None if released or (commit.release and holder is None) else holder or commit.holder,
             wake_at_s=commit.wake_at_s,
-            mail_at_s=mail_at_s,
+            message_at_s=message_at_s,
             status=commit.status,
             ended_at_s=commit.ended_at_s,
             attributes=head.attributes if commit.attributes is None else commit.attributes,
@@ -342,51 +342,51 @@ class MemoryStore:
         """Deliver, unless the key is in the mail already. Return the execution that was opened, if one was."""
         opened = None
         if isinstance(send.to, Key) and send.opens is not None and send.to not in self._executions:
-            due_at_s = min((mail.due_at_s for mail in self._mail.get(send.to, {}).values()), default=None)
+            due_at_s = min((message.due_at_s for message in self._messages.get(send.to, {}).values()), default=None)
             program, root, *place = astuple(send.opens)
             self._create(Head(send.to, program, root, 0, None, None, due_at_s, "pending", now_s, None, *place))
             opened = send.to
-        box = self._mail.setdefault(send.to, {})
+        box = self._messages.setdefault(send.to, {})
         if send.key not in box:
             self._arrivals += 1
-            mail = QueuedMessage(self._arrivals, send.to, send.key, send.body, max(send.due_at_s, now_s), 0, send.lane, send.priority)
-            box[send.key] = mail
+            message = QueuedMessage(self._arrivals, send.to, send.key, send.body, max(send.due_at_s, now_s), 0, send.lane, send.priority)
+            box[send.key] = message
             if isinstance(send.to, QueueAddress):
-                self._work.join(None, send.to.name, mail.due_at_s, mail.number, mail)
+                self._work.join(None, send.to.name, message.due_at_s, message.number, message)
             elif execution := self._executions.get(send.to):
-                self._bring_forward(execution, mail.due_at_s)
+                self._bring_forward(execution, message.due_at_s)
         return opened
 
     def _acknowledge(self, ack: Ack) -> OutgoingMessage | None:
         """Remove mail. Return what is to be sent because nobody had leased it."""
-        box = self._mail.get(ack.to, {})
+        box = self._messages.get(ack.to, {})
         if ack.postpone_to_s is not None:
             self._postpone(box, ack.key, ack.postpone_to_s)
             return None
-        mail = box.pop(ack.key, None)
-        if mail is None:
+        message = box.pop(ack.key, None)
+        if message is None:
             return None
         if isinstance(ack.to, QueueAddress):
-            self._work.leave(self._leases.pop(mail.number, None), ack.to.name, mail.due_at_s, mail.number)
+            self._work.leave(self._leases.pop(message.number, None), ack.to.name, message.due_at_s, message.number)
         if not box:
-            del self._mail[ack.to]
-        return None if mail.deliveries else ack.unleased
+            del self._messages[ack.to]
+        return None if message.deliveries else ack.unleased
 
     def _postpone(self, box: dict[str, QueuedMessage], key: str, due_at_s: float) -> None:
-        if (mail := box.get(key)) is None:
+        if (message := box.get(key)) is None:
             return
-        postponed = box[key] = replace(mail, due_at_s=due_at_s)
-        if isinstance(mail.to, QueueAddress):
-            self._work.leave(self._leases.pop(mail.number, None), mail.to.name, mail.due_at_s, mail.number)
-            self._work.join(None, mail.to.name, due_at_s, mail.number, postponed)
-        elif execution := self._executions.get(mail.to):
+        postponed = box[key] = replace(message, due_at_s=due_at_s)
+        if isinstance(message.to, QueueAddress):
+            self._work.leave(self._leases.pop(message.number, None), message.to.name, message.due_at_s, message.number)
+            self._work.join(None, message.to.name, due_at_s, message.number, postponed)
+        elif execution := self._executions.get(message.to):
             self._bring_forward(execution, due_at_s)
 
     def _bring_forward(self, execution: _Execution, due_at_s: float) -> None:
         """Mail is due at this time that the holder was not handed."""
-        mail_at_s = execution.head.mail_at_s
-        if mail_at_s is None or due_at_s < mail_at_s:
-            self._change(execution, replace(execution.head, mail_at_s=due_at_s))
+        message_at_s = execution.head.message_at_s
+        if message_at_s is None or due_at_s < message_at_s:
+            self._change(execution, replace(execution.head, message_at_s=due_at_s))
 
     # Holding.
 
@@ -396,25 +396,25 @@ class MemoryStore:
     def _assign(self, execution: _Execution, holder: str, now_s: float) -> ClaimedExecution:
         due: list[QueuedMessage] = []
         later_s: list[float] = []
-        for mail in self._mail.get(execution.head.key, {}).values():
-            if mail.due_at_s <= now_s:
-                due.append(mail)
+        for message in self._messages.get(execution.head.key, {}).values():
+            if message.due_at_s <= now_s:
+                due.append(message)
             else:
-                later_s.append(mail.due_at_s)
-        self._change(execution, replace(execution.head, holder=holder, wake_at_s=None, mail_at_s=min(later_s, default=None)))
+                later_s.append(message.due_at_s)
+        self._change(execution, replace(execution.head, holder=holder, wake_at_s=None, message_at_s=min(later_s, default=None)))
         return ClaimedExecution(execution.head, tuple(due))
 
-    def _lease(self, mail: QueuedMessage, holder: str | None) -> QueuedMessage:
+    def _lease(self, message: QueuedMessage, holder: str | None) -> QueuedMessage:
         """Hand work to `holder`, or back to nobody."""
-        queue = mail.to
+        queue = message.to
         assert isinstance(queue, QueueAddress), "only work is leased"
-        self._work.leave(self._leases.pop(mail.number, None), queue.name, mail.due_at_s, mail.number)
+        self._work.leave(self._leases.pop(message.number, None), queue.name, message.due_at_s, message.number)
         if holder is not None:
-            mail = replace(mail, deliveries=mail.deliveries + 1)
-            self._mail[queue][mail.key] = mail
-            self._leases[mail.number] = holder
-        self._work.join(holder, queue.name, mail.due_at_s, mail.number, mail)
-        return mail
+            message = replace(message, deliveries=message.deliveries + 1)
+            self._messages[queue][message.key] = message
+            self._leases[message.number] = holder
+        self._work.join(holder, queue.name, message.due_at_s, message.number, message)
+        return message
 
     def _let_go(self, holder: str, now_s: float) -> None:
         """Nobody holds any longer what `holder` held in an earlier life, and all of it is ready."""
@@ -423,10 +423,10 @@ class MemoryStore:
             head = execution.head
             wake_at_s = now_s if head.wake_at_s is None else min(head.wake_at_s, now_s)
             self._change(execution, replace(head, holder=None, wake_at_s=wake_at_s))
-        for mail in work:
-            self._lease(mail, None)
+        for message in work:
+            self._lease(message, None)
         if executions or work:
-            self._wakes.ring()
+            self._wakes.notify_all()
 
     # Small things.
 
@@ -443,7 +443,7 @@ class MemoryStore:
         execution = self._executions.pop(commit.key)
         if place := line_position(execution.head):
             self._waiting.leave(*place, execution.number)
-        _ = self._mail.pop(commit.key, None)
+        _ = self._messages.pop(commit.key, None)
         return Committed(commit.version, now_s)
 
     def _change(self, execution: _Execution, head: Head) -> None:

@@ -25,9 +25,9 @@ NO_TIME = -inf
 
 def ready_at_s(head: Head) -> float | None:
     """The time that an execution waits for; `NO_TIME` if it is held and waits for none, None if it waits for nothing."""
-    if head.wake_at_s is not None and head.mail_at_s is not None:
-        return min(head.wake_at_s, head.mail_at_s)
-    at_s = head.wake_at_s if head.mail_at_s is None else head.mail_at_s
+    if head.wake_at_s is not None and head.message_at_s is not None:
+        return min(head.wake_at_s, head.message_at_s)
+    at_s = head.wake_at_s if head.message_at_s is None else head.message_at_s
     return at_s if at_s is not None or head.holder is None else NO_TIME
 
 
@@ -122,7 +122,7 @@ class _LimitedQueue:
                 del served.lanes[oldest]
         served.free_at_s = rate_used_until(self.limits, served.free_at_s, now_s, int(fresh))
 
-    def stand(self, served: _LaneRecord, held: Mapping[str, int]) -> QueueState:
+    def state(self, served: _LaneRecord, held: Mapping[str, int]) -> QueueState:
         """How it stands, as fairness wants to know."""
         return QueueState(self.limits, held, served.lanes, served.free_at_s)
 
@@ -141,12 +141,12 @@ class MemoryQueues:
     def __init__(
         self,
         executions: Mapping[Key, HeadHolder],
-        mail: Mapping[Address, Mapping[str, QueuedMessage]],
+        message: Mapping[Address, Mapping[str, QueuedMessage]],
         leases: Mapping[int, str],
         lives: Callable[[str | None], bool],
     ) -> None:
         self._queues: dict[str, _LimitedQueue] = {}
-        self._executions, self._mail, self._leases, self._lives = executions, mail, leases, lives
+        self._executions, self._messages, self._leases, self._lives = executions, message, leases, lives
 
     def limit(self, name: str, limits: QueueLimits | None) -> None:
         """Give a queue limits, or take them."""
@@ -163,16 +163,16 @@ class MemoryQueues:
     def __contains__(self, name: str) -> bool:
         return name != "" and name in self._queues
 
-    def stands(self, now_s: float) -> list[QueueStatus]:
+    def statuses(self, now_s: float) -> list[QueueStatus]:
         """See `Store.queues`."""
-        names = {one.head.queue for one in self._executions.values() if one.head.queue} | {to.name for to in self._mail if isinstance(to, QueueAddress)}
-        return [self._stand(name, now_s) for name in sorted({*self._queues, *names})]
+        names = {one.head.queue for one in self._executions.values() if one.head.queue} | {to.name for to in self._messages if isinstance(to, QueueAddress)}
+        return [self._status(name, now_s) for name in sorted({*self._queues, *names})]
 
-    def _stand(self, name: str, now_s: float) -> QueueStatus:
+    def _status(self, name: str, now_s: float) -> QueueStatus:
         free = [one.head for one in self._executions.values() if name and one.head.queue == name and not self._lives(one.head.holder)]
         waiting = sum(head.holder is not None or ((at_s := ready_at_s(head)) is not None and at_s <= now_s) for head in free)
         executions, leased = self._held(name).total(), self._leased(name).total()
-        work = sum(len(box) for to, box in self._mail.items() if isinstance(to, QueueAddress) and to.name == name)
+        work = sum(len(box) for to, box in self._messages.items() if isinstance(to, QueueAddress) and to.name == name)
         limits = self._queues[name].limits if name in self._queues else UNLIMITED
         return QueueStatus(name, limits, executions, leased, waiting, work - leased)
 
@@ -182,8 +182,8 @@ class MemoryQueues:
 
     def _leased(self, name: str) -> Counter[str]:
         """How many pieces of its work the living have leased, by lane."""
-        boxes = (box for to, box in self._mail.items() if isinstance(to, QueueAddress) and to.name == name)
-        return Counter(mail.lane for box in boxes for mail in box.values() if self._lives(self._leases.get(mail.number)))
+        boxes = (box for to, box in self._messages.items() if isinstance(to, QueueAddress) and to.name == name)
+        return Counter(message.lane for box in boxes for message in box.values() if self._lives(self._leases.get(message.number)))
 
     def executions(self, ready: Iterator[MemoryQueuesT], claim: Claim, now_s: float) -> Iterable[MemoryQueuesT]:
         """Of what is ready, in its order, what the queues allow; what the claimer holds already is asked of none."""
@@ -194,7 +194,7 @@ class MemoryQueues:
         for name, queue in self._queues.items():
             waiting = {one.number: one for one in found if self._limits(one.head) and one.head.queue == name and one.head.holder != claim.holder}
             candidates = [Candidate(number, one.head.lane, one.head.priority, _ready_time(one.head), one.head.version == 0) for number, one in waiting.items()]
-            chosen = choose_candidates(queue.stand(queue.executions, self._held(name)), candidates, now_s, claim.limit)
+            chosen = choose_candidates(queue.state(queue.executions, self._held(name)), candidates, now_s, claim.limit)
             free += [waiting[one.number] for one in chosen]
         return sorted(free, key=lambda one: (_ready_time(one.head), one.number))
 
@@ -207,7 +207,7 @@ class MemoryQueues:
         for name, queue in self._queues.items():
             waiting = {one.number: one for one in found if _queue_name(one) == name}
             candidates = [Candidate(number, one.lane, one.priority, one.due_at_s, one.deliveries == 0) for number, one in waiting.items()]
-            chosen = choose_candidates(queue.stand(queue.work, self._leased(name)), candidates, now_s, claim.limit)
+            chosen = choose_candidates(queue.state(queue.work, self._leased(name)), candidates, now_s, claim.limit)
             free += [waiting[one.number] for one in chosen]
         return sorted(free, key=lambda one: (one.due_at_s, one.number))
 
@@ -222,9 +222,9 @@ class MemoryQueues:
         for head in heads:
             if (queue := self._queues.get(head.queue)) is not None and head.queue:
                 queue.serve(queue.executions, head.lane, head.version == 0, now_s)
-        for mail in work:
-            if (queue := self._queues.get(_queue_name(mail))) is not None:
-                queue.serve(queue.work, mail.lane, mail.deliveries == 0, now_s)
+        for message in work:
+            if (queue := self._queues.get(_queue_name(message))) is not None:
+                queue.serve(queue.work, message.lane, message.deliveries == 0, now_s)
 
     def next_execution(self, waiting: Iterable[HeadHolder], claim: Claim, now_s: float) -> float | None:
         """When the first of these could be handed over, as far as time decides that."""

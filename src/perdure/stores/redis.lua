@@ -1,10 +1,10 @@
 -- All that a store in Redis does: what is asked (ARGV[1]) of what (ARGV[2]), at which time (ARGV[3], or Redis's own), by whom (ARGV[4]).
 --
--- Hashes hold heads, mail and bodies. Sorted sets are lines: `ready` for a program and `work` in a queue, which nobody holds; `held` and `leased`
+-- Hashes hold heads, messages and bodies. Sorted sets are lines: `ready` for a program and `work` in a queue, which nobody holds; `held` and `leased`
 -- by a holder; `due` at an address; and of each queue, executions and work apart, a `line` for each holder, program, lane, priority, and for what has
 -- begun and what has not. What is in a queue that has limits is not `ready`, and its `work` is not looked at: only its lines are. Who stands in a line begins with a number of 16 digits, so that what has waited equally long comes in its order.
 
-local prefix, asked, clock, ringer = KEYS[1], cmsgpack.unpack(ARGV[2]), ARGV[3], ARGV[4]
+local prefix, asked, clock, sender = KEYS[1], cmsgpack.unpack(ARGV[2]), ARGV[3], ARGV[4]
 local call, pack, unpack = redis.call, cmsgpack.pack, cmsgpack.unpack
 local time = call('TIME')
 local now = tonumber(clock) or time[1] + time[2] / 1000000
@@ -102,33 +102,33 @@ local function create(key, program, root, status, place, holder, created_at)
   return head
 end
 
--- Mail.
-local function mail_of(member) return placed(unpack(call('HGET', at('mail'), member))), call('HGET', at('bodies'), member) end
-local function keep(mail) call('HSET', at('mail'), numbered(mail.number), pack(mail)) end
-local function line_of(mail) return mail.holder and at('leased', mail.holder) or at('work', mail.to[2]) end
-local function in_line(mail) return pack({mail.holder or false, '', mail.lane, mail.priority, mail.deliveries > 0}) end
+-- Messages.
+local function message_of(member) return placed(unpack(call('HGET', at('mail'), member))), call('HGET', at('bodies'), member) end
+local function keep(message) call('HSET', at('mail'), numbered(message.number), pack(message)) end
+local function line_of(message) return message.holder and at('leased', message.holder) or at('work', message.to[2]) end
+local function in_line(message) return pack({message.holder or false, '', message.lane, message.priority, message.deliveries > 0}) end
 local function give(member, holder)  -- Lease work; or with no holder, free it.
-  local mail = mail_of(member)
-  call('ZREM', line_of(mail), member)
-  leave('worked', mail.to[2], in_line(mail), member)
-  mail.holder, mail.deliveries = holder, mail.deliveries + (holder and 1 or 0)
-  call('ZADD', line_of(mail), mail.due_at_s, member)
-  join('worked', mail.to[2], in_line(mail), member, mail.due_at_s)
+  local message = message_of(member)
+  call('ZREM', line_of(message), member)
+  leave('worked', message.to[2], in_line(message), member)
+  message.holder, message.deliveries = holder, message.deliveries + (holder and 1 or 0)
+  call('ZADD', line_of(message), message.due_at_s, member)
+  join('worked', message.to[2], in_line(message), member, message.due_at_s)
   if holder then call('SADD', at('holding'), holder) end
-  keep(mail)
+  keep(message)
 end
-local function postpone(ack, address, member)  -- The mail stays, held by nobody, and is due again at that time.
-  local mail, due = mail_of(member), ack.postpone_to_s
+local function postpone(ack, address, member)  -- The message stays, held by nobody, and is due again at that time.
+  local message, due = message_of(member), ack.postpone_to_s
   if is_queue(ack.to) then
-    call('ZREM', line_of(mail), member)
-    leave('worked', mail.to[2], in_line(mail), member)
-    mail.holder = nil
-    call('ZADD', line_of(mail), due, member)
-    join('worked', mail.to[2], in_line(mail), member, due)
-    if limited(mail.to[2]) then wake = true end
+    call('ZREM', line_of(message), member)
+    leave('worked', message.to[2], in_line(message), member)
+    message.holder = nil
+    call('ZADD', line_of(message), due, member)
+    join('worked', message.to[2], in_line(message), member, due)
+    if limited(message.to[2]) then wake = true end
   end
-  mail.due_at_s = due
-  keep(mail)
+  message.due_at_s = due
+  keep(message)
   call('ZADD', at('due', address), due, member)
   local head = not is_queue(ack.to) and load(address)
   if head then
@@ -145,17 +145,17 @@ local function acknowledge(ack)  -- Return what is to be sent because nobody had
     postpone(ack, address, member)
     return nil
   end
-  local mail, name = mail_of(member), ack.to[2]
+  local message, name = message_of(member), ack.to[2]
   if is_queue(ack.to) then
-    call('ZREM', line_of(mail), member)
-    leave('worked', name, in_line(mail), member)
+    call('ZREM', line_of(message), member)
+    leave('worked', name, in_line(message), member)
     if call('EXISTS', at('worked', name)) == 0 then call('SREM', at('worked'), name) end
-    if mail.holder and limited(name) then wake = true end
+    if message.holder and limited(name) then wake = true end
   end
   call('HDEL', at('box', address), ack.key)
   for _, line in ipairs({at('due', address), at('unclaimed')}) do call('ZREM', line, member) end
   for _, kind in ipairs({'mail', 'bodies'}) do call('HDEL', at(kind), member) end
-  return mail.deliveries == 0 and ack.unleased or nil
+  return message.deliveries == 0 and ack.unleased or nil
 end
 local function deliver(send)  -- Return whether an execution was opened.
   local address, due, opened = pack(send.to), math.max(send.due_at_s, now), false
@@ -166,15 +166,15 @@ local function deliver(send)  -- Return whether an execution was opened.
     head, opened = create(send.to, opens.program, opens.root, 'pending', place), true
   end
   if call('HEXISTS', at('box', address), send.key) == 1 then return opened end
-  local mail = {number = call('INCR', at('arrived')), to = send.to, key = send.key, due_at_s = due, deliveries = 0, lane = send.lane, priority = send.priority}
-  local member = numbered(mail.number)
-  keep(mail)
+  local message = {number = call('INCR', at('arrived')), to = send.to, key = send.key, due_at_s = due, deliveries = 0, lane = send.lane, priority = send.priority}
+  local member = numbered(message.number)
+  keep(message)
   call('HSET', at('bodies'), member, send.body)
   call('HSET', at('box', address), send.key, member)
   call('ZADD', at('due', address), due, member)
   if is_queue(send.to) then
-    call('ZADD', line_of(mail), due, member)
-    join('worked', send.to[2], in_line(mail), member, due)
+    call('ZADD', line_of(message), due, member)
+    join('worked', send.to[2], in_line(message), member, due)
   elseif not head then call('ZADD', at('unclaimed'), due, member)
   else
     head.mail_at_s = least(head.mail_at_s, due)
@@ -185,7 +185,7 @@ end
 local function tell(members)  -- Mail in order of number; the bodies go behind the answer.
   local told = {}
   table.sort(members)
-  for i, member in ipairs(members) do told[i], tail[#tail + 1] = mail_of(member) end
+  for i, member in ipairs(members) do told[i], tail[#tail + 1] = message_of(member) end
   return told
 end
 
@@ -287,21 +287,21 @@ local function longest(found, count)
   return members, found[1] and found[1][1]
 end
 local function look_within_limits(found, kind, name, queue, claim, fits)  -- What a queue allows of what is ready in its lines.
-  local waiting, ready, stand = {}, {}, {limits = queue.limits, held = {}, served = {}, free_at_s = queue.free_at_s[kind]}
+  local waiting, ready, state = {}, {}, {limits = queue.limits, held = {}, served = {}, free_at_s = queue.free_at_s[kind]}
   for _, line in ipairs(lines_in(kind, name)) do
-    if line.holder and lives(line.holder) then stand.held[line.lane] = (stand.held[line.lane] or 0) + call('ZCARD', line.key)
+    if line.holder and lives(line.holder) then state.held[line.lane] = (state.held[line.lane] or 0) + call('ZCARD', line.key)
     elseif kind == 'worked' or claim.knows[line.program] then waiting[#waiting + 1] = line end
   end
-  local room = room_in(queue.limits, stand.held, claim.limit)
+  local room = room_in(queue.limits, state.held, claim.limit)
   for _, line in ipairs(room > 0 and waiting or {}) do
     local got = {}
     look(got, line.key, '-inf', line.holder and '+inf' or now, room, fits)
-    stand.served[line.lane] = tonumber(call('HGET', at('served ' .. kind, name), line.lane) or nil)
+    state.served[line.lane] = tonumber(call('HGET', at('served ' .. kind, name), line.lane) or nil)
     for _, one in ipairs(got) do
       ready[#ready + 1] = {-line.priority, one[1], tonumber(one[2]:sub(1, 16)), lane = line.lane, fresh = not line.begun, member = one[2]}
     end
   end
-  for _, one in ipairs(choose(stand, ready, now, room)) do
+  for _, one in ipairs(choose(state, ready, now, room)) do
     found[#found + 1] = {one[2], one.member, queue = name, lane = one.lane, fresh = one.fresh}
   end
 end
@@ -345,10 +345,10 @@ function ask.claim(claim)
     return fits(member, head) and (head.queue == '' or not limits[head.queue])
   end
   local tenants = claim.tenants and set(claim.tenants)
-  local function is_of_tenant(member) return tenants[mail_of(member).to[1]] end
+  local function is_of_tenant(member) return tenants[message_of(member).to[1]] end
   local of_tenant = tenants and is_of_tenant
   local function fits_queue(member)
-    local name = mail_of(member).to[2]
+    local name = message_of(member).to[2]
     return queues[name] and not limits[name] and (not tenants or is_of_tenant(member))
   end
   local in_family = claim.root and fits
@@ -373,13 +373,13 @@ function ask.claim(claim)
     local head = load(address)
     head.holder, head.wake_at_s, head.mail_at_s = claim.holder, nil, first_due(address, after(now))
     save(head)
-    answer.executions[i] = {head = head, mail = tell(call('ZRANGEBYSCORE', at('due', address), '-inf', now))}
+    answer.executions[i] = {head = head, messages = tell(call('ZRANGEBYSCORE', at('due', address), '-inf', now))}
   end
-  answer.mail = {}
+  answer.messages = {}
   for i, member in ipairs(longest(work, claim.limit)) do
     if work[i].queue then serve('worked', work[i]) end
     give(member, claim.holder)
-    answer.mail[i], tail[#tail + 1] = mail_of(member)
+    answer.messages[i], tail[#tail + 1] = message_of(member)
   end
   limits = limits_now()
   for _, name in ipairs(claim.programs) do look(later, at('ready', name), '-inf', '+inf', 1, in_family) end
@@ -495,7 +495,7 @@ end
 
 -- Looking.
 function ask.removed_at(sha256) answer.next_at_s = tonumber(call('HGET', at('removed_blobs'), sha256) or nil) end
-function ask.unclaimed() answer.mail = tell(call('ZRANGE', at('unclaimed'), 0, -1)) end
+function ask.unclaimed() answer.messages = tell(call('ZRANGE', at('unclaimed'), 0, -1)) end
 function ask.secrets(which)
   answer.secrets = {}
   local found = call('HGETALL', at('vault'))
@@ -508,10 +508,10 @@ function ask.secrets(which)
 end
 function ask.moment() end
 function ask.blob(sha256) tail[1] = call('HGET', at('blobs'), sha256) end
-function ask.mail(to) answer.mail = tell(call('ZRANGE', at('due', pack(to)), 0, -1)) end
-function ask.there(mail)
-  answer.there = {}
-  for i, one in ipairs(mail) do answer.there[i] = call('HEXISTS', at('box', pack(one.to)), one.key) == 1 end
+function ask.messages(to) answer.messages = tell(call('ZRANGE', at('due', pack(to)), 0, -1)) end
+function ask.are_queued(messages)
+  answer.queued = {}
+  for i, one in ipairs(messages) do answer.queued[i] = call('HEXISTS', at('box', pack(one.to)), one.key) == 1 end
 end
 function ask.read(which)
   local address = pack(which.key)
@@ -569,18 +569,18 @@ function ask.queues()
     return held, waiting
   end
   for name in pairs(names) do
-    local stand = {name = name, limits = limits[name] and limits[name].limits or {interval_s = 0}}
-    stand.executions, stand.executions_waiting = count('executed', name)
-    stand.work, stand.work_waiting = count('worked', name)
-    answer.queues[#answer.queues + 1] = stand
+    local state = {name = name, limits = limits[name] and limits[name].limits or {interval_s = 0}}
+    state.executions, state.executions_waiting = count('executed', name)
+    state.work, state.work_waiting = count('worked', name)
+    answer.queues[#answer.queues + 1] = state
   end
 end
 function ask.sweep(which)
   local members = call('ZRANGEBYSCORE', at('unclaimed'), '-inf', now - which.waited_s, 'LIMIT', 0, which.limit)
-  answer.mail = {}
+  answer.messages = {}
   for i, member in ipairs(members) do
-    answer.mail[i], tail[i] = mail_of(member)
-    acknowledge(answer.mail[i])
+    answer.messages[i], tail[i] = message_of(member)
+    acknowledge(answer.messages[i])
   end
 end
 
@@ -589,8 +589,8 @@ if call('EXISTS', at('epoch')) == 0 then  -- What has lost everything begins a l
 end
 answer.epoch = tonumber(call('GET', at('epoch')))
 ask[ARGV[1]](asked)
-if wake then call('PUBLISH', at('wake'), ringer) end
-if news then call('PUBLISH', at('news'), ringer) end
+if wake then call('PUBLISH', at('wake'), sender) end
+if news then call('PUBLISH', at('news'), sender) end
 answer.wake, answer.news = wake, news
 table.insert(tail, 1, pack(answer))
 return tail

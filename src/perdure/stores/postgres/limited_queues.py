@@ -217,16 +217,16 @@ async def _choose_and_lock(fetch: Fetch, ask: _Statements, queues: dict[str, Loc
     lanes = {one.lane for of in candidates.values() for one in of}
     for name, lane, turn in map(tuple, await fetch(SERVED, ask.is_work, [*map(escape_nul, names)], [*map(escape_nul, lanes)])):
         turns[name][lane] = turn
-    stands = {name: QueueState(queues[name].limits, held[name], turns[name], queues[name].free_at_s[ask.is_work]) for name in names}
-    return await _lock_chosen(fetch, ask.take, stands, candidates, asked)
+    states = {name: QueueState(queues[name].limits, held[name], turns[name], queues[name].free_at_s[ask.is_work]) for name in names}
+    return await _lock_chosen(fetch, ask.take, states, candidates, asked)
 
 
 async def _lock_chosen(
-    fetch: Fetch, take: str, stands: dict[str, QueueState], ready: dict[str, list[Candidate]], asked: ClaimArguments
+    fetch: Fetch, take: str, states: dict[str, QueueState], ready: dict[str, list[Candidate]], asked: ClaimArguments
 ) -> list[PostgresCandidate]:
     """Choose, and lock what is chosen. What somebody else has locked is passed over for what comes next."""
     while True:
-        chosen = {name: choose_candidates(stand, ready[name], asked.now_s, asked.limit) for name, stand in stands.items()}
+        chosen = {name: choose_candidates(state, ready[name], asked.now_s, asked.limit) for name, state in states.items()}
         numbers = [one.number for of in chosen.values() for one in of]
         busy = {*numbers} - {row[0] for row in (await fetch(take, asked.now_s, numbers) if numbers else ())}
         if not busy:

@@ -71,10 +71,10 @@ class PostgresStore:
         # The last is what asyncpg raises when the server has said farewell in between.
         self._errors = (self._asyncpg.PostgresError, self._asyncpg.InterfaceError, OSError, self._asyncpg.InternalClientError)
         self._url, self._clock, self._name = url, clock, uuid4().hex
-        self._rings: dict[str, list[Callable[[], None]]] = {WAKE_CHANNEL: [], CHANGE_CHANNEL: []}
+        self._listeners: dict[str, list[Callable[[], None]]] = {WAKE_CHANNEL: [], CHANGE_CHANNEL: []}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._connection: Any = None
-        self._place: tuple[Any, ...] | None = None
+        self._identity: tuple[Any, ...] | None = None
         self._spare: list[Any] = []
         self.vault = PostgresVault(self._transaction)
         self.blob_removal = PostgresBlobRemoval(self._transaction)
@@ -102,9 +102,9 @@ class PostgresStore:
         async with self._connected() as connection:
             return await tables.read_messages(connection.fetch, to)
 
-    async def are_queued(self, mail: Sequence[Ack]) -> list[bool]:
+    async def are_queued(self, messages: Sequence[Ack]) -> list[bool]:
         async with self._connected() as connection:
-            return await tables.are_queued(connection.fetch, mail)
+            return await tables.are_queued(connection.fetch, messages)
 
     async def store_time(self) -> StoreTime:
         async with self._transaction() as here:
@@ -122,7 +122,7 @@ class PostgresStore:
     async def limit(self, queue: str, limits: QueueLimits | None) -> None:
         async with self._transaction(alone=True) as here:
             await queues.set_limits(here.fetch, queue, limits)
-            here.stirred = True
+            here.wakes = True
 
     async def queues(self) -> list[QueueStatus]:
         async with self._transaction() as here:
@@ -147,11 +147,11 @@ class PostgresStore:
         async with self._connected() as connection:
             return await tables.read_removed_at(connection.fetch, sha256)
 
-    def on_wake(self, ring: Callable[[], None]) -> Callable[[], None]:
-        return self._enlist(WAKE_CHANNEL, ring)
+    def on_wake(self, notify: Callable[[], None]) -> Callable[[], None]:
+        return self._add_listener(WAKE_CHANNEL, notify)
 
-    def on_change(self, ring: Callable[[], None]) -> Callable[[], None]:
-        return self._enlist(CHANGE_CHANNEL, ring)
+    def on_change(self, notify: Callable[[], None]) -> Callable[[], None]:
+        return self._add_listener(CHANGE_CHANNEL, notify)
 
     async def close(self) -> None:
         self._closed = True
@@ -165,7 +165,7 @@ class PostgresStore:
 
     async def transact(self, guard: TransactionGuard, work: StepWork) -> Committed | Superseded | TransactionRefused | TransactionRaised:
         """See `TransactionalStore.transact`. What `work` awaits besides its transaction keeps nobody waiting but who wants what the transaction has locked."""
-        async with self._lent() as connection:
+        async with self._step_connection() as connection:
             transaction = connection.transaction(isolation="read_committed")
             await transaction.start()
             answer = await run_transactional_step(connection, guard, work, self._clock)
@@ -174,16 +174,16 @@ class PostgresStore:
 
     async def meet(self) -> None:
         """See `JoinsUserTransactions.meet`."""
-        if self._place is None:
+        if self._identity is None:
             async with self._connected() as connection:
-                self._place = tuple(await connection.fetchrow(DATABASE_IDENTITY))
+                self._identity = tuple(await connection.fetchrow(DATABASE_IDENTITY))
 
     @asynccontextmanager
     async def join(self, connection: Any) -> AsyncIterator[PostgresUserTransactionStore]:
         """See `JoinsUserTransactions.join`. Until the transaction ends, nobody else goes on with the executions that it has posted to."""
-        if self._place is None:
+        if self._identity is None:
             raise StoreUnavailable("it is not known yet which database this is; await meet() first")
-        async with join_user_transaction(connection, self._place, self._clock, self._loop) as within:
+        async with join_user_transaction(connection, self._identity, self._clock, self._loop) as within:
             yield within
 
     # Transactions, and what carries them.
@@ -194,15 +194,15 @@ class PostgresStore:
         async with self._connected() as connection, connection.transaction(isolation="read_committed"):
             here = await tables.begin_transaction(connection.fetch, executions, self._clock and self._clock(), alone=alone)
             yield here
-            for channel in here.rung:
+            for channel in here.channels_to_notify:
                 await connection.fetch("SELECT pg_notify($1, $2)", channel, self._name)
-        self._ring(here)
+        self._notify(here)
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Any]:
         """A connection that nobody else uses now. After a failure it is closed, as nobody knows how far it got."""
         at_home, unharmed = self._settle_down(), False
-        with self._said_clearly():
+        with self._translated_errors():
             async with self._turn if at_home else asyncio.Lock():
                 connection = self._connection if at_home else None
                 if is_new := connection is None or connection.is_closed():
@@ -217,10 +217,10 @@ class PostgresStore:
                         connection.terminate()
 
     @asynccontextmanager
-    async def _lent(self) -> AsyncIterator[Any]:
+    async def _step_connection(self) -> AsyncIterator[Any]:
         """A connection on which a user's transaction is carried out, set up as users expect it. After a failure it is closed, and so rolled back."""
         at_home, unharmed = self._settle_down(), False
-        with self._said_clearly():
+        with self._translated_errors():
             async with self._room if at_home else asyncio.Lock():
                 spare = self._spare.pop() if at_home and self._spare else None
                 connection = await self._connect() if spare is None or spare.is_closed() or self._closed else spare
@@ -244,7 +244,7 @@ class PostgresStore:
         return loop is self._loop
 
     @contextmanager
-    def _said_clearly(self) -> Iterator[None]:
+    def _translated_errors(self) -> Iterator[None]:
         """Raise the troubles of Postgres and of the network as errors that say what to do."""
         try:
             yield
@@ -266,20 +266,20 @@ class PostgresStore:
                 await connection.execute(SCHEMA)
         if at_home:
             self._connection = connection
-            for channel in self._rings:
-                await connection.add_listener(channel, self._heard)
+            for channel in self._listeners:
+                await connection.add_listener(channel, self._on_notification)
 
-    def _enlist(self, channel: str, ring: Callable[[], None]) -> Callable[[], None]:
-        rings = self._rings[channel]
-        rings.append(ring)
-        return lambda: rings.remove(ring) if ring in rings else None
+    def _add_listener(self, channel: str, notify: Callable[[], None]) -> Callable[[], None]:
+        listeners = self._listeners[channel]
+        listeners.append(notify)
+        return lambda: listeners.remove(notify) if notify in listeners else None
 
-    def _heard(self, _connection: object, _process: int, channel: str, name: object) -> None:
+    def _on_notification(self, _connection: object, _process: int, channel: str, name: object) -> None:
         if name != self._name:  # What this store does itself has rung already.
-            for ring in tuple(self._rings[channel]):
-                ring()
+            for notify in tuple(self._listeners[channel]):
+                notify()
 
-    def _ring(self, done: tables.PostgresTables) -> None:
+    def _notify(self, done: tables.PostgresTables) -> None:
         """Ring here for what a transaction has done that is durable."""
-        for channel in done.rung:
-            self._heard(None, 0, channel, None)
+        for channel in done.channels_to_notify:
+            self._on_notification(None, 0, channel, None)

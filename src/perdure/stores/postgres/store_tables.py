@@ -100,12 +100,12 @@ class PostgresTables:
 
     def __init__(self, fetch: Fetch, moment: StoreTime) -> None:
         self.fetch, self.moment = fetch, moment
-        self.stirred = self.news = False
+        self.wakes = self.news = False
 
     @property
-    def rung(self) -> list[str]:
+    def channels_to_notify(self) -> list[str]:
         """The channels on which others are to be notified."""
-        return [channel for channel, is_rung in ((WAKE_CHANNEL, self.stirred), (CHANGE_CHANNEL, self.news)) if is_rung]
+        return [channel for channel, is_notified in ((WAKE_CHANNEL, self.wakes), (CHANGE_CHANNEL, self.news)) if is_notified]
 
     async def _first(self, sql: str, *arguments: object) -> Any:
         """The first value of the first row; None if there is no row."""
@@ -154,8 +154,8 @@ class PostgresTables:
         created = await self._carry_out(commit)
         await self._know(commit.program)
         if commit.creates or commit.release:
-            self.stirred |= bool(await self._first(HAND_BACK, number, commit.holder, commit.release))
-        self.stirred |= bool(await self._first("SELECT ready_at_s <= $2 FROM heads WHERE number = $1", number, now_s))
+            self.wakes |= bool(await self._first(HAND_BACK, number, commit.holder, commit.release))
+        self.wakes |= bool(await self._first("SELECT ready_at_s <= $2 FROM heads WHERE number = $1", number, now_s))
         self.news |= commit.news
         return Committed(version, now_s, created)
 
@@ -164,7 +164,7 @@ class PostgresTables:
         for forget in FORGET:
             await self.fetch(forget, number)
         await self.fetch(FORGET_MAIL, address)
-        self.stirred = True
+        self.wakes = True
 
     async def _carry_out(self, change: Commit | Post) -> tuple[Key, ...]:
         """Do what commits and posts share: acks, then sends, then blobs. Return the executions that were opened."""
@@ -175,7 +175,7 @@ class PostgresTables:
             await self.fetch("DELETE FROM removed_blobs WHERE sha256 = $1", blob[0])
         if names := blob_names_of(change):
             await self.fetch("DELETE FROM blob_marks WHERE sha256 = ANY($1::text[])", names)
-        self.stirred |= bool(sends)
+        self.wakes |= bool(sends)
         return tuple(to for to in opened if isinstance(to, Key))
 
     async def _acknowledge(self, ack: Ack) -> OutgoingMessage | None:
@@ -183,11 +183,11 @@ class PostgresTables:
         where = address_bytes(ack.to), ack.key.encode()
         if ack.postpone_to_s is not None:
             if found := await self.fetch(POSTPONE, *where, ack.postpone_to_s):
-                self.stirred |= found[0][0]
+                self.wakes |= found[0][0]
                 await self.fetch(BRING_FORWARD, where[0], ack.postpone_to_s)
             return None
         for makes_room, deliveries in await self.fetch(ACKNOWLEDGE, *where):
-            self.stirred |= bool(makes_room)
+            self.wakes |= bool(makes_room)
             return None if deliveries else ack.unleased
         return None
 
@@ -230,8 +230,8 @@ class PostgresTables:
         executions, work = await self._ready(asked, limited)
         numbers = [one.number for one in executions]
         assigned = {row[16]: head_of(row) for row in await self.fetch(ASSIGN, numbers, holder, now_s)}
-        mail = await self.fetch(DUE_MAIL, numbers, now_s)  # A later statement than the one that locks the heads, or it would miss what came between.
-        handed = tuple(ClaimedExecution(assigned[number], tuple(message_of(row) for row in mail if row[8] == number)) for number in numbers)
+        messages = await self.fetch(DUE_MAIL, numbers, now_s)  # A later statement than the one that locks the heads, or it would miss what came between.
+        handed = tuple(ClaimedExecution(assigned[number], tuple(message_of(row) for row in messages if row[8] == number)) for number in numbers)
         numbers = [one.number for one in work]
         leased = {row[0]: message_of(row) for row in await self.fetch(LEASE, numbers, holder)}
         times_s = [await self._first(NEXT, asked.queues, *asked[1:4]), *(await queues.next_times(self.fetch, asked) if limited else ())]
@@ -258,13 +258,13 @@ class PostgresTables:
     async def drop_expired(self, limit: int) -> list[QueuedMessage]:
         """See `Store.drop_expired`."""
         swept = map(message_of, await self.fetch(SWEEP, self.moment.now_s - UNCLAIMED_MESSAGE_S, limit))
-        return sorted(swept, key=lambda mail: (mail.due_at_s, mail.number))
+        return sorted(swept, key=lambda message: (message.due_at_s, message.number))
 
     async def raise_epoch(self) -> int:
         """See `Store.raise_epoch`; nothing else may be under way."""
         await self.fetch("DELETE FROM holders")
         await self.fetch("UPDATE meta SET epoch = epoch + 1")
-        self.stirred = True
+        self.wakes = True
         return self.moment.epoch + 1
 
     async def renew(self, holder: str, lease_s: float, about: bytes) -> None:
@@ -272,10 +272,10 @@ class PostgresTables:
         now_s = self.moment.now_s
         if lease_s <= 0:
             await self.fetch("DELETE FROM holders WHERE name = $1", holder)
-            self.stirred = True
+            self.wakes = True
         elif not await self.fetch(RENEW, holder, now_s + lease_s, about):
             freed = [*await self.fetch(LET_GO, holder, now_s), *await self.fetch(LET_GO_OF_WORK, holder)]
-            self.stirred = bool(freed)
+            self.wakes = bool(freed)
             await self.fetch("INSERT INTO holders VALUES ($1, $2, $3)", holder, now_s + lease_s, about)
 
 
@@ -309,9 +309,9 @@ async def read_messages(fetch: Fetch, to: Address) -> list[QueuedMessage]:
     return [*map(message_of, await fetch(f"SELECT {MESSAGE_COLUMNS} FROM mail {_HERE} ORDER BY number", address_bytes(to)))]
 
 
-async def are_queued(fetch: Fetch, mail: Sequence[Ack]) -> list[bool]:
+async def are_queued(fetch: Fetch, messages: Sequence[Ack]) -> list[bool]:
     """See `Store.are_queued`."""
-    rows = await fetch(STILL, [address_bytes(one.to) for one in mail], [one.key.encode() for one in mail])
+    rows = await fetch(STILL, [address_bytes(one.to) for one in messages], [one.key.encode() for one in messages])
     return [row[0] for row in rows]
 
 

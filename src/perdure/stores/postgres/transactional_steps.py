@@ -107,7 +107,7 @@ async def run_transactional_step(
     await fetch("SELECT set_config('search_path', 'perdure', true)")
     tables = await begin_transaction(fetch, executions_touched([post]), clock and clock())
     answer = await tables.change(msgspec.structs.replace(post, epoch=guard.epoch))
-    for channel in tables.rung:
+    for channel in tables.channels_to_notify:
         await fetch("SELECT pg_notify($1, '')", channel)
     return answer
 

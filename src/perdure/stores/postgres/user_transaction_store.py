@@ -149,7 +149,7 @@ class PostgresUserTransactionStore:
         """See `Store.commit`."""
         here = await self._begun(tables.executions_touched(changes))
         answers = [await here.change(change) for change in changes]
-        for channel in here.rung:
+        for channel in here.channels_to_notify:
             await self._fetch("SELECT pg_notify($1, '')", channel)
         return answers
 

@@ -49,11 +49,11 @@ class BackupCopies:
         with self._lock:
             _back_up(self._file, target.absolute())
 
-    def quiet(self) -> None:
+    def pause(self) -> None:
         """Wait until none is made, and let none begin."""
         self._lock.acquire()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Backups may be made again."""
         self._lock.release()
 
@@ -63,9 +63,9 @@ def _back_up(file: DatabaseFile, target: Path) -> None:
         raise _exists(target)
     partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
     try:
-        with file.said_clearly():
+        with file.translated_errors():
             copy_snapshot(file, partial, neighbour_mode(file.path))
-        with DatabaseFile(target).said_clearly():
+        with DatabaseFile(target).translated_errors():
             _publish(partial, target)
     finally:
         partial.unlink(missing_ok=True)
@@ -137,7 +137,10 @@ def restore(backup: Path, target: Path, *, replace: bool = False) -> RestoreResu
     if not replace and target.exists():
         raise StoreError(f"{target} is there already; --replace has the backup replace it, and what it has is lost then: perdure db backup copies it first")
     make_directories(target.parent, directory_mode(FILE_MODE))
-    with file.said_clearly(), upgrade_lock(file, lambda: StoreUnavailable(f"another process restores or upgrades {target}; wait for it, and restore again")):
+    with (
+        file.translated_errors(),
+        upgrade_lock(file, lambda: StoreUnavailable(f"another process restores or upgrades {target}; wait for it, and restore again")),
+    ):
         _refuse_others(file)
         for leftover in _leftovers(target):
             leftover.unlink(missing_ok=True)
@@ -165,7 +168,7 @@ def _usable(backup: Path) -> DatabaseFile:
 
 def _prepare(source: DatabaseFile, partial: Path, target: DatabaseFile) -> RestoreResult:
     """Copy the backup, check all of the copy, and begin a new epoch in it."""
-    with source.said_clearly():
+    with source.translated_errors():
         copy_snapshot(source, partial, neighbour_mode(target.path) if target.path.exists() else FILE_MODE)
     with closing(DatabaseFile(partial).connect()) as connection:
         if damage := _damage(connection):
@@ -204,7 +207,7 @@ def _unreadable(connection: sqlite3.Connection) -> Iterator[str]:
 
 def _epoch(target: DatabaseFile) -> int:
     """The epoch of the database that is replaced; 0 if there is none, or if it can't be read."""
-    with suppress(StoreError), closing(read_only_file(target.path).connect()) as connection, target.said_clearly():
+    with suppress(StoreError), closing(read_only_file(target.path).connect()) as connection, target.translated_errors():
         return int(connection.execute("SELECT epoch FROM meta").fetchone()[0])
     return 0
 
@@ -230,7 +233,7 @@ def _exclusive_lock(file: DatabaseFile) -> Iterator[None]:
 
 def _connected(file: DatabaseFile) -> sqlite3.Connection | None:
     try:
-        with file.said_clearly():
+        with file.translated_errors():
             return existing_file(file.path).connect(wait_s=RESTORE_WAIT_S)
     except StoreDamaged:
         return None

@@ -48,11 +48,11 @@ class Checkpoints:
                 self._thread = start_daemon_thread(self._work, "perdure-checkpoints")
             self._asked.set()
 
-    def quiet(self) -> None:
+    def pause(self) -> None:
         """Wait until there is no checkpoint, and let none begin."""
         self._lock.acquire()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Checkpoints may be made again."""
         self._lock.release()
 

@@ -63,9 +63,9 @@ def with_full_names(execute: Execute, claim: Claim) -> Claim:
     return claim.of(name for (name,) in execute("SELECT name FROM programs"))
 
 
-def find_ready(execute: Execute, claim: Claim, stands: HolderLiveness, now_s: float) -> ReadyNumbers:
+def find_ready(execute: Execute, claim: Claim, liveness: HolderLiveness, now_s: float) -> ReadyNumbers:
     """What the claimer is to be handed."""
-    names, limit, dead = sorted(claim.programs), claim.limit, stands.dead
+    names, limit, dead = sorted(claim.programs), claim.limit, liveness.dead
     family: tuple[Any, ...] = () if claim.root is None else (address_text(claim.root),)
     awake, orphaned = (AWAKE, DEAD_HELD) if claim.root is None else (AWAKE_IN_FAMILY, ORPHANED_IN_FAMILY)
     holders: list[str | None] = [None, claim.holder] if claim.root is None else [claim.holder]
@@ -80,9 +80,9 @@ def find_ready(execute: Execute, claim: Claim, stands: HolderLiveness, now_s: fl
     executions, work = _longest_waiting(execute, lines, names, limit), _longest_waiting(execute, work_lines, free, limit)
     for queue in limited:
         if names:
-            executions += limited_queues.choose_executions(execute, queue, claim, stands.living, dead, now_s)
+            executions += limited_queues.choose_executions(execute, queue, claim, liveness.living, dead, now_s)
         if queue.name in claim.queues:
-            work += limited_queues.choose_work(execute, queue, claim, stands.living, dead, now_s)
+            work += limited_queues.choose_work(execute, queue, claim, liveness.living, dead, now_s)
     if limited:
         executions, work = (sorted(found, key=lambda one: (one.at_s, one.number))[:limit] for found in (executions, work))
     return ReadyNumbers([one.number for one in executions], [one.number for one in work], executions, work)
@@ -108,10 +108,10 @@ def assign_executions(execute: Execute, numbers: list[int], holder: str, now_s: 
     if not numbers:
         return ()
     heads = {number: (row[0], head_of(row)) for number, *row in execute(ASSIGN, (holder, now_s, json_text(numbers))).fetchall()}
-    letters: dict[str, list[QueuedMessage]] = {address: [] for address, _ in heads.values()}
-    for row in execute(DUE_MAIL, (json_text([*letters]), now_s)).fetchall():
-        letters[row[1]].append(message_of(row))
-    return tuple(ClaimedExecution(of, tuple(letters[address])) for address, of in map(heads.__getitem__, numbers))
+    due: dict[str, list[QueuedMessage]] = {address: [] for address, _ in heads.values()}
+    for row in execute(DUE_MAIL, (json_text([*due]), now_s)).fetchall():
+        due[row[1]].append(message_of(row))
+    return tuple(ClaimedExecution(of, tuple(due[address])) for address, of in map(heads.__getitem__, numbers))
 
 
 def lease_work(execute: Execute, numbers: list[int], holder: str) -> tuple[QueuedMessage, ...]:

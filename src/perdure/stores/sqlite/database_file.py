@@ -135,7 +135,7 @@ class DatabaseFile:
         return found.st_dev, found.st_ino
 
     @contextmanager
-    def said_clearly(self) -> Iterator[None]:
+    def translated_errors(self) -> Iterator[None]:
         """Raise the troubles of SQLite and of the system as errors that say what to do."""
         try:
             yield

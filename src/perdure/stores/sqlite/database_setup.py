@@ -51,7 +51,7 @@ def open_database(file: DatabaseFile) -> sqlite3.Connection:
         StoreUnavailable: the file can't be opened now.
         StoreError: it is damaged, is no store, or one of a newer Perdure; or it is to be upgraded, and others have it open.
     """
-    with file.said_clearly():
+    with file.translated_errors():
         make_database_file(file.path)
         if file.path.exists() and file.path.stat().st_size == 1:  # SQLite takes that for a new one.
             raise StoreError(f"{file.path} is damaged, or no SQLite database; restore it from a backup, or name another file with db= or PERDURE_DB")
@@ -90,7 +90,7 @@ def read_only_file(path: Path) -> DatabaseFile:
         StoreError: there is none, it is damaged, is no store, or one of another version.
     """
     file = DatabaseFile(existing_file(path).path, only_read=True)
-    with file.said_clearly(), closing(file.connect(wait_s=OPEN_WAIT_S)) as connection:
+    with file.translated_errors(), closing(file.connect(wait_s=OPEN_WAIT_S)) as connection:
         if _version(file, connection) < SCHEMA_VERSION:
             raise StoreError(f"{file.path} must be upgraded before it can be looked at, and looking changes nothing; run `perdure db upgrade`")
         _compare(file, connection)
@@ -101,7 +101,7 @@ def read_only_file(path: Path) -> DatabaseFile:
 def upgrade_database(path: Path) -> list[str]:
     """Bring the tables of a file up to this version; return what was done. See `open_database` for the errors."""
     file = existing_file(path)
-    with file.said_clearly(), closing(file.connect(wait_s=OPEN_WAIT_S)) as connection:
+    with file.translated_errors(), closing(file.connect(wait_s=OPEN_WAIT_S)) as connection:
         version = _version(file, connection)
         if version == 0:
             raise StoreError(f"{file.path} has no tables yet; they are made when it is first used")
@@ -115,7 +115,7 @@ def create_beside_application_tables(path: Path) -> None:
         StoreError: that program has tables of the same names, or uses what tells Perdure's files and versions apart. See `open_database` for others.
     """
     file = existing_file(path)
-    with file.said_clearly(), closing(file.connect(wait_s=OPEN_WAIT_S)) as connection:
+    with file.translated_errors(), closing(file.connect(wait_s=OPEN_WAIT_S)) as connection:
         if connection.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,):
             return
         _has_room(file, connection)
@@ -155,17 +155,17 @@ def expect_schema_version(file: DatabaseFile, connection: sqlite3.Connection) ->
 def check_database(path: Path) -> DatabaseHealth:
     """Look at all of a file, without changing it. See `open_database` for the errors."""
     file = existing_file(path)
-    with file.said_clearly(), closing(file.connect(wait_s=OPEN_WAIT_S)) as connection:
+    with file.translated_errors(), closing(file.connect(wait_s=OPEN_WAIT_S)) as connection:
         version = _version(file, connection)
 
-        def told(name: str) -> int:
+        def pragma(name: str) -> int:
             (value,) = connection.execute(f"PRAGMA {name}").fetchone()
             return int(value)
 
         damage = _damage(connection)
         (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
         epoch = connection.execute("SELECT epoch FROM meta").fetchone()[0] if version == SCHEMA_VERSION else None
-        size_bytes, free_bytes = (told("page_size") * told(pages) for pages in ("page_count", "freelist_count"))
+        size_bytes, free_bytes = (pragma("page_size") * pragma(pages) for pages in ("page_count", "freelist_count"))
         wal_bytes = file.wal.stat().st_size if file.wal.exists() else 0
         return DatabaseHealth(version, SCHEMA_VERSION, epoch, size_bytes, wal_bytes, free_bytes, mode, damage, tuple(other_pids(file.processes)))
 

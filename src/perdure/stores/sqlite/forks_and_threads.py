@@ -31,11 +31,11 @@ def start_daemon_thread(work: Callable[..., None], name: str, *arguments: object
 class Forkable(Protocol):
     """What must be at rest during a fork."""
 
-    def quiet(self) -> None:
+    def pause(self) -> None:
         """Wait for what is going on, and let nothing begin."""
         ...
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Things may begin again."""
         ...
 
@@ -64,13 +64,13 @@ def unwatch_forks(store: Inheritable) -> None:
 
 def _before_fork() -> None:
     for store in sorted(_open_stores, key=id):
-        store.quiet()
+        store.pause()
         _quiet_stores.append(store)
 
 
 def _after_fork_in_parent() -> None:
     while _quiet_stores:
-        _quiet_stores.pop().go_on()
+        _quiet_stores.pop().resume()
 
 
 def _after_fork_in_child() -> None:

@@ -36,13 +36,13 @@ FILE_CHECK_S = 0.001
 class GroupCommitWriter:
     """Writes to `file` through the tables that `lay` makes of a connection. `written` hears of each transaction, in the thread that committed it."""
 
-    def __init__(self, file: DatabaseFile, lay: Callable[[sqlite3.Connection], SqliteTables], written: Callable[[SqliteTables, int], None]) -> None:
-        self._file, self._lay, self._written = file, lay, written
+    def __init__(self, file: DatabaseFile, make_tables: Callable[[sqlite3.Connection], SqliteTables], written: Callable[[SqliteTables, int], None]) -> None:
+        self._file, self._make_tables, self._written = file, make_tables, written
         self._connection: sqlite3.Connection | None = None
         self._tables: SqliteTables | None = None
         self._turns = WriteLockQueue(file.processes)
-        self._lanes: dict[asyncio.AbstractEventLoop, _LoopQueue] = {}
-        self._lane: _LoopQueue | None = None
+        self._queues: dict[asyncio.AbstractEventLoop, _LoopQueue] = {}
+        self._queue: _LoopQueue | None = None
         self._wanted_by: _LoopQueue | GroupCommitWriter | None = None
         self._checked_s = 0.0
         self._ended = False
@@ -52,28 +52,28 @@ class GroupCommitWriter:
     def adopt(self, connection: sqlite3.Connection) -> None:
         """Write on this connection, until it fails."""
         self._connection = connection
-        self._tables = self._lay(connection)
+        self._tables = self._make_tables(connection)
 
     async def write(self, do: Callable[[SqliteTables], T], changes: int = 1) -> T:
         """Do it in the next transaction, and wait until that is durable."""
         loop = asyncio.get_running_loop()
-        lane = self._lane
-        if lane is None or lane.loop is not loop:
-            lane = self._lane = self._lane_of(loop)
-        if lane.alone and changes == 1 and not lane.flushing:
-            lane.alone = False  # Whoever else comes in this turn waits for the others.
+        queue = self._queue
+        if queue is None or queue.loop is not loop:
+            queue = self._queue = self._queue_of(loop)
+        if queue.alone and changes == 1 and not queue.flushing:
+            queue.alone = False  # Whoever else comes in this turn waits for the others.
             job = _WriteJob(do, 1)
-            if self._at_once(job):
-                if lane.has_had_its_turn(monotonic()):
+            if self._write_inline(job):
+                if queue.must_yield(monotonic()):
                     await asyncio.sleep(0)
-                lane.alone = not lane.flushing
+                queue.alone = not queue.flushing
                 done: T = job.outcome()
                 return done
         future: asyncio.Future[T] = loop.create_future()
-        lane.waiting.append(_WriteJob(do, changes, future))
-        if not lane.flushing:
-            lane.flushing = True
-            loop.call_soon(self._flush, lane)
+        queue.waiting.append(_WriteJob(do, changes, future))
+        if not queue.flushing:
+            queue.flushing = True
+            loop.call_soon(self._flush, queue)
         return await future
 
     @contextmanager
@@ -88,11 +88,11 @@ class GroupCommitWriter:
             finally:
                 self._turns.go()
 
-    def quiet(self) -> None:
+    def pause(self) -> None:
         """Wait until no transaction is open, and let none begin."""
         self._lock.acquire()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Transactions may begin again."""
         self._lock.release()
 
@@ -108,14 +108,14 @@ class GroupCommitWriter:
         self._turns.close()
         self._drop()
 
-    def _lane_of(self, loop: asyncio.AbstractEventLoop) -> "_LoopQueue":
-        lane = self._lanes.get(loop)
-        if lane is None:  # What waited in a loop that was closed has ended with it.
-            self._lanes = {other: its for other, its in self._lanes.items() if not other.is_closed()}
-            lane = self._lanes[loop] = _LoopQueue(loop)
-        return lane
+    def _queue_of(self, loop: asyncio.AbstractEventLoop) -> "_LoopQueue":
+        queue = self._queues.get(loop)
+        if queue is None:  # What waited in a loop that was closed has ended with it.
+            self._queues = {other: its for other, its in self._queues.items() if not other.is_closed()}
+            queue = self._queues[loop] = _LoopQueue(loop)
+        return queue
 
-    def _at_once(self, job: "_WriteJob") -> bool:
+    def _write_inline(self, job: "_WriteJob") -> bool:
         """Do it here and now; False if something stands in the way."""
         if self._wanted_by is not None or not self._lock.acquire(blocking=False):
             return False
@@ -128,49 +128,49 @@ class GroupCommitWriter:
             self._lock.release()
             return False
         if self._apply(tables, [job]):
-            self._conclude(tables, [job])
+            self._commit_and_release(tables, [job])
         else:
             self._lock.release()
         return True
 
     # A transaction, from its beginning to the moment when whoever waits is told.
 
-    def _flush(self, lane: "_LoopQueue") -> None:
+    def _flush(self, queue: "_LoopQueue") -> None:
         """Do what waits in one transaction, then what has come to wait meanwhile in the next."""
         now_s = monotonic()
-        if self._wanted_by not in (None, lane):
+        if self._wanted_by not in (None, queue):
             self._wanted_by = None
-            lane.loop.call_later(2 * LOCK_RETRY_S, self._flush, lane)
+            queue.loop.call_later(2 * LOCK_RETRY_S, self._flush, queue)
             return
         if not self._lock.acquire(blocking=False):
-            self._wanted_by = lane
-            lane.loop.call_later(LOCK_RETRY_S, self._flush, lane)
+            self._wanted_by = queue
+            queue.loop.call_later(LOCK_RETRY_S, self._flush, queue)
             return
         self._wanted_by = None
         if self._turns.gives_way(now_s):
             self._lock.release()
-            lane.loop.call_later(LOCK_RETRY_S, self._flush, lane)
+            queue.loop.call_later(LOCK_RETRY_S, self._flush, queue)
             return
         try:
             tables = self._begin(now_s)
         except (*DATABASE_ERRORS, StoreError) as error:
             self._lock.release()
-            if is_busy(error) and lane.has_time(now_s):
-                lane.loop.call_later(LOCK_RETRY_S, self._flush, lane)
+            if is_busy(error) and queue.has_time(now_s):
+                queue.loop.call_later(LOCK_RETRY_S, self._flush, queue)
             else:
-                jobs = lane.take()
+                jobs = queue.take()
                 self._fail(jobs, error)
-                self._done(lane, jobs)
+                self._finish(queue, jobs)
             return
-        jobs = lane.take()
+        jobs = queue.take()
         if not self._apply(tables, jobs):
             self._lock.release()
-            self._done(lane, jobs)
-        elif sum(job.changes for job in jobs) <= 1 or not self._committer.put(lambda: self._conclude_elsewhere(tables, lane, jobs)):
+            self._finish(queue, jobs)
+        elif sum(job.changes for job in jobs) <= 1 or not self._committer.put(lambda: self._commit_in_thread(tables, queue, jobs)):
             try:
-                self._conclude(tables, jobs)
+                self._commit_and_release(tables, jobs)
             finally:
-                self._done(lane, jobs)
+                self._finish(queue, jobs)
 
     def _begin(self, now_s: float) -> SqliteTables:
         """Begin a transaction, on a new connection if the last has failed."""
@@ -219,7 +219,7 @@ class GroupCommitWriter:
             if self._apply(tables, [job]):
                 self._commit(tables, [job])
 
-    def _conclude(self, tables: SqliteTables, jobs: "list[_WriteJob]") -> None:
+    def _commit_and_release(self, tables: SqliteTables, jobs: "list[_WriteJob]") -> None:
         """Commit, and let others write."""
         try:
             self._commit(tables, jobs)
@@ -227,13 +227,13 @@ class GroupCommitWriter:
             self._turns.ended(monotonic())
             self._lock.release()
 
-    def _conclude_elsewhere(self, tables: SqliteTables, lane: "_LoopQueue", jobs: "list[_WriteJob]") -> None:
+    def _commit_in_thread(self, tables: SqliteTables, queue: "_LoopQueue", jobs: "list[_WriteJob]") -> None:
         """The same in the other thread."""
         try:
-            self._conclude(tables, jobs)
+            self._commit_and_release(tables, jobs)
         finally:
             with suppress(RuntimeError):  # The loop was closed: nobody waits.
-                lane.loop.call_soon_threadsafe(self._done, lane, jobs)
+                queue.loop.call_soon_threadsafe(self._finish, queue, jobs)
 
     def _commit(self, tables: SqliteTables, jobs: "list[_WriteJob]") -> None:
         try:
@@ -271,13 +271,13 @@ class GroupCommitWriter:
                 job.failure = self._file.trouble(error)
                 job.failure.__cause__ = error
 
-    def _done(self, lane: "_LoopQueue", jobs: "list[_WriteJob]") -> None:
-        lane.flushing = bool(lane.waiting)
-        lane.alone = len(jobs) == 1 and not lane.flushing
-        if lane.flushing:
-            lane.loop.call_soon(self._flush, lane)
+    def _finish(self, queue: "_LoopQueue", jobs: "list[_WriteJob]") -> None:
+        queue.flushing = bool(queue.waiting)
+        queue.alone = len(jobs) == 1 and not queue.flushing
+        if queue.flushing:
+            queue.loop.call_soon(self._flush, queue)
         for job in jobs:
-            job.tell()
+            job.settle()
 
 
 class _WriteJob:
@@ -296,7 +296,7 @@ class _WriteJob:
             raise self.failure
         return self.result
 
-    def tell(self) -> None:
+    def settle(self) -> None:
         """Let go on who waits for it, if they still do."""
         if self.future is None or self.future.done():
             return
@@ -322,7 +322,7 @@ class _LoopQueue:
         jobs, self.waiting, self._since_s = self.waiting, [], None
         return jobs
 
-    def has_had_its_turn(self, now_s: float) -> bool:
+    def must_yield(self, now_s: float) -> bool:
         """Whether the other tasks of the loop have not run for so long that they are to."""
         if now_s - self._turn_s < SINGLE_CALLER_S:
             return False

@@ -39,15 +39,15 @@ class OwnProcess:
     `name` is then that of its process, and `row` what the others are to know of it.
     """
 
-    def __init__(self, directory: Path, heard: Callable[[int], None]) -> None:
+    def __init__(self, directory: Path, callback: Callable[[int], None]) -> None:
         self.directory = directory
         self.wakes = self.news = False
         self.name: str | None = None
         self.row: tuple[Any, ...] | None = None
-        self._heard = heard
+        self._callback = callback
         self._appearing = Lock()
         self._life: ProcessLock | None = None
-        self._bell: ListenerAddress | None = None
+        self._listener: ListenerAddress | None = None
 
     def appear(self) -> None:
         """Begin to live, or go on if that was ended by who removed the file.
@@ -61,24 +61,24 @@ class OwnProcess:
                 self._life = None
             if self._life is None:
                 self._life = ProcessLock(self.directory)
-            if self._bell is None and (self.wakes or self.news):
-                self._bell = start_listening(self._heard)
-            port, token = self._bell or (None, None)
+            if self._listener is None and (self.wakes or self.news):
+                self._listener = start_listening(self._callback)
+            port, token = self._listener or (None, None)
             row = self._life.name, port, token, int(self.wakes), int(self.news)
             if row != self.row:
                 self.name, self.row = self._life.name, row
 
     def end(self) -> None:
         """Let go."""
-        if self._bell is not None:
-            stop_listening(self._bell)
+        if self._listener is not None:
+            stop_listening(self._listener)
         if self._life is not None:
             self._life.end()
-        self._bell = self._life = self.name = self.row = None
+        self._listener = self._life = self.name = self.row = None
 
     def abandon(self) -> None:
         """In a forked child: nothing of it is there."""
-        self._bell = self._life = self.name = self.row = None
+        self._listener = self._life = self.name = self.row = None
 
     def lives(self, process: str | None) -> bool:
         """Whether the process of this name lives."""
@@ -88,7 +88,7 @@ class OwnProcess:
 class ProcessRow(NamedTuple):
     """What is known of a process that uses the file."""
 
-    bell: ListenerAddress | None
+    listener: ListenerAddress | None
     wakes: bool
     news: bool
 
@@ -133,7 +133,7 @@ class HolderTable:
         known, self.holders[holder] = self.holders.get(holder), process
         return known != process
 
-    def begins_anew(self, holder: str) -> bool:
+    def starts_anew(self, holder: str) -> bool:
         """Whether a renewal begins a new life: `holder` has let go of what it held, or the process has died in which it did."""
         row = self._execute("SELECT process, until_s FROM holders WHERE name = ?", (holder,)).fetchone()
         return row is None or row[1] is None or not self._presence.lives(row[0])

@@ -206,6 +206,6 @@ def _turns(ready: Iterable[tuple[Any, ...]]) -> dict[str, float]:
     return {lane: turn for _, lane, *_, turn in ready if turn is not None}
 
 
-def _choose(queue: LimitedQueue, stand: QueueState, ready: Iterable[tuple[Any, ...]], now_s: float, most: int) -> list[SqliteCandidate]:
+def _choose(queue: LimitedQueue, state: QueueState, ready: Iterable[tuple[Any, ...]], now_s: float, most: int) -> list[SqliteCandidate]:
     candidates = (Candidate(number, lane, priority, -inf if at_s is None else at_s, bool(fresh)) for number, lane, priority, at_s, fresh, _ in ready)
-    return [SqliteCandidate(one.number, one.at_s, queue, one.lane, one.fresh) for one in choose_candidates(stand, candidates, now_s, most)]
+    return [SqliteCandidate(one.number, one.at_s, queue, one.lane, one.fresh) for one in choose_candidates(state, candidates, now_s, most)]

@@ -36,30 +36,30 @@ _socket: socket.socket | None = None
 _listeners: dict[bytes, Callable[[int], None]] = {}
 
 
-def start_listening(heard: Callable[[int], None]) -> ListenerAddress | None:
+def start_listening(callback: Callable[[int], None]) -> ListenerAddress | None:
     """Have `heard` called, in the thread that listens, with what each ring is about; None where there is no loopback."""
     with _listener_guard:
         listening = _open()
     if listening is None:
         return None
     token = secrets.token_bytes(TOKEN_BYTES)
-    _listeners[token] = heard
+    _listeners[token] = callback
     return ListenerAddress(listening.getsockname()[1], token)
 
 
-def stop_listening(bell: ListenerAddress) -> None:
+def stop_listening(listener: ListenerAddress) -> None:
     """It is rung no more."""
-    _listeners.pop(bell.token, None)
+    _listeners.pop(listener.token, None)
 
 
-def notify(bell: ListenerAddress, about: int) -> None:
+def notify(listener: ListenerAddress, about: int) -> None:
     """Ring it, if that is possible at the moment."""
     with _listener_guard:
         sending = _open()
     if sending is None:
         return
     try:
-        sending.sendto(bell.token + bytes((about,)), socket.MSG_DONTWAIT, (LOOPBACK, bell.port))
+        sending.sendto(listener.token + bytes((about,)), socket.MSG_DONTWAIT, (LOOPBACK, listener.port))
     except OSError as error:
         logger.debug("a ring got lost: %s", error)
 
@@ -87,9 +87,9 @@ def _receive(listening: socket.socket) -> None:
             datagram = listening.recv(TOKEN_BYTES + 2)
         except ConnectionError:  # An earlier ring of ours found nobody (Windows tells so).
             continue
-        heard = _listeners.get(datagram[:TOKEN_BYTES]) if len(datagram) == TOKEN_BYTES + 1 else None
-        if heard is not None:
-            heard(datagram[-1])
+        callback = _listeners.get(datagram[:TOKEN_BYTES]) if len(datagram) == TOKEN_BYTES + 1 else None
+        if callback is not None:
+            callback(datagram[-1])
 
 
 def _forget_in_child() -> None:

@@ -128,11 +128,11 @@ class _Watch:
     """Who is to be rung when a life ends, and the descriptor on which that is waited for."""
 
     def __init__(self) -> None:
-        self.rings: list[Callable[[], None]] = []
+        self.callbacks: list[Callable[[], None]] = []
         self.descriptor: int | None = None
 
 
-def watch_process(path: Path, ring: Callable[[], None]) -> Callable[[], None]:
+def watch_process(path: Path, callback: Callable[[], None]) -> Callable[[], None]:
     """Call `ring`, in a thread of its own, when the life of this file has ended; return what ends that. One's own is not watched."""
     if path in _own_locks:
         return lambda: None
@@ -141,9 +141,9 @@ def watch_process(path: Path, ring: Callable[[], None]) -> Callable[[], None]:
         if watched is None:
             watched = _watched[path] = _Watch()
             start_daemon_thread(_wait_for_death, "perdure-death", path, watched)
-        rings = watched.rings
-        rings.append(ring)
-    return lambda: rings.remove(ring) if ring in rings else None
+        callbacks = watched.callbacks
+        callbacks.append(callback)
+    return lambda: callbacks.remove(callback) if callback in callbacks else None
 
 
 def _wait_for_death(path: Path, watched: _Watch) -> None:
@@ -157,11 +157,11 @@ def _wait_for_death(path: Path, watched: _Watch) -> None:
     finally:
         with _watch_guard:
             _watched.pop(path, None)
-            rings = tuple(watched.rings)
+            callbacks = tuple(watched.callbacks)
         if watched.descriptor is not None:
             os.close(watched.descriptor)
-    for ring in rings:
-        ring()
+    for callback in callbacks:
+        callback()
 
 
 def _forget_in_child() -> None:

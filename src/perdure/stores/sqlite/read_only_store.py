@@ -57,14 +57,14 @@ class ReadConnections:
         self._give(connection)
         return found
 
-    def quiet(self) -> None:
+    def pause(self) -> None:
         """Wait until nobody reads, and let nobody begin."""
         with self._free:
             self._quiet = True
             while self._reading:
                 self._free.wait()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Reading may begin again."""
         with self._free:
             self._quiet = False

@@ -54,13 +54,13 @@ class KeyUse(msgspec.Struct, frozen=True):
 
     key_id: str | None
     log: int
-    mail: int
+    messages: int
     blob: int
 
     @property
     def total(self) -> int:
         """Of all kinds."""
-        return self.log + self.mail + self.blob
+        return self.log + self.messages + self.blob
 
 
 class RekeyResult(msgspec.Struct, frozen=True):
@@ -90,7 +90,7 @@ def key_uses(path: Path) -> list[KeyUse]:
         StoreError: the file can't be read, or its tables are of another version.
     """
     file = existing_file(path)
-    with file.said_clearly(), closing(file.connect(wait_s=WAIT_MAX_S)) as connection:
+    with file.translated_errors(), closing(file.connect(wait_s=WAIT_MAX_S)) as connection:
         expect_schema_version(file, connection)
         found: Counter[tuple[str | None, str]] = Counter()
         for kind, table in KINDS.items():
@@ -100,7 +100,7 @@ def key_uses(path: Path) -> list[KeyUse]:
     return sorted(uses, key=lambda use: (-use.total, str(use.key_id)))
 
 
-def rekey(path: Path, codec: Encrypted, told: Callable[[str, int, int], None] = lambda *_: None, *, vacuum: bool = False) -> RekeyResult:
+def rekey(path: Path, codec: Encrypted, progress: Callable[[str, int, int], None] = lambda *_: None, *, vacuum: bool = False) -> RekeyResult:
     """Encrypt all that is not under the first key of `codec` under that; `told` hears of each batch: the kind, how many were looked at, and of how many.
 
     What was overwritten is wiped from the file. With `vacuum` it is made anew afterwards, so that nothing is left of what was deleted
@@ -110,10 +110,10 @@ def rekey(path: Path, codec: Encrypted, told: Callable[[str, int, int], None] = 
         StoreError: the file can't be used, its tables are of another version, or others have it locked for too long.
     """
     file = existing_file(path)
-    with file.said_clearly(), closing(file.connect(wait_s=WAIT_MAX_S)) as connection:
+    with file.translated_errors(), closing(file.connect(wait_s=WAIT_MAX_S)) as connection:
         expect_schema_version(file, connection)
         connection.execute("PRAGMA secure_delete = ON")
-        walk = _RekeyPass(file, connection, codec, told)
+        walk = _RekeyPass(file, connection, codec, progress)
         try:
             for _ in range(PASSES_MAX):
                 walk.refused.clear()
@@ -133,11 +133,11 @@ def rekey(path: Path, codec: Encrypted, told: Callable[[str, int, int], None] = 
 class _RekeyPass:
     """One process that walks a file."""
 
-    def __init__(self, file: DatabaseFile, connection: sqlite3.Connection, codec: Encrypted, told: Callable[[str, int, int], None]) -> None:
+    def __init__(self, file: DatabaseFile, connection: sqlite3.Connection, codec: Encrypted, progress: Callable[[str, int, int], None]) -> None:
         self.turns = WriteLockQueue(file.processes)
         self.done = 0
         self.refused: list[str] = []
-        self._file, self._connection, self._told = file, connection, told
+        self._file, self._connection, self._progress = file, connection, progress
         self._newest = codec.ids[0]
         self._coding = PayloadSealer(codec)
 
@@ -155,7 +155,7 @@ class _RekeyPass:
                 self.done += self._replace(kind, changes)
                 self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
                 time.sleep(min(time.monotonic() - began_s, 0.1))  # half of the disk's time is for others
-            self._told(kind, seen, max(total, seen))
+            self._progress(kind, seen, max(total, seen))
 
     def _batch(self, kind: str, after: int, last: int) -> Iterator[tuple[Any, ...]]:
         """The next rows, which are few, or not large in all."""
@@ -178,7 +178,7 @@ class _RekeyPass:
                 case "mail", [str(name)]:
                     parts = msgspec.json.decode(str(place))
                     to = Key(*parts) if len(parts) == 3 else QueueAddress(*parts)
-                    return _PayloadChange(number, stored, self._coding.seal_mail(to, name, self._coding.open_mail(to, name, stored)))
+                    return _PayloadChange(number, stored, self._coding.seal_message(to, name, self._coding.open_message(to, name, stored)))
                 case _:
                     return self._changed_blob(number, stored, str(place))
         except SealedPayload as refusal:

@@ -84,20 +84,20 @@ class SqliteStore:
         self._clock = clock or SteadyClock()
         self._lease_clock = monotonic or clock or time.monotonic
         self._file = DatabaseFile(Path(path).absolute(), synchronous)
-        self._presence = OwnProcess(self._file.processes, self._heard)
-        self._rings: list[Callable[[], None]] = []
-        self._news_rings: list[Callable[[], None]] = []
+        self._presence = OwnProcess(self._file.processes, self._on_notification)
+        self._wake_listeners: list[Callable[[], None]] = []
+        self._change_listeners: list[Callable[[], None]] = []
         self._unannounced = False
         self._watched: dict[str, Callable[[], None]] = {}
         self._watching = Lock()
         self._refusal: StoreError | None = None
         self._readers = ReadConnections(self._file)
-        self._writer = GroupCommitWriter(self._file, self._lay, self._written)
+        self._writer = GroupCommitWriter(self._file, self._make_tables, self._written)
         self._checkpoints = Checkpoints(self._file, self._writer.alone)
         self._copies = BackupCopies(self._file)
         self.vault = SqliteVault(self._file, self._read, self._write)
         self.blob_removal = SqliteBlobRemoval(self._read, self._write)
-        self._heralds = TransactionWatcher(self._readers, lambda tables: self._written(tables, 0))
+        self._transaction_watcher = TransactionWatcher(self._readers, lambda tables: self._written(tables, 0))
         self._parts: tuple[Forkable, ...] = (self._copies, self._checkpoints, self._writer, self._readers)
         self._writer.adopt(open_database(self._file))
         watch_forks(self)
@@ -126,9 +126,9 @@ class SqliteStore:
         """See `Store.messages`."""
         return await self._read(lambda execute: read_messages(execute, to))
 
-    async def are_queued(self, mail: Sequence[Ack]) -> list[bool]:
+    async def are_queued(self, messages: Sequence[Ack]) -> list[bool]:
         """See `Store.are_queued`."""
-        return await self._read(lambda execute: [is_queued(execute, address_text(one.to), one.key) for one in mail])
+        return await self._read(lambda execute: [is_queued(execute, address_text(one.to), one.key) for one in messages])
 
     async def store_time(self) -> StoreTime:
         """See `Store.store_time`."""
@@ -179,13 +179,13 @@ class SqliteStore:
         """See `Store.removed_at`."""
         return await self._read(lambda execute: read_removed_at(execute, sha256))
 
-    def on_wake(self, ring: Callable[[], None]) -> Callable[[], None]:
+    def on_wake(self, notify: Callable[[], None]) -> Callable[[], None]:
         """See `Store.on_wake`."""
-        return self._enlist(self._rings, ring)
+        return self._add_listener(self._wake_listeners, notify)
 
-    def on_change(self, ring: Callable[[], None]) -> Callable[[], None]:
+    def on_change(self, notify: Callable[[], None]) -> Callable[[], None]:
         """See `Store.on_change`."""
-        return self._enlist(self._news_rings, ring)
+        return self._add_listener(self._change_listeners, notify)
 
     async def close(self) -> None:
         """See `Store.close`. What was asked for before is done before."""
@@ -198,11 +198,11 @@ class SqliteStore:
             for unwatch in self._watched.values():
                 unwatch()
         self._checkpoints.close()
-        self._heralds.close()
-        self.quiet()
+        self._transaction_watcher.close()
+        self.pause()
         self._writer.close()
         self._readers.close()
-        self.go_on()
+        self.resume()
         self._presence.end()
         unwatch_forks(self)
 
@@ -220,13 +220,13 @@ class SqliteStore:
     @asynccontextmanager
     async def join(self, connection: Any) -> AsyncIterator[SqliteUserTransactionStore]:
         """See `JoinsUserTransactions.join`. Nobody else writes from here on until the transaction ends."""
-        self._must_be_open()
-        with self._file.said_clearly():
+        self._check_open()
+        with self._file.translated_errors():
             self._file.check()
-        async with join_user_transaction(connection, self._file, self._lay_for_another, self._clock) as within:
+        async with join_user_transaction(connection, self._file, self._tables_for_user, self._clock) as within:
             yield within
         if within.posted is not None:
-            self._heralds.expect(within.posted, within.tables)
+            self._transaction_watcher.expect(within.posted, within.tables)
 
     async def backup(self, target: str | Path) -> None:
         """Copy all of it, as it is at this moment, into the new file `target`. Nobody has to wait meanwhile.
@@ -234,13 +234,13 @@ class SqliteStore:
         Raises:
             StoreError: there is a `target`, or it can't be written.
         """
-        self._must_be_open()
+        self._check_open()
         await asyncio.to_thread(self._copies.copy, Path(target))
 
     # Writing and reading.
 
     def _write(self, do: Callable[[SqliteTables], T], changes: int = 1) -> Coroutine[Any, Any, T]:
-        self._must_be_open()
+        self._check_open()
         return self._announce(do, changes) if self._unannounced else self._writer.write(do, changes)
 
     async def _announce(self, do: Callable[[SqliteTables], T], changes: int) -> T:
@@ -254,7 +254,7 @@ class SqliteStore:
             raise
 
     async def _read(self, read: Callable[[Execute], T]) -> T:
-        self._must_be_open()
+        self._check_open()
         if self._unannounced:
             await self._write(lambda _: None)
         began_s = time.monotonic()
@@ -269,75 +269,75 @@ class SqliteStore:
     def _idle(self, execute: Execute, claim: Claim) -> Claimed | None:
         """The answer to a claim that gets nothing; None if it gets something, or if there is something to be cleaned up."""
         now_s = self._clock()
-        stands = holder_liveness(execute, self._presence, self._lease_clock())
+        liveness = holder_liveness(execute, self._presence, self._lease_clock())
         (epoch,) = execute("SELECT epoch FROM meta").fetchone()
-        if claim.epoch != epoch or claim.holder not in stands.living:
+        if claim.epoch != epoch or claim.holder not in liveness.living:
             return Claimed(now_s)
         claim = with_full_names(execute, claim)
-        if holders_without_claims(execute, stands.gone) or find_ready(execute, claim, stands, now_s):
+        if holders_without_claims(execute, liveness.gone) or find_ready(execute, claim, liveness, now_s):
             return None
         return Claimed(now_s, next_at_s=next_ready_at(execute, claim, now_s))
 
-    def _must_be_open(self) -> None:
+    def _check_open(self) -> None:
         if self._refusal is not None:
             raise self._refusal.with_traceback(None)
 
-    def _lay(self, connection: sqlite3.Connection) -> SqliteTables:
+    def _make_tables(self, connection: sqlite3.Connection) -> SqliteTables:
         return SqliteTables(connection, self._presence, self._clock, self._lease_clock)
 
-    def _lay_for_another(self, connection: sqlite3.Connection) -> SqliteTables:
+    def _tables_for_user(self, connection: sqlite3.Connection) -> SqliteTables:
         """The tables on a connection that is not ours, in a transaction that tells nobody of this process."""
         return SqliteTables(connection, OwnProcess(self._file.processes, lambda _: None), self._clock, self._lease_clock)
 
     # Rings and deaths.
 
-    def _enlist(self, rings: list[Callable[[], None]], ring: Callable[[], None]) -> Callable[[], None]:
+    def _add_listener(self, listeners: list[Callable[[], None]], notify: Callable[[], None]) -> Callable[[], None]:
         """Ring from now on; the other processes know of it before anything else is read or written here."""
-        rings.append(ring)
-        wakes, news = bool(self._rings), bool(self._news_rings)
+        listeners.append(notify)
+        wakes, news = bool(self._wake_listeners), bool(self._change_listeners)
         if (wakes, news) != (self._presence.wakes, self._presence.news):
             self._presence.wakes, self._presence.news = wakes or self._presence.wakes, news or self._presence.news
             self._unannounced = True
-        return lambda: rings.remove(ring) if ring in rings else None
+        return lambda: listeners.remove(notify) if notify in listeners else None
 
     def _appear(self) -> None:
-        with self._file.said_clearly():
+        with self._file.translated_errors():
             self._presence.appear()
 
     def _written(self, tables: SqliteTables, changes: int) -> None:
         """A transaction is durable: whoever waits for what it stirred is rung, each process once."""
         self._checkpoints.wrote(changes)
-        members, stirred, own = tables.members, tables.stirred, self._presence.name
+        members, pending, own = tables.members, tables.pending, self._presence.name
         if members.changed:
             members.changed = False
             self._watch_over({*members.holders.values()})
-        if not stirred:
+        if not pending:
             return
-        woken = {members.holders.get(holder) for holder in stirred.holders}
-        everyone = stirred.everyone or not woken <= members.processes.keys()
+        woken = {members.holders.get(holder) for holder in pending.holders}
+        everyone = pending.everyone or not woken <= members.processes.keys()
         if everyone or own in woken:
-            _notify_all(self._rings)
-        if stirred.news:
-            _notify_all(self._news_rings)
+            _notify_all(self._wake_listeners)
+        if pending.news:
+            _notify_all(self._change_listeners)
         for name, process in members.processes.items():
-            if name != own and process.bell is not None:
+            if name != own and process.listener is not None:
                 wakes = process.wakes and (everyone or name in woken)
-                if about := wakes * WAKE_UP | (stirred.news and process.news) * CHANGE | (stirred.members and process.wakes) * MEMBERSHIP:
-                    notify(process.bell, about)
+                if about := wakes * WAKE_UP | (pending.news and process.news) * CHANGE | (pending.members and process.wakes) * MEMBERSHIP:
+                    notify(process.listener, about)
 
-    def _heard(self, about: int) -> None:
+    def _on_notification(self, about: int) -> None:
         """Another process has rung."""
-        if about & MEMBERSHIP and self._rings and self._refusal is None:
+        if about & MEMBERSHIP and self._wake_listeners and self._refusal is None:
             with suppress(*DATABASE_ERRORS, StoreError):  # It is found out at the next transaction.
                 self._watch_over(self._readers.read(lambda execute: {process for _, process, _ in execute(HOLDERS)}))
         if about & WAKE_UP:
-            _notify_all(self._rings)
+            _notify_all(self._wake_listeners)
         if about & CHANGE:
-            _notify_all(self._news_rings)
+            _notify_all(self._change_listeners)
 
     def _watch_over(self, processes: set[str | None]) -> None:
         """Be told when one of these processes dies, if there is somebody to tell."""
-        if not self._rings:
+        if not self._wake_listeners:
             return
         with self._watching:
             for gone in self._watched.keys() - processes:
@@ -349,19 +349,19 @@ class SqliteStore:
     def _died(self, name: str) -> None:
         with self._watching:
             self._watched.pop(name, None)
-        _notify_all(self._rings)
+        _notify_all(self._wake_listeners)
 
     # Forks: see `sqlite_fork`.
 
-    def quiet(self) -> None:
+    def pause(self) -> None:
         """Before a fork: wait until nothing happens here."""
         for part in self._parts:
-            part.quiet()
+            part.pause()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """After a fork, in the parent."""
         for part in self._parts:
-            part.go_on()
+            part.resume()
 
     def abandon(self) -> None:
         """After a fork, in the child."""
@@ -371,10 +371,10 @@ class SqliteStore:
         self._presence.abandon()
 
 
-def _notify_all(rings: list[Callable[[], None]]) -> None:
-    for each in tuple(rings):
+def _notify_all(listeners: list[Callable[[], None]]) -> None:
+    for each in tuple(listeners):
         try:
             each()
         except RuntimeError:  # The loop that it would wake is closed.
             with suppress(ValueError):
-                rings.remove(each)
+                listeners.remove(each)

@@ -103,7 +103,7 @@ class SqliteTables:
     """All that a transaction on `connection` may do between `begin` and `end`; after one that was rolled back, `forget`."""
 
     def __init__(self, connection: sqlite3.Connection, presence: OwnProcess, clock: Callable[[], float], lease_clock: Callable[[], float]) -> None:
-        self.stirred = PendingNotifications()
+        self.pending = PendingNotifications()
         self.epoch = 0
         self.members = HolderTable(connection.execute, presence)
         self._presence = presence
@@ -122,7 +122,7 @@ class SqliteTables:
         Raises:
             StoreError: a newer Perdure has changed the tables.
         """
-        self.stirred = PendingNotifications()
+        self.pending = PendingNotifications()
         self._changes_before = self._connection.total_changes
         meta = self._execute(READ_META).fetchone()
         if meta != self._meta:
@@ -168,15 +168,15 @@ class SqliteTables:
     def claim(self, claim: Claim) -> Claimed:
         """See `Store.claim`."""
         now_s = self._clock()
-        stands = holder_liveness(self._execute, self._presence, self._lease_clock())
-        if claim.epoch != self.epoch or claim.holder not in stands.living:
+        liveness = holder_liveness(self._execute, self._presence, self._lease_clock())
+        if claim.epoch != self.epoch or claim.holder not in liveness.living:
             return Claimed(now_s)
         claim = with_full_names(self._execute, claim)
-        found = find_ready(self._execute, claim, stands, now_s)
+        found = find_ready(self._execute, claim, liveness, now_s)
         assigned = assign_executions(self._execute, found.executions, claim.holder, now_s)
         leased = lease_work(self._execute, found.work, claim.holder)
         limited_queues.record_served(self._execute, found.limited, found.limited_work, now_s)
-        if self.members.forget(stands.gone):
+        if self.members.forget(liveness.gone):
             self.members.clean_up()
             self._members_changed()
         return Claimed(now_s, assigned, leased, next_ready_at(self._execute, claim, now_s))
@@ -186,9 +186,9 @@ class SqliteTables:
         if lease_s <= 0:
             self.members.let_go(holder)
             self._members_changed()
-            self.stirred.everyone = True
+            self.pending.everyone = True
         else:
-            if self.members.begins_anew(holder):
+            if self.members.starts_anew(holder):
                 self._let_go(holder)
             if self.members.renew(holder, self._lease_clock() + lease_s, about):
                 self._members_changed()
@@ -212,7 +212,7 @@ class SqliteTables:
     def limit(self, queue: str, limits: QueueLimits | None) -> None:
         """See `Store.limit`."""
         limited_queues.set_limits(self._execute, queue, limits)
-        self.stirred.everyone = True
+        self.pending.everyone = True
 
     def drop_expired(self, limit: int) -> list[QueuedMessage]:
         """See `Store.drop_expired`."""
@@ -226,12 +226,12 @@ class SqliteTables:
         self._execute(SET_EPOCH, (self.epoch,))
         self.members.let_all_go()
         self._members_changed()
-        self.stirred.everyone = True
+        self.pending.everyone = True
         return self.epoch
 
     def leave(self) -> None:
         """End all that lives in this process."""
-        self.stirred.everyone = self.members.leave()
+        self.pending.everyone = self.members.leave()
         self._members_changed()
 
     # Changes.
@@ -259,18 +259,18 @@ class SqliteTables:
             state = (version, commit.holder, commit.program, commit.status, commit.wake_at_s, commit.ended_at_s, commit.holder, number)
             ((ready_at_s, limited),) = self._execute(RELEASE_HEAD, state).fetchall()
             if limited or (ready_at_s is not None and ready_at_s <= now_s):  # in a queue, others may have waited for its place
-                self.stirred.everyone = True
+                self.pending.everyone = True
         else:
             if commit.creates and (commit.acks or commit.messages):
                 self._execute(SET_MESSAGE_TIME, (number,))
             if self.members.name(commit.holder):
                 self._members_changed()
             if commit.wake_at_s is not None and commit.wake_at_s <= now_s:
-                self.stirred.holders.add(commit.holder)
+                self.pending.holders.add(commit.holder)
         if commit.attributes is not None:
             store_rows.write_attributes(self._execute, self._executemany, number, commit.attributes)
         if commit.news:
-            self.stirred.news = True
+            self.pending.news = True
         return Committed(version, now_s, created)
 
     def _forget(self, commit: Commit, number: int, now_s: float) -> ChangeAnswer:
@@ -280,7 +280,7 @@ class SqliteTables:
         self._execute(FORGET_MESSAGES, (address_text(commit.key),))
         self._numbers.clear()
         self._execute(MEMBERSHIP_CHANGED)
-        self.stirred.everyone = True  # in a queue, others may have waited for its place
+        self.pending.everyone = True  # in a queue, others may have waited for its place
         return Committed(commit.version, now_s)
 
     def _is_next(self, commit: Commit, number: int, version: int) -> bool:
@@ -323,7 +323,7 @@ class SqliteTables:
         to, address, due_at_s = send.to, address_text(send.to), max(send.due_at_s, now_s)
         if isinstance(to, QueueAddress):
             self._execute(DELIVER, (address, send.key, send.body, due_at_s, to.name, None, send.lane, send.priority))
-            self.stirred.everyone = True
+            self.pending.everyone = True
             return False
         opened = False
         receiver = self._execute(RECEIVER, (address,)).fetchone()
@@ -337,13 +337,13 @@ class SqliteTables:
         delivered = self._execute(DELIVER, (address, send.key, send.body, due_at_s, None, None if receiver else 1, "", 0)).rowcount
         if receiver is None:
             return False
-        number, holder, mail_at_s = receiver
-        if delivered and (mail_at_s is None or due_at_s < mail_at_s):
+        number, holder, message_at_s = receiver
+        if delivered and (message_at_s is None or due_at_s < message_at_s):
             self._execute(WAKE, (due_at_s, number))
         if holder is None:
-            self.stirred.everyone = True
+            self.pending.everyone = True
         else:
-            self.stirred.holders.add(holder)
+            self.pending.holders.add(holder)
         return opened
 
     def vault(self, do: Callable[[Execute, float], bool]) -> bool:
@@ -367,13 +367,13 @@ class SqliteTables:
             if ack.postpone_to_s is not None:
                 self._postpone(address_text(ack.to), ack.key, ack.postpone_to_s)
         if any(isinstance(ack.to, QueueAddress) for ack in acks):  # others may have waited for its place
-            self.stirred.everyone = True
+            self.pending.everyone = True
         return unleased
 
     def _postpone(self, address: str, key: str, due_at_s: float) -> None:
         if self._execute(POSTPONE, (due_at_s, address, key)).rowcount and (receiver := self._execute(RECEIVER, (address,)).fetchone()):
-            number, _, mail_at_s = receiver
-            if mail_at_s is None or due_at_s < mail_at_s:
+            number, _, message_at_s = receiver
+            if message_at_s is None or due_at_s < message_at_s:
                 self._execute(WAKE, (due_at_s, number))
 
     def _create(self, commit: Commit, version: int, now_s: float) -> int | None:
@@ -393,8 +393,8 @@ class SqliteTables:
         found = self._execute(CREATE, (address, *key, *state, address)).fetchall()
         if not found:
             return None
-        ((number, mail_at_s),) = found
-        if mail_at_s is not None:
+        ((number, message_at_s),) = found
+        if message_at_s is not None:
             self._execute(EXPECTED, (address,))
         return self._remember(key, number)
 
@@ -416,8 +416,8 @@ class SqliteTables:
         """Free, and wake, what `holder` held in an earlier life."""
         freed = self._execute(LET_GO, (self._clock(), holder)).rowcount + self._execute(LET_GO_OF_WORK, (holder,)).rowcount
         if freed:
-            self.stirred.everyone = True
+            self.pending.everyone = True
 
     def _members_changed(self) -> None:
         self._execute(MEMBERSHIP_CHANGED)
-        self.stirred.members = True
+        self.pending.members = True

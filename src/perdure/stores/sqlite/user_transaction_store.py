@@ -36,9 +36,14 @@ class SqliteUserTransactionStore:
     """The file as it is in the transaction that is open on `connection`. See `UserTransactionStore`. `posted` has what was sent first."""
 
     def __init__(
-        self, connection: sqlite3.Connection, elsewhere: Any, file: DatabaseFile, lay: Callable[[sqlite3.Connection], SqliteTables], clock: Callable[[], float]
+        self,
+        connection: sqlite3.Connection,
+        elsewhere: Any,
+        file: DatabaseFile,
+        make_tables: Callable[[sqlite3.Connection], SqliteTables],
+        clock: Callable[[], float],
     ) -> None:
-        self.tables = lay(connection)
+        self.tables = make_tables(connection)
         self._file = file
         self.posted: tuple[str, str] | None = None
         self._connection, self._elsewhere, self._clock = connection, elsewhere, clock
@@ -143,7 +148,7 @@ class SqliteUserTransactionStore:
 
 @asynccontextmanager
 async def join_user_transaction(
-    given: Any, file: DatabaseFile, lay: Callable[[sqlite3.Connection], SqliteTables], clock: Callable[[], float]
+    given: Any, file: DatabaseFile, make_tables: Callable[[sqlite3.Connection], SqliteTables], clock: Callable[[], float]
 ) -> AsyncIterator[SqliteUserTransactionStore]:
     """The file within the transaction on the connection that was `given`. See `JoinsUserTransactions.join`."""
     connection, elsewhere = await driver_connection(given), None
@@ -153,7 +158,7 @@ async def join_user_transaction(
         elsewhere, connection = connection._execute, connection._conn  # there is no public way to do several things in its thread
     if not is_sqlite_connection(connection):
         raise BadValue("connection=", given, f"a connection to {file.path}: give {CONNECTION_KINDS}, on that file")
-    within = SqliteUserTransactionStore(connection, elsewhere, file, lay, clock)
+    within = SqliteUserTransactionStore(connection, elsewhere, file, make_tables, clock)
     await within._do(lambda: _must_be_to(connection, given, file))
     await within.enter()
     try:

@@ -39,7 +39,7 @@ class VacuumResult(msgspec.Struct, frozen=True):
 def free_bytes(path: Path) -> int:
     """How much of the file is free."""
     file = existing_file(path)
-    with file.said_clearly(), closing(file.connect(wait_s=WAIT_S)) as connection:
+    with file.translated_errors(), closing(file.connect(wait_s=WAIT_S)) as connection:
         return _pragma_value(connection, "freelist_count") * _pragma_value(connection, "page_size")
 
 
@@ -50,7 +50,7 @@ def vacuum(path: Path) -> VacuumResult:
         StoreError: the file can't be used, its tables are of another version, it was not made for this, or others have it locked for too long.
     """
     file = existing_file(path)
-    with file.said_clearly(), closing(file.connect(wait_s=WAIT_S)) as connection:
+    with file.translated_errors(), closing(file.connect(wait_s=WAIT_S)) as connection:
         expect_schema_version(file, connection)
         if _pragma_value(connection, "auto_vacuum") != INCREMENTAL:
             raise StoreError(

@@ -61,5 +61,5 @@ def _overwriting(execute: Execute, sql: str, arguments: tuple[object, ...]) -> b
 
 
 def _emptied(file: DatabaseFile) -> bool:
-    with file.said_clearly(), closing(file.connect()) as connection:
+    with file.translated_errors(), closing(file.connect()) as connection:
         return empty_write_ahead_log(connection)

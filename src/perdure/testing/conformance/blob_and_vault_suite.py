@@ -127,9 +127,9 @@ class BlobRemovalSuite:
     async def test_unclaimed_mail_is_listed_until_its_execution_is_there(self, world: StoreWorld) -> None:
         await world.post(plain_message(key("1"), body=b"one"), plain_message(key("2")), plain_message(queue()), start_message(key("3")))
         found = await removal(world).unclaimed()
-        assert [(mail.to, mail.body) for mail in found] == [(key("1"), b"one"), (key("2"), b"letter")]
+        assert [(message.to, message.body) for message in found] == [(key("1"), b"one"), (key("2"), b"letter")]
         await world.open(key("1"))
-        assert [mail.to for mail in await removal(world).unclaimed()] == [key("2")]
+        assert [message.to for message in await removal(world).unclaimed()] == [key("2")]
 
 
 RAW = bytes(range(256))

@@ -99,7 +99,7 @@ class StoreWorld:
 
     async def keys(self, to: Address) -> list[str]:
         """The keys of the mail of an address."""
-        return [mail.key for mail in await self.store.messages(to)]
+        return [message.key for message in await self.store.messages(to)]
 
 
 def key(id: str = "1", tenant: str = "acme", workflow: str = "order") -> Key:
