@@ -244,7 +244,7 @@ async def test_each_of_several_keys_decrypts_and_the_first_encrypts() -> None:
         assert await everything(EncodedStore(inner, Encrypted(keys))) == seen
     rotated = EncodedStore(inner, Encrypted(NEW | OLD))
     await rotated.commit([event(key(), 1, row=ROW)])
-    with pytest.raises(SealedPayload, match="is encrypted with the key 'old', and given are new") as refused:
+    with pytest.raises(SealedPayload, match="is encrypted with the key 'old', and the keys given are new") as refused:
         await EncodedStore(inner, Encrypted(NEW)).read(key())
     assert refused.value.key_id == "old"
     newer = await EncodedStore(inner, Encrypted(NEW)).read(key(), after=1)

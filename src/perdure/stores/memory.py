@@ -1,10 +1,8 @@
-"""Bells: who wants to be called when something has changed, within one process.
+"""The store in memory: the plainest implementation of `Store`, and the oracle that every other store is compared with.
 
-A store in memory: the plainest statement of what a store does, and the oracle that every other store is compared with.
-
-Executions and queues are spread over `reaches` by a stable hash of their address. All is kept in the same dicts nevertheless:
-a reach only decides whether a send is delivered in its commit, or goes into the outbox of the reach that it leaves. Nothing
-here waits for anything, so every change is atomic; a store belongs to one thread.
+Executions and queues are spread over `reaches` by a stable hash of their addresses, but all of them are kept in the same dicts. A reach only
+decides whether a message is delivered in its commit or goes into the outbox of the reach that it leaves. Nothing here awaits anything, so every
+change is atomic. A store belongs to one thread.
 """
 
 import time
@@ -48,7 +46,7 @@ from perdure.stores.secret_vault import MemoryVault
 
 
 class Listeners:
-    """Those who are called, in the order in which they asked."""
+    """Functions that are called when something has changed, in the order in which they were added."""
 
     __slots__ = ("_listeners",)
 
@@ -56,18 +54,18 @@ class Listeners:
         self._listeners: list[Callable[[], None]] = []
 
     def add(self, notify: Callable[[], None]) -> Callable[[], None]:
-        """Call `ring` from now on; return what ends that."""
+        """Calls `notify` from now on; returns a function that removes it."""
         self._listeners.append(notify)
         return lambda: self._listeners.remove(notify) if notify in self._listeners else None
 
     def notify_all(self) -> None:
-        """Call them all."""
+        """Calls every listener."""
         for notify in tuple(self._listeners):
             notify()
 
 
 class _Execution:
-    """A head, the number of its creation, and its log: rows with the version of their last event."""
+    """An execution: its head, its number in the order of creation, and its log rows, each with the version of its last event."""
 
     __slots__ = ("head", "number", "rows")
 
@@ -77,9 +75,9 @@ class _Execution:
 
 
 class MemoryStore:
-    """A `Store` of dicts, for tests, for simulation, and for executions that need not outlive their process.
+    """A `Store` in dicts, for tests, for simulation, and for executions that need not outlive their process.
 
-    `clock` tells its time in seconds since 1970. A test that wants faults between the reaches overrides `arrive` or `forget`.
+    `clock` returns the store's time in seconds since 1970. A test injects faults between reaches by overriding `arrive` or `forget`.
     """
 
     def __init__(self, clock: Callable[[], float] = time.time, reaches: int = 1) -> None:
@@ -102,7 +100,7 @@ class MemoryStore:
         self._outboxes: tuple[deque[OutgoingMessage | Ack], ...] = tuple(deque() for _ in range(reaches))
         self._wakes, self._news, self.vault = Listeners(), Listeners(), MemoryVault(clock)
 
-    # What the protocol asks for.
+    # The methods of `Store`.
 
     async def commit(self, changes: Sequence[Commit | Post]) -> list[ChangeAnswer]:
         """See `Store.commit`."""
@@ -239,7 +237,7 @@ class MemoryStore:
         return self._news.add(notify)
 
     async def close(self) -> None:
-        """Nothing is held that could be let go."""
+        """Does nothing: the store holds no file, thread or lock."""
 
     def _unclaimed(self) -> list[QueuedMessage]:
         return [message for to, box in self._messages.items() if isinstance(to, Key) and to not in self._executions for message in box.values()]
@@ -247,10 +245,10 @@ class MemoryStore:
     def _lives(self, holder: str | None) -> bool:
         return holder is not None and not self._is_dead(holder, self._clock())
 
-    # Carrying over to other reaches: two steps, between which anything may fail.
+    # Delivery to other reaches takes two steps, and anything may fail between them.
 
     def arrive(self, entry: OutgoingMessage | Ack) -> None:
-        """Do at the far end what has come out of an outbox; a send whose key is in the mail there already is dropped."""
+        """Carries out an entry of an outbox in the reach that it is addressed to. A message whose key is queued there already is dropped."""
         if isinstance(entry, Ack):
             if unleased := self._acknowledge(entry):
                 self._pass_on(unleased, self._reach(entry.to), self._clock())
@@ -259,7 +257,7 @@ class MemoryStore:
             self._wakes.notify_all()
 
     def forget(self, origin: int) -> None:
-        """Remove the first entry of the outbox of reach `origin`: it has arrived."""
+        """Removes the first entry of the outbox of reach `origin` after it has arrived."""
         self._outboxes[origin].popleft()
 
     # One change.
@@ -294,7 +292,7 @@ class MemoryStore:
         return Committed(0, now_s, self._carry_out(post, self._reach(addresses[0]) if addresses else 0, now_s))
 
     def _carry_out(self, change: Commit | Post, reach: int, now_s: float) -> tuple[Key, ...]:
-        """Do what commits and posts share: acks, then sends, then blobs. Return the executions that were opened."""
+        """Carries out what commits and posts have in common: acks, then messages, then blobs. Returns the executions that were created."""
         if not change.acks and not change.messages and not change.blobs:
             return ()
         unleased = list[OutgoingMessage]()
@@ -311,7 +309,7 @@ class MemoryStore:
         return tuple(opened for opened in created if opened is not None)
 
     def _pass_on(self, send: OutgoingMessage, reach: int, now_s: float) -> Key | None:
-        """Deliver what is sent in a reach, or put it into the outbox of that. Return the execution that was opened, if one was."""
+        """Delivers a message within `reach`, or puts it into the outbox of `reach`. Returns the execution that was created, if any."""
         if self._reach(send.to) == reach:
             return self._deliver(send, now_s)
         self._outboxes[reach].append(send)
@@ -336,10 +334,10 @@ class MemoryStore:
         )
         self._change(execution, changed)
 
-    # Mail.
+    # Messages.
 
     def _deliver(self, send: OutgoingMessage, now_s: float) -> Key | None:
-        """Deliver, unless the key is in the mail already. Return the execution that was opened, if one was."""
+        """Queues a message unless its key is queued already. Returns the execution that was created, if any."""
         opened = None
         if isinstance(send.to, Key) and send.opens is not None and send.to not in self._executions:
             due_at_s = min((message.due_at_s for message in self._messages.get(send.to, {}).values()), default=None)
@@ -358,7 +356,7 @@ class MemoryStore:
         return opened
 
     def _acknowledge(self, ack: Ack) -> OutgoingMessage | None:
-        """Remove mail. Return what is to be sent because nobody had leased it."""
+        """Removes or postpones a message. Returns the message to send instead if it was a task that had never been leased."""
         box = self._messages.get(ack.to, {})
         if ack.postpone_to_s is not None:
             self._postpone(box, ack.key, ack.postpone_to_s)
@@ -383,12 +381,12 @@ class MemoryStore:
             self._bring_forward(execution, due_at_s)
 
     def _bring_forward(self, execution: _Execution, due_at_s: float) -> None:
-        """Mail is due at this time that the holder was not handed."""
+        """Moves `message_at_s` forward to the due time of a message that the holder has not received."""
         message_at_s = execution.head.message_at_s
         if message_at_s is None or due_at_s < message_at_s:
             self._change(execution, replace(execution.head, message_at_s=due_at_s))
 
-    # Holding.
+    # Holders and leases.
 
     def _is_dead(self, holder: str, now_s: float) -> bool:
         return self._holders.get(holder, NO_TIME) <= now_s
@@ -405,7 +403,7 @@ class MemoryStore:
         return ClaimedExecution(execution.head, tuple(due))
 
     def _lease(self, message: QueuedMessage, holder: str | None) -> QueuedMessage:
-        """Hand work to `holder`, or back to nobody."""
+        """Leases a task to `holder`; with None, frees it."""
         queue = message.to
         assert isinstance(queue, QueueAddress), "only work is leased"
         self._work.leave(self._leases.pop(message.number, None), queue.name, message.due_at_s, message.number)
@@ -417,7 +415,7 @@ class MemoryStore:
         return message
 
     def _let_go(self, holder: str, now_s: float) -> None:
-        """Nobody holds any longer what `holder` held in an earlier life, and all of it is ready."""
+        """Frees everything that `holder` held before it began anew, and makes it ready."""
         executions, work = self._waiting.held(holder), self._work.held(holder)
         for execution in executions:
             head = execution.head
@@ -428,7 +426,7 @@ class MemoryStore:
         if executions or work:
             self._wakes.notify_all()
 
-    # Small things.
+    # Heads and their places in the waiting lines.
 
     def _create(self, head: Head) -> _Execution:
         self._created += 1
@@ -439,7 +437,7 @@ class MemoryStore:
         return execution
 
     def _forget(self, commit: Commit, now_s: float) -> ChangeAnswer:
-        """Leave nothing of an execution."""
+        """Removes an execution with its log and messages."""
         execution = self._executions.pop(commit.key)
         if place := line_position(execution.head):
             self._waiting.leave(*place, execution.number)
@@ -447,7 +445,7 @@ class MemoryStore:
         return Committed(commit.version, now_s)
 
     def _change(self, execution: _Execution, head: Head) -> None:
-        """Set the head, and keep its place in line if it waits for the same as before."""
+        """Sets the head. The execution keeps its place in line if it waits for the same time as before."""
         before, after = line_position(execution.head), line_position(head)
         if head.program != execution.head.program and program_requirements(head.program):
             self._programs.add(head.program)
@@ -462,7 +460,7 @@ class MemoryStore:
         return crc32("\0".join(address).encode()) % len(self._outboxes) if len(self._outboxes) > 1 else 0
 
     def _may_wake(self, change: Commit | Post, now_s: float) -> bool:
-        if change.messages or any(isinstance(ack.to, QueueAddress) for ack in change.acks):  # work that is done makes room for other
+        if change.messages or any(isinstance(ack.to, QueueAddress) for ack in change.acks):  # a finished task makes room in a queue with limits
             return True
         if isinstance(change, Commit) and change.forgets:
             return True
@@ -472,7 +470,7 @@ class MemoryStore:
         return place is not None and NO_TIME < place[2] <= now_s
 
     def _next(self, claim: Claim, now_s: float) -> float | None:
-        """When the first of what the claimer could have is due."""
+        """Returns the time at which the next execution or task that the claimer could get becomes ready."""
         if claim.root is None and not self._queues:
             times_s = [self._work.next(claim.queues, None), self._waiting.next(claim.programs, claim.holder)]
         else:

@@ -314,7 +314,7 @@ class Store(Protocol):
         ...
 
     async def are_queued(self, messages: Sequence[Ack]) -> list[bool]:
-        """For each of `mail`, whether its message is queued: sent, not acknowledged, and not expired.
+        """For each of `messages`, whether it is queued: sent, not acknowledged, and not expired.
 
         A worker uses it to find out whether a task that it holds is still wanted.
         """
@@ -376,7 +376,7 @@ class Store(Protocol):
         ...
 
     def on_wake(self, notify: Callable[[], None]) -> Callable[[], None]:
-        """Call `ring`, from any thread, when a change may have made something ready; return a function that ends this.
+        """Call `notify`, from any thread, when a change may have made something ready; return a function that ends this.
 
         Notifications come from every process that uses the store. Those of other processes begin at the latest with the next awaited call. They only save
         time: any of them may be lost.
@@ -384,7 +384,7 @@ class Store(Protocol):
         ...
 
     def on_change(self, notify: Callable[[], None]) -> Callable[[], None]:
-        """Call `ring` as `on_wake` does, when a commit with `news` was made."""
+        """Call `notify` as `on_wake` does, when a commit with `news` was made."""
         ...
 
     async def close(self) -> None:
@@ -406,7 +406,7 @@ class TransactionGuard(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class TransactionRefused(msgspec.Struct, frozen=True, gc=False):
-    """The guard does not hold, or no longer; nothing was changed. `answered` says that the transaction was carried out before."""
+    """The guard does not hold, or holds no longer; nothing was changed. `answered` says that the transaction was carried out before."""
 
     answered: bool = False
 
@@ -466,10 +466,10 @@ class ReadOnlyStore(Protocol):
         ...
 
 
-def attributes_from_hex(told: str | None) -> IndexedAttributes:
+def attributes_from_hex(text: str | None) -> IndexedAttributes:
     """The attributes in a text such as ``name=value,name=value`` of hexadecimal digits, in order of name; None means none.
 
     A database that cannot nest rows returns the attributes of a head in one column of this form.
     """
-    pairs = (one.partition("=") for one in told.split(",")) if told else ()
+    pairs = (one.partition("=") for one in text.split(",")) if text else ()
     return tuple(sorted((bytes.fromhex(name).decode(), bytes.fromhex(value)) for name, _, value in pairs))

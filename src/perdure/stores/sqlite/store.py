@@ -1,8 +1,8 @@
 """The default store: one SQLite file that any number of processes of one host share, with nothing to set up.
 
-Any of them may be killed at any instant: what it had acknowledged is durable, its death is known to the others within
-milliseconds, and what it held goes on elsewhere. Each finds out what the others have changed at the beginning of each
-transaction; so that none needs to ask again and again, the one that changes something rings those that wait.
+Any process may be killed at any instant: what it had acknowledged is durable, the others learn of its death within milliseconds, and they claim what it
+held. Each process reads what the others have changed at the beginning of each transaction. So that no process has to poll often, the one that changes
+something notifies those that wait.
 """
 
 from __future__ import annotations
@@ -65,15 +65,15 @@ T = TypeVar("T")
 
 
 class SqliteStore:
-    """A `Store` in the SQLite file at `path`, which it makes if there is none, with the directory.
+    """A `Store` in the SQLite file at `path`. It creates the file and its directory if there is none.
 
-    It may be used in several event loops, also of several threads. `synchronous` is SQLite's: with FULL what is acknowledged survives a
-    loss of power, with NORMAL or OFF (far faster on slow disks) only the death of the process. `clock` tells its time and `monotonic` that
-    of leases; without the latter, a `clock` that was given tells both.
+    It may be used in several event loops and threads. `synchronous` is SQLite's: with FULL, acknowledged changes survive a loss of power; with NORMAL or
+    OFF (far faster on slow disks), only the death of the process. `clock` returns the store's time and `monotonic` the time of leases; a given `clock`
+    serves for both if `monotonic` is not given.
 
     Raises:
         StoreUnavailable: the file can't be opened now.
-        StoreError: the file is damaged, is no store, or one of a newer Perdure; or it must be upgraded, and others have it open.
+        StoreError: the file is damaged, is not a store, belongs to a newer Perdure, or must be upgraded while other processes have it open.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class SqliteStore:
         self._writer.adopt(open_database(self._file))
         watch_forks(self)
 
-    # What the protocol asks for.
+    # The methods of `Store`.
 
     async def commit(self, changes: Sequence[Commit | Post]) -> list[ChangeAnswer]:
         """See `Store.commit`."""
@@ -110,7 +110,7 @@ class SqliteStore:
         return await self._write(lambda tables: tables.change(asked), len(asked))
 
     async def claim(self, claim: Claim) -> Claimed:
-        """See `Store.claim`. Whether there is anything for it is read first, so that who finds nothing keeps nobody from writing."""
+        """See `Store.claim`. It first reads whether there is anything to claim, so that a claim that finds nothing does not take the write lock."""
         idle = await self._read(lambda execute: self._idle(execute, claim))
         return await self._write(lambda tables: tables.claim(claim)) if idle is None else idle
 
@@ -152,7 +152,7 @@ class SqliteStore:
         return await self._read(lambda execute: execution_leases(execute, self._presence, self._lease_clock()))
 
     async def relay(self, limit: int = 100) -> int:
-        """There is one reach, so nothing ever leaves it."""
+        """Does nothing: there is one reach, so nothing ever leaves it."""
         return 0
 
     async def limit(self, queue: str, limits: QueueLimits | None) -> None:
@@ -188,10 +188,10 @@ class SqliteStore:
         return self._add_listener(self._change_listeners, notify)
 
     async def close(self) -> None:
-        """See `Store.close`. What was asked for before is done before."""
+        """See `Store.close`. Changes that were requested before are completed first."""
         if self._refusal is not None:
             return
-        with suppress(StoreError):  # Then the others find out that it is gone by its lock.
+        with suppress(StoreError):  # The other processes then notice its end by its lock.
             await self._writer.write(lambda tables: tables.leave() if self._presence.name else None)
         self._refusal = StoreUnavailable(f"{self._file.path} has been closed; open a new store on it")
         with self._watching:
@@ -206,20 +206,20 @@ class SqliteStore:
         self._presence.end()
         unwatch_forks(self)
 
-    # Beyond the protocol.
+    # Transactions shared with users, and backups.
 
     async def transact(
         self, guard: TransactionGuard, work: Callable[[Any], Coroutine[Any, Any, Post]]
     ) -> Committed | Superseded | TransactionRefused | TransactionRaised:
-        """See `TransactionalStore.transact`. What `work` awaits besides its transaction is an error: all that write wait for it."""
+        """See `TransactionalStore.transact`. It is an error if `work` awaits anything but its transaction, since every other write waits for it."""
         return await self._write(lambda tables: tables.transact(guard, work))
 
     async def meet(self) -> None:
-        """See `JoinsUserTransactions.meet`. A connection to the file is known by the file."""
+        """Does nothing: a connection is identified by its file."""
 
     @asynccontextmanager
     async def join(self, connection: Any) -> AsyncIterator[SqliteUserTransactionStore]:
-        """See `JoinsUserTransactions.join`. Nobody else writes from here on until the transaction ends."""
+        """See `JoinsUserTransactions.join`. No other process can write from here on until the transaction ends."""
         self._check_open()
         with self._file.translated_errors():
             self._file.check()
@@ -229,10 +229,10 @@ class SqliteStore:
             self._transaction_watcher.expect(within.posted, within.tables)
 
     async def backup(self, target: str | Path) -> None:
-        """Copy all of it, as it is at this moment, into the new file `target`. Nobody has to wait meanwhile.
+        """Copies the database, as it is at this moment, into the new file `target`. Reads and writes continue meanwhile.
 
         Raises:
-            StoreError: there is a `target`, or it can't be written.
+            StoreError: `target` exists, or it can't be written.
         """
         self._check_open()
         await asyncio.to_thread(self._copies.copy, Path(target))
@@ -244,7 +244,7 @@ class SqliteStore:
         return self._announce(do, changes) if self._unannounced else self._writer.write(do, changes)
 
     async def _announce(self, do: Callable[[SqliteTables], T], changes: int) -> T:
-        """Write, and have the other processes know of this one."""
+        """Writes after adding this process to the table of processes, which the transaction does."""
         self._appear()
         self._unannounced = False
         try:
@@ -267,7 +267,7 @@ class SqliteStore:
             await asyncio.sleep(LOCK_RETRY_S)
 
     def _idle(self, execute: Execute, claim: Claim) -> Claimed | None:
-        """The answer to a claim that gets nothing; None if it gets something, or if there is something to be cleaned up."""
+        """Returns the answer to a claim that gets nothing; None if there is something to claim, or dead holders to remove."""
         now_s = self._clock()
         liveness = holder_liveness(execute, self._presence, self._lease_clock())
         (epoch,) = execute("SELECT epoch FROM meta").fetchone()
@@ -286,13 +286,13 @@ class SqliteStore:
         return SqliteTables(connection, self._presence, self._clock, self._lease_clock)
 
     def _tables_for_user(self, connection: sqlite3.Connection) -> SqliteTables:
-        """The tables on a connection that is not ours, in a transaction that tells nobody of this process."""
+        """Creates the tables on a user's connection. A transaction there does not announce this process to the others."""
         return SqliteTables(connection, OwnProcess(self._file.processes, lambda _: None), self._clock, self._lease_clock)
 
-    # Rings and deaths.
+    # Notifications, and the deaths of other processes.
 
     def _add_listener(self, listeners: list[Callable[[], None]], notify: Callable[[], None]) -> Callable[[], None]:
-        """Ring from now on; the other processes know of it before anything else is read or written here."""
+        """Adds a listener. The other processes learn of the first one before anything else is read or written here."""
         listeners.append(notify)
         wakes, news = bool(self._wake_listeners), bool(self._change_listeners)
         if (wakes, news) != (self._presence.wakes, self._presence.news):
@@ -305,7 +305,7 @@ class SqliteStore:
             self._presence.appear()
 
     def _written(self, tables: SqliteTables, changes: int) -> None:
-        """A transaction is durable: whoever waits for what it stirred is rung, each process once."""
+        """Notifies everyone who waits for what a durable transaction has changed, each process once."""
         self._checkpoints.wrote(changes)
         members, pending, own = tables.members, tables.pending, self._presence.name
         if members.changed:
@@ -326,9 +326,9 @@ class SqliteStore:
                     notify(process.listener, about)
 
     def _on_notification(self, about: int) -> None:
-        """Another process has rung."""
+        """Handles a notification of another process."""
         if about & MEMBERSHIP and self._wake_listeners and self._refusal is None:
-            with suppress(*DATABASE_ERRORS, StoreError):  # It is found out at the next transaction.
+            with suppress(*DATABASE_ERRORS, StoreError):  # The next transaction finds out.
                 self._watch_over(self._readers.read(lambda execute: {process for _, process, _ in execute(HOLDERS)}))
         if about & WAKE_UP:
             _notify_all(self._wake_listeners)
@@ -336,7 +336,7 @@ class SqliteStore:
             _notify_all(self._change_listeners)
 
     def _watch_over(self, processes: set[str | None]) -> None:
-        """Be told when one of these processes dies, if there is somebody to tell."""
+        """Watches these processes and no others, so that listeners are notified when one dies."""
         if not self._wake_listeners:
             return
         with self._watching:
@@ -351,21 +351,21 @@ class SqliteStore:
             self._watched.pop(name, None)
         _notify_all(self._wake_listeners)
 
-    # Forks: see `sqlite_fork`.
+    # Forks: see `forks_and_threads`.
 
     def pause(self) -> None:
-        """Before a fork: wait until nothing happens here."""
+        """Before a fork: waits until nothing is in progress here, and lets nothing begin."""
         for part in self._parts:
             part.pause()
 
     def resume(self) -> None:
-        """After a fork, in the parent."""
+        """After a fork, in the parent: lets work begin again."""
         for part in self._parts:
             part.resume()
 
     def abandon(self) -> None:
-        """After a fork, in the child."""
-        self._refusal = StoreError(f"this store on {self._file.path} was opened before a fork, and is the parent's; open a new store in the child")
+        """After a fork, in the child: closes what was inherited, and refuses all use."""
+        self._refusal = StoreError(f"this store on {self._file.path} was opened before a fork and belongs to the parent process; open a new store in the child")
         self._writer.abandon()
         self._readers.close()
         self._presence.abandon()
@@ -375,6 +375,6 @@ def _notify_all(listeners: list[Callable[[], None]]) -> None:
     for each in tuple(listeners):
         try:
             each()
-        except RuntimeError:  # The loop that it would wake is closed.
+        except RuntimeError:  # The event loop that it would wake is closed.
             with suppress(ValueError):
                 listeners.remove(each)
