@@ -398,7 +398,7 @@ def test_the_rings_and_deaths_of_a_process_have_few_threads(file: Path) -> None:
             for store in stores:
                 await store.commit([step(key(str(id(store))))])
             assert len([each for each in threading.enumerate() if each.name == "perdure-death"]) == 1
-            assert len([each for each in threading.enumerate() if each.name == "perdure-rings"]) == 1
+            assert len([each for each in threading.enumerate() if each.name == "perdure-notify"]) == 1
         until(lambda: not [each for each in threading.enumerate() if each.name == "perdure-death"])
         for store in stores:
             await store.close()

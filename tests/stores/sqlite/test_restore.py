@@ -111,7 +111,7 @@ def test_an_older_or_a_newer_copy_of_the_same_database_is_not_mixed_with_its_log
     newer = Path(shutil.copy(file, file.with_name("newer")))
     killed(file, [step(key("c"))], [step(key("c"), 1)])
     assert log_mismatch(file, wal(file)) == ""
-    assert "it goes on behind transaction" in log_mismatch(older, wal(file))
+    assert "it continues after transaction" in log_mismatch(older, wal(file))
     killed(newer, [step(key("d"))])
     asyncio.run(SqliteStore(newer).close())
     assert "it ends at transaction" in log_mismatch(newer, log)

@@ -37,7 +37,7 @@ _listeners: dict[bytes, Callable[[int], None]] = {}
 
 
 def start_listening(callback: Callable[[int], None]) -> ListenerAddress | None:
-    """Have `heard` called, in the thread that listens, with what each ring is about; None where there is no loopback."""
+    """Calls `callback`, in the listening thread, with what each notification is about. Returns None where there is no loopback interface."""
     with _listener_guard:
         listening = _open()
     if listening is None:

@@ -253,9 +253,9 @@ def json_text(data: object) -> str:
 
 def head_of(row: Sequence[Any]) -> Head:
     """The head of a row of `HEAD_COLUMNS`."""
-    address, tenant, workflow, id, program, root, *rest, progress = row
+    address, tenant, workflow, id, program, root, *rest, attributes = row
     key = Key(tenant, workflow, id)
-    return Head(key, program, key if root == address else Key(*_decode(root)), *(*rest, attributes_from_hex(progress)))
+    return Head(key, program, key if root == address else Key(*_decode(root)), *(*rest, attributes_from_hex(attributes)))
 
 
 def message_of(row: Sequence[Any]) -> QueuedMessage:

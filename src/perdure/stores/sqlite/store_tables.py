@@ -87,7 +87,7 @@ LET_GO_OF_WORK = "UPDATE mail SET holder = NULL WHERE holder = ? AND queue IS NO
 
 
 class PendingNotifications:
-    """Whom to notify once a transaction is durable: everyone, or only the holders of executions that got messages; and whether it has news or changed members."""
+    """Whom to notify once a transaction is durable: everyone, or only the holders whose executions got messages. It may also have news or changed members."""
 
     __slots__ = ("everyone", "holders", "members", "news")
 
@@ -130,7 +130,8 @@ class SqliteTables:
                 self.epoch = meta[0]
                 if meta[2] != SCHEMA_VERSION:
                     raise StoreError(
-                        f"the database was upgraded while it was open: its tables now have version {meta[2]}, and this process knows {SCHEMA_VERSION}. Restart the process"
+                        f"the database was upgraded while it was open: its tables now have version {meta[2]}, and this process knows {SCHEMA_VERSION}. "
+                        "Restart the process"
                     )
                 self.members.reload()
                 self._numbers.clear()  # a new execution may have taken the number of one that was removed
