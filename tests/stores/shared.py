@@ -194,7 +194,7 @@ class SharedStore:
         try:
             for world in (one, two, one):
                 for refused in (world.commit(key(), 1), world.claim(), world.store.read(key()), world.renew("one"), world.store.store_time()):
-                    with pytest.raises(StoreUnavailable, match="look whether it runs"):
+                    with pytest.raises(StoreUnavailable, match="check that it runs"):
                         await refused
         finally:
             self.server.start()

@@ -231,7 +231,7 @@ class TestPostgresTransactions(TransactingStore):
             return await writes("a")(transaction)
 
         answer = await transact(world, guard(), goes_on)
-        assert isinstance(answer, TransactionRaised) and "went on after an error of the database" in str(answer.error)
+        assert isinstance(answer, TransactionRaised) and "continued after a database error" in str(answer.error)
         assert isinstance(await transact(world, guard(), saves), Committed) and await self.words() == ["a"]
 
     async def test_what_would_fail_at_the_commit_fails_the_step(self, world: StoreWorld) -> None:

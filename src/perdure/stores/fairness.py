@@ -24,7 +24,7 @@ INTERVAL_ROUNDING = 1e-6
 
 
 class Candidate(NamedTuple):
-    """Something that is ready in a queue: its number in the store, and since when it waits. The rate does not apply unless it is `fresh`, i.e. not yet begun."""
+    """Something that is ready in a queue: its number in the store, and since when it waits. The rate applies only if it is `fresh`: not begun before."""
 
     number: int
     lane: str

@@ -1,4 +1,4 @@
--- All that a store in Redis does: what is asked (ARGV[1]) of what (ARGV[2]), at which time (ARGV[3], or Redis's own), by whom (ARGV[4]).
+-- All operations of a store in Redis: the operation (ARGV[1]), its argument (ARGV[2]), the time (ARGV[3], "" for Redis's own), the store that calls (ARGV[4]).
 --
 -- Hashes hold heads, messages and bodies. Sorted sets are lines: `ready` for a program and `work` in a queue, which nobody holds; `held` and `leased`
 -- by a holder; `due` at an address; and of each queue, executions and work apart, a `line` for each holder, program, lane, priority, and for what has
@@ -10,7 +10,7 @@ local time = call('TIME')
 local now = tonumber(clock) or time[1] + time[2] / 1000000
 local answer, tail, wake, news, ask = {now_s = now}, {}, false, false, {}
 local function at(kind, name) return prefix .. kind .. (name and ':' .. name or '') end
-local function after(number) return '(' .. string.format('%.17g', number) end  -- By itself Lua would round it.
+local function after(number) return '(' .. string.format('%.17g', number) end  -- Lua's own conversion would round it.
 local function numbered(number) return string.format('%016d', number) end
 local function least(a, b) return a and b and math.min(a, b) or a or b end
 local function is_queue(to) return #to == 2 end
@@ -30,7 +30,7 @@ local function limited(name)
   return queue and unpack(queue)
 end
 local function line_at(kind, name, line) return at('line', pack({kind, name, line})) end
-local function lines_in(kind, name)  -- Each line of a queue: its key, and who stands in it.
+local function lines_in(kind, name)  -- Each line of a queue: its key, and what its members have in common.
   local found = {}
   for i, line in ipairs(call('SMEMBERS', at(kind, name))) do
     local of = unpack(line)
@@ -47,7 +47,7 @@ local function leave(kind, name, line, member)
   call('ZREM', line_at(kind, name, line), member)
   if call('EXISTS', line_at(kind, name, line)) == 0 then call('SREM', at(kind, name), line) end
 end
-local function serve(kind, one)  -- Note that something is handed over.
+local function serve(kind, one)  -- Records that something is handed over.
   local queue = limited(one.queue)
   queue.turn = next_turn(queue.turn, now)
   queue.free_at_s[kind] = used(queue.limits, queue.free_at_s[kind], now, one.fresh and 1 or 0)
@@ -56,7 +56,7 @@ local function serve(kind, one)  -- Note that something is handed over.
 end
 
 -- Heads.
-local function placed(thing)  -- What was kept before there were lanes is in none.
+local function placed(thing)  -- Rows that were written before there were lanes have no lane.
   thing.queue, thing.lane, thing.priority = thing.queue or '', thing.lane or '', thing.priority or 0
   return thing
 end
@@ -107,7 +107,7 @@ local function message_of(member) return placed(unpack(call('HGET', at('mail'), 
 local function keep(message) call('HSET', at('mail'), numbered(message.number), pack(message)) end
 local function line_of(message) return message.holder and at('leased', message.holder) or at('work', message.to[2]) end
 local function in_line(message) return pack({message.holder or false, '', message.lane, message.priority, message.deliveries > 0}) end
-local function give(member, holder)  -- Lease work; or with no holder, free it.
+local function give(member, holder)  -- Leases a task; without a holder, frees it.
   local message = message_of(member)
   call('ZREM', line_of(message), member)
   leave('worked', message.to[2], in_line(message), member)
@@ -117,7 +117,7 @@ local function give(member, holder)  -- Lease work; or with no holder, free it.
   if holder then call('SADD', at('holding'), holder) end
   keep(message)
 end
-local function postpone(ack, address, member)  -- The message stays, held by nobody, and is due again at that time.
+local function postpone(ack, address, member)  -- The message stays, is free, and is due again at that time.
   local message, due = message_of(member), ack.postpone_to_s
   if is_queue(ack.to) then
     call('ZREM', line_of(message), member)
@@ -137,7 +137,7 @@ local function postpone(ack, address, member)  -- The message stays, held by nob
   elseif not is_queue(ack.to) then call('ZADD', at('unclaimed'), due, member)
   end
 end
-local function acknowledge(ack)  -- Return what is to be sent because nobody had leased it.
+local function acknowledge(ack)  -- Returns the message to send instead of a task that was never leased.
   local address = pack(ack.to)
   local member = call('HGET', at('box', address), ack.key)
   if not member then return end
@@ -157,7 +157,7 @@ local function acknowledge(ack)  -- Return what is to be sent because nobody had
   for _, kind in ipairs({'mail', 'bodies'}) do call('HDEL', at(kind), member) end
   return message.deliveries == 0 and ack.unleased or nil
 end
-local function deliver(send)  -- Return whether an execution was opened.
+local function deliver(send)  -- Returns whether an execution was created.
   local address, due, opened = pack(send.to), math.max(send.due_at_s, now), false
   local head = not is_queue(send.to) and load(address)
   if send.opens and not head and not is_queue(send.to) then
@@ -182,15 +182,15 @@ local function deliver(send)  -- Return whether an execution was opened.
   end
   return opened
 end
-local function tell(members)  -- Mail in order of number; the bodies go behind the answer.
-  local told = {}
+local function tell(members)  -- Messages in order of number; their bodies follow the answer.
+  local found = {}
   table.sort(members)
-  for i, member in ipairs(members) do told[i], tail[#tail + 1] = message_of(member) end
-  return told
+  for i, member in ipairs(members) do found[i], tail[#tail + 1] = message_of(member) end
+  return found
 end
 
 -- Changes.
-local function carry_out(change)  -- Return the executions that were opened.
+local function carry_out(change)  -- Returns the executions that were created.
   local created, sends = {}, {}
   for _, ack in ipairs(change.acks) do sends[#sends + 1] = acknowledge(ack) end
   for _, send in ipairs(change.messages) do sends[#sends + 1] = send end
@@ -210,7 +210,7 @@ local function carry_out(change)  -- Return the executions that were opened.
   end
   return created
 end
-local function has_all(post)  -- Whether each blob that it refers to is there, or comes with it, under one of its names.
+local function has_all(post)  -- Whether each blob that the post refers to is in the store or carried by the post, under one of its names.
   local there = {}
   for _, blob in ipairs(post.blobs) do there[blob[1]] = true end
   for _, send in ipairs(post.messages) do
@@ -222,7 +222,7 @@ local function has_all(post)  -- Whether each blob that it refers to is there, o
   end
   return true
 end
-local function forget(head)  -- Leave nothing of an execution.
+local function forget(head)  -- Removes an execution with its log and messages.
   local address, member = pack(head.key), numbered(head.number) .. pack(head.key)
   local left, line = place(head), head.queue ~= '' and line_of_head(head)
   if left then call('ZREM', left, member) end
@@ -273,8 +273,8 @@ function ask.commit(changes)
   end
 end
 
--- Holding.
-local function look(found, line, from, to, count, fits)  -- The first in a line; or with `fits`, all of it that fits.
+-- Claims and leases.
+local function look(found, line, from, to, count, fits)  -- The first members of a line; with `fits`, all members that fit.
   local got = call('ZRANGEBYSCORE', line, from, to, 'WITHSCORES', 'LIMIT', 0, fits and -1 or count)
   for i = 1, #got, 2 do
     if not fits or fits(got[i]) then found[#found + 1] = {got[i + 1] == '-inf' and -math.huge or tonumber(got[i + 1]), got[i]} end
@@ -286,7 +286,7 @@ local function longest(found, count)
   for i = 1, math.min(count, #found) do members[i] = found[i][2] end
   return members, found[1] and found[1][1]
 end
-local function look_within_limits(found, kind, name, queue, claim, fits)  -- What a queue allows of what is ready in its lines.
+local function look_within_limits(found, kind, name, queue, claim, fits)  -- What is ready in a queue and allowed by its limits.
   local waiting, ready, state = {}, {}, {limits = queue.limits, held = {}, served = {}, free_at_s = queue.free_at_s[kind]}
   for _, line in ipairs(lines_in(kind, name)) do
     if line.holder and lives(line.holder) then state.held[line.lane] = (state.held[line.lane] or 0) + call('ZCARD', line.key)
@@ -434,7 +434,7 @@ function ask.raise_epoch()
   call('DEL', at('holders'), at('about'))
 end
 
--- Secrets: by tenant and name, the version, when it was set, and what is kept; in one piece, which is replaced or removed as a whole.
+-- Secrets: one value for each tenant and name, with version, time and sealed bytes, which is replaced or removed as a whole.
 function ask.keep_secret(secret)
   local place = pack(secret.place)
   local kept = call('HGET', at('vault'), place)
@@ -443,7 +443,7 @@ function ask.keep_secret(secret)
 end
 function ask.drop_secret(place) answer.done = call('HDEL', at('vault'), pack(place)) > 0 end
 
--- Removal of blobs: what a sweep may remove, and when what was removed was.
+-- Removal of blobs: the marks of a sweep, and when blobs were removed.
 function ask.mark_blobs(sweep)
   call('DEL', at('blob_marks'))
   for _, kind in ipairs({'blobs', 'removed_blobs'}) do
@@ -493,7 +493,7 @@ function ask.note_blobs(removed)
   end
 end
 
--- Looking.
+-- Queries.
 function ask.removed_at(sha256) answer.next_at_s = tonumber(call('HGET', at('removed_blobs'), sha256) or nil) end
 function ask.unclaimed() answer.messages = tell(call('ZRANGE', at('unclaimed'), 0, -1)) end
 function ask.secrets(which)
@@ -518,7 +518,7 @@ function ask.read(which)
   answer.heads = {load(address) or nil}
   for i, row in ipairs(call('ZRANGEBYSCORE', at('log', address), after(which.after), '+inf')) do tail[i] = row:sub(17) end
 end
-local function has(head, condition)  -- Whether an attribute lies where it is to lie; both are hexadecimal digits, in whose order their bytes are.
+local function has(head, condition)  -- Whether an attribute is within a span of the condition. Both are hexadecimal digits, which sort as their bytes do.
   for _, attribute in ipairs(head.attributes or {}) do
     for _, span in ipairs(attribute[1] == condition[1] and condition[2] or {}) do
       if span[1] <= attribute[2] and attribute[2] < span[2] then return true end
@@ -560,7 +560,7 @@ function ask.queues()
   local limits, names = limits_now(), set(call('SUNION', at('executed'), at('worked')))
   for name in pairs(limits) do names[name] = true end
   answer.queues = {}
-  local function count(kind, name)  -- How many the living hold, and how many wait.
+  local function count(kind, name)  -- How many live holders hold, and how many wait.
     local held, waiting = 0, 0
     for _, line in ipairs(lines_in(kind, name)) do
       if line.holder and lives(line.holder) then held = held + call('ZCARD', line.key)
@@ -584,7 +584,7 @@ function ask.sweep(which)
   end
 end
 
-if call('EXISTS', at('epoch')) == 0 then  -- What has lost everything begins a later epoch than any that it had.
+if call('EXISTS', at('epoch')) == 0 then  -- A server that has lost its data begins a later epoch than any before.
   call('SET', at('epoch'), string.format('%d', now))
 end
 answer.epoch = tonumber(call('GET', at('epoch')))

@@ -1,8 +1,9 @@
-"""A store in Redis or Valkey: the hot path. Each operation is one call of one Lua script, which Redis runs alone, hence entirely or not at all.
+"""A store in Redis or Valkey. Each operation is one call of one Lua script, which Redis runs alone and hence atomically.
 
-The script is told what is asked as MessagePack, just as the structs of `perdure.stores.protocol` are encoded, and answers so. Its Lua can't tell bytes
-from text: they are asked as text, and answered behind the rest. Redis undoes nothing, so the script looks before it writes: only what Redis itself
-finds before the first write (no memory, a full disk, a replica) can refuse a change. All keys begin with one hash tag, to stay together in a cluster.
+Arguments and answers of the script are MessagePack, as msgspec encodes the structs of `perdure.stores.protocol`. Lua does not distinguish bytes from text, so
+bytes are sent as text and returned after the answer. Redis does not roll back, so the script checks everything before it writes: only a condition that
+Redis itself detects before the first write (no memory, a full disk, a replica) can refuse a change. All keys begin with one hash tag, to stay together in
+a cluster.
 """
 
 import asyncio
@@ -52,7 +53,7 @@ FAIRNESS, SCRIPT = (files("perdure.stores").joinpath(name).read_text(encoding="u
 
 
 class _Message(msgspec.Struct):
-    """Mail as the script tells it, without its body."""
+    """A message as the script encodes it, without its body."""
 
     number: int
     to: list[str]
@@ -64,7 +65,7 @@ class _Message(msgspec.Struct):
 
 
 class _Head(Head, frozen=True, gc=False):
-    """A head as the script tells it, its attributes in hexadecimal digits."""
+    """A head as the script encodes it, with its attributes as hexadecimal digits."""
 
     attributes: tuple[tuple[str, str], ...] = ()  # type: ignore[assignment]  # hexadecimal digits, which `_head` decodes
     message_at_s: float | None = msgspec.field(default=None, name="mail_at_s")
@@ -84,7 +85,7 @@ class _Change(msgspec.Struct):
 
 
 class _Answer(msgspec.Struct):
-    """What the script answers, whatever it was asked."""
+    """The answer of the script to any operation."""
 
     now_s: float
     epoch: int
@@ -104,12 +105,12 @@ class _Answer(msgspec.Struct):
 
 
 class RedisStore:
-    """A `Store` in the Redis or Valkey at `url` (``redis://user@host/0``).
+    """A `Store` in the Redis or Valkey server at `url` (``redis://user@host/0``).
 
-    What is acknowledged is as durable as the server is told to make it: with ``appendonly yes`` and ``appendfsync always`` it outlives a loss of power,
-    with ``everysec`` the last second may be lost, without ``appendonly`` all since the last snapshot, and a replica that takes over may lack what
-    it was not yet told: then `raise_epoch`. It belongs to one event loop; `renew` in another has a connection of its own. Time is the
-    server's, unless a test gives its `clock`.
+    Acknowledged changes are as durable as the server is configured: with ``appendonly yes`` and ``appendfsync always`` they survive a loss of power, with
+    ``everysec`` the last second may be lost, and without ``appendonly`` everything since the last snapshot. A replica that takes over may lack the latest
+    changes; call `raise_epoch` then. The store belongs to one event loop; `renew` on another uses a connection of its own. Time is the server's,
+    unless a test gives a `clock`.
 
     Raises:
         ProgrammingError: redis is not installed.
@@ -130,7 +131,7 @@ class RedisStore:
         self.vault = RedisVault(self._ask)
         self.blob_removal = RedisBlobRemoval(self._ask)
 
-    # What the protocol asks for: see `Store`.
+    # The methods of `Store`, which documents them.
 
     async def commit(self, changes: Sequence[Commit | Post]) -> list[ChangeAnswer]:
         answer, _ = await self._ask("commit", [*map(_change, changes)])
@@ -210,7 +211,7 @@ class RedisStore:
                 await asyncio.wait([self._listening])
             await self._client.aclose()
 
-    # The script, and what carries it.
+    # The script, and the connections that it is sent over.
 
     async def _ask(self, operation: str, asked: object = None) -> tuple[_Answer, Iterator[Any]]:
         clock = "" if self._clock is None else repr(self._clock())
@@ -225,7 +226,7 @@ class RedisStore:
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Any]:
-        """A client of the running loop, which hears the rings if that is the loop of the store. It never asks twice: it might have been done."""
+        """Yields a client of the running loop; on the loop of the store, it also receives notifications. It never retries, since a call may have succeeded."""
         loop = asyncio.get_running_loop()
         if self._loop is None or self._loop.is_closed():
             self._loop, self._client, self._listening, self._turn = loop, self._new_client(), None, asyncio.Lock()
@@ -240,7 +241,7 @@ class RedisStore:
                     await self._start_listening()
                 yield self._client
         except self._errors as error:
-            raise StoreUnavailable(f"Redis: {error or type(error).__name__}; look whether it runs, and whether the store's URL is right") from error
+            raise StoreUnavailable(f"Redis: {error or type(error).__name__}; check that it runs and that the store's URL is right") from error
 
     def _new_client(self) -> Any:
         never = import_module("redis.asyncio.retry").Retry(import_module("redis.backoff").NoBackoff(), 0)
@@ -248,7 +249,7 @@ class RedisStore:
         return self._redis.Redis.from_pool(self._redis.BlockingConnectionPool.from_url(self._url, timeout=None, **settings))
 
     async def _start_listening(self) -> None:
-        """Begin to hear what other processes ring, unless that is so; after a failure, begin anew."""
+        """Subscribes to the notifications of other processes, unless the subscription is alive."""
         async with self._turn:
             if self._listening is None or self._listening.done():
                 async with AsyncExitStack() as opened:
@@ -263,7 +264,7 @@ class RedisStore:
             with suppress(*self._errors):
                 while True:
                     message = await subscription.get_message(timeout=ANSWER_S)
-                    if message is not None and message["data"] != self._name:  # What this store does itself has rung already.
+                    if message is not None and message["data"] != self._name:  # This store has notified its own listeners already.
                         self._notify(message["channel"])
 
     def _add_listener(self, kind: str, notify: Callable[[], None]) -> Callable[[], None]:
@@ -277,7 +278,7 @@ class RedisStore:
 
 
 class RedisVault:
-    """A `Vault` by the script. What was replaced or removed is gone from memory; from an append-only file, when that is rewritten."""
+    """A `Vault` in Redis. Replaced and removed secrets leave memory at once, and an append-only file when it is rewritten."""
 
     def __init__(self, ask: Callable[[str, object], Awaitable[tuple[_Answer, Iterator[Any]]]]) -> None:
         self._ask = ask
@@ -299,12 +300,12 @@ class RedisVault:
         return answer.done
 
     async def wipe(self) -> bool:
-        """The server does that by itself."""
+        """Does nothing: the server erases old values itself."""
         return True
 
 
 class RedisBlobRemoval:
-    """A `BlobRemoval` by the script."""
+    """A `BlobRemoval` in Redis."""
 
     def __init__(self, ask: Callable[[str, object], Awaitable[tuple[_Answer, Iterator[Any]]]]) -> None:
         self._ask = ask
@@ -370,7 +371,7 @@ def _head(encoded: _Head) -> Head:
 
 
 def _text(payload: bytes) -> msgspec.Raw:
-    """Bytes in the guise of text, as Redis knows only the types of old MessagePack."""
+    """Encodes bytes as MessagePack text, since the library of Redis knows only the types of the old format, which has no bytes."""
     return msgspec.Raw(b"\xdb" + len(payload).to_bytes(4, "big") + payload)
 
 
@@ -381,7 +382,7 @@ def _change_answer(change: _Change, answer: _Answer) -> ChangeAnswer:
 
 
 def _messages(encoded: Iterable[_Message], bodies: Iterator[bytes]) -> tuple[QueuedMessage, ...]:
-    """Mail, each with the next of the bodies."""
+    """Decodes messages; each gets the next of `bodies`."""
 
     def address(to: list[str]) -> Address:
         return Key(*to) if len(to) == 3 else QueueAddress(*to)

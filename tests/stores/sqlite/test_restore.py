@@ -216,7 +216,7 @@ def test_what_is_restored_has_a_later_epoch_than_the_database_and_the_backup_had
 
 
 def test_without_being_told_to_it_replaces_nothing_and_makes_what_is_not_there(crashed: Path) -> None:
-    with pytest.raises(StoreError, match="is there already; --replace"):
+    with pytest.raises(StoreError, match="exists already; give --replace"):
         restore(crashed.with_name("backup.db"), crashed)
     assert len(ids(crashed)) == 20
     for source in (crashed, crashed.parent / ".." / crashed.parent.name / crashed.name):

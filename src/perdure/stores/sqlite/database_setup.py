@@ -32,7 +32,7 @@ RECOVER = "UPDATE meta SET restored = 0, membership = membership + 1, time_s = 0
 
 
 class DatabaseHealth(msgspec.Struct, frozen=True):
-    """The health of a database file. `mode` is ``wal`` in a healthy file, `damage` is empty if everything can be read, `processes` are the others that use it."""
+    """The health of a database file. `mode` is ``wal`` and `damage` is empty in a healthy file; `processes` are the other ones that use it."""
 
     version: int
     version_known: int
@@ -206,12 +206,12 @@ def _version(file: DatabaseFile, connection: sqlite3.Connection) -> int:
         )
     if version > SCHEMA_VERSION:
         raise StoreError(
-            f"{file.path} was written by a newer Perdure (its tables are of version {version}, known here is {SCHEMA_VERSION}); upgrade perdure to open it"
+            f"{file.path} was written by a newer Perdure (its tables have version {version}, and this one knows {SCHEMA_VERSION}); upgrade perdure to open it"
         )
     if application and version < OLDEST_SCHEMA_VERSION:
         raise StoreError(
-            f"{file.path} was written by a development version of Perdure (its tables are of version {version}, known here is {SCHEMA_VERSION}); "
-            "name a new file with db= or PERDURE_DB, or go on with the version that wrote it"
+            f"{file.path} was written by a development version of Perdure (its tables have version {version}, and this one knows {SCHEMA_VERSION}); "
+            "name a new file with db= or PERDURE_DB, or use the version that wrote it"
         )
     return int(version) if application else 0
 

@@ -133,7 +133,7 @@ class _Watch:
 
 
 def watch_process(path: Path, callback: Callable[[], None]) -> Callable[[], None]:
-    """Calls `callback`, in a thread of its own, when the process of this file has ended; returns a function that ends this. Files of this process are ignored."""
+    """Calls `callback`, in a thread of its own, when the process of this file has ended; returns a function that ends this. Ignores files of this process."""
     if path in _own_locks:
         return lambda: None
     with _watch_guard:

@@ -1,4 +1,4 @@
-"""Commits and posts: all or nothing, at the version and in the epoch that they were decided in; logs, blobs and names."""
+"""The tests of commits and posts: atomicity, versions and epochs; logs, blobs and unusual names."""
 
 from perdure.core.attribute_filter import AttributeCondition
 from perdure.core.envelopes import Ack, OutgoingMessage

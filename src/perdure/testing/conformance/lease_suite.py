@@ -1,4 +1,4 @@
-"""Holding: one living holder at a time works on an execution, and what a dead one held goes on elsewhere.
+"""The tests of claims, leases and wake-ups. One live holder at a time works on an execution, and others take over from a dead one.
 
 Waking: an execution that nobody holds is claimed when its time has come or its mail is due, and nothing is slept through.
 """

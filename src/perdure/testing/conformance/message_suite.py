@@ -1,4 +1,4 @@
-"""Mail: delivered at least once, taken as sent once, in the order of its arrival, also before there is anybody to read it."""
+"""The tests of messages: they are delivered at least once, deduplicated by key, in order of arrival, also before their execution exists."""
 
 import pytest
 
@@ -15,10 +15,10 @@ class MessageSuite:
     """See the module."""
 
     reaches = 1
-    """Over how many reaches the store spreads the executions of these tests."""
+    """The number of reaches over which the store spreads the executions of these tests."""
 
     async def interrupt_relay(self, store: Store) -> None:
-        """Let one message out of an outbox arrive, and fail before it is removed."""
+        """Delivers one message from an outbox, and fails before the message is removed from there."""
         pytest.skip("this store has no relay that could be interrupted")
 
     async def test_sending_a_key_twice_is_sending_it_once(self, world: StoreWorld) -> None:

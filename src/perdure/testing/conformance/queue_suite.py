@@ -1,4 +1,4 @@
-"""Queues: of what waits in one, as much is handed over as its limits leave room for; by priority, its lanes in turns.
+"""The tests of queues and tasks. A queue hands over what its limits leave room for, by priority and with its lanes in turns.
 
 Work: mail in a queue is leased to a living worker, until it is acknowledged or the worker dies.
 """
@@ -12,23 +12,23 @@ from perdure.testing.conformance.store_world import PROGRAM, StoreWorld, key, pl
 
 
 def queued(id: str, lane: str = "", priority: int = 0, *, name: str = "mails", due_at_s: float = 0.0) -> OutgoingMessage:
-    """The start of an execution in a queue."""
+    """Returns the message that starts an execution in a queue."""
     of = key(id)
     return OutgoingMessage(of, "start", b"start", due_at_s, NewExecution(PROGRAM, of, name, lane, priority))
 
 
 def work(key: str, lane: str = "", priority: int = 0, *, name: str = "pay", tenant: str = "acme", due_at_s: float = 0.0) -> OutgoingMessage:
-    """A piece of work."""
+    """Returns a message that is a task of a queue."""
     return OutgoingMessage(queue(name, tenant), key, b"work", due_at_s, None, lane, priority)
 
 
 async def ids(world: StoreWorld, holder: str = "one", **fields: object) -> list[str]:
-    """The ids of the executions that a claim gets."""
+    """Claims, and returns the ids of the executions."""
     return [one.id for one in await world.claimed(holder, **fields)]
 
 
 async def leased(world: StoreWorld, holder: str = "one", *queues: str, **fields: object) -> list[str]:
-    """The keys of the work that a claim gets."""
+    """Claims, and returns the keys of the tasks."""
     return [message.key for message in await world.work(holder, *queues, **fields)]
 
 
