@@ -173,7 +173,7 @@ async def test_a_row_that_is_moved_to_another_execution_is_noticed(vault: Vault)
     await vault.put(event(key("1"), row=b"of one"), event(key("2"), row=b"of two"))
     vault.set_row(0, vault.rows("1")[0][1], of="2")
     assert await vault.read("1") == [b"of one"]
-    with pytest.raises(SealedPayload, match=r'\["row",\["acme","order","2"\],0,1\] was changed .* or belongs elsewhere'):
+    with pytest.raises(SealedPayload, match=r'\["row",\["acme","order","2"\],0,1\] was changed .* or moved from another place'):
         await vault.read("2")
 
 
@@ -198,13 +198,13 @@ async def test_mail_that_is_moved_to_another_address_or_key_is_refused_and_holds
     await vault.put(Post(messages=(opening(key("1")), opening(key("2")), plain_message(key("1"), "yes", body=body), plain_message(key("2"), "no", body=body))))
     box = vault.inner._messages[key("2")]
     box["no"] = QueuedMessage(box["no"].number, key("2"), "no", vault.inner._messages[key("1")]["yes"].body, box["no"].due_at_s)
-    with pytest.raises(SealedPayload, match="belongs elsewhere"):
+    with pytest.raises(SealedPayload, match="moved from another place"):
         await vault.store.messages(key("2"))
     await vault.store.renew("one", 60)
     claimed = {one.head.key.id: {message.key: message.body for message in one.messages} for one in (await vault.store.claim(claim(epoch=1))).executions}
     assert messages.decode_message_or_task(claimed["1"]["yes"]) == SignalMessage("approved")
     assert claimed["2"]["start"] == b"start"
-    with pytest.raises(SealedPayload, match="belongs elsewhere"):
+    with pytest.raises(SealedPayload, match="moved from another place"):
         messages.decode_message_or_task(claimed["2"]["no"])
 
 
@@ -256,7 +256,7 @@ async def test_without_a_key_or_with_a_wrong_one_reading_says_which_is_missing_a
     await written(inner, Encrypted(OLD, Compressed(1)))
     before = await everything_kept(inner)
     for codec, why in (
-        (Encrypted(NEW), "with the key 'old', and given are new"),
+        (Encrypted(NEW), "with the key 'old', and the keys given are new"),
         (Compressed(), "with the key 'old', and no keys are given here"),
         (Encrypted({"old": NEW["new"]}), "another key that is called 'old'"),
     ):
@@ -351,7 +351,7 @@ def test_what_can_not_be_expanded_says_so(monkeypatch: pytest.MonkeyPatch) -> No
         Compressed().decode(small[:-3], b"")
     with pytest.raises(SealedPayload, match="was changed"):
         Compressed().decode(b"\x01nonsense", b"")
-    with pytest.raises(SealedPayload, match="not known here"):
+    with pytest.raises(SealedPayload, match="does not know"):
         Compressed().decode(b"\x7f", b"")
     monkeypatch.setattr("perdure.stores.payload_codec._zstd", lambda: None)
     with pytest.raises(SealedPayload, match="pip install zstandard"):

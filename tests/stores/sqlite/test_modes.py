@@ -87,4 +87,4 @@ def test_permissions_with_which_nobody_could_write_are_refused(tmp_path: Path, m
 def test_a_mode_is_for_a_new_file(tmp_path: Path) -> None:
     (tmp_path / "p.db").touch()
     result = CliRunner().invoke(root, ["--db", f"sqlite:///{tmp_path / 'p.db'}", "db", "init", "--mode", "660"])
-    assert result.exit_code != 0 and "exists already" in result.output
+    assert result.exit_code != 0 and "is there already" in result.output

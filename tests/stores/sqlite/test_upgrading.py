@@ -74,7 +74,7 @@ def test_a_file_of_a_development_version_is_refused_and_stays_as_it_is(file: Pat
         connection.execute(f"PRAGMA user_version = {older}")
     before = file.read_bytes()
     for attempt in (SqliteStore, upgrade_database, check_database, ReadOnlySqliteStore):
-        with pytest.raises(StoreError, match=rf"was written by a development version of Perdure \(its tables are of version {older}, .*name a new file"):
+        with pytest.raises(StoreError, match=rf"was written by a development version of Perdure \(its tables have version {older}, .*name a new file"):
             attempt(file)
     assert file.read_bytes() == before
 

@@ -177,7 +177,7 @@ class DatabaseFile:
             case sqlite3.SQLITE_NOMEM:
                 return StoreUnavailable(f"{self.path}: no memory is left ({error}); end something, or give this machine more")
             case sqlite3.SQLITE_INTERRUPT | sqlite3.SQLITE_ABORT:
-                return StoreUnavailable(f"{self.path}: SQLite interrupted the operation ({error}); repeat it")
+                return StoreUnavailable(f"{self.path}: SQLite interrupted the operation ({error}); try again")
             case _:
                 return StoreError(f"{self.path}: SQLite refuses this: {error}; run perdure db check to find out whether the file is intact")
 

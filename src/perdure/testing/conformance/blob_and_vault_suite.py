@@ -1,6 +1,6 @@
 """The tests of blob removal and of the vault. A sweep removes marked blobs unless a later change carries or refers to them, and records removals on request.
 
-Vaults: a secret is kept if nobody else has written it meanwhile, is there for its tenant alone, and is gone once it is removed.
+A secret is stored unless another write came in between, is visible to its tenant alone, and is gone once it is removed.
 """
 
 from hashlib import sha256

@@ -1,6 +1,6 @@
 """The tests of claims, leases and wake-ups. One live holder at a time works on an execution, and others take over from a dead one.
 
-Waking: an execution that nobody holds is claimed when its time has come or its mail is due, and nothing is slept through.
+A free execution is claimed when its wake-up time has come or a message is due, and no wake-up is missed.
 """
 
 import pytest

@@ -1,6 +1,6 @@
 """The tests of queues and tasks. A queue hands over what its limits leave room for, by priority and with its lanes in turns.
 
-Work: mail in a queue is leased to a living worker, until it is acknowledged or the worker dies.
+A task is leased to a live worker until the task is acknowledged or the worker dies.
 """
 
 import pytest
