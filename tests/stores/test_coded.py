@@ -258,7 +258,7 @@ async def test_without_a_key_or_with_a_wrong_one_reading_says_which_is_missing_a
     for codec, why in (
         (Encrypted(NEW), "with the key 'old', and the keys given are new"),
         (Compressed(), "with the key 'old', and no keys are given here"),
-        (Encrypted({"old": NEW["new"]}), "another key that is called 'old'"),
+        (Encrypted({"old": NEW["new"]}), "a different key of the id 'old'"),
     ):
         store = EncodedStore(inner, codec)
         for read in (store.read(key()), store.messages(queue())):
