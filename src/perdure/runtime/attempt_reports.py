@@ -60,22 +60,22 @@ class HeartbeatThrottle:
             self._timer = None
 
 
-WorkAnswer = SettleMessage | LostMessage
+TaskAnswer = SettleMessage | LostMessage
 
 
-def decode_work(mail: QueuedMessage) -> TaskMessage:
+def decode_task(queued: QueuedMessage) -> TaskMessage:
     """The work in mail to a queue.
 
     Raises:
         LogDamaged, LogVersionUnsupported, SealedPayload: it can't be read here.
     """
-    work = messages.decode_message_or_task(mail.body)
+    work = messages.decode_message_or_task(queued.body)
     if not isinstance(work, TaskMessage):
         raise LogDamaged("it is no work")
     return work
 
 
-def answer_of_given_up(work: TaskMessage, deliveries: int) -> WorkAnswer | None:
+def answer_of_given_up(work: TaskMessage, deliveries: int) -> TaskAnswer | None:
     """What is said of work that is not done, because of what became of those who had it before; None, if it is to be done."""
     if deliveries > limits.INTERRUPTIONS_MAX:
         return LostMessage(work.path, work.attempt, deliveries)
@@ -102,12 +102,12 @@ def timeout_failure(work: TaskMessage) -> Failure:
 
 
 def answer_post(
-    mail: QueuedMessage, work: TaskMessage, answer: WorkAnswer, epoch: int, unreported: bytes | None = None, blobs: dict[str, bytes] | None = None
+    queued: QueuedMessage, work: TaskMessage, answer: TaskAnswer, epoch: int, unreported: bytes | None = None, blobs: dict[str, bytes] | None = None
 ) -> Post:
     """An answer on its way, behind what the try has said of how far it is and was not `untold` before."""
     send = OutgoingMessage(work.execution, attempt_answer_key(work.path, work.attempt), messages.encode_message(answer))
     sends = (send,) if unreported is None else (progress_message(work, unreported), send)
-    return Post(epoch=epoch, messages=sends, acks=(Ack(mail.to, mail.key),), blobs=tuple((blobs or {}).items()))
+    return Post(epoch=epoch, messages=sends, acks=(Ack(queued.to, queued.key),), blobs=tuple((blobs or {}).items()))
 
 
 def progress_message(work: TaskMessage, said: bytes) -> OutgoingMessage:

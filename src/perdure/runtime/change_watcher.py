@@ -43,12 +43,12 @@ class _HeadWaiter:
         self.key, self.fits, self.quick = key, fits, quick
         self.future: asyncio.Future[Head | None] = asyncio.get_running_loop().create_future()
 
-    def told(self, head: Head | None) -> None:
+    def offer(self, head: Head | None) -> None:
         """Let it go on, if this is what it waits for."""
         if not self.future.done() and self.fits(head):
             self.future.set_result(head)
 
-    def failed(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
         """Let it fail."""
         if not self.future.done():
             self.future.set_exception(error)
@@ -57,17 +57,17 @@ class _HeadWaiter:
 class ChangeWatcher:
     """Everybody in one event loop who waits for executions of one store. The store may be unavailable meanwhile.
 
-    Nobody looks at an execution as long as those who wait for it are `told` what becomes of it in some other way.
+    Nobody looks at an execution as long as those who wait for it are `is_followed` what becomes of it in some other way.
     """
 
-    def __init__(self, store: Store, told: Callable[[Key], bool] = lambda _: False) -> None:
+    def __init__(self, store: Store, is_followed: Callable[[Key], bool] = lambda _: False) -> None:
         self._store = store
-        self._told = told
-        self._silence: Callable[[], None] | None = None
+        self._is_followed = is_followed
+        self._unsubscribe: Callable[[], None] | None = None
         self._waiters: dict[_HeadWaiter, None] = {}
         self._fresh: list[_HeadWaiter] = []
         self._woken = asyncio.Event()
-        self._rung = False
+        self._notified = False
         self._all_at_s = self._quick_at_s = 0.0
         self._back_off_s = QUICK_S
         self._looking: asyncio.Task[None] | None = None
@@ -94,9 +94,9 @@ class ChangeWatcher:
         finally:
             self._waiters.pop(waiter, None)
 
-    def ring(self) -> None:
+    def look_now(self) -> None:
         """Look at everything now; to be called on the loop of those who wait."""
-        self._rung = True
+        self._notified = True
         self._woken.set()
 
     def close(self) -> None:
@@ -105,23 +105,23 @@ class ChangeWatcher:
         self._fail(StoreUnavailable(CLOSED_TEXT))
         if self._looking is not None:
             self._looking.cancel()
-        if self._silence is not None:
-            self._silence()
+        if self._unsubscribe is not None:
+            self._unsubscribe()
 
     def listen(self) -> None:
         """Hear the rings of the store from now on, as whoever waits does; ahead of time, it costs nothing later."""
-        if self._silence is None:
+        if self._unsubscribe is None:
             loop = asyncio.get_running_loop()
 
             def heard() -> None:
                 if not loop.is_closed():
-                    loop.call_soon_threadsafe(self.ring)
+                    loop.call_soon_threadsafe(self.look_now)
 
-            self._silence = self._store.on_change(heard)
+            self._unsubscribe = self._store.on_change(heard)
 
     def _fail(self, error: BaseException) -> None:
         for waiter in list(self._waiters):
-            waiter.failed(error)
+            waiter.fail(error)
         self._waiters.clear()
 
     async def _poll_loop(self) -> None:
@@ -136,7 +136,7 @@ class ChangeWatcher:
                     logger.warning("could not look at what is waited for: %s; trying again in %.2g s", error, self._back_off_s)
                     await asyncio.sleep(self._back_off_s)
                     self._back_off_s = min(2 * self._back_off_s, BACK_OFF_MAX_S)
-                    self._rung = True
+                    self._notified = True
                     continue
                 await asyncio.sleep(min(REST_FACTOR * took_s, POLL_S))
                 await self._rest()
@@ -148,8 +148,8 @@ class ChangeWatcher:
     def _due_waiters(self, now_s: float) -> list[_HeadWaiter]:
         """Whose executions are to be looked at now: of all, of those who follow closely, or of those who have just come."""
         fresh, self._fresh = self._fresh, []
-        if self._rung or now_s >= self._all_at_s:
-            self._rung = False
+        if self._notified or now_s >= self._all_at_s:
+            self._notified = False
             self._all_at_s, self._quick_at_s = now_s + POLL_S, now_s + QUICK_S
             return list(self._waiters)
         if now_s >= self._quick_at_s:
@@ -162,7 +162,7 @@ class ChangeWatcher:
         clock_s, took_s = asyncio.get_running_loop().time, 0.0
         waiting: dict[Key, list[_HeadWaiter]] = {}
         for waiter in whom:
-            if self._told(waiter.key):
+            if self._is_followed(waiter.key):
                 continue
             waiting.setdefault(waiter.key, []).append(waiter)
         keys = list(waiting)
@@ -172,7 +172,7 @@ class ChangeWatcher:
             heads = {head.key: head for head in await self._store.heads(HeadFilter(keys=asked, limit=len(asked)))}
             for key in asked:
                 for waiter in waiting[key]:
-                    waiter.told(heads.get(key))
+                    waiter.offer(heads.get(key))
             took_s += clock_s() - began_s
             await asyncio.sleep(0)
         return took_s
@@ -180,7 +180,7 @@ class ChangeWatcher:
     async def _rest(self) -> None:
         """Wait until there is somebody new, until a ring, or until it is time to look again."""
         self._woken.clear()
-        if self._rung or self._fresh or not self._waiters:
+        if self._notified or self._fresh or not self._waiters:
             return
         loop = asyncio.get_running_loop()
         due_s = min(self._all_at_s, self._quick_at_s) if any(waiter.quick for waiter in self._waiters) else self._all_at_s

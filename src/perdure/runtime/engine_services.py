@@ -27,7 +27,7 @@ class EngineServices(Protocol):
 
     store: Store
     clock: StoreClock
-    host: DecisionContext
+    decision_context: DecisionContext
     payloads: BlobCache
     workflows: Mapping[str, Workflow]
     releases: dict[tuple[str, str], GraphWorkflow]
@@ -60,6 +60,6 @@ class EngineServices(Protocol):
         """Take a message in hand that does not come from the store, and have the execution advanced."""
         ...
 
-    async def go_on(self, resident: ResidentExecution) -> None:
+    async def advance_unless_busy(self, resident: ResidentExecution) -> None:
         """Advance an execution with the messages in hand, unless that is being done."""
         ...

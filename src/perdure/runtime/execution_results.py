@@ -34,7 +34,7 @@ class EndWaiters:
         self._futures: dict[Key, asyncio.Future[e.EndedEvent | None]] = {}
         self._failure: Exception | None = None
 
-    def of(self, key: Key) -> "asyncio.Future[e.EndedEvent | None]":
+    def future_for(self, key: Key) -> "asyncio.Future[e.EndedEvent | None]":
         """A future that is done when the execution next ends or (then with None) is not gone on with here, and fails if the engine does."""
         future = self._futures.get(key)
         if future is None or future.done():
@@ -44,7 +44,7 @@ class EndWaiters:
                 future.exception()
         return future
 
-    def tell(self, key: Key, ended: e.EndedEvent | None = None) -> None:
+    def resolve(self, key: Key, ended: e.EndedEvent | None = None) -> None:
         """An execution has ended, or is not gone on with here."""
         future = self._futures.pop(key, None)
         if future is not None and not future.done():

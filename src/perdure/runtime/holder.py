@@ -2,7 +2,7 @@
 
 When the store begins a new epoch, or it is not known what the store has handed over, the process joins again under another name, and what the old name
 holds is released. With `threaded`, a thread renews the lease as long as the event loop makes progress at all: a long turn does not cost the lease, and a
-loop that hangs does not keep it. `WorkClaims` leases work of queues for one holder. `ProcessInfo` describes the process for people; no rule depends on it.
+loop that hangs does not keep it. `TaskClaims` leases work of queues for one holder. `ProcessInfo` describes the process for people; no rule depends on it.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from perdure.core.paths import Key
 from perdure.core.program import Toolbox
 from perdure.runtime import attempt_reports
 from perdure.runtime.quarantine import UNREADABLE, QuarantineReports, postponement
-from perdure.runtime.store_clock import ClockReading, StoreAlarm, StoreClock
+from perdure.runtime.store_clock import ClockReading, WakeUpTimer, StoreClock
 from perdure.stores.protocol import Claim, Post, Store, StoreTime
 
 
@@ -108,7 +108,7 @@ class Holder:
         """Whether the lease may have run out, so that others may have taken over what is held: true after the process was stopped for long."""
         return self._time() - self._renewed_s >= self._lease_s
 
-    def unbroken(self, since_s: float) -> bool:
+    def held_since(self, since_s: float) -> bool:
         """Whether the lease has surely held from `since_s`, on the clock of the loop, until now."""
         return self._broken_s <= since_s and not self.lapsed
 
@@ -137,25 +137,25 @@ class Holder:
         self._generation += 1
         self.name = f"{self.name.partition('~')[0]}~{self._generation}"
 
-    async def let_go(self, name: str | None = None) -> None:
+    async def release_all(self, name: str | None = None) -> None:
         """Let go everything that is held under the present name, or an earlier one."""
         _ = await retry_with_backoff(lambda: self._store.renew(name or self.name, 0))
 
     async def leave(self) -> None:
-        """Let go everything, if the store can be told; if not, the lease will run out."""
+        """Let go everything, if the store can be on_renewal; if not, the lease will run out."""
         try:
             _ = await self._store.renew(self.name, 0)
         except StoreError as error:
             logger.warning("could not tell the store that %s is gone: %s; its lease will run out", self.name, error)
 
-    async def keep_alive(self, told: Callable[[LeaseRenewal], Awaitable[None]]) -> None:
-        """Renew the lease until cancelled; `told` is given what the store answers, and finds out whether its epoch is a new one."""
+    async def keep_alive(self, on_renewal: Callable[[LeaseRenewal], Awaitable[None]]) -> None:
+        """Renew the lease until cancelled; `on_renewal` is given what the store answers, and finds out whether its epoch is a new one."""
         if self._threaded:
-            await self._keep_alive_by_thread(told)
+            await self._keep_alive_by_thread(on_renewal)
         while True:
             await asyncio.sleep(self._lease_s / 3)
             if (renewal := await self._attempt()) is not None:
-                await told(renewal)
+                await on_renewal(renewal)
 
     async def _attempt(self) -> LeaseRenewal | None:
         try:
@@ -166,12 +166,12 @@ class Holder:
             logger.warning("could not renew the lease of %s: %s", self.name, error)
             return None
 
-    async def _keep_alive_by_thread(self, told: Callable[[LeaseRenewal], Awaitable[None]]) -> None:
+    async def _keep_alive_by_thread(self, on_renewal: Callable[[LeaseRenewal], Awaitable[None]]) -> None:
         loop, renewals, ended = asyncio.get_running_loop(), asyncio.Queue[LeaseRenewal | StoreDamaged](), threading.Event()
         turned = threading.Event()
         turned.set()
 
-        def renew_while_it_turns() -> None:
+        def renew_while_loop_turns() -> None:
             while not ended.wait(self._lease_s / 3):
                 if not turned.is_set():
                     logger.warning(
@@ -188,14 +188,14 @@ class Holder:
                     if renewal is not None:
                         loop.call_soon_threadsafe(renewals.put_nowait, renewal)
 
-        thread = threading.Thread(target=renew_while_it_turns, name=f"perdure-lease-{self.name}", daemon=True)
+        thread = threading.Thread(target=renew_while_loop_turns, name=f"perdure-lease-{self.name}", daemon=True)
         thread.start()
         try:
             while True:
                 renewal = await renewals.get()
                 if isinstance(renewal, StoreDamaged):
                     raise renewal
-                await told(renewal)
+                await on_renewal(renewal)
         finally:
             ended.set()
             thread.join()
@@ -213,23 +213,23 @@ class Backoff:
         await asyncio.sleep(wait_s)
 
 
-async def retry_with_backoff(ask: Callable[[], Awaitable[T]]) -> T:
+async def retry_with_backoff(call: Callable[[], Awaitable[T]]) -> T:
     """Ask the store until it answers, waiting longer each time. What is sealed here is no answer: a key may be missing in this process alone."""
-    patience = Backoff()
+    backoff = Backoff()
     while True:
         try:
-            return await ask()
+            return await call()
         except (StoreUnavailable, SealedPayload) as error:
-            logger.warning("the store is unavailable: %s; trying again in %.2g s", error, patience.wait_s)
-            await patience.wait()
+            logger.warning("the store is unavailable: %s; trying again in %.2g s", error, backoff.wait_s)
+            await backoff.wait()
 
 
-def set_on_notification(store: Store, ring: asyncio.Event) -> Callable[[], None]:
-    """Set `ring`, on its own loop, whenever the store has something new; return what ends that."""
+def set_on_notification(store: Store, event: asyncio.Event) -> Callable[[], None]:
+    """Set `event`, on its own loop, whenever the store has something new; return what ends that."""
     loop = asyncio.get_running_loop()
 
     def wake() -> None:
-        loop.call_soon_threadsafe(ring.set)
+        loop.call_soon_threadsafe(event.set)
 
     return store.on_wake(wake)
 
@@ -241,44 +241,44 @@ WANTED_POLL_S = 1.0
 """How often is looked whether what is leased is still wanted."""
 
 
-class WorkClaims:
+class TaskClaims:
     """What one holder leases. `forsake` is called when all that it has leased is its own no longer."""
 
-    def __init__(self, store: Store, membership: Holder, poll_s: float, on_lease_lost: Callable[[], None]) -> None:
-        self.membership = membership
+    def __init__(self, store: Store, holder: Holder, poll_s: float, on_lease_lost: Callable[[], None]) -> None:
+        self.holder = holder
         self._store = store
         self._poll_s = poll_s
         self._on_lease_lost = on_lease_lost
         self._damage: StoreDamaged | None = None
-        self._ring = asyncio.Event()
+        self._wake_up = asyncio.Event()
         self._backoff = Backoff()
         self._reports = QuarantineReports(work_logger)
 
     @asynccontextmanager
-    async def alive(self) -> AsyncIterator[None]:
+    async def joined(self) -> AsyncIterator[None]:
         """Be alive at the store, and hear its rings; at the end, everything is let go."""
         self.clock = StoreClock(asyncio.get_running_loop().time)
-        self._alarm = StoreAlarm(self.clock, self._ring)
-        silence = set_on_notification(self._store, self._ring)
+        self._wake_up_timer = WakeUpTimer(self.clock, self._wake_up)
+        unsubscribe = set_on_notification(self._store, self._wake_up)
         renewing: asyncio.Task[None] | None = None
         try:
-            self.clock.take((await self.membership.join()).reading)
-            renewing = asyncio.create_task(self.membership.keep_alive(self._renewed))
+            self.clock.take((await self.holder.join()).reading)
+            renewing = asyncio.create_task(self.holder.keep_alive(self._renewed))
             renewing.add_done_callback(self.ended)
             yield
         finally:
-            self._alarm.cancel()
-            silence()
+            self._wake_up_timer.cancel()
+            unsubscribe()
             if renewing is not None:
                 renewing.cancel()
                 _ = await asyncio.gather(renewing, return_exceptions=True)
-            await self.membership.leave()
+            await self.holder.leave()
 
     def ended(self, task: asyncio.Task[Any]) -> bool:
         """Have the next claim fail if this task has found the store damaged; return whether it has."""
         if not task.cancelled() and isinstance(damage := task.exception(), StoreDamaged):
             self._damage = damage
-            self._ring.set()
+            self._wake_up.set()
         return self._damage is not None
 
     def check(self) -> None:
@@ -290,18 +290,18 @@ class WorkClaims:
         if self._damage is not None:
             raise self._damage
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         """There may be something to claim."""
-        self._ring.set()
+        self._wake_up.set()
 
     async def wait(self) -> None:
         """Wait until there may be something to claim."""
         try:
-            await asyncio.wait_for(self._ring.wait(), self._poll_s)
+            await asyncio.wait_for(self._wake_up.wait(), self._poll_s)
         except TimeoutError:
             return
         finally:
-            self._ring.clear()
+            self._wake_up.clear()
 
     async def claim(self, queues: frozenset[str], limit: int, tenants: frozenset[str] | None = None) -> list[tuple[QueuedMessage, TaskMessage]]:
         """Lease up to so much work; what may be leased to others by now is not given. What can't be read is postponed.
@@ -310,41 +310,41 @@ class WorkClaims:
             StoreDamaged: no more can be done with this store.
         """
         self.check()
-        name, asked_s = self.membership.name, asyncio.get_running_loop().time()
+        name, asked_s = self.holder.name, asyncio.get_running_loop().time()
         try:
-            claimed = await self._store.claim(Claim(holder=name, epoch=self.membership.epoch, queues=queues, limit=limit, tenants=tenants))
+            claimed = await self._store.claim(Claim(holder=name, epoch=self.holder.epoch, queues=queues, limit=limit, tenants=tenants))
         except StoreDamaged:
             raise
         except StoreError as error:
             work_logger.warning("could not claim: %s; what the store may have leased is let go", error)
-            await self._begin_anew()
+            await self._rejoin()
             await self._backoff.wait()
             return []
         self._backoff = Backoff()
         self.clock.take_answer(claimed.now_s, asked_s)
-        if tenants is None or claimed.next_at_s is None or claimed.next_at_s > claimed.now_s:  # what others may have by now is no reason to ask again
-            self._alarm.at(claimed.next_at_s)
-        if name != self.membership.name:  # it came back under another name meanwhile, and has let go what this one was given
-            self._ring.set()
+        if tenants is None or claimed.next_at_s is None or claimed.next_at_s > claimed.now_s:  # what others may have by now is no reason to call again
+            self._wake_up_timer.at(claimed.next_at_s)
+        if name != self.holder.name:  # it came back under another name meanwhile, and has let go what this one was given
+            self._wake_up.set()
             return []
-        if claimed.work and not self.membership.unbroken(asked_s):  # the answer took so long that others may have been given the same
-            await self._begin_anew()
-            self._ring.set()
+        if claimed.work and not self.holder.held_since(asked_s):  # the answer took so long that others may have been given the same
+            await self._rejoin()
+            self._wake_up.set()
             return []
         return await self._readable(claimed.work)
 
     async def _readable(self, leased: tuple[QueuedMessage, ...]) -> list[tuple[QueuedMessage, TaskMessage]]:
         """The work that can be read; the rest is postponed, for whoever can read it."""
         found, postponing = list[tuple[QueuedMessage, TaskMessage]](), list[Ack]()
-        for mail in leased:
+        for queued in leased:
             try:
-                found.append((mail, attempt_reports.decode_work(mail)))
+                found.append((queued, attempt_reports.decode_task(queued)))
             except UNREADABLE as error:
-                self._reports.report(mail.to, mail.key, error)
-                postponing.append(postponement(mail, self.clock.now().latest_s, error))
+                self._reports.report(queued.to, queued.key, error)
+                postponing.append(postponement(queued, self.clock.now().latest_s, error))
         if postponing:
             try:
-                _ = await self._store.commit([Post(epoch=self.membership.epoch, acks=tuple(postponing))])
+                _ = await self._store.commit([Post(epoch=self.holder.epoch, acks=tuple(postponing))])
             except StoreError as error:
                 work_logger.warning("could not postpone what can't be read: %s; it stays leased until this worker ends", error)
         return found
@@ -352,13 +352,13 @@ class WorkClaims:
     async def _renewed(self, renewal: LeaseRenewal) -> None:
         """In a new epoch of the store, what is leased is no longer ours."""
         self.clock.take(renewal.reading)
-        if renewal.moment.epoch > self.membership.epoch:
-            await self._begin_anew()
+        if renewal.moment.epoch > self.holder.epoch:
+            await self._rejoin()
 
-    async def _begin_anew(self) -> None:
+    async def _rejoin(self) -> None:
         """Let go of what is leased, and come back as another holder."""
         self._on_lease_lost()
-        before = self.membership.name
-        self.membership.rename()  # at once, so that what is still on its way to the old name is not begun
-        await self.membership.let_go(before)
-        self.clock.take((await self.membership.join()).reading)
+        before = self.holder.name
+        self.holder.rename()  # at once, so that what is still on its way to the old name is not begun
+        await self.holder.release_all(before)
+        self.clock.take((await self.holder.join()).reading)

@@ -51,8 +51,8 @@ class StoreMaintenance:
                 await self._look()
                 self._look_at_s = now_s + QUEUE_LIMITS_INTERVAL_S
             if now_s >= self._sweep_at_s:
-                for mail in await self._store.drop_expired():
-                    logger.warning("mail %s to %s was dropped: it waited seven days, and no such execution was started", mail.key, mail.to)
+                for queued in await self._store.drop_expired():
+                    logger.warning("mail %s to %s was dropped: it waited seven days, and no such execution was started", queued.key, queued.to)
                 self._sweep_at_s = now_s + SWEEP_INTERVAL_S
         except StoreDamaged:
             raise

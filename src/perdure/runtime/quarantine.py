@@ -58,9 +58,9 @@ def quarantine_retry_s(error: StoreError) -> float:
     return SEALED_RETRY_S if isinstance(error, SealedPayload) else QUARANTINE_RETRY_S
 
 
-def postponement(mail: QueuedMessage, now_s: float, error: StoreError) -> Ack:
+def postponement(queued: QueuedMessage, now_s: float, error: StoreError) -> Ack:
     """What has mail that can't be read delivered again later."""
-    return Ack(mail.to, mail.key, postpone_to_s=now_s + quarantine_retry_s(error))
+    return Ack(queued.to, queued.key, postpone_to_s=now_s + quarantine_retry_s(error))
 
 
 async def release_execution(store: Store, holder: tuple[str, int], head: Head, postponing: Iterable[Ack], wake_at_s: float) -> ChangeAnswer:

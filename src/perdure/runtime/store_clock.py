@@ -72,21 +72,21 @@ class StoreClock:
         return at_s if at_s + self._offset_min_s >= when_s else at_s + ROUNDING_S
 
 
-class StoreAlarm:
-    """Sets `ring` at the earliest of the times of the store that it was told, once for all of them; to be made in an event loop."""
+class WakeUpTimer:
+    """Sets `wake_up` at the earliest of the times of the store that it was told, once for all of them; to be made in an event loop."""
 
-    __slots__ = ("_clock", "_next", "_ring")
+    __slots__ = ("_clock", "_next", "_wake_up")
 
-    def __init__(self, clock: StoreClock, ring: asyncio.Event) -> None:
+    def __init__(self, clock: StoreClock, wake_up: asyncio.Event) -> None:
         self._clock = clock
-        self._ring = ring
+        self._wake_up = wake_up
         self._next: tuple[float, asyncio.TimerHandle] | None = None
 
     def at(self, when_s: float | None) -> None:
         """Ring at this time too; None is no time."""
         if when_s is not None and (self._next is None or when_s < self._next[0]):
             self.cancel()
-            self._next = (when_s, asyncio.get_running_loop().call_at(self._clock.at(when_s), self._go_off))
+            self._next = (when_s, asyncio.get_running_loop().call_at(self._clock.at(when_s), self._fire))
 
     def cancel(self) -> None:
         """Ring at no time."""
@@ -94,6 +94,6 @@ class StoreAlarm:
             self._next[1].cancel()
             self._next = None
 
-    def _go_off(self) -> None:
+    def _fire(self) -> None:
         self._next = None
-        self._ring.set()
+        self._wake_up.set()

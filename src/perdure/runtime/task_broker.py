@@ -29,10 +29,10 @@ from perdure.core.secret_masks import NO_MASK, Mask, SecretFinder
 from perdure.core.thread_calls import without_stop_iteration
 from perdure.core.values import ENCODED_NONE, Blob
 from perdure.runtime import attempt_reports
-from perdure.runtime.attempt_reports import HeartbeatThrottle, WorkAnswer
+from perdure.runtime.attempt_reports import HeartbeatThrottle, TaskAnswer
 from perdure.runtime.blob_loader import BlobCache
 from perdure.runtime.call_secrets import SecretSource, secret_finder, with_secrets
-from perdure.runtime.holder import HOLDER_LEASE_S, STORE_POLL_S, WANTED_POLL_S, Holder, WorkClaims, process_info_here, retry_with_backoff
+from perdure.runtime.holder import HOLDER_LEASE_S, STORE_POLL_S, WANTED_POLL_S, Holder, TaskClaims, process_info_here, retry_with_backoff
 from perdure.runtime.step_runner import failure_of_exception, load_value, undo_arguments
 from perdure.stores.protocol import Committed, Post, Store
 
@@ -103,13 +103,13 @@ class TaskLease:
 
     __slots__ = (
         "answer",
-        "beats",
+        "heartbeats",
         "cancelled",
         "ended",
-        "given",
+        "input",
         "id",
         "lease_s",
-        "mail",
+        "queued",
         "mask",
         "sent",
         "silent_until_s",
@@ -120,21 +120,21 @@ class TaskLease:
         "work",
     )
 
-    def __init__(self, id: str, task_worker: TaskWorker, mail: QueuedMessage, work: TaskMessage, lease_s: float | None, left_s: float = inf) -> None:
+    def __init__(self, id: str, task_worker: TaskWorker, queued: QueuedMessage, work: TaskMessage, lease_s: float | None, left_s: float = inf) -> None:
         loop = asyncio.get_running_loop()
-        self.id, self.task_worker, self.mail, self.work = id, task_worker, mail, work
+        self.id, self.task_worker, self.queued, self.work = id, task_worker, queued, work
         times_s = [one_s for one_s in (lease_s, work.heartbeat_s) if one_s is not None]
         self.lease_s = min(times_s, default=inf)
         self.silent_until_s = loop.time() + self.lease_s
         self.until_s = loop.time() + left_s
         self.until_store_s: float | None = None
-        self.given, self.mask = TaskInput([], {}, None), NO_MASK
+        self.input, self.mask = TaskInput([], {}, None), NO_MASK
         self.ended: asyncio.Future[LeaseEnd] = loop.create_future()
         self.cancelled: asyncio.Future[LeaseEnd] = loop.create_future()
         self.answer: bytes | None = None
         self.sent: asyncio.Task[bool] | None = None
         self.timer: asyncio.TimerHandle | None = None
-        self.beats: HeartbeatThrottle | None = None
+        self.heartbeats: HeartbeatThrottle | None = None
 
     @property
     def due_s(self) -> float:
@@ -152,9 +152,9 @@ class TaskLease:
             self.cancelled.set_result(LeaseEnd(end, LEASE_END_TEXTS[end]))
 
     @property
-    def mark(self) -> Ack:
+    def ack(self) -> Ack:
         """Its place in the mail."""
-        return Ack(self.mail.to, self.mail.key)
+        return Ack(self.queued.to, self.queued.key)
 
     def alive(self) -> None:
         """Its borrower was heard."""
@@ -194,8 +194,8 @@ class TaskLeases:
             del self.past[next(iter(self.past))]
         if task_lease.timer is not None:
             task_lease.timer.cancel()
-        if task_lease.beats is not None:
-            task_lease.beats.close()
+        if task_lease.heartbeats is not None:
+            task_lease.heartbeats.close()
         task_lease.cancel(end)
         if not task_lease.ended.done():
             task_lease.ended.set_result(gone)
@@ -241,7 +241,7 @@ logger = logging.getLogger("perdure.worker")
 
 T = TypeVar("T")
 
-WORK_CLAIM_MAX = 1000
+TASK_CLAIM_MAX = 1000
 """How many pieces of work are claimed at a time, however many are asked for."""
 
 TIMER_TOLERANCE_S = 0.001
@@ -251,17 +251,17 @@ TIMER_TOLERANCE_S = 0.001
 class LeaseRequest:
     """What a borrower asks for: work of these queues, of these tenants alone (None: of all), up to `limit` pieces, and until when it waits for a first."""
 
-    __slots__ = ("got", "lease_s", "limit", "queues", "tenants", "until_s")
+    __slots__ = ("granted", "lease_s", "limit", "queues", "tenants", "until_s")
 
     def __init__(self, queues: Iterable[str], tenants: frozenset[str] | None = None, *, limit: int = 1, wait_s: float = 0.0, lease_s: float | None) -> None:
         loop = asyncio.get_running_loop()
         self.queues, self.tenants, self.limit, self.lease_s = frozenset(queues), tenants, limit, lease_s
         self.until_s = loop.time() + wait_s
-        self.got: asyncio.Future[list[tuple[QueuedMessage, TaskMessage]] | LeaseEnd] = loop.create_future()
+        self.granted: asyncio.Future[list[tuple[QueuedMessage, TaskMessage]] | LeaseEnd] = loop.create_future()
 
 
 class TaskBroker:
-    """Lends the work of `queues` until stopped, with the secrets that it is to be given, which `secrets` finds."""
+    """Lends the work of `queues` until stopped, with the secrets that it is to be input, which `secrets` finds."""
 
     def __init__(
         self,
@@ -279,8 +279,8 @@ class TaskBroker:
         self.queues = frozenset(queues)
         self.task_leases = TaskLeases()
         self._payloads = BlobCache(store)
-        self._membership = Holder(store, holder, process_info_here("worker", queues=self.queues), lease_s, threaded=threaded)
-        self._claims = WorkClaims(store, self._membership, poll_s, self._on_lease_lost)
+        self._holder = Holder(store, holder, process_info_here("worker", queues=self.queues), lease_s, threaded=threaded)
+        self._claims = TaskClaims(store, self._holder, poll_s, self._on_lease_lost)
         self._waiting: list[LeaseRequest] = []
         self._tasks: set[asyncio.Task[Any]] = set()
         self._stopping = False
@@ -294,20 +294,20 @@ class TaskBroker:
 
     async def run(self) -> None:
         """Lend until cancelled or stopped; what is lent then is given back."""
-        async with self._claims.alive():
+        async with self._claims.joined():
             self.joined.set()
-            looking = asyncio.create_task(self._poll_wanted())
+            polling = asyncio.create_task(self._poll_wanted())
             try:
                 while not self._stopping:
-                    await self._hand_out()
+                    await self._grant_requests()
                     await self._claims.wait()
-                self._refuse()
+                self._refuse_requests()
                 await self._until_answered()
             finally:
                 self._stopping = True
-                self._refuse()
+                self._refuse_requests()
                 self._end_all("stopping")
-                tasks = [looking, *self._tasks]
+                tasks = [polling, *self._tasks]
                 for task in tasks:
                     task.cancel()
                 _ = await asyncio.gather(*tasks, return_exceptions=True)
@@ -319,7 +319,7 @@ class TaskBroker:
         """
         self._grace_ends_s = asyncio.get_running_loop().time() + grace_s
         self._stopping = True
-        self._claims.ring()
+        self._claims.wake()
 
     # What borrowers ask.
 
@@ -328,18 +328,18 @@ class TaskBroker:
         if self._stopping:
             return LeaseEnd("stopping", "nothing more is lent here")
         self._waiting.append(wanted)
-        self._claims.ring()
-        timer = asyncio.get_running_loop().call_at(wanted.until_s, self._claims.ring)
+        self._claims.wake()
+        timer = asyncio.get_running_loop().call_at(wanted.until_s, self._claims.wake)
         task_leases = list[TaskLease]()
         try:
-            got = await wanted.got
-            if isinstance(got, LeaseEnd):
-                return got
-            task_leases += [self._lend(task_worker, wanted, mail, work) for mail, work in got]
-            return [task_lease for task_lease in task_leases if await self._prepared(task_lease)]
+            granted = await wanted.granted
+            if isinstance(granted, LeaseEnd):
+                return granted
+            task_leases += [self._grant(task_worker, wanted, queued, work) for queued, work in granted]
+            return [task_lease for task_lease in task_leases if await self._has_input(task_lease)]
         except asyncio.CancelledError:
             self.give_back(task_leases)
-            if not task_leases and wanted.got.done() and not wanted.got.cancelled() and isinstance(found := wanted.got.result(), list):
+            if not task_leases and wanted.granted.done() and not wanted.granted.cancelled() and isinstance(found := wanted.granted.result(), list):
                 self._return(found)
             raise
         finally:
@@ -350,8 +350,8 @@ class TaskBroker:
         match self.task_leases.find(task_worker, id):
             case TaskLease() as task_lease:
                 task_lease.alive()
-                if progress is not None and task_lease.beats is not None:
-                    task_lease.beats.beat(task_lease.mask.value(progress) if task_lease.mask else progress)
+                if progress is not None and task_lease.heartbeats is not None:
+                    task_lease.heartbeats.beat(task_lease.mask.value(progress) if task_lease.mask else progress)
                 return (
                     HeartbeatReply(True, lease_s=task_lease.lease_s)
                     if task_lease.is_wanted
@@ -374,7 +374,7 @@ class TaskBroker:
     def interrupt(self, task_leases: Iterable[TaskLease]) -> None:
         """Whoever had these is gone, and will not answer."""
         for task_lease in [task_lease for task_lease in task_leases if task_lease.id in self.task_leases.open and task_lease.answer is None]:
-            self._finish(task_lease, LostMessage(task_lease.work.path, task_lease.work.attempt, task_lease.mail.deliveries), "ran_out")
+            self._finish(task_lease, LostMessage(task_lease.work.path, task_lease.work.attempt, task_lease.queued.deliveries), "ran_out")
 
     def give_back(self, task_leases: Iterable[TaskLease]) -> None:
         """Nobody has begun with these; that is no interruption."""
@@ -383,53 +383,53 @@ class TaskBroker:
 
     # Handing out.
 
-    async def _hand_out(self) -> None:
+    async def _grant_requests(self) -> None:
         """Claim for those who wait, and for all who want the same at once; whose time is over gets nothing."""
         groups: dict[tuple[frozenset[str], frozenset[str] | None], list[LeaseRequest]] = {}
-        asked = [one for one in self._waiting if not one.got.done()]
+        asked = [one for one in self._waiting if not one.granted.done()]
         for one in asked:
             groups.setdefault((one.queues, one.tenants), []).append(one)
         for (queues, tenants), waiting in groups.items():
-            claimed = await self._claims.claim(queues, min(sum(one.limit for one in waiting), WORK_CLAIM_MAX), tenants)
-            found = [(mail, work) for mail, work in claimed if self._is_worth_doing(mail, work)]
+            claimed = await self._claims.claim(queues, min(sum(one.limit for one in waiting), TASK_CLAIM_MAX), tenants)
+            found = [(queued, work) for queued, work in claimed if self._is_performable(queued, work)]
             for one in waiting:
-                if found and not one.got.done():
-                    one.got.set_result(found[: one.limit])
+                if found and not one.granted.done():
+                    one.granted.set_result(found[: one.limit])
                     found = found[one.limit :]
             self._return(found)  # those for whom it was claimed have left meanwhile
         now_s = asyncio.get_running_loop().time() + TIMER_TOLERANCE_S
         for one in asked:
-            if not one.got.done() and one.until_s <= now_s:
-                one.got.set_result([])
-        self._waiting = [one for one in self._waiting if not one.got.done()]
+            if not one.granted.done() and one.until_s <= now_s:
+                one.granted.set_result([])
+        self._waiting = [one for one in self._waiting if not one.granted.done()]
 
     def _return(self, found: Iterable[tuple[QueuedMessage, TaskMessage]]) -> None:
         """Give back work that nobody was lent."""
-        for mail, work in found:
-            _ = self._spawn(self._answer(mail, work, LostMessage(work.path, work.attempt, 0)))
+        for queued, work in found:
+            _ = self._spawn(self._answer(queued, work, LostMessage(work.path, work.attempt, 0)))
 
-    def _is_worth_doing(self, mail: QueuedMessage, work: TaskMessage) -> bool:
+    def _is_performable(self, queued: QueuedMessage, work: TaskMessage) -> bool:
         """Whether work is to be lent; what is not is answered."""
-        if (answer := attempt_reports.answer_of_given_up(work, mail.deliveries)) is None:
+        if (answer := attempt_reports.answer_of_given_up(work, queued.deliveries)) is None:
             return True
-        _ = self._spawn(self._answer(mail, work, answer))
+        _ = self._spawn(self._answer(queued, work, answer))
         return False
 
-    def _lend(self, task_worker: TaskWorker, wanted: LeaseRequest, mail: QueuedMessage, work: TaskMessage) -> TaskLease:
+    def _grant(self, task_worker: TaskWorker, wanted: LeaseRequest, queued: QueuedMessage, work: TaskMessage) -> TaskLease:
         left_s, now_s = inf, self._claims.clock.now().earliest_s
         if work.timeout_s is not None:  # which counts from when the try was asked for, as its execution counts it
-            left_s = min(work.timeout_s, mail.due_at_s + work.timeout_s - now_s)
-        task_lease = TaskLease(token_urlsafe(24), task_worker, mail, work, wanted.lease_s, left_s)
-        task_lease.beats = HeartbeatThrottle(partial(self._say, work))
+            left_s = min(work.timeout_s, queued.due_at_s + work.timeout_s - now_s)
+        task_lease = TaskLease(token_urlsafe(24), task_worker, queued, work, wanted.lease_s, left_s)
+        task_lease.heartbeats = HeartbeatThrottle(partial(self._report_progress, work))
         task_lease.until_store_s = None if work.timeout_s is None else now_s + left_s
         self.task_leases.open[task_lease.id] = task_lease
         self.task_leases.watch(task_lease, self._due)
         return task_lease
 
-    async def _prepared(self, task_lease: TaskLease) -> bool:
+    async def _has_input(self, task_lease: TaskLease) -> bool:
         """Have what a loan is to be done with at hand; what has none that can be read has failed."""
         try:
-            task_lease.given, task_lease.mask = await task_input(
+            task_lease.input, task_lease.mask = await task_input(
                 task_lease.work, self._payloads, secret_finder(self._secrets, task_lease.work.execution.tenant)
             )
         except (ProgrammingError, LogDamaged, ValueError) as error:
@@ -467,11 +467,11 @@ class TaskBroker:
             return LeaseEnd("stopping", LEASE_END_TEXTS["stopping"])
         return None if task_lease.sent.result() else LeaseEnd("lost", LEASE_END_TEXTS["lost"])
 
-    async def _answered(self, task_lease: TaskLease, answer: WorkAnswer, blobs: dict[str, bytes]) -> bool:
+    async def _answered(self, task_lease: TaskLease, answer: TaskAnswer, blobs: dict[str, bytes]) -> bool:
         """Post a borrower's answer, and say whether the store has taken it; one that could not be posted may be given again."""
-        unreported = None if task_lease.beats is None else task_lease.beats.take()
+        unreported = None if task_lease.heartbeats is None else task_lease.heartbeats.take()
         try:
-            was_taken = await self._answer(task_lease.mail, task_lease.work, answer, unreported, blobs)
+            was_taken = await self._answer(task_lease.queued, task_lease.work, answer, unreported, blobs)
         except StoreError:
             task_lease.answer = None
             self.task_leases.watch(task_lease, self._due)
@@ -479,11 +479,11 @@ class TaskBroker:
         self.task_leases.end(task_lease, "answered" if was_taken else "lost")
         return was_taken
 
-    def _finish(self, task_lease: TaskLease, answer: WorkAnswer, end: LeaseEndKind) -> None:
+    def _finish(self, task_lease: TaskLease, answer: TaskAnswer, end: LeaseEndKind) -> None:
         """End a loan that its borrower has not answered, and answer in its place."""
-        unreported = None if task_lease.beats is None else task_lease.beats.take()
+        unreported = None if task_lease.heartbeats is None else task_lease.heartbeats.take()
         self.task_leases.end(task_lease, end)
-        _ = self._spawn(self._answer(task_lease.mail, task_lease.work, answer, unreported))
+        _ = self._spawn(self._answer(task_lease.queued, task_lease.work, answer, unreported))
 
     def _due(self, task_lease: TaskLease) -> None:
         """A loan's time is over, or its borrower is silent for too long."""
@@ -495,26 +495,26 @@ class TaskBroker:
             logger.warning(
                 "nothing was heard of %s of queue %s from %s for %g s",
                 task_lease.work.key,
-                task_lease.mail.to[1],
+                task_lease.queued.to[1],
                 task_lease.task_worker.name,
                 task_lease.lease_s,
             )
             self.interrupt([task_lease])
 
     async def _answer(
-        self, mail: QueuedMessage, work: TaskMessage, answer: WorkAnswer, unreported: bytes | None = None, blobs: dict[str, bytes] | None = None
+        self, queued: QueuedMessage, work: TaskMessage, answer: TaskAnswer, unreported: bytes | None = None, blobs: dict[str, bytes] | None = None
     ) -> bool:
         """Post an answer, and say whether the store has taken it; it has not in a new epoch."""
-        post = attempt_reports.answer_post(mail, work, answer, self._membership.epoch, unreported, blobs)
+        post = attempt_reports.answer_post(queued, work, answer, self._holder.epoch, unreported, blobs)
         (taken,) = await retry_with_backoff(lambda: self.store.commit([post]))
         return isinstance(taken, Committed)
 
-    def _say(self, work: TaskMessage, said: bytes) -> None:
-        _ = self._spawn(self._tell(work, said))
+    def _report_progress(self, work: TaskMessage, said: bytes) -> None:
+        _ = self._spawn(self._post_progress(work, said))
 
-    async def _tell(self, work: TaskMessage, said: bytes) -> None:
+    async def _post_progress(self, work: TaskMessage, said: bytes) -> None:
         try:
-            _ = await self.store.commit([Post(epoch=self._membership.epoch, messages=(attempt_reports.progress_message(work, said),))])
+            _ = await self.store.commit([Post(epoch=self._holder.epoch, messages=(attempt_reports.progress_message(work, said),))])
         except StoreError as error:
             logger.info("how far %s is could not be told, and is with the next heartbeat: %s", work.key, error)
 
@@ -528,7 +528,7 @@ class TaskBroker:
             if not task_leases:
                 continue
             try:
-                there = await self.store.are_queued([task_lease.mark for task_lease in task_leases])
+                there = await self.store.are_queued([task_lease.ack for task_lease in task_leases])
             except StoreError as error:
                 logger.info("could not look whether what is lent is still wanted: %s", error)
                 continue
@@ -551,11 +551,11 @@ class TaskBroker:
         for task_lease in [task_lease for task_lease in self.task_leases.open.values() if task_lease.answer is None]:
             self.task_leases.end(task_lease, end)
 
-    def _refuse(self) -> None:
+    def _refuse_requests(self) -> None:
         """Tell those who wait that nothing more is lent."""
         for one in self._waiting:
-            if not one.got.done():
-                one.got.set_result(LeaseEnd("stopping", "nothing more is lent here"))
+            if not one.granted.done():
+                one.granted.set_result(LeaseEnd("stopping", "nothing more is lent here"))
         self._waiting.clear()
 
     async def _until_answered(self) -> None:
@@ -568,10 +568,10 @@ class TaskBroker:
     def _spawn(self, doing: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
         task = asyncio.create_task(doing)
         self._tasks.add(task)
-        task.add_done_callback(self._done)
+        task.add_done_callback(self._task_ended)
         return task
 
-    def _done(self, task: "asyncio.Task[Any]") -> None:
+    def _task_ended(self, task: "asyncio.Task[Any]") -> None:
         self._tasks.discard(task)
         if not self._claims.ended(task) and not task.cancelled() and (error := task.exception()) is not None:
             logger.error("what was said of a loan did not reach the store: %s", error)

@@ -105,7 +105,7 @@ def leased_task(task_lease: TaskLease) -> LeasedTask:
     Raises:
         Unencodable: its arguments hold something that JSON can't say.
     """
-    work, given = task_lease.work, task_lease.given
+    work, given = task_lease.work, task_lease.input
     deadline = (
         None
         if task_lease.until_store_s is None
@@ -114,7 +114,7 @@ def leased_task(task_lease: TaskLease) -> LeasedTask:
     return LeasedTask(
         task_lease.id,
         work.target,
-        str(task_lease.mail.to[1]),
+        str(task_lease.queued.to[1]),
         work.attempt,
         work.key,
         TaskExecution(*work.execution),
