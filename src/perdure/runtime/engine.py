@@ -47,7 +47,7 @@ from perdure.stores.protocol import Claim, ClaimedExecution, HeadFilter, Store
 logger = logging.getLogger("perdure.engine")
 
 GIVE_BACK_S = 2.0
-"""How long an engine that stops waits for the store to take note of what it gives back."""
+"""How long an engine that stops waits for the store to record the attempts that it gives back."""
 
 CLAIM_MAX = 100
 """How many executions are claimed at a time."""
@@ -57,7 +57,7 @@ class Engine:
     """Advances the executions of some workflows on a store, until stopped.
 
     With `root`, it advances only that execution and its descendants. A waiting execution stays in memory for `idle_s`; with 0 each is evicted after every
-    commit and rebuilt for the next. `secrets` finds the secrets of calls, unless their definition has a finder of its own.
+    commit and rebuilt for the next. `secrets` resolves the secrets of calls, unless their definition has a resolver of its own.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class Engine:
             await self._shut_down()
 
     def stop(self, grace_s: float = 0.0) -> None:
-        """Make `run` return. Nothing new begins; attempts in flight may end within `grace_s`, and are then given back, uncounted.
+        """Makes `run` return. Nothing new begins; attempts in flight may end within `grace_s`, and are then given back, uncounted.
 
         A later call may shorten the grace.
         """
@@ -198,10 +198,12 @@ class Engine:
         if self._tasks:
             _, left = await asyncio.wait(self._tasks, timeout=GIVE_BACK_S)
             for task in left:
-                logger.warning("a step ignores its cancellation and is left running (%s). Let CancelledError propagate out of the step", task.get_name())
+                logger.warning(
+                    "could not stop %s: its step ignores the cancellation and is left running. Let CancelledError propagate out of the step", task.get_name()
+                )
 
     async def _give_back_attempts(self) -> None:
-        """Records the attempts that are given back, if the store answers in time."""
+        """Gives back the attempts in flight, uncounted. They are recorded if the store answers in time; otherwise another engine counts them as interrupted."""
         interrupted = [resident for resident in self._residents if resident.in_flight]
         for resident in interrupted:
             give_back_attempts(resident)
@@ -229,12 +231,12 @@ class Engine:
         """Drops everything in memory if the store has begun a new epoch, because the store may have lost commits."""
         if epoch > self.epoch:
             self._holder.epoch = epoch
-            logger.warning("the store has begun a new epoch; all executions are read again")
+            logger.warning("the store has begun a new epoch, so all executions are read again")
             self._residents.clear()
             await self._rejoin()
 
     async def _release_all(self) -> None:
-        """Releases everything. Commits under way end first: written afterwards, no engine would be woken to go on with them."""
+        """Releases all executions. Commits under way end first: a commit after the release would wake no engine to continue with it."""
         held = list(self._residents)
         self._residents.clear()
         while any(resident.busy for resident in held):  # noqa: ASYNC110  # rare and short; an event for it would cost every commit
@@ -242,7 +244,7 @@ class Engine:
         await self._holder.release_all()
 
     async def _rejoin(self) -> None:
-        """Joins the store again under another name, holding nothing."""
+        """Joins the store again under another name, which holds nothing."""
         self._residents.clear()
         self._holder.rename()
         self.decision_context = self._make_decision_context()  # before anything can be held under the new name
@@ -275,7 +277,7 @@ class Engine:
         except StoreDamaged:
             raise
         except StoreError as error:
-            logger.warning("could not claim executions: %s. Joining again under another name, because the store may have handed some over", error)
+            logger.warning("could not claim executions: %s. Joining again under another name, because the store may have assigned some", error)
             await self._release_all()
             await self._rejoin()
             await self._backoff.wait()
@@ -285,7 +287,7 @@ class Engine:
         self._wake_up_timer.at(claimed.next_at_s)
         for assignment in claimed.executions:
             self._receive_claimed(assignment)
-        if len(claimed.executions) == CLAIM_MAX:  # there may be more, and no notification follows for them
+        if len(claimed.executions) == CLAIM_MAX:  # there may be more, for which no notification follows
             self._wake_up.set()
 
     def _receive_claimed(self, assignment: ClaimedExecution) -> None:
@@ -327,7 +329,7 @@ class Engine:
         self._schedule(resident)
 
     async def advance_unless_busy(self, resident: ResidentExecution) -> None:
-        """Advances an execution with the messages in hand, unless that is being done."""
+        """Advances an execution with the messages that it has received, unless a task is doing so already."""
         if not resident.busy and not self._closed:
             resident.busy = True
             await self._advance(resident)
@@ -366,11 +368,11 @@ class Engine:
                     task = asyncio.current_task()
                     if task is None or task.cancelling():
                         raise
-                    self._note_defect(resident, error)  # nothing has cancelled this task: it came out of the program, and would again
+                    self._note_defect(resident, error)  # the program raised it, as this task is not being cancelled; it would raise it again
                 except Exception as defect:
                     self._note_defect(resident, defect)
         except asyncio.CancelledError:
-            if not self._closed:  # a step cancelled the task that it ran in; another task goes on
+            if not self._closed:  # a step cancelled the task that it ran in; another task continues
                 resident.discard_state()
                 asyncio.get_running_loop().call_soon(self._schedule, resident)
             raise
@@ -382,19 +384,19 @@ class Engine:
             resident.discard()  # it was dropped while it was read or written, and must not come back
 
     def _note_defect(self, resident: ResidentExecution, defect: BaseException) -> None:
-        """Has an execution parked that can't be advanced, in its next decision; raises the defect if that is not possible either."""
+        """Marks an execution that can't be advanced, so that its next decision parks it; raises the defect if that is not possible either."""
         if resident.defect or not resident.exists:
             self._fail_waiters(resident, defect)
-            if isinstance(defect, asyncio.CancelledError):  # raised as it is, it would be taken for a cancel of this task, and tried again for ever
-                raise RuntimeError(f"the program of {resident.key} was cancelled from within; this is a defect of Perdure") from defect
+            if isinstance(defect, asyncio.CancelledError):  # raised unchanged, it would be taken for a cancellation of this task and retried for ever
+                raise RuntimeError(f"could not advance {resident.key}: its program cancelled itself. This is a defect of Perdure; please report it") from defect
             raise defect
         if not isinstance(defect, ProgrammingError):
-            logger.error("%s can't go on and is parked. This is a defect of Perdure; please report it", resident.key, exc_info=defect)
+            logger.error("could not advance %s, so it is parked. This is a defect of Perdure; please report it", resident.key, exc_info=defect)
         resident.defect = shorten_text(exception_text(defect), limits.ERROR_MESSAGE_CHARACTERS_MAX)
         resident.discard_state()
 
     async def _quarantine(self, resident: ResidentExecution, error: StoreError) -> None:
-        """Releases an execution whose log can't be read here, marked in its head, so that it is noticed and tried again by an engine that can."""
+        """Releases an execution whose log can't be read here. Its head says so, so that people notice and an engine that can read it retries it."""
         self._reports.report(resident.key, "", error)
         if not resident.exists:
             self._fail_waiters(resident, error)
@@ -416,7 +418,7 @@ class Engine:
         await self._release(resident, {"program": program}, SEALED_RETRY_S if has_elsewhere else 0.0)
 
     async def _release(self, resident: ResidentExecution, changed: Mapping[str, Any], wait_s: float) -> None:
-        """Releases an execution that can't go on here; with `wait_s`, neither timers nor the messages in hand wake it before."""
+        """Releases an execution that this engine can't advance. With `wait_s`, neither timers nor the messages received so far wake it before then."""
         now_s = self.clock.now().latest_s
         deliveries = (item.queued for item in resident.undecided if item.queued is not None)
         postponing = [*resident.postponing, *(Ack(one.to, one.key, postpone_to_s=now_s + wait_s) for one in deliveries if wait_s)]
@@ -428,7 +430,7 @@ class Engine:
         except StoreDamaged as damage:
             self._fail_run(damage)
         except StoreError as trouble:
-            logger.warning("could not release %s: %s. Trying again", resident.key, trouble)
+            logger.warning("could not release %s: %s. Perdure retries it", resident.key, trouble)
             await self._backoff.wait()
             return
         self._residents.drop(resident)
@@ -446,7 +448,7 @@ class Engine:
         self._residents.drop(resident)
 
     def _after_advance(self, resident: ResidentExecution) -> None:
-        """After a commit: sets the wake-up timer of a held execution, and drops one that has ended or should leave memory."""
+        """Sets the wake-up timer of a held execution after a commit, and drops an execution that has ended or should leave memory."""
         execution = resident.execution
         loop = asyncio.get_running_loop()
         resident.last_active_s = loop.time()
@@ -466,7 +468,7 @@ class Engine:
             resident.discard_state()
 
     async def start(self, key: Key, value: bytes) -> bool:
-        """Start an execution, unless there is one of this key; return whether it was created.
+        """Starts an execution, unless there is one of this key, and returns whether it was created.
 
         Raises:
             UnknownWorkflow: this engine does not know the workflow.
@@ -487,8 +489,8 @@ class Engine:
             seed = None if resident.start_seed is None else await asyncio.shield(resident.start_seed)
             if seed is not None or resident.exists:
                 return ours and start.seed == (seed if seed is not None else await retry_with_backoff(lambda: recorded_seed(self.store, key)))
-            await asyncio.sleep(0)  # the start was given up before it was durable: try again
-        raise StoreUnavailable(f"the engine has stopped before {key} was started; start it again")
+            await asyncio.sleep(0)  # the start was given up before it was durable: repeat it
+        raise StoreUnavailable(f"could not start {key}: the engine has stopped. Start it again")
 
     def ending(self, key: Key) -> "asyncio.Future[EndedEvent | None]":
         """Returns a future for the end of the execution here. Its result is None if the execution leaves the engine; it fails if the engine does."""

@@ -52,12 +52,12 @@ def end_attempt(resident: ResidentExecution, path: Path) -> None:
 
 
 def _paths_in_grace(resident: ResidentExecution) -> set[Path]:
-    """Returns the paths of dropped calls in their grace: no other engine could go on with them."""
+    """Returns the paths of dropped calls in their grace. They stay here, because no other engine could continue them."""
     return set() if resident.execution is None else {pending.path for pending in resident.execution.opened.cancelled()}
 
 
 def end_stale_attempts(resident: ResidentExecution, execution: Execution) -> None:
-    """Ends attempts in flight that are over according to the log that was read again, and tells those that are cancelled."""
+    """Ends attempts in flight that the log, read again, shows as settled, and cancels those that are in their grace."""
     for path, running in list(resident.in_flight.items()):
         pending = execution.open.get(path)
         if pending is None or pending.attempt != running.attempt or pending.state != "performing":
@@ -67,7 +67,7 @@ def end_stale_attempts(resident: ResidentExecution, execution: Execution) -> Non
 
 
 def give_back_attempts(resident: ResidentExecution, but: Container[Path] = ()) -> None:
-    """Ends the attempts in flight, except at the paths `but`, and reports them as given back: an orderly stop is no interruption."""
+    """Ends the attempts in flight, except at the paths `but`, and reports them as given back: an orderly stop does not count as an interruption."""
     for path, running in list(resident.in_flight.items()):
         if running.task is not None and path not in but:
             end_attempt(resident, path)
@@ -78,7 +78,7 @@ def _begin_attempt(engine: EngineServices, resident: ResidentExecution, path: Pa
     pending = None if resident.execution is None else resident.execution.open.get(path)
     if pending is None or pending.attempt != attempt or pending.state != "performing" or resident.program is None:
         return
-    if engine.stopping or pending.grace_until_s is not None:  # a call that was dropped in the commit that opened it is not begun
+    if engine.stopping or pending.grace_until_s is not None:  # the second: a call that the commit which opened it also dropped
         resident.put(ReceivedMessage(messages.LostMessage(path, attempt, 0, begun=False)))
         return
     fn, op = resident.program.steps.get(path), pending.op
@@ -121,23 +121,23 @@ async def _run_attempt(
     _detach_task(resident, path, attempt)
     was_begun = control.begun or not running.is_cancelled
     resident.put(ReceivedMessage(messages.SettleMessage(path, attempt, outcome) if was_begun else messages.LostMessage(path, attempt, 0, begun=False)))
-    await engine.advance_unless_busy(resident)  # in this task, which saves creating one
+    await engine.advance_unless_busy(resident)  # in this task, because creating another one costs time
 
 
 def _is_wanted(resident: ResidentExecution, path: Path, attempt: int) -> bool:
-    """Whether the outcome of an attempt is still needed: ending an attempt removes it from the flights first."""
+    """Whether the outcome of an attempt is still needed. Ending an attempt removes it from `in_flight` before it cancels its task."""
     running = resident.in_flight.get(path)
     return running is not None and running.attempt == attempt
 
 
 def _secret_finder(engine: EngineServices, resident: ResidentExecution) -> SecretFinder:
-    """Returns the finder of secrets of an execution: that of its definition, or else that of the process."""
+    """Returns the resolver of the secrets of an execution: that of its definition, or else that of the process."""
     workflow = resident.workflow
     return secret_finder(engine.secrets, resident.key.tenant, workflow.secrets if isinstance(workflow, GraphWorkflow) else None)
 
 
 def _detach_task(resident: ResidentExecution, path: Path, attempt: int) -> None:
-    """Detaches the task of an answered attempt: it goes on to advance the execution, so it must not be cancelled with the attempt."""
+    """Detaches the task of an answered attempt. The task then advances the execution, so it must not be cancelled with the attempt."""
     running = resident.in_flight.get(path)
     if running is not None and running.attempt == attempt:
         running.task = None
@@ -160,7 +160,7 @@ async def _run_transactional_attempt(engine: EngineServices, resident: ResidentE
     finally:
         resident.busy = False
     _detach_task(resident, info.path, info.attempt)
-    if outcome is not None:  # otherwise the answer is among the messages, or another engine holds the execution
+    if outcome is not None:  # None: the answer is among the messages, or another engine holds the execution
         answered = None if isinstance(outcome, Failure) else QueuedMessage(0, resident.key, guard.answer, b"", 0.0)
         resident.undecided.appendleft(ReceivedMessage(messages.SettleMessage(info.path, info.attempt, outcome), answered))
     await engine.advance_unless_busy(resident)

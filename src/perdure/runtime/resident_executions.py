@@ -1,6 +1,6 @@
-"""The cache of resident executions: their state and program in memory, with the messages in hand and the calls in flight.
+"""The cache of resident executions: their state and program in memory, with the messages received and the attempts in flight.
 
-A resident execution may be discarded at any time and rebuilt from the log; the messages in hand are then delivered again.
+A resident execution may be discarded at any time and rebuilt from the log; its undecided messages are then delivered again.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from perdure.stores.protocol import Commit
 
 
 class ReceivedMessage(msgspec.Struct, frozen=True, gc=False):
-    """A message to decide on; with `queued`, it came from the store and is acknowledged with the decision."""
+    """A message to decide on. With `queued`, it came from the store and is acknowledged with the decision."""
 
     message: ExecutionMessage
     queued: QueuedMessage | None = None
@@ -43,13 +43,13 @@ class InFlightAttempt(msgspec.Struct, gc=False):
     is_cancelled: bool = False
 
     def attach_control(self, control: StepControl) -> StepControl:
-        """Attaches the control of a step that begins, so that the step can be told of a cancellation, possibly at once."""
+        """Attaches the control of a step that begins, so that the step learns of a cancellation, which may have come already."""
         control.over = self.is_cancelled
         self.control = control
         return control
 
     def cancel(self) -> None:
-        """Tells the step that its result is no longer needed."""
+        """Marks the attempt as cancelled, which the step sees in its control."""
         self.is_cancelled = True
         if self.control is not None:
             self.control.over = True
@@ -64,15 +64,15 @@ class InFlightAttempt(msgspec.Struct, gc=False):
 class ResidentExecution:
     """What an engine knows of one execution. `execution` and `program` are None when they were evicted or discarded.
 
-    - `born` gives a start in this process the seed of the durable start, or None if the start was given up before it was durable.
-    - `taken` counts the claims that handed the execution over: an answer of the store about its holder from before the last claim may be outdated.
+    - `start_seed` gives a start in this process the seed of the durable start, or None if the start was given up before it was durable.
+    - `claim_count` counts the claims that assigned the execution: an answer about its holder from before the last claim may be outdated.
     - `pinned` is the program in the head as long as the execution has not begun.
-    - `compact_from` is the number of logged events from which compaction is tried again.
+    - `compact_from` is the number of logged events from which compaction is attempted again.
     - `attributes` are those in the head, and `indexed` those of the fold that they were made from, if they were made here.
-    - `leaving` marks an execution to drop once it is no longer held; `postponing` has the unreadable messages that the next commit postpones.
+    - `drop_when_released` marks an evicted execution. `postponing` has the unreadable messages that the next commit postpones.
     - `workflow` runs the execution; `needs` are the capabilities that it needs with its `definition`.
-    - `defect` is why its program can't go on here, for which it is going to be parked.
-    - `lives` has the controls of attempts in flight whose time is bounded.
+    - `defect` is why its program can't be advanced here; the next decision parks it with this reason.
+    - `step_controls` has the controls of attempts in flight that have a timeout. `received_numbers` has the numbers of undecided messages of the store.
     """
 
     __slots__ = (
@@ -138,16 +138,16 @@ class ResidentExecution:
 
     @property
     def is_releasable(self) -> bool:
-        """Whether the next commit leaves nothing to do here for the execution, so that it also releases it."""
+        """Whether nothing remains to be done here after the next commit, so that the commit may also release the execution."""
         return self.execution is not None and not self.undecided and not self.threads and not self.execution.opened.performed
 
     def resolve_start_seed(self) -> None:
-        """Resolves `born`: the start is durable, with this seed."""
+        """Resolves `start_seed` with the seed of the start, which is now durable."""
         if self.start_seed is not None and not self.start_seed.done() and self.execution is not None and self.execution.started is not None:
             self.start_seed.set_result(self.execution.started.seed)
 
     def put(self, item: ReceivedMessage) -> None:
-        """Adds a message, unless it is in hand already."""
+        """Adds a message, unless it was received already."""
         if item.queued is not None:
             if item.queued.number in self.received_numbers:
                 return
@@ -166,26 +166,26 @@ class ResidentExecution:
         self.undecided.extendleft(reversed(items))
 
     def record_commit(self, commit: Commit, version: int) -> None:
-        """Notes that the store has taken `commit`, after which the execution has this version."""
+        """Records that the store has accepted `commit`, after which the execution has this version."""
         self.version, self.exists, self.held = version, True, not commit.release
         self.postponing = [ack for ack in self.postponing if ack not in commit.acks]
         self.log_bytes = len(commit.row) + (self.log_bytes if commit.compacted is None else len(commit.compacted))
 
     def drop_undecided(self) -> None:
-        """Drops the messages in hand; the next claim delivers them again."""
+        """Drops the undecided messages; the next claim delivers them again."""
         self.undecided.clear()
         self.received_numbers.clear()
         self.postponing.clear()
 
     def discard_state(self) -> None:
-        """Discards the state and the program; calls in flight go on."""
+        """Discards the state and the program; attempts in flight continue."""
         if self.program is not None:
             self.program.close()
         self.execution = self.program = self.definition = None
         self.log_bytes = 0
 
     def discard(self) -> None:
-        """Discards everything and ends the calls in flight, because another engine holds the execution or it has left the cache."""
+        """Discards everything and ends the attempts in flight, because another engine holds the execution or it has left the cache."""
         self.discard_state()
         self.held = False
         if self.start_seed is not None and not self.start_seed.done():
@@ -198,9 +198,9 @@ class ResidentExecution:
         self.step_controls.clear()
 
     def young(self, now_s: float) -> dict[Path, float]:
-        """Return the attempts that began here so lately that their timeout or heartbeat is not over at `now_s`, each with when it is.
+        """Returns the attempts that began here so recently that their timeout or heartbeat has not passed at `now_s`, each with the time at which it will.
 
-        Their execution counts that time from the decision to begin them, but the commit may have taken long and the process may have been suspended before
+        The execution counts their time from the decision to begin them. But the commit may have taken long, or the process may have been suspended, before
         they began. Times are those of the monotonic clock.
         """
         opened = {} if self.execution is None else self.execution.open
@@ -242,11 +242,11 @@ MEMORY_MIN_BYTES = 16_384
 
 
 class ResidentCache:
-    """The executions in memory. When they take more than `memory_bytes_max`, those that have waited longest are evicted. `left` is called for each."""
+    """The executions in memory. When they take more than `memory_bytes_max`, the longest idle ones are evicted. `on_dropped` is called for each."""
 
-    def __init__(self, memory_bytes_max: int, left: Callable[[Key], None]) -> None:
+    def __init__(self, memory_bytes_max: int, on_dropped: Callable[[Key], None]) -> None:
         self._memory_bytes_max = memory_bytes_max
-        self._left = left
+        self._on_dropped = on_dropped
         self._residents: dict[Key, ResidentExecution] = {}
         self._weights: dict[Key, int] = {}
         self._memory_bytes = 0
@@ -272,7 +272,7 @@ class ResidentCache:
         if self._residents.get(resident.key) is resident:
             del self._residents[resident.key]
             self._memory_bytes -= self._weights.pop(resident.key, 0)
-            self._left(resident.key)
+            self._on_dropped(resident.key)
 
     def clear(self) -> None:
         """Removes all executions."""

@@ -1,7 +1,7 @@
-"""The worker: does calls that wait on queues, for executions that any engine advances. It knows steps, and nothing of workflows.
+"""Performs the calls that wait on queues, for executions that any engine advances. A worker knows steps and no workflows.
 
-A call is leased while it is done; its answer and its acknowledgement are one post. Should the worker die, the call is leased to
-another, and the answer that comes first counts.
+A task is leased while it is performed; its answer and its acknowledgement are one post. If the worker dies, the task is leased to another worker, and the
+first answer that arrives counts.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ logger = logging.getLogger("perdure.worker")
 
 
 class Worker:
-    """Does calls on `queues` with `steps`, at most `limit` at a time, until stopped. `secrets` finds those that calls are given."""
+    """Performs calls of `queues` with `steps`, at most `limit` at a time, until stopped. `secrets` resolves the secrets of calls."""
 
     def __init__(
         self,
@@ -67,12 +67,12 @@ class Worker:
         self._progress_posts: set[asyncio.Task[None]] = set()
         self._threads: Executor | None = None
         self._resources = OpenResources(store)
-        self.variables = Context()  # empty, as in any other process that may do the same calls
+        self.variables = Context()  # empty, as in any other process that may perform the same calls
         self._stopping = False
         self._grace_ends_s = 0.0
 
     async def run(self) -> None:
-        """Lease and do calls until cancelled or stopped; what is being done then is done again elsewhere."""
+        """Claims and performs tasks until cancelled or stopped. Tasks that have not ended by then are performed again elsewhere."""
         self._threads = DaemonThreads()
         self._resources.begin()
         self.variables.run(current_resources.set, self._resources)
@@ -100,33 +100,33 @@ class Worker:
             _ = await asyncio.wait(self._running.values(), timeout=min(left_s, 0.05))
 
     def stop(self, grace_s: float = 0.0) -> None:
-        """Make `run` return. Nothing more is leased; what is being done may end within `grace_s`, and is then done again elsewhere.
+        """Makes `run` return. Claims no more tasks. Those in flight may end within `grace_s`, and are otherwise performed again elsewhere.
 
-        A later call may shorten that.
+        A later call may shorten the grace.
         """
         self._grace_ends_s = asyncio.get_running_loop().time() + grace_s
         self._stopping = True
         self._claims.wake()
 
     def _on_lease_lost(self) -> None:
-        """Drop what is being done, which will be done again."""
+        """Cancels all attempts in flight. Their tasks are leased again, here or elsewhere."""
         for task in self._running.values():
             task.cancel()
         self._running.clear()
 
     async def _poll_wanted(self) -> None:
-        """Look now and then whether somebody still waits for what is being done."""
+        """Polls whether the tasks in flight are still queued, and cancels those that are not: their executions no longer need them."""
         while True:
             await asyncio.sleep(WANTED_POLL_S)
-            looked = [(task, one) for task, one in self._cancellable.items() if not one.control.over]
-            if not looked:
+            checked = [(task, one) for task, one in self._cancellable.items() if not one.control.over]
+            if not checked:
                 continue
             try:
-                there = await self.store.are_queued([one.ack for _, one in looked])
+                there = await self.store.are_queued([one.ack for _, one in checked])
             except StoreError as error:
-                logger.info("could not look whether what is being done is still wanted: %s", error)
+                logger.info("could not check whether the tasks in flight are still wanted: %s. Perdure checks again in %g s", error, WANTED_POLL_S)
                 continue
-            for (task, one), is_there in zip(looked, there, strict=True):
+            for (task, one), is_there in zip(checked, there, strict=True):
                 if not is_there and task in self._cancellable:
                     one.control.over = True
                     _ = asyncio.get_running_loop().call_later(one.grace_s, self._interrupt, task)
@@ -150,7 +150,7 @@ class Worker:
         if self._running.get(lease) is task:
             del self._running[lease]
         if not self._claims.ended(task) and not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("a task of the worker failed; this is a defect of Perdure", exc_info=error)
+            logger.error("a task of the worker failed. This is a defect of Perdure; please report it", exc_info=error)
         self._claims.wake()
 
     async def _perform(self, queued: QueuedMessage, work: TaskMessage) -> None:
@@ -180,28 +180,28 @@ class Worker:
         await retry_with_backoff(lambda: self.store.commit([post]))
 
     async def _perform_in_transaction(self, step: Step[Any, Any, Any] | UndoHandler, work: TaskMessage, queued: QueuedMessage) -> Outcome | None:
-        """Do a call in a transaction, which also answers and acknowledges it, unless it fails; None if the call is somebody else's by now."""
+        """Performs a call in a transaction that also answers and acknowledges it, unless it fails. Returns None if another holder has the task by now."""
         info = StepInfo(work.execution, work.path, work.attempt, life=self._step_control(work, lambda _: None))
-        member, answer = self._holder, attempt_answer_key(work.path, work.attempt)
-        lease = TransactionGuard(key=work.execution, holder=member.name, epoch=member.epoch, answer=answer, work=Ack(queued.to, queued.key))
-        return await run_transactional_step(self.store, (step, work.args), info, lease, self._threads)
+        holder, answer = self._holder, attempt_answer_key(work.path, work.attempt)
+        guard = TransactionGuard(key=work.execution, holder=holder.name, epoch=holder.epoch, answer=answer, work=Ack(queued.to, queued.key))
+        return await run_transactional_step(self.store, (step, work.args), info, guard, self._threads)
 
     async def _attempt_outcome(self, work: TaskMessage, heartbeats: HeartbeatThrottle, ack: Ack) -> Outcome | None:
-        """What a try comes to; None, if its function was not called before nobody wanted that any more."""
+        """Performs an attempt and returns its outcome. Returns None if the attempt was cancelled before its function was called."""
         step = self.steps.get(work.target)
         if step is None:
-            why = f"no worker here has step {work.target}; start one that has it on this queue"
+            why = f"this worker has no step {work.target}; start a worker on this queue that has it"
             return Failure("failed", 1, ErrorInfo(error_codes.UNKNOWN_STEP, why))
         control, task = self._step_control(work, heartbeats.beat), asyncio.current_task()
         assert task is not None
         self._cancellable[task] = _CancellableAttempt(control, ack, work.grace_s)
         info = StepInfo(work.execution, work.path, work.attempt, work.progress, control, work.timeout_s)
 
-        def trying() -> Coroutine[Any, Any, Outcome]:
+        def attempt() -> Coroutine[Any, Any, Outcome]:
             return run_step(step, work.args, info, self._payloads, self._threads, lambda thread: thread.add_done_callback(_retrieve_exception))
 
         try:
-            outcome = await _run_within(trying, control, work.timeout_s, lambda: task in self._running.values())
+            outcome = await _run_within(attempt, control, work.timeout_s, lambda: task in self._running.values())
             return outcome if control.begun or not control.over else None
         except TimeoutError:
             return attempt_reports.timeout_failure(work)
@@ -213,11 +213,11 @@ class Worker:
         return StepControl(beat, work.secrets, secret_finder(self._secrets, work.execution.tenant))
 
     def _report_progress(self, work: TaskMessage, said: bytes) -> None:
-        """Tell the execution how far a try is; what does not get through is told with the next."""
+        """Reports the progress of an attempt to its execution. If that fails, the next report makes up for it."""
         send = attempt_reports.progress_message(work, said)
-        telling = asyncio.create_task(self._post(Post(epoch=self._holder.epoch, messages=(send,))))
-        self._progress_posts.add(telling)
-        telling.add_done_callback(self._progress_posts.discard)
+        posting = asyncio.create_task(self._post(Post(epoch=self._holder.epoch, messages=(send,))))
+        self._progress_posts.add(posting)
+        posting.add_done_callback(self._progress_posts.discard)
 
     async def _post(self, post: Post) -> None:
         with suppress(StoreError):
@@ -225,19 +225,21 @@ class Worker:
 
 
 async def _run_within(
-    trying: Callable[[], Coroutine[Any, Any, Outcome]], control: StepControl, timeout_s: float | None, is_wanted: Callable[[], bool]
+    attempt: Callable[[], Coroutine[Any, Any, Outcome]], control: StepControl, timeout_s: float | None, is_wanted: Callable[[], bool]
 ) -> Outcome:
-    """Make a try and await it for so long, counted from when its step began, as the process may have stood still. What it does to its own task is an outcome.
+    """Makes an attempt within `timeout_s`, counted from the beginning of its step, because the process may have been suspended before.
+
+    A step that cancels its own task has failed; this is an outcome.
 
     Raises:
-        TimeoutError: it was not done by then, and is over.
+        TimeoutError: the attempt took longer, and was cancelled.
     """
     loop, is_over = asyncio.get_running_loop(), False
 
-    async def tried() -> Outcome:
-        return await ignore_own_cancellation(trying(), lambda: not is_over and is_wanted(), asyncio.current_task())
+    async def attempted() -> Outcome:
+        return await ignore_own_cancellation(attempt(), lambda: not is_over and is_wanted(), asyncio.current_task())
 
-    control.began_s, task = loop.time(), loop.create_task(tried())
+    control.began_s, task = loop.time(), loop.create_task(attempted())
     try:
         while not task.done():
             left_s = None if timeout_s is None else control.began_s + timeout_s - loop.time()
@@ -253,7 +255,7 @@ async def _run_within(
 
 
 class _CancellableAttempt(NamedTuple):
-    """A step that is being done: its control, its place in the mail, and how long it may go on once nobody waits for it any more."""
+    """A step in flight: its control, the acknowledgement of its task, and its grace after a cancellation."""
 
     control: StepControl
     ack: Ack
@@ -261,6 +263,6 @@ class _CancellableAttempt(NamedTuple):
 
 
 def _retrieve_exception(thread: "asyncio.Future[Any]") -> None:
-    """Hear how a thread has ended, should nobody wait for it any more."""
+    """Retrieves the exception of a thread, so that asyncio does not warn when the attempt was cancelled before its thread ended."""
     if not thread.cancelled():
         thread.exception()
