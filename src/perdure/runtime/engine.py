@@ -156,7 +156,7 @@ class Engine:
                 if self._damage is not None:
                     raise self._damage
                 await self._claim()
-                await self._maintenance.turn(asyncio.get_running_loop().time())
+                await self._maintenance.run_due(asyncio.get_running_loop().time())
                 await self._wait()
         except Exception as error:
             self._end_waiters.fail(error)
