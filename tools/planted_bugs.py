@@ -319,7 +319,7 @@ GUARDS = (
     ),
     Guard(
         "pages in a browser reach no endpoint without a token",
-        "tasks.http_endpoint:TaskApp._asked",
+        "tasks.http_endpoint:TaskApp._authorized",
         never("self.access", "is_loopback"),
         suite("tasks/test_app.py", "name_of_this_machine"),
     ),

@@ -202,7 +202,7 @@ async def test_a_watch_that_is_closed_lets_everybody_go(c: Cluster) -> None:
     await settle(0.5)
     watch.close()
     for one in [*waiting, watch.until(sleeper.key("e"), ended)]:
-        with pytest.raises(StoreUnavailable, match="its client was closed"):
+        with pytest.raises(StoreUnavailable, match="the client was closed"):
             await one
     await c.engine(sleeper)
     await c.post(sleeper, 0.0)

@@ -29,7 +29,7 @@ from perdure.definitions.graph.requirements import capabilities_text, pinned_too
 from perdure.runtime.blob_loader import run_with_blobs
 from perdure.runtime.engine_services import EngineServices
 from perdure.runtime.in_flight import act_on_events, end_stale_attempts
-from perdure.runtime.resident_executions import ReceivedMessage, ResidentExecution
+from perdure.runtime.resident_executions import UndecidedMessage, ResidentExecution
 from perdure.runtime.workflow_programs import Workflow, explain_divergence, program_of
 from perdure.stores.protocol import Commit, Committed, Conflict, Superseded
 
@@ -73,7 +73,7 @@ async def advance_execution(engine: EngineServices, resident: ResidentExecution)
     Raises:
         StoreError, LostRace, StoreEpochChanged, LacksCapabilities: nothing was acted upon, and the messages are again to be decided on.
     """
-    batch: list[ReceivedMessage] = []
+    batch: list[UndecidedMessage] = []
     try:
         if resident.execution is None:
             await restore_execution(engine, resident)
@@ -128,7 +128,7 @@ async def _take_answers_in_hand(engine: EngineServices, resident: ResidentExecut
     """Puts the answers of transactions before the messages whose decision would have dropped their calls."""
     for queued in await engine.store.messages(resident.key):
         if queued.key in keys:
-            resident.put_first(ReceivedMessage(messages.decode_execution_message(queued.body), queued))
+            resident.put_first(UndecidedMessage(messages.decode_execution_message(queued.body), queued))
 
 
 async def restore_execution(engine: EngineServices, resident: ResidentExecution) -> None:
@@ -160,7 +160,7 @@ async def restore_execution(engine: EngineServices, resident: ResidentExecution)
         diff = diverged.diff if resident.defect else await run_with_blobs(engine.payloads, explain_divergence(workflow, resident.key, events, diverged))
         instance.refuse(Diverged(diverged.path, diff))  # so that a retry without a change reports the same
         if execution.parked is None:
-            resident.undecided.appendleft(ReceivedMessage(messages.DivergeMessage(diff)))
+            resident.undecided.appendleft(UndecidedMessage(messages.DivergeMessage(diff)))
             return
     end_stale_attempts(resident, execution)
     answered = {
@@ -171,10 +171,10 @@ async def restore_execution(engine: EngineServices, resident: ResidentExecution)
         if (pending.path, pending.attempt) in answered:
             continue  # it was answered in a transaction before its process died, or given back by this engine
         if pending.by != engine.holder or running is None or running.attempt != pending.attempt:
-            resident.undecided.appendleft(ReceivedMessage(messages.LostMessage(pending.path, pending.attempt)))
+            resident.undecided.appendleft(UndecidedMessage(messages.LostMessage(pending.path, pending.attempt)))
 
 
-async def _decide(engine: EngineServices, resident: ResidentExecution, item: ReceivedMessage, total: ExecutionDecision) -> None:
+async def _decide(engine: EngineServices, resident: ResidentExecution, item: UndecidedMessage, total: ExecutionDecision) -> None:
     execution, instance = resident.execution, resident.program
     if execution is None or instance is None:
         raise LostRace(ours=True)  # it was evicted during the decision: read it again
