@@ -29,7 +29,7 @@ from perdure.definitions.graph.requirements import capabilities_text, pinned_too
 from perdure.runtime.blob_loader import run_with_blobs
 from perdure.runtime.engine_services import EngineServices
 from perdure.runtime.in_flight import act_on_events, end_stale_attempts
-from perdure.runtime.resident_executions import UndecidedMessage, ResidentExecution
+from perdure.runtime.resident_executions import ResidentExecution, UndecidedMessage
 from perdure.runtime.workflow_programs import Workflow, explain_divergence, program_of
 from perdure.stores.protocol import Commit, Committed, Conflict, Superseded
 

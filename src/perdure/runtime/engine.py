@@ -37,7 +37,7 @@ from perdure.runtime.in_flight import give_back_attempts
 from perdure.runtime.maintenance import StoreMaintenance
 from perdure.runtime.quarantine import SEALED_RETRY_S, UNREADABLE, QuarantineReports, postponement, quarantine_retry_s, release_execution
 from perdure.runtime.registrations import BUILT_IN_WORKFLOWS, definition_releases, engine_toolboxes, runnable_workflows
-from perdure.runtime.resident_executions import UndecidedMessage, ResidentCache, ResidentExecution
+from perdure.runtime.resident_executions import ResidentCache, ResidentExecution, UndecidedMessage
 from perdure.runtime.step_resources import DaemonThreads, OpenResources
 from perdure.runtime.step_runner import StepRunner, run_step
 from perdure.runtime.store_clock import StoreClock, WakeUpTimer

@@ -17,7 +17,7 @@ from perdure.definitions.graph.graph_workflow import GraphWorkflow
 from perdure.runtime.attempt_reports import HeartbeatThrottle
 from perdure.runtime.call_secrets import secret_finder
 from perdure.runtime.engine_services import EngineServices
-from perdure.runtime.resident_executions import InFlightAttempt, UndecidedMessage, ResidentExecution
+from perdure.runtime.resident_executions import InFlightAttempt, ResidentExecution, UndecidedMessage
 from perdure.runtime.step_runner import failure_of_generator_exit, ignore_own_cancellation, is_transactional, run_step, run_transactional_step
 from perdure.stores.protocol import TransactionGuard
 
