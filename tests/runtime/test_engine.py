@@ -517,7 +517,7 @@ async def test_an_engine_that_finds_more_than_it_can_claim_at_once_claims_the_re
     await first.kill()
     await asyncio.sleep(LEASE_S + 1)
     begun.clear()
-    second.engine._ring.set()
+    second.engine._wake_up.set()
     await asyncio.sleep(0.1)
     assert len(begun) == 3 * CLAIM_MAX
 

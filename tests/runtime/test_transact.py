@@ -227,7 +227,7 @@ async def test_a_store_without_transactions_says_so() -> None:
     task = asyncio.create_task(running.run())
     await running.ready()
     async with AsyncClient(store) as client:
-        with pytest.raises(ExecutionFailed, match="this store has none for users"):
+        with pytest.raises(ExecutionFailed, match="which this store does not offer to steps"):
             await client.run(pays, "ada", 1)
     running.stop()
     await task

@@ -374,7 +374,7 @@ def worker(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tupl
 
     workflows = [one.code for one in code.workflows]
     how: dict[str, Any] = {"queues": queues, "declares": code.queues, "url": settings.db, "grace_s": grace_s}
-    asyncio.run(serve(workflows, code.steps, **how, ready=ready, secrets=secret_resolver_for, lends=lends))
+    asyncio.run(serve(workflows, code.steps, **how, ready=ready, secrets=secret_resolver_for, task_server=lends))
 
 
 def _served_queues(queues: tuple[str, ...]) -> str:
