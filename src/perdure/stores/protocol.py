@@ -14,6 +14,7 @@ import msgspec
 from perdure.core.attribute_filter import AttributeCondition
 from perdure.core.attributes import IndexedAttributes
 from perdure.core.envelopes import Ack, OutgoingMessage, QueuedMessage
+from perdure.core.errors import ProgrammingError
 from perdure.core.paths import Address, Key, QueueAddress
 from perdure.core.program import Toolbox, claimable_programs
 
@@ -59,6 +60,9 @@ class QueueLimits(msgspec.Struct, frozen=True, gc=False):
 
 
 UNLIMITED = QueueLimits()
+
+ORPHANS_FREED_MIN = 100
+"""A claim frees as many executions and tasks of dead holders as it may take, but at least this number of each."""
 
 
 class QueueStatus(msgspec.Struct, frozen=True, gc=False):
@@ -120,13 +124,21 @@ def creation_time(commit: Commit, now_s: float) -> float:
 class Post(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Messages from outside any execution, such as a start by a client or the answer of a worker. All are sent, or none.
 
-    Its reach is that of its first message, or of its first ack if it has no messages. Without an `epoch` it belongs to the present one.
+    Its reach is that of its first message, or of its first ack if it has no messages. Without an `epoch` it belongs to the present one. What acknowledges
+    a task must name the epoch in which the task was leased, so that no answer of an earlier epoch takes effect after a recovery.
+
+    Raises:
+        ProgrammingError: it acknowledges a task and names no epoch.
     """
 
     epoch: int | None = None
     messages: tuple[OutgoingMessage, ...] = ()
     acks: tuple[Ack, ...] = ()
     blobs: tuple[tuple[str, bytes], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.epoch is None and any(isinstance(ack.to, QueueAddress) for ack in self.acks):
+            raise ProgrammingError("a Post that acknowledges a task needs an epoch; pass epoch= of the lease on the task")
 
 
 class Committed(msgspec.Struct, frozen=True, gc=False):
@@ -169,7 +181,12 @@ class Claim(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     toolboxes: tuple[Toolbox, ...] = ()
 
     def of(self, known: Iterable[str]) -> "Claim":
-        """The same claim with the full names of programs. `known` lists the programs that need capabilities, of all executions in the store."""
+        """The same claim with the full names of programs. `known` lists the programs that need capabilities, of all executions in the store.
+
+        A claim for no tenants becomes one for no programs and queues.
+        """
+        if self.tenants is not None and not self.tenants:
+            return msgspec.structs.replace(self, programs=frozenset(), queues=frozenset(), toolboxes=())
         more = claimable_programs(known, self.toolboxes) if self.toolboxes else None
         return msgspec.structs.replace(self, programs=self.programs | more) if more else self
 
