@@ -172,11 +172,11 @@ class _RekeyPass:
         try:
             match kind, rest:
                 case "log", [int(version), int(before)]:
-                    key = Key(*msgspec.json.decode(str(place)))
+                    key = Key(*msgspec.json.decode(str(place))[::-1])
                     raw, span = self._coding.open_row(key, stored)
                     return _PayloadChange(number, stored, self._coding.seal_row(key, *(span or (before, version)), raw))
                 case "mail", [str(name)]:
-                    parts = msgspec.json.decode(str(place))
+                    parts = msgspec.json.decode(str(place))[::-1]
                     to = Key(*parts) if len(parts) == 3 else QueueAddress(*parts)
                     return _PayloadChange(number, stored, self._coding.seal_message(to, name, self._coding.open_message(to, name, stored)))
                 case _:
