@@ -57,13 +57,14 @@ class TaskBrokerFactory:
 
     def __init__(self, make: Callable[[TaskBroker], ServerMember], queues: tuple[str, ...], to: str) -> None:
         self._make, self._queues, self._to = make, queues, to
+        self.tenants: tuple[str, ...] | None = None
         self._member: ServerMember | None = None
 
     def __call__(self, store: Store, secrets: SecretSource | None) -> ServerMember:
         """It, on a store, with what finds secrets."""
         from perdure.runtime.task_broker import TaskBroker
 
-        self._member = self._make(TaskBroker(store, self._queues, threaded=True, secrets=secrets))
+        self._member = self._make(TaskBroker(store, self._queues, tenants=self.tenants, threaded=True, secrets=secrets))
         return self._member
 
     def __str__(self) -> str:
@@ -72,7 +73,7 @@ class TaskBrokerFactory:
         return f"tasks of {', '.join(self._queues)} are lent {to}"
 
 
-def task_broker_of(queues: tuple[str, ...], given: Mapping[str, Any]) -> TaskBrokerFactory | None:
+def task_broker_of(queues: tuple[str, ...], given: Mapping[str, Any], tenants: tuple[str, ...] | None = None) -> TaskBrokerFactory | None:
     """What the options say; None, if they say nothing of that.
 
     Raises:
@@ -89,7 +90,9 @@ def task_broker_of(queues: tuple[str, ...], given: Mapping[str, Any]) -> TaskBro
         raise click.UsageError(f"{' and '.join(named)} are two ways; give each a process of its own")
     if not queues:
         raise click.UsageError(f"{named[0]} gives the tasks of queues to others: name them with --queue")
-    return _task_broker(queues, given)
+    broker = _task_broker(queues, given)
+    broker.tenants = tenants
+    return broker
 
 
 def _task_broker(queues: tuple[str, ...], given: Mapping[str, Any]) -> TaskBrokerFactory:
@@ -333,10 +336,11 @@ def _start_request(workflow: str, given: dict[str, Any]) -> _StartRequest:
 @tool_options
 @shared_options.environment_options
 @click.option("--queue", "queues", multiple=True, metavar="NAME", help="Also do the steps that wait on this queue.")
+@click.option("--tenant", "tenants", multiple=True, metavar="NAME", help="Serve this tenant, and no others that are not named.")
 @task_broker_options
 @click.option("--grace", default="30s", show_default=True, metavar="TIME", help="How long steps may take to end, once it is told to stop.")
 @click.pass_obj
-def worker(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tuple[str, ...], grace: str, **given: Any) -> None:
+def worker(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tuple[str, ...], tenants: tuple[str, ...], grace: str, **given: Any) -> None:
     """Run all workflows of some files or modules, and definitions (FILE.yaml, FILE.json), until stopped.
 
     With --listen, --exec or --each, the work of the queues is not done here, but given to programs in any language (docs/guides/workers.md); then no
@@ -354,7 +358,7 @@ def worker(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tupl
     from perdure.runtime.server import serve
     from perdure.service.secrets.secret_resolver import secret_resolver_for
 
-    lends = task_broker_of(queues, given)
+    lends = task_broker_of(queues, given, tenants or None)
     if not targets and lends is None:
         raise click.UsageError("Missing argument 'TARGET...'.")
     code = found(targets, given["tools"], given["calls"], definition_files.environment_of(given)) if targets else TargetCode((), ())
@@ -367,13 +371,13 @@ def worker(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tupl
         place = terminal_text.without_passwords(settings.url())
         if engine is not None:
             knows = ", ".join(f"{one.name}@{one.version}" for one in engine.known.values())
-            served = "" if lends else _served_queues(queues)
+            served = ("" if lends else _served_queues(queues)) + (f", for {', '.join(tenants)}" if tenants else "")
             click.echo(f"engine {engine.holder} on {place} knows {knows or 'no workflow'}{served}; Ctrl-C stops it")
         if lends is not None:
             click.echo(f"{lends}{'' if engine is not None else f', from {place}; Ctrl-C stops it'}")
 
     workflows = [one.code for one in code.workflows]
-    how: dict[str, Any] = {"queues": queues, "declares": code.queues, "url": settings.db, "grace_s": grace_s}
+    how: dict[str, Any] = {"queues": queues, "tenants": tenants or None, "declares": code.queues, "url": settings.db, "grace_s": grace_s}
     asyncio.run(serve(workflows, code.steps, **how, ready=ready, secrets=secret_resolver_for, task_server=lends))
 
 

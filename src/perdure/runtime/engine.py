@@ -56,8 +56,9 @@ CLAIM_MAX = 100
 class Engine:
     """Advances the executions of some workflows on a store, until stopped.
 
-    With `root`, it advances only that execution and its descendants. A waiting execution stays in memory for `idle_s`; with 0 each is evicted after every
-    commit and rebuilt for the next. `secrets` resolves the secrets of calls, unless their definition has a resolver of its own.
+    With `root`, it advances only that execution and its descendants; with `tenants`, only executions of these. A waiting execution stays in memory for
+    `idle_s`; with 0 each is evicted after every commit and rebuilt for the next. `secrets` resolves the secrets of calls, unless their definition has a
+    resolver of its own.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class Engine:
         declares: Iterable[Queue] = (),
         holder: str | None = None,
         root: Key | None = None,
+        tenants: Iterable[str] | None = None,
         lease_s: float = HOLDER_LEASE_S,
         poll_s: float = STORE_POLL_S,
         idle_s: float = 60.0,
@@ -87,9 +89,10 @@ class Engine:
         self.queues = frozenset(("", *queues))
         self.root = root
         self._programs = _program_names(self.workflows)
-        self._holder = Holder(
-            store, holder, process_info_here("engine", _program_names(self.known), self.queues - {""}, root, self._toolboxes), lease_s, threaded=threaded
-        )
+        self._tenants = None if tenants is None else frozenset(tenants)
+        about = process_info_here("engine", _program_names(self.known), self.queues - {""}, self._tenants)
+        about = msgspec.structs.replace(about, root=root, toolboxes=self._toolboxes)
+        self._holder = Holder(store, holder, about, lease_s, threaded=threaded)
         self._maintenance = StoreMaintenance(store, (*declares, *_declared_queues(self.known.values())), self.queues - {""}, self._set_queues)
         self._poll_s, self._idle_s = poll_s, idle_s
         self._seed, self.secrets = seed, secrets
@@ -272,7 +275,15 @@ class Engine:
         self.settled_messages.clear()
         asked_s = asyncio.get_running_loop().time()
         try:
-            wanted = Claim(holder=self.holder, epoch=self.epoch, programs=self._programs, root=self.root, limit=CLAIM_MAX, toolboxes=self._toolboxes)
+            wanted = Claim(
+                holder=self.holder,
+                epoch=self.epoch,
+                programs=self._programs,
+                root=self.root,
+                tenants=self._tenants,
+                limit=CLAIM_MAX,
+                toolboxes=self._toolboxes,
+            )
             claimed = await self.store.claim(wanted)
         except StoreDamaged:
             raise

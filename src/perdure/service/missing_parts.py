@@ -43,6 +43,9 @@ def missing_engine(head: Head, holders: Sequence[ProcessInfo]) -> str:
     near = [one for one in holders if one.root in (None, head.root)]
     if not any(one.programs for one in near):
         return "no engine is running"
+    near = [one for one in near if one.serves(head.key.tenant)]
+    if not any(one.programs for one in near):
+        return f"no engine serves tenant {head.key.tenant}"
     able = [one for one in near if program_base(head.program) in one.programs]
     if not able:
         return f"no engine here knows {program_text(head.program)}"
@@ -64,7 +67,7 @@ def missing_worker(head: Head, execution: Execution, holders: Sequence[ProcessIn
     first = next(iter(execution.open.values()), None)
     if first is None or first.state != "waiting" or not isinstance(first.op, CallOperation) or not first.op.queue:
         return ""
-    is_served = any(first.op.queue in one.queues for one in holders if one.root in (None, head.root))
+    is_served = any(first.op.queue in one.queues for one in holders if one.root in (None, head.root) and one.serves(head.key.tenant))
     return "" if is_served else f"no worker serves queue {first.op.queue}"
 
 

@@ -123,7 +123,10 @@ class ExecutionStatus(msgspec.Struct, frozen=True):
 
 
 class HolderView(msgspec.Struct, frozen=True):
-    """Who works on a store: what it said of itself (nothing: empty), how many executions and pieces of work it holds, and whether it lives."""
+    """Who works on a store: what it said of itself (nothing: empty), how many executions and pieces of work it holds, and whether it lives.
+
+    `tenants` are those that it serves (None: all).
+    """
 
     name: str
     kind: str
@@ -135,6 +138,7 @@ class HolderView(msgspec.Struct, frozen=True):
     executions: int
     tasks: int
     alive: bool
+    tenants: list[str] | None = None
 
 
 # one execution
@@ -434,4 +438,6 @@ def _holder_view(lease: HolderStatus) -> HolderView:
     said = holder.decode_process_info(lease.about)
     if said is None:
         return HolderView(lease.holder, "", "", 0, [], [], None, lease.executions, lease.work, lease.alive)
-    return HolderView(lease.holder, said.kind, said.host, said.pid, said.programs, said.queues, said.started_at_s, lease.executions, lease.work, lease.alive)
+    tenants = None if said.tenants is None else list(said.tenants)
+    held = (lease.executions, lease.work, lease.alive)
+    return HolderView(lease.holder, said.kind, said.host, said.pid, said.programs, said.queues, said.started_at_s, *held, tenants)

@@ -340,7 +340,7 @@ local function next_tenants(kind, name)  -- The tenants of a line that it is tim
 end
 local function look_in_turns(found, kind, name, claim)  -- What the tenants of a line have: about as much as a claim may take.
   local tenants = claim.tenants or next_tenants(kind, name)
-  local count = math.ceil(claim.limit / math.max(#tenants, 1))
+  local count = math.max(math.ceil(claim.limit / math.max(#tenants, 1)), 1)
   while #tenants > 1 do
     local got, full = {}, false
     for _, tenant in ipairs(tenants) do
@@ -503,7 +503,7 @@ function ask.claim(claim)
   end
   look(later, at('held', claim.holder), '(-inf', '+inf', nil, fits)
   for _, name in ipairs(claim.queues) do
-    if not limits[name] then look_at(later, 'work', name, '-inf', '+inf', 1) else look_later(later, 'worked', name, limits[name], claim) end
+    if not limits[name] then look_at(later, 'work', name, '-inf', '+inf', 1) else look_later(later, 'worked', name, limits[name], claim, of_tenant) end
   end
   for name, queue in pairs(limits) do look_later(later, 'executed', name, queue, claim, wanted) end
   answer.next_at_s = more and now or first_time(later)

@@ -62,7 +62,7 @@ class _Statements(NamedTuple):
 
 def _statements(is_work: bool, **words: str) -> _Statements:
     held, first, take = (sql.format(**words, work=is_work) for sql in (_HELD, _FIRST, _TAKE))
-    return _Statements(is_work, held, first, take, _NEXT.format(**{**words, "wanted": "true" if is_work else f"{WANTED} AND {TENANTS}"}))
+    return _Statements(is_work, held, first, take, _NEXT.format(**{**words, "wanted": TENANTS.replace("$5", "$3") if is_work else f"{WANTED} AND {TENANTS}"}))
 
 
 _HEADS = {
@@ -165,7 +165,7 @@ async def record_served(
 async def next_times(fetch: Fetch, asked: ClaimArguments) -> list[float | None]:
     """Returns when the claimer could get more from queues with limits, as far as that depends on time."""
     times_s: list[float | None] = []
-    found = [*await fetch(WORK_STATEMENTS.next, asked.now_s, asked.queues)] if asked.queues else []
+    found = [*await fetch(WORK_STATEMENTS.next, asked.now_s, asked.queues, asked.tenants)] if asked.queues else []
     if asked.programs:
         times_s += [row[0] for row in await fetch(NEXT_OWN, *asked[1:4])]
         names = [escape_nul(row[0]) for row in await fetch(NAMES)]

@@ -369,3 +369,4 @@ class _CommitThread:
                 logger.exception(
                     "a listener failed after a commit: the error follows. This is a defect of Perdure or of the listener; the commit itself is durable"
                 )
+            del commit  # while the thread waits, it would keep the jobs with all that they refer to

@@ -55,8 +55,8 @@ NEXT_OWN = f"SELECT min(ready_at_s) {_IN_QUEUE} AND holder = ? AND {{wanted}}"
 NEXT = "SELECT min(ready_at_s) FROM heads WHERE limited = 1 AND holder IS NULL AND ready_at_s IS NOT NULL AND queue = ? AND ready_at_s > ? AND {wanted}"
 WAITS = """SELECT EXISTS (SELECT 1 FROM heads WHERE limited = 1 AND holder IS NULL AND ready_at_s IS NOT NULL AND queue = ? AND ready_at_s <= ?
     AND version = 0 AND {wanted})"""
-NEXT_WORK = "SELECT min(due_at_s) FROM mail WHERE queue = ? AND holder IS NULL AND due_at_s > ?"
-WORK_WAITS = "SELECT EXISTS (SELECT 1 FROM mail WHERE queue = ? AND holder IS NULL AND due_at_s <= ? AND deliveries = 0)"
+NEXT_WORK = "SELECT min(due_at_s) FROM mail WHERE queue = ? AND holder IS NULL AND due_at_s > ? AND {wanted}"
+WORK_WAITS = "SELECT EXISTS (SELECT 1 FROM mail WHERE queue = ? AND holder IS NULL AND due_at_s <= ? AND deliveries = 0 AND {wanted})"
 
 NAMES = "SELECT DISTINCT queue FROM heads INDEXED BY heads_by_queue WHERE queue <> '' UNION SELECT DISTINCT queue FROM mail WHERE queue IS NOT NULL"
 ALL_HELD = "SELECT holder, count(*) FROM heads INDEXED BY heads_by_queue WHERE queue = ? AND queue <> '' AND holder > '' GROUP BY holder"
@@ -149,8 +149,10 @@ def next_times(execute: Execute, queue: LimitedQueue, claim: Claim, now_s: float
         if starts_allowed(queue.limits, queue.free_at_s, now_s) < 1 and execute(WAITS.format(wanted=wanted), (queue.name, now_s, *arguments)).fetchone()[0]:
             yield next_start_at(queue.limits, queue.free_at_s)
     if queue.name in claim.queues:
-        yield execute(NEXT_WORK, (queue.name, now_s)).fetchone()[0]
-        if starts_allowed(queue.limits, queue.free_for_work_at_s, now_s) < 1 and execute(WORK_WAITS, (queue.name, now_s)).fetchone()[0]:
+        wanted, arguments = _of_tenants(claim)
+        given = (queue.name, now_s, *arguments)
+        yield execute(NEXT_WORK.format(wanted=wanted), given).fetchone()[0]
+        if starts_allowed(queue.limits, queue.free_for_work_at_s, now_s) < 1 and execute(WORK_WAITS.format(wanted=wanted), given).fetchone()[0]:
             yield next_start_at(queue.limits, queue.free_for_work_at_s)
 
 

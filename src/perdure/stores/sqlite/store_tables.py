@@ -50,7 +50,7 @@ from perdure.stores.sqlite.table_schema import SCHEMA_VERSION
 
 T = TypeVar("T")
 
-NUMBERS_MAX = 20_000
+NUMBERS_MAX = 4_096
 
 READ_META = "SELECT epoch, membership, version, time_s, monotonic_s, boot FROM meta"
 SET_ANCHOR = "UPDATE meta SET time_s = ?, monotonic_s = ?, boot = ?"
