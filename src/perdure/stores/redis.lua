@@ -647,8 +647,7 @@ function ask.heads(which)
   local statuses, keys = which.statuses and set(which.statuses), which.keys and set(which.keys)
   local last = which.older_than and load(pack(which.older_than))
   answer.heads = {}
-  for _, address in ipairs(call('ZREVRANGEBYSCORE', at('listed'), last and after(last.number) or '+inf', '-inf')) do
-    if #answer.heads >= which.limit then break end
+  local function add(address)
     local head = load(address)
     local tenant, workflow, id = head.key[1], head.key[2], head.key[3]
     if (which.tenant or tenant) == tenant and (which.workflow or workflow) == workflow and id:sub(1, #which.id_prefix) == which.id_prefix
@@ -656,6 +655,27 @@ function ask.heads(which)
       and head.created_at_s >= (which.created_from_s or 0) and has_all(head, which.where) then
       answer.heads[#answer.heads + 1] = head
     end
+  end
+  if keys then  -- These alone are read, newest first.
+    local there = {}
+    for address in pairs(keys) do
+      local number = call('ZSCORE', at('listed'), address)
+      if number and (not last or tonumber(number) < last.number) then there[#there + 1] = {-tonumber(number), address} end
+    end
+    table.sort(there, function(a, b) return a[1] < b[1] end)
+    for _, one in ipairs(there) do
+      if #answer.heads < which.limit then add(one[2]) end
+    end
+    return
+  end
+  local behind = last and after(last.number) or '+inf'
+  while #answer.heads < which.limit do  -- A page at a time, so that a list that is found among the newest reads no others.
+    local page = call('ZREVRANGEBYSCORE', at('listed'), behind, '-inf', 'WITHSCORES', 'LIMIT', 0, math.max(which.limit, 100))
+    for i = 1, #page, 2 do
+      if #answer.heads < which.limit then add(page[i]) end
+    end
+    if #page == 0 then break end
+    behind = '(' .. page[#page]
   end
 end
 function ask.leases()
