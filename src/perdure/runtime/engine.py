@@ -32,7 +32,17 @@ from perdure.runtime.call_secrets import SecretSource
 from perdure.runtime.change_watcher import ChangeWatcher
 from perdure.runtime.decision_loop import LacksCapabilities, LostRace, StoreEpochChanged, advance_execution
 from perdure.runtime.execution_results import EndWaiters, recorded_seed
-from perdure.runtime.holder import HOLDER_LEASE_S, STORE_POLL_S, Backoff, Holder, LeaseRenewal, process_info_here, retry_with_backoff, set_on_notification
+from perdure.runtime.holder import (
+    HOLDER_LEASE_S,
+    STORE_POLL_S,
+    Backoff,
+    Holder,
+    LeaseRenewal,
+    ProcessInfo,
+    process_info_here,
+    retry_with_backoff,
+    set_on_notification,
+)
 from perdure.runtime.in_flight import give_back_attempts
 from perdure.runtime.maintenance import StoreMaintenance
 from perdure.runtime.quarantine import SEALED_RETRY_S, UNREADABLE, QuarantineReports, postponement, quarantine_retry_s, release_execution
@@ -90,9 +100,7 @@ class Engine:
         self.root = root
         self._programs = _program_names(self.workflows)
         self._tenants = None if tenants is None else frozenset(tenants)
-        about = process_info_here("engine", _program_names(self.known), self.queues - {""}, self._tenants)
-        about = msgspec.structs.replace(about, root=root, toolboxes=self._toolboxes)
-        self._holder = Holder(store, holder, about, lease_s, threaded=threaded)
+        self._holder = Holder(store, holder, self._about(), lease_s, threaded=threaded)
         self._maintenance = StoreMaintenance(store, (*declares, *_declared_queues(self.known.values())), self.queues - {""}, self._set_queues)
         self._poll_s, self._idle_s = poll_s, idle_s
         self._seed, self.secrets = seed, secrets
@@ -113,6 +121,10 @@ class Engine:
         self._damage: StoreDamaged | None = None
         self._backoff = Backoff()
         self._reports = QuarantineReports(logger)
+
+    def _about(self) -> ProcessInfo:
+        about = process_info_here("engine", _program_names(self.known), self.queues - {""}, self._tenants)
+        return msgspec.structs.replace(about, root=self.root, toolboxes=self._toolboxes)
 
     @property
     def holder(self) -> str:
