@@ -7,7 +7,6 @@ import pytest
 from perdure import Context, step, workflow
 from perdure.code import deterministic_loop
 from perdure.core.paths import Key
-from perdure.runtime import blob_loader
 from perdure.runtime.engine import Engine
 from perdure.runtime.local_engine import wait_for_end
 from perdure.stores.memory import MemoryStore
@@ -29,7 +28,6 @@ async def doubling(ctx: Context, number: int) -> int:
 @pytest.mark.parametrize("idle_s", [60.0, 0.0], ids=["warm", "always suspend"])
 def test_no_loop_is_driven_inside_of_a_task_where_a_thread_has_only_one(monkeypatch: pytest.MonkeyPatch, idle_s: float) -> None:
     monkeypatch.setattr(deterministic_loop, "ONE_TASK_PER_THREAD", True)
-    monkeypatch.setattr(blob_loader, "ONE_TASK_PER_THREAD", True)
 
     async def world() -> bytes:
         engine = Engine(MemoryStore(asyncio.get_running_loop().time), [doubling.code], idle_s=idle_s)

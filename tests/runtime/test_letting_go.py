@@ -57,7 +57,7 @@ async def test_what_is_let_go_while_it_is_being_read_does_not_come_back_to_life(
     store.answers.set()
     assert await c.result(second, one) == "x"
     assert (begun, done) == (["x", "x"], ["x"])
-    assert sum(isinstance(event, e.InterruptedEvent) for event in await c.events(key(one))) == 2
+    assert sum(isinstance(event, e.InterruptedEvent) for event in await c.events(key(one))) == 1
 
 
 @virtually

@@ -25,7 +25,7 @@ from perdure.core.paths import Key
 from perdure.core.program import Toolbox
 from perdure.runtime import attempt_reports
 from perdure.runtime.quarantine import UNREADABLE, QuarantineReports, postponement
-from perdure.runtime.store_clock import ClockReading, WakeUpTimer, StoreClock
+from perdure.runtime.store_clock import ClockReading, StoreClock, WakeUpTimer
 from perdure.stores.protocol import Claim, Post, Store, StoreTime
 
 

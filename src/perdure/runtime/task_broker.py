@@ -104,14 +104,14 @@ class TaskLease:
 
     __slots__ = (
         "answer",
-        "heartbeats",
         "cancelled",
         "ended",
-        "input",
+        "heartbeats",
         "id",
+        "input",
         "lease_s",
-        "queued",
         "mask",
+        "queued",
         "sent",
         "silent_until_s",
         "task_worker",

@@ -114,7 +114,7 @@ class MachineProcess:
 
     def flying(self) -> bool:
         """Whether tries are being made at this moment."""
-        return any(running.task is not None for engine in self.engines for resident in engine._residents for running in resident.in_flight.values())
+        return any(not running.is_answered for engine in self.engines for resident in engine._residents for running in resident.in_flight.values())
 
     def timers_s(self) -> Iterator[float]:
         """When something is due for what the process holds."""
