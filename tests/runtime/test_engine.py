@@ -490,7 +490,7 @@ async def test_mail_that_a_late_answer_to_a_claim_hands_over_once_more_is_decide
     class Late(FaultyStore):
         async def claim(self, claim: Claim) -> Any:
             found = await answers.claim(claim)
-            if sum(len(one.mail) for one in found.executions) == 2:
+            if sum(len(one.messages) for one in found.executions) == 2:
                 await asyncio.sleep(5)
             return found
 

@@ -167,7 +167,7 @@ async def test_who_is_cancelled_is_forgotten_and_an_idle_watch_asks_nothing(c: C
     assert store.asked == []
     assert await watch.until(sleeper.key("e"), lambda head: head is None) is None
     watch.close()
-    assert c.store._news._rings == []
+    assert c.store._news._listeners == []
 
 
 @virtually
@@ -202,7 +202,7 @@ async def test_a_watch_that_is_closed_lets_everybody_go(c: Cluster) -> None:
     await settle(0.5)
     watch.close()
     for one in [*waiting, watch.until(sleeper.key("e"), ended)]:
-        with pytest.raises(StoreUnavailable, match="its client was closed"):
+        with pytest.raises(StoreUnavailable, match="the client was closed"):
             await one
     await c.engine(sleeper)
     await c.post(sleeper, 0.0)

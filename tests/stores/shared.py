@@ -59,7 +59,7 @@ class SharedStore:
         async def drain(world: StoreWorld, holder: str) -> list[str]:
             got = []
             while (claimed := await world.claim(holder, queues=["pay"], limit=2)).next_at_s is not None or claimed.executions or claimed.work:
-                got += [assignment.head.key.id for assignment in claimed.executions] + [mail.key for mail in claimed.work]
+                got += [assignment.head.key.id for assignment in claimed.executions] + [message.key for message in claimed.work]
             return got
 
         first, second = await asyncio.gather(drain(one, "one"), drain(two, "two"))
@@ -194,7 +194,7 @@ class SharedStore:
         try:
             for world in (one, two, one):
                 for refused in (world.commit(key(), 1), world.claim(), world.store.read(key()), world.renew("one"), world.store.store_time()):
-                    with pytest.raises(StoreUnavailable, match="look whether it runs"):
+                    with pytest.raises(StoreUnavailable, match="check that it runs"):
                         await refused
         finally:
             self.server.start()
@@ -325,7 +325,7 @@ class Bell(asyncio.Event):
 
 async def mail_claimed(world: StoreWorld) -> set[tuple[Key, str]]:
     """The mail that holder ``one`` is handed, with the executions that it is for."""
-    return {(mail.to, mail.key) for assignment in (await world.claim("one")).executions for mail in assignment.mail if isinstance(mail.to, Key)}
+    return {(message.to, message.key) for assignment in (await world.claim("one")).executions for message in assignment.messages if isinstance(message.to, Key)}
 
 
 async def everything(store: Store) -> tuple[object, ...]:

@@ -29,7 +29,7 @@ from perdure.definitions.graph.requirements import capabilities_text, pinned_too
 from perdure.runtime.blob_loader import run_with_blobs
 from perdure.runtime.engine_services import EngineServices
 from perdure.runtime.in_flight import act_on_events, end_stale_attempts
-from perdure.runtime.resident_executions import PendingDecision, ReceivedMessage, ResidentExecution
+from perdure.runtime.resident_executions import PendingDecision, ResidentExecution, UndecidedMessage
 from perdure.runtime.workflow_programs import Workflow, explain_divergence, program_of
 from perdure.stores.protocol import ChangeAnswer, Commit, Committed, Conflict, Superseded
 
@@ -214,7 +214,7 @@ async def take_unread_answers(engine: EngineServices, resident: ResidentExecutio
     """Puts the answers of transactions before the messages whose decision would have dropped their calls."""
     for queued in await engine.store.messages(resident.key):
         if queued.key in keys:
-            resident.put_first(ReceivedMessage(messages.decode_execution_message(queued.body), queued))
+            resident.put_first(UndecidedMessage(messages.decode_execution_message(queued.body), queued))
 
 
 async def restore_execution(engine: EngineServices, resident: ResidentExecution) -> None:
@@ -246,7 +246,7 @@ async def restore_execution(engine: EngineServices, resident: ResidentExecution)
         diff = diverged.diff if resident.defect else await run_with_blobs(engine.payloads, explain_divergence(workflow, resident.key, events, diverged))
         instance.refuse(Diverged(diverged.path, diff))  # so that a retry without a change reports the same
         if execution.parked is None:
-            resident.undecided.appendleft(ReceivedMessage(messages.DivergeMessage(diff)))
+            resident.undecided.appendleft(UndecidedMessage(messages.DivergeMessage(diff)))
             return
     end_stale_attempts(resident, execution)
     answered = {
@@ -257,10 +257,10 @@ async def restore_execution(engine: EngineServices, resident: ResidentExecution)
         if (pending.path, pending.attempt) in answered:
             continue  # it was answered in a transaction before its process died, or given back by this engine
         if pending.by != engine.holder or running is None or running.attempt != pending.attempt:
-            resident.undecided.appendleft(ReceivedMessage(messages.LostMessage(pending.path, pending.attempt)))
+            resident.undecided.appendleft(UndecidedMessage(messages.LostMessage(pending.path, pending.attempt)))
 
 
-def _begin_decision(engine: EngineServices, resident: ResidentExecution, item: ReceivedMessage) -> DecisionGenerator:
+def _begin_decision(engine: EngineServices, resident: ResidentExecution, item: UndecidedMessage) -> DecisionGenerator:
     execution, program = resident.execution, resident.program
     if execution is None or program is None:
         raise LostRace(ours=True)  # it was evicted during the decision: read it again

@@ -38,7 +38,7 @@ from perdure.runtime.in_flight import give_back_attempts
 from perdure.runtime.maintenance import StoreMaintenance
 from perdure.runtime.quarantine import SEALED_RETRY_S, UNREADABLE, QuarantineReports, postponement, quarantine_retry_s, release_execution
 from perdure.runtime.registrations import BUILT_IN_WORKFLOWS, definition_releases, engine_toolboxes, runnable_workflows
-from perdure.runtime.resident_executions import ReceivedMessage, ResidentCache, ResidentExecution
+from perdure.runtime.resident_executions import ResidentCache, ResidentExecution, UndecidedMessage
 from perdure.runtime.step_resources import DaemonThreads, OpenResources
 from perdure.runtime.step_runner import StepRunner, run_step
 from perdure.runtime.store_clock import StoreClock, WakeUpTimer
@@ -303,15 +303,15 @@ class Engine:
             resident.discard_state()
         resident.held = True
         resident.claim_count += 1
-        for queued in assignment.mail:
+        for queued in assignment.messages:
             if (head.key, queued.number) in self.settled_messages:
                 continue
             try:
-                resident.put(ReceivedMessage(messages.decode_execution_message(queued.body), queued))
+                resident.put(UndecidedMessage(messages.decode_execution_message(queued.body), queued))
             except StoreError as error:
                 self._reports.report(head.key, queued.key, error)
                 resident.postponing.append(postponement(queued, self.clock.now().latest_s, error))
-        resident.undecided.append(ReceivedMessage(messages.TickMessage()))
+        resident.undecided.append(UndecidedMessage(messages.TickMessage()))
         self.schedule(resident)
 
     async def _wait(self) -> None:
@@ -329,7 +329,7 @@ class Engine:
 
     def deliver(self, resident: ResidentExecution, message: ExecutionMessage) -> None:
         """Adds a message that does not come from the store, and schedules the execution."""
-        resident.put(ReceivedMessage(message))
+        resident.put(UndecidedMessage(message))
         self.schedule(resident)
 
     def begin(self, attempt: Callable[[], Coroutine[Any, Any, None]]) -> None:

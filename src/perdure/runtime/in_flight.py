@@ -17,7 +17,7 @@ from perdure.definitions.graph.graph_workflow import GraphWorkflow
 from perdure.runtime.attempt_reports import HeartbeatThrottle
 from perdure.runtime.call_secrets import secret_finder
 from perdure.runtime.engine_services import EngineServices
-from perdure.runtime.resident_executions import InFlightAttempt, ReceivedMessage, ResidentExecution
+from perdure.runtime.resident_executions import InFlightAttempt, ResidentExecution, UndecidedMessage
 from perdure.runtime.step_runner import failure_of_generator_exit, ignore_own_cancellation, is_transactional, run_step, run_transactional_step
 from perdure.stores.protocol import TransactionGuard
 
@@ -71,7 +71,7 @@ def give_back_attempts(resident: ResidentExecution, but: Container[Path] = ()) -
     for path, running in list(resident.in_flight.items()):
         if not running.is_answered and path not in but:
             end_attempt(resident, path)
-            resident.put(ReceivedMessage(messages.LostMessage(path, running.attempt, 0)))
+            resident.put(UndecidedMessage(messages.LostMessage(path, running.attempt, 0)))
 
 
 def _begin_attempt(engine: EngineServices, resident: ResidentExecution, path: Path, attempt: int) -> None:
@@ -79,7 +79,7 @@ def _begin_attempt(engine: EngineServices, resident: ResidentExecution, path: Pa
     if pending is None or pending.attempt != attempt or pending.state != "performing" or resident.program is None:
         return
     if engine.stopping or pending.grace_until_s is not None:  # the second: a call that the commit which opened it also dropped
-        resident.put(ReceivedMessage(messages.LostMessage(path, attempt, 0, begun=False)))
+        resident.put(UndecidedMessage(messages.LostMessage(path, attempt, 0, begun=False)))
         return
     fn, op = resident.program.steps.get(path), pending.op
     if fn is not None and isinstance(op, CallOperation):
@@ -125,7 +125,7 @@ async def _run_attempt(
     if is_wanted():
         running.answer()
     was_begun = control.begun or not running.is_cancelled
-    resident.put(ReceivedMessage(messages.SettleMessage(path, attempt, outcome) if was_begun else messages.LostMessage(path, attempt, 0, begun=False)))
+    resident.put(UndecidedMessage(messages.SettleMessage(path, attempt, outcome) if was_begun else messages.LostMessage(path, attempt, 0, begun=False)))
     engine.schedule(resident)
 
 
@@ -160,7 +160,7 @@ async def _run_transactional_attempt(
         running.answer()
     if outcome is not None:  # None: the answer is among the messages, or another engine holds the execution
         answered = None if isinstance(outcome, Failure) else QueuedMessage(0, resident.key, guard.answer, b"", 0.0)
-        resident.undecided.appendleft(ReceivedMessage(messages.SettleMessage(path, attempt, outcome), answered))
+        resident.undecided.appendleft(UndecidedMessage(messages.SettleMessage(path, attempt, outcome), answered))
     engine.schedule(resident)
 
 

@@ -24,7 +24,7 @@ from perdure.runtime.workflow_programs import Workflow, WorkflowProgram
 from perdure.stores.protocol import Commit
 
 
-class ReceivedMessage(msgspec.Struct, frozen=True, gc=False):
+class UndecidedMessage(msgspec.Struct, frozen=True, gc=False):
     """A message to decide on. With `queued`, it came from the store and is acknowledged with the decision."""
 
     message: ExecutionMessage
@@ -79,7 +79,7 @@ class PendingDecision:
 
     def __init__(self, resident: "ResidentExecution") -> None:
         self.resident = resident
-        self.batch: list[ReceivedMessage] = []
+        self.batch: list[UndecidedMessage] = []
         self.decision = ExecutionDecision()
         self.deciding: DecisionGenerator | None = None
         self.payload: bytes | None = None
@@ -155,7 +155,7 @@ class ResidentExecution:
         self.log_bytes = 0
         self.held = True
         self.busy = False
-        self.undecided: deque[ReceivedMessage] = deque()
+        self.undecided: deque[UndecidedMessage] = deque()
         self.received_numbers: set[int] = set()
         self.postponing: list[Ack] = []
         self.in_flight: dict[Path, InFlightAttempt] = {}
@@ -184,7 +184,7 @@ class ResidentExecution:
         if self.start_seed is not None and not self.start_seed.done() and self.execution is not None and self.execution.started is not None:
             self.start_seed.set_result(self.execution.started.seed)
 
-    def put(self, item: ReceivedMessage) -> None:
+    def put(self, item: UndecidedMessage) -> None:
         """Adds a message, unless it was received already."""
         if item.queued is not None:
             if item.queued.number in self.received_numbers:
@@ -192,14 +192,14 @@ class ResidentExecution:
             self.received_numbers.add(item.queued.number)
         self.undecided.append(item)
 
-    def put_first(self, item: ReceivedMessage) -> None:
+    def put_first(self, item: UndecidedMessage) -> None:
         """Adds a message before all others, or moves it there."""
         self.undecided = deque(one for one in self.undecided if one.queued is None or item.queued is None or one.queued.number != item.queued.number)
         self.undecided.appendleft(item)
         if item.queued is not None:
             self.received_numbers.add(item.queued.number)
 
-    def put_back(self, items: list[ReceivedMessage]) -> None:
+    def put_back(self, items: list[UndecidedMessage]) -> None:
         """Returns messages whose decision was not committed to the front."""
         self.undecided.extendleft(reversed(items))
 

@@ -215,7 +215,7 @@ class TaskLeases:
 
 
 def outcome_fingerprint(outcome: Outcome) -> bytes:
-    """Returns a hash by which a repeated answer is told from a different one."""
+    """Returns a hash that distinguishes a repeated answer from a different one."""
     return sha256(msgspec.msgpack.encode(outcome)).digest()
 
 

@@ -170,7 +170,7 @@ class Machine:
     def next_s(self) -> float | None:
         """When something will next happen by itself; None, if nothing ever will."""
         now_s = self.loop.now_s
-        due_s = [at_s for head in self.heads() for at_s in (head.wake_at_s, head.mail_at_s) if head.status not in ENDED and at_s is not None]
+        due_s = [at_s for head in self.heads() for at_s in (head.wake_at_s, head.message_at_s) if head.status not in ENDED and at_s is not None]
         due_s += self.process.timers_s()
         if self.process.flying():
             due_s.append(self.loop.next_s())

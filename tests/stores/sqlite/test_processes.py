@@ -83,7 +83,7 @@ async def test_what_a_killed_process_held_goes_on_elsewhere_at_once(file: Path, 
     assert noticed_s < 1.0
     claimed = await store.claim(claim())
     assert [assignment.head.key for assignment in claimed.executions] == [key("1"), key("2")]
-    assert [mail.deliveries for mail in claimed.work] == [2]
+    assert [message.deliveries for message in claimed.work] == [2]
     assert [(lease.holder, lease.executions) for lease in await store.leases()] == [("one", 2)]
 
 
@@ -261,12 +261,12 @@ async def test_what_was_read_after_listening_has_not_changed_without_a_ring(file
 async def test_strays_ring_nobody(file: Path, store: SqliteStore) -> None:
     bell = Bell(store.on_wake)
     await store.renew("one", 60)
-    assert store._presence._bell is not None
+    assert store._presence._listener is not None
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stray:
-        for datagram in (b"", b"x", b"x" * 8, b"x" * 9, b"x" * 60_000, store._presence._bell.token, store._presence._bell.token + b"xx"):
-            stray.sendto(datagram, ("127.0.0.1", store._presence._bell.port))
+        for datagram in (b"", b"x", b"x" * 8, b"x" * 9, b"x" * 60_000, store._presence._listener.token, store._presence._listener.token + b"xx"):
+            stray.sendto(datagram, ("127.0.0.1", store._presence._listener.port))
     bell.forget()
-    sqlite_rings.notify(store._presence._bell, sqlite_rings.WAKE_UP)
+    sqlite_rings.notify(store._presence._listener, sqlite_rings.WAKE_UP)
     bell.wait()
 
 
@@ -326,7 +326,7 @@ async def main():
     while executions := (await store.claim(claim(me, limit=7))).executions:
         for assignment in executions:
             print(assignment.head.key.id, flush=True)
-            acks = tuple(Ack(mail.to, mail.key) for mail in assignment.mail)
+            acks = tuple(Ack(message.to, message.key) for message in assignment.messages)
             await store.commit([step(assignment.head.key, 0, holder=me, creates=False, release=True, acks=acks)])
     await store.renew(me, 0)
     await store.close()
@@ -398,7 +398,7 @@ def test_the_rings_and_deaths_of_a_process_have_few_threads(file: Path) -> None:
             for store in stores:
                 await store.commit([step(key(str(id(store))))])
             assert len([each for each in threading.enumerate() if each.name == "perdure-death"]) == 1
-            assert len([each for each in threading.enumerate() if each.name == "perdure-rings"]) == 1
+            assert len([each for each in threading.enumerate() if each.name == "perdure-notify"]) == 1
         until(lambda: not [each for each in threading.enumerate() if each.name == "perdure-death"])
         for store in stores:
             await store.close()
