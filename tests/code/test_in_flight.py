@@ -555,4 +555,5 @@ async def test_a_step_that_could_not_be_undone_still_counts_as_done_when_the_exe
             await w.result(key)
         broken.clear()
         await w.tell(key, messages.RetryMessage("again"))
+        await asyncio.sleep(0.1)
         assert await w.result(key) == "a" and done == ["a"]

@@ -110,7 +110,7 @@ async def test_it_reaches_every_depth() -> None:
         await w.failure(deep)
         assert undone(done)[:2] == ["-<gathered>", "-<deep>"]
         assert {"-<won>", *(f"-<turn {number}>" for number in range(6))} <= set(done)
-        assert ("-<lost>" in done) == ("lost" in done)
+        assert done.count("-<lost>") <= done.count("lost")
 
 
 @pytest.mark.parametrize("end", ["cancel", "cancel without undo", "terminate"])

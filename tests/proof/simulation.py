@@ -86,7 +86,7 @@ class SimulatedProcess:
         simulation, seeds = self._simulation, Random(holder)
         idle_s = 0.0 if simulation.options.always_suspend else simulation.rng.choice((0.5, 3.0, 60.0))
         simulation.deploys[holder] = self.deploy
-        return Engine(
+        engine = Engine(
             store,
             simulation.workflows(self.deploy),
             queues=simulation.served if self.name == "engine0" else (),
@@ -97,6 +97,8 @@ class SimulatedProcess:
             idle_s=idle_s,
             seed=lambda: seeds.getrandbits(62),
         )
+        engine.runner.choose = simulation.loop.choose
+        return engine
 
     def _worker(self, store: FaultyStore, holder: str) -> Worker:
         simulation = self._simulation

@@ -123,6 +123,7 @@ def test_a_message_that_is_there_wins_over_a_timeout_that_passed_while_nobody_wa
 
 WEATHERS = {
     "commits fail": Faults(fail_before=0.2, fail_after=0.2, failing=frozenset({"commit"})),
+    "batches are torn": Faults(tear=0.5),
     "claims fail": Faults(fail_before=0.2, fail_after=0.3, failing=frozenset({"claim"})),
     "claims fail and all is slow": Faults(fail_before=0.2, fail_after=0.2, failing=frozenset({"claim"}), delay=1.0),
     "reads fail": Faults(fail_before=0.3, fail_after=0.3, failing=frozenset({"read", "blob"})),

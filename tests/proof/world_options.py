@@ -133,6 +133,7 @@ def _drawn(seed: int, faults: bool, always_suspend: bool, store: Kind) -> tuple[
             kill_before=kills,
             kill_after=kills,
             freeze=rng.choice((0.0, 0.0, 0.01)),
+            tear=rng.choice((0.0, 0.1, 0.5)),
         ),
         kills_max=rng.choice((10, 30, 60)),
         kill_every_s=now_and_then(0.3, 2.0, 10.0),

@@ -1,8 +1,8 @@
 """Advances all executions that are ready, in passes: decides on each, commits all decisions in one call of the store, then begins the attempts they open.
 
-One task, the *active runner*, does everything that does not wait: it decides, and it performs steps until they end or first wait for something. When it has
-to wait itself, for the store or inside a step, and something else is ready, another runner becomes the active one; the first ends once it has finished what
-it waited for. So a step that does not wait costs no task, and executions that are ready together cost one call of the store.
+A *runner* is a task that does everything that does not wait: it decides, and it performs steps until they end or first wait for something. Only when it has
+to wait itself, for the store or inside a step, and something else is ready, another runner is started; each ends when nothing is left for it. So a step that
+does not wait costs no task, and executions that are ready together cost one call of the store.
 
 An execution is `busy` from the moment when it is queued here until its decision is committed and acted upon.
 """
@@ -60,48 +60,42 @@ class BatchRunner:
         self._engine = engine
         self._ready: deque[ResidentExecution] = deque()
         self._attempts: deque[Callable[[], Coroutine[Any, Any, None]]] = deque()
-        self._active: asyncio.Task[None] | None = None
-        self._is_starting = False
-        self._is_handing_over = False
+        self._is_requested = self._is_starting = False
+        self.choose: Callable[[int], int] | None = None  # which of so many is next, in place of the first; simulations explore orders with it
 
     def add(self, resident: ResidentExecution) -> None:
         """Queues an execution, which is busy from now on, to be decided on."""
         resident.busy = True
         self._ready.append(resident)
-        self._wake()
+        self._request_runner()
 
     def begin(self, attempt: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Queues an attempt; `attempt` makes the coroutine that performs it."""
         self._attempts.append(attempt)
-        self._wake()
+        self._request_runner()
 
-    def _wake(self) -> None:
-        """Starts a runner, unless one runs or is about to. The active one runs only if it is the current task: otherwise it waits for something."""
-        if not self._is_starting and (self._active is None or asyncio.current_task() is not self._active):
+    def _request_runner(self) -> None:
+        """Has a runner started in the next turn of the event loop, if the one that runs now, if any, leaves something: then it waits for something."""
+        if not self._is_requested:
+            self._is_requested = True
+            asyncio.get_running_loop().call_soon(self._start_runner)
+
+    def _start_runner(self) -> None:
+        self._is_requested = False
+        if (self._ready or self._attempts) and not self._is_starting:
             self._is_starting = True
-            self._active = self._engine.spawn(self._run())
-
-    def _prepare_hand_over(self) -> None:
-        """Has another runner take over if this one now waits. The callback runs when the event loop gets control, hence only if it does wait."""
-        if (self._ready or self._attempts) and not self._is_handing_over:
-            self._is_handing_over = True
-            asyncio.get_running_loop().call_soon(self._hand_over)
-
-    def _hand_over(self) -> None:
-        self._is_handing_over = False
-        if self._ready or self._attempts:
-            self._wake()
+            _ = self._engine.spawn(self._run())
 
     async def _run(self) -> None:
         self._is_starting = False
-        me, turns = self._active, 0
-        assert me is not None, "it was started as the active runner"
+        me, turns = asyncio.current_task(), 0
+        assert me is not None, "it runs in a task"
         try:
             # A step may have cancelled its task and ended all the same: nothing else may run in a task that is being cancelled.
-            while self._active is me and not me.cancelling():
+            while not me.cancelling():
                 if self._attempts:
-                    attempt = self._attempts.popleft()
-                    self._prepare_hand_over()
+                    attempt = self._next(self._attempts)
+                    self._request_runner_for_rest()
                     try:
                         await run_in_context(attempt(), self._engine.variables.copy())
                     except GeneratorExit:
@@ -116,15 +110,22 @@ class BatchRunner:
                 if turns % TURNS_MAX == 0:
                     await asyncio.sleep(0)
         finally:
-            if self._active is me:
-                self._active = None
-                self._hand_over()
+            self._request_runner_for_rest()
+
+    def _request_runner_for_rest(self) -> None:
+        if self._ready or self._attempts:
+            self._request_runner()
+
+    def _next(self, queue: deque[T]) -> T:
+        if self.choose is not None:
+            queue.rotate(-self.choose(len(queue)))
+        return queue.popleft()
 
     async def _advance_batch(self) -> None:
         decided = await _outside_of_tasks(self._decide_batch) if deterministic_loop.ONE_TASK_PER_THREAD else self._decide_batch()
         if not decided:
             return
-        self._prepare_hand_over()
+        self._request_runner_for_rest()
         asked_s = asyncio.get_running_loop().time()
         try:
             answers = await self._engine.store.commit([pending.commit for pending in decided if pending.commit is not None])
@@ -150,7 +151,7 @@ class BatchRunner:
         """Decides on executions that are ready. Those that must be restored, or need a blob, are queued again when that is done."""
         decided: list[PendingDecision] = []
         while self._ready and len(decided) < BATCH_MAX:
-            resident = self._ready.popleft()
+            resident = self._next(self._ready)
             resident.claims_before = resident.claim_count
             try:
                 if not self._engine.is_resident(resident):

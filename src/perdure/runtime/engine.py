@@ -101,7 +101,7 @@ class Engine:
         self._end_waiters = EndWaiters()
         self._residents = ResidentCache(memory_bytes_max, self._end_waiters.resolve)
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._runner = BatchRunner(self)
+        self.runner = BatchRunner(self)
         self.watch = ChangeWatcher(store, self._holds)
         self.threads: Executor | None = None
         self.resources = OpenResources(store)
@@ -213,7 +213,7 @@ class Engine:
         for resident in interrupted:
             give_back_attempts(resident)
             if resident.undecided and not resident.busy:
-                self._runner.add(resident)
+                self.runner.add(resident)
         loop = asyncio.get_running_loop()
         ends_s = loop.time() + GIVE_BACK_S
         while any(resident.busy for resident in interrupted) and loop.time() < ends_s:
@@ -325,7 +325,7 @@ class Engine:
     def schedule(self, resident: ResidentExecution) -> None:
         """Has an execution advanced with the messages that it has received, unless it is busy; then that happens afterwards."""
         if not resident.busy and resident.undecided and not self._closed:
-            self._runner.add(resident)
+            self.runner.add(resident)
 
     def deliver(self, resident: ResidentExecution, message: ExecutionMessage) -> None:
         """Adds a message that does not come from the store, and schedules the execution."""
@@ -334,7 +334,7 @@ class Engine:
 
     def begin(self, attempt: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Performs an attempt, as soon as those that were begun before it have ended or wait."""
-        self._runner.begin(attempt)
+        self.runner.begin(attempt)
 
     def is_resident(self, resident: ResidentExecution) -> bool:
         """Whether this object is the one in the cache."""
@@ -346,7 +346,7 @@ class Engine:
         if not self.is_resident(resident):
             resident.discard()  # it was dropped while it was read or written, and must not come back
         elif resident.undecided and not self._closed:
-            self._runner.add(resident)
+            self.runner.add(resident)
         else:
             self._after_advance(resident)
 

@@ -48,7 +48,7 @@ def end_attempt(resident: ResidentExecution, path: Path) -> None:
     running = resident.in_flight.pop(path, None)
     resident.step_controls.pop(path, None)
     if running is not None:
-        running.end()
+        resident.has_cancelled_step |= running.end()
 
 
 def _paths_in_grace(resident: ResidentExecution) -> set[Path]:
@@ -102,6 +102,9 @@ async def _run_attempt(
         resident.threads[path] = thread
         thread.add_done_callback(lambda _: _thread_ended(engine, resident, path, thread))
 
+    if resident.has_cancelled_step:  # such as the one that this step undoes: its CancelledError comes first, in the next turn of the event loop
+        resident.has_cancelled_step = False
+        await asyncio.sleep(0)
     if not is_wanted():
         return
     (fn, op, reported), attempt = call, running.attempt

@@ -61,11 +61,10 @@ class InFlightAttempt(msgspec.Struct, gc=False):
         """Detaches the attempt from its task, which continues with other work and must not be cancelled with the attempt."""
         self.is_answered, self.task = True, None
 
-    def end(self) -> None:
-        """Cancels the step, if it runs."""
+    def end(self) -> bool:
+        """Cancels the step, if it runs; returns whether it does."""
         self.cancel()
-        if self.task is not None:
-            self.task.cancel()
+        return self.task is not None and self.task.cancel()
 
 
 class PendingDecision:
@@ -101,6 +100,7 @@ class ResidentExecution:
     - `pinned` is the program in the head as long as the execution has not begun.
     - `compact_from` is the number of logged events from which compaction is attempted again.
     - `attributes` are those in the head, and `indexed` those of the fold that they were made from, if they were made here.
+    - `has_cancelled_step` says that a step was cancelled in this turn of the event loop, and has not seen it yet.
     - `drop_when_released` marks an evicted execution. `postponing` has the unreadable messages that the next commit postpones.
     - `workflow` runs the execution; `needs` are the capabilities that it needs with its `definition`.
     - `defect` is why its program can't be advanced here; the next decision parks it with this reason.
@@ -120,6 +120,7 @@ class ResidentExecution:
         "drop_when_released",
         "execution",
         "exists",
+        "has_cancelled_step",
         "held",
         "in_flight",
         "indexed",
@@ -169,7 +170,7 @@ class ResidentExecution:
         self.needs: frozenset[str] = frozenset()
         self.definition: Blob | None = None
         self.created_at_s = 0.0
-        self.drop_when_released = False
+        self.drop_when_released = self.has_cancelled_step = False
         self.defect = ""
         self.pending: PendingDecision | None = None
         self.retry_wait_s = 0.0
@@ -231,7 +232,7 @@ class ResidentExecution:
         self.drop_undecided()
         self.stop_timer()
         for running in self.in_flight.values():
-            running.end()
+            _ = running.end()
         self.in_flight.clear()
         self.step_controls.clear()
 

@@ -41,7 +41,8 @@ RESENT_MAX = 64
 
 
 class Faults(msgspec.Struct, frozen=True):
-    """How likely each fault is, from 0 to 1, in one call of the store (`resend`: in one that sends; `lose_ring`: of one ring).
+    """How likely each fault is, from 0 to 1, in one call of the store (`resend`: in one that sends; `lose_ring`: of one ring; `tear`: in a commit of several
+    changes, of which the store then makes only the first ones, as a store may that is not one database).
 
     Calls fail only if their name is among `failing`, or if that is empty.
     """
@@ -51,6 +52,7 @@ class Faults(msgspec.Struct, frozen=True):
     failing: frozenset[str] = frozenset()
     delay: float = 0.0
     delay_max_s: float = 0.5
+    tear: float = 0.0
     resend: float = 0.0
     resend_within_s: float = 600.0
     lose_ring: float = 0.0
@@ -133,6 +135,9 @@ class FaultyStore:
         """See `Store.commit`. What was sent may be sent again, now or later."""
 
         async def ask() -> list[ChangeAnswer]:
+            if len(changes) > 1 and self._happens("torn", self.faults.tear):
+                await self.inner.commit(changes[: self._rng.randrange(len(changes))])
+                raise StoreUnavailable("planted: the store failed in the middle of a batch")
             answers = await self.inner.commit(changes)
             now_s = asyncio.get_running_loop().time()
             for change, answer in zip(changes, answers, strict=True):

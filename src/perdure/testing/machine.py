@@ -97,6 +97,7 @@ class MachineProcess:
         holder = f"process{self.number}.{len(self.engines) + 1}"
         engine = Engine(self.store, codes, holder=holder, lease_s=LEASE_S, poll_s=POLL_S, idle_s=idle_s, seed=lambda: 7)
         engine.queues = EveryQueue()
+        engine.runner.choose = self._machine.loop.choose
         engine.perform = self._perform
         self.engines.append(engine)
         self.tasks.append(self._machine.loop.create_task(engine.run(), name=holder))

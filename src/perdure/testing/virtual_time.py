@@ -247,11 +247,11 @@ class VirtualLoop(AbstractEventLoop):
                 if not ready:
                     self._idle()
                     continue
+                if self.handles >= self._checkpoint:
+                    self._check()  # before a callback is taken: if this raises, the callback is still there when the loop is driven again
                 handle = pick()
                 if handle._cancelled:
                     continue
-                if self.handles >= self._checkpoint:
-                    self._check()
                 self.handles += 1
                 try:
                     handle._context.run(handle._callback, *handle._args)
@@ -260,9 +260,12 @@ class VirtualLoop(AbstractEventLoop):
                 except BaseException as error:
                     self.call_exception_handler({"message": "a callback failed", "exception": error})
 
+    def choose(self, count: int) -> int:
+        """Draws which of `count` things that are ready comes next: without a seed, the first."""
+        return 0 if self._rng is None else int(self._rng.random() * count)
+
     def _pick(self) -> LoopHandle:
-        ready, rng = self._ready, cast(random.Random, self._rng)
-        at = int(rng.random() * len(ready))
+        ready, at = self._ready, self.choose(len(self._ready))
         ready[at], ready[-1] = ready[-1], ready[at]
         return ready.pop()
 
