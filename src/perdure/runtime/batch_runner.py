@@ -11,6 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextvars import Context
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from perdure.code import deterministic_loop
@@ -158,11 +159,11 @@ class BatchRunner:
                     self._give_up(resident)
                     self._engine.finish(resident)
                 elif resident.execution is None:
-                    self._wait_for(resident, restore_execution(self._engine, resident))
+                    self._wait_for(resident, partial(restore_execution, self._engine, resident))
                 else:
                     pending = resident.pending = resident.pending or PendingDecision(resident)
                     if (blob := decide_on_messages(self._engine, pending)) is not None:
-                        self._wait_for(resident, self._load_blob(pending, blob))
+                        self._wait_for(resident, partial(self._load_blob, pending, blob))
                     elif pending.batch:
                         _ = commit_of(self._engine, pending)
                         decided.append(pending)
@@ -180,7 +181,7 @@ class BatchRunner:
         resident.resolve_start_seed()
         resident.retry_wait_s = 0.0
         if wants_compaction(resident):
-            self._wait_for(resident, compact_execution(self._engine, resident), self._engine.finish)
+            self._wait_for(resident, partial(compact_execution, self._engine, resident), self._engine.finish)
         else:
             self._engine.finish(resident)
 
@@ -195,12 +196,14 @@ class BatchRunner:
     async def _load_blob(self, pending: PendingDecision, sha256: str) -> None:
         pending.payload = await self._engine.payloads.get(sha256)
 
-    def _wait_for(self, resident: ResidentExecution, work: Coroutine[Any, Any, None], then: Callable[[ResidentExecution], None] | None = None) -> None:
+    def _wait_for(
+        self, resident: ResidentExecution, work: Callable[[], Coroutine[Any, Any, None]], then: Callable[[ResidentExecution], None] | None = None
+    ) -> None:
         """Performs `work` for a busy execution in a task of its own, and queues the execution again, or calls `then`."""
 
         async def wait() -> None:
             try:
-                await work
+                await work()
             except asyncio.CancelledError as error:
                 task = asyncio.current_task()
                 if task is None or task.cancelling():
