@@ -70,7 +70,7 @@ class AsyncHandle(Generic[R_co]):
             Timeout: it did not end in time, for the reason in `why`; it goes on.
             NotFound: there is no such execution any more.
         """
-        with short_traceback, self._access.notices.waiting(self.key):
+        with short_traceback, self._access.wait_warnings.waiting(self.key):
             async with with_timeout(timeout, f"the result of {self.key}", self._why):
                 raw = await execution_results.wait_for_result(self._access.watch, self._access.store, self.key, self._after)
         value: R_co = values.decode(raw, self._kind, f"the result of {self.key}")

@@ -136,7 +136,7 @@ EXPORT_ATTEMPTS_MAX = 20
 """How often it is looked again at one that went on meanwhile."""
 
 
-async def export_bundle(looking: ReadOnlyStore, key: Key, children: bool = False) -> Bundle:
+async def export_bundle(store: ReadOnlyStore, key: Key, children: bool = False) -> Bundle:
     """An execution as it stands; with `children`, also those that it has started, those that they have started, and so on.
 
     Raises:
@@ -149,23 +149,23 @@ async def export_bundle(looking: ReadOnlyStore, key: Key, children: bool = False
     wanted = deque([key])
     while wanted:
         one = wanted.popleft()
-        if one in executions or (found := await stored_contents(looking, one)) is None:
+        if one in executions or (found := await stored_contents(store, one)) is None:
             continue
         (head, rows), mail = (found[0].head, found[0].rows), found[1]
         letters = tuple(BundledMessage(letter.key, letter.body, letter.due_at_s) for letter in mail)
         executions[one] = BundledExecution(one, head.program, head.root, head.version, head.status, rows, letters)
         events = log_format.decode_rows(rows)
         async for name, raw in read_blobs_with_archives(
-            looking, referenced_blobs((*events, *(messages.decode_message_or_task(letter.body) for letter in mail)))
+            store, referenced_blobs((*events, *(messages.decode_message_or_task(letter.body) for letter in mail)))
         ):
-            if raw is None and (at_s := await looking.removed_at(name)) is not None:
+            if raw is None and (at_s := await store.removed_at(name)) is not None:
                 removed[name] = at_s
             else:
                 blobs[name] = verified_payload(name, raw)
         wanted.extend(started_children(one, events) if children else ())
     if not executions:
         raise NotFound(key)
-    return Bundle((await looking.store_time()).now_s, tuple(executions.values()), blobs, removed)
+    return Bundle((await store.store_time()).now_s, tuple(executions.values()), blobs, removed)
 
 
 def started_children(key: Key, events: Iterable[e.Event]) -> list[Key]:
@@ -174,21 +174,21 @@ def started_children(key: Key, events: Iterable[e.Event]) -> list[Key]:
     return list(dict.fromkeys(Key(key.tenant, spawn.workflow, spawn.id) for spawn in spawns))
 
 
-async def stored_contents(looking: ReadOnlyStore, key: Key) -> tuple[StoredLog, list[QueuedMessage]] | None:
+async def stored_contents(store: ReadOnlyStore, key: Key) -> tuple[StoredLog, list[QueuedMessage]] | None:
     """The log and the mail of an execution at one moment, or nearly so: then, what was in the mail and has been read since stands in the log."""
-    found = await looking.read(key)
+    found = await store.read(key)
     mail: list[QueuedMessage] = []
     for _ in range(EXPORT_ATTEMPTS_MAX):
         if found is None:
             return None
-        before, mail = found, await looking.messages(key)
-        found = await looking.read(key)
+        before, mail = found, await store.messages(key)
+        found = await store.read(key)
         if found is not None and found.head.version == before.head.version:
             break
     return None if found is None else (found, mail)
 
 
-async def read_blobs_with_archives(looking: ReadOnlyStore, names: dict[str, int]) -> AsyncGenerator[tuple[str, bytes | None], None]:
+async def read_blobs_with_archives(store: ReadOnlyStore, names: dict[str, int]) -> AsyncGenerator[tuple[str, bytes | None], None]:
     """Blobs by name, those that the archives among them refer to, and the archives before these; None in place of what is missing.
 
     Raises:
@@ -200,7 +200,7 @@ async def read_blobs_with_archives(looking: ReadOnlyStore, names: dict[str, int]
         if name in seen:
             continue
         seen.add(name)
-        raw = await looking.blob(name)
+        raw = await store.blob(name)
         yield name, raw
         if size_bytes == ARCHIVE_SIZE and raw is not None:
             wanted.extend(referenced_blobs(log_format.decode_rows(archived_rows(name, raw))).items())

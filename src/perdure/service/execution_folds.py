@@ -35,15 +35,15 @@ CACHED_FOLDS_MAX = 1_000
 class LogTail:
     """The rows of a log from behind `version`, the last of a commit, on, as far as they have been written.
 
-    What is compacted away while it is read is read from the archive; with `closely`, so is what was compacted before.
+    What is compacted away while it is read is read from the archive; with `read_archives`, so is what was compacted before.
     """
 
-    def __init__(self, store: Store, key: Key, version: int = 0, closely: bool = False) -> None:
+    def __init__(self, store: Store, key: Key, version: int = 0, read_archives: bool = False) -> None:
         self.key = key
         self.version = version
         self.head: Head | None = None
         self._store = store
-        self._closely = closely
+        self._read_archives = read_archives
         self._rows: deque[bytes] = deque()
 
     async def next(self) -> Sequence[e.Event] | None:
@@ -63,7 +63,7 @@ class LogTail:
             match row[-1]:
                 case e.SnapshotEvent(version) if version <= self.version:
                     continue
-                case e.SnapshotEvent(archive=str(archive)) if self._closely and (missed := await self._archive(archive)) is not None:
+                case e.SnapshotEvent(archive=str(archive)) if self._read_archives and (missed := await self._archive(archive)) is not None:
                     self._rows.extendleft(reversed(missed))
                 case e.SnapshotEvent(version):
                     self.version = version
@@ -71,7 +71,7 @@ class LogTail:
                 case _:
                     self.version += len(row)
                     return row
-        self._closely = True
+        self._read_archives = True
         return None
 
     async def _archive(self, sha256: str) -> Sequence[bytes] | None:
@@ -107,19 +107,19 @@ EventReader = Callable[[Execution, e.Event], Iterable[T]]
 
 
 class ExecutionFold:
-    """An execution, folded from its log as far as it was read. `shown` are its steps as they were last shown, and the version that they were made of."""
+    """An execution, folded from its log as far as it was read. `cached_steps` are its steps as they were last shown, and the version that they were made of."""
 
     def __init__(self, store: Store, key: Key) -> None:
         self.key = key
         self._store = store
         self._one_at_a_time = asyncio.Lock()
-        self._begin_anew()
+        self._reset()
 
-    def _begin_anew(self) -> None:
+    def _reset(self) -> None:
         self.execution = Execution(self.key)
         self._tail = LogTail(self._store, self.key)
         self._folded = 0
-        self.shown: tuple[int, list[StepView]] | None = None
+        self.cached_steps: tuple[int, list[StepView]] | None = None
 
     @property
     def head(self) -> Head | None:
@@ -135,7 +135,7 @@ class ExecutionFold:
         try:
             return await self._more(take)
         except BaseException:  # who is interrupted within a commit has folded half of it
-            self._begin_anew()
+            self._reset()
             raise
 
     async def _more(self, take: EventReader[T]) -> FoldedCommit[T] | None:
@@ -164,7 +164,7 @@ class ExecutionFold:
                 pass
             return self.execution
 
-    async def seen(self, look: Callable[[Execution], T]) -> T:
+    async def view(self, look: Callable[[Execution], T]) -> T:
         """What `look`, in a thread if there is much to look at, sees of the execution with all that was written by now.
 
         Raises:

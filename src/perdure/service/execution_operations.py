@@ -424,7 +424,7 @@ async def await_reply(access: StoreAccess, key: Key, signal: messages.SignalMess
     before = await send_signal(access, key, signal)
     if before is None:
         raise NotFound(key)
-    tail, search = LogTail(access.store, key, before.version, closely=True), ReplySearch(key, signal)
+    tail, search = LogTail(access.store, key, before.version, read_archives=True), ReplySearch(key, signal)
     while True:
         while (row := await tail.next()) is not None:
             search.take(row)

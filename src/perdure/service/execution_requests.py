@@ -32,21 +32,21 @@ REQUESTS_AT_A_TIME = 20
 
 
 class ExecutionRequest(msgspec.Struct, frozen=True):
-    """A message to the execution of `head`, under a mail key that begins with its `verb`; the same `mail_key` sent twice arrives once."""
+    """A message to the execution of `head`, under a mail key that begins with its `verb`; the same `message_key` sent twice arrives once."""
 
     head: Head
     verb: str
     message: ExecutionMessage
-    mail_key: str = ""
+    message_key: str = ""
 
     def __post_init__(self) -> None:
-        if not self.mail_key:  # pause, resume and pause again are three, even while no engine reads them
-            msgspec.structs.force_setattr(self, "mail_key", f"{self.verb}:{uuid4().hex}")
+        if not self.message_key:  # pause, resume and pause again are three, even while no engine reads them
+            msgspec.structs.force_setattr(self, "message_key", f"{self.verb}:{uuid4().hex}")
 
     @property
     def post(self) -> Post:
         """What the store is given."""
-        return Post(messages=(OutgoingMessage(self.head.key, self.mail_key, messages.encode_message(self.message)),))
+        return Post(messages=(OutgoingMessage(self.head.key, self.message_key, messages.encode_message(self.message)),))
 
 
 def cancel_request(head: Head, reason: str, undo: bool = True) -> ExecutionRequest | None:
@@ -170,7 +170,7 @@ async def wait_for_effect(access: StoreAccess, request: ExecutionRequest) -> Non
 
 async def _handled(access: StoreAccess, request: ExecutionRequest) -> None:
     wait_s = HANDLED_MIN_S
-    while any(mail.key == request.mail_key for mail in await access.store.messages(request.head.key)):
+    while any(mail.key == request.message_key for mail in await access.store.messages(request.head.key)):
         await asyncio.sleep(wait_s)
         wait_s = min(2 * wait_s, HANDLED_MAX_S)
 

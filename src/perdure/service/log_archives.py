@@ -53,27 +53,27 @@ def archived_rows(name: str, raw: bytes) -> list[bytes]:
         raise LogDamaged(f"an archive can't be read: {error}") from error
 
 
-async def archives_of(looking: ReadOnlyStore, key: Key) -> list[LogArchive]:
+async def archives_of(store: ReadOnlyStore, key: Key) -> list[LogArchive]:
     """The archives of an execution, the newest first; the last may be one that was pruned.
 
     Raises:
         NotFound: there is no such execution.
         LogDamaged: something of it can't be read.
     """
-    found = await looking.read(key)
+    found = await store.read(key)
     if found is None:
         raise NotFound(key)
-    return [one.archive async for one in archive_contents(looking, key, log_format.decode_rows(found.rows))]
+    return [one.archive async for one in archive_contents(store, key, log_format.decode_rows(found.rows))]
 
 
-async def archive_contents(looking: ReadOnlyStore, key: Key, events: Sequence[e.Event]) -> AsyncGenerator[ArchiveContent, None]:
+async def archive_contents(store: ReadOnlyStore, key: Key, events: Sequence[e.Event]) -> AsyncGenerator[ArchiveContent, None]:
     """The archives that a log of these events names, and those that these name, up to the first that is not there."""
     while (named := next((event for event in events if isinstance(event, e.SnapshotEvent)), None)) is not None and named.archive is not None:
         after = _forgotten(key, events)
-        raw = await looking.blob(named.archive)
+        raw = await store.blob(named.archive)
         if raw is None:
             turns = {loop: (1, last) for loop, last in after.items()}
-            yield ArchiveContent(LogArchive(key, named.archive, named.at_s, turns, pruned_at_s=await looking.removed_at(named.archive)), ())
+            yield ArchiveContent(LogArchive(key, named.archive, named.at_s, turns, pruned_at_s=await store.removed_at(named.archive)), ())
             return
         events = log_format.decode_rows(archived_rows(named.archive, raw))
         before = _forgotten(key, events)

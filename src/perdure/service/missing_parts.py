@@ -122,7 +122,7 @@ class WaitWarnings:
     def __init__(self, store: Store) -> None:
         self._missing = MissingParts(store)
         self._due: dict[Key, None] = {}
-        self._telling: asyncio.Task[None] | None = None
+        self._warning_task: asyncio.Task[None] | None = None
 
     @contextmanager
     def waiting(self, key: Key) -> Iterator[None]:
@@ -144,15 +144,15 @@ class WaitWarnings:
 
     def close(self) -> None:
         """Warn nobody any more."""
-        if self._telling is not None:
-            self._telling.cancel()
+        if self._warning_task is not None:
+            self._warning_task.cancel()
 
     def _take(self, key: Key) -> None:
         self._due[key] = None
-        if self._telling is None or self._telling.done():
-            self._telling = asyncio.get_running_loop().create_task(self._tell())
+        if self._warning_task is None or self._warning_task.done():
+            self._warning_task = asyncio.get_running_loop().create_task(self._warn())
 
-    async def _tell(self) -> None:
+    async def _warn(self) -> None:
         """Warn of what is missing for those that are due."""
         await asyncio.sleep(GATHER_S)
         keys, self._due = list(self._due)[:KEYS_MAX], {}

@@ -66,22 +66,22 @@ def workflows_by_name(workflows: Iterable[Workflow]) -> dict[str, Workflow]:
     return {one.name: one for one in (*BUILT_IN_WORKFLOWS, *workflows)}
 
 
-async def choose_heads(looking: ReadOnlyStore, which: ReplayFilter) -> list[Head]:
+async def choose_heads(store: ReadOnlyStore, which: ReplayFilter) -> list[Head]:
     """The heads of the executions that are meant, newest first."""
     statuses = UNENDED_STATUSES | {"failed"} if which.failed else UNENDED_STATUSES
     found: list[Head] = []
-    async for page in head_pages(looking, HeadFilter(tenant=which.tenant, workflow=which.workflow, statuses=statuses)):
+    async for page in head_pages(store, HeadFilter(tenant=which.tenant, workflow=which.workflow, statuses=statuses)):
         found += page
         if which.limit is not None and len(found) >= which.limit:
             break
     return found[: which.limit]
 
 
-async def check_executions(looking: ReadOnlyStore, workflows: Mapping[str, Workflow], heads: Iterable[Head]) -> AsyncGenerator[ReplayCheck, None]:
+async def check_executions(store: ReadOnlyStore, workflows: Mapping[str, Workflow], heads: Iterable[Head]) -> AsyncGenerator[ReplayCheck, None]:
     """What would become of each of these with `workflows`, one after the other; what is gone or has ended meanwhile is left out."""
-    payloads = BlobCache(looking)
+    payloads = BlobCache(store)
     for head in heads:
-        found = await looking.read(head.key)
+        found = await store.read(head.key)
         if found is None or (found.head.status in ENDED_STATUSES and found.head.status != head.status):
             continue
         now = found.head

@@ -22,10 +22,10 @@ from perdure.stores.protocol import Head, HeadFilter, ReadOnlyStore, Store
 HEADS_PER_PAGE = 500
 
 
-async def head_pages(looking: ReadOnlyStore, which: HeadFilter) -> AsyncIterator[list[Head]]:
+async def head_pages(store: ReadOnlyStore, which: HeadFilter) -> AsyncIterator[list[Head]]:
     """What `which` means, newest first, in lists of up to `PAGE`; its own limit is none of these."""
     page = msgspec.structs.replace(which, limit=HEADS_PER_PAGE)
-    while heads := await looking.heads(page):
+    while heads := await store.heads(page):
         yield heads
         if len(heads) < HEADS_PER_PAGE:
             return
@@ -39,7 +39,7 @@ class StoreAccess:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.watch = ChangeWatcher(store)
-        self.notices = WaitWarnings(store)
+        self.wait_warnings = WaitWarnings(store)
         self.folds = FoldCache(store)
         self._payloads = BlobCache(store)
 

@@ -255,22 +255,22 @@ class VerifiedExecution(msgspec.Struct, frozen=True):
     blobs: frozenset[str] = frozenset()
 
 
-async def heads_to_verify(looking: ReadOnlyStore, keys: Sequence[Key] | None = None) -> list[Head]:
+async def heads_to_verify(store: ReadOnlyStore, keys: Sequence[Key] | None = None) -> list[Head]:
     """The heads of these executions, or of all of all tenants."""
     if keys is not None:
-        return await looking.heads(HeadFilter(keys=tuple(keys), limit=len(keys)))
-    return [head async for page in head_pages(looking, HeadFilter()) for head in page]
+        return await store.heads(HeadFilter(keys=tuple(keys), limit=len(keys)))
+    return [head async for page in head_pages(store, HeadFilter()) for head in page]
 
 
-async def verify_executions(looking: ReadOnlyStore, keys: Iterable[Key]) -> AsyncGenerator[VerifiedExecution, None]:
+async def verify_executions(store: ReadOnlyStore, keys: Iterable[Key]) -> AsyncGenerator[VerifiedExecution, None]:
     """What is found in each of these executions."""
-    glance = _Observer(looking)
+    glance = _Observer(store)
     for key in keys:
         sight = await glance.sight(key)
         found = [] if sight is None else verify_observation(sight)
         for _ in range(OBSERVATIONS_MAX - 1):
             if found:
-                again = await _Observer(looking).sight(key)
+                again = await _Observer(store).sight(key)
                 still = [] if again is None else verify_observation(again)
                 found = [one for one in found if one in still]
         yield VerifiedExecution(key, found, frozenset(() if sight is None else sight.blobs))
@@ -284,25 +284,25 @@ def unreferenced_blob_findings(names: Iterable[str]) -> list[VerificationFinding
 class _Observer:
     """Looks at executions; who lives and what is on queues is looked at once."""
 
-    def __init__(self, looking: ReadOnlyStore) -> None:
-        self._looking = looking
+    def __init__(self, store: ReadOnlyStore) -> None:
+        self._store = store
         self._living: frozenset[str] | None = None
         self._work: dict[QueueAddress, frozenset[tuple[QueueAddress, str]]] = {}
 
     async def sight(self, key: Key) -> Observation | None:
         """What is seen of an execution; None if it is not there."""
-        before = await self._looking.read(key)
+        before = await self._store.read(key)
         if before is None:
             return None
         children = await self._children(_fold_rows(key, before.rows))  # before the log is read for good: who had ended by then had told
-        found = await stored_contents(self._looking, key)
+        found = await stored_contents(self._store, key)
         if found is None:
             return None
         (head, rows), mail = (found[0].head, found[0].rows), found[1]
         execution = _fold_rows(key, rows)
         children |= await self._children(execution, but=children)
         blobs = await self._blobs(rows, mail)
-        times_s = {name: await self._looking.removed_at(name) for name, whole in blobs.items() if whole is None}
+        times_s = {name: await self._store.removed_at(name) for name, whole in blobs.items() if whole is None}
         removed = {name: at_s for name, at_s in times_s.items() if at_s is not None}
         there = {name: whole for name, whole in blobs.items() if name not in removed}
         living, work = await self._alive(), await self._work_of(execution)
@@ -310,25 +310,25 @@ class _Observer:
 
     async def _alive(self) -> frozenset[str]:
         if self._living is None:
-            self._living = frozenset(lease.holder for lease in await self._looking.leases() if lease.alive)
+            self._living = frozenset(lease.holder for lease in await self._store.leases() if lease.alive)
         return self._living
 
     async def _work_of(self, execution: Execution) -> frozenset[tuple[QueueAddress, str]]:
         tenant = execution.key.tenant
         queues = {QueueAddress(tenant, one.op.queue) for one in execution.open.values() if isinstance(one.op, CallOperation) and one.by is None}
         for queue in queues - self._work.keys():
-            self._work[queue] = frozenset((queue, mail.key) for mail in await self._looking.messages(queue))
+            self._work[queue] = frozenset((queue, mail.key) for mail in await self._store.messages(queue))
         return frozenset[tuple[QueueAddress, str]]().union(*(self._work[queue] for queue in queues))
 
     async def _children(self, execution: Execution, but: Iterable[Key] = ()) -> dict[Key, Head]:
         tenant = execution.key.tenant
         keys = {Key(tenant, one.op.workflow, one.op.id) for one in execution.open.values() if isinstance(one.op, SpawnOperation)} - set(but)
-        return {head.key: head for head in await self._looking.heads(HeadFilter(keys=tuple(keys), limit=len(keys)))} if keys else {}
+        return {head.key: head for head in await self._store.heads(HeadFilter(keys=tuple(keys), limit=len(keys)))} if keys else {}
 
     async def _blobs(self, rows: Sequence[bytes], mail: Sequence[QueuedMessage]) -> dict[str, bool | None]:
         found: dict[str, bool | None] = {}
         try:
-            async for name, raw in read_blobs_with_archives(self._looking, referenced_blobs((*_decode_events(rows), *_decode_messages(mail)))):
+            async for name, raw in read_blobs_with_archives(self._store, referenced_blobs((*_decode_events(rows), *_decode_messages(mail)))):
                 found[name] = None if raw is None else sha256(raw).hexdigest() == name
         except PerdureError:  # of an archive, whose name says so as well
             return found
@@ -372,14 +372,14 @@ class UnreadableItem(msgspec.Struct, frozen=True):
     why: str
 
 
-async def find_unreadable(looking: ReadOnlyStore) -> AsyncIterator[UnreadableItem]:
+async def find_unreadable(store: ReadOnlyStore) -> AsyncIterator[UnreadableItem]:
     """What can't be read of the executions that need attention or have mail waiting, up to a bound."""
     left = HEADS_EXAMINED_MAX
-    async for page in head_pages(looking, HeadFilter()):
+    async for page in head_pages(store, HeadFilter()):
         for head in page:
             if left and _is_concerned(head):
                 left -= 1
-                async for found in _unreadable_items(looking, head):
+                async for found in _unreadable_items(store, head):
                     yield found
 
 
@@ -387,14 +387,14 @@ def _is_concerned(head: Head) -> bool:
     return head.status == "needs_attention" or head.mail_at_s is not None
 
 
-async def _unreadable_items(looking: ReadOnlyStore, head: Head) -> AsyncIterator[UnreadableItem]:
+async def _unreadable_items(store: ReadOnlyStore, head: Head) -> AsyncIterator[UnreadableItem]:
     try:
-        found = await looking.read(head.key)
+        found = await store.read(head.key)
         log_format.decode_rows(() if found is None else found.rows)
     except UNREADABLE as error:
         yield UnreadableItem(head.key, "", str(error))
     try:
-        mail = await looking.messages(head.key)
+        mail = await store.messages(head.key)
     except SealedPayload as error:
         yield UnreadableItem(head.key, "some", str(error))
         return

@@ -303,7 +303,7 @@ class Run(Generic[R_co]):
     def _ask(self, verb: str, message: messages.SignalMessage, timeout: Duration) -> Any:
         __tracebackhide__ = True
         before = run_immediately(execution_operations.send_signal(self._world.access, self.key, message))
-        tail, search = LogTail(self._world.machine.store, self.key, 0 if before is None else before.version, closely=True), ReplySearch(self.key, message)
+        tail, search = LogTail(self._world.machine.store, self.key, 0 if before is None else before.version, read_archives=True), ReplySearch(self.key, message)
 
         def replied() -> bool:
             while search.reply is None and (row := run_immediately(tail.next())) is not None:
