@@ -294,7 +294,7 @@ async def decide_by_link(access: StoreAccess, secret: bytes, link: str, said: Vo
 
 
 async def link_groups(access: StoreAccess, link: ApprovalLink) -> tuple[str, ...]:
-    """Returns the groups that the bearer of a link counts as a member of. The signature already grants the decision, so these are all groups of the approval."""
+    """Returns the groups that the bearer of a link counts as a member of. The signature grants the decision, so these are all groups of the approval."""
     one = await read_approval(access, link.key)
     return () if one is None else tuple(name.removeprefix("group:") for name in one.assignees if name.startswith("group:"))
 

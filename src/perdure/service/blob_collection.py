@@ -37,7 +37,7 @@ class ArchiveFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CollectedBlobs(msgspec.Struct, frozen=True):
-    """The result of a collection: the archives removed (in a dry run: to remove), the number of other blobs, and the bytes that all of them take in the store."""
+    """The result of a collection: the archives that were removed (in a dry run: would be), the number of other blobs, and the bytes of all of them."""
 
     archives: list[LogArchive] = []
     values: int = 0

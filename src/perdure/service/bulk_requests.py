@@ -44,7 +44,7 @@ NEWEST_FIRST = frozenset(("retry", "requeue"))
 
 
 class BulkFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Selects executions: those of `keys`, in their order, or those that match all other fields. Without `status`, those on which the operation has an effect."""
+    """Selects executions: those of `keys`, in their order, or those that match all other fields. Without `status`, those on which the operation acts."""
 
     tenant: str
     keys: tuple[Key, ...] | None = None

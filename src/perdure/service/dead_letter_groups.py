@@ -133,9 +133,9 @@ async def group_dead_letters(access: StoreAccess, which: DeadLetterFilter) -> li
     found: dict[tuple[str, str], list[DeadLetter]] = {}
     listed, complete = await _listed_summaries(access, which)
     for one in listed:
-        letter = await _read_dead_letter(access, one)
-        if letter is not None and letter.fingerprint.startswith(which.fingerprint):
-            found.setdefault((letter.fingerprint, letter.key.workflow), []).append(letter)
+        dead = await _read_dead_letter(access, one)
+        if dead is not None and dead.fingerprint.startswith(which.fingerprint):
+            found.setdefault((dead.fingerprint, dead.key.workflow), []).append(dead)
     grouped = sorted((_group(*name, letters, complete) for name, letters in found.items()), key=lambda group: -group.last_at_s)
     if which.fingerprint and len(grouped) != 1:
         fitting = ", ".join(group.fingerprint for group in grouped[:5])
