@@ -54,5 +54,5 @@ def test_a_file_of_another_format_is_refused_and_not_guessed_at() -> None:
 
 
 def test_blobs_are_what_they_are_called() -> None:
-    with pytest.raises(ExportRefused, match="blobs are not what they are called"):
+    with pytest.raises(ExportRefused, match="a blob does not match its hash"):
         decode_bundle(encode_bundle(Bundle(1.5, BUNDLE.executions, {"0" * 64: b"abc"}, {}), b""), b"")
