@@ -205,7 +205,7 @@ def test_undo_handlers_are_mocked_like_steps(world: World) -> None:
 def test_when_answers_run_out_the_error_names_the_step_and_how_many_there_were(world: World) -> None:
     world.mock(charge, answers=[TimeoutError()])
     run = world.start(paying)
-    with pytest.raises(Unanswered, match=r"mock of charge, in call 2 \(default/paying/1:charge\).*1 was given, and all are used"):
+    with pytest.raises(Unanswered, match=r"mock of charge, in call 2 \(default/paying/1:charge\).*1 was given, and all have been used"):
         run.result()
     assert run.step("charge").state == "performing"  # nobody has answered, and so it stands
 
@@ -753,7 +753,7 @@ def test_a_workflow_that_chooses_by_what_the_log_does_not_know_is_found() -> Non
     async def fickle(ctx: Context) -> None:
         await ctx.step("even" if next(counter) % 2 == 0 else "odd", receipt, Charge("c"))
 
-    with pytest.raises(NotReplayed, match=r"default/fickle/1, replayed.*even \(call receipt\)(.|\n)*odd \(call receipt\)(.|\n)*ctx.now"), World() as world:
+    with pytest.raises(NotReplayed, match=r"default/fickle/1 diverges.*even \(call receipt\)(.|\n)*odd \(call receipt\)(.|\n)*ctx.now"), World() as world:
         world.run(fickle)
 
 

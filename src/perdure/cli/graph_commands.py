@@ -167,7 +167,8 @@ def patch(settings: GlobalOptions, /, *, id: str, file: str | None, base: str, r
         if base and not before.hash.removeprefix("sha256:").startswith(base.removeprefix("sha256:")):
             raise CommandExit(
                 ExitCode.INPUT,
-                f"{execution_name(handle.key)} uses the definition {before.hash} by now, not {terminal_text.clean(base)}\ncheck what has changed, and patch it again",
+                f"{execution_name(handle.key)} uses the definition {before.hash} by now, not {terminal_text.clean(base)}\n"
+                "check what has changed, and patch it again",
             )
         different = [
             terminal_text.clean(one)

@@ -29,7 +29,8 @@ after_option = click.option("--after", default=0, metavar="N", help="Only items 
 @click.option(
     "--status",
     metavar="STATUS,...",
-    help="Only executions in one of these statuses: pending, running, waiting, waiting_approval, paused, needs_attention, ending, undoing, completed, failed, cancelled.",
+    help="Only executions in one of these statuses: pending, running, waiting, waiting_approval, paused, needs_attention, ending, undoing, completed, "
+    "failed, cancelled.",
 )
 @click.option("--prefix", default="", metavar="TEXT", help="Only executions whose id has this prefix.")
 @click.option("--since", metavar="TIME", help="Only executions created in the last 30s, 1h, 2d.")

@@ -47,8 +47,8 @@ class NotReplayed(Verdict):
     def __init__(self, key: object, diff: Sequence[str]) -> None:
         lines = "\n  ".join(diff)
         super().__init__(
-            f"{key} diverges when it is replayed over its own log: {lines}\nA workflow must ask for the same operations whenever it runs over the same log: take "
-            "the time from ctx.now(), random values from ctx.random and ctx.uuid(), and anything else that may change from a step or ctx.keep(). "
+            f"{key} diverges when it is replayed over its own log: {lines}\nA workflow must ask for the same operations whenever it runs over the same log: "
+            "take the time from ctx.now(), random values from ctx.random and ctx.uuid(), and anything else that may change from a step or ctx.keep(). "
             "@pytest.mark.perdure(replay=False) omits this check"
         )
         self.key, self.diff = key, tuple(diff)
