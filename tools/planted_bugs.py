@@ -283,7 +283,7 @@ GUARDS = (
         without("execution_requests.post_requests"),
         suite("service/test_bulk.py", "dies_between_two_batches"),
     ),
-    Guard("of a singleton one runs at a time", "service.execution_operations:start_execution", never("row[0].status"), suite("service/test_pending.py")),
+    Guard("of a singleton one runs at a time", "service.execution_operations:start_execution", never("series[0].status"), suite("service/test_pending.py")),
     # Transactions with a user's data, and files that are not Perdure's.
     Guard(
         "who lost an execution commits no transaction",

@@ -83,8 +83,8 @@ audit
 ├── turn 0
 │   └── ✓  load  call  500 ms
 └── turn 1
-    └── ▶  load  call  performing  2 tries  for 3.0 s
-✗  pay  call charge  failed  3 tries  500 ms
+    └── ▶  load  call  performing  2 attempts  for 3.0 s
+✗  pay  call charge  failed  3 attempts  500 ms
    Declined: no …
 └── ↻  x  call load  retrying  due in 1.0 s  for 3.0 s
 ✓  a%2Fb  call naïve ☕  500 ms"""

@@ -73,7 +73,7 @@ MADE: dict[str, BaseException] = {
     "AlreadyDecided": e.AlreadyDecided(ORDER, "completed", ("Ship o1?", "ada", True, 1_790_000_000.0)),
     "Removed": e.Removed(ORDER, "it was removed at 2026-11-22 15:59:03 UTC"),
     "DecisionRefused": e.DecisionRefused(ORDER, "bob is none of those who may decide"),
-    "LinkRefused": e.LinkRefused("its time is over; ask for another one"),
+    "LinkRefused": e.LinkRefused("it has expired; ask for another one"),
     "BadExpression": e.BadExpression("/steps/pay/when", "character 7: a value is missing after ==", "write one, such as 1 or 'text'", 7),
     "ExpressionFailed": e.ExpressionFailed("/steps/pay/with", "@order has no field totl", "did you mean total?"),
     "MissingExtra": e.MissingExtra("CEL", "cel-expr-python", "definitions"),
