@@ -307,7 +307,7 @@ async def test_after_compaction_a_cold_rebuild_goes_on_correctly(endless: Any) -
         assert entry is not None
         assert entry.execution is not None
         assert {path_text(path) for path in execution.open} == {path_text(path) for path in entry.execution.open}
-        assert execution.mailbox.letters == entry.execution.mailbox.letters
+        assert execution.mailbox.messages == entry.execution.mailbox.messages
         await w.crash()
         sent = await turned(w, key, 200, sent)
         await cold(w.store, endless, key)

@@ -279,8 +279,8 @@ async def _send_notices(program: CodeProgram, path: Path, approval: str, step: S
     while True:
         number += 1
         here = (*path, ("notice", number))
-        (letter,) = (await program.settle(here, ReceiveOperation((notice_message_name(approval),)))).letters
-        notice = program.decode(letter.body, Notice, here)
+        (message,) = (await program.settle(here, ReceiveOperation((notice_message_name(approval),)))).messages
+        notice = program.decode(message.body, Notice, here)
         raw = step.codec.encode_args((notice,), {}, "the arguments of step", here)
         call = CallOperation(step.name, raw, step.queue, step.rule, step.timeout_s, step.may_repeat)
         await program.settle((*path, ("notify", number)), step.placed(call, program.execution.key.tenant, (notice,), {}), step)

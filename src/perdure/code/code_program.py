@@ -450,7 +450,7 @@ class CodeProgram:
         self.steps.pop(path, None)
         if self._waiting.pop(path, None) is None:
             settlement = self.execution.settled.get(path)
-            if settlement is None or not settlement.letters:
+            if settlement is None or not settlement.messages:
                 return
         if self._remembered is None:
             self._commands.append(DropCommand(path, any(path[:depth] in self.lost for depth in range(1, len(path) + 1)) if self.lost else False))

@@ -472,8 +472,8 @@ class Context:
 
     async def _received(self, path: Path, op: ReceiveOperation) -> SettledOperation:
         settlement = await self._instance.settle(path, op)
-        if settlement.letters:
-            self._instance.receipts.receive(path, [letter.number for letter in settlement.letters], op.completable)
+        if settlement.messages:
+            self._instance.receipts.receive(path, [message.number for message in settlement.messages], op.completable)
         return settlement
 
     async def _listen(self, path: Path, op: ReceiveOperation, signal: Signal[Any] | None, default: Any) -> Any:
@@ -482,17 +482,17 @@ class Context:
             if default is _MISSING:
                 raise Timeout(path_text(path), op.timeout_s)
             return default
-        return self._letter(path, op, signal, settlement.letters[0])
+        return self._received_body(path, op, signal, settlement.messages[0])
 
     async def _listen_many(self, path: Path, op: ReceiveOperation, signal: Signal[Any] | None) -> list[Any]:
         settlement = await self._received(path, op)
-        return [self._letter(path, op, signal, letter) for letter in settlement.letters]
+        return [self._received_body(path, op, signal, message) for message in settlement.messages]
 
-    def _letter(self, path: Path, op: ReceiveOperation, signal: Signal[Any] | None, letter: ReceivedMessage) -> Any:
-        body = self._instance.decode(letter.body, Any if signal is None else signal.body, path)
+    def _received_body(self, path: Path, op: ReceiveOperation, signal: Signal[Any] | None, message: ReceivedMessage) -> Any:
+        body = self._instance.decode(message.body, Any if signal is None else signal.body, path)
         if not op.completable:
             return body
-        return Message(letter.name, body, partial(self._complete, path, letter.number))
+        return Message(message.name, body, partial(self._complete, path, message.number))
 
     def _complete(self, path: Path, number: int, reply: Any) -> None:
         _ = self._instance.admit("complete")

@@ -307,7 +307,7 @@ def _take_answer(run: GraphRun, verb_run: VerbRun, id: str, settlement: SettledO
         wired = settlement.outcome.kind == "timeout" and run.plan.has_port(verb_run.firing.place, "timeout")
         verb_run.then(NodeOutcome("timeout", Output()) if wired else late if settlement.outcome.kind == "timeout" else settlement.outcome)
         return
-    answer: dict[str, Any] = values.decode(run.log.raw(settlement.letters[0].body), dict[str, Any], "the answer of an agent")
+    answer: dict[str, Any] = values.decode(run.log.raw(settlement.messages[0].body), dict[str, Any], "the answer of an agent")
     if "error" in answer:
         why = f"the agent {run.workflow.agent} {id} could not answer {verb_run.node.id}: {answer['error']}"
         verb_run.then(Failure("fatal", 1, ErrorInfo(error_codes.AGENT_FAILED, why)))

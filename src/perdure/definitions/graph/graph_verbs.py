@@ -257,13 +257,13 @@ def listen(run: GraphRun, verb_run: VerbRun) -> None:
         if isinstance(settlement.outcome, Failure) and (is_first or settlement.outcome.kind != "timeout"):
             verb_run.then(NodeOutcome("timeout", Output()) if settlement.outcome.kind == "timeout" else settlement.outcome)
             return
-        bodies.extend(Output(run.log.raw(letter.body)) for letter in settlement.letters)
+        bodies.extend(Output(run.log.raw(message.body)) for message in settlement.received)
         if is_first and gather is not None and len(bodies) < limit:
             wait((*verb_run.path, ("gather", 0)), gather, False)
         else:
-            letters = {str(place): body for place, body in enumerate(bodies[:1] if limit == 1 else bodies)}
+            received = {str(place): body for place, body in enumerate(bodies[:1] if limit == 1 else bodies)}
             verb_run.then(
-                combined_outcome("success", letters, f"what {verb_run.node.id} has received", lambda found: found["0"] if limit == 1 else list(found.values()))
+                combined_outcome("success", received, f"what {verb_run.node.id} has received", lambda found: found["0"] if limit == 1 else list(found.values()))
             )
 
     def wait(path: Path, timeout: Any, is_first: bool) -> None:

@@ -68,8 +68,8 @@ class OperationLog:
     def told(self, path: Path, settlement: SettledOperation) -> None:
         """An operation has settled: whoever waits for it is told."""
         self.steps.pop(path, None)
-        if isinstance(settlement.op, ReceiveOperation) and settlement.letters:
-            self.receipts.receive(path, [letter.number for letter in settlement.letters], settlement.op.completable)
+        if isinstance(settlement.op, ReceiveOperation) and settlement.messages:
+            self.receipts.receive(path, [message.number for message in settlement.messages], settlement.op.completable)
         elif uses_messages(path, settlement.op):
             self.receipts.use(path)
         told = self._waiting.pop(path, None)
