@@ -177,15 +177,15 @@ def test_a_callback_that_raises_is_kept_as_an_error_and_the_next_one_runs() -> N
     assert error.__traceback__ is not None and error.__traceback__.tb_frame.f_code.co_name == "<lambda>"
 
 
-def test_a_task_whose_exception_nobody_retrieves_is_kept_as_unheard() -> None:
+def test_a_task_whose_exception_nobody_retrieves_is_kept_as_unretrieved() -> None:
     async def fail() -> None:
         raise ValueError
 
     loop = parked(fail())
     gc.collect()
-    (task,) = loop.unheard
+    (task,) = loop.unretrieved
     assert isinstance(task.exception(), ValueError)
-    assert loop.unheard == [] and loop.errors == [], "now it was looked at"
+    assert loop.unretrieved == [] and loop.errors == [], "now it was looked at"
 
 
 # The same in every process.

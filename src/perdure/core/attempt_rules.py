@@ -39,9 +39,7 @@ def event_after_loss(key: Key, pending: PendingOperation, op: CallOperation, tim
         error = ErrorInfo(error_codes.INTERRUPTED, "the process that ran the step is gone, and the step is not declared idempotent, so it was not run again")
         return event_after_failure(key, pending, op, Failure("interrupted", 1, error), now_s)
     if pending.interruptions + times >= limits.INTERRUPTIONS_MAX:
-        why = (
-            f"{path_text(pending.path)} was interrupted {pending.interruptions + times} times in a row. Find what kills its process, then retry the execution"
-        )
+        why = f"{path_text(pending.path)} was interrupted {pending.interruptions + times} times in a row. Find what kills its process, then retry the execution"
         return e.ParkedEvent("interrupted", now_s, (why,), pending.path)
     wait_s = min(limits.INTERRUPTION_WAIT_S * 2**pending.interruptions, limits.INTERRUPTION_WAIT_MAX_S) if pending.interruptions else 0.0
     return e.InterruptedEvent(pending.path, pending.attempt, now_s + wait_s, now_s)
