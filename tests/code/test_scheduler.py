@@ -521,7 +521,7 @@ REFUSED: list[tuple[str, str, Callable[[], Any]]] = [
     ("loop.add_signal_handler()", "ctx.listen(signal)", lambda: here().add_signal_handler(1, print)),
     ("loop.run_forever()", "await, ctx.join(...) or ctx.call(...)", lambda: here().run_forever()),
     ("loop.run_until_complete()", "await, ctx.join(...) or ctx.call(...)", lambda: here().run_until_complete(here().create_future())),
-    ("loop.set_task_factory()", "the engine's", lambda: here().set_task_factory(None)),
+    ("loop.set_task_factory()", "the loop with its own settings", lambda: here().set_task_factory(None)),
     ("eager_start=True", "asyncio.create_task(...) as it is", lambda: here().create_task(forever(), eager_start=True)),
     ("asyncio.as_completed() on coroutines", "ctx.as_completed(...)", lambda: next(iter(asyncio.as_completed([forever()])))),
 ]

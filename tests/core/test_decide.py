@@ -476,7 +476,7 @@ def test_the_message_of_a_deadline_says_it_as_it_was_written(deadline_s: str) ->
     story.now_s = 1_795_000_000.1
     story.begin(deadline_s=float(deadline_s))
     assert [event.reason for event in story.tick(float(deadline_s) + 1) if isinstance(event, e.CancellingEvent)] == [
-        f"not ended {deadline_s} s after its start"
+        f"the execution did not end within {deadline_s} s of its start"
     ]
 
 

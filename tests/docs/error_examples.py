@@ -97,7 +97,7 @@ MADE: dict[str, BaseException] = {
     "JoinFailed": e.JoinFailed("1 of 3 branches of join failed", {"pay": ValueError("no card")}, {"ship": None, "mail": None}),
     "RaceFailed": e.RaceFailed("all 2 branches of race failed", {"card": ValueError("no card"), "cash": ValueError("no cash")}),
     "ExecutionFailed": e.ExecutionFailed(ORDER, ErrorInfo("step_failed", str(e.StepFailed("charge", "exhausted", 3, DECLINED)))),
-    "DeadlineExceeded": e.DeadlineExceeded(ORDER, ErrorInfo("deadline_exceeded", "not ended 3600 s after its start")),
+    "DeadlineExceeded": e.DeadlineExceeded(ORDER, ErrorInfo("deadline_exceeded", "the execution did not end within 3600 s of its start")),
     "ExecutionCancelled": e.ExecutionCancelled(ORDER, "the customer withdrew"),
     "NoReply": e.NoReply(ORDER, "price", "it has ended (completed)"),
     "NeedsAttention": e.NeedsAttention(ORDER, "interrupted", "charge was interrupted 3 times"),

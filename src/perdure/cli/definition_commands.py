@@ -296,7 +296,7 @@ def _tools(found: Sequence[ToolDescription]) -> Any:
         (
             cell(one.name, "strong"),
             cell(", ".join(one.schema.get("properties", {}))),
-            TextCell(f"{one.tries} tries" if one.tries > 1 else "1 try"),
+            TextCell(f"{one.attempts_max} attempts" if one.attempts_max > 1 else "1 attempt"),
             TextCell("yes" if one.idempotent else "no"),
             cell(one.summary),
         )

@@ -70,7 +70,7 @@ def tasks_of(verb: str, loop: DeterministicLoop, awaitables: Sequence[Awaitable[
     for one in awaitables:
         if isinstance(one, Coroutine):
             one.close()
-    what = f"ctx.{verb} was called without an awaitable" if wrong is None else f"ctx.{verb} was given a {type(wrong).__name__}"
+    what = f"ctx.{verb} was called without an awaitable" if wrong is None else f"ctx.{verb} was given an object of type {type(wrong).__name__}"
     raise WrongVerb(what, "pass what verbs return, such as ctx.step(...), or tasks that were made of them")
 
 
@@ -140,7 +140,7 @@ class BranchGroup:
         self._fill()
 
     def _fill(self) -> None:
-        """Start branches up to the limit, or complete `done` when no branch is left and none is running."""
+        """Starts branches up to the limit, or complete `done` when no branch is left and none is running."""
         while self._limit is None or self._live < self._limit:
             branch = next(self._branches, None)
             if branch is None:
@@ -173,7 +173,7 @@ class BranchGroup:
         self._fill()
 
     def cancel(self) -> None:
-        """Cancel every running branch. These branches, and those that failed before, put back the messages that they did not use."""
+        """Cancels every running branch. These branches, and those that failed before, put back the messages that they did not use."""
         self._branches, program = iter(()), self._program
         for path in self._failed:
             program.give_back(path)
@@ -183,7 +183,7 @@ class BranchGroup:
             task.cancel()
 
     async def run(self) -> None:
-        """Wait until all branches have ended or, in a race, until one has returned."""
+        """Waits until all branches have ended or, in a race, until one has returned."""
         try:
             await self.done
         except CancelledError:
@@ -246,7 +246,7 @@ def named_branches(path: Path, positional: Iterable[Any], by_name: dict[str, Any
             if isinstance(fn, Coroutine):
                 fn.close()
             instead = "pass a step, a workflow or a function of a context, such as `lambda c: c.sleep('3d')`, not what it returns"
-            raise WrongVerb(f"branch {name} of {path_text(path)} is not a function but a {type(fn).__name__}", instead)
+            raise WrongVerb(f"branch {name} of {path_text(path)} is of type {type(fn).__name__} and not a function", instead)
     return branches
 
 

@@ -49,7 +49,7 @@ class Is:
         if (self.comparison == "exists") != (self.value is None):
             raise BadValue(f"Is({self.comparison!r})", self.value, "accepted here: exists takes no value, and every other comparison takes one")
         if isinstance(self.value, bool) and self.comparison not in ("=", "!="):
-            raise BadValue(f"Is({self.comparison!r})", self.value, "in an order: compare True and False with = or !=")
+            raise BadValue(f"Is({self.comparison!r})", self.value, "ordered; compare True and False with = or !=")
 
 
 AttributeFilter = Mapping[str, AttributeValue | Is | Sequence[Is]]

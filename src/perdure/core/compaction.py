@@ -43,7 +43,7 @@ def is_worth_compaction(execution: Execution) -> bool:
 
 
 def compact_log(key: Key, rows: Sequence[bytes], archive: bool) -> CompactedLog | None:
-    """Return the compacted form of a log, or None when it has none at this point.
+    """Returns the compacted form of a log, or None when it has none at this point.
 
     It has none when something inside a dropped iteration caused something outside of it, other than through the state of the loop: the schedule would have
     no place for the effect.

@@ -86,7 +86,7 @@ DecisionGenerator = Generator[LoadBlob, bytes, ExecutionDecision]
 
 
 def decide(execution: Execution, message: ExecutionMessage, program: Program, now: TimeBounds, host: DecisionContext, number: int = 0) -> DecisionGenerator:
-    """Fold one message into `execution`, run `program` until it waits, and return the decision.
+    """Folds one message into `execution`, run `program` until it waits, and returns the decision.
 
     Events are stamped, and deadlines counted, at the latest time that `now` can be, and not before the last event; the earliest decides what is due.
     `number` is that of the message in the store (0: it is not stored). Execution and program are ahead of the store until the decision is committed; if the
@@ -179,7 +179,7 @@ class _DecisionDraft:
             case OpenCommand():
                 self._open(command)
             case DropCommand(path, lost):
-                received = () if path in self.execution.open else self.execution.settled[path].received
+                received = () if path in self.execution.open else self.execution.settled[path].messages
                 self._record(self._dropped(path, lost))
                 for message in received:
                     self.ready.extend(self.execution.mailbox.receivers(message.name))

@@ -33,7 +33,7 @@ def with_header(version: int, payload: bytes) -> bytes:
 
 
 def without_header(data: bytes, oldest: int, newest: int) -> tuple[int, memoryview]:
-    """Return the version of `data` and its payload, after checking the checksum.
+    """Returns the version of `data` and its payload, after checking the checksum.
 
     Raises:
         LogVersionUnsupported: the format is older than `oldest` or newer than `newest`.
@@ -58,7 +58,7 @@ def is_encoded(data: bytes) -> bool:
 
 
 def check_payload(data: bytes) -> None:
-    """Check the checksum of a payload in any version; an encoded payload passes, because its codec has a checksum.
+    """Checks the checksum of a payload in any version; an encoded payload passes, because its codec has a checksum.
 
     Raises:
         LogDamaged: the data is too short, or its checksum does not match.
@@ -76,7 +76,7 @@ def encryption_key_id(data: bytes) -> str | None:
 
 
 def reject_encoded(data: bytes) -> None:
-    """Check that a payload is not encoded.
+    """Checks that a payload is not encoded.
 
     Raises:
         SealedPayload: it is encoded, so it could not be decoded.

@@ -74,7 +74,7 @@ class Program(Protocol):
         ...
 
     def feed(self, execution: Execution, event: Event, remembered: deque[Event] | None, values: Mapping[str, bytes]) -> Sequence[ProgramCommand]:
-        """Take one external event, already folded into `execution`; return the commands that the program issues because of it.
+        """Takes one external event, already folded into `execution`; returns the commands that the program issues because of it.
 
         On replay `remembered` holds the commands of the log at this place, from which the program takes those that it issues again; live it is None.
         `values` has the payloads of the blobs that the event refers to, by hash.

@@ -36,7 +36,7 @@ class LoadBlob(msgspec.Struct, frozen=True):
 def replay_program(
     execution: Execution, events: Sequence[e.Event], program: Program, awake: bool = False, until: int | None = None
 ) -> Generator[LoadBlob, bytes, Diverged | None]:
-    """Fold the first `until` of `events` into a fresh `execution` and replay `program` over them.
+    """Folds the first `until` of `events` into a fresh `execution` and replay `program` over them.
 
     The program of an execution that has ended is not fed, unless `awake` (it is about to be undone). Returns how the program diverged, if it did; the
     execution is folded to the end in any case.

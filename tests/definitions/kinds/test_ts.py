@@ -1,7 +1,6 @@
 """The kind ts: what a source is given, what comes of it, and what its author is told."""
 
 import json
-import sys
 from itertools import count
 from typing import Any
 

@@ -25,7 +25,7 @@ from perdure.definitions.graph.version_ranges import best_version
 
 
 def start_timeout(run: GraphRun, verb_run: VerbRun) -> None:
-    """Give up what stands at the path of a node once its time is over, if it has one: by port ``timeout`` where that leads on, else as a failure."""
+    """Gives up what stands at the path of a node once its time is over, if it has one: by port ``timeout`` where that leads on, else as a failure."""
     if (timeout_s := verb_run.node.timeout_s) is None:
         return
 
@@ -39,7 +39,7 @@ def start_timeout(run: GraphRun, verb_run: VerbRun) -> None:
 
 
 def stop_timeout(run: GraphRun, verb_run: VerbRun) -> None:
-    """Drop the timer of a node, as its outcome has arrived."""
+    """Drops the timer of a node, as its outcome has arrived."""
     if run.log.waits_at(_timeout_path(verb_run)):
         run.log.drop(_timeout_path(verb_run))
 

@@ -167,7 +167,7 @@ ROWS = [
         """,
         takes={"x": "15s"},
         undone="x",
-        failed="not ended 10 s after its start",
+        failed="the execution did not end within 10 s of its start",
         took=30.0,
     ),
     Row(
