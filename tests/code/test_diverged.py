@@ -624,7 +624,7 @@ def test_code_that_now_fails_is_reported_with_its_error() -> None:
         await ctx.step(charge)
         raise KeyError("nothing")
 
-    assert changed(steps(charge, ship), broken) == ("fails: the workflow now ends with KeyError: 'nothing', where ship (call ship) is remembered",)
+    assert changed(steps(charge, ship), broken) == ("fails: the workflow now ends with KeyError: 'nothing', where the log has ship (call ship)",)
 
 
 def after(then: Code) -> Code:

@@ -97,7 +97,7 @@ def test_edges_are_connected_and_disconnected() -> None:
         (PORTS, {"op": "connect", "from": "a", "to": "c", "port": "sucess"}, "tool has no port 'sucess'"),
         (REFS, {"op": "connect", "from": "a", "to": "c", "port": "error"}, "[0] (connect): steps leave by ports only where the definition says 'order: ports'"),
         (REFS, {"op": "connect", "from": "c", "to": "a"}, "is a cycle with no bound"),
-        (PORTS, {"op": "disconnect", "from": "b", "to": "d"}, "1 way leads to 'd'; leave join away"),
+        (PORTS, {"op": "disconnect", "from": "b", "to": "d"}, "1 path leads to 'd'; remove join"),
         (PORTS, {"op": "disconnect", "from": "a", "to": "c"}, "[0] (disconnect): there is no such edge from 'a' to 'c'"),
         (REFS, {"op": "rename", "id": "a", "to": "b"}, "[0] (rename): there is a step 'b' already"),
         (REFS, {"op": "rename", "id": "a", "to": "input"}, "'input' is a root"),

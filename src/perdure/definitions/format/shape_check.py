@@ -183,7 +183,7 @@ class ShapeCheck:
                 self.expressions.append(ExpressionSite(pointer, value, shape))
             else:
                 what = "reference" if is_template(value) else "expression"
-                self._report("not_constant", pointer, f"{where}: {what} is not allowed here, because it must be constant; write seconds, or text such as '30s'")
+                self._report("not_constant", pointer, f"{where}: no {what} is allowed here, because it must be constant; write seconds, or text such as '30s'")
             return
         try:
             duration_seconds(value)
