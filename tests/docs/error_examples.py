@@ -85,7 +85,7 @@ MADE: dict[str, BaseException] = {
     "SandboxFailed": e.SandboxFailed("TypeScript", "exit code 134"),
     "NotAllowed": e.NotAllowed("bash", "a shell command has the rights of the engine's own user", "start the engine with --allow bash"),
     "CommandRefused": e.CommandRefused("there is no bash on this machine; install it, or put it into the PATH of the engine"),
-    "PatchRefused": e.PatchRefused(ORDER, ["pay has begun, and can't be changed; add a step behind it, or fork the execution from there"]),
+    "PatchRefused": e.PatchRefused(ORDER, ["pay has begun, and can't be changed; add a step after it, or fork the execution from there"]),
     "Diverged": e.Diverged((("check", 1),), ["inserted: check (call check) is asked now, where reserve (call reserve) is remembered"]),
     "NotReplayable": e.NotReplayable(ORDER, 12, ["remembered pay, asked for ship"]),
     "KindFailed": e.KindFailed("ftp", "check", "TypeError: 'NoneType' object is not iterable"),

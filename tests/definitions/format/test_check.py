@@ -70,13 +70,13 @@ def test_nothing_is_wrong_with_the_examples(name: str) -> None:
         (
             "  - {id: a, sleep: ten}",
             "bad_duration",
-            "steps[0].sleep: 'ten' is no duration; write seconds, or text such as '500ms', '30s', '2h 30m', '3d'",
+            "steps[0].sleep: 'ten' is not a duration; write seconds, or text such as '500ms', '30s', '2h 30m', '3d'",
         ),
-        ("  - {id: a, tool: T, timeout: -5}", "bad_duration", "steps[0].timeout: -5 is no duration; write seconds"),
+        ("  - {id: a, tool: T, timeout: -5}", "bad_duration", "steps[0].timeout: -5 is not a duration; write seconds"),
         (
             '  - {id: a, tool: T, timeout: "@input.t"}',
             "not_constant",
-            "steps[0].timeout: no reference can stand here, as it is read before anything runs; write seconds, or text such as '30s'",
+            "steps[0].timeout: no reference is allowed here, because it must be constant; write seconds, or text such as '30s'",
         ),
         ("  - {id: input, tool: T}", "root_as_id", "steps[0].id: 'input' is a root, which references begin with; give it another name"),
         ("  - {id: a b, tool: T}", "bad_id", "steps[0].id: 'a b' is not an id: letters, digits, '_' and '-', beginning with a letter or '_'"),
@@ -92,31 +92,31 @@ def test_nothing_is_wrong_with_the_examples(name: str) -> None:
         (
             '  - {id: a, tool: T, repeat: {until: "@self.ok"}}',
             "contradiction",
-            "steps[0].repeat: it has no bound; add max, or endless: true",
+            "steps[0].repeat: the loop has no bound; add max, or endless: true",
         ),
-        ("  - {id: a, tool: T, repeat: {max: 3}}", "one_of", "steps[0].repeat: one of 'while' and 'until' must stand; found none"),
+        ("  - {id: a, tool: T, repeat: {max: 3}}", "one_of", "steps[0].repeat: exactly one of 'while' and 'until' is required; found none"),
         (
             '  - {id: a, tool: T, repeat: {max: 3, while: "@self", until: "@self"}}',
             "one_of",
-            "steps[0].repeat: one of 'while' and 'until' must stand, and only one; found 'while' and 'until'",
+            "steps[0].repeat: exactly one of 'while' and 'until' is required; found 'while' and 'until'",
         ),
         ('  - {id: a, tool: T, repeat: {max: 0, while: "@self"}}', "wrong_type", "steps[0].repeat.max: expected a whole number from 1, found 0"),
         ("  - {id: a, tool: T, join: some}", "wrong_type", "steps[0].join: expected all, any, each or a number, found 'some'"),
         ("  - {id: a, tool: T, on_error: retry}", "wrong_type", "steps[0].on_error: expected 'fail', 'go_on', or steps that run instead, found 'retry'"),
         ("  - {id: a, race: []}", "wrong_type", "steps[0].race: expected a list of at least one step, found an empty list"),
-        ("  - {id: a, approve: {}}", "missing_field", "steps[0].approve: 'title' is missing (what is asked)"),
+        ("  - {id: a, approve: {}}", "missing_field", "steps[0].approve: 'title' is missing (the question)"),
         ("  - {id: a, approve: {title: t, on_timeout: reject}}", "contradiction", "steps[0].approve: 'on_timeout' is allowed only with 'timeout'"),
         (
             "  - {id: a, approve: {title: t, assignees: [x], quorum: 2}}",
             "contradiction",
-            "steps[0].approve: a quorum of 2 can't be had from 1 assignees",
+            "steps[0].approve: a quorum of 2 can't be reached with 1 assignees; lower it, or add assignees",
         ),
         (
             "  - {id: a, approve: {title: t, assignees: [x], quorum: 2.0}}",
             "contradiction",
-            "steps[0].approve: a quorum of 2 can't be had from 1 assignees",
+            "steps[0].approve: a quorum of 2 can't be reached with 1 assignees; lower it, or add assignees",
         ),
-        ("  - {id: a, emit: {to: {workflow: w, id: i}}}", "contradiction", "steps[0].emit: a message to another execution has a name; add 'name'"),
+        ("  - {id: a, emit: {to: {workflow: w, id: i}}}", "contradiction", "steps[0].emit: a message to another execution needs a name; add 'name'"),
         ("  - {id: a, emit: {name: n, to: {workflow: w}}}", "missing_field", "steps[0].emit.to: 'id' is missing"),
         ("  - {id: a, listen: []}", "wrong_type", "steps[0].listen: expected a list that is not empty, found an empty list"),
         ("  - {id: a, listen: {limit: 2}}", "missing_field", "steps[0].listen: 'names' is missing"),
@@ -161,12 +161,12 @@ def test_nothing_is_wrong_with_the_examples(name: str) -> None:
         (
             '  - {id: b, tool: T, with: "@a"}\n  - {id: a, tool: T, with: "@b"}',
             "unbounded_cycle",
-            "steps: b -> a -> b is a cycle with no bound",
+            "steps: b -> a -> b is a cycle without a bound",
         ),
         (
             '  - {id: x, parallel: [{id: b, tool: T, with: "@a"}, {id: a, tool: T, with: "@b"}]}',
             "unbounded_cycle",
-            "steps[0].parallel: b -> a -> b is a cycle with no bound",
+            "steps[0].parallel: b -> a -> b is a cycle without a bound",
         ),
     ],
 )
@@ -191,7 +191,7 @@ def test_each_mistake_has_its_sentence(steps: str, code: str, message: str) -> N
         (
             "triggers: [{webhook: {path: p}, schedule: {cron: '@daily'}}]\n",
             "one_of",
-            "triggers[0]: one of 'schedule', 'webhook' and 'manual' must stand, and only one",
+            "triggers[0]: exactly one of 'schedule', 'webhook' and 'manual' is required",
         ),
         ("triggers: [{webhook: {path: p}, with: '@input.x'}]\n", "root_not_here", "triggers[0].with: '@input' is not known here"),
         ("order: port\n", "wrong_type", "order: expected refs, listed or ports, found 'port'"),
@@ -212,12 +212,12 @@ def test_each_mistake_of_the_definition_has_its_sentence(head: str, code: str, m
         ("  - {id: a, tool: T, next: {error: bb}}\n  - {id: b, tool: T}", "steps[0] (a): next names 'bb', which is not a step"),
         ("  - {id: a, tool: T, next: [{to: bb}]}\n  - {id: b, tool: T}", "steps[0] (a): next names 'bb', which is not a step"),
         ("  - {id: a, agent: x, next: {choose: [b], default: c}}\n  - {id: b, tool: T}", "steps[0] (a): next names 'c', which is not a step"),
-        ("  - {id: a, tool: T, next: c}\n  - {id: b, do: [{id: c, tool: T}]}", "steps[0] (a): next leads to 'c', which stands in another list of steps"),
+        ("  - {id: a, tool: T, next: c}\n  - {id: b, do: [{id: c, tool: T}]}", "steps[0] (a): next leads to 'c', which is in another list of steps"),
         ("  - {id: a, tool: T, next: [{to: b, on_max: b}]}\n  - {id: b, tool: T}", "steps[0].next[0]: 'on_max' is allowed only with 'max'"),
         ("  - {id: a, tool: T, next: {to: b}}\n  - {id: b, tool: T}", "steps[0].next.to: tool has no port 'to'"),
         ("  - {id: a, tool: T, next: 5}", "steps[0].next: expected the id of a step, a list of ids"),
         ('  - {id: a, tool: T, repeat: {until: "@self", max: 1, on_max: c}}', "steps[0] (a): repeat names 'c', which is not a step"),
-        ("  - {id: a, tool: T, next: b}\n  - {id: b, tool: T, next: a}", "steps[1] (b): a -> b -> a is a cycle with no bound; add max"),
+        ("  - {id: a, tool: T, next: b}\n  - {id: b, tool: T, next: a}", "steps[1] (b): a -> b -> a is a cycle without a bound; add max"),
     ],
 )
 def test_edges_are_checked_where_they_are_written(steps: str, message: str) -> None:
@@ -313,7 +313,7 @@ def test_the_error_has_every_finding_a_line_each() -> None:
     assert len(raised.value.findings) == 2
     assert str(raised.value).splitlines() == [
         "steps[0]: 'tol' is not a field of a step; did you mean 'tool'? (line 4)",
-        "steps[1].sleep: 'x' is no duration; write seconds, or text such as '500ms', '30s', '2h 30m', '3d' (line 5)",
+        "steps[1].sleep: 'x' is not a duration; write seconds, or text such as '500ms', '30s', '2h 30m', '3d' (line 5)",
     ]
 
 

@@ -14,7 +14,7 @@ ROWS = [
           - {id: c, tool: SAY}
         """,
         ran="a b",
-        failed="exceeded_max_steps: more than 2 steps were begun; raise limits.max_steps, or end the loop",
+        failed="exceeded_max_steps: more than 2 steps were started; raise limits.max_steps, or end the loop",
     ),
     Row(
         "a step counts once however many its items, and those within it count in each",
