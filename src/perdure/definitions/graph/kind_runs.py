@@ -165,7 +165,7 @@ class KindRun:
             )
         if problem and len(self.answers) > self.repairs:
             times = "once" if self.repairs == 1 else f"{self.repairs:,} times"
-            why = f"{id}: the model's answer does not fit its schema, after {times} of repair: {problem}"
+            why = f"{id}: the model's answer does not fit its schema, and was requested again {times}: {problem}"
             return log.fails(place, NodeFailure(ErrorInfo(error_codes.BAD_ANSWER, why)))
         return bool(problem)
 

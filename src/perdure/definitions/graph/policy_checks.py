@@ -150,7 +150,7 @@ def _judge_transition(run: GraphRun, firing: Firing, taken: Sequence[int]) -> Ke
         for target in targets:
             if one.can_emit_to is not None and not {target.id, target.kind} & set(one.can_emit_to):
                 allowed = ", ".join(one.can_emit_to) or "none"
-                raise run.failure(f"{node.id} tried to go on to {target.id!r}, which is unauthorized; allowed are {allowed}", error_codes.UNAUTHORIZED)
+                raise run.failure(f"{node.id} may not lead to {target.id!r}; allowed are {allowed}", error_codes.UNAUTHORIZED)
     for target in targets if run.workflow.policy is not NO_POLICY else ():
         verdict = run.workflow.policy.judge("transition", {**facts, "to": target.id, "to_kind": target.kind})
         if verdict.deny:

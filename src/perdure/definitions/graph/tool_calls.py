@@ -31,7 +31,7 @@ def start_timeout(run: GraphRun, verb_run: VerbRun) -> None:
 
     def over() -> None:
         run.log.drop_under(verb_run.path)
-        late = Failure("timeout", 1, ErrorInfo(error_codes.TIMEOUT, f"{verb_run.node.id} has not ended within {timeout_s:g} s"))
+        late = Failure("timeout", 1, ErrorInfo(error_codes.TIMEOUT, f"{verb_run.node.id} did not end within {timeout_s:g} s"))
         verb_run.then(NodeOutcome("timeout", Output()) if run.plan.has_port(verb_run.firing.place, "timeout") else late)
 
     _ = run.log.ask(_timeout_path(verb_run), SleepOperation(timeout_s))

@@ -152,7 +152,7 @@ ROWS = [
           - {id: c, tool: SAY}
         """,
         answers={"a": [1, 2]},
-        failed="unsafe_loop: a second token came over a -> c in one turn",
+        failed="unsafe_loop: a second token came over a -> c in one iteration",
         ran="a/~0/a a/~0/b c a/~1/a",
     ),
     Row(

@@ -90,7 +90,7 @@ ROWS = [
         """,
         ran="a s",
         undone="a",
-        failed="deadline_exceeded: not ended",
+        failed="deadline_exceeded: the execution did not end",
         took=3600,
         crashes=True,
     ),
@@ -101,7 +101,7 @@ ROWS = [
         steps:
           - {id: a, tool: FAIL, retry: {max: 100, wait: 7s, factor: 1}}
         """,
-        failed="deadline_exceeded: not ended",
+        failed="deadline_exceeded: the execution did not end",
         took=30,
     ),
     Row(

@@ -140,7 +140,7 @@ ROWS = [
         crashes=True,
     ),
     Row(
-        "a form that does not fit is asked for again",
+        "a form that does not fit is requested again",
         """
         steps:
           - {id: ok, approve: {title: "Release?", form: {channel: {enum: [beta, stable]}}}}

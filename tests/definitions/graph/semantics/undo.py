@@ -305,7 +305,7 @@ ROWS = [
           - {id: f, fail: "no"}
         """,
         calls=("name: alarm\ninput: {error: {}, execution: {}}\nsteps:\n  - {id: s, sleep: 1d}",),
-        failed="deadline_exceeded: not ended",
+        failed="deadline_exceeded: the execution did not end",
         children=(("alarm", "cancelled", None),),
         took=65.0,
     ),
