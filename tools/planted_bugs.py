@@ -219,7 +219,10 @@ GUARDS = (
         PARKED,
     ),
     Guard(
-        "a step without heartbeats is late", "core.operation_state:PendingOperations.beat", never("pending.by is not None"), suite("runtime/test_at_work.py")
+        "a step without heartbeats is late",
+        "core.operation_state:PendingOperations.record_heartbeat",
+        never("pending.by is not None"),
+        suite("runtime/test_at_work.py"),
     ),
     Guard("timers wait during a pause", "core.execution:Execution.wake_at", never("self.parked"), DECIDE),
     Guard("nothing settles during a pause", "core.decision:_DecisionDraft._at_once", never("self.execution.parked"), DECIDE),
