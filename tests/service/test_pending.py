@@ -64,7 +64,7 @@ async def test_who_waits_for_what_is_withdrawn_is_told(c: Cluster, client: Async
 
     @workflow
     async def unknown(ctx: Context, what: str) -> None:
-        """A workflow that no engine in this process has."""
+        """A workflow that no running engine knows."""
 
     await c.engine(parent)
     handle = await client.start(parent)
