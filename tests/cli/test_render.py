@@ -160,7 +160,7 @@ def test_an_execution_that_no_engine_knows_is_marked_unless_it_has_ended() -> No
         return execution_views.execution_table([one], {"order@1", "order@"}, NOW_S).rows[0][-1].text
 
     assert note("pending", 0) == note("waiting", 1) == note("failed", 2) == ""
-    assert note("waiting", 2) == "no engine in this process has order@2"
+    assert note("waiting", 2) == "no engine here knows order@2"
 
 
 @pytest.mark.parametrize(
