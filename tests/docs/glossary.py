@@ -42,7 +42,6 @@ SYNONYMS = {
 
 ALLOWED = {
     ("cli/dead_letter_commands.py", "letters"): "dead letters",
-    ("code/branch_task.py", "strand"): "the module names the greenlets of sync branches",
     ("docs/guides/approvals.md", "mail"): "electronic mail",
     ("docs/guides/attributes.md", "letter"): "letters of an alphabet",
     ("docs/guides/versions.md", "mail"): "electronic mail",

@@ -224,9 +224,7 @@ class UnknownWorkflow(ProgrammingError):
     code = "unknown_workflow"
 
     def __init__(self, program: str, known: Sequence[str]) -> None:
-        super().__init__(
-            f"no engine in this process has {program}; known are: {', '.join(sorted(known)) or 'none'}. Start an engine with the code of the workflow"
-        )
+        super().__init__(f"no engine here knows {program}; known are: {', '.join(sorted(known)) or 'none'}. Start an engine with the code of the workflow")
         self.program, self.known = program, tuple(known)
 
 
