@@ -29,7 +29,7 @@ from perdure.definitions.graph.graph_program import GraphProgram
 from perdure.definitions.kinds import config_checks
 from perdure.dialects import definition_reader
 from perdure.runtime.workflow_programs import WorkflowProgram, program_of
-from tests.core.stories import driven
+from tests.core.scripted_execution import driven
 from tests.corpus import definitions, make, replay, workflows
 
 FILES = sorted((Path(__file__).parent / "corpus").glob("v*/*.json"))

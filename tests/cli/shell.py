@@ -20,8 +20,8 @@ from perdure.cli.command_list import root
 
 HERE = Path(__file__).parent
 FLOWS = HERE / "flows.py"
-DESK = HERE / "desk.py"
-CHANGED = HERE / "changed.py"
+DESK = HERE / "approval_flows.py"
+CHANGED = HERE / "changed_flows.py"
 GOLDEN = HERE / "golden"
 SECTION = r"^#### (\S+)\n"
 WRITES = os.environ.get("PERDURE_GOLDEN") == "write"

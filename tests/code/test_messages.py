@@ -9,7 +9,7 @@ from perdure import Context, Key, Message, Signal, Timeout, step, workflow
 from perdure.core import events as e
 from perdure.core import limits, log_format, messages
 from perdure.core.paths import path_text
-from tests.code.driver import Hand
+from tests.code.decision_driver import Hand
 from tests.code.engines import World, cut, every_cut, resident, settle, virtually, world
 
 

@@ -1,4 +1,4 @@
-"""Claims about sync workflows: whatever holds of async ones holds of them, cancelled, evicted, replayed, misused. See also test_sync_twins.py."""
+"""Claims about sync workflows: whatever holds of async ones holds of them, cancelled, evicted, replayed, misused. See also test_sync_equals_async.py."""
 
 import asyncio
 import contextvars
@@ -38,7 +38,7 @@ from perdure.core import messages
 from perdure.runtime.engine import Engine
 from perdure.stores.memory import MemoryStore
 from perdure.workflow_function import Workflow
-from tests.code.driver import Hand
+from tests.code.decision_driver import Hand
 from tests.code.engines import World, every_cut, resident, settle, virtually, world
 
 ROOT = Path(__file__).parents[2]
@@ -407,7 +407,7 @@ def test_a_function_that_swallows_its_eviction_ends_without_a_trace() -> None:
 def test_a_process_may_end_with_functions_that_still_wait(when: str) -> None:
     script = f"""
 from perdure import SyncContext, workflow
-from tests.code.driver import Hand
+from tests.code.decision_driver import Hand
 
 @workflow
 def waiting(ctx: SyncContext) -> None:

@@ -14,7 +14,7 @@ from perdure.core.operations import CallOperation, Failure, Operation, ReceiveOp
 from perdure.core.paths import Key, QueueAddress
 from perdure.core.program import DropCommand, FinishCommand
 from perdure.core.values import Blob
-from tests.core.stories import DONE, KEY, OTHER, Script, Story, opens, path
+from tests.core.scripted_execution import DONE, KEY, OTHER, Script, Story, opens, path
 
 PAY, A = path("pay"), path("a")
 GPU = QueueAddress("acme", "gpu")

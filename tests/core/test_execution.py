@@ -19,7 +19,7 @@ from perdure.core.messages import Parent
 from perdure.core.operations import CallOperation, Failure, KeepOperation, Operation, ReceiveOperation, SendOperation, SleepOperation, SpawnOperation, Success
 from perdure.core.paths import Path
 from perdure.core.replay import fold_events
-from tests.core.stories import KEY, NOW_S, OTHER, path
+from tests.core.scripted_execution import KEY, NOW_S, OTHER, path
 
 NO = ErrorInfo("ValueError", "no")
 PAY, A, B, LOOP = path("pay"), path("a"), path("b"), path("l")

@@ -8,7 +8,7 @@ from perdure.core.errors import ErrorInfo
 from perdure.core.operations import CallOperation, Failure, ReceiveOperation, RetryPolicy, SleepOperation, SpawnOperation, Success
 from perdure.core.program import DropCommand
 from perdure.core.views import PublicEvent, execution_summary, public_history, status_reason, step_views
-from tests.core.stories import DONE, FAILED, KEY, NOW_S, Script, Story, opens, path
+from tests.core.scripted_execution import DONE, FAILED, KEY, NOW_S, Script, Story, opens, path
 
 NO = ErrorInfo("ValueError", "no")
 STORY: Script = {

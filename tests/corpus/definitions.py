@@ -29,7 +29,7 @@ from perdure.dialects import definition_reader
 from perdure.runtime.workflow_programs import Workflow
 from perdure.workflow_function import _family
 from tests.corpus.workflows import broken
-from tests.definitions.kinds.agents.scripted import Script, deployed
+from tests.definitions.kinds.agents.scripted_model import Script, deployed
 
 if TYPE_CHECKING:
     from tests.corpus.make import Played

@@ -34,7 +34,7 @@ def test_what_a_page_shows_is_what_happens(page: str) -> None:
 def test_pages_that_are_run_elsewhere_are() -> None:
     for page, test in ELSEWHERE.items():
         assert (ROOT / page).is_file()
-        near = (ROOT / test).read_text(encoding="utf-8") + "".join(path.read_text(encoding="utf-8") for path in (ROOT / test).parent.glob("guide.py"))
+        near = (ROOT / test).read_text(encoding="utf-8") + "".join(path.read_text(encoding="utf-8") for path in (ROOT / test).parent.glob("guide_writer.py"))
         assert page.rpartition("/")[2] in near
 
 

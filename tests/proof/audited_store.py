@@ -33,10 +33,10 @@ from perdure.stores.protocol import (
     StoreTime,
 )
 from perdure.testing.immediate_calls import AtOnce
-from tests.proof.audit_ledgers import Handed, Leases
 from tests.proof.auditor import Auditor
 from tests.proof.program_interpreter import ProgramWorld
 from tests.proof.program_nodes import Behaviour, Json
+from tests.proof.queue_audit import Handed, Leases
 
 EVERYTHING = HeadFilter(limit=sys.maxsize)
 

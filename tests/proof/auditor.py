@@ -25,7 +25,7 @@ from perdure.core.replay import fold_events
 from perdure.core.undo_plan import undo_subject
 from perdure.stores.protocol import Commit, Head
 from perdure.testing.faults import Killed
-from tests.proof.audit_ledgers import Leases, Ledger, TryKey, life
+from tests.proof.queue_audit import Leases, Ledger, TryKey, life
 
 CallKey = tuple[Key, Path]
 """Which call: of which execution, at which path."""

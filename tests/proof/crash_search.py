@@ -26,7 +26,7 @@ from perdure.testing.crash_points import CrashPoint, around_writes, evenly_sprea
 from perdure.testing.replay_check import run_generator
 from tests.proof.auditor import CallKey
 from tests.proof.disks import Disk
-from tests.proof.process_lives import Play, PlayWorld, ProcessWrite, Stage, played
+from tests.proof.killed_processes import Play, PlayWorld, ProcessWrite, Stage, played
 
 __all__ = ["CrashPoint", "Play", "Report", "Stage", "crash_at_every_write", "crashed"]
 

@@ -24,9 +24,9 @@ from perdure.core.errors import StoreUnavailable
 from perdure.testing.faults import Killed
 from perdure.testing.virtual_time import VirtualLoop
 from tests.proof.auditor import listening
-from tests.proof.code_cases import CodeCase
 from tests.proof.disks import Disk, MemoryDisk, SqliteDisk
 from tests.proof.program_nodes import Program
+from tests.proof.simulated_cases import CodeCase
 from tests.proof.simulation import Simulation, SimulationCase
 from tests.proof.world_options import Kind, Options, drawn
 
@@ -118,7 +118,7 @@ def _tuned(options: Options) -> Iterator[None]:
 def _of(seed: int, given: argparse.Namespace) -> Report:
     """The report of a seed, in a world as it is asked for."""
     if given.definitions:
-        from tests.proof.definitions.worlds import drawn_definitions, simulate_definitions  # here, as it needs what runs definitions
+        from tests.proof.definitions.simulated_definitions import drawn_definitions, simulate_definitions  # here, as it needs what runs definitions
 
         plans, options = drawn_definitions(seed, faults=not given.no_faults, always_suspend=given.always_suspend, store=given.store)
         return simulate_definitions(plans, seed, options)

@@ -65,7 +65,7 @@ class Process:
         self.began_s = time.monotonic()
         with self._out.open("w") as out, self._errors.open("w") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, "-W", "error", "-m", "tests.runtime.tied", module, *map(str, arguments)],
+                [sys.executable, "-W", "error", "-m", "tests.runtime.tied_process", module, *map(str, arguments)],
                 cwd=directory,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]), **environment},
                 stdin=subprocess.DEVNULL,
@@ -156,8 +156,8 @@ class Stage:
         return process
 
     def member(self, role: str, *, pace: float = 1.0, shifted: bool = False, counted: bool = False, **settings: object) -> Process:
-        """Begin a member of a cluster (see `tests.runtime.member`); one that is `shifted` or `counted` as the modules of these names say."""
-        modules = ["tests.runtime.shifted"] * shifted + ["tests.runtime.counted"] * counted + ["tests.runtime.member"]
+        """Begin a member of a cluster (see `tests.runtime.cluster_member`); one that is `shifted` or `counted` as the modules of these names say."""
+        modules = ["tests.runtime.shifted_clock"] * shifted + ["tests.runtime.statement_counter"] * counted + ["tests.runtime.cluster_member"]
         return self.begin(*modules, role, json.dumps({"url": self.url, **settings}), PERDURE_TEST_PACE=str(pace))
 
     def _left(self) -> list[int]:

@@ -10,9 +10,9 @@ import pytest
 from perdure.core import events as e
 from perdure.sync_client import Client
 from tests.runtime.flows import patient, ticking
+from tests.runtime.kill_storm import is_sound
 from tests.runtime.processes import Effect, Process, Stage, record, until
-from tests.runtime.shifted import set_clock
-from tests.runtime.storm import is_sound
+from tests.runtime.shifted_clock import set_clock
 
 HOUR_S = 3600.0
 LEASE_S = 1.5

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.corpus.make_files import newest_file
+from tests.runtime.kill_storm import Outcome, Storm
 from tests.runtime.processes import Stage, record, seeded
-from tests.runtime.storm import Outcome, Storm
 
 FEW, FEW_RAGE_S, FEW_PACE = 98, 7.0, 2.0
 MANY, MANY_RAGE_S, MANY_PACE = 1_000, 60.0, 8.0

@@ -16,8 +16,8 @@ from perdure.core import events as e
 from perdure.core.paths import Key
 from perdure.sync_client import AsyncClient, Client
 from tests.runtime.flows import LARGE_BYTES, hearing, patient, where
+from tests.runtime.kill_storm import every_try_was_announced, is_sound
 from tests.runtime.processes import History, Process, Stage, record, seeded, until
-from tests.runtime.storm import every_try_was_announced, is_sound
 from tests.sampling import some
 
 LEASE_S = 1.0

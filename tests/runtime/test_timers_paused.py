@@ -16,8 +16,8 @@ from perdure.stores.protocol import Post
 from perdure.stores.sqlite.steady_clock import SteadyClock
 from perdure.testing.virtual_time import VirtualLoop
 from tests.runtime.cluster import Cluster, Process
+from tests.runtime.measured_timers import KINDS, QUEUE, WORKFLOWS, Lasted, begun, early, reads, stuck, timing_out, tries
 from tests.runtime.processes import record
-from tests.runtime.timers import KINDS, QUEUE, WORKFLOWS, Lasted, begun, early, reads, stuck, timing_out, tries
 
 TIMERS = 120
 """How many a world has."""

@@ -14,8 +14,8 @@ from typing import Self
 import pytest
 
 from perdure.sync_client import AsyncClient
+from tests.runtime.measured_timers import KINDS, QUEUE, Lasted, early, timing_out
 from tests.runtime.processes import Process, Stage, record, seeded
-from tests.runtime.timers import KINDS, QUEUE, Lasted, early, timing_out
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from perdure.stores.sqlite.database_setup import check_database, upgrade_databas
 from perdure.stores.sqlite.table_schema import SCHEMA_VERSION
 from tests.corpus.make_files import newest_file
 from tests.runtime.processes import Process, Stage, record, seeded, until
-from tests.stores.sqlite import next_version
-from tests.stores.sqlite.next_version import NEXT
+from tests.stores.sqlite import planted_table_version
+from tests.stores.sqlite.planted_table_version import NEXT
 
 SLEEPERS = 15_000
 """How many executions an old file has, so that upgrading it takes a while."""
@@ -40,7 +40,7 @@ OTHERS = (
 @pytest.fixture
 def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     """A stage with a file of this version of the tables, many executions sleeping in it, whose processes know the next one."""
-    next_version.plant(monkeypatch)
+    planted_table_version.plant(monkeypatch)
     with Stage(tmp_path) as stage:
         renew(stage)
         yield stage

@@ -13,7 +13,7 @@ from perdure import ExecutionCancelled, ExecutionFailed
 from perdure.fake_llm import Fake, serving
 from perdure.testing import World
 from tests.definitions.graph.semantics.table import ANYTHING, LONGEST_S, OVER, Broken, Skip, befall, check
-from tests.definitions.kinds.agents.scripted import Script
+from tests.definitions.kinds.agents.scripted_model import Script
 from tests.seeds.cases import Case
 from tests.seeds.real import NAMES, REALS, Real, answering, asking_aside, deployment, ended, expected, made, pages, placed, put_on_path, vendor
 from tests.seeds.test_runs import CASES, NAMED

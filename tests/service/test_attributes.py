@@ -23,7 +23,7 @@ from tests.crash_budgets import Budget, crash_budgets
 from tests.proof.crash_search import Play, Stage, crash_at_every_write
 from tests.proof.disks import Disk, MemoryDisk, SqliteDisk
 from tests.runtime.cluster import Cluster, settle
-from tests.service.world import virtually
+from tests.service.cluster_client import virtually
 
 DUE = datetime(2026, 1, 31, 12, tzinfo=UTC)
 MONTH_S = 30 * 86_400.0

@@ -22,7 +22,7 @@ from perdure.tasks.child_command import child_environment, split_command
 from perdure.tasks.http_endpoint import LEASE_END_ERRORS
 from perdure.tasks.program_per_task import ProgramPerTask
 from tests.docs.pages import Block, blocks
-from tests.tasks.places import Place, node, over_http, program
+from tests.tasks.worker_setup import Place, node, over_http, program
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs/guides/workers.md").read_text(encoding="utf-8")

@@ -11,8 +11,8 @@ import pytest
 
 from perdure import ExecutionFailed
 from perdure.core import limits
-from tests.hostile import BIG, NAMES, nested
-from tests.tasks.places import Place, over_http, place, tasks
+from tests.hostile_values import BIG, NAMES, nested
+from tests.tasks.worker_setup import Place, over_http, place, tasks
 
 ONE = tasks({"id": "n", "task": "t", "retry": {"max": 1}})
 DEEP = "[" * 100_000 + "]" * 100_000

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from perdure.definitions.kinds.bash import bash_kind
-from tests.definitions.kinds.bash.shell import SHORT_GRACE_S
-from tests.definitions.kinds.http.server import Server
-from tests.definitions.kinds.kinds import Place
+from tests.definitions.kinds.bash.command_runner import SHORT_GRACE_S
+from tests.definitions.kinds.http.misbehaving_server import Server
+from tests.definitions.kinds.kind_table import Place
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ from perdure.core.views import StepView
 from perdure.definitions.format.model import verbs_by_name
 from perdure.definitions.kinds.pipeline.pipeline_runner import OPERATIONS
 from perdure.stores.memory import MemoryStore
-from tests.definitions.kinds.kinds import KINDS, Place, Row, working
-from tests.definitions.kinds.shapes import ANYTHING, configs
+from tests.definitions.kinds.config_shapes import ANYTHING, configs
+from tests.definitions.kinds.kind_table import KINDS, Place, Row, working
 
 pytestmark = pytest.mark.slow
 

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from perdure import ExecutionFailed
-from tests.definitions.kinds.http.server import Wire, json_reply, reply
-from tests.definitions.kinds.kinds import KINDS, Place, Step
+from tests.definitions.kinds.http.misbehaving_server import Wire, json_reply, reply
+from tests.definitions.kinds.kind_table import KINDS, Place, Step
 from tests.definitions.kinds.test_every_kind import DEFECT, ended, nothing_is_left
 
 pytest.importorskip("httpx2", reason="requests take the package httpx2: pip install 'perdure[http]'")

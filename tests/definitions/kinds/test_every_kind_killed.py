@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.definitions.kinds.http.server import Server, json_reply
-from tests.definitions.kinds.kinds import KINDS, Place
-from tests.definitions.kinds.mortal import DOING
+from tests.definitions.kinds.http.misbehaving_server import Server, json_reply
+from tests.definitions.kinds.killed_engine import DOING
+from tests.definitions.kinds.kind_table import KINDS, Place
 
 pytest.importorskip("httpx2", reason="requests take the package httpx2: pip install 'perdure[http]'")
 pytest.importorskip("pydantic_ai", reason="models take the package pydantic-ai-slim: pip install 'perdure[agents]'")
@@ -95,7 +95,7 @@ class Mortal:
 async def mortals(directory: Path) -> AsyncIterator[Mortal]:
     """What forks engines that die."""
     pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(sys.executable, "-m", "tests.definitions.kinds.mortal", stdin=pipe, stdout=pipe)
+    process = await asyncio.create_subprocess_exec(sys.executable, "-m", "tests.definitions.kinds.killed_engine", stdin=pipe, stdout=pipe)
     try:
         async with Server() as server:
             yield Mortal(process, server, directory)

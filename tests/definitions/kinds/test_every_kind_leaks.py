@@ -13,8 +13,8 @@ import pytest
 from perdure.definitions.kinds.bash import fork_server_client
 from perdure.definitions.kinds.sandbox import monty_pool, sandbox_pool
 from perdure.stores.memory import MemoryStore
-from tests.definitions.kinds.http.server import Server
-from tests.definitions.kinds.kinds import KINDS, Place, Row, working
+from tests.definitions.kinds.http.misbehaving_server import Server
+from tests.definitions.kinds.kind_table import KINDS, Place, Row, working
 
 pytest.importorskip("httpx2", reason="requests take the package httpx2: pip install 'perdure[http]'")
 pytest.importorskip("pydantic_ai", reason="models take the package pydantic-ai-slim: pip install 'perdure[agents]'")

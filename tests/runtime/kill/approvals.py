@@ -10,9 +10,9 @@ from perdure import Context, DecisionRefused, HasEnded, NotFound, Notice, step, 
 from perdure.core.operations import APPROVAL_WORKFLOW
 from perdure.core.paths import Key
 from perdure.sync_client import Client
-from tests.runtime.kill.ledger import doing, write
-from tests.runtime.kill.leg import PATIENT, Leg, Size
-from tests.runtime.kill.run import Run
+from tests.runtime.kill.effect_log import doing, write
+from tests.runtime.kill.scenario import PATIENT, Leg, Size
+from tests.runtime.kill.scenario_run import Run
 from tests.runtime.processes import History
 
 KINDS = ("rivals", "quorum", "reminded", "late")

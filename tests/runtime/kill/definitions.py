@@ -7,9 +7,9 @@ from typing import Any
 
 from perdure import Definition, ExecutionFailed, step
 from perdure.core.paths import Key
-from tests.runtime.kill.ledger import doing
-from tests.runtime.kill.leg import PATIENT, Leg, Size
-from tests.runtime.kill.run import Run
+from tests.runtime.kill.effect_log import doing
+from tests.runtime.kill.scenario import PATIENT, Leg, Size
+from tests.runtime.kill.scenario_run import Run
 from tests.runtime.processes import History
 
 PARCELS = 6

@@ -9,10 +9,10 @@ from perdure import Context, Rollback, step, workflow
 from perdure.core.execution import Execution
 from perdure.core.operations import CallOperation, Failure, Success
 from perdure.core.paths import UNDO, Key, Path, idempotency_key
-from tests.proof.audit_ledgers import Ledger
-from tests.runtime.kill.ledger import doing
-from tests.runtime.kill.leg import PATIENT, Leg, Size
-from tests.runtime.kill.run import Run
+from tests.proof.queue_audit import Ledger
+from tests.runtime.kill.effect_log import doing
+from tests.runtime.kill.scenario import PATIENT, Leg, Size
+from tests.runtime.kill.scenario_run import Run
 from tests.runtime.processes import Effect, History
 
 WHYS = ("failure", "cancel", "deadline", "returns", "race", "kill")

@@ -8,9 +8,9 @@ from typing import Any
 from perdure import Context, step, workflow
 from perdure.core import events as e
 from perdure.core.paths import Key
-from tests.runtime.kill.ledger import doing
-from tests.runtime.kill.leg import PATIENT, Leg, Size
-from tests.runtime.kill.run import Run
+from tests.runtime.kill.effect_log import doing
+from tests.runtime.kill.scenario import PATIENT, Leg, Size
+from tests.runtime.kill.scenario_run import Run
 from tests.runtime.processes import History
 
 TURNS, LAPS = 60, 3

@@ -12,9 +12,9 @@ from perdure.core.paths import Key
 from perdure.stores.encryption import parse_keys
 from perdure.stores.sqlite.rekey import key_uses, rekey
 from perdure.sync_client import Client
-from tests.runtime.kill.ledger import doing
-from tests.runtime.kill.leg import PATIENT, Leg, Size
-from tests.runtime.kill.run import Run
+from tests.runtime.kill.effect_log import doing
+from tests.runtime.kill.scenario import PATIENT, Leg, Size
+from tests.runtime.kill.scenario_run import Run
 from tests.runtime.processes import History
 
 CANARY = "kanarienvogel"

@@ -12,9 +12,9 @@ from perdure import Context, Queue, Rate, step, workflow
 from perdure.core import events as e
 from perdure.core.paths import Key
 from perdure.sync_client import Client
-from tests.runtime.kill.ledger import doing
-from tests.runtime.kill.leg import PATIENT, Leg, Size
-from tests.runtime.kill.run import Run
+from tests.runtime.kill.effect_log import doing
+from tests.runtime.kill.scenario import PATIENT, Leg, Size
+from tests.runtime.kill.scenario_run import Run
 from tests.runtime.processes import Effect, History
 
 LANES = "aaaaabcd"

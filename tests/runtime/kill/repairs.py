@@ -11,9 +11,9 @@ from perdure import AlreadyExists, Context, HasEnded, PerdureError, Retry, Workf
 from perdure.core.errors import BadValue
 from perdure.core.paths import Key, idempotency_key
 from perdure.sync_client import Client
-from tests.runtime.kill.ledger import doing, note
-from tests.runtime.kill.leg import PATIENT, Leg, Size
-from tests.runtime.kill.run import Run
+from tests.runtime.kill.effect_log import doing, note
+from tests.runtime.kill.scenario import PATIENT, Leg, Size
+from tests.runtime.kill.scenario_run import Run
 from tests.runtime.processes import History
 
 HOWS = ("retry", "retry from", "fork", "rerun", "preset", "requeue", "fork running", "preset running")

@@ -13,9 +13,9 @@ from perdure.core.operations import CallOperation, Success
 from perdure.core.paths import UNDO, Key, idempotency_key
 from perdure.core.paths import Path as Place
 from perdure.core.replay import fold_events
-from tests.runtime.kill.leg import Leg
+from tests.runtime.kill.scenario import Leg
+from tests.runtime.kill_storm import nothing_is_left
 from tests.runtime.processes import Effect, History, Stage
-from tests.runtime.storm import nothing_is_left
 
 
 def open_heads(file: Path) -> int:

@@ -9,9 +9,9 @@ from perdure import Context, Retry, Rollback, step, step_info, workflow
 from perdure.core import events as e
 from perdure.core.operations import Success
 from perdure.core.paths import UNDO, Key, idempotency_key
-from tests.runtime.kill.ledger import doing, note
-from tests.runtime.kill.leg import PATIENT, Leg, Size
-from tests.runtime.kill.run import Run
+from tests.runtime.kill.effect_log import doing, note
+from tests.runtime.kill.scenario import PATIENT, Leg, Size
+from tests.runtime.kill.scenario_run import Run
 from tests.runtime.kill.soundness import calls
 from tests.runtime.processes import History
 

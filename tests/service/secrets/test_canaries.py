@@ -27,8 +27,8 @@ from perdure.stores.encryption import new_key
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.testing import World
 from perdure.workflow_function import _family
-from tests.definitions.kinds.http.server import Server, Wire, reply
-from tests.definitions.kinds.kinds import completion
+from tests.definitions.kinds.http.misbehaving_server import Server, Wire, reply
+from tests.definitions.kinds.kind_table import completion
 from tests.service.secrets.canaries import (
     FORMS,
     KINDS,

@@ -28,8 +28,8 @@ from perdure.stores.sqlite.backup import back_up
 from perdure.stores.sqlite.database_setup import check_database
 from perdure.stores.sqlite.rekey import KeyUse, key_uses, rekey
 from perdure.stores.sqlite.store import SqliteStore
-from tests.stores.sqlite import next_version
-from tests.stores.sqlite.world import WAIT_S, database, key, letter, queue, several, step, tell, until
+from tests.stores.sqlite import planted_table_version
+from tests.stores.sqlite.store_processes import WAIT_S, database, key, letter, queue, several, step, tell, until
 
 pytest.importorskip("cryptography", reason="encryption needs the package cryptography: pip install 'perdure[crypto]'")
 
@@ -201,7 +201,7 @@ async def test_a_file_of_another_version_or_one_that_is_locked_is_refused(file: 
         with pytest.raises(StoreUnavailable, match="is locked"):
             rekey(file, Encrypted(NEW | OLD))
         connection.execute("ROLLBACK")
-    next_version.plant(monkeypatch)
+    planted_table_version.plant(monkeypatch)
     for refused in (lambda: key_uses(file), lambda: rekey(file, Encrypted(NEW | OLD))):
         with pytest.raises(StoreError, match="perdure db upgrade"):
             refused()
@@ -224,7 +224,7 @@ WRITER = """
 import asyncio, sys
 from hashlib import sha256
 from perdure.stores.protocol import Committed
-from tests.stores.sqlite.world import *
+from tests.stores.sqlite.store_processes import *
 from perdure.stores.encoded_store import EncodedStore
 from perdure.stores.encryption import Encrypted, parse_keys
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from perdure.definitions.kinds.bash import bash_kind
-from tests.definitions.kinds.bash.shell import SHORT_GRACE_S, Shell
+from tests.definitions.kinds.bash.command_runner import SHORT_GRACE_S, Shell
 
 
 @pytest.fixture

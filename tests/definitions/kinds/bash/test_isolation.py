@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from perdure.definitions.kinds.bash import isolation
-from tests.definitions.kinds.bash.shell import Shell
+from tests.definitions.kinds.bash.command_runner import Shell
 
 PROBE = "from perdure.definitions.kinds.bash.isolation import isolate; from pathlib import Path; import sys; isolate('all', Path(sys.argv[1]))"
 
@@ -86,7 +86,7 @@ FORBIDDEN = """
 import asyncio, sys
 from pathlib import Path
 from perdure.core.errors import CommandRefused
-from tests.definitions.kinds.bash.shell import Shell
+from tests.definitions.kinds.bash.command_runner import Shell
 
 try:
     asyncio.run(Shell(Path(sys.argv[1])).run("touch ran", isolate=sys.argv[2]))

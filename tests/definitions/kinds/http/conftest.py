@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.definitions.kinds.http.calling import Caller, calling
-from tests.definitions.kinds.http.server import Server
+from tests.definitions.kinds.http.misbehaving_server import Server
+from tests.definitions.kinds.http.request_sender import Caller, calling
 
 
 @pytest.fixture
