@@ -65,7 +65,7 @@ def resident(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., No
     return one_way
 
 
-class World:
+class MemoryEngine:
     """A store in memory and an engine on it, with what tests want to do and know."""
 
     def __init__(self, workflows: Sequence[Workflow[..., Any]], store: MemoryStore | None = None) -> None:
@@ -175,9 +175,9 @@ class World:
 
 
 @asynccontextmanager
-async def world(*workflows: Workflow[..., Any], store: MemoryStore | None = None) -> AsyncIterator[World]:
+async def world(*workflows: Workflow[..., Any], store: MemoryStore | None = None) -> AsyncIterator[MemoryEngine]:
     """A world in which these workflows run."""
-    it = World(workflows, store)
+    it = MemoryEngine(workflows, store)
     await it.begin()
     try:
         yield it
@@ -235,13 +235,15 @@ async def cut(key: Key, rows: Sequence[bytes], blobs: dict[str, bytes]) -> Memor
     return store
 
 
-async def every_cut(workflow: Workflow[..., Any], *args: Any, say: Callable[[World, Key], Coroutine[Any, Any, None]] | None = None, turns: bool = False) -> Any:
+async def every_cut(
+    workflow: Workflow[..., Any], *args: Any, say: Callable[[MemoryEngine, Key], Coroutine[Any, Any, None]] | None = None, turns: bool = False
+) -> Any:
     """Run a workflow to its end, then again from every cut of its log; all must end alike. Return the result.
 
     `say` sends its messages, under keys, so that saying them again after a cut is harmless.
     """
 
-    async def ended(it: World, key: Key) -> Any:
+    async def ended(it: MemoryEngine, key: Key) -> Any:
         if say is not None:
             await say(it, key)
         return await it.result(key)

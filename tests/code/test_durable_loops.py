@@ -15,7 +15,7 @@ from perdure.core import log_format, messages
 from perdure.core.execution import Execution
 from perdure.core.paths import path_text
 from tests.code.decision_driver import Hand
-from tests.code.engines import World, cold, every_cut, resident, settle, virtually, world
+from tests.code.engines import MemoryEngine, cold, every_cut, resident, settle, virtually, world
 
 
 @step
@@ -66,7 +66,7 @@ async def test_joins_races_and_inner_loops_in_a_turn_resume_after_a_suspension_f
                 break
         return turn.state
 
-    async def say(w: World, key: Key) -> None:
+    async def say(w: MemoryEngine, key: Key) -> None:
         for number in range(3):
             await w.send(key, "m", number, once=f"key {number}")
 
@@ -240,7 +240,7 @@ def turns_of(execution: Execution) -> int:
     return max((path[-1] for path in execution.settled if isinstance(path[-1], int) and len(path) <= 4), default=0)
 
 
-async def turned(w: World, key: Key, turns: int, sent: int) -> int:
+async def turned(w: MemoryEngine, key: Key, turns: int, sent: int) -> int:
     """Go on until the loop has begun turn number `turns`, with a message for each if it listens; return how many were sent."""
     while key.workflow in LISTENING and sent < turns + 1:
         await w.send(key, "m", sent)

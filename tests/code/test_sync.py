@@ -39,7 +39,7 @@ from perdure.runtime.engine import Engine
 from perdure.stores.memory import MemoryStore
 from perdure.workflow_function import Workflow
 from tests.code.decision_driver import Hand
-from tests.code.engines import World, every_cut, resident, settle, virtually, world
+from tests.code.engines import MemoryEngine, every_cut, resident, settle, virtually, world
 
 ROOT = Path(__file__).parents[2]
 
@@ -144,7 +144,7 @@ def straight(ctx: SyncContext, name: str) -> list[Any]:
 @pytest.mark.slow
 @resident
 async def test_from_every_cut_of_its_log_a_sync_workflow_ends_alike() -> None:
-    async def say(w: World, key: Key) -> None:
+    async def say(w: MemoryEngine, key: Key) -> None:
         await w.send(key, "approved", True, once="a")
 
     assert await every_cut(straight, "Ada", say=say) == ["paid", 6.0, 18]
@@ -305,9 +305,9 @@ async def test_sync_steps_of_a_sync_workflow_run_in_threads_several_at_once() ->
 
 
 @asynccontextmanager
-async def in_real_time(workflow: Workflow[..., Any]) -> AsyncIterator[World]:
+async def in_real_time(workflow: Workflow[..., Any]) -> AsyncIterator[MemoryEngine]:
     """A world whose threads take their time."""
-    it = World([workflow], MemoryStore())
+    it = MemoryEngine([workflow], MemoryStore())
     it.engine = Engine(it.store, [workflow.code], lease_s=60, poll_s=60)
     await it.begin()
     try:

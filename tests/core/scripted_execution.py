@@ -98,7 +98,7 @@ def _trigger(event: e.Event) -> str:
     raise AssertionError(f"a program was fed {event}")
 
 
-class Story:
+class ScriptedExecution:
     """An execution of a scripted program. After each message: the fold of its log is the execution, and so is its replay. It is `now_s`, or so much
     earlier as the host is `unsure_s` of the time."""
 
@@ -152,15 +152,15 @@ class Story:
         """Let a message from outside arrive."""
         return self.say(messages.SignalMessage(name, encode(body, "body"), **fields))  # type: ignore[arg-type]  # the fields of Signal
 
-    def rebuilt(self, script: Script | None = None) -> "Story":
+    def rebuilt(self, script: Script | None = None) -> "ScriptedExecution":
         """A cold story of the same log, whose program must not diverge."""
         again, diverged = self.cold(script)
         assert diverged is None, diverged
         return again
 
-    def cold(self, script: Script | None = None) -> "tuple[Story, Diverged | None]":
+    def cold(self, script: Script | None = None) -> "tuple[ScriptedExecution, Diverged | None]":
         """A cold story of the same log, and how its program diverged."""
-        again = Story(self.script if script is None else script, self.host, self.blobs)
+        again = ScriptedExecution(self.script if script is None else script, self.host, self.blobs)
         diverged, again.loaded = driven(replay_program(again.execution, self.events, again.program), self.blobs)
         again.events, again.now_s, again._mail = list(self.events), self.now_s, self._mail
         return again, diverged

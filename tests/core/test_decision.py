@@ -22,7 +22,7 @@ from perdure.core.operations import (
 )
 from perdure.core.program import DropCommand, FinishCommand, OpenCommand, TrimCommand
 from perdure.core.values import Blob, encode
-from tests.core.scripted_execution import DONE, FAILED, HOST, NOW_S, OTHER, Script, Story, name_of, opens, path, value
+from tests.core.scripted_execution import DONE, FAILED, HOST, NOW_S, OTHER, Script, ScriptedExecution, name_of, opens, path, value
 
 ONE_STEP: Script = {"start": [opens("pay")], "pay": [DONE]}
 NO = ErrorInfo("ValueError", "no")
@@ -43,7 +43,7 @@ def kinds(events: list[e.Event]) -> list[str]:
 
 
 def test_a_start_pins_the_version_and_opens_the_first_operation_in_one_decision() -> None:
-    story = Story(ONE_STEP)
+    story = ScriptedExecution(ONE_STEP)
     assert story.begin(version=2, input=b"\x01", seed=5, deadline_s=60.0) == [
         e.StartedEvent(2, NOW_S, b"\x01", 5, None, NOW_S + 60),
         e.OpenedEvent(PAY, CallOperation("pay"), "me"),
@@ -52,12 +52,12 @@ def test_a_start_pins_the_version_and_opens_the_first_operation_in_one_decision(
 
 
 def test_a_start_without_a_version_takes_the_one_of_the_host_and_else_the_first() -> None:
-    assert Story({}).begin() == [e.StartedEvent(3, NOW_S)]
-    assert Story({}, DecisionContext("me")).begin() == [e.StartedEvent(1, NOW_S)]
+    assert ScriptedExecution({}).begin() == [e.StartedEvent(3, NOW_S)]
+    assert ScriptedExecution({}, DecisionContext("me")).begin() == [e.StartedEvent(1, NOW_S)]
 
 
 def test_a_second_start_changes_nothing() -> None:
-    story = Story(ONE_STEP)
+    story = ScriptedExecution(ONE_STEP)
     story.begin()
     assert story.begin(version=9, input=b"\x02") == []
     story.settle("pay")
@@ -66,7 +66,7 @@ def test_a_second_start_changes_nothing() -> None:
 
 def test_a_start_by_another_parent_is_noted_once_and_answered_at_the_end() -> None:
     first, second = Parent(OTHER, PAY), Parent(OTHER, A)
-    story = Story(ONE_STEP)
+    story = ScriptedExecution(ONE_STEP)
     story.begin(parent=first)
     assert story.begin(parent=second) == [e.WatchedEvent(second, NOW_S)]
     assert story.begin(parent=second) == [] and story.begin(parent=first) == []
@@ -77,7 +77,7 @@ def test_a_start_by_another_parent_is_noted_once_and_answered_at_the_end() -> No
 @pytest.mark.parametrize(("as_creator_left", "is_cancelled"), [("detach", False), ("cancel", True)])
 def test_how_a_parent_leaves_that_merely_joined_changes_nothing_of_what_the_creator_wants(as_creator_left: OnCancel, is_cancelled: bool) -> None:
     creator, joined = Parent(OTHER, PAY), Parent(OTHER, A)
-    story = Story(ONE_STEP)
+    story = ScriptedExecution(ONE_STEP)
     story.begin(parent=creator)
     story.begin(parent=joined)
     assert kinds(story.say(m.UnwatchMessage(creator, as_creator_left))) == ["UnwatchedEvent"]
@@ -87,7 +87,7 @@ def test_how_a_parent_leaves_that_merely_joined_changes_nothing_of_what_the_crea
 
 @pytest.mark.parametrize("begun", [True, False], ids=["after it began", "before it began"])
 def test_whoever_starts_what_has_ended_is_answered(begun: bool) -> None:
-    story = Story(ONE_STEP)
+    story = ScriptedExecution(ONE_STEP)
     if begun:
         story.begin()
     story.say(m.TerminateMessage("enough"))
@@ -96,7 +96,7 @@ def test_whoever_starts_what_has_ended_is_answered(begun: bool) -> None:
 
 
 def test_a_parent_that_was_retried_is_answered_again() -> None:
-    story = Story({"start": [FAILED]})
+    story = ScriptedExecution({"start": [FAILED]})
     story.begin(parent=Parent(OTHER, PAY))
     story.begin(parent=Parent(OTHER, PAY))
     assert [type(message) for message in story.sent] == [m.SettleMessage, m.SettleMessage]
@@ -106,14 +106,14 @@ def test_a_parent_that_was_retried_is_answered_again() -> None:
 
 
 def test_an_answer_settles_its_operation_and_opens_the_next_in_one_decision() -> None:
-    story = Story({"start": [opens("a")], "a": [opens("b")], "b": [FinishCommand("completed", Success(b"\x07"))]})
+    story = ScriptedExecution({"start": [opens("a")], "a": [opens("b")], "b": [FinishCommand("completed", Success(b"\x07"))]})
     story.begin()
     assert story.settle("a", Success(b"\x01")) == [e.SettledEvent(A, Success(b"\x01"), NOW_S), e.OpenedEvent(B, CallOperation("b"), "me")]
     assert story.settle("b") == [e.SettledEvent(B, Success(), NOW_S), e.EndedEvent("completed", Success(b"\x07"), NOW_S)]
 
 
 def test_late_repeated_and_foreign_answers_change_nothing() -> None:
-    story = Story({"start": [opens("pay", CallOperation("pay", retry=STEADY)), opens("a")]})
+    story = ScriptedExecution({"start": [opens("pay", CallOperation("pay", retry=STEADY)), opens("a")]})
     story.begin()
     assert story.settle("nowhere") == [] and story.settle("pay", attempt=2) == [] and story.settle("pay", attempt=0) == []
     story.settle("pay", failing())
@@ -127,7 +127,7 @@ def test_late_repeated_and_foreign_answers_change_nothing() -> None:
 
 
 def test_an_answer_to_a_child_s_promise_settles_it_with_whatever_it_says() -> None:
-    story = Story({"start": [opens("a", SpawnOperation("ship", "1")), opens("b", SpawnOperation("ship", "2"))]})
+    story = ScriptedExecution({"start": [opens("a", SpawnOperation("ship", "1")), opens("b", SpawnOperation("ship", "2"))]})
     story.begin()
     assert story.status == "waiting"
     assert story.settle("a", Success(b"\x01")) == [e.SettledEvent(A, Success(b"\x01"), NOW_S)]
@@ -138,7 +138,7 @@ def test_an_answer_to_a_child_s_promise_settles_it_with_whatever_it_says() -> No
 
 
 def test_a_failed_try_is_repeated_when_its_wait_is_over() -> None:
-    story = Story({"start": [opens("pay", CallOperation("pay", retry=STEADY))], "pay": [DONE]})
+    story = ScriptedExecution({"start": [opens("pay", CallOperation("pay", retry=STEADY))], "pay": [DONE]})
     story.begin()
     assert story.settle("pay", failing()) == [e.RetryingEvent(PAY, 1, "failed", NO, NOW_S + 1, NOW_S)]
     assert story.status == "waiting" and story.execution.wake_at() == NOW_S + 1
@@ -149,7 +149,7 @@ def test_a_failed_try_is_repeated_when_its_wait_is_over() -> None:
 
 
 def test_tries_are_counted_and_then_exhausted() -> None:
-    story = Story({"start": [opens("pay", CallOperation("pay", retry=STEADY))], "pay": [DONE]})
+    story = ScriptedExecution({"start": [opens("pay", CallOperation("pay", retry=STEADY))], "pay": [DONE]})
     story.begin()
     for attempt in (1, 2):
         story.settle("pay", failing(), attempt)
@@ -158,13 +158,13 @@ def test_tries_are_counted_and_then_exhausted() -> None:
 
 
 def test_a_fatal_failure_is_not_tried_again() -> None:
-    story = Story(ONE_STEP)
+    story = ScriptedExecution(ONE_STEP)
     story.begin()
     assert story.settle("pay", failing("fatal"))[0] == e.SettledEvent(PAY, Failure("fatal", 1, NO), NOW_S)
 
 
 def test_a_timeout_is_a_failed_try_and_the_last_one_keeps_its_kind() -> None:
-    story = Story({"start": [opens("pay", CallOperation("pay", retry=RetryPolicy(max=2, jitter=0.0), timeout_s=5.0))], "pay": [DONE]})
+    story = ScriptedExecution({"start": [opens("pay", CallOperation("pay", retry=RetryPolicy(max=2, jitter=0.0), timeout_s=5.0))], "pay": [DONE]})
     story.begin()
     assert story.execution.wake_at() == NOW_S + 5
     why = ErrorInfo("timeout", "no answer within 5 s")
@@ -177,7 +177,7 @@ def test_a_timeout_is_a_failed_try_and_the_last_one_keeps_its_kind() -> None:
 
 def test_the_wait_between_tries_is_the_same_in_every_process_and_another_for_each_operation() -> None:
     def dues() -> list[float]:
-        story = Story({"start": [opens("a"), opens("b")]})
+        story = ScriptedExecution({"start": [opens("a"), opens("b")]})
         story.begin()
         return [event.due_at_s for shown in "ab" for event in story.settle(shown, failing()) if isinstance(event, e.RetryingEvent)]
 
@@ -185,7 +185,7 @@ def test_the_wait_between_tries_is_the_same_in_every_process_and_another_for_eac
 
 
 def test_a_timer_is_set_by_the_latest_time_that_it_can_be_and_due_by_the_earliest() -> None:
-    story = Story(
+    story = ScriptedExecution(
         {
             "start": [
                 opens("nap", SleepOperation(10.0)),
@@ -202,13 +202,13 @@ def test_a_timer_is_set_by_the_latest_time_that_it_can_be_and_due_by_the_earlies
 
 
 def test_an_execution_whose_start_has_expired_perhaps_but_not_surely_begins() -> None:
-    story = Story({})
+    story = ScriptedExecution({})
     story.unsure_s = 3.0
     assert "StartedEvent" in kinds(story.say(m.StartMessage(expires_at_s=NOW_S + 1), 2.0))
 
 
 def test_what_waits_for_no_time_does_not_wait_until_the_time_is_known() -> None:
-    story = Story(
+    story = ScriptedExecution(
         {"start": [opens("nap", SleepOperation(0.0)), opens("past", SleepOperation(until_s=NOW_S - 10)), opens("soon", SleepOperation(until_s=NOW_S - 1))]}
     )
     story.unsure_s = 3.0
@@ -218,7 +218,9 @@ def test_what_waits_for_no_time_does_not_wait_until_the_time_is_known() -> None:
 
 def test_a_try_that_began_late_is_not_given_up_before_it_had_its_time() -> None:
     young = DecisionContext("me", young=frozenset((PAY,)))
-    story = Story({"start": [opens("pay", CallOperation("pay", timeout_s=5.0, retry=ONCE)), opens("a", CallOperation("a", timeout_s=6.0, retry=ONCE))]}, young)
+    story = ScriptedExecution(
+        {"start": [opens("pay", CallOperation("pay", timeout_s=5.0, retry=ONCE)), opens("a", CallOperation("a", timeout_s=6.0, retry=ONCE))]}, young
+    )
     story.begin()
     assert [event.path for event in story.tick(6.0) if isinstance(event, e.SettledEvent)] == [path("a")]
     assert story.execution.wake_at() == NOW_S + 5 and story.execution.wake_at(young=young.young) is None
@@ -228,7 +230,7 @@ def test_a_try_that_began_late_is_not_given_up_before_it_had_its_time() -> None:
 
 def test_no_further_try_begins_while_an_earlier_one_still_runs_in_its_thread() -> None:
     busy = DecisionContext("me", busy=frozenset((PAY,)))
-    story = Story({"start": [opens("pay", CallOperation("pay", retry=STEADY, timeout_s=5.0)), opens("a", CallOperation("a", retry=STEADY))]}, busy)
+    story = ScriptedExecution({"start": [opens("pay", CallOperation("pay", retry=STEADY, timeout_s=5.0)), opens("a", CallOperation("a", retry=STEADY))]}, busy)
     story.begin()
     story.settle("a", failing())
     assert kinds(story.tick(1.0)) == ["AttemptStartedEvent"]
@@ -239,7 +241,7 @@ def test_no_further_try_begins_while_an_earlier_one_still_runs_in_its_thread() -
 
 
 def test_a_call_on_a_queue_of_others_is_performed_by_nobody_here() -> None:
-    story = Story({"start": [opens("pay", CallOperation("pay", queue="gpu", retry=STEADY))]})
+    story = ScriptedExecution({"start": [opens("pay", CallOperation("pay", queue="gpu", retry=STEADY))]})
     assert story.begin()[1] == e.OpenedEvent(PAY, CallOperation("pay", queue="gpu", retry=STEADY), None)
     assert story.status == "waiting"
     story.settle("pay", failing())
@@ -250,7 +252,7 @@ def test_a_call_on_a_queue_of_others_is_performed_by_nobody_here() -> None:
 
 
 def test_after_a_first_interruption_the_next_try_begins_at_once() -> None:
-    story = Story(ONE_STEP)
+    story = ScriptedExecution(ONE_STEP)
     story.begin()
     assert story.say(m.LostMessage(PAY, 1)) == [e.InterruptedEvent(PAY, 1, NOW_S, NOW_S), e.AttemptStartedEvent(PAY, 2, NOW_S, "me")]
     assert story.say(m.LostMessage(PAY, 1)) == [] and story.settle("pay") == []
@@ -258,7 +260,7 @@ def test_after_a_first_interruption_the_next_try_begins_at_once() -> None:
 
 
 def test_further_interruptions_wait_twice_as_long_each_and_do_not_count_as_tries() -> None:
-    story = Story({"start": [opens("pay", CallOperation("pay", retry=ONCE))], "pay": [DONE]})
+    story = ScriptedExecution({"start": [opens("pay", CallOperation("pay", retry=ONCE))], "pay": [DONE]})
     story.begin()
     story.say(m.LostMessage(PAY, 1))
     waits = []
@@ -271,7 +273,7 @@ def test_further_interruptions_wait_twice_as_long_each_and_do_not_count_as_tries
     assert story.settle("pay", failing(), 7)[0] == e.SettledEvent(PAY, Failure("exhausted", 1, NO), story.now_s)
 
 
-def lose(story: Story, times: int) -> e.Event:
+def lose(story: ScriptedExecution, times: int) -> e.Event:
     """Interrupt the step again and again; return the last event of the last interruption."""
     event: e.Event = e.DroppedEvent(PAY)
     for _ in range(times):
@@ -283,7 +285,7 @@ def lose(story: Story, times: int) -> e.Event:
 
 
 def test_the_tenth_interruption_in_a_row_parks_the_execution() -> None:
-    story = Story(ONE_STEP)
+    story = ScriptedExecution(ONE_STEP)
     story.begin()
     lose(story, 9)
     parked = lose(story, 1)
@@ -294,7 +296,7 @@ def test_the_tenth_interruption_in_a_row_parks_the_execution() -> None:
 
 
 def test_a_failed_try_ends_the_row_of_interruptions() -> None:
-    story = Story({"start": [opens("pay", CallOperation("pay", retry=RetryPolicy(max=9, jitter=0.0)))], "pay": [DONE]})
+    story = ScriptedExecution({"start": [opens("pay", CallOperation("pay", retry=RetryPolicy(max=9, jitter=0.0)))], "pay": [DONE]})
     story.begin()
     lose(story, 9)
     story.settle("pay", failing(), 10)
@@ -304,7 +306,7 @@ def test_a_failed_try_ends_the_row_of_interruptions() -> None:
 
 
 def test_a_parked_step_runs_again_at_once_when_retried() -> None:
-    story = Story(ONE_STEP)
+    story = ScriptedExecution(ONE_STEP)
     story.begin()
     lose(story, 10)
     attempt = story.execution.open[PAY].attempt
@@ -316,7 +318,7 @@ def test_a_parked_step_runs_again_at_once_when_retried() -> None:
 
 
 def test_what_is_not_idempotent_is_not_run_again_after_an_interruption() -> None:
-    story = Story({"start": [opens("pay", CallOperation("pay", idempotent=False))], "pay": [DONE]})
+    story = ScriptedExecution({"start": [opens("pay", CallOperation("pay", idempotent=False))], "pay": [DONE]})
     story.begin()
     (settled, _) = story.say(m.LostMessage(PAY, 1))
     assert isinstance(settled, e.SettledEvent) and isinstance(settled.outcome, Failure) and settled.outcome.kind == "interrupted"
@@ -329,7 +331,7 @@ LISTEN: Script = {"start": [opens("a", ReceiveOperation(("hello", "bye"))), open
 
 
 def test_messages_go_to_receivers_in_order_first_in_first_out() -> None:
-    story = Story(LISTEN)
+    story = ScriptedExecution(LISTEN)
     story.begin()
     assert kinds(story.signal("hello", 1)) == ["MessageArrivedEvent", "ReceivedEvent"]
     assert kinds(story.signal("other")) == ["MessageArrivedEvent"]
@@ -338,7 +340,7 @@ def test_messages_go_to_receivers_in_order_first_in_first_out() -> None:
 
 
 def test_messages_that_came_before_they_were_asked_for_are_there() -> None:
-    story = Story({"start": [opens("a")], "a": [opens("b", ReceiveOperation(("hello",), limit=2))]})
+    story = ScriptedExecution({"start": [opens("a")], "a": [opens("b", ReceiveOperation(("hello",), limit=2))]})
     story.signal("hello", 1)
     assert story.status == "pending"
     story.begin()
@@ -349,7 +351,7 @@ def test_messages_that_came_before_they_were_asked_for_are_there() -> None:
 
 
 def test_a_gathering_receive_waits_for_all_or_for_its_time() -> None:
-    story = Story(
+    story = ScriptedExecution(
         {
             "start": [
                 opens("a", ReceiveOperation(("x",), 2, True, 5.0)),
@@ -365,7 +367,7 @@ def test_a_gathering_receive_waits_for_all_or_for_its_time() -> None:
 
 
 def test_a_receive_times_out_and_a_message_that_was_there_before_wins() -> None:
-    story = Story({"start": [opens("a", ReceiveOperation(("x",), timeout_s=5.0)), opens("b", ReceiveOperation(("x",), timeout_s=5.0))]})
+    story = ScriptedExecution({"start": [opens("a", ReceiveOperation(("x",), timeout_s=5.0)), opens("b", ReceiveOperation(("x",), timeout_s=5.0))]})
     story.begin()
     assert kinds(story.decide(m.SignalMessage("x"), 5.0).events) == ["MessageArrivedEvent", "ReceivedEvent"]
     assert story.tick() == [e.SettledEvent(B, Failure("timeout", 1, ErrorInfo("timeout", "no message within 5 s")), NOW_S + 5)]
@@ -373,7 +375,7 @@ def test_a_receive_times_out_and_a_message_that_was_there_before_wins() -> None:
 
 
 def test_a_message_is_taken_once_by_its_key_and_by_its_number() -> None:
-    story = Story(LISTEN)
+    story = ScriptedExecution(LISTEN)
     story.begin()
     story.signal("other", key="k")
     assert story.signal("other", key="k") == [] and story.signal("hello", key="k") == []
@@ -386,7 +388,7 @@ def test_a_message_is_taken_once_by_its_key_and_by_its_number() -> None:
 
 def test_a_full_mailbox_refuses_and_remembers_that(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MAILBOX_MESSAGES_MAX", 2)
-    story = Story({"start": [opens("a")], "a": [opens("b", ReceiveOperation(("x",)))]})
+    story = ScriptedExecution({"start": [opens("a")], "a": [opens("b", ReceiveOperation(("x",)))]})
     story.begin()
     story.signal("x")
     story.signal("x")
@@ -398,13 +400,13 @@ def test_a_full_mailbox_refuses_and_remembers_that(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_message_for_what_has_ended_is_nothing() -> None:
-    story = Story({"start": [DONE]})
+    story = ScriptedExecution({"start": [DONE]})
     story.begin()
     assert story.signal("hello") == []
 
 
 def test_what_a_receive_had_brought_goes_back_to_its_place_and_to_who_waits_for_it() -> None:
-    story = Story({"start": [opens("a", ReceiveOperation(("x",), 2)), opens("pay")], "pay": [DropCommand(A), opens("b", ReceiveOperation(("x",)))]})
+    story = ScriptedExecution({"start": [opens("a", ReceiveOperation(("x",), 2)), opens("pay")], "pay": [DropCommand(A), opens("b", ReceiveOperation(("x",)))]})
     story.begin()
     story.signal("x", 1)
     story.signal("x", 2)
@@ -417,7 +419,7 @@ def test_what_a_receive_had_brought_goes_back_to_its_place_and_to_who_waits_for_
 
 
 def test_one_receive_of_a_name_given_twice_takes_each_message_once() -> None:
-    story = Story({"start": [opens("pay")], "pay": [opens("a", ReceiveOperation(("x", "x"), 5))]})
+    story = ScriptedExecution({"start": [opens("pay")], "pay": [opens("a", ReceiveOperation(("x", "x"), 5))]})
     story.begin()
     story.signal("x")
     assert story.settle("pay")[-1] == e.ReceivedEvent(A, (2,), NOW_S)
@@ -427,7 +429,7 @@ def test_one_receive_of_a_name_given_twice_takes_each_message_once() -> None:
 
 
 def test_what_is_due_is_done_in_its_order() -> None:
-    story = Story(
+    story = ScriptedExecution(
         {
             "start": [
                 opens("late", SleepOperation(9.0)),
@@ -444,12 +446,12 @@ def test_what_is_due_is_done_in_its_order() -> None:
 
 
 def test_a_sleep_that_is_over_when_it_is_opened_does_not_wait() -> None:
-    story = Story({"start": [opens("a", SleepOperation(0.0))], "a": [opens("b", SleepOperation(until_s=1.0))], "b": [DONE]})
+    story = ScriptedExecution({"start": [opens("a", SleepOperation(0.0))], "a": [opens("b", SleepOperation(until_s=1.0))], "b": [DONE]})
     assert kinds(story.begin()) == ["StartedEvent", "OpenedEvent", "SettledEvent", "OpenedEvent", "SettledEvent", "EndedEvent"]
 
 
 def test_time_never_goes_back() -> None:
-    story = Story({"start": [opens("a")], "a": [opens("b", SleepOperation(5.0))]})
+    story = ScriptedExecution({"start": [opens("a")], "a": [opens("b", SleepOperation(5.0))]})
     story.begin()
     story.now_s -= 100
     assert story.settle("a") == [e.SettledEvent(A, Success(), NOW_S), e.OpenedEvent(B, SleepOperation(5.0))]
@@ -457,7 +459,7 @@ def test_time_never_goes_back() -> None:
 
 
 def test_an_execution_past_its_deadline_is_told_to_unwind_then_stopped_and_fails() -> None:
-    story = Story(
+    story = ScriptedExecution(
         {"start": [opens("a", SleepOperation(100.0)), opens("b", ReceiveOperation(("go",)))], "cancel": [DropCommand(A)], "stop": [DropCommand(B), FAILED]}
     )
     story.begin(deadline_s=60.0)
@@ -472,7 +474,7 @@ def test_an_execution_past_its_deadline_is_told_to_unwind_then_stopped_and_fails
 
 @pytest.mark.parametrize("deadline_s", ["0.01", "0.3", "1.5", "60", "86400.25", "31536000"])
 def test_the_message_of_a_deadline_says_it_as_it_was_written(deadline_s: str) -> None:
-    story = Story({"start": [opens("a", SleepOperation(1e9))], "cancel": [DropCommand(A), FAILED]})
+    story = ScriptedExecution({"start": [opens("a", SleepOperation(1e9))], "cancel": [DropCommand(A), FAILED]})
     story.now_s = 1_795_000_000.1
     story.begin(deadline_s=float(deadline_s))
     assert [event.reason for event in story.tick(float(deadline_s) + 1) if isinstance(event, e.CancellingEvent)] == [
@@ -481,7 +483,7 @@ def test_the_message_of_a_deadline_says_it_as_it_was_written(deadline_s: str) ->
 
 
 def test_what_is_due_at_the_deadline_is_done_before_it() -> None:
-    story = Story({"start": [opens("a", SleepOperation(60.0))], "a": [DONE]})
+    story = ScriptedExecution({"start": [opens("a", SleepOperation(60.0))], "a": [DONE]})
     story.begin(deadline_s=60.0)
     story.tick(60.0)
     assert story.status == "completed"
@@ -494,7 +496,7 @@ CANCELLABLE: Script = {"start": [opens("pay"), opens("a", SleepOperation(9.0))],
 
 
 def test_a_cancelled_execution_unwinds_and_then_is_cancelled_whatever_it_returns() -> None:
-    story = Story(CANCELLABLE)
+    story = ScriptedExecution(CANCELLABLE)
     story.begin()
     assert story.say(m.CancelMessage("enough")) == [
         e.CancellingEvent(NOW_S, "enough"),
@@ -509,20 +511,20 @@ def test_a_cancelled_execution_unwinds_and_then_is_cancelled_whatever_it_returns
 
 
 def test_what_is_cancelled_before_its_start_never_runs() -> None:
-    story = Story(ONE_STEP)
+    story = ScriptedExecution(ONE_STEP)
     assert kinds(story.say(m.CancelMessage("enough"))) == ["EndedEvent"] and story.status == "cancelled"
     assert story.begin() == [] and story.program.fed == []
 
 
 def test_what_is_parked_is_cancelled_at_once() -> None:
-    story = Story(CANCELLABLE)
+    story = ScriptedExecution(CANCELLABLE)
     story.begin()
     story.say(m.DivergeMessage(("x",)))
     assert kinds(story.say(m.CancelMessage())) == ["EndedEvent"] and story.status == "cancelled"
 
 
 def test_what_is_parked_while_it_unwinds_can_still_be_cancelled() -> None:
-    story = Story(CANCELLABLE)
+    story = ScriptedExecution(CANCELLABLE)
     story.begin()
     story.say(m.CancelMessage())
     story.say(m.DivergeMessage(("x",)))
@@ -532,7 +534,7 @@ def test_what_is_parked_while_it_unwinds_can_still_be_cancelled() -> None:
 def test_a_terminated_execution_ends_at_once_and_its_program_gets_no_say() -> None:
     befores: list[list[m.ExecutionMessage]] = [[], [m.StartMessage()], [m.StartMessage(), m.CancelMessage()], [m.StartMessage(), m.DivergeMessage(())]]
     for before in befores:
-        story = Story(CANCELLABLE)
+        story = ScriptedExecution(CANCELLABLE)
         for message in before:
             story.say(message)
         assert story.say(m.TerminateMessage("now")) == [e.EndedEvent("cancelled", Failure("cancelled", 1, ErrorInfo("cancelled", "now")), NOW_S)]
@@ -540,7 +542,7 @@ def test_a_terminated_execution_ends_at_once_and_its_program_gets_no_say() -> No
 
 
 def test_nothing_is_decided_after_the_end_in_the_same_decision() -> None:
-    story = Story({"start": [opens("a", SleepOperation(0.0)), DONE, opens("b")], "a": [opens("b")]})
+    story = ScriptedExecution({"start": [opens("a", SleepOperation(0.0)), DONE, opens("b")], "a": [opens("b")]})
     assert kinds(story.begin()) == ["StartedEvent", "OpenedEvent", "EndedEvent"]
 
 
@@ -548,7 +550,9 @@ def test_nothing_is_decided_after_the_end_in_the_same_decision() -> None:
 
 
 def test_what_comes_while_parked_is_fed_when_it_is_resumed() -> None:
-    story = Story({"start": [opens("a"), opens("b", ReceiveOperation(("x",))), opens("c", SleepOperation(3.0))], "a": [opens("d")], "c": [opens("e")]})
+    story = ScriptedExecution(
+        {"start": [opens("a"), opens("b", ReceiveOperation(("x",))), opens("c", SleepOperation(3.0))], "a": [opens("d")], "c": [opens("e")]}
+    )
     story.begin()
     assert kinds(story.say(m.DivergeMessage(("it differs",)))) == ["ParkedEvent"]
     assert story.say(m.DivergeMessage(("again",))) == []
@@ -560,7 +564,7 @@ def test_what_comes_while_parked_is_fed_when_it_is_resumed() -> None:
 
 
 def test_an_execution_resumed_with_code_that_still_differs_loses_nothing() -> None:
-    story = Story({"start": [opens("a"), opens("b")], "a": [opens("c")]})
+    story = ScriptedExecution({"start": [opens("a"), opens("b")], "a": [opens("c")]})
     story.begin()
     broken: Script = {"start": [opens("other")]}
     story.say(m.DivergeMessage(("it differs",)))
@@ -577,7 +581,7 @@ def test_an_execution_resumed_with_code_that_still_differs_loses_nothing() -> No
 
 
 def test_what_is_paused_finishes_what_it_does_begins_nothing_and_goes_on_when_resumed() -> None:
-    story = Story({"start": [opens("a"), opens("c", SleepOperation(3.0))], "a": [opens("d")], "c": [opens("e")]})
+    story = ScriptedExecution({"start": [opens("a"), opens("c", SleepOperation(3.0))], "a": [opens("d")], "c": [opens("e")]})
     story.begin()
     assert story.say(m.PauseMessage("lunch")) == [e.ParkedEvent("paused", NOW_S, ("lunch",))]
     assert story.status == "paused" and story.say(m.PauseMessage()) == []
@@ -587,7 +591,7 @@ def test_what_is_paused_finishes_what_it_does_begins_nothing_and_goes_on_when_re
 
 
 def test_what_is_paused_before_its_start_begins_when_it_is_resumed() -> None:
-    story = Story(ONE_STEP)
+    story = ScriptedExecution(ONE_STEP)
     assert kinds(story.say(m.PauseMessage())) == ["ParkedEvent"]
     assert kinds(story.begin()) == ["StartedEvent"] and story.status == "paused"
     assert kinds(story.say(m.ResumeMessage())) == ["ResumedEvent", "OpenedEvent"]
@@ -595,14 +599,14 @@ def test_what_is_paused_before_its_start_begins_when_it_is_resumed() -> None:
 
 
 def test_resuming_reopens_nothing_that_has_failed() -> None:
-    story = Story({"start": [opens("a")], "a": [FAILED]})
+    story = ScriptedExecution({"start": [opens("a")], "a": [FAILED]})
     story.begin()
     story.settle("a")
     assert story.status == "failed" and story.say(m.ResumeMessage()) == []
 
 
 def test_what_is_paused_unwinds_when_it_is_cancelled() -> None:
-    story = Story(CANCELLABLE)
+    story = ScriptedExecution(CANCELLABLE)
     story.begin()
     story.say(m.PauseMessage())
     assert kinds(story.say(m.CancelMessage("enough"))) == ["ResumedEvent", "CancellingEvent", "DroppedEvent", "DroppedEvent", "OpenedEvent"]
@@ -612,7 +616,7 @@ def test_what_is_paused_unwinds_when_it_is_cancelled() -> None:
 
 
 def test_a_paused_step_that_is_lost_too_often_needs_attention() -> None:
-    story = Story(ONE_STEP)
+    story = ScriptedExecution(ONE_STEP)
     story.begin()
     story.say(m.PauseMessage())
     assert kinds(story.say(m.LostMessage(PAY, 1))) == ["InterruptedEvent"]
@@ -635,8 +639,8 @@ FAILS: Script = {
 GOES_ON: Script = {**FAILS, "b": [opens("s2", SendOperation(OTHER, "again")), DONE]}
 
 
-def failed() -> Story:
-    story = Story(FAILS)
+def failed() -> ScriptedExecution:
+    story = ScriptedExecution(FAILS)
     story.begin()
     story.settle("a", Success(b"\x05"))
     story.signal("x", 9)
@@ -676,7 +680,7 @@ def test_neither_work_nor_children_that_had_succeeded_are_ordered_again() -> Non
         "c": [opens("b", CallOperation("b", retry=ONCE))],
         "b": [FAILED],
     }
-    story = Story(script)
+    story = ScriptedExecution(script)
     story.begin()
     story.settle("a")
     story.settle("c")
@@ -694,14 +698,14 @@ def test_only_what_has_failed_or_is_parked_is_retried() -> None:
         (ONE_STEP, [m.StartMessage(), m.TerminateMessage()]),
     ]
     for script, messages in stories:
-        story = Story(script)
+        story = ScriptedExecution(script)
         for message in messages:
             story.say(message)
         assert story.say(m.RetryMessage()) == []
 
 
 def test_what_has_failed_is_cancelled_when_it_is_discarded_and_whoever_waited_is_not_told_again() -> None:
-    story = Story({"start": [opens("a")], "a": [FAILED]})
+    story = ScriptedExecution({"start": [opens("a")], "a": [FAILED]})
     story.begin(parent=Parent(OTHER, PAY))
     story.settle("a")
     told = list(story.sent)
@@ -716,7 +720,7 @@ def test_what_has_failed_is_cancelled_when_it_is_discarded_and_whoever_waited_is
 
 
 def test_what_was_discarded_answers_those_who_ask_later_that_it_was_cancelled() -> None:
-    story = Story({"start": [FAILED]})
+    story = ScriptedExecution({"start": [FAILED]})
     story.begin()
     story.say(m.DiscardMessage("not worth it"))
     story.begin(parent=Parent(OTHER, PAY))
@@ -724,7 +728,7 @@ def test_what_was_discarded_answers_those_who_ask_later_that_it_was_cancelled() 
 
 
 def test_what_needs_attention_is_cancelled_at_once_when_it_is_discarded_and_whoever_waits_is_told() -> None:
-    story = Story(ONE_STEP)
+    story = ScriptedExecution(ONE_STEP)
     story.begin(parent=Parent(OTHER, A))
     story.say(m.DivergeMessage(("it differs",)))
     assert kinds(story.say(m.DiscardMessage("not worth it"))) == ["EndedEvent"]
@@ -740,7 +744,7 @@ def test_only_what_has_failed_or_needs_attention_is_discarded() -> None:
         (ONE_STEP, [m.StartMessage(), m.TerminateMessage()]),
     ]
     for script, messages in stories:
-        story = Story(script)
+        story = ScriptedExecution(script)
         for message in messages:
             story.say(message)
         assert story.say(m.DiscardMessage("no")) == []
@@ -767,7 +771,7 @@ BLOB = Blob(NAME, len(LARGE))
 
 
 def test_large_values_go_to_blobs_wherever_they_stand() -> None:
-    story = Story(
+    story = ScriptedExecution(
         {
             "start": [
                 opens("a", CallOperation("a", LARGE)),
@@ -792,7 +796,7 @@ def test_large_values_go_to_blobs_wherever_they_stand() -> None:
 
 def test_the_program_gets_the_payload_of_a_blob_that_an_answer_names() -> None:
     for message in (m.SettleMessage(A, 1, Success(BLOB)), m.SignalMessage("x", BLOB)):
-        story = Story({"start": [opens("a"), opens("x", ReceiveOperation(("x",)))]}, blobs={NAME: LARGE})
+        story = ScriptedExecution({"start": [opens("a"), opens("x", ReceiveOperation(("x",)))]}, blobs={NAME: LARGE})
         story.begin()
         version = story.execution.version
         story.say(message)
@@ -801,13 +805,13 @@ def test_the_program_gets_the_payload_of_a_blob_that_an_answer_names() -> None:
 
 
 def test_the_program_gets_the_payload_of_its_input() -> None:
-    story = Story({"start": [DONE]}, blobs={NAME: LARGE})
+    story = ScriptedExecution({"start": [DONE]}, blobs={NAME: LARGE})
     story.say(m.StartMessage(input=BLOB))
     assert story.loaded == [NAME] and story.program.values == {NAME: LARGE}
 
 
 def test_a_blob_that_was_made_in_the_same_decision_is_not_asked_for() -> None:
-    story = Story({"start": [opens("a")], "a": [DONE]})
+    story = ScriptedExecution({"start": [opens("a")], "a": [DONE]})
     story.say(m.StartMessage(input=LARGE))
     story.settle("a", Success(value(80_000)))
     assert story.loaded == []
@@ -816,7 +820,7 @@ def test_a_blob_that_was_made_in_the_same_decision_is_not_asked_for() -> None:
 
 def test_a_reopened_program_gets_every_payload_that_it_will_recall() -> None:
     other = value(80_000)
-    story = Story({"start": [opens("a")], "a": [opens("k", KeepOperation(LARGE)), opens("b", CallOperation("b", retry=ONCE))], "b": [FAILED]})
+    story = ScriptedExecution({"start": [opens("a")], "a": [opens("k", KeepOperation(LARGE)), opens("b", CallOperation("b", retry=ONCE))], "b": [FAILED]})
     story.say(m.StartMessage(input=LARGE))
     story.settle("a", Success(other))
     story.settle("b", failing())
@@ -835,7 +839,7 @@ def test_turns_that_hold_open_operations_are_not_trimmed() -> None:
         "l/~1/a": [OpenCommand((("l", 1), 2), KeepOperation(b"\x02", "turn")), opens("l/~2/a"), TrimCommand(path("l"), 1)],
         "l/~0/open": [TrimCommand(path("l"), 2)],
     }
-    story = Story(turns)
+    story = ScriptedExecution(turns)
     story.begin()
     assert "TrimmedEvent" not in kinds(story.settle("l/~0/a")) + kinds(story.settle("l/~1/a"))
     assert story.settle("l/~0/open")[-1] == e.TrimmedEvent(path("l"), 2)
@@ -849,7 +853,7 @@ def test_a_loop_is_trimmed_only_to_a_turn_whose_state_is_remembered() -> None:
         "l/~1/a": [OpenCommand((("l", 1), 2), KeepOperation(b"\x02", "turn")), opens("l/~2/a")],
         "l/~2/a": [opens("l/~3/a"), TrimCommand(path("l"), 3)],
     }
-    story = Story(turns)
+    story = ScriptedExecution(turns)
     story.begin()
     assert "TrimmedEvent" not in kinds(story.settle("l/~0/a"))
     story.settle("l/~1/a")
@@ -862,12 +866,12 @@ def test_a_value_encoded_for_a_test_is_what_it_says() -> None:
 
 def test_a_retry_of_what_is_parked_for_one_reason_does_nothing_to_what_is_parked_for_another_or_has_failed() -> None:
     again = m.RetryMessage("run again", parked="diverged")
-    poisoned = Story({"start": [opens("pay")]})
+    poisoned = ScriptedExecution({"start": [opens("pay")]})
     poisoned.begin()
     poisoned.say(m.LostMessage(PAY, 1, limits.INTERRUPTIONS_MAX))
     assert poisoned.execution.parked is not None and poisoned.execution.parked.reason == "interrupted"
     assert poisoned.say(again) == [] and kinds(poisoned.say(m.RetryMessage())) == ["ResumedEvent"]
     assert poisoned.say(again) == [], "it goes on"
-    failed = Story({"start": [FAILED]})
+    failed = ScriptedExecution({"start": [FAILED]})
     failed.begin()
     assert failed.status == "failed" and failed.say(again) == [] and kinds(failed.say(m.RetryMessage())) == ["ReopenedEvent", "EndedEvent"]

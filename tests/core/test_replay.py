@@ -10,7 +10,7 @@ from perdure.core.errors import ErrorInfo
 from perdure.core.execution import execution_facts
 from perdure.core.operations import CallOperation, Failure, KeepOperation, ReceiveOperation, RetryPolicy, SleepOperation, Success
 from perdure.core.program import DropCommand, OpenCommand
-from tests.core.scripted_execution import DONE, FAILED, NOW_S, Script, Story, name_of, opens, path, value
+from tests.core.scripted_execution import DONE, FAILED, NOW_S, Script, ScriptedExecution, name_of, opens, path, value
 
 SCRIPT: Script = {
     "start": [opens("a"), opens("x", ReceiveOperation(("x",)))],
@@ -21,8 +21,8 @@ SCRIPT: Script = {
 NO = Failure("failed", 1, ErrorInfo("ValueError", "no"))
 
 
-def story() -> Story:
-    it = Story(SCRIPT)
+def story() -> ScriptedExecution:
+    it = ScriptedExecution(SCRIPT)
     it.begin()
     it.settle("a")
     it.signal("x", 1)
@@ -35,7 +35,7 @@ def test_a_cold_program_is_fed_what_the_warm_one_was() -> None:
 
 
 def test_an_execution_can_be_rebuilt_at_each_event_that_ends_a_decision() -> None:
-    it = Story(SCRIPT)
+    it = ScriptedExecution(SCRIPT)
     acts: list[Callable[[], object]] = [
         it.begin,
         lambda: it.settle("a"),
@@ -99,7 +99,7 @@ def test_a_reopened_program_is_replayed_from_its_reopening_only() -> None:
 
 
 def test_nothing_is_fed_while_parked_and_all_of_it_when_resumed() -> None:
-    it = Story({"start": [opens("a"), opens("b")], "a": [opens("c")]})
+    it = ScriptedExecution({"start": [opens("a"), opens("b")], "a": [opens("c")]})
     it.begin()
     it.say(m.DivergeMessage(("x",)))
     it.settle("b")
@@ -112,7 +112,7 @@ def test_nothing_is_fed_while_parked_and_all_of_it_when_resumed() -> None:
 
 def test_the_payloads_that_a_replay_needs_are_asked_for_in_their_place() -> None:
     large, other, third = value(70_000), value(80_000), value(90_000)
-    it = Story({"start": [opens("a"), opens("k", KeepOperation(large))], "a": [opens("k2", KeepOperation(third))]})
+    it = ScriptedExecution({"start": [opens("a"), opens("k", KeepOperation(large))], "a": [opens("k2", KeepOperation(third))]})
     it.say(m.StartMessage(input=other))
     it.settle("a", Success(large))
     again = it.rebuilt()
@@ -127,7 +127,7 @@ def test_a_compacted_loop_goes_on_where_its_first_kept_turn_began() -> None:
         "l turns to 3": [opens("l/~3/s")],
         "l/~3/s": [OpenCommand((("l", 1), 4), KeepOperation(b"\x04", "turn")), opens("l/~4/s")],
     }
-    it = Story(turns)
+    it = ScriptedExecution(turns)
     it.events = [
         e.StartedEvent(1, NOW_S),
         e.OpenedEvent(path("a"), CallOperation("a"), "me"),
@@ -140,7 +140,7 @@ def test_a_compacted_loop_goes_on_where_its_first_kept_turn_began() -> None:
 
 def test_what_resumes_is_that_of_the_last_life_only() -> None:
     ended = e.EndedEvent("failed", NO, NOW_S)
-    it = Story({"start": [], "l turns to 5": []})
+    it = ScriptedExecution({"start": [], "l turns to 5": []})
     it.events = [
         e.StartedEvent(1, NOW_S),
         e.IterationResumedEvent(path("m"), 3, b"\x03", NOW_S),
@@ -153,5 +153,5 @@ def test_what_resumes_is_that_of_the_last_life_only() -> None:
 
 
 def test_no_log_is_an_execution_that_has_not_begun() -> None:
-    again, diverged = Story({}).cold()
+    again, diverged = ScriptedExecution({}).cold()
     assert diverged is None and again.status == "pending"

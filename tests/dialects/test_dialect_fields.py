@@ -64,7 +64,7 @@ class Looked(NamedTuple):
     asked: list[tuple[str, frozenset[str]]]
 
 
-class Case(NamedTuple):
+class DialectFieldCase(NamedTuple):
     """A field that is written into a mapping of a document."""
 
     looked: Looked
@@ -122,7 +122,7 @@ def kind(document: Document, pointer: str) -> str:
     return ""
 
 
-def cases() -> Iterator[Case]:
+def cases() -> Iterator[DialectFieldCase]:
     """Each field of each role beside each type of step, in the first example that has it."""
     documents = (complete_fragment(one.document) if one.is_fragment else one.document for one in EXAMPLES)
     every = [looked(document) for document in documents if detected_dialect(document)]
@@ -141,10 +141,10 @@ def cases() -> Iterator[Case]:
                 is_other = field in KEPT_FOR_OTHERS[one.found.dialect] or (one.found.dialect, field) in ELSEWHERE
                 if key not in seen and not is_other:
                     seen.add(key)
-                    yield Case(one, pointer, field)
+                    yield DialectFieldCase(one, pointer, field)
 
 
-def acts(case: Case) -> bool:
+def acts(case: DialectFieldCase) -> bool:
     """Whether the definition is another one with the field, or something more is reported at it."""
     before = case.looked.found
     for value in ([SAMPLES[case.field]] if case.field in SAMPLES else []) + list(ANY):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import ROOT, Block, Reader, Stage, Unlike, alike, blocks
+from tests.docs.pages import ROOT, Block, PageRunner, PageSetup, Unlike, alike, blocks
 
 ELSEWHERE = {
     "docs/guides/cli.md": "tests/cli/test_guide.py",
@@ -45,7 +45,7 @@ def test_little_is_only_shown_and_it_says_why() -> None:
 
 
 def read(text: str, directory: Path) -> None:
-    Reader("page.md", directory, Stage()).read(blocks(text))
+    PageRunner("page.md", directory, PageSetup()).read(blocks(text))
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ LACKING = [name for name in ("bash", "git", "gzip", "tar", "python3", "sha256sum
 pytestmark = pytest.mark.skipif(bool(LACKING), reason=f"it takes {', '.join(LACKING)}")
 
 
-class Desk:
+class ReleaseDirectory:
     """A shell in a directory of its own, in which releases are made."""
 
     def __init__(self, directory: Path) -> None:
@@ -37,12 +37,12 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
+def desk(tmp_path: Path) -> ReleaseDirectory:
+    return ReleaseDirectory(tmp_path)
 
 
 @pytest.mark.slow
-def test_it_is_tested_packed_approved_looked_at_and_published(desk: Desk) -> None:
+def test_it_is_tested_packed_approved_looked_at_and_published(desk: ReleaseDirectory) -> None:
     asked = desk.release("--no-wait")
     assert asked.returncode == 31, asked.stderr
     assert sorted(archive.name for archive in (desk.work / "dist").iterdir()) == ["greeting-1.0.0-amd64.tar.gz", "greeting-1.0.0-arm64.tar.gz"]
@@ -58,7 +58,7 @@ def test_it_is_tested_packed_approved_looked_at_and_published(desk: Desk) -> Non
 
 
 @pytest.mark.slow
-def test_when_its_tests_fail_nothing_is_packed_and_the_failure_says_which(desk: Desk) -> None:
+def test_when_its_tests_fail_nothing_is_packed_and_the_failure_says_which(desk: ReleaseDirectory) -> None:
     ended = desk.release("-i", "broken=true")
     assert ended.returncode == 40
     assert "TestsFail: the tests of 1.0.0 fail" in ended.stderr and "Hello Ada" in ended.stderr
@@ -66,7 +66,7 @@ def test_when_its_tests_fail_nothing_is_packed_and_the_failure_says_which(desk: 
 
 
 @pytest.mark.slow
-def test_without_leave_no_command_is_run(desk: Desk) -> None:
+def test_without_leave_no_command_is_run(desk: ReleaseDirectory) -> None:
     ended = desk.perdure("run", str(EXAMPLE), "--work", "work")
     assert ended.returncode == 40 and "not_allowed: bash is not allowed here" in ended.stderr
     assert not (desk.directory / "work").exists()

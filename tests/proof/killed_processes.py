@@ -50,7 +50,7 @@ class ProcessWrite(NamedTuple):
     call: str
 
 
-class Stage:
+class ScriptStage:
     """What a script may do in a world, from outside: nothing of it is lost when the process dies that is there at the moment."""
 
     def __init__(self, world: "PlayWorld") -> None:
@@ -83,7 +83,7 @@ class Play(NamedTuple):
     """Workflows, and a script of what happens to them from outside. `shown` leaves of a result what must be the same whenever things happen."""
 
     workflows: Sequence[Workflow[..., Any]]
-    script: Callable[[Stage], Coroutine[Any, Any, object]]
+    script: Callable[[ScriptStage], Coroutine[Any, Any, object]]
     shown: Callable[[Any], Any] = lambda result: result
     always_suspend: bool = False
 
@@ -155,7 +155,7 @@ class PlayWorld:
 
     async def run(self) -> None:
         """All of it."""
-        living, script = asyncio.create_task(self._live()), asyncio.create_task(self.play.script(Stage(self)))
+        living, script = asyncio.create_task(self._live()), asyncio.create_task(self.play.script(ScriptStage(self)))
         wait_s = LOOK_MIN_S
         while not (living.done() or (script.done() and self._has_ended())):
             await asyncio.sleep(wait_s)

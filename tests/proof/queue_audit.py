@@ -142,7 +142,7 @@ def _named(this: TryKey) -> str:
     return f"{key}: {path_text(path)}, try {attempt}"
 
 
-class Ledger:
+class StepAudit:
     """What the log of one execution says of its steps, in the life that it is in; forgotten turns of loops are kept."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from tests.proof.queue_audit import Handed, Leases
 STEP: Path = (("s", 1),)
 
 
-class Watched:
+class WatchedLeases:
     """Leases of holders that live unless they are said to be dead, and what was complained of."""
 
     def __init__(self, limits: QueueLimits) -> None:
@@ -41,7 +41,7 @@ BEGUN = Handed("q", "executions", "", True)
 
 
 def test_executions_beyond_a_limit_are_noticed_and_those_of_the_dead_do_not_count() -> None:
-    watched = Watched(QueueLimits(concurrency=1))
+    watched = WatchedLeases(QueueLimits(concurrency=1))
     assert watched.handed(BEGUN, heads=[head(1, "a"), head(2, None)]) == []
     watched.dead.add("b")
     assert watched.handed(BEGUN, heads=[head(1, "a"), head(2, "b")]) == []
@@ -50,17 +50,17 @@ def test_executions_beyond_a_limit_are_noticed_and_those_of_the_dead_do_not_coun
 
 
 def test_a_claim_that_hands_over_nothing_is_not_to_blame() -> None:
-    assert Watched(QueueLimits(concurrency=1)).handed(heads=[head(1, "a"), head(2, "b")]) == []
+    assert WatchedLeases(QueueLimits(concurrency=1)).handed(heads=[head(1, "a"), head(2, "b")]) == []
 
 
 def test_executions_of_one_key_beyond_its_limit_are_noticed() -> None:
-    watched = Watched(QueueLimits(per_lane=1))
+    watched = WatchedLeases(QueueLimits(per_lane=1))
     assert watched.handed(BEGUN._replace(lane="x"), heads=[head(1, "a", "x"), head(2, "a", "y")]) == []
     assert "2 executions of queue q are held for 'x'" in watched.handed(BEGUN._replace(lane="x"), heads=[head(1, "a", "x"), head(2, "a", "x")])[0]
 
 
 def test_calls_beyond_a_limit_are_noticed() -> None:
-    watched = Watched(QueueLimits(concurrency=1))
+    watched = WatchedLeases(QueueLimits(concurrency=1))
     handed = watched.leases.leased([work(1)], "a")
     assert watched.handed(*handed, box=[work(1), work(2)]) == []
     handed = watched.leases.leased([work(2)], "b")
@@ -68,7 +68,7 @@ def test_calls_beyond_a_limit_are_noticed() -> None:
 
 
 def test_what_begins_too_early_for_a_rate_is_noticed_and_what_goes_on_is_not_held_to_it() -> None:
-    watched = Watched(QueueLimits(interval_s=10.0, burst=2))
+    watched = WatchedLeases(QueueLimits(interval_s=10.0, burst=2))
     assert watched.handed(BEGUN, BEGUN) == []
     assert watched.handed(BEGUN._replace(fresh=False)) == []
     assert watched.handed(BEGUN, now_s=10.0) == []
@@ -76,7 +76,7 @@ def test_what_begins_too_early_for_a_rate_is_noticed_and_what_goes_on_is_not_hel
 
 
 def test_work_that_is_taken_from_the_living_is_noticed_and_from_the_dead_it_may_be() -> None:
-    watched = Watched(QueueLimits())
+    watched = WatchedLeases(QueueLimits())
     watched.leases.leased([work(1)], "a")
     watched.dead.add("a")
     watched.leases.leased([work(1, deliveries=2)], "b")
@@ -89,7 +89,7 @@ def test_work_that_is_taken_from_the_living_is_noticed_and_from_the_dead_it_may_
 
 @pytest.mark.parametrize("who", ["a", None])
 def test_what_was_let_go_is_free(who: str | None) -> None:
-    watched = Watched(QueueLimits())
+    watched = WatchedLeases(QueueLimits())
     watched.leases.leased([work(1)], "a")
     watched.leases.end(who)
     watched.leases.leased([work(1, deliveries=2)], "b")
@@ -97,7 +97,7 @@ def test_what_was_let_go_is_free(who: str | None) -> None:
 
 
 def test_work_that_is_over_is_held_by_nobody() -> None:
-    watched = Watched(QueueLimits())
+    watched = WatchedLeases(QueueLimits())
     watched.leases.leased([work(1)], "a")
     watched.leases.over(1)
     assert not watched.leases.holds((Key("t", "w", "1"), STEP, 1), "a")

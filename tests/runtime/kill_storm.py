@@ -21,7 +21,7 @@ from perdure.core.replay import fold_events
 from perdure.stores.sqlite.database_setup import check_database
 from tests.runtime.cluster_member import RESULTS
 from tests.runtime.flows import PRESS
-from tests.runtime.processes import Effect, History, Process, Stage, until
+from tests.runtime.processes import History, ProcessDirectory, RealProcess, RecordedEffect, until
 
 ENGINES = 3
 KILL_EVERY_S = 0.2, 0.6
@@ -65,13 +65,13 @@ class Kills(NamedTuple):
 class Storm:
     """A cluster that runs so many executions on a stage."""
 
-    def __init__(self, stage: Stage, executions: int, pace: float = 1.0) -> None:
+    def __init__(self, stage: ProcessDirectory, executions: int, pace: float = 1.0) -> None:
         self.stage = stage
         self._executions = executions
         self._pace = pace
         self._client = self._new_client()
         self._engines = [self._new_engine(place) for place in range(ENGINES)]
-        self._witness = Witness(stage)
+        self._witness = HistoryMonitor(stage)
         self._killed = Counter[str]()
 
     def rage(self, draw: random.Random, for_s: float) -> None:
@@ -108,10 +108,10 @@ class Storm:
     def _is_done(self) -> bool:
         return (self.stage.directory / RESULTS).exists()
 
-    def _new_engine(self, place: int) -> Process:
+    def _new_engine(self, place: int) -> RealProcess:
         return self.stage.member("engine", queues=[PRESS] if place == 0 else [], pace=self._pace)
 
-    def _new_client(self) -> Process:
+    def _new_client(self) -> RealProcess:
         return self.stage.member("client", executions=self._executions, every_s=self._pace * MESSAGES_TAKE_S / self._executions)
 
     def _kill_client(self) -> None:
@@ -135,7 +135,7 @@ class Storm:
             time.sleep(draw.uniform(0, AGAIN_WITHIN_S))
             self._killed["starting"] += 1
 
-    def _wait_for_a_step(self, engine: Process) -> None:
+    def _wait_for_a_step(self, engine: RealProcess) -> None:
         """Wait a little for the engine to be in the middle of a step."""
         ends_s = time.monotonic() + AIM_S
         while time.monotonic() < ends_s:
@@ -145,10 +145,10 @@ class Storm:
             time.sleep(0.002)
 
 
-class Witness:
+class HistoryMonitor:
     """Looks now and then at what is remembered, and says in the end whether everything was as it must be."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: ProcessDirectory) -> None:
         self._stage = stage
         self._histories = dict[Key, History]()
         self._settled_before = dict[str, int]()
@@ -207,7 +207,7 @@ def is_sound(history: History) -> None:
     assert (folded.status, folded.version) == (head.status, head.version)
 
 
-def every_try_was_announced(effects: list[Effect], histories: dict[Key, History]) -> None:
+def every_try_was_announced(effects: list[RecordedEffect], histories: dict[Key, History]) -> None:
     """What began was to begin, as the log says, and began once for each time that it says so; only what waits on a queue may be handed out twice."""
     announced, queued, whole = set[tuple[str, int]](), set[str](), set[str]()
     for history in histories.values():
@@ -227,7 +227,7 @@ def every_try_was_announced(effects: list[Effect], histories: dict[Key, History]
         assert (key, attempt) in announced or key not in whole, f"try {attempt} of {key} began, and its log does not say so"
 
 
-def nothing_is_left(stage: Stage) -> None:
+def nothing_is_left(stage: ProcessDirectory) -> None:
     """Nobody holds anything any more, nothing waits, and the file is whole."""
     health = check_database(stage.file)
     assert (health.damage, health.processes) == ((), ())

@@ -22,7 +22,7 @@ from perdure.testing.virtual_time import run
 from tests.runtime.cluster import DOWN_BEFORE, Cluster, cluster, now_s, settle
 
 
-class Counting(FaultyStore):
+class CountingFaultyStore(FaultyStore):
     """A store that counts how often it is asked for heads, and for how many."""
 
     def __init__(self, c: Cluster, faults: Faults = NO_FAULTS) -> None:
@@ -119,7 +119,7 @@ async def test_what_no_ring_tells_of_is_seen_soon_by_who_follows_closely(c: Clus
 @pytest.mark.slow
 @virtually
 async def test_thousands_who_wait_are_served_by_few_questions(c: Cluster) -> None:
-    store = Counting(c)
+    store = CountingFaultyStore(c)
     watch = ChangeWatcher(store)
     await c.engine(listener)
     await c.post_all(listener, [(f"e{number}", ()) for number in range(2000)])
@@ -139,7 +139,7 @@ async def test_thousands_who_wait_are_served_by_few_questions(c: Cluster) -> Non
 
 @virtually
 async def test_each_that_comes_is_looked_at_alone_and_at_once(c: Cluster) -> None:
-    store = Counting(c)
+    store = CountingFaultyStore(c)
     watch = ChangeWatcher(store)
     await c.engine(sleeper)
     done = await c.post(sleeper, 0.0, id="done")
@@ -155,7 +155,7 @@ async def test_each_that_comes_is_looked_at_alone_and_at_once(c: Cluster) -> Non
 
 @virtually
 async def test_who_is_cancelled_is_forgotten_and_an_idle_watch_asks_nothing(c: Cluster) -> None:
-    store = Counting(c)
+    store = CountingFaultyStore(c)
     watch = ChangeWatcher(store)
     waiting = [asyncio.create_task(watch.until(sleeper.key(str(number)), ended)) for number in range(10)]
     await settle(1)
@@ -173,7 +173,7 @@ async def test_who_is_cancelled_is_forgotten_and_an_idle_watch_asks_nothing(c: C
 @virtually
 async def test_a_store_that_is_away_is_waited_for(c: Cluster) -> None:
     await c.engine(sleeper)
-    store = Counting(c, DOWN_BEFORE)
+    store = CountingFaultyStore(c, DOWN_BEFORE)
     watch = ChangeWatcher(store)
     key = await c.post(sleeper, 1.0)
     waiting = asyncio.create_task(watch.until(key, ended))

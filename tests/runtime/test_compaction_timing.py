@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 TURNS = 300
 
 
-class Counting(MemoryStore):
+class CountingMemoryStore(MemoryStore):
     """A memory store that counts how often a log is read."""
 
     reads = 0
@@ -59,7 +59,7 @@ async def coupled(ctx: Context) -> int:
 
 def test_a_log_that_cannot_be_compacted_is_not_read_at_every_commit() -> None:
     async def world() -> int:
-        store = Counting(asyncio.get_running_loop().time)
+        store = CountingMemoryStore(asyncio.get_running_loop().time)
         engine = Engine(store, [coupled.code])
         running = asyncio.create_task(engine.run())
         await engine.ready()

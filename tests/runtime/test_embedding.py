@@ -16,7 +16,7 @@ from perdure import Context, step, workflow
 from perdure.core import events as e
 from perdure.core.paths import Key
 from tests.runtime.printing_script import HURRY, greet, slow
-from tests.runtime.processes import WAIT_S, Stage, until
+from tests.runtime.processes import WAIT_S, ProcessDirectory, until
 
 pytestmark = pytest.mark.slow
 
@@ -39,7 +39,7 @@ async def looking(ctx: Context, takes_s: float) -> list[str]:
 
 
 def test_what_a_program_prints_comes_as_it_is_and_nothing_else(tmp_path: Path) -> None:
-    with Stage(tmp_path) as stage:
+    with ProcessDirectory(tmp_path) as stage:
         script = stage.begin("tests.runtime.printing_script", "k", "slow", 0.0)
         assert script.until_ended() == 0
         assert (script.said.splitlines(), script.complained) == ([*SAID, "slow", "['Hello Ada', 'slow']"], "")
@@ -47,7 +47,7 @@ def test_what_a_program_prints_comes_as_it_is_and_nothing_else(tmp_path: Path) -
 
 @pytest.mark.parametrize("how", ["slow", "blocking"])
 def test_ctrl_c_gives_back_what_is_in_flight_and_the_same_id_goes_on(tmp_path: Path, how: str) -> None:
-    stage = Stage(tmp_path)
+    stage = ProcessDirectory(tmp_path)
     with contextlib.ExitStack() as ending:
         script = stage.begin("tests.runtime.printing_script", "k", how, 600.0)
         ending.callback(script.destroy)
@@ -111,7 +111,7 @@ def test_run_in_threads_while_a_loop_runs_in_the_main_thread(tmp_path: Path) -> 
 
 
 async def test_cancelled_in_a_running_loop_it_gives_back_and_goes_on_when_run_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with Stage(tmp_path) as stage:
+    with ProcessDirectory(tmp_path) as stage:
         running = asyncio.create_task(greet.with_(id="k", db=stage.url).arun("Ada", "slow", 60.0))
         async with asyncio.timeout(60):
             while slow.name not in capsys.readouterr().out.split():

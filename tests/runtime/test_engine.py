@@ -688,7 +688,7 @@ async def talkative(ctx: Context) -> None:
     ctx.log.warning("after")
 
 
-class Witness(logging.Handler):
+class LogRecorder(logging.Handler):
     """Notes each line of a workflow together with the last event that the store had by then."""
 
     def __init__(self, store: MemoryStore) -> None:
@@ -708,7 +708,7 @@ def test_lines_of_a_workflow_come_once_and_after_their_commit(idle_s: float, mon
 
     async def world() -> list[tuple[str, str]]:
         async with cluster() as c:
-            witness = Witness(c.store)
+            witness = LogRecorder(c.store)
             monkeypatch.setattr(lines, "handlers", [witness])
             engine = await c.engine(talkative, idle_s=idle_s)
             assert await c.start(engine, talkative)

@@ -8,12 +8,12 @@ import pytest
 from perdure.core import events as e
 from tests.runtime.forking_program import EXECUTIONS
 from tests.runtime.kill_storm import every_try_was_announced, is_sound
-from tests.runtime.processes import Stage
+from tests.runtime.processes import ProcessDirectory
 
 
 @pytest.mark.slow
 def test_steps_that_fork_and_spawn_harm_neither_the_engine_nor_the_file(tmp_path: Path) -> None:
-    with Stage(tmp_path) as stage:
+    with ProcessDirectory(tmp_path) as stage:
         program = stage.begin("tests.runtime.forking_program", stage.url)
         assert program.until_ended() == 0, program.complained
         assert program.complained == ""

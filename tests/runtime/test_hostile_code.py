@@ -354,7 +354,7 @@ async def limited_well() -> str:
     return "well"
 
 
-class Place:
+class EngineOnFile:
     """A store, an engine and a worker on it."""
 
     def __init__(self, store: SqliteStore, engine: Engine) -> None:
@@ -392,7 +392,7 @@ class Place:
 
 
 @asynccontextmanager
-async def place(file: Path, *more: Workflow[..., Any]) -> AsyncIterator[Place]:
+async def place(file: Path, *more: Workflow[..., Any]) -> AsyncIterator[EngineOnFile]:
     """With an engine that knows the workflows of this file, and a worker that has its steps."""
     store = SqliteStore(file, synchronous="OFF")
     known: list[Workflow[..., Any]] = [attempts, sync_attempts, raises_from_step, is_undone, is_well, *WORKFLOWS, *more]
@@ -403,7 +403,7 @@ async def place(file: Path, *more: Workflow[..., Any]) -> AsyncIterator[Place]:
     running = [asyncio.create_task(engine.run()), asyncio.create_task(worker.run())]
     await engine.ready()
     try:
-        yield Place(store, engine)
+        yield EngineOnFile(store, engine)
     finally:
         engine.stop()
         worker.stop()

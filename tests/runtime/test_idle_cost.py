@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.runtime.flows import PRESS
-from tests.runtime.processes import Process, Stage, record, status
+from tests.runtime.processes import ProcessDirectory, RealProcess, record, status
 from tests.runtime.statement_counter import counts
 
 MEASURE_S = 4.0
@@ -56,7 +56,7 @@ class Usage(NamedTuple):
     cpu_s: float
 
 
-def usage(stage: Stage, process: Process) -> Usage:
+def usage(stage: ProcessDirectory, process: RealProcess) -> Usage:
     """What it has used so far."""
     tasks = [int(task.name) for task in Path(f"/proc/{process.pid}/task").iterdir()]
     fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
@@ -67,7 +67,7 @@ def usage(stage: Stage, process: Process) -> Usage:
 
 @pytest.mark.parametrize(("peers", "members"), [pytest.param(0, 1, id="alone", marks=pytest.mark.prove), pytest.param(2, 2, id="with a worker, beside two")])
 def test_an_idle_process_keeps_its_budget(tmp_path: Path, peers: int, members: int) -> None:
-    with Stage(tmp_path) as stage:
+    with ProcessDirectory(tmp_path) as stage:
         queues = [PRESS] * (members - 1)
         processes = [stage.member("engine", counted=True, queues=queues) for _ in range(1 + peers)]
         for process in processes:
@@ -86,7 +86,7 @@ def test_an_idle_process_keeps_its_budget(tmp_path: Path, peers: int, members: i
             assert process.complained.count("\n") <= 2, process.complained
 
 
-def over_budget(process: Process, start: Usage, end: Usage, members: int, peers: int) -> list[str]:
+def over_budget(process: RealProcess, start: Usage, end: Usage, members: int, peers: int) -> list[str]:
     """Of what a process has used more from `start` to `end` than its budget allows."""
     passed_s = end.at_s - start.at_s
     claims, statements, wake_ups = end.claims - start.claims, end.statements - start.statements, end.wake_ups - start.wake_ups

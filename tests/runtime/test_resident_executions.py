@@ -5,11 +5,11 @@ from perdure.core.operations import CallOperation
 from perdure.core.paths import Key
 from perdure.runtime.resident_executions import ResidentExecution
 from perdure.runtime.store_clock import StoreClock
-from tests.core.scripted_execution import NOW_S, Story, opens, path
+from tests.core.scripted_execution import NOW_S, ScriptedExecution, opens, path
 
 
 def test_an_execution_whose_try_began_late_sleeps_until_its_time_is_over() -> None:
-    story = Story({"start": [opens("pay", CallOperation("pay", timeout_s=5.0)), opens("other", CallOperation("other", timeout_s=7.5))]})
+    story = ScriptedExecution({"start": [opens("pay", CallOperation("pay", timeout_s=5.0)), opens("other", CallOperation("other", timeout_s=7.5))]})
     story.begin()
     clock = StoreClock(lambda: 100.0)
     clock.take_answer(NOW_S, 100.0)

@@ -60,7 +60,7 @@ KEY = Key("default", "two", "k")
 WAIT_S = 30.0
 
 
-class Server:
+class ServerProcess:
     """A process that serves, in a directory of its own."""
 
     def __init__(self, process: "subprocess.Popen[str]", directory: Path) -> None:
@@ -86,14 +86,14 @@ class Server:
 
 
 @contextmanager
-def serving(directory: Path, grace_s: float) -> Iterator[Server]:
+def serving(directory: Path, grace_s: float) -> Iterator[ServerProcess]:
     """A server that has joined its store."""
     (directory / "program.py").write_text(PROGRAM)
     command = [sys.executable, "program.py", str(grace_s)]
     with subprocess.Popen(command, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None and process.stdout.readline() == "ready\n"
-            yield Server(process, directory)
+            yield ServerProcess(process, directory)
         finally:
             process.kill()
 

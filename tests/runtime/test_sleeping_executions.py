@@ -15,7 +15,7 @@ from perdure.core.envelopes import NewExecution, OutgoingMessage
 from perdure.stores.protocol import Post
 from perdure.stores.sqlite.store import SqliteStore
 from tests.runtime.flows import WOKEN, asleep
-from tests.runtime.processes import Process, Stage, record, status, until
+from tests.runtime.processes import ProcessDirectory, RealProcess, record, status, until
 
 POSTED_AT_A_TIME = 1_000
 LONG_S = 1e6
@@ -40,7 +40,7 @@ FRESH_S_MAX = 2.0
 """How much longer than on an empty file a process may take to begin, on a slow machine."""
 
 
-def post(stage: Stage, first: int, dues_s: Sequence[float]) -> None:
+def post(stage: ProcessDirectory, first: int, dues_s: Sequence[float]) -> None:
     """Start a sleeper for each of these times."""
 
     async def start() -> None:
@@ -59,7 +59,7 @@ def _start(number: int, due_s: float) -> OutgoingMessage:
     return OutgoingMessage(key, "start", messages.encode_message(message), 0.0, NewExecution("asleep@1", key))
 
 
-def memory_kib(engine: Process) -> int:
+def memory_kib(engine: RealProcess) -> int:
     """What an engine takes when all executions that it has put to sleep have left its memory."""
 
     def nothing_is_there() -> bool:
@@ -72,27 +72,27 @@ def memory_kib(engine: Process) -> int:
     return status(engine.pid, "VmRSS")
 
 
-def begun(stage: Stage) -> tuple[Process, float]:
+def begun(stage: ProcessDirectory) -> tuple[RealProcess, float]:
     """An engine that has just begun, and how long that took."""
     engine = stage.member("leased", lease_s=15.0, idle_s=IDLE_S)
     engine.until_said("ready")
     return engine, time.monotonic() - engine.began_s
 
 
-def until_parked(stage: Stage) -> None:
+def until_parked(stage: ProcessDirectory) -> None:
     """Wait until all of them sleep."""
     with closing(sqlite3.connect(f"file:{stage.file}?mode=ro", uri=True)) as database:
         pending = "SELECT EXISTS (SELECT 1 FROM heads WHERE status = 'pending' OR holder IS NOT NULL)"
         until(lambda: database.execute(pending).fetchone() == (0,), "all of them sleep", PARKED_S_MAX, every_s=0.1)
 
 
-def woken_late_s(stage: Stage) -> list[float]:
+def woken_late_s(stage: ProcessDirectory) -> list[float]:
     """How late those were that have woken, in order."""
     file = stage.directory / WOKEN
     return sorted(map(float, file.read_text().splitlines())) if file.exists() else []
 
 
-def sleep_and_wake(stage: Stage, sleepers: int, woken: int, window_s: float) -> None:
+def sleep_and_wake(stage: ProcessDirectory, sleepers: int, woken: int, window_s: float) -> None:
     """Put many to sleep, some of which are due within a window that begins when all of them sleep, and hold the engines to their claims."""
     engine, began_empty_s = begun(stage)
     empty_kib = memory_kib(engine)
@@ -125,11 +125,11 @@ def sleep_and_wake(stage: Stage, sleepers: int, woken: int, window_s: float) -> 
 
 @pytest.mark.prove
 def test_thousands_of_sleepers_cost_nothing_and_wake_in_time(tmp_path: Path) -> None:
-    with Stage(tmp_path) as stage:
+    with ProcessDirectory(tmp_path) as stage:
         sleep_and_wake(stage, sleepers=5_000, woken=1_000, window_s=3.0)
 
 
 @pytest.mark.prove
 def test_a_hundred_thousand_sleepers_cost_nothing_and_wake_in_time(tmp_path: Path) -> None:
-    with Stage(tmp_path) as stage:
+    with ProcessDirectory(tmp_path) as stage:
         sleep_and_wake(stage, sleepers=100_000, woken=60_000, window_s=240.0)

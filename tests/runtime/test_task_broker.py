@@ -19,7 +19,7 @@ from perdure.runtime.task_broker import TASK_LEASE_S as LOAN_S
 from perdure.stores.memory import MemoryStore
 from perdure.stores.protocol import QueueLimits
 from perdure.testing.virtual_time import run
-from tests.runtime.cluster import DOWN_AFTER, DOWN_BEFORE, NEVER_S, Cluster, Process, cluster, now_s, settle, until
+from tests.runtime.cluster import DOWN_AFTER, DOWN_BEFORE, NEVER_S, Cluster, ClusterProcess, cluster, now_s, settle, until
 
 LEASE_S = 15.0
 GPU = QueueAddress("default", "gpu")
@@ -70,7 +70,9 @@ async def drawing_many(ctx: Context, count: int) -> list[Any]:
     return await ctx.map(lambda c, name: c.step(draw, name), [str(number) for number in range(count)])
 
 
-async def lent(process: Process, task_worker: TaskWorker = ADA, *, wait_s: float = 0.0, lease_s: float | None = LOAN_S, **wanted: Any) -> list[TaskLease]:
+async def lent(
+    process: ClusterProcess, task_worker: TaskWorker = ADA, *, wait_s: float = 0.0, lease_s: float | None = LOAN_S, **wanted: Any
+) -> list[TaskLease]:
     """What a borrower is lent."""
     task_leases = await process.broker.lease(
         task_worker, LeaseRequest(wanted.pop("queues", ["gpu"]), wanted.pop("tenants", None), wait_s=wait_s, lease_s=lease_s, **wanted)
@@ -79,17 +81,17 @@ async def lent(process: Process, task_worker: TaskWorker = ADA, *, wait_s: float
     return task_leases
 
 
-async def one(process: Process, task_worker: TaskWorker = ADA, **wanted: Any) -> TaskLease:
+async def one(process: ClusterProcess, task_worker: TaskWorker = ADA, **wanted: Any) -> TaskLease:
     """The one loan that a borrower gets in time."""
     (task_lease,) = await lent(process, task_worker, **{"wait_s": 30.0, **wanted})
     return task_lease
 
 
-async def complete(process: Process, task_lease: TaskLease, value: Any, task_worker: TaskWorker = ADA, port: str = "success") -> LeaseEnd | None:
+async def complete(process: ClusterProcess, task_lease: TaskLease, value: Any, task_worker: TaskWorker = ADA, port: str = "success") -> LeaseEnd | None:
     return await process.broker.complete(task_worker, task_lease.id, values.encode(value, "a result"), port)
 
 
-async def fail(process: Process, task_lease: TaskLease, **how: Any) -> LeaseEnd | None:
+async def fail(process: ClusterProcess, task_lease: TaskLease, **how: Any) -> LeaseEnd | None:
     return await process.broker.fail(ADA, task_lease.id, ErrorInfo("Broken", "no ink"), **how)
 
 

@@ -21,7 +21,7 @@ from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.protocol import Commit
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.sync_client import AsyncClient
-from tests.stores.servers import Server, postgres
+from tests.stores.servers import DatabaseServer, postgres
 from tests.stores.test_postgres_store import empty
 
 pytestmark = pytest.mark.slow
@@ -57,7 +57,7 @@ async def pays_on_queue(ctx: Context, account: str, cents: int) -> int:
 class Bank:
     """A database with a table of payments, in which a store may be opened."""
 
-    def __init__(self, file: Path, server: Server | None) -> None:
+    def __init__(self, file: Path, server: DatabaseServer | None) -> None:
         self.file, self._server = file, server
 
     def open(self) -> Any:
@@ -92,7 +92,7 @@ class Bank:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
+def server() -> Iterator[DatabaseServer]:
     with postgres() as server:
         yield server
 

@@ -15,7 +15,7 @@ from perdure.runtime.worker import Worker
 from perdure.stores.postgres.store import PostgresStore
 from perdure.sync_client import AsyncClient
 from tests.stores.postgres_proxy import Loss, Proxy, proxied
-from tests.stores.servers import Server, postgres
+from tests.stores.servers import DatabaseServer, postgres
 from tests.stores.test_postgres_store import empty
 
 pytestmark = pytest.mark.slow
@@ -73,13 +73,13 @@ async def contends(ctx: Context) -> int:
 
 
 @pytest.fixture(scope="module")
-def running_server() -> Iterator[Server]:
+def running_server() -> Iterator[DatabaseServer]:
     with postgres() as server:
         yield server
 
 
 @pytest.fixture
-async def server(running_server: Server) -> Server:
+async def server(running_server: DatabaseServer) -> DatabaseServer:
     tries.clear()
     store = PostgresStore(running_server.url)
     _ = await store.store_time()
@@ -93,7 +93,7 @@ async def server(running_server: Server) -> Server:
 
 
 @pytest.fixture
-async def client(server: Server) -> AsyncIterator[AsyncClient]:
+async def client(server: DatabaseServer) -> AsyncIterator[AsyncClient]:
     """It is not behind the proxy."""
     store = PostgresStore(server.url)
     async with AsyncClient(store) as client:
@@ -102,12 +102,12 @@ async def client(server: Server) -> AsyncIterator[AsyncClient]:
 
 
 @pytest.fixture
-async def proxy(server: Server) -> AsyncIterator[Proxy]:
+async def proxy(server: DatabaseServer) -> AsyncIterator[Proxy]:
     async with proxied(server.url, b"INSERT INTO payments") as proxy:
         yield proxy
 
 
-async def rows(server: Server, sql: str = "SELECT account FROM payments ORDER BY account") -> list[Any]:
+async def rows(server: DatabaseServer, sql: str = "SELECT account FROM payments ORDER BY account") -> list[Any]:
     other = await asyncpg.connect(server.url)
     found = [row[0] for row in await other.fetch(sql)]
     await other.close()
@@ -130,7 +130,7 @@ async def engine(url: str) -> AsyncIterator[Engine]:
 
 @pytest.mark.parametrize("losses", [["commit"], ["answer"], ["commit", "commit", "answer"]])
 async def test_a_commit_that_was_lost_is_made_again_and_one_whose_answer_was_lost_is_not(
-    server: Server, client: AsyncClient, proxy: Proxy, losses: list[Loss], caplog: pytest.LogCaptureFixture
+    server: DatabaseServer, client: AsyncClient, proxy: Proxy, losses: list[Loss], caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
         async with engine(proxy.url):
@@ -142,7 +142,7 @@ async def test_a_commit_that_was_lost_is_made_again_and_one_whose_answer_was_los
 
 
 @pytest.mark.parametrize("loss", ["commit", "answer"])
-async def test_so_it_is_for_a_worker(server: Server, client: AsyncClient, proxy: Proxy, loss: Loss) -> None:
+async def test_so_it_is_for_a_worker(server: DatabaseServer, client: AsyncClient, proxy: Proxy, loss: Loss) -> None:
     async with engine(server.url):
         store = PostgresStore(proxy.url)
         worker = Worker(store, [pay], queues=["bank"])
@@ -155,7 +155,7 @@ async def test_so_it_is_for_a_worker(server: Server, client: AsyncClient, proxy:
     assert proxy.lost == [loss] and await rows(server) == ["ada"] and len(tries) == (2 if loss == "commit" else 1)
 
 
-async def test_an_engine_that_stops_while_it_commits_leaves_the_answer_to_the_next(server: Server, client: AsyncClient, proxy: Proxy) -> None:
+async def test_an_engine_that_stops_while_it_commits_leaves_the_answer_to_the_next(server: DatabaseServer, client: AsyncClient, proxy: Proxy) -> None:
     async with engine(proxy.url) as stopping:
         proxy.losses.append("late")
         handle = await client.start(pays, "ada")
@@ -169,7 +169,7 @@ async def test_an_engine_that_stops_while_it_commits_leaves_the_answer_to_the_ne
     assert await rows(server) == ["ada"] and tries == ["ada"]
 
 
-async def test_a_cancel_that_comes_while_it_commits_undoes_it(server: Server, client: AsyncClient, proxy: Proxy) -> None:
+async def test_a_cancel_that_comes_while_it_commits_undoes_it(server: DatabaseServer, client: AsyncClient, proxy: Proxy) -> None:
     async with engine(proxy.url):
         proxy.losses.append("late")
         handle = await client.start(pays, "ada", waits=True)
@@ -183,7 +183,7 @@ async def test_a_cancel_that_comes_while_it_commits_undoes_it(server: Server, cl
     assert await rows(server) == [] and tries == ["ada", "ada back"], "it was written, so it was undone"
 
 
-async def test_of_two_steps_that_wait_for_each_other_both_settle_in_their_first_try(server: Server, client: AsyncClient) -> None:
+async def test_of_two_steps_that_wait_for_each_other_both_settle_in_their_first_try(server: DatabaseServer, client: AsyncClient) -> None:
     async with engine(server.url):
         handles = [await client.start(swaps, *both) for both in (("ada", "bob"), ("bob", "ada"))]
         for handle in handles:
@@ -191,7 +191,7 @@ async def test_of_two_steps_that_wait_for_each_other_both_settle_in_their_first_
     assert await rows(server, "SELECT cents FROM accounts") == [2, 2] and len(tries) == 3
 
 
-async def test_a_step_that_could_not_be_serialized_is_carried_out_again_in_the_same_try(server: Server, client: AsyncClient) -> None:
+async def test_a_step_that_could_not_be_serialized_is_carried_out_again_in_the_same_try(server: DatabaseServer, client: AsyncClient) -> None:
     async with engine(server.url):
         assert await (await client.start(contends)).result("10s") == 3
     assert await rows(server) == ["3"]

@@ -18,8 +18,8 @@ from perdure.stores.payload_codec import Compressed
 from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.sync_client import AsyncClient
-from tests.runtime.transaction_drivers import ON_POSTGRES, ON_SQLITE, Caller, caller, needed
-from tests.stores.servers import Server, postgres
+from tests.runtime.transaction_drivers import ON_POSTGRES, ON_SQLITE, TransactionDriver, caller, needed
+from tests.stores.servers import DatabaseServer, postgres
 from tests.stores.test_postgres_store import empty
 
 pytestmark = pytest.mark.slow
@@ -36,12 +36,12 @@ async def order(ctx: Context, name: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
+def server() -> Iterator[DatabaseServer]:
     with postgres() as server:
         yield server
 
 
-class Shop:
+class OrderDatabase:
     """A database with a table of orders, at `place`: a file, or the URL of a server."""
 
     def __init__(self, place: str) -> None:
@@ -92,32 +92,32 @@ DRIVERS = (*ON_SQLITE, *ON_POSTGRES)
 
 
 @pytest.fixture
-async def shop(driver: str, request: pytest.FixtureRequest, tmp_path: Path) -> Shop:
+async def shop(driver: str, request: pytest.FixtureRequest, tmp_path: Path) -> OrderDatabase:
     needed(driver)
     if driver in ON_SQLITE:
-        shop = Shop(str(tmp_path / "shop.db"))
+        shop = OrderDatabase(str(tmp_path / "shop.db"))
     else:
-        server: Server = request.getfixturevalue("server")
+        server: DatabaseServer = request.getfixturevalue("server")
         await empty(server)
-        shop = Shop(server.url)
+        shop = OrderDatabase(server.url)
     await shop.make()
     return shop
 
 
 @pytest.fixture
-async def client(shop: Shop) -> AsyncIterator[AsyncClient]:
+async def client(shop: OrderDatabase) -> AsyncIterator[AsyncClient]:
     async with opened(shop) as store, AsyncClient(store) as client:
         yield client
 
 
 @pytest.fixture
-async def user(shop: Shop, driver: str) -> AsyncIterator[Caller]:
+async def user(shop: OrderDatabase, driver: str) -> AsyncIterator[TransactionDriver]:
     async with caller(driver, shop.place) as user:
         yield user
 
 
 @asynccontextmanager
-async def opened(shop: Shop) -> AsyncIterator[Any]:
+async def opened(shop: OrderDatabase) -> AsyncIterator[Any]:
     """A store in the shop."""
     store = shop.open()
     try:
@@ -147,7 +147,9 @@ async def ids(client: AsyncClient) -> list[str]:
 class TestEveryDriver:
     """What holds by each of them."""
 
-    async def test_what_is_started_and_sent_is_there_with_the_commit_and_gone_with_the_rollback(self, client: AsyncClient, user: Caller, shop: Shop) -> None:
+    async def test_what_is_started_and_sent_is_there_with_the_commit_and_gone_with_the_rollback(
+        self, client: AsyncClient, user: TransactionDriver, shop: OrderDatabase
+    ) -> None:
         for ends in (user.rollback, user.commit):
             await user.execute(INSERT)
             handle = await client.start(order.with_(id="o1", connection=user.given), "book")
@@ -161,7 +163,7 @@ class TestEveryDriver:
         async with running(client._store):
             assert await (await client.get("o1", order)).result("10s") == "book is sold"
 
-    async def test_what_is_started_and_sent_twice_counts_once(self, client: AsyncClient, user: Caller) -> None:
+    async def test_what_is_started_and_sent_twice_counts_once(self, client: AsyncClient, user: TransactionDriver) -> None:
         """In one transaction, and in the next: as after a commit whose answer was lost."""
         for number in range(2):
             for again in range(2):
@@ -173,7 +175,7 @@ class TestEveryDriver:
         assert await ids(client) == ["o1"]
         assert [mail.key for mail in await client._store.messages(handle.key)] == ["start", "message:k"]
 
-    async def test_what_fails_leaves_nothing_and_the_transaction_as_it_was(self, client: AsyncClient, user: Caller, shop: Shop) -> None:
+    async def test_what_fails_leaves_nothing_and_the_transaction_as_it_was(self, client: AsyncClient, user: TransactionDriver, shop: OrderDatabase) -> None:
         await user.execute(INSERT)
         await client.start(order.with_(id="o1", strict=True, connection=user.given), "book")
         with pytest.raises(InputDiffers):
@@ -182,7 +184,7 @@ class TestEveryDriver:
         await user.commit()
         assert await ids(client) == ["o1"] and await shop.sold() == 2
 
-    async def test_names_and_payloads_of_any_kind_go_the_same_way(self, shop: Shop, user: Caller) -> None:
+    async def test_names_and_payloads_of_any_kind_go_the_same_way(self, shop: OrderDatabase, user: TransactionDriver) -> None:
         async with opened(shop) as store, AsyncClient(store, codec=Compressed()) as client:
             names = {"a\\b\0c": "x", "ä\n$1%s?:p": "y" * (2 * BLOB_BYTES_MIN), "'\"": "\0"}
             for id, name in names.items():
@@ -195,7 +197,7 @@ class TestEveryDriver:
                 assert not (await client.start(order.with_(id=id, strict=True, connection=user.given), name)).created, "what was kept is what was given"
             await user.commit()
 
-    async def test_others_begin_soon_after_the_commit(self, client: AsyncClient, shop: Shop, user: Caller) -> None:
+    async def test_others_begin_soon_after_the_commit(self, client: AsyncClient, shop: OrderDatabase, user: TransactionDriver) -> None:
         """They look once in a minute only, so they must have been rung."""
         async with opened(shop) as store, running(store, poll_s=60.0):
             await asyncio.sleep(0.05)
@@ -205,13 +207,13 @@ class TestEveryDriver:
             await user.commit()
             assert await handle.result("5s") == "book is sold"
 
-    async def test_a_connection_that_commits_by_itself_is_refused(self, client: AsyncClient, shop: Shop, driver: str) -> None:
+    async def test_a_connection_that_commits_by_itself_is_refused(self, client: AsyncClient, shop: OrderDatabase, driver: str) -> None:
         async with caller(driver, shop.place, autocommit=True) as user:
             with pytest.raises(BadValue, match=r"commits by itself; .*commit afterwards"):
                 await client.start(order.with_(id="o1", connection=user.given), "a")
         assert await ids(client) == []
 
-    async def test_a_closed_connection_is_refused(self, client: AsyncClient, user: Caller, driver: str) -> None:
+    async def test_a_closed_connection_is_refused(self, client: AsyncClient, user: TransactionDriver, driver: str) -> None:
         if "session" in driver:
             pytest.skip("a closed session of SQLAlchemy begins anew")
         await user.close()
@@ -219,7 +221,7 @@ class TestEveryDriver:
             await client.start(order.with_(id="o1", connection=user.given), "a")
         assert isinstance(refused.value, BadValue) or driver == "asyncpg pool" or driver.startswith("sqlalchemy"), "these say so themselves"
 
-    async def test_a_connection_to_another_database_is_refused(self, client: AsyncClient, shop: Shop, driver: str, tmp_path: Path) -> None:
+    async def test_a_connection_to_another_database_is_refused(self, client: AsyncClient, shop: OrderDatabase, driver: str, tmp_path: Path) -> None:
         other = await shop.other(tmp_path)
         async with caller(driver, other) as user:
             await user.execute(TABLE)
@@ -229,7 +231,7 @@ class TestEveryDriver:
             await user.execute(INSERT)
             await user.commit()
         assert await ids(client) == []
-        assert await Shop(other).sold() == 2, "its transaction goes on"
+        assert await OrderDatabase(other).sold() == 2, "its transaction goes on"
 
     async def test_a_database_that_is_not_the_store_s_kind_is_refused(self, client: AsyncClient, driver: str, tmp_path: Path, request: Any) -> None:
         wrong = ("asyncpg", request.getfixturevalue("server").url) if driver in ON_SQLITE else ("sqlite3", str(tmp_path / "other.db"))

@@ -13,16 +13,16 @@ import pytest
 
 from perdure.runtime.engine import Engine
 from perdure.sync_client import AsyncClient
-from tests.runtime.processes import Stage, record, seeded
+from tests.runtime.processes import ProcessDirectory, record, seeded
 from tests.runtime.till import opened, receipt
-from tests.stores.servers import Server, postgres
+from tests.stores.servers import DatabaseServer, postgres
 
 MAKE = ("CREATE TABLE sales (till TEXT, number INTEGER, PRIMARY KEY (till, number))", "CREATE TABLE receipts (till TEXT, number INTEGER)")
 TILLS = ("till0", "till1")
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
+def server() -> Iterator[DatabaseServer]:
     with postgres() as server:
         yield server
 
@@ -30,7 +30,7 @@ def server() -> Iterator[Server]:
 @pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgres", marks=pytest.mark.prove)])
 @pytest.mark.parametrize("kills", [5, pytest.param(150, marks=pytest.mark.prove)])
 def test_whoever_is_killed_each_sale_has_a_receipt_and_there_is_no_other(tmp_path: Path, kills: int, kind: str, request: pytest.FixtureRequest) -> None:
-    with Stage(tmp_path) as stage, seeded(3) as draw:
+    with ProcessDirectory(tmp_path) as stage, seeded(3) as draw:
         place = str(stage.file) if kind == "sqlite" else request.getfixturevalue("server").url
         asyncio.run(make(place))
         acknowledged: set[tuple[str, int]] = set()

@@ -14,9 +14,9 @@ from perdure.core.paths import Key
 from perdure.runtime.engine import Engine
 from perdure.stores.postgres.store import PostgresStore
 from perdure.sync_client import AsyncClient, Client
-from tests.runtime.transaction_drivers import Caller, caller, needed
+from tests.runtime.transaction_drivers import TransactionDriver, caller, needed
 from tests.stores.postgres_proxy import Loss, proxied
-from tests.stores.servers import Server, postgres
+from tests.stores.servers import DatabaseServer, postgres
 from tests.stores.test_postgres_store import empty
 
 pytestmark = pytest.mark.real
@@ -31,13 +31,13 @@ async def order(ctx: Context, name: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def running_server() -> Iterator[Server]:
+def running_server() -> Iterator[DatabaseServer]:
     with postgres() as server:
         yield server
 
 
 @pytest.fixture
-async def server(running_server: Server) -> Server:
+async def server(running_server: DatabaseServer) -> DatabaseServer:
     await empty(running_server)
     connection = await asyncpg.connect(running_server.url)
     await connection.execute("DROP TABLE IF EXISTS orders; CREATE TABLE orders (name text)")
@@ -46,7 +46,7 @@ async def server(running_server: Server) -> Server:
 
 
 @pytest.fixture
-async def store(server: Server) -> AsyncIterator[PostgresStore]:
+async def store(server: DatabaseServer) -> AsyncIterator[PostgresStore]:
     store = PostgresStore(server.url)
     _ = await store.store_time()
     yield store
@@ -60,13 +60,13 @@ async def client(store: PostgresStore) -> AsyncIterator[AsyncClient]:
 
 
 @pytest.fixture
-async def user(server: Server) -> AsyncIterator[Caller]:
+async def user(server: DatabaseServer) -> AsyncIterator[TransactionDriver]:
     async with caller("asyncpg", server.url) as user:
         yield user
 
 
 @pytest.fixture
-async def second(server: Server) -> AsyncIterator[Caller]:
+async def second(server: DatabaseServer) -> AsyncIterator[TransactionDriver]:
     async with caller("asyncpg", server.url) as second:
         yield second
 
@@ -98,7 +98,9 @@ async def engine(store: PostgresStore, **settings: Any) -> AsyncIterator[Engine]
 
 @pytest.mark.parametrize("driver", ["asyncpg", "psycopg", "psycopg async", "sqlalchemy asyncpg session"])
 @pytest.mark.parametrize("loss", ["commit", "answer"])
-async def test_who_has_lost_a_commit_or_its_answer_makes_it_again_and_it_is_there_once(server: Server, client: AsyncClient, loss: Loss, driver: str) -> None:
+async def test_who_has_lost_a_commit_or_its_answer_makes_it_again_and_it_is_there_once(
+    server: DatabaseServer, client: AsyncClient, loss: Loss, driver: str
+) -> None:
     """As whoever buys does, who can't know which of the two was lost: the row has a key of its own, the execution its id, the message its key."""
     needed(driver)
     other = await asyncpg.connect(server.url)
@@ -125,7 +127,7 @@ async def test_who_has_lost_a_commit_or_its_answer_makes_it_again_and_it_is_ther
     await other.close()
 
 
-async def test_of_a_caller_who_is_cut_off_before_the_commit_nothing_is_left_and_nobody_waits(server: Server, client: AsyncClient) -> None:
+async def test_of_a_caller_who_is_cut_off_before_the_commit_nothing_is_left_and_nobody_waits(server: DatabaseServer, client: AsyncClient) -> None:
     async with caller("asyncpg", server.url) as user:
         await client.start(order.with_(id="o1", connection=user.given), "book")
         user.given.terminate()
@@ -133,7 +135,7 @@ async def test_of_a_caller_who_is_cut_off_before_the_commit_nothing_is_left_and_
         assert (await client.start(order.with_(id="o1"), "pen")).created
 
 
-async def test_a_transaction_that_has_failed_is_refused_until_it_is_rolled_back(client: AsyncClient, user: Caller) -> None:
+async def test_a_transaction_that_has_failed_is_refused_until_it_is_rolled_back(client: AsyncClient, user: TransactionDriver) -> None:
     with pytest.raises(asyncpg.PostgresError):
         await user.execute("SELECT 1 / 0")
     with pytest.raises(BadValue, match="an earlier error of the database has ended it; roll it back, and repeat it"):
@@ -145,7 +147,7 @@ async def test_a_transaction_that_has_failed_is_refused_until_it_is_rolled_back(
     assert await ids(client) == ["o1"]
 
 
-async def test_one_that_may_only_read_is_told_so_by_postgres(client: AsyncClient, user: Caller) -> None:
+async def test_one_that_may_only_read_is_told_so_by_postgres(client: AsyncClient, user: TransactionDriver) -> None:
     await user.execute("SET TRANSACTION READ ONLY")
     with pytest.raises(asyncpg.ReadOnlySQLTransactionError):
         await client.start(order.with_(id="o1", connection=user.given), "a")
@@ -153,7 +155,7 @@ async def test_one_that_may_only_read_is_told_so_by_postgres(client: AsyncClient
     assert await ids(client) == []
 
 
-async def test_a_role_that_may_not_use_perdure_s_tables_is_told_what_it_needs(server: Server, client: AsyncClient) -> None:
+async def test_a_role_that_may_not_use_perdure_s_tables_is_told_what_it_needs(server: DatabaseServer, client: AsyncClient) -> None:
     other = await asyncpg.connect(server.url)
     await other.execute("CREATE ROLE web LOGIN")
     async with caller("asyncpg", server.url.replace("perdure@", "web@")) as user:
@@ -174,7 +176,7 @@ async def test_a_role_that_may_not_use_perdure_s_tables_is_told_what_it_needs(se
 # How it is set up.
 
 
-async def test_what_the_session_has_set_stays_whether_it_succeeds_or_not(client: AsyncClient, user: Caller) -> None:
+async def test_what_the_session_has_set_stays_whether_it_succeeds_or_not(client: AsyncClient, user: TransactionDriver) -> None:
     await user.execute("CREATE TABLE IF NOT EXISTS public.heads (number text)")  # called like one of the store's
     await user.execute("SET search_path = pg_temp, public")
     await client.start(order.with_(id="o1", strict=True, connection=user.given), "book")
@@ -187,7 +189,7 @@ async def test_what_the_session_has_set_stays_whether_it_succeeds_or_not(client:
     await user.execute("DROP TABLE public.heads")
 
 
-async def test_what_a_savepoint_takes_back_takes_the_start_with_it(client: AsyncClient, user: Caller) -> None:
+async def test_what_a_savepoint_takes_back_takes_the_start_with_it(client: AsyncClient, user: TransactionDriver) -> None:
     await user.execute("SAVEPOINT one")
     await client.start(order.with_(id="o1", connection=user.given), "book")
     await user.execute("ROLLBACK TO SAVEPOINT one")
@@ -197,7 +199,9 @@ async def test_what_a_savepoint_takes_back_takes_the_start_with_it(client: Async
 
 
 @pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
-async def test_one_that_does_not_see_what_others_have_done_is_refused_by_postgres_and_may_be_repeated(client: AsyncClient, user: Caller, level: str) -> None:
+async def test_one_that_does_not_see_what_others_have_done_is_refused_by_postgres_and_may_be_repeated(
+    client: AsyncClient, user: TransactionDriver, level: str
+) -> None:
     for again in range(2):
         await user.execute(f"SET TRANSACTION ISOLATION LEVEL {level}")
         await user.execute("SELECT count(*) FROM orders")  # from here on it sees nothing of others
@@ -211,7 +215,7 @@ async def test_one_that_does_not_see_what_others_have_done_is_refused_by_postgre
     await user.commit()
 
 
-async def test_a_queue_whose_limits_the_store_does_not_know_yet_is_refused(client: AsyncClient, user: Caller) -> None:
+async def test_a_queue_whose_limits_the_store_does_not_know_yet_is_refused(client: AsyncClient, user: TransactionDriver) -> None:
     narrow = Queue("narrow", concurrency=1)
     with pytest.raises(BadValue, match=r"declared in the store with these limits yet.*without connection="):
         await client.start(order.with_(queue=narrow, connection=user.given), "a")
@@ -227,7 +231,9 @@ async def test_a_queue_whose_limits_the_store_does_not_know_yet_is_refused(clien
 
 
 @pytest.mark.parametrize("ends", ["commit", "rollback"])
-async def test_who_starts_the_same_id_waits_until_it_is_known_what_became_of_it(client: AsyncClient, user: Caller, second: Caller, ends: str) -> None:
+async def test_who_starts_the_same_id_waits_until_it_is_known_what_became_of_it(
+    client: AsyncClient, user: TransactionDriver, second: TransactionDriver, ends: str
+) -> None:
     await client.start(order.with_(id="o1", connection=user.given), "book")
     waits = asyncio.create_task(client.start(order.with_(id="o1", connection=second.given), "pen"))
     assert await turns(waits)
@@ -238,7 +244,9 @@ async def test_who_starts_the_same_id_waits_until_it_is_known_what_became_of_it(
 
 
 @pytest.mark.parametrize("driver", ["psycopg", "sqlalchemy psycopg", "sqlalchemy psycopg session"])
-async def test_who_waits_on_a_connection_without_a_loop_keeps_the_store_s_loop_turning(client: AsyncClient, user: Caller, server: Server, driver: str) -> None:
+async def test_who_waits_on_a_connection_without_a_loop_keeps_the_store_s_loop_turning(
+    client: AsyncClient, user: TransactionDriver, server: DatabaseServer, driver: str
+) -> None:
     """Else it would wait for ever: what it waits for is on this loop."""
     await client.start(order.with_(id="o1", connection=user.given), "book")
     async with caller(driver, server.url) as second:
@@ -249,7 +257,9 @@ async def test_who_waits_on_a_connection_without_a_loop_keeps_the_store_s_loop_t
         await second.rollback()
 
 
-async def test_an_engine_goes_on_with_all_others_while_a_transaction_is_open(server: Server, store: PostgresStore, client: AsyncClient, user: Caller) -> None:
+async def test_an_engine_goes_on_with_all_others_while_a_transaction_is_open(
+    server: DatabaseServer, store: PostgresStore, client: AsyncClient, user: TransactionDriver
+) -> None:
     async with engine(store):
         first, other = await client.start(order.with_(id="o1"), "book"), await client.start(order.with_(id="o2"), "pen")
         while (await first.status()).status != "waiting":
@@ -262,7 +272,9 @@ async def test_an_engine_goes_on_with_all_others_while_a_transaction_is_open(ser
         assert await first.result("5s") == "book is sold"
 
 
-async def test_of_two_that_wait_for_each_other_postgres_ends_one_which_may_be_repeated(client: AsyncClient, user: Caller, second: Caller) -> None:
+async def test_of_two_that_wait_for_each_other_postgres_ends_one_which_may_be_repeated(
+    client: AsyncClient, user: TransactionDriver, second: TransactionDriver
+) -> None:
     users = {"o1": user, "o2": second}
     for id, one in users.items():
         await client.start(order.with_(id=id, connection=one.given), "book")
@@ -284,14 +296,14 @@ async def test_of_two_that_wait_for_each_other_postgres_ends_one_which_may_be_re
 
 
 @pytest.fixture
-def sync_client(server: Server) -> Iterator[Client]:
+def sync_client(server: DatabaseServer) -> Iterator[Client]:
     store = PostgresStore(server.url)
     with Client(store) as client:
         yield client
         client._thread.call(store.close())
 
 
-def test_a_sync_client_uses_a_connection_in_the_caller_s_thread(server: Server, sync_client: Client) -> None:
+def test_a_sync_client_uses_a_connection_in_the_caller_s_thread(server: DatabaseServer, sync_client: Client) -> None:
     psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed")
     with psycopg.connect(server.url) as connection:
         handle = sync_client.start(order.with_(id="o1", connection=connection), "book")
@@ -301,7 +313,7 @@ def test_a_sync_client_uses_a_connection_in_the_caller_s_thread(server: Server, 
         assert [one.key.id for one in sync_client.list()] == ["o1"]
 
 
-async def test_a_sync_client_may_be_used_on_a_loop_that_is_not_the_store_s(server: Server, sync_client: Client) -> None:
+async def test_a_sync_client_may_be_used_on_a_loop_that_is_not_the_store_s(server: DatabaseServer, sync_client: Client) -> None:
     """As in a notebook."""
     psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed")
     with psycopg.connect(server.url) as connection:
@@ -310,12 +322,12 @@ async def test_a_sync_client_may_be_used_on_a_loop_that_is_not_the_store_s(serve
         assert [one.key.id for one in sync_client.list()] == ["o1"]
 
 
-async def test_a_sync_client_refuses_a_connection_that_belongs_to_a_loop(sync_client: Client, user: Caller) -> None:
+async def test_a_sync_client_refuses_a_connection_that_belongs_to_a_loop(sync_client: Client, user: TransactionDriver) -> None:
     with pytest.raises(WrongVerb, match="belongs to an event loop: use an AsyncClient there"):
         sync_client.start(order.with_(connection=user.given), "book")
 
 
-async def test_a_change_of_all_waits_for_the_transaction_and_nobody_is_lost(store: PostgresStore, client: AsyncClient, user: Caller) -> None:
+async def test_a_change_of_all_waits_for_the_transaction_and_nobody_is_lost(store: PostgresStore, client: AsyncClient, user: TransactionDriver) -> None:
     """An epoch begins when nothing is under way."""
     await client.start(order.with_(id="o1", connection=user.given), "book")
     raising = asyncio.create_task(store.raise_epoch())

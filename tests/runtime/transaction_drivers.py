@@ -28,7 +28,7 @@ ON_POSTGRES = (
 Do = Callable[..., Awaitable[Any]]
 
 
-class Caller(NamedTuple):
+class TransactionDriver(NamedTuple):
     """What somebody does with a connection, of which `given` is told to Perdure. Whoever has to begin has begun."""
 
     given: Any
@@ -49,7 +49,7 @@ def needed(driver: str) -> Any:
 
 
 @asynccontextmanager
-async def caller(driver: str, place: str, *, autocommit: bool = False) -> AsyncIterator[Caller]:
+async def caller(driver: str, place: str, *, autocommit: bool = False) -> AsyncIterator[TransactionDriver]:
     """A caller by this driver, to the file or the server's URL `place`."""
     package, _, of = driver.partition(" ")
     module = needed(driver)
@@ -80,19 +80,19 @@ def _here(do: Callable[..., Any]) -> Do:
     return here
 
 
-async def _sqlite3(until: AsyncExitStack, module: Any, _: str, place: str, autocommit: bool) -> Caller:
+async def _sqlite3(until: AsyncExitStack, module: Any, _: str, place: str, autocommit: bool) -> TransactionDriver:
     connection = module.connect(place, isolation_level=None if autocommit else "")
     until.callback(connection.close)
-    return Caller(connection, _here(connection.execute), _nothing, _here(connection.commit), _here(connection.rollback), _here(connection.close))
+    return TransactionDriver(connection, _here(connection.execute), _nothing, _here(connection.commit), _here(connection.rollback), _here(connection.close))
 
 
-async def _aiosqlite(until: AsyncExitStack, module: Any, _: str, place: str, autocommit: bool) -> Caller:
+async def _aiosqlite(until: AsyncExitStack, module: Any, _: str, place: str, autocommit: bool) -> TransactionDriver:
     connection = await module.connect(place, isolation_level=None if autocommit else "")
     until.push_async_callback(connection.close)
-    return Caller(connection, connection.execute, _nothing, connection.commit, connection.rollback, connection.close)
+    return TransactionDriver(connection, connection.execute, _nothing, connection.commit, connection.rollback, connection.close)
 
 
-async def _asyncpg(until: AsyncExitStack, module: Any, of: str, place: str, autocommit: bool) -> Caller:
+async def _asyncpg(until: AsyncExitStack, module: Any, of: str, place: str, autocommit: bool) -> TransactionDriver:
     if of:
         pool = await module.create_pool(place, min_size=0, max_size=1)
         until.callback(pool.terminate)
@@ -101,21 +101,21 @@ async def _asyncpg(until: AsyncExitStack, module: Any, of: str, place: str, auto
         connection = await module.connect(place)
         until.callback(connection.terminate)
     execute = connection.execute
-    return Caller(connection, execute, lambda: execute("BEGIN"), lambda: execute("COMMIT"), lambda: execute("ROLLBACK"), connection.close)
+    return TransactionDriver(connection, execute, lambda: execute("BEGIN"), lambda: execute("COMMIT"), lambda: execute("ROLLBACK"), connection.close)
 
 
-async def _psycopg(until: AsyncExitStack, module: Any, of: str, place: str, autocommit: bool) -> Caller:
+async def _psycopg(until: AsyncExitStack, module: Any, of: str, place: str, autocommit: bool) -> TransactionDriver:
     rows = module.rows.dict_row  # not what the store's statements expect
     if of:
         connection = await module.AsyncConnection.connect(place, autocommit=autocommit, row_factory=rows)
         until.push_async_callback(connection.close)
-        return Caller(connection, connection.execute, _nothing, connection.commit, connection.rollback, connection.close)
+        return TransactionDriver(connection, connection.execute, _nothing, connection.commit, connection.rollback, connection.close)
     connection = await asyncio.to_thread(module.connect, place, autocommit=autocommit, row_factory=rows)
     until.callback(connection.close)
-    return Caller(connection, *map(_aside, (connection.execute, lambda: None, connection.commit, connection.rollback, connection.close)))
+    return TransactionDriver(connection, *map(_aside, (connection.execute, lambda: None, connection.commit, connection.rollback, connection.close)))
 
 
-async def _sqlalchemy(until: AsyncExitStack, module: Any, of: str, place: str, autocommit: bool) -> Caller:
+async def _sqlalchemy(until: AsyncExitStack, module: Any, of: str, place: str, autocommit: bool) -> TransactionDriver:
     driver, _, session = of.partition(" ")
     url = (
         place.replace("postgresql:", f"postgresql+{driver}:")
@@ -136,10 +136,10 @@ async def _sqlalchemy(until: AsyncExitStack, module: Any, of: str, place: str, a
         until.push_async_callback(engine.dispose)
         connection = extension.AsyncSession(engine) if session else await engine.connect()
         until.push_async_callback(connection.close)
-        return Caller(connection, text(connection.execute), _nothing, connection.commit, connection.rollback, connection.close)
+        return TransactionDriver(connection, text(connection.execute), _nothing, connection.commit, connection.rollback, connection.close)
     engine = module.create_engine(url, **options)
     until.callback(engine.dispose)
     way = _here if driver == "sqlite3" else _aside
     connection = pytest.importorskip("sqlalchemy.orm").Session(engine) if session else await way(engine.connect)()
     until.callback(connection.close)
-    return Caller(connection, text(way(connection.execute)), _nothing, *map(way, (connection.commit, connection.rollback, connection.close)))
+    return TransactionDriver(connection, text(way(connection.execute)), _nothing, *map(way, (connection.commit, connection.rollback, connection.close)))

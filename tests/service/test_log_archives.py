@@ -252,7 +252,7 @@ async def test_nothing_is_removed_if_something_cannot_be_read(c: Cluster, client
 # Others write meanwhile.
 
 
-class Watched(MemoryStore):
+class InterceptedStore(MemoryStore):
     """A memory store in which something happens right before the log of an execution is read, or before a post is carried out."""
 
     before_read: tuple[Key, Callable[[], Awaitable[object]]] | None = None
@@ -271,12 +271,12 @@ class Watched(MemoryStore):
         return await super().commit(changes)
 
 
-def watched(test: Callable[[Cluster, AsyncClient, Watched], Awaitable[None]]) -> Callable[[], None]:
+def watched(test: Callable[[Cluster, AsyncClient, InterceptedStore], Awaitable[None]]) -> Callable[[], None]:
     """As `virtually`, with a store in which something may happen in between."""
 
     @virtually
     async def inside(c: Cluster, client: AsyncClient) -> None:
-        store = c.store = Watched(asyncio.get_running_loop().time)
+        store = c.store = InterceptedStore(asyncio.get_running_loop().time)
         async with AsyncClient(store) as own:
             await test(c, own, store)
 
@@ -285,7 +285,7 @@ def watched(test: Callable[[Cluster, AsyncClient, Watched], Awaitable[None]]) ->
 
 
 @watched
-async def test_what_a_parent_has_begun_to_refer_to_after_it_was_looked_at_is_not_removed(c: Cluster, client: AsyncClient, store: Watched) -> None:
+async def test_what_a_parent_has_begun_to_refer_to_after_it_was_looked_at_is_not_removed(c: Cluster, client: AsyncClient, store: InterceptedStore) -> None:
     await c.engine(*WORKFLOWS)
     child = await client.start(making.with_(id="child"), "c")
     await child.result()
@@ -305,7 +305,7 @@ async def test_what_a_parent_has_begun_to_refer_to_after_it_was_looked_at_is_not
 
 
 @watched
-async def test_a_fork_of_what_was_removed_meanwhile_is_refused(c: Cluster, client: AsyncClient, store: Watched) -> None:
+async def test_a_fork_of_what_was_removed_meanwhile_is_refused(c: Cluster, client: AsyncClient, store: InterceptedStore) -> None:
     await c.engine(*WORKFLOWS)
     origin = await client.start(making.with_(id="o"), "o")
     await origin.result()

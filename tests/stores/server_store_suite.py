@@ -17,7 +17,7 @@ from perdure.core.paths import Key
 from perdure.stores.protocol import Claim, Committed, Conflict, HeadFilter, QueueLimits, Store, Superseded
 from perdure.testing.conformance import Clock, StoreWorld
 from perdure.testing.conformance.store_world import PROGRAM, key, plain_message, queue
-from tests.stores.servers import Server
+from tests.stores.servers import DatabaseServer
 
 SEVERAL = 30
 RING_S = 10.0
@@ -29,7 +29,7 @@ Pair = tuple[StoreWorld, StoreWorld]
 class SharedStore:
     """See the module. Before each test `server` is set and empty."""
 
-    server: Server
+    server: DatabaseServer
 
     def open(self) -> Store:
         """A store on the server."""
@@ -125,7 +125,7 @@ class SharedStore:
 
     async def test_others_hear_the_rings_from_the_next_call_on(self, pair: Pair) -> None:
         one, two = pair
-        wake, news = Bell(), Bell()
+        wake, news = NotificationEvent(), NotificationEvent()
         stop = two.store.on_wake(wake)
         await two.store.store_time()
         await one.open(key())
@@ -145,7 +145,7 @@ class SharedStore:
         await one.post(queued("a"), queued("b"), plain_message(queue(), "a"), plain_message(queue(), "b"))
         claimed = await one.claim("one", queues=["pay"])
         assert (len(claimed.executions), len(claimed.work)) == (1, 1)
-        bell = Bell()
+        bell = NotificationEvent()
         two.store.on_wake(bell)
         for make_room in (
             one.commit(key("a"), acks=(Ack(key("a"), "start"),), release=True),
@@ -186,7 +186,7 @@ class SharedStore:
 
     async def test_it_works_again_when_the_server_is_back(self, pair: Pair) -> None:
         one, two = pair
-        bell = Bell()
+        bell = NotificationEvent()
         two.store.on_wake(bell)
         await two.commit(key(), creates=True, blobs=(("blob", b"bytes"),), messages=(plain_message(queue()),))
         before = await everything(one.store)
@@ -205,7 +205,7 @@ class SharedStore:
         await bell.rung()
 
     async def test_it_can_be_closed_though_the_server_is_gone(self, pair: Pair) -> None:
-        pair[1].store.on_wake(Bell())
+        pair[1].store.on_wake(NotificationEvent())
         await pair[1].store.store_time()
         self.server.stop()
         try:
@@ -311,7 +311,7 @@ def queued(id: str) -> OutgoingMessage:
     return OutgoingMessage(key(id), "start", b"start", opens=NewExecution(PROGRAM, key(id), "mails", id[-1]))
 
 
-class Bell(asyncio.Event):
+class NotificationEvent(asyncio.Event):
     """A ring that can be waited for."""
 
     def __call__(self) -> None:

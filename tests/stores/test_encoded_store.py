@@ -96,7 +96,7 @@ class TestCodedReaches(StoreConformance):
 
 
 @dataclass
-class Vault:
+class EncryptedStore:
     """An encrypted store, and the one in which it keeps what it is given."""
 
     inner: MemoryStore
@@ -118,13 +118,13 @@ class Vault:
 
 
 @pytest.fixture
-def vault() -> Vault:
+def vault() -> EncryptedStore:
     inner = MemoryStore(Clock())
-    return Vault(inner, EncodedStore(inner, Encrypted(OLD)))
+    return EncryptedStore(inner, EncodedStore(inner, Encrypted(OLD)))
 
 
 @pytest.mark.slow
-async def test_a_change_of_any_bit_of_a_row_is_noticed(vault: Vault) -> None:
+async def test_a_change_of_any_bit_of_a_row_is_noticed(vault: EncryptedStore) -> None:
     await vault.put(event(key(), row=ROW))
     whole = vault.rows()[0][1]
     assert ROW not in whole and await vault.read() == [ROW]
@@ -138,7 +138,7 @@ async def test_a_change_of_any_bit_of_a_row_is_noticed(vault: Vault) -> None:
     assert await vault.read() == [ROW]
 
 
-async def test_a_change_of_any_byte_is_noticed_by_the_store_itself_where_encryption_is_required(vault: Vault) -> None:
+async def test_a_change_of_any_byte_is_noticed_by_the_store_itself_where_encryption_is_required(vault: EncryptedStore) -> None:
     payload, name = b"payload" * 3, sha256(b"payload" * 3).hexdigest()
     strict = EncodedStore(vault.inner, Encrypted(OLD, required=True))
     await vault.put(event(key(), row=ROW), Post(messages=(plain_message(queue()),), blobs=((name, payload),)))
@@ -169,7 +169,7 @@ async def test_a_change_of_any_byte_is_noticed_by_the_store_itself_where_encrypt
         assert await read()
 
 
-async def test_a_row_that_is_moved_to_another_execution_is_noticed(vault: Vault) -> None:
+async def test_a_row_that_is_moved_to_another_execution_is_noticed(vault: EncryptedStore) -> None:
     await vault.put(event(key("1"), row=b"of one"), event(key("2"), row=b"of two"))
     vault.set_row(0, vault.rows("1")[0][1], of="2")
     assert await vault.read("1") == [b"of one"]
@@ -177,7 +177,7 @@ async def test_a_row_that_is_moved_to_another_execution_is_noticed(vault: Vault)
         await vault.read("2")
 
 
-async def test_rows_that_are_dropped_or_reordered_or_repeated_within_an_execution_are_noticed(vault: Vault) -> None:
+async def test_rows_that_are_dropped_or_reordered_or_repeated_within_an_execution_are_noticed(vault: EncryptedStore) -> None:
     await vault.put(*(event(key(), version, row=b"row %d" % version) for version in range(4)))
     whole = list(vault.rows())
     assert await vault.read() == [b"row 0", b"row 1", b"row 2", b"row 3"]
@@ -193,7 +193,7 @@ async def test_rows_that_are_dropped_or_reordered_or_repeated_within_an_executio
     assert await vault.read(after=4) == [b"row 4"]
 
 
-async def test_mail_that_is_moved_to_another_address_or_key_is_refused_and_holds_nobody_up(vault: Vault) -> None:
+async def test_mail_that_is_moved_to_another_address_or_key_is_refused_and_holds_nobody_up(vault: EncryptedStore) -> None:
     body = messages.encode_message(SignalMessage("approved"))
     await vault.put(Post(messages=(opening(key("1")), opening(key("2")), plain_message(key("1"), "yes", body=body), plain_message(key("2"), "no", body=body))))
     box = vault.inner._mail[key("2")]
@@ -208,7 +208,7 @@ async def test_mail_that_is_moved_to_another_address_or_key_is_refused_and_holds
         messages.decode_message_or_task(claimed["2"]["no"])
 
 
-async def test_a_blob_that_is_exchanged_for_another_is_noticed_also_where_it_was_never_encrypted(vault: Vault) -> None:
+async def test_a_blob_that_is_exchanged_for_another_is_noticed_also_where_it_was_never_encrypted(vault: EncryptedStore) -> None:
     names = [sha256(payload).hexdigest() for payload in (b"one", b"two", b"plain")]
     await vault.put(Post(blobs=((names[0], b"one"), (names[1], b"two"))))
     first, second = vault.inner._blobs
@@ -447,7 +447,7 @@ async def test_a_blob_that_is_needed_stays_by_whichever_key_it_was_named() -> No
     assert [await store.removed_at(name) is None for name in names] == [True, False]
 
 
-async def test_acks_and_repeats_are_as_in_any_store(vault: Vault) -> None:
+async def test_acks_and_repeats_are_as_in_any_store(vault: EncryptedStore) -> None:
     await vault.put(Post(messages=(plain_message(queue(), body=b"first"),)), Post(messages=(plain_message(queue(), body=b"second"),)))
     assert [mail.body for mail in await vault.store.messages(queue())] == [b"first"]
     await vault.put(Post(acks=(Ack(queue(), "letter"),)))

@@ -14,13 +14,13 @@ from perdure.testing.conformance import Clock, StoreConformance, StoreWorld
 from perdure.testing.conformance.store_world import key, plain_message, queue, start_message
 from tests.stores.forgotten_lanes import SINCE, serve_lanes
 from tests.stores.server_store_suite import SharedStore
-from tests.stores.servers import Server, postgres
+from tests.stores.servers import DatabaseServer, postgres
 
 pytestmark = pytest.mark.real
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
+def server() -> Iterator[DatabaseServer]:
     with postgres() as server:
         yield server
 
@@ -29,7 +29,7 @@ class TestPostgresStore(StoreConformance, SharedStore):
     """Both suites."""
 
     @pytest.fixture(autouse=True)
-    async def _server(self, server: Server) -> None:
+    async def _server(self, server: DatabaseServer) -> None:
         self.server = server
         await empty(server)
 
@@ -40,7 +40,7 @@ class TestPostgresStore(StoreConformance, SharedStore):
         return PostgresStore(self.server.url)
 
 
-async def empty(server: Server) -> None:
+async def empty(server: DatabaseServer) -> None:
     """Leave nothing in the tables. (Deleting the little there is takes a tenth of the time of making them anew.)"""
     connection = await asyncpg.connect(server.url)
     if await connection.fetchval("SELECT to_regclass('perdure.meta')"):
@@ -50,7 +50,7 @@ async def empty(server: Server) -> None:
     await connection.close()
 
 
-async def test_a_database_that_is_not_there_is_said_to_be_so(server: Server) -> None:
+async def test_a_database_that_is_not_there_is_said_to_be_so(server: DatabaseServer) -> None:
     with pytest.raises(StoreUnavailable, match='database "other" does not exist; look whether'):
         await PostgresStore(server.url.replace("/postgres?", "/other?")).store_time()
 
@@ -62,7 +62,7 @@ EARLIER = """DROP TABLE perdure.queues, perdure.lanes, perdure.attributes, perdu
 """Makes the tables what they were before queues had limits."""
 
 
-async def test_what_was_kept_before_queues_had_limits_is_handed_over_within_them(server: Server) -> None:
+async def test_what_was_kept_before_queues_had_limits_is_handed_over_within_them(server: DatabaseServer) -> None:
     await empty(server)
     store = PostgresStore(server.url)
     await store.commit([Post(messages=(start_message(key()), plain_message(queue(), "a"), plain_message(queue(), "b")))])
@@ -80,7 +80,7 @@ async def test_what_was_kept_before_queues_had_limits_is_handed_over_within_them
         await store.close()
 
 
-async def test_lanes_that_were_served_long_ago_are_forgotten(server: Server) -> None:
+async def test_lanes_that_were_served_long_ago_are_forgotten(server: DatabaseServer) -> None:
     await empty(server)
     store = PostgresStore(server.url, clock := Clock())
     await serve_lanes(StoreWorld(store, clock, (await store.store_time()).epoch))
@@ -92,7 +92,7 @@ async def test_lanes_that_were_served_long_ago_are_forgotten(server: Server) -> 
 
 
 @pytest.mark.real
-async def test_a_commit_may_open_more_executions_than_postgres_has_locks(server: Server) -> None:
+async def test_a_commit_may_open_more_executions_than_postgres_has_locks(server: DatabaseServer) -> None:
     await empty(server)
     store = PostgresStore(server.url)
     (answer,) = await store.commit([Post(messages=tuple(start_message(key(str(number))) for number in range(10_000)))])

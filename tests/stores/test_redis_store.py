@@ -13,13 +13,13 @@ from perdure.stores.redis import RedisStore
 from perdure.testing.conformance import Clock, StoreConformance, StoreWorld
 from perdure.testing.conformance.store_world import key, plain_message
 from tests.stores.server_store_suite import SharedStore
-from tests.stores.servers import Server, valkey
+from tests.stores.servers import DatabaseServer, valkey
 
 pytestmark = pytest.mark.real
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
+def server() -> Iterator[DatabaseServer]:
     with valkey() as server:
         yield server
 
@@ -28,7 +28,7 @@ class TestRedisStore(StoreConformance, SharedStore):
     """Both suites."""
 
     @pytest.fixture(autouse=True)
-    async def _server(self, server: Server) -> None:
+    async def _server(self, server: DatabaseServer) -> None:
         self.server = server
         await empty(server)
 
@@ -39,14 +39,14 @@ class TestRedisStore(StoreConformance, SharedStore):
         return RedisStore(self.server.url)
 
 
-async def empty(server: Server) -> None:
+async def empty(server: DatabaseServer) -> None:
     """Leave nothing, the scripts excepted."""
     async with Redis.from_url(server.url) as client:
         await client.flushall()
 
 
 @pytest.fixture
-async def world(server: Server) -> AsyncIterator[StoreWorld]:
+async def world(server: DatabaseServer) -> AsyncIterator[StoreWorld]:
     await empty(server)
     clock = Clock()
     store = RedisStore(server.url, clock)
@@ -54,7 +54,7 @@ async def world(server: Server) -> AsyncIterator[StoreWorld]:
     await store.close()
 
 
-async def test_what_was_decided_before_all_was_lost_is_refused(server: Server, world: StoreWorld) -> None:
+async def test_what_was_decided_before_all_was_lost_is_refused(server: DatabaseServer, world: StoreWorld) -> None:
     await world.commit(key(), creates=True)
     lost = await world.store.raise_epoch()
     world.clock.advance(60)
@@ -64,7 +64,7 @@ async def test_what_was_decided_before_all_was_lost_is_refused(server: Server, w
     assert await world.commit(key(), 1) == Superseded(epoch)
 
 
-async def test_a_server_without_memory_makes_nothing_of_a_change(server: Server, world: StoreWorld) -> None:
+async def test_a_server_without_memory_makes_nothing_of_a_change(server: DatabaseServer, world: StoreWorld) -> None:
     await world.open(key())
     before = await world.store.heads(), await world.store.messages(key())
     async with Redis.from_url(server.url) as client:

@@ -15,7 +15,7 @@ JSON = (b"content-type", b"application/json")
 HERE = (b"host", b"127.0.0.1:7800")
 
 
-class Told(NamedTuple):
+class AppResponse(NamedTuple):
     """What was answered."""
 
     status: int
@@ -30,7 +30,7 @@ class Told(NamedTuple):
 
 async def ask(
     app: TaskApp, path: str, body: Any = None, *, method: str = "POST", headers: Sequence[tuple[bytes, bytes]] = (HERE, JSON), **how: Any
-) -> Told | None:
+) -> AppResponse | None:
     """Ask once. `parts` are the pieces in which the body comes, each after `pause_s`; after `leaves_s` whoever asks is gone. None, if nothing was answered."""
     raw = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
     parts = list(how.get("parts", [raw]))
@@ -51,20 +51,20 @@ async def ask(
     if not answer:
         return None
     start, end = answer
-    told = Told(start["status"], {name.decode(): value.decode() for name, value in start["headers"]}, json.loads(end["body"]) if end["body"] else None)
+    told = AppResponse(start["status"], {name.decode(): value.decode() for name, value in start["headers"]}, json.loads(end["body"]) if end["body"] else None)
     assert end["body"] == b"" or told.headers["content-length"] == str(len(end["body"]))
     described(path, method, body, told)
     return told
 
 
-async def told(app: TaskApp, path: str, body: Any = None, **how: Any) -> Told:
+async def told(app: TaskApp, path: str, body: Any = None, **how: Any) -> AppResponse:
     """What is answered."""
     found = await ask(app, path, body, **how)
     assert found is not None
     return found
 
 
-def described(path: str, method: str, body: Any, told: Told) -> None:
+def described(path: str, method: str, body: Any, told: AppResponse) -> None:
     """Hold an exchange against the description."""
     operation = next((one[method.lower()] for name, one in DESCRIPTION["paths"].items() if matches(name, path) and method.lower() in one), None)
     if operation is None:

@@ -11,7 +11,7 @@ import pytest
 
 from perdure.tasks import http_connections
 from perdure.tasks.http_endpoint import BODY_BYTES_MAX
-from tests.tasks.worker_setup import Place, over_http, place, tasks
+from tests.tasks.worker_setup import WorkerSetup, over_http, place, tasks
 
 pytestmark = pytest.mark.slow
 
@@ -20,12 +20,12 @@ HEALTH = b"GET /v1/health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 LEASE = b"POST /v1/tasks/lease HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
 
 
-def address(it: Place) -> tuple[str, int]:
+def address(it: WorkerSetup) -> tuple[str, int]:
     host, _, port = it.member.address.removeprefix("http://").partition(":")
     return host, int(port)
 
 
-async def rest(it: Place, *sent: bytes) -> bytes:
+async def rest(it: WorkerSetup, *sent: bytes) -> bytes:
     """What comes back until the connection ends."""
     reader, writer = await asyncio.open_connection(*address(it))
     try:
@@ -37,7 +37,7 @@ async def rest(it: Place, *sent: bytes) -> bytes:
         writer.close()
 
 
-async def is_served(it: Place) -> None:
+async def is_served(it: WorkerSetup) -> None:
     async with httpx2.AsyncClient(base_url=it.member.address) as client:
         assert (await client.post("/v1/tasks/lease", json={"worker": "ada"})).json() == {"tasks": []}
 

@@ -24,7 +24,7 @@ from perdure.stores.memory import MemoryStore
 from perdure.tasks.http_endpoint import TaskEndpoint
 from perdure.tasks.http_endpoint import parse_listen_address as place_of
 from perdure.tasks.worker_tokens import FULL_GRANT, WorkerAccess
-from tests.tasks.worker_setup import QUEUE, Place, over_http, perdure, place, program, tasks, worker
+from tests.tasks.worker_setup import QUEUE, WorkerSetup, over_http, perdure, place, program, tasks, worker
 
 pytestmark = pytest.mark.slow
 
@@ -134,7 +134,7 @@ async def test_when_the_lender_is_killed_its_leases_are_lost_and_the_tasks_are_l
 # Connections.
 
 
-async def nothing(it: Place) -> None:
+async def nothing(it: WorkerSetup) -> None:
     """Make sure that others are served."""
     async with httpx2.AsyncClient(base_url=it.member.address) as client:
         assert (await client.post("/v1/tasks/lease", json={"worker": "ada"})).json() == {"tasks": []}

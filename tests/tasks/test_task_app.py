@@ -19,8 +19,8 @@ from perdure.tasks.http_endpoint import BODY_BYTES_MAX, BODY_S, LEASE_END_ERRORS
 from perdure.tasks.worker_protocol import CompleteBody, FailBody, HeartbeatBody, LeaseBody, LeasedTask
 from perdure.tasks.worker_tokens import FULL_GRANT, TokenGrant, WorkerAccess
 from perdure.testing.virtual_time import run
-from tests.runtime.cluster import Cluster, Process, cluster, now_s, settle
-from tests.tasks.app_requests import DESCRIPTION, HERE, JSON, Told, ask, is_valid, told, valid
+from tests.runtime.cluster import Cluster, ClusterProcess, cluster, now_s, settle
+from tests.tasks.app_requests import DESCRIPTION, HERE, JSON, AppResponse, ask, is_valid, told, valid
 
 EVERYBODY = WorkerAccess({})
 TOKEN = "correct horse battery staple".replace(" ", "-")
@@ -40,14 +40,14 @@ async def drawing(ctx: Context, what: Any) -> Any:
     return await ctx.step(draw, what, size=3)
 
 
-class Desk:
+class AppWithBroker:
     """An engine and a lender, and the app in front of it."""
 
-    def __init__(self, c: Cluster, engine: Process, process: Process) -> None:
+    def __init__(self, c: Cluster, engine: ClusterProcess, process: ClusterProcess) -> None:
         self.c, self.engine, self.process = c, engine, process
         self.app = TaskApp(process.broker, EVERYBODY)
 
-    async def ask(self, path: str, body: Any = None, **how: Any) -> Told:
+    async def ask(self, path: str, body: Any = None, **how: Any) -> AppResponse:
         return await told(self.app, path, body, **how)
 
     async def start(self, what: Any = "a cat", id: str = "e") -> None:
@@ -60,20 +60,20 @@ class Desk:
         (task,) = answered.body["tasks"]
         return task
 
-    async def say(self, task: Any, what: str, body: Any, **how: Any) -> Told:
+    async def say(self, task: Any, what: str, body: Any, **how: Any) -> AppResponse:
         return await self.ask(f"/v1/tasks/{task['lease']}/{what}", body, **how)
 
     async def result(self, id: str = "e") -> Any:
         return await self.c.result(self.engine, drawing, id)
 
 
-def at_desk(test: Callable[[Desk], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+def at_desk(test: Callable[[AppWithBroker], Coroutine[Any, Any, None]]) -> Callable[[], None]:
     """Run a test at a desk, in virtual time."""
 
     @wraps(test)
     async def inside() -> None:
         async with cluster() as c:
-            await test(Desk(c, await c.engine(drawing), await c.broker()))
+            await test(AppWithBroker(c, await c.engine(drawing), await c.broker()))
 
     def virtual() -> None:
         run(inside, handles_max=200_000)
@@ -86,7 +86,7 @@ def at_desk(test: Callable[[Desk], Coroutine[Any, Any, None]]) -> Callable[[], N
 
 
 @at_desk
-async def test_a_task_is_leased_and_completed(desk: Desk) -> None:
+async def test_a_task_is_leased_and_completed(desk: AppWithBroker) -> None:
     await desk.start({"text": "café"})
     task = await desk.task(lease_s=120)
     lease = task.pop("lease")
@@ -113,7 +113,7 @@ async def test_a_task_is_leased_and_completed(desk: Desk) -> None:
 
 
 @at_desk
-async def test_heartbeats_tell_how_far_it_is_and_whether_it_is_wanted(desk: Desk) -> None:
+async def test_heartbeats_tell_how_far_it_is_and_whether_it_is_wanted(desk: AppWithBroker) -> None:
     await desk.start()
     task = await desk.task()
     assert (await desk.say(task, "heartbeat", {"progress": {"line": 1}})).body == {"wanted": True, "lease_s": TASK_LEASE_S}
@@ -128,7 +128,7 @@ async def test_heartbeats_tell_how_far_it_is_and_whether_it_is_wanted(desk: Desk
 
 
 @at_desk
-async def test_a_failure_is_tried_again_or_not_as_the_worker_says(desk: Desk) -> None:
+async def test_a_failure_is_tried_again_or_not_as_the_worker_says(desk: AppWithBroker) -> None:
     await desk.start()
     assert (await desk.say(await desk.task(), "fail", {"type": "Busy", "message": "no ink", "after_s": 20})).status == 200
     began_s = now_s()
@@ -140,7 +140,7 @@ async def test_a_failure_is_tried_again_or_not_as_the_worker_says(desk: Desk) ->
 
 
 @at_desk
-async def test_a_lease_that_has_run_out_is_told_from_one_that_there_never_was(desk: Desk) -> None:
+async def test_a_lease_that_has_run_out_is_told_from_one_that_there_never_was(desk: AppWithBroker) -> None:
     await desk.start()
     task = await desk.task(lease_s=5)
     await asyncio.sleep(6)
@@ -153,7 +153,7 @@ async def test_a_lease_that_has_run_out_is_told_from_one_that_there_never_was(de
 
 
 @at_desk
-async def test_who_waits_is_answered_when_there_is_something_or_the_time_is_over(desk: Desk) -> None:
+async def test_who_waits_is_answered_when_there_is_something_or_the_time_is_over(desk: AppWithBroker) -> None:
     began_s = now_s()
     assert (await desk.ask("/v1/tasks/lease", {"worker": "ada", "wait_s": 12.5})).body == {"tasks": []}
     assert now_s() - began_s == pytest.approx(12.5, abs=0.01)
@@ -166,15 +166,15 @@ async def test_who_waits_is_answered_when_there_is_something_or_the_time_is_over
 
 
 @at_desk
-async def test_who_hangs_up_while_waiting_is_lent_nothing(desk: Desk) -> None:
+async def test_who_hangs_up_while_waiting_is_lent_nothing(desk: AppWithBroker) -> None:
     assert await ask(desk.app, "/v1/tasks/lease", {"worker": "ada", "wait_s": 30}, leaves_s=5.0) is None
     await desk.start()
     assert (await desk.task())["attempt"] == 1 and now_s() < 1_000_000_006
 
 
 @at_desk
-async def test_who_hangs_up_as_a_task_comes_has_not_interrupted_it(desk: Desk) -> None:
-    async def gone() -> Told | None:
+async def test_who_hangs_up_as_a_task_comes_has_not_interrupted_it(desk: AppWithBroker) -> None:
+    async def gone() -> AppResponse | None:
         return await ask(desk.app, "/v1/tasks/lease", {"worker": "ada", "wait_s": 30}, leaves_s=5.0)
 
     waiting = asyncio.create_task(gone())
@@ -191,7 +191,7 @@ async def test_who_hangs_up_as_a_task_comes_has_not_interrupted_it(desk: Desk) -
 
 
 @at_desk
-async def test_with_tokens_nobody_is_let_in_without_one(desk: Desk) -> None:
+async def test_with_tokens_nobody_is_let_in_without_one(desk: AppWithBroker) -> None:
     desk.app = TaskApp(desk.process.broker, WorkerAccess({digest(TOKEN): FULL_GRANT}))
     for headers in (
         (),
@@ -210,7 +210,7 @@ async def test_with_tokens_nobody_is_let_in_without_one(desk: Desk) -> None:
 
 
 @at_desk
-async def test_a_token_opens_its_queues_and_tenants_alone(desk: Desk) -> None:
+async def test_a_token_opens_its_queues_and_tenants_alone(desk: AppWithBroker) -> None:
     process = await desk.c.broker(queues=["gpu", "cpu"])
     app = TaskApp(process.broker, WorkerAccess({digest(TOKEN): TokenGrant(frozenset({"cpu", "other"}), frozenset({"acme"})), digest("b" * 20): FULL_GRANT}))
     for queue in (["gpu"], ["cpu", "gpu"], ["other"]):
@@ -229,7 +229,7 @@ async def test_a_token_opens_its_queues_and_tenants_alone(desk: Desk) -> None:
 
 
 @at_desk
-async def test_without_tokens_only_who_calls_by_a_name_of_this_machine_is_answered(desk: Desk) -> None:
+async def test_without_tokens_only_who_calls_by_a_name_of_this_machine_is_answered(desk: AppWithBroker) -> None:
     for host in (b"127.0.0.1:7800", b"localhost", b"[::1]:7800", b"127.1.2.3"):
         assert (await desk.ask("/v1/tasks/lease", {"worker": "ada"}, headers=(JSON, (b"host", host)))).status == 200
     for host in (b"evil.example:7800", b"127.0.0.1.evil.example", b"192.168.0.7", b"", b"[", b"localhost.evil.example"):
@@ -238,7 +238,7 @@ async def test_without_tokens_only_who_calls_by_a_name_of_this_machine_is_answer
 
 
 @at_desk
-async def test_no_form_of_a_page_is_taken_for_a_request(desk: Desk) -> None:
+async def test_no_form_of_a_page_is_taken_for_a_request(desk: AppWithBroker) -> None:
     for kind in (b"text/plain", b"application/x-www-form-urlencoded", b"multipart/form-data; boundary=x", b""):
         refused = await desk.ask("/v1/tasks/lease", {"worker": "ada"}, headers=(HERE, (b"content-type", kind)))
         assert (refused.status, refused.error) == (415, "not_json")
@@ -276,7 +276,7 @@ async def test_no_form_of_a_page_is_taken_for_a_request(desk: Desk) -> None:
 )
 def test_what_is_no_request_is_refused_and_told_what_is(body: bytes) -> None:
     @at_desk
-    async def refused(desk: Desk) -> None:
+    async def refused(desk: AppWithBroker) -> None:
         answered = await desk.ask("/v1/tasks/lease", body)
         assert (answered.status, answered.error) == (400, "bad_request") and len(answered.body["error"]["message"]) < 1000
 
@@ -297,7 +297,7 @@ def test_what_is_no_request_is_refused_and_told_what_is(body: bytes) -> None:
 )
 def test_an_answer_that_can_not_be_kept_leaves_the_task_to_be_answered(body: Any, status: int, error: str) -> None:
     @at_desk
-    async def refused(desk: Desk) -> None:
+    async def refused(desk: AppWithBroker) -> None:
         await desk.start()
         task = await desk.task()
         answered = await desk.say(task, "complete", body)
@@ -309,7 +309,7 @@ def test_an_answer_that_can_not_be_kept_leaves_the_task_to_be_answered(body: Any
 
 @pytest.mark.slow
 @at_desk
-async def test_what_is_too_large_is_refused_before_it_is_read(desk: Desk) -> None:
+async def test_what_is_too_large_is_refused_before_it_is_read(desk: AppWithBroker) -> None:
     await desk.start()
     task = await desk.task()
     for how in ({"length": BODY_BYTES_MAX + 1}, {"parts": [b" " * 2**20] * 18, "length": 10}, {"length": "many"}):
@@ -322,7 +322,7 @@ async def test_what_is_too_large_is_refused_before_it_is_read(desk: Desk) -> Non
 
 
 @at_desk
-async def test_a_body_that_comes_in_pieces_is_one_and_one_that_comes_too_slowly_is_none(desk: Desk) -> None:
+async def test_a_body_that_comes_in_pieces_is_one_and_one_that_comes_too_slowly_is_none(desk: AppWithBroker) -> None:
     await desk.start()
     task = await desk.task()
     raw = b'{"value": {"pieces": [1, 2, 3]}}'
@@ -333,7 +333,7 @@ async def test_a_body_that_comes_in_pieces_is_one_and_one_that_comes_too_slowly_
 
 
 @at_desk
-async def test_other_paths_and_methods_are_told_what_there_is(desk: Desk) -> None:
+async def test_other_paths_and_methods_are_told_what_there_is(desk: AppWithBroker) -> None:
     for path in ("/", "/v1", "/v2/tasks/lease", "/v1/tasks", "/v1/tasks/x", "/v1/tasks/x/delete", "/v1/tasks/a/b/complete"):
         assert (await desk.ask(path, {"worker": "ada"})).status == 404
     for path, method in (("/v1/tasks/lease", "GET"), ("/v1/tasks/x/complete", "PUT"), ("/v1/health", "POST"), ("/v1/openapi.json", "DELETE")):
@@ -344,7 +344,7 @@ async def test_other_paths_and_methods_are_told_what_there_is(desk: Desk) -> Non
 
 
 @at_desk
-async def test_when_it_stops_who_waits_is_told_at_once_and_when_to_come_again(desk: Desk) -> None:
+async def test_when_it_stops_who_waits_is_told_at_once_and_when_to_come_again(desk: AppWithBroker) -> None:
     await desk.start()
     task = await desk.task()
     waiting = asyncio.create_task(desk.ask("/v1/tasks/lease", {"worker": "bob", "wait_s": 30}))
@@ -362,7 +362,7 @@ async def test_when_it_stops_who_waits_is_told_at_once_and_when_to_come_again(de
 @pytest.mark.parametrize("value", [nan, inf, {"deep": [1, {"x": -inf}]}])
 def test_a_task_that_no_json_can_say_fails_and_says_so(value: Any) -> None:
     @at_desk
-    async def failing(desk: Desk) -> None:
+    async def failing(desk: AppWithBroker) -> None:
         await desk.start(value)
         assert (await desk.ask("/v1/tasks/lease", {"worker": "ada", "wait_s": 5})).body == {"tasks": []}
         with pytest.raises(ExecutionFailed, match="no JSON can say"):
@@ -373,7 +373,7 @@ def test_a_task_that_no_json_can_say_fails_and_says_so(value: Any) -> None:
 
 @pytest.mark.slow
 @at_desk
-async def test_tasks_that_are_too_much_for_one_answer_come_in_several(desk: Desk) -> None:
+async def test_tasks_that_are_too_much_for_one_answer_come_in_several(desk: AppWithBroker) -> None:
     for number in range(3):
         await desk.start("x" * (limits.VALUE_BYTES_MAX * 4 // 5), id=str(number))
     first = await desk.ask("/v1/tasks/lease", {"worker": "ada", "limit": 10, "wait_s": 5})

@@ -15,7 +15,7 @@ from perdure.runtime.task_broker import HeartbeatReply, LeaseRequest, TaskLease,
 from perdure.tasks.child_command import child_environment
 from perdure.tasks.program_per_task import ProgramPerTask
 from perdure.testing.virtual_time import run
-from tests.runtime.cluster import Cluster, Process, cluster
+from tests.runtime.cluster import Cluster, ClusterProcess, cluster
 from tests.tasks.worker_setup import place, tasks
 
 ADA = TaskWorker("", "ada")
@@ -28,13 +28,13 @@ def document() -> Definition:
     return Definition.of({"perdure": 1, "name": "sending", "steps": [{"id": "a", "task": "send", "with": WITH, "retry": {"max": 2, "wait": "1s"}}]})
 
 
-async def begun(c: Cluster, definition: Definition, **options: Any) -> tuple[Process, Process]:
+async def begun(c: Cluster, definition: Definition, **options: Any) -> tuple[ClusterProcess, ClusterProcess]:
     engine, process = await c.engine(definition), await c.broker(queues=["send"], **options)
     assert await c.start(engine, definition)
     return engine, process
 
 
-async def one(process: Process) -> TaskLease:
+async def one(process: ClusterProcess) -> TaskLease:
     task_leases = await process.broker.lease(ADA, LeaseRequest(["send"], wait_s=30.0, lease_s=None))
     assert isinstance(task_leases, list)
     return task_leases[0]

@@ -39,7 +39,7 @@ def tasks(*steps: dict[str, Any], **more: Any) -> Definition:
     return Definition.of({"perdure": 1, "name": "album", "retry": {"max": 3, "wait": "50ms"}, "steps": made, **more})
 
 
-class Place:
+class WorkerSetup:
     """An engine, and what lends in the same process."""
 
     def __init__(self, store: SqliteStore, engine: Engine, member: Any) -> None:
@@ -72,7 +72,7 @@ class Place:
 
 
 @asynccontextmanager
-async def place(directory: Path, definition: Definition, make: Callable[[TaskBroker], Any], **options: Any) -> AsyncIterator[Place]:
+async def place(directory: Path, definition: Definition, make: Callable[[TaskBroker], Any], **options: Any) -> AsyncIterator[WorkerSetup]:
     """An engine that knows the definition, and what `make` makes of a lender, until the block is left."""
     store = SqliteStore(directory / "here.db", synchronous="OFF")
     engine = Engine(store, [definition.code])
@@ -82,7 +82,7 @@ async def place(directory: Path, definition: Definition, make: Callable[[TaskBro
         async with asyncio.timeout(20.0):
             await engine.ready()
             await member.ready()
-        yield Place(store, engine, member)
+        yield WorkerSetup(store, engine, member)
     finally:
         engine.stop()
         member.stop()
@@ -98,7 +98,7 @@ def over_http(broker: TaskBroker) -> TaskEndpoint:
     return TaskEndpoint(broker, WorkerAccess({}), "127.0.0.1", 0)
 
 
-class Program:
+class WorkerProgram:
     """A program that runs, whose words are kept."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
@@ -136,10 +136,10 @@ class Program:
 
 
 @asynccontextmanager
-async def program(*command: str, **options: Any) -> AsyncIterator[Program]:
+async def program(*command: str, **options: Any) -> AsyncIterator[WorkerProgram]:
     """A program, until the block is left."""
     pipe, both = asyncio.subprocess.PIPE, asyncio.subprocess.STDOUT
-    running = Program(await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=both, start_new_session=True, **options))
+    running = WorkerProgram(await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=both, start_new_session=True, **options))
     try:
         yield running
     finally:

@@ -10,9 +10,9 @@ from perdure.definitions.format.canonical_form import canonical_document
 from perdure.definitions.format.definition_edits import with_renamed_steps
 from perdure.definitions.format.validator import definition_findings
 from perdure.dialects.token_graph.document_writer import from_definition
-from tests.definitions.expr.scope import Given
+from tests.definitions.expr.scope import StubScope
 
-SCOPE = Given({"vars": {"n": 4}}, fetch={"count": 3})
+SCOPE = StubScope({"vars": {"n": 4}}, fetch={"count": 3})
 
 
 def computed(value: Any) -> Any:

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from perdure.core.errors import BadExpression
 from perdure.definitions.expr.plain_values import MissingValueError
 from perdure.definitions.expr.references import ROOTS, SEGMENTS_MAX, TEXT_CHARACTERS_MAX, Reference, parse_reference, reference_getter
-from tests.definitions.expr.scope import Given, outcome
+from tests.definitions.expr.scope import StubScope, outcome
 
-SCOPE = Given(
+SCOPE = StubScope(
     {"input": {"id": 7, "a b": {"c": [10, 20]}, "0": "nought", "ключ": 1}, "item": None},
     fetch={"items": [{"id": 3}, [1, 2]], "n": None},
     skipped=None,
@@ -79,7 +79,7 @@ def test_it_finds_what_stands_there(written: str, found: Any) -> None:
 
 
 def test_the_name_that_an_each_gives_its_items_is_found_where_no_step_has_it() -> None:
-    assert reference_getter(parse_reference("@row.email"))(Given({"row": {"email": "a@b.c"}})) == "a@b.c"
+    assert reference_getter(parse_reference("@row.email"))(StubScope({"row": {"email": "a@b.c"}})) == "a@b.c"
 
 
 @pytest.mark.parametrize(

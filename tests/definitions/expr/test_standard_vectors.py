@@ -10,7 +10,7 @@ import pytest
 from perdure.core.errors import BadExpression
 from perdure.definitions.expr import cel, jsonpath
 from perdure.definitions.expr.plain_values import MissingValueError, json_equal
-from tests.definitions.expr.scope import Given
+from tests.definitions.expr.scope import StubScope
 
 VECTORS = Path(__file__).parents[4] / "shared/data/vectors"
 CEL, JSONPATH = VECTORS / "cel/cases.json", VECTORS / "jsonpath/cases.json"
@@ -41,7 +41,7 @@ def why(case: dict[str, Any]) -> str:
     """Why a case of CEL does not come out as it says; empty if it does."""
     expected = case["expect"]
     try:
-        found = cel.compile_cel(case["expr"]).evaluate(Given(**{name: plain(value) for name, value in case["bindings"].items()}))
+        found = cel.compile_cel(case["expr"]).evaluate(StubScope(**{name: plain(value) for name, value in case["bindings"].items()}))
     except BadExpression as bad:
         return "" if "error" in expected else reason(case, bad.what)
     except MissingValueError as absent:

@@ -8,7 +8,7 @@ import pytest
 from perdure.core.errors import ExpressionFailed
 from perdure.core.limits import VALUE_BYTES_MAX
 from perdure.definitions.expr.template import EXPANDED_VALUES_MAX, check_expansion, compile_template
-from tests.definitions.expr.scope import Given
+from tests.definitions.expr.scope import StubScope
 
 LARGE = [list(range(100)) for _ in range(1500)]
 LONG = "x" * (VALUE_BYTES_MAX // 4)
@@ -30,7 +30,7 @@ LONG = "x" * (VALUE_BYTES_MAX // 4)
     ],
 )
 def test_several_references_come_to_no_more_than_one_value_may_be(value: Any, said: str) -> None:
-    template, scope = compile_template(value), Given(large=LARGE, long=LONG)
+    template, scope = compile_template(value), StubScope(large=LARGE, long=LONG)
     began_s = time.process_time()
     with pytest.raises(ExpressionFailed, match=said):
         template.evaluate(scope)
@@ -40,7 +40,7 @@ def test_several_references_come_to_no_more_than_one_value_may_be(value: Any, sa
 @pytest.mark.parametrize("value", ["@rows", {"rows": "@rows"}, [["@rows"]], {"a": 1, "b": ["x", "@rows"]}])
 def test_one_reference_passes_on_whatever_there_is(value: Any) -> None:
     rows = list(range(EXPANDED_VALUES_MAX * 2))
-    made = compile_template(value).evaluate(Given(rows=rows))
+    made = compile_template(value).evaluate(StubScope(rows=rows))
     while made is not rows:
         assert isinstance(made, dict | list)
         made = list(made.values())[-1] if isinstance(made, dict) else made[-1]
@@ -49,9 +49,9 @@ def test_one_reference_passes_on_whatever_there_is(value: Any) -> None:
 def test_texts_of_the_other_language_are_counted_together() -> None:
     text = "{{ input.text }}{{ input.text }}"
     with pytest.raises(ExpressionFailed, match="longer than 16,777,216 characters"):
-        compile_template([text] * 20, expressions="braces").evaluate(Given({"input": {"text": "x" * 1_000_000}}))
+        compile_template([text] * 20, expressions="braces").evaluate(StubScope({"input": {"text": "x" * 1_000_000}}))
     with pytest.raises(ExpressionFailed, match="more than 500,000"):
-        compile_template(["{{ [input.rows, input.rows] }}"], expressions="braces").evaluate(Given({"input": {"rows": list(range(300_000))}}))
+        compile_template(["{{ [input.rows, input.rows] }}"], expressions="braces").evaluate(StubScope({"input": {"rows": list(range(300_000))}}))
 
 
 @pytest.mark.slow

@@ -35,7 +35,7 @@ from perdure.definitions.kinds.config_checks import config_findings
 from perdure.definitions.kinds.kind_registry import KindRegistry
 from perdure.testing import World
 from tests.definitions.graph.semantics.table import folded
-from tests.definitions.kinds.agents.scripted_model import Script, deployed
+from tests.definitions.kinds.agents.scripted_model import ModelScript, deployed
 
 INSIDE = [{"id": "inside", "tool": "SAY", "with": {"value": 1}}]
 VERBS: dict[str, dict[str, Any]] = {
@@ -141,7 +141,7 @@ def some(shape: Shape) -> Any:
     return 5
 
 
-class Case(NamedTuple):
+class FieldCase(NamedTuple):
     """A field beside a verb: the document with it, and the same without it."""
 
     verb: str
@@ -159,7 +159,7 @@ PLACES = ("top", "do", "then", "each", "parallel", "on_error")
 ORDERS = ("refs", "listed", "ports")
 
 
-def cases(orders: tuple[str, ...] = ORDERS, places: tuple[str, ...] = PLACES) -> Iterator[Case]:
+def cases(orders: tuple[str, ...] = ORDERS, places: tuple[str, ...] = PLACES) -> Iterator[FieldCase]:
     """Each field of a step beside each verb, in each order and place."""
     fields = [field for field in (*model.IDENTITY, *model.BESIDE, *model.MODIFIERS) if field.name not in FOR_PEOPLE and not field.required]
     for order in orders:
@@ -174,7 +174,7 @@ def cases(orders: tuple[str, ...] = ORDERS, places: tuple[str, ...] = PLACES) ->
                     }
                     without = {name: value for name, value in step.items() if name != field.name}
                     added = {**without, field.name: OTHER.get((verb.name, field.name), value_of(field))}
-                    yield Case(verb.name, field.name, order, place, document(added, order, place), document(without, order, place))
+                    yield FieldCase(verb.name, field.name, order, place, document(added, order, place), document(without, order, place))
 
 
 def value_of(field: FormatField) -> Any:
@@ -198,7 +198,7 @@ def document(step: dict[str, Any], order: str, place: str) -> dict[str, Any]:
     return {"perdure": 1, "name": "it", "order": order, "steps": [{"id": "outer", **inner[place]}]}
 
 
-def refused(case: Case) -> bool:
+def refused(case: FieldCase) -> bool:
     """Whether the field is refused, or warned of, at its place or behind it."""
     had, has = (
         {(one.code, one.pointer) for one in (*definition_findings(made), *config_findings(made, KindRegistry()))} for made in (case.without, case.document)
@@ -214,7 +214,7 @@ def log_of(document: dict[str, Any], approves: bool = True) -> str:
     """All that a run of a definition does, as its log has it: who waits for a person, a message or a worker is given it."""
     kinds = {kind: lambda config, input, env=None: {"n": 1} for kind in ("ts", "python", "bash", "http", "file", "llm", "pipeline")}
     called = Definition.of(CHILD, tools={"SAY": say})
-    definition = Definition.of(document, tools={"SAY": say}, kinds=kinds, calls=[called], deployment=deployed(default=Script("answer", "again")))
+    definition = Definition.of(document, tools={"SAY": say}, kinds=kinds, calls=[called], deployment=deployed(default=ModelScript("answer", "again")))
     with World() as world:
         world.mock("work", returns={"n": 1})
         return _log_of(world, definition, approves)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from perdure.definitions.format.model import ROOTS
-from tests.proof.definitions import Decision, Message, Script
+from tests.proof.definitions import Decision, OutsideEvents, ScheduledMessage
 
 Json = dict[str, Any]
 
@@ -36,7 +36,7 @@ class Imported(NamedTuple):
     ports: Mapping[str, Sequence[str]]
     fallible: Sequence[str]
     decisions: Sequence[str]
-    script: Script
+    script: OutsideEvents
 
 
 def read(path: Path) -> list[Json]:
@@ -49,14 +49,14 @@ def imported(graph: Json) -> Imported:
     return _Importer(graph).imported()
 
 
-def scripts(found: Imported, worlds: int) -> Iterator[Script]:
+def scripts(found: Imported, worlds: int) -> Iterator[OutsideEvents]:
     """Worlds in which branches go other ways each time, and steps whose failing leads somewhere fail in every second."""
     for number in range(worlds):
         random = Random(number)
         choices = {branch: random.sample(list(ports), len(ports)) for branch, ports in found.ports.items()}
         fails = {step: 99 if number % 2 and random.random() < 0.5 else 0 for step in found.fallible}
         decisions = {title: one for title, one in found.script.decisions.items() if not (number % 3 == 2 and title in found.fallible)}
-        yield Script({"choices": choices, "fails": fails, "many": ITEMS[: random.randint(1, 3)]}, found.script.messages, decisions)
+        yield OutsideEvents({"choices": choices, "fails": fails, "many": ITEMS[: random.randint(1, 3)]}, found.script.messages, decisions)
 
 
 class _Importer:
@@ -70,7 +70,7 @@ class _Importer:
         self._fallible: list[str] = []
         self._decisions: list[str] = []
         self._asks: dict[str, Decision] = {}
-        self._messages: list[Message] = []
+        self._messages: list[ScheduledMessage] = []
         self._steps: list[Json] = []
         self._clock = count()
 
@@ -91,7 +91,7 @@ class _Importer:
         self._hang_unreached(start)
         definition = {"perdure": 1, "name": re.sub(r"[@/:\s]+", "-", self._graph.get("name") or self._graph["id"]).strip("-"), "order": "ports"}
         definition |= {"input": {name: {} for name in ("choices", "fails", "many")}, "limits": {"max_hops": 100_000}, "steps": self._steps}
-        return Imported(definition, self._ids, self._ports, self._fallible, self._decisions, Script({}, self._messages, self._asks))
+        return Imported(definition, self._ids, self._ports, self._fallible, self._decisions, OutsideEvents({}, self._messages, self._asks))
 
     def _flatten(self, graph: Json) -> None:
         """Nodes and edges, with the body of a loop in place of it: its steps, and behind them a branch that leads back or on."""
@@ -185,7 +185,7 @@ class _Importer:
     def _waiting(self, node: Json, step_id: str) -> Json:
         if found := re.match(r"(\d+) sec", str((node.get("input") or {}).get("duration", ""))):
             return {"sleep": int(found[1])}
-        self._messages.append(Message(self._seconds(), step_id, None))
+        self._messages.append(ScheduledMessage(self._seconds(), step_id, None))
         self._decide(f"{node['id']}: a wait that has no end of its own is a message that is listened for")
         return {"listen": {"names": [step_id]}}
 

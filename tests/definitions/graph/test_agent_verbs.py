@@ -8,7 +8,7 @@ import pytest
 from perdure import Definition, ExecutionFailed, step
 from perdure.definitions.kinds.models.model_messages import ChatAnswer, ChatRequest
 from perdure.testing import Run, World
-from tests.definitions.kinds.agents.scripted_model import Script, deployed
+from tests.definitions.kinds.agents.scripted_model import ModelScript, deployed
 
 
 def look(at: str = "") -> str:
@@ -35,7 +35,7 @@ def failed(run: Run[Any]) -> tuple[str, str]:
 @pytest.mark.slow
 @pytest.mark.perdure(crash_at="every", crashes_max=200)
 def test_an_agent_is_told_what_its_step_says_and_settles_with_its_answer(world: World) -> None:
-    script = Script([("look", {"at": "the log"})], "All is well")
+    script = ModelScript([("look", {"at": "the log"})], "All is well")
     agent = {"prompt": "Look at @{input.what}", "system": "Be brief", "tools": ["look"], "context": True, "temperature": 0.2, "max_tokens": 99}
     found = defined(
         script,
@@ -56,14 +56,14 @@ def test_an_agent_is_told_what_its_step_says_and_settles_with_its_answer(world: 
 
 
 def test_text_alone_is_a_prompt_and_no_tool_may_be_used_that_the_step_does_not_name(world: World) -> None:
-    script = Script([("look", {})], "Fine")
+    script = ModelScript([("look", {})], "Fine")
     assert world.run(defined(script, {"id": "a", "agent": "How are you?"})) == "Fine"
     assert script.asked[0].tools == () and "allowed are none" in script.results[0][0]
 
 
 @pytest.mark.parametrize("context", [["@big[0]", "@said"], {"first": "@big[0]", "said": "@said"}])
 def test_the_context_is_what_the_step_names(world: World, context: Any) -> None:
-    script = Script("ok")
+    script = ModelScript("ok")
     run = world.start(defined(script, {"id": "big", "tool": "big"}, {"id": "said", "tool": "look"}, {"id": "a", "agent": {"prompt": "?", "context": context}}))
     assert run.result() == "ok"
     first = script.asked[0].messages[0].text
@@ -78,7 +78,7 @@ def choosing(script: Any, **more: Any) -> Definition:
 
 
 def test_it_leads_to_what_it_chooses_of_a_closed_list(world: World) -> None:
-    script = Script({"next": ["sales", "gift"], "reasoning": "large"})
+    script = ModelScript({"next": ["sales", "gift"], "reasoning": "large"})
     run = world.start(choosing(script))
     assert run.result() == {"sales": "nothing at sales", "gift": "nothing at gift"}
     schema = script.asked[0].schema or {}
@@ -87,26 +87,26 @@ def test_it_leads_to_what_it_chooses_of_a_closed_list(world: World) -> None:
 
 
 def test_where_there_is_a_default_it_may_choose_nothing(world: World) -> None:
-    assert world.run(choosing(Script({"next": []}), default=True)) == {"nobody": "nothing at nobody"}
+    assert world.run(choosing(ModelScript({"next": []}), default=True)) == {"nobody": "nothing at nobody"}
 
 
 def test_its_own_schema_and_the_choice_are_one_answer(world: World) -> None:
-    script = Script({"next": ["gift"], "score": 3})
+    script = ModelScript({"next": ["gift"], "score": 3})
     run = world.start(choosing(script, agent={"schema": {"score": {"type": "integer"}}}, output="@a"))
     assert run.result() == {"next": ["gift"], "score": 3} and (script.asked[0].schema or {})["required"] == ["next", "score"]
 
 
 def test_a_choice_outside_of_the_list_is_told_once_and_then_fails_naming_both(world: World) -> None:
     wrong = {"next": ["legal"], "reasoning": "?"}
-    mended = Script(wrong, {"next": ["gift"]})
+    mended = ModelScript(wrong, {"next": ["gift"]})
     assert world.run(choosing(mended, name="mended")) == {"gift": "nothing at gift"}
     assert "tried to go on to 'legal', which is unauthorized; allowed are sales, gift" in mended.last[-1].text
-    kind, why = failed(world.start(choosing(Script(wrong, wrong, wrong), name="stubborn", agent={"repairs": 5})))
+    kind, why = failed(world.start(choosing(ModelScript(wrong, wrong, wrong), name="stubborn", agent={"repairs": 5})))
     assert kind == "unauthorized" and "'legal', which is unauthorized; allowed are sales, gift" in why
 
 
 def test_a_budget_is_an_error_that_other_steps_may_stand_in_for(world: World) -> None:
-    script = Script([("look", {})], "never")
+    script = ModelScript([("look", {})], "never")
     agent = {"prompt": "?", "tools": ["look"], "budget": {"calls": 1}}
     stand_in = [{"id": "b", "return": "@error.type"}]
     assert world.run(defined(script, {"id": "a", "agent": agent, "on_error": stand_in})) == "exceeded_calls"
@@ -123,12 +123,12 @@ def test_a_step_that_takes_too_long_has_its_agent_cancelled(world: World) -> Non
 
 def test_what_stands_in_for_the_kind_goes_before_the_agent(world: World) -> None:
     kinds = {"agent": lambda config, input: config["prompt"], "agent_message": lambda config, input: "sent"}
-    found = defined(Script(), {"id": "b", "agent_message": "x"}, {"id": "a", "agent": "Played"}, kinds=kinds)
+    found = defined(ModelScript(), {"id": "b", "agent_message": "x"}, {"id": "a", "agent": "Played"}, kinds=kinds)
     assert world.run(found) == "Played" and found.lacks() == []
 
 
 def test_a_definition_lacks_the_tools_that_its_agents_name_and_nobody_has() -> None:
-    found = defined(Script(), {"id": "a", "agent": {"prompt": "?", "tools": ["look", "fly", "search_tools"]}})
+    found = defined(ModelScript(), {"id": "a", "agent": {"prompt": "?", "tools": ["look", "fly", "search_tools"]}})
     assert [(need.what, need.name, need.id) for need in found.lacks()] == [("tool", "fly", "a")]
 
 
@@ -137,7 +137,7 @@ def test_a_policy_holds_for_the_tools_of_agents(world: World) -> None:
         "rules": [{"on": "tool", "when": "tool == 'look' && input.at == 'secrets'", "deny": "not these"}],
         "capabilities": [{"kind": "agent", "allowed_tools": ["look"]}],
     }
-    script = Script([("look", {"at": "secrets"}), ("big", {})], [("look", {"at": "the rest"})], "ok")
+    script = ModelScript([("look", {"at": "secrets"}), ("big", {})], [("look", {"at": "the rest"})], "ok")
     run = world.start(defined(script, {"id": "a", "agent": {"prompt": "?", "tools": ["look", "big"]}}, policy=policy))
     assert run.result() == "ok"
     told = [message.text for message in script.last if message.role == "tool"]
@@ -150,7 +150,7 @@ def test_a_policy_holds_for_the_tools_of_agents(world: World) -> None:
 @pytest.mark.slow
 @pytest.mark.perdure(crash_at="every", crashes_max=200)
 def test_without_an_agent_at_work_a_session_keeps_what_was_said_and_ends_with_the_execution(world: World) -> None:
-    script = Script("Hello to you", "You said hello")
+    script = ModelScript("Hello to you", "You said hello")
     asks = {"await_response": True}
     steps: list[dict[str, Any]] = [
         {"id": "a", "agent_message": {"content": "Hello", **asks}},
@@ -166,14 +166,14 @@ def test_without_an_agent_at_work_a_session_keeps_what_was_said_and_ends_with_th
 
 
 def test_a_message_that_is_not_waited_for_is_said_all_the_same(world: World) -> None:
-    script = Script("noted")
+    script = ModelScript("noted")
     run = world.start(defined(script, {"id": "a", "agent_message": "Note this"}))
     assert run.result()["sent"] is True
     assert [message.text for message in script.last] == ["Note this"] and [child.status for child in run.children()] == ["completed"]
 
 
 def test_an_agent_that_can_not_answer_says_why(world: World) -> None:
-    run = world.start(defined(Script(ChatAnswer(finish="filter")), {"id": "a", "agent_message": {"content": "?", "await_response": True}}))
+    run = world.start(defined(ModelScript(ChatAnswer(finish="filter")), {"id": "a", "agent_message": {"content": "?", "await_response": True}}))
     kind, why = failed(run)
     assert kind == "agent_failed" and "the provider withheld the answer" in why
 

@@ -14,7 +14,7 @@ from perdure.testing import World
 from perdure.testing.replay_check import run_generator
 from tests.definitions.graph.field_effects import CHILD, PLACES, VERBS, document, say
 from tests.definitions.graph.semantics.table import folded
-from tests.definitions.kinds.agents.scripted_model import Script, deployed
+from tests.definitions.kinds.agents.scripted_model import ModelScript, deployed
 from tests.proof.definitions.log_checks import problems
 
 KINDS = {kind: lambda config, input, env=None: {"n": 1} for kind in ("ts", "python", "bash", "http", "file", "llm", "pipeline", "of_its_own")}
@@ -52,7 +52,7 @@ def ran(world: World, document: dict[str, Any]) -> Any:
     """An execution of a definition, with all that it waits for."""
     world.mock("work", returns={"n": 1})
     called = Definition.of(CHILD, tools={"SAY": say})
-    run = world.start(Definition.of(document, tools={"SAY": say}, kinds=KINDS, calls=[called], deployment=deployed(default=Script("answer", "again"))))
+    run = world.start(Definition.of(document, tools={"SAY": say}, kinds=KINDS, calls=[called], deployment=deployed(default=ModelScript("answer", "again"))))
     world.skip("10s")
     for pending in list(folded(world, run).open.values()):
         if isinstance(pending.op, SpawnOperation) and pending.op.workflow == "perdure.approval":

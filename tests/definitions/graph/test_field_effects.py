@@ -12,7 +12,7 @@ from perdure.definitions.format.canonical_form import canonical_document
 from perdure.definitions.format.validator import definition_findings
 from perdure.definitions.kinds.config_checks import config_findings
 from perdure.definitions.kinds.kind_registry import KindRegistry
-from tests.definitions.graph.field_effects import Case, Inner, cases, document, inner_cases, log_of, refused, say, trigger_cases
+from tests.definitions.graph.field_effects import FieldCase, Inner, cases, document, inner_cases, log_of, refused, say, trigger_cases
 
 SAMPLED = 61
 """One in so many is run in the ordinary suite."""
@@ -27,7 +27,7 @@ def without(key: bytes, approves: bool) -> str:
 KNOWN: dict[bytes, Any] = {}
 
 
-def acts(case: Case) -> bool:
+def acts(case: FieldCase) -> bool:
     """Whether a run with the field is another one than a run without it."""
     key = encode(case.without, "a definition")
     KNOWN[key] = case.without
@@ -39,7 +39,7 @@ EVERY = list(cases())
 
 
 @pytest.mark.parametrize("case", EVERY[::SAMPLED], ids=str)
-def test_a_field_acts_or_is_refused(case: Case) -> None:
+def test_a_field_acts_or_is_refused(case: FieldCase) -> None:
     assert refused(case) or acts(case), f"{case.field} does nothing beside {case.verb}"
 
 
@@ -52,7 +52,7 @@ def test_each_field_beside_each_verb_at_each_place_acts_or_is_refused() -> None:
 def test_a_field_that_does_nothing_is_found() -> None:
     probe = {"id": "probe", "tool": "SAY"}
     noted = {**probe, "note": "for people"}
-    case = Case("tool", "note", "refs", "top", document(noted, "refs", "top"), document(probe, "refs", "top"))
+    case = FieldCase("tool", "note", "refs", "top", document(noted, "refs", "top"), document(probe, "refs", "top"))
     assert not refused(case) and not acts(case)
 
 

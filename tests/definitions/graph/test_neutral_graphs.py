@@ -11,7 +11,7 @@ from perdure.definitions.format.canonical_form import canonical_document
 from perdure.definitions.format.compiler import compile_definition
 from perdure.definitions.format.validator import definition_findings
 from tests.definitions.graph.neutral_graphs import Imported, imported, read, scripts
-from tests.proof.definitions import Prediction, predict
+from tests.proof.definitions import DefinitionPrediction, predict
 from tests.proof.definitions.facts import WORK
 from tests.proof.definitions.shape import Step, inside, shaped
 
@@ -109,13 +109,13 @@ def parts(source: dict[str, Any]) -> list[tuple[list[dict[str, Any]], list[dict[
     return [(source["nodes"], source["edges"]), *(part for one in source["nodes"] if one.get("body") for part in parts(one["body"]))]
 
 
-def is_passable(found: Imported) -> list[Prediction]:
+def is_passable(found: Imported) -> list[DefinitionPrediction]:
     """Read it in worlds in which it goes other ways until it went every way: all work was done, and every port of every branch was taken."""
     definition = canonical_document(found.definition)
     work = {step["id"] for step in whole(found) if WORK & set(step)}
     for cut, off in ALWAYS_CUT_OFF.items():
         work -= off if cut in holder_names(found) else set()
-    untaken, predictions = {branch: set(ports) for branch, ports in found.ports.items()}, list[Prediction]()
+    untaken, predictions = {branch: set(ports) for branch, ports in found.ports.items()}, list[DefinitionPrediction]()
     for script in scripts(found, WORLDS):
         predictions.append(predict(definition, script))
         for one in predictions[-1].facts.ran:

@@ -19,7 +19,7 @@ from typing import Any
 
 from perdure import Definition
 from perdure.stores.sqlite.store import SqliteStore
-from tests.definitions.kinds.kind_table import KINDS, Place, working
+from tests.definitions.kinds.kind_table import KINDS, KindEnvironment, working
 
 PR_SET_CHILD_SUBREAPER = 36
 GONE_S = 10.0
@@ -37,7 +37,7 @@ DOING: dict[str, Any] = {
 """Steps that do something in the world, by what they are."""
 
 
-def definitions(place: Place) -> dict[str, Definition]:
+def definitions(place: KindEnvironment) -> dict[str, Definition]:
     """A definition for each kind, and for each step that does something in the world."""
     given = {name: {"default": ""} for name in ("value", "url", "ledger")}
     steps = {**{kind: row.echo(place) for kind, row in KINDS.items()}, **DOING}
@@ -50,7 +50,7 @@ def definitions(place: Place) -> dict[str, Definition]:
 
 async def work(url: str, directory: Path, last: int, after: bool) -> None:
     """Run all executions to their ends, and write down how they ended; or die at a commit."""
-    place, store, commits = Place(url, directory), SqliteStore(directory / "it.db", synchronous="OFF"), 0
+    place, store, commits = KindEnvironment(url, directory), SqliteStore(directory / "it.db", synchronous="OFF"), 0
     commit = store.commit
 
     async def mortal(changes: Any) -> Any:

@@ -1,6 +1,6 @@
 """The kinds of steps, a row each: what every one of them is held to stands in the tests that go through this table. A further kind is a further row.
 
-The steps of all rows reach one `Place`: a server that counts what it is asked, answers as a provider of models does, and fails until it is mended; and a
+The steps of all rows use one `KindEnvironment`: a server that counts requests, answers as a model provider does, and fails until it is repaired; and a
 directory of their own.
 """
 
@@ -22,7 +22,7 @@ from perdure.runtime.engine import Engine
 from perdure.runtime.worker import Worker
 from perdure.stores.protocol import Store
 from perdure.workflow_function import _family
-from tests.definitions.kinds.http.misbehaving_server import Server, Wire, json_reply
+from tests.definitions.kinds.http.misbehaving_server import MisbehavingServer, Wire, json_reply
 
 Step = dict[str, Any]
 SLOW = "take your time"
@@ -30,13 +30,13 @@ PRINTED_MOST = 64_000
 """As much as a command may say without losing its middle."""
 
 
-class Place:
+class KindEnvironment:
     """What the steps of a test reach. `mended` is whether what fails has been mended; `undone` is what was given to those who undo."""
 
-    last: ClassVar["Place"]
+    last: ClassVar["KindEnvironment"]
 
     def __init__(self, url: str, directory: Path) -> None:
-        Place.last = self
+        KindEnvironment.last = self
         self.url, self.directory, self.undone = url.rstrip("/"), directory, list[Any]()
         self.mended = False
         entry = {"provider": "openai-chat", "model": "m", "base_url": f"{self.url}/v1"}
@@ -46,7 +46,7 @@ class Place:
         own: dict[str, Callable[..., Any]] = {"echo": self._echo, "broken": self._broken, "slow": self._slow, "undone": self._undo}
         self.tools: dict[str, Any] = {name: CodeStep(fn, name=name, idempotent=True) for name, fn in own.items()}
 
-    def served_by(self, server: Server) -> "Place":
+    def served_by(self, server: MisbehavingServer) -> "KindEnvironment":
         """Have a server answer what steps ask here."""
         self.server = server
         for path, answer in (("/echo", echoed), ("/broken", self._until_mended), ("/slow", silent), ("/v1/chat/completions", self._completed)):
@@ -128,11 +128,11 @@ def itself(result: Any) -> Any:
 
 def written(result: Any) -> str:
     """What stands in the file that a result names, of the place that was made last."""
-    return (Place.last.directory / str(result["path"])).read_bytes().decode()
+    return (KindEnvironment.last.directory / str(result["path"])).read_bytes().decode()
 
 
-class Row(NamedTuple):
-    """A kind of steps, as its steps stand in a definition of a `Place`.
+class KindRow(NamedTuple):
+    """A kind of steps, as its steps stand in a definition of a `KindEnvironment`.
 
     The step `echo` comes to its input `value`, which `value_of` finds in its result, up to `characters_max`. `broken` fails until the place is mended or,
     with `by_input`, until the input `broken` is false; `tries` is how often it is tried with ``retry: {max: 3}``. `slow` never ends by itself.
@@ -141,9 +141,9 @@ class Row(NamedTuple):
     """
 
     kind: str
-    echo: Callable[[Place], Step]
-    broken: Callable[[Place], Step]
-    slow: Callable[[Place], Step]
+    echo: Callable[[KindEnvironment], Step]
+    broken: Callable[[KindEnvironment], Step]
+    slow: Callable[[KindEnvironment], Step]
     value_of: Callable[[Any], Any] = itself
     tries: int = 3
     by_input: bool = False
@@ -159,25 +159,25 @@ UNLESS_BROKEN = {"with": {"broken": "@input.broken"}}
 VALUE = {"with": {"value": "@input.value"}}
 
 
-def http(path: str, **more: Any) -> Callable[[Place], Step]:
+def http(path: str, **more: Any) -> Callable[[KindEnvironment], Step]:
     """A step that sends a request."""
     return lambda place: {"http": {"url": f"{place.url}{path}", **more}}
 
 
-def piped(path: str) -> Callable[[Place], Step]:
+def piped(path: str) -> Callable[[KindEnvironment], Step]:
     """A pipeline that asks for its rows."""
     return lambda place: {"pipeline": [{"http_request": f"{place.url}{path}"}]}
 
 
-def always(step: Step) -> Callable[[Place], Step]:
+def always(step: Step) -> Callable[[KindEnvironment], Step]:
     """The same step wherever it stands."""
     return lambda place: step
 
 
-KINDS: dict[str, Row] = {
+KINDS: dict[str, KindRow] = {
     row.kind: row
     for row in (
-        Row(
+        KindRow(
             "bash",
             always({"bash": {"command": "cat", "stdin": "@input.value"}}),
             lambda place: {"bash": {"command": f'cat "{place.directory}/mended"', "check": True}},
@@ -187,7 +187,7 @@ KINDS: dict[str, Row] = {
             characters_max=PRINTED_MOST,
             refused=("", 5, {"cwd": "x"}, {"command": "echo @{input.value}"}, {"command": "ls", "shell": "zsh"}),
         ),
-        Row(
+        KindRow(
             "http",
             http("/echo", method="POST", json={"value": "@input.value"}),
             http("/broken"),
@@ -196,7 +196,7 @@ KINDS: dict[str, Row] = {
             repeats=False,
             refused=("", 5, {}, {"url": "ftp://x"}, {"url": "http://a:b@x/"}, {"url": "http://x", "method": "BREW"}),
         ),
-        Row(
+        KindRow(
             "file",
             always({"file": {"write": "texts/echo.txt", "content": "@input.value"}}),
             always({"file": {"read": "mended"}}),
@@ -206,7 +206,7 @@ KINDS: dict[str, Row] = {
             has_value=False,
             refused=("", 5, {}, {"read": "../x"}, "/etc/passwd", {"read": "x", "write": "y"}, {"list": ".", "as": "csv"}, {"write": "x", "as": "xml"}),
         ),
-        Row(
+        KindRow(
             "llm",
             always({"llm": {"prompt": "@input.value"}}),
             always({"llm": {"model": "broken", "prompt": "Go"}}),
@@ -214,7 +214,7 @@ KINDS: dict[str, Row] = {
             lambda result: result["text"],
             refused=({}, {"model": "default"}, {"prompt": "x", "repairs": -1}),
         ),
-        Row(
+        KindRow(
             "ts",
             always({"ts": f"{TS}input.value", **VALUE}),
             always({"ts": f"{TS}{{ if (input.broken) throw new Error('out of order'); return 'fine' }}", **UNLESS_BROKEN}),
@@ -223,7 +223,7 @@ KINDS: dict[str, Row] = {
             by_input=True,
             refused=("", 5, "1 + 1", {"source": "x"}),
         ),
-        Row(
+        KindRow(
             "python",
             always({"python": f"{PYTHON}    return input['value']", **VALUE}),
             always({"python": f"{PYTHON}    if input['broken']:\n        raise ValueError('out of order')\n    return 'fine'", **UNLESS_BROKEN}),
@@ -232,7 +232,7 @@ KINDS: dict[str, Row] = {
             by_input=True,
             refused=("", 5, "1 + 1", "def main(:"),
         ),
-        Row(
+        KindRow(
             "pipeline",
             always({"pipeline": [{"top_k": 1}], "with": {"rows": [{"value": "@input.value"}]}}),
             piped("/broken"),
@@ -240,7 +240,7 @@ KINDS: dict[str, Row] = {
             lambda result: result[0]["value"],
             refused=([], 5, [{"table_filer": {}}], [{"top_k": "x"}], {"ops": [], "use": "x"}),
         ),
-        Row(
+        KindRow(
             "agent",
             always({"agent": {"prompt": "@{input.value}"}}),
             always({"agent": {"prompt": "Go", "model": "broken"}}),
@@ -248,7 +248,7 @@ KINDS: dict[str, Row] = {
             is_kind=False,
             refused=({}, 5, {"prompt": "x", "tools": 5}, {"prompt": "x", "budget": {"calls": 0}}),
         ),
-        Row("tool", always({"tool": "echo", **VALUE}), always({"tool": "broken"}), always({"tool": "slow"}), is_kind=False, refused=("", 5)),
+        KindRow("tool", always({"tool": "echo", **VALUE}), always({"tool": "broken"}), always({"tool": "slow"}), is_kind=False, refused=("", 5)),
     )
 }
 """Every kind; `tool` is there to be compared with."""

@@ -218,7 +218,7 @@ def test_whatever_a_check_of_a_kind_raises_is_wrong_with_the_definition(function
             Definition.of(document, kinds={"asked": kind})
 
 
-class Vault:
+class FailingSecretSource:
     """Finds secrets, and fails."""
 
     def __init__(self, name: str, at: str) -> None:
@@ -234,7 +234,7 @@ async def test_whatever_finds_secrets_raises_fails_the_step_by_name(at: str, nam
     document = {"perdure": 1, "name": "told", "steps": [{"id": "a", "tool": "broken", "with": {"name": "@secrets.TOKEN"}, "retry": {"max": 1}}]}
     definition = Definition.of(document, tools=[broken])
     for name in [*names, "value: an object"]:
-        engine = Engine(store := MemoryStore(), [definition.code], secrets=Vault(name, at))
+        engine = Engine(store := MemoryStore(), [definition.code], secrets=FailingSecretSource(name, at))
         running = asyncio.create_task(engine.run())
         await engine.ready()
         async with AsyncClient(store) as client, asyncio.timeout(ENDS_S):

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from perdure.testing.faults import Faults
 from tests.proof.definitions.cases import DefinitionCase, made
-from tests.proof.definitions.plans import Plan, drawn_plan
+from tests.proof.definitions.plans import CasePlan, drawn_plan
 from tests.proof.simulation import Simulation, SimulationCase
-from tests.proof.simulator import Report, run
+from tests.proof.simulator import SimulationReport, run
 from tests.proof.world_options import Kind, Options, drawn
 
 DAY_S = 86_400.0
@@ -27,7 +27,7 @@ MOMENT_S = 0.0002
 SIZES = (3, 5, 8, 12)
 
 
-def drawn_definitions(seed: int, *, faults: bool = True, always_suspend: bool = False, store: Kind = "memory") -> tuple[list[Plan], Options]:
+def drawn_definitions(seed: int, *, faults: bool = True, always_suspend: bool = False, store: Kind = "memory") -> tuple[list[CasePlan], Options]:
     """The definitions and the world that a seed stands for."""
     random = Random(f"{seed}: definitions")
     at_once = random.random() < 0.5
@@ -69,7 +69,7 @@ def _troubled(calm: Options, random: Random) -> Options:
     )
 
 
-def simulate_definitions(plans: Sequence[Plan], seed: int, options: Options) -> Report:
+def simulate_definitions(plans: Sequence[CasePlan], seed: int, options: Options) -> SimulationReport:
     """Run definitions to their end in a world drawn from `seed`; where trouble takes no time, run them where there is none too, and compare."""
     cases, report = _run(plans, seed, options)
     counts = report.counts | {"definitions": len(plans)}
@@ -86,7 +86,7 @@ def simulate_definitions(plans: Sequence[Plan], seed: int, options: Options) -> 
     return replace(report, problems=tuple(problems))
 
 
-def _run(plans: Sequence[Plan], seed: int, options: Options) -> tuple[list[DefinitionCase], Report]:
+def _run(plans: Sequence[CasePlan], seed: int, options: Options) -> tuple[list[DefinitionCase], SimulationReport]:
     cases: list[DefinitionCase] = []
 
     def make(simulation: Simulation) -> Sequence[SimulationCase]:

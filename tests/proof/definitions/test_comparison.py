@@ -6,12 +6,12 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
-from tests.proof.definitions import Facts, Prediction, Ran, Undone, differs, random_case
+from tests.proof.definitions import DefinitionPrediction, Facts, Ran, Undone, differs, random_case
 
 RAN = (Ran("a", (), 1, tries=2), Ran("b", ("b[0]",), None, "exhausted"), Ran("b", ("b[1]",), "x"))
 UNDONE = (Undone("c", ()), Undone("b", ("b[1]",), "x"), Undone("a", (), 1))
 FACTS = Facts("failed", None, "exhausted", RAN, UNDONE, ({"n": 1},))
-PREDICTED = Prediction(FACTS, 5.0, together=(1,))
+PREDICTED = DefinitionPrediction(FACTS, 5.0, together=(1,))
 
 
 def test_what_came_as_predicted_does_not_differ() -> None:

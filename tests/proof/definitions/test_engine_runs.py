@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from tests.proof.definitions import Decision, Script, differs, predict, random_case
+from tests.proof.definitions import Decision, OutsideEvents, differs, predict, random_case
 from tests.proof.definitions.runner import DoesNotEnd, WorldRunner
 
 
@@ -36,7 +36,7 @@ def test_tries_turns_items_and_what_is_undone_are_told() -> None:
     done = {"id": "done", "tool": "ECHO", "with": {"value": 1, "takes_s": 1}, "undo": {"tool": "UNDO"}}
     ask = {"id": "ask", "approve": {"title": "Go?"}, "needs": ["turn", "done"]}
     definition = {"perdure": 1, "name": "small", "steps": [done, body, ask]}
-    script = Script(decisions={"Go?": Decision(3.0, False)})
+    script = OutsideEvents(decisions={"Go?": Decision(3.0, False)})
     facts = WorldRunner().run(definition, script)
     assert differs(predict(definition, script), facts) == []
     assert (facts.status, [one.step for one in facts.undone]) == ("cancelled", ["done"])
@@ -49,23 +49,23 @@ def test_the_steps_that_stand_in_have_all_the_time_they_need() -> None:
     other = {"id": "other", "tool": "ECHO", "with": {"value": "@error.kind", "takes_s": 50}}
     late = {"id": "late", "do": [{"id": "sleep", "sleep": 9}], "timeout": 5, "on_error": [other]}
     definition = {"perdure": 1, "name": "small", "steps": [late]}
-    facts = WorldRunner().run(definition, Script())
+    facts = WorldRunner().run(definition, OutsideEvents())
     assert (facts.status, facts.result) == ("completed", "timeout")
-    assert differs(predict(definition, Script()), facts) == []
+    assert differs(predict(definition, OutsideEvents()), facts) == []
 
 
 def test_a_branch_that_goes_on_after_failing_does_not_win() -> None:
     bad = {"id": "bad", "tool": "ECHO", "with": {"fails": 99, "takes_s": 1}, "retry": {"max": 1}, "on_error": "go_on"}
     good = {"id": "good", "tool": "ECHO", "with": {"value": 7, "takes_s": 5}}
     definition = {"perdure": 1, "name": "small", "steps": [{"id": "race", "race": [bad, good]}]}
-    facts = WorldRunner().run(definition, Script())
+    facts = WorldRunner().run(definition, OutsideEvents())
     assert facts.result == {"winner": "good", "value": 7}
-    assert differs(predict(definition, Script()), facts) == []
+    assert differs(predict(definition, OutsideEvents()), facts) == []
 
 
 def test_what_waits_for_ever_is_told() -> None:
     with pytest.raises(DoesNotEnd, match="small"):
-        WorldRunner().run({"perdure": 1, "name": "small", "steps": [{"id": "hears", "listen": {"names": ["nothing"]}}]}, Script())
+        WorldRunner().run({"perdure": 1, "name": "small", "steps": [{"id": "hears", "listen": {"names": ["nothing"]}}]}, OutsideEvents())
 
 
 @pytest.mark.prove

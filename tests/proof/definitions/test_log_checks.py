@@ -9,14 +9,14 @@ from perdure.definition_workflow import Definition
 from perdure.definitions.expr import condition, template
 from perdure.testing.world import World
 from tests.proof.definitions.comparison import differs, differs_from_part
-from tests.proof.definitions.facts import Facts, Json, Ran, Script, Undone
+from tests.proof.definitions.facts import Facts, Json, OutsideEvents, Ran, Undone
 from tests.proof.definitions.log_checks import evaluating, replayed
 from tests.proof.definitions.plans import steady
 from tests.proof.definitions.prediction import predict
 from tests.proof.definitions.runner import WorldRunner
 
 
-class Scope:
+class ConstantScope:
     """In which everything is 7."""
 
     def root(self, name: str) -> Json:
@@ -27,11 +27,11 @@ class Scope:
 
 def test_evaluations_are_seen_and_what_is_constant_is_not_counted() -> None:
     with evaluating() as evaluated:
-        assert template.compile_template("@input").evaluate(Scope()) == 7
-        assert template.compile_template([1, "2"]).evaluate(Scope()) == [1, "2"]
-        assert condition.compile_condition({"ref": "@input", "eq": 7}).evaluate(Scope())
+        assert template.compile_template("@input").evaluate(ConstantScope()) == 7
+        assert template.compile_template([1, "2"]).evaluate(ConstantScope()) == [1, "2"]
+        assert condition.compile_condition({"ref": "@input", "eq": 7}).evaluate(ConstantScope())
     assert evaluated == ["Template of input", "Condition of input"]
-    template.compile_template("@input").evaluate(Scope())
+    template.compile_template("@input").evaluate(ConstantScope())
     assert len(evaluated) == 2
 
 
@@ -53,7 +53,7 @@ def race(first_s: float, second_s: float) -> dict[str, Json]:
 
 
 def test_what_hangs_on_who_is_first_is_not_steady() -> None:
-    script = Script()
+    script = OutsideEvents()
     for definition, late_s, expected in ((race(1, 5), 0.1, True), (race(1, 5), 50.0, False)):
         assert steady(definition, script, predict(definition, script), Random(1), late_s) == expected
 
@@ -61,13 +61,13 @@ def test_what_hangs_on_who_is_first_is_not_steady() -> None:
 def test_what_takes_longer_comes_to_the_same() -> None:
     slow = race(1, 5)
     slow["steps"][0]["race"][0]["with"]["late"] = [0.5, 2.0]
-    assert differs(predict(slow, Script()), WorldRunner().run(slow, Script())) == []
+    assert differs(predict(slow, OutsideEvents()), WorldRunner().run(slow, OutsideEvents())) == []
 
 
 def test_after_a_cancel_all_that_was_done_is_undone_the_last_first() -> None:
     undo = {"undo": {"tool": "UNDO"}}
     definition = {"perdure": 1, "name": "small", "steps": [{"id": id, "tool": "ECHO", "with": {"takes_s": 1}, **undo} for id in ("a", "b")]}
-    prediction = predict(definition, Script())
+    prediction = predict(definition, OutsideEvents())
     done = [Ran("a", (), None, "", 1), Ran("b", (), None, "", 1)]
     backwards = [Undone("b", ()), Undone("a", ())]
     assert differs_from_part(definition, prediction, Facts("cancelled", ran=done, undone=backwards)) == []

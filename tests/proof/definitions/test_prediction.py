@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from tests.proof.definitions import Decision, Message, Prediction, Script, Stuck, predict
+from tests.proof.definitions import Decision, DefinitionPrediction, DefinitionStuck, OutsideEvents, ScheduledMessage, predict
 
 Step = dict[str, Any]
 
 
-def read(*steps: Step, order: str = "listed", script: Script | None = None, **rest: Any) -> Prediction:
+def read(*steps: Step, order: str = "listed", script: OutsideEvents | None = None, **rest: Any) -> DefinitionPrediction:
     """What comes of these steps, tools being tried once."""
     definition = {"perdure": 1, "name": "small", "order": order, "retry": {"max": 1, "wait": 0}, "steps": list(steps), **rest}
-    prediction = predict(definition, script or Script())
+    prediction = predict(definition, script or OutsideEvents())
     assert not prediction.doubts
     return prediction
 
@@ -27,7 +27,7 @@ def fails(name: str, takes_s: float = 1.0, **rest: Any) -> Step:
     return {"id": name, "tool": "ECHO", "with": {"fails": 99, "takes_s": takes_s}, **rest}
 
 
-def ran(prediction: Prediction) -> list[str]:
+def ran(prediction: DefinitionPrediction) -> list[str]:
     """What ran, with its place, in alphabetical order; ``!`` behind what failed."""
     return sorted("/".join((*one.place, one.step)) + "!" * bool(one.failed) for one in prediction.facts.ran)
 
@@ -35,7 +35,7 @@ def ran(prediction: Prediction) -> list[str]:
 # joins and dead paths
 
 
-def forked(join: Any, *durations_s: float) -> Prediction:
+def forked(join: Any, *durations_s: float) -> DefinitionPrediction:
     """Branches side by side, and a step behind them."""
     names = [f"b{number}" for number in range(len(durations_s))]
     branches = [echo(name, takes_s=duration_s, next="end") for name, duration_s in zip(names, durations_s, strict=True)]
@@ -74,7 +74,7 @@ def test_a_second_token_on_one_edge_is_unsafe() -> None:
 def test_a_join_behind_an_exclusive_branch_fires(join: Any) -> None:
     branch = {"id": "branch", "test": {"ref": "@input.n", "gt": 3}, "next": {"true": "yes", "false": "no"}}
     steps = [branch, echo("yes", next="end"), echo("no", next="end"), echo("end", join=join)]
-    assert ran(read(*steps, order="ports", script=Script({"n": 5}))) == ["end", "yes"]
+    assert ran(read(*steps, order="ports", script=OutsideEvents({"n": 5}))) == ["end", "yes"]
 
 
 def test_a_step_all_of_whose_ways_are_dead_is_dead_and_reads_as_null() -> None:
@@ -200,9 +200,9 @@ def test_what_fails_while_it_is_caught_fails_what_holds_it() -> None:
 
 def test_a_return_ends_it_before_anything_else_is_opened() -> None:
     steps = [{"id": "end", "when": {"ref": "@input.n"}, "return": "over"}, echo("other")]
-    assert ran(read(*steps, order="refs", script=Script({"n": 1}))) == []
-    assert read(*steps, order="refs", script=Script({"n": 1})).facts.result == "over"
-    assert ran(read(*steps, order="refs", script=Script({"n": 0}))) == ["other"]
+    assert ran(read(*steps, order="refs", script=OutsideEvents({"n": 1}))) == []
+    assert read(*steps, order="refs", script=OutsideEvents({"n": 1})).facts.result == "over"
+    assert ran(read(*steps, order="refs", script=OutsideEvents({"n": 0}))) == ["other"]
 
 
 def test_a_return_in_a_block_ends_the_whole() -> None:
@@ -223,8 +223,8 @@ def test_the_first_branch_that_succeeds_wins_and_the_rest_is_dropped() -> None:
 
 def test_a_branch_gives_the_result_of_its_last_step() -> None:
     step = {"id": "if", "if": {"ref": "@input.n"}, "then": [echo("a"), echo("b")], "else": []}
-    assert read(step, script=Script({"n": 1})).facts.result == "b"
-    assert read(step, script=Script({"n": 0})).facts.result is None
+    assert read(step, script=OutsideEvents({"n": 1})).facts.result == "b"
+    assert read(step, script=OutsideEvents({"n": 0})).facts.result is None
 
 
 def test_a_timeout_of_a_block_bounds_the_whole_and_that_of_a_tool_each_try() -> None:
@@ -237,7 +237,7 @@ def test_a_timeout_of_a_block_bounds_the_whole_and_that_of_a_tool_each_try() -> 
 # each and repeat
 
 
-def items(**each: Any) -> Prediction:
+def items(**each: Any) -> DefinitionPrediction:
     """A step for each of five, of which the second and the fourth fail, each taking longer than the one before."""
     given = {"value": "@item", "takes_s": 1, "nth": "@index", "fails": [1, 3]}
     return read({"id": "one", "tool": "ECHO", "with": given, "each": {"in": [5, 6, 7, 8, 9], **each}})
@@ -287,10 +287,10 @@ def test_items_are_around_turns() -> None:
 # people, messages, variables
 
 
-def asked(ports: dict[str, str], decision: Decision | None = None, **asks: Any) -> Prediction:
+def asked(ports: dict[str, str], decision: Decision | None = None, **asks: Any) -> DefinitionPrediction:
     """An approval with these ports."""
     step = {"id": "ask", "approve": {"title": "Go?", **asks}, "next": ports}
-    return read(step, *(echo(name) for name in ports.values()), order="ports", script=Script(decisions={"Go?": decision} if decision else {}))
+    return read(step, *(echo(name) for name in ports.values()), order="ports", script=OutsideEvents(decisions={"Go?": decision} if decision else {}))
 
 
 def test_an_approval_leads_where_it_was_decided() -> None:
@@ -303,7 +303,7 @@ def test_an_approval_leads_where_it_was_decided() -> None:
 
 
 def test_an_approval_that_nobody_decides_is_stuck() -> None:
-    with pytest.raises(Stuck):
+    with pytest.raises(DefinitionStuck):
         asked({"approved": "yes"})
 
 
@@ -311,9 +311,13 @@ def test_messages_come_from_outside_and_from_other_branches() -> None:
     hears, says = {"id": "hears", "listen": "word"}, {"id": "says", "emit": {"name": "word", "body": 7, "to": {"workflow": "small", "id": "@execution.id"}}}
     assert read({"id": "both", "parallel": [hears, {"id": "later", "do": [echo("first"), says]}]}).facts.result["hears"] == 7
     assert read(
-        {"id": "hears", "listen": {"names": ["word"], "limit": 2}}, script=Script(messages=[Message(3.0, "word", 1), Message(9.0, "word", 2)])
+        {"id": "hears", "listen": {"names": ["word"], "limit": 2}},
+        script=OutsideEvents(messages=[ScheduledMessage(3.0, "word", 1), ScheduledMessage(9.0, "word", 2)]),
     ).facts.result == [1, 2]
-    assert read({**hears, "listen": {"names": ["word"], "timeout": 5}}, script=Script(messages=[Message(9.0, "word", 1)])).facts.failed == "timeout"
+    assert (
+        read({**hears, "listen": {"names": ["word"], "timeout": 5}}, script=OutsideEvents(messages=[ScheduledMessage(9.0, "word", 1)])).facts.failed
+        == "timeout"
+    )
 
 
 def test_a_variable_is_what_was_last_set() -> None:
@@ -323,11 +327,11 @@ def test_a_variable_is_what_was_last_set() -> None:
 def test_a_reference_into_nothing_fails_unless_it_may_miss() -> None:
     assert read(echo("a", "@input.none")).facts.failed == "fatal"
     assert read(echo("a", ["@input.none?"])).facts.result == [None]
-    assert read(echo("a", "n is @{input.n}, @@home"), script=Script({"n": 3})).facts.result == "n is 3, @home"
+    assert read(echo("a", "n is @{input.n}, @@home"), script=OutsideEvents({"n": 3})).facts.result == "n is 3, @home"
 
 
 @pytest.mark.parametrize(("verb", "bad"), [("race", echo("a", takes_s=5.0)), ("parallel", fails("a", 5.0))])
 def test_what_ends_by_a_hair_is_doubted(verb: str, bad: Step) -> None:
     for other_s, doubted in ((5.01, True), (6.0, False)):
         definition = {"perdure": 1, "name": "small", "retry": {"max": 1}, "steps": [{"id": "block", verb: [bad, echo("b", takes_s=other_s)]}]}
-        assert bool(predict(definition, Script()).doubts) == doubted
+        assert bool(predict(definition, OutsideEvents()).doubts) == doubted

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from tests.proof.definitions.simulated_definitions import drawn_definitions, simulate_definitions
-from tests.proof.simulator import Report, main
+from tests.proof.simulator import SimulationReport, main
 from tests.proof.world_options import Kind
 from tests.sampling import some
 
@@ -19,7 +19,7 @@ killed before, killed after, killed at a time, frozen before, resend, zombies, e
 """.replace("\n", " ")
 
 
-def world(seed: int, *, faults: bool = True, always_suspend: bool = False, store: Kind = "memory") -> Report:
+def world(seed: int, *, faults: bool = True, always_suspend: bool = False, store: Kind = "memory") -> SimulationReport:
     """Run the world of `seed`; it must have no problems."""
     plans, options = drawn_definitions(seed, faults=faults, always_suspend=always_suspend, store=store)
     report = simulate_definitions(plans, seed, options)

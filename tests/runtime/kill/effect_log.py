@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 
 from perdure import StepInfo, step_info
-from tests.runtime.processes import EFFECTS, Effect
+from tests.runtime.processes import EFFECTS, RecordedEffect
 
-_decode = msgspec.json.Decoder(Effect).decode
+_decode = msgspec.json.Decoder(RecordedEffect).decode
 
 
 def note(event: str, about: Any = None) -> None:
@@ -45,15 +45,15 @@ def doing(about: Any = None) -> Iterator[StepInfo]:
     note("ended", about)
 
 
-class Ledger:
+class EffectLog:
     """The lines so far; what was read is not read again."""
 
     def __init__(self, directory: Path) -> None:
         self._file = directory / EFFECTS
         self._bytes = 0
-        self._lines: list[Effect] = []
+        self._lines: list[RecordedEffect] = []
 
-    def read(self) -> list[Effect]:
+    def read(self) -> list[RecordedEffect]:
         """All lines that are whole, in order."""
         if self._file.exists():
             with self._file.open("rb") as file:
@@ -63,7 +63,7 @@ class Ledger:
             self._bytes += len(whole) + bool(whole)
         return self._lines
 
-    def of(self, event: str) -> list[Effect]:
+    def of(self, event: str) -> list[RecordedEffect]:
         """Those that say this."""
         return [effect for effect in self.read() if effect.event == event]
 

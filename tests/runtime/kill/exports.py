@@ -13,8 +13,8 @@ from perdure.stores.protocol import HeadFilter
 from perdure.stores.sqlite.read_only_store import ReadOnlySqliteStore
 from perdure.sync_client import Client
 from tests.runtime.kill.effect_log import doing
-from tests.runtime.kill.scenario import PATIENT, Leg, Size
-from tests.runtime.kill.scenario_run import Run
+from tests.runtime.kill.scenario import PATIENT, Scenario, Size
+from tests.runtime.kill.scenario_run import ScenarioRun
 from tests.runtime.processes import History
 
 SOURCE = "source.db"
@@ -83,7 +83,7 @@ def carry(client: Client, numbers: list[int]) -> None:
             client.upkeep.import_(Path(f"{number}.export").read_bytes(), unsigned=True)
 
 
-def drive(run: Run) -> None:
+def drive(run: ScenarioRun) -> None:
     """Fill the source, kill its engine in the middle, export all; then import it under kills, and have it go on."""
     source = f"sqlite:///{run.stage.directory / SOURCE}"
     engine = run.processes.engine(0, {}, source)
@@ -108,7 +108,7 @@ def drive(run: Run) -> None:
                 client.get(str(number), trip).send("go", number)
 
 
-def all_or_nothing(run: Run) -> None:
+def all_or_nothing(run: ScenarioRun) -> None:
     """Of each trip, all executions are there, or none is."""
     there = {key.id for key in asyncio.run(ids(run.stage.file))}
     for number in range(run.size.executions):
@@ -125,7 +125,7 @@ async def ids(file: Path) -> list[Key]:
         await looking.close()
 
 
-def check(run: Run, histories: Mapping[Key, History]) -> str:
+def check(run: ScenarioRun, histories: Mapping[Key, History]) -> str:
     """Every result is what it would have been, and what was done before it was carried was not done again."""
     all_or_nothing(run)
     with run.client() as client:
@@ -136,7 +136,7 @@ def check(run: Run, histories: Mapping[Key, History]) -> str:
     return f"{len(histories)} carried"
 
 
-LEG = Leg(
+LEG = Scenario(
     lambda _: (trip, leg_of),
     drive,
     check,

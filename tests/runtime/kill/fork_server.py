@@ -20,20 +20,20 @@ from typing import Any
 
 from perdure.runtime.server import serve
 from perdure.sync_client import Client
-from tests.runtime.kill.scenario import Leg
+from tests.runtime.kill.scenario import Scenario
 from tests.runtime.tied_process import PR_SET_PDEATHSIG
 
 WANTED, TOLD, READY = "wanted", "told", "ready"
 GRACE_S = 5.0
 
 
-def known(name: str) -> Leg:
+def known(name: str) -> Scenario:
     """The leg of a name."""
-    leg: Leg = importlib.import_module(f"tests.runtime.kill.{name}").LEG
+    leg: Scenario = importlib.import_module(f"tests.runtime.kill.{name}").LEG
     return leg
 
 
-def engine(leg: Leg, url: str, deploy: int) -> None:
+def engine(leg: Scenario, url: str, deploy: int) -> None:
     """Serve the code of a deploy, until told to stop; of no deploy, without queues."""
     codes, queues = [one.code for one in leg.workflows(deploy)], leg.queues if deploy else ()
     asyncio.run(serve(codes, leg.steps, queues=queues, declares=leg.declares, url=url, grace_s=GRACE_S, ready=lambda _: say_ready()))
@@ -46,7 +46,7 @@ def say_ready() -> None:
     os.close(file)
 
 
-def clerk(leg: Leg, url: str, name: str, arguments: list[Any]) -> None:
+def clerk(leg: Scenario, url: str, name: str, arguments: list[Any]) -> None:
     """Do what a clerk of the leg does."""
     with Client(url) as client:
         leg.clerks[name](client, *arguments)
@@ -77,7 +77,7 @@ def code_of(pid: int, options: int) -> int | None:
     return os.waitstatus_to_exitcode(status) if found else None
 
 
-def answer(leg: Leg, wanted: dict[str, Any]) -> Any:
+def answer(leg: Scenario, wanted: dict[str, Any]) -> Any:
     """Do what is wanted."""
     match wanted:
         case {"fork": "engine", "url": url, "deploy": deploy, "environment": environment}:

@@ -12,8 +12,8 @@ from perdure.core.errors import BadValue
 from perdure.core.paths import Key, idempotency_key
 from perdure.sync_client import Client
 from tests.runtime.kill.effect_log import doing, note
-from tests.runtime.kill.scenario import PATIENT, Leg, Size
-from tests.runtime.kill.scenario_run import Run
+from tests.runtime.kill.scenario import PATIENT, Scenario, Size
+from tests.runtime.kill.scenario_run import ScenarioRun
 from tests.runtime.processes import History
 
 HOWS = ("retry", "retry from", "fork", "rerun", "preset", "requeue", "fork running", "preset running")
@@ -126,7 +126,7 @@ def mend(client: Client, handle: Any, number: int, how: str) -> None:
                 handle.preset("hang", 600)
 
 
-def drive(run: Run) -> None:
+def drive(run: ScenarioRun) -> None:
     """Start what fails, and have clerks mend it."""
     with run.client() as client:
         run.begin()
@@ -143,7 +143,7 @@ def drive(run: Run) -> None:
                         client.get(id, open_bill).send("paid", id)
 
 
-def check(run: Run, histories: Mapping[Key, History]) -> str:
+def check(run: ScenarioRun, histories: Mapping[Key, History]) -> str:
     """What came of each, and that there are as many executions as were wanted."""
     wanted = set[tuple[str, str]]()
     with run.client() as client:
@@ -179,6 +179,6 @@ def check(run: Run, histories: Mapping[Key, History]) -> str:
     return f"{len(wanted)} executions, as wanted"
 
 
-LEG = Leg(
+LEG = Scenario(
     lambda _: (bill, open_bill), drive, check, Size(16, 14), Size(160, 150), clerks={"repair": repair}, given=lambda key: key.endswith((":hang", ":charge"))
 )

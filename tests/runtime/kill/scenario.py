@@ -9,7 +9,7 @@ from perdure import Queue, Retry, Step, Workflow
 from perdure.core.paths import Key
 
 if TYPE_CHECKING:
-    from tests.runtime.kill.scenario_run import Run
+    from tests.runtime.kill.scenario_run import ScenarioRun
     from tests.runtime.processes import History
 
 PATIENT = Retry(max=4, wait=0.02, factor=1)
@@ -23,7 +23,7 @@ class Size(NamedTuple):
     kills: int
 
 
-class Leg(NamedTuple):
+class Scenario(NamedTuple):
     """A capability under kill -9.
 
     `workflows` are those of a deploy; `steps` are done from `queues`. `drive` starts and does what people do, and returns once all that it waits for has
@@ -32,8 +32,8 @@ class Leg(NamedTuple):
     """
 
     workflows: Callable[[int], Sequence[Workflow[..., Any]]]
-    drive: Callable[[Run], None]
-    check: Callable[[Run, Mapping[Key, History]], str]
+    drive: Callable[[ScenarioRun], None]
+    check: Callable[[ScenarioRun, Mapping[Key, History]], str]
     short: Size
     long: Size
     steps: Sequence[Step[..., Any, Any]] = ()

@@ -18,11 +18,11 @@ from perdure import Compressed, Encrypted
 from perdure.core.paths import Key
 from perdure.stores.encryption import parse_keys
 from perdure.sync_client import Client
-from tests.runtime.kill.effect_log import Ledger
+from tests.runtime.kill.effect_log import EffectLog
 from tests.runtime.kill.fork_server import READY, TOLD, WANTED
-from tests.runtime.kill.scenario import Leg, Size
-from tests.runtime.kill.soundness import Witness, open_heads
-from tests.runtime.processes import History, Process, Stage, until
+from tests.runtime.kill.scenario import Scenario, Size
+from tests.runtime.kill.soundness import SuccessMonitor, open_heads
+from tests.runtime.processes import History, ProcessDirectory, RealProcess, until
 
 AIMED, AIM_S = 0.5, 0.1
 """How often a kill waits for an engine to be in the middle of a step, and how long at most."""
@@ -40,11 +40,11 @@ END_S = 90.0
 class Processes:
     """Those that a stem has forked, by number."""
 
-    def __init__(self, stage: Stage, name: str, url: str) -> None:
+    def __init__(self, stage: ProcessDirectory, name: str, url: str) -> None:
         self._url = url
         for pipe in (WANTED, TOLD):
             mkfifo(stage.directory / pipe)
-        self.stem: Process = stage.begin("tests.runtime.kill.fork_server", name)
+        self.stem: RealProcess = stage.begin("tests.runtime.kill.fork_server", name)
         self.stem.until_said("ready")
         self._wanted = (stage.directory / WANTED).open("w")
         self._told = (stage.directory / TOLD).open()
@@ -93,15 +93,15 @@ class Processes:
             return json.loads(self._told.readline())
 
 
-class Run:
+class ScenarioRun:
     """See the module. What a leg may want of it is public."""
 
-    def __init__(self, directory: Path, name: str, leg: Leg, size: Size, seed: int) -> None:
+    def __init__(self, directory: Path, name: str, leg: Scenario, size: Size, seed: int) -> None:
         self.leg, self.size, self.seed = leg, size, seed
         self.draw = random.Random(f"{seed}:drive")
-        self.stage = Stage(directory)
-        self.ledger = Ledger(directory)
-        self.witness = Witness(self.stage, leg)
+        self.stage = ProcessDirectory(directory)
+        self.ledger = EffectLog(directory)
+        self.witness = SuccessMonitor(self.stage, leg)
         self.deploy = 1
         self.deploys: tuple[int, ...] = ()
         self.environment = dict[str, str]()
@@ -178,7 +178,7 @@ class Run:
             yield
 
     def _rage(self) -> None:
-        ledger, draw = Ledger(self.stage.directory), self._fate
+        ledger, draw = EffectLog(self.stage.directory), self._fate
         try:
             while len(self.killed) < self.size.kills and not self._calm.is_set():
                 time.sleep(draw.uniform(*self.leg.every_s))

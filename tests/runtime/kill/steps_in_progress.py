@@ -10,9 +10,9 @@ from perdure import Context, NeedsAttention, Retry, step, step_info, workflow
 from perdure.core import events as e
 from perdure.core.paths import Key
 from tests.runtime.kill.effect_log import note
-from tests.runtime.kill.scenario import Leg, Size
-from tests.runtime.kill.scenario_run import Run
-from tests.runtime.processes import Effect, History
+from tests.runtime.kill.scenario import Scenario, Size
+from tests.runtime.kill.scenario_run import ScenarioRun
+from tests.runtime.processes import History, RecordedEffect
 
 PAGES, PAGE_S = 60, 0.03
 FAILS_AT = 20
@@ -54,7 +54,7 @@ async def copies(ctx: Context, number: int) -> list[Any]:
     return [copied[0], waited]
 
 
-def drive(run: Run) -> None:
+def drive(run: ScenarioRun) -> None:
     """Start long steps while engines are killed; one that was interrupted too often is resumed."""
     with run.client() as client:
         run.begin()
@@ -68,9 +68,9 @@ def drive(run: Run) -> None:
                     handle.resume(wait=True)
 
 
-def check(run: Run, histories: Mapping[Key, History]) -> str:
+def check(run: ScenarioRun, histories: Mapping[Key, History]) -> str:
     """Each try began where one before it had said it was, and not far behind; no interruption was taken for a failure."""
-    tries = defaultdict[str, list[Effect]](list)
+    tries = defaultdict[str, list[RecordedEffect]](list)
     for effect in run.ledger.read():
         if effect.about is not None:
             tries[effect.key].append(effect)
@@ -98,4 +98,4 @@ def check(run: Run, histories: Mapping[Key, History]) -> str:
     return f"{interrupted} tries interrupted, {went_on} went on in the middle"
 
 
-LEG = Leg(lambda _: (copies,), drive, check, Size(6, 7), Size(80, 80), every_s=(0.2, 0.6))
+LEG = Scenario(lambda _: (copies,), drive, check, Size(6, 7), Size(80, 80), every_s=(0.2, 0.6))

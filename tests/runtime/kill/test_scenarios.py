@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.runtime.kill.scenario import Leg
-from tests.runtime.kill.scenario_run import Run
+from tests.runtime.kill.scenario import Scenario
+from tests.runtime.kill.scenario_run import ScenarioRun
 from tests.runtime.processes import record, seeded
 
 LEGS = ("children", "undo", "approvals", "queues", "versions", "repairs", "loops", "steps_in_progress", "payloads", "exports", "definitions", "endings")
@@ -20,9 +20,9 @@ SEED, SEEDS = 1, range(100, 103)
 
 def killed(directory: Path, name: str, seed: int, *, long: bool) -> None:
     """Run a leg, and hold it to its claims."""
-    leg: Leg = importlib.import_module(f"tests.runtime.kill.{name}").LEG
+    leg: Scenario = importlib.import_module(f"tests.runtime.kill.{name}").LEG
     size = leg.long if long else leg.short
-    with seeded(seed), Run(directory, name, leg, size, seed) as run:
+    with seeded(seed), ScenarioRun(directory, name, leg, size, seed) as run:
         leg.drive(run)
         histories = run.finish()
         figures = leg.check(run, histories)

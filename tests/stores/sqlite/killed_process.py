@@ -37,7 +37,7 @@ def ended(child: int, *expected: int) -> int:
 EVENTS = {"open", "os.rename", "os.remove", "os.link", "os.chmod", "sqlite3.connect"}
 
 
-class Mortal(sqlite3.Connection):
+class CountedConnection(sqlite3.Connection):
     """Has every statement counted."""
 
     def execute(self, *arguments: Any) -> sqlite3.Cursor:
@@ -54,7 +54,7 @@ def killed_at(number: int, do: Callable[[], object]) -> bool:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def begin() -> None:
-        DatabaseFile.factory = Mortal
+        DatabaseFile.factory = CountedConnection
         sys.addaudithook(heard)
         do()
 

@@ -211,7 +211,7 @@ def test_of_three_processes_that_commit_without_pause_none_starves(file: Path) -
         assert [version for (version,) in found.execute("SELECT version FROM heads ORDER BY address")] == counts
 
 
-class Turn:
+class WriteContention:
     """A process that writes, and another that may wait, in a time of their own."""
 
     def __init__(self, directory: Path) -> None:
@@ -236,7 +236,7 @@ class Turn:
 
 
 def test_who_has_had_its_turn_gives_way_to_who_waits_until_nobody_does(tmp_path: Path) -> None:
-    turn = Turn(tmp_path)
+    turn = WriteContention(tmp_path)
     assert not turn.write_on(WRITE_SLICE_S * 2), "nobody waits"
     turn.waiting.wait()
     turn.waiting.wait()
@@ -254,7 +254,7 @@ def test_who_has_had_its_turn_gives_way_to_who_waits_until_nobody_does(tmp_path:
 
 
 def test_who_waits_and_never_comes_costs_little(tmp_path: Path) -> None:
-    turn = Turn(tmp_path)
+    turn = WriteContention(tmp_path)
     turn.waiting.wait()
     assert turn.write_on(WRITE_SLICE_S * 2)
     assert not turn.give_way(WAITER_GRACE_S * 2)
@@ -265,7 +265,7 @@ def test_who_waits_and_never_comes_costs_little(tmp_path: Path) -> None:
 
 
 def test_who_waits_itself_and_who_pauses_gives_way_to_nobody(tmp_path: Path) -> None:
-    turn = Turn(tmp_path)
+    turn = WriteContention(tmp_path)
     turn.waiting.wait()
     turn.write_on(WRITE_SLICE_S / 2)
     turn.now_s += 2 * WRITE_SLICE_S
@@ -370,7 +370,7 @@ def wal_no_larger_by(store: SqliteStore, size_bytes: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-class Faulty(sqlite3.Connection):
+class FailingConnection(sqlite3.Connection):
     """A connection on which the next statement fails that begins with `planted`."""
 
     planted: str | None = None
@@ -378,11 +378,11 @@ class Faulty(sqlite3.Connection):
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
-        Faulty.made += 1
+        FailingConnection.made += 1
 
     def execute(self, sql: str, *arguments: Any) -> sqlite3.Cursor:
-        if Faulty.planted is not None and sql.startswith(Faulty.planted):
-            Faulty.planted = None
+        if FailingConnection.planted is not None and sql.startswith(FailingConnection.planted):
+            FailingConnection.planted = None
             error = sqlite3.OperationalError("disk I/O error, planted")
             error.sqlite_errorcode = sqlite3.SQLITE_IOERR_READ
             raise error
@@ -395,28 +395,28 @@ class Faulty(sqlite3.Connection):
 async def test_a_connection_that_fails_to_write_leaves_nothing_and_is_made_anew(
     file: Path, statement: str, together: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(DatabaseFile, "factory", Faulty)
+    monkeypatch.setattr(DatabaseFile, "factory", FailingConnection)
     store = SqliteStore(file)
     await store.renew("one", 60)
     await store.commit([step(key())])
-    made, Faulty.planted = Faulty.made, statement
+    made, FailingConnection.planted = FailingConnection.made, statement
     asked = await asyncio.gather(*(store.commit([step(key(), 1), step(key(f"new {number}"))]) for number in range(together)), return_exceptions=True)
     assert [type(answer) for answer in asked] == [StoreUnavailable] * together
     assert "the disk of" in str(asked[0])
     assert [head.version for head in await store.heads()] == [1]
     assert [type(answer) for answer in await store.commit([step(key(), 1), step(key("new 0"))])] == [Committed, Committed]
-    assert Faulty.made > made
+    assert FailingConnection.made > made
     await store.close()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("statement", ["BEGIN", "SELECT", "COMMIT"])
 async def test_a_connection_that_fails_to_read_is_made_anew(file: Path, statement: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(DatabaseFile, "factory", Faulty)
+    monkeypatch.setattr(DatabaseFile, "factory", FailingConnection)
     store = SqliteStore(file)
     await store.commit([step(key())])
     for _ in range(2):
-        Faulty.planted = statement
+        FailingConnection.planted = statement
         with pytest.raises(StoreUnavailable, match="the disk of"):
             await store.read(key())
         log = await store.read(key())

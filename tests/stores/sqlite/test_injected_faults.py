@@ -97,7 +97,7 @@ def error_of(name: str) -> BaseException:
     return error
 
 
-class Plan:
+class FaultPlan:
     """Which call fails, with what, and for how long after it everything does. With `after`, the call is made, and then said to have failed."""
 
     def __init__(self, at: int = 0, error: Callable[[], BaseException] = RuntimeError, *, after: bool = False, lasts_s: float = 0.0) -> None:
@@ -132,16 +132,16 @@ class FaultyCursor(sqlite3.Cursor):
 
     def _fetch(self, fetch: Callable[[], object]) -> Any:
         try:
-            return Faulty.plan.make("fetch", fetch)
+            return FaultyConnection.plan.make("fetch", fetch)
         except BaseException:
             self.close()
             raise
 
 
-class Faulty(sqlite3.Connection):
+class FaultyConnection(sqlite3.Connection):
     """A connection each of whose calls may fail, and its opening too."""
 
-    plan = Plan()
+    plan = FaultPlan()
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         self.plan.make("connect", lambda: sqlite3.Connection.__init__(self, *arguments, **settings))
@@ -160,14 +160,14 @@ def _one_thread() -> Iterator[None]:
         for module in (sqlite_writer, sqlite_checkpoints):
             patched.setattr(module, "start_daemon_thread", lambda *_: None)
         patched.setattr(sqlite_members, "start_listening", lambda _heard: None)
-        patched.setattr(DatabaseFile, "factory", Faulty)
+        patched.setattr(DatabaseFile, "factory", FaultyConnection)
         yield
 
 
 @pytest.fixture(autouse=True)
 def _no_faults() -> Iterator[None]:
     yield
-    Faulty.plan = Plan()
+    FaultyConnection.plan = FaultPlan()
 
 
 # The canonical run.
@@ -221,7 +221,7 @@ async def order(ctx: Context, number: int) -> list[int]:
 WORKFLOWS = {one.code.name: one.code for one in (order, part)}
 
 
-class Witness:
+class ErrorRecorder:
     """A store, and the errors that it has raised."""
 
     def __init__(self, store: Store, told: list[BaseException]) -> None:
@@ -242,7 +242,7 @@ class Witness:
         return ask
 
 
-class World:
+class FaultRun:
     """One run. `told` are the errors that the store has raised, `ended` those that have ended an engine, `problems` what it calls defects."""
 
     def __init__(self, file: Path) -> None:
@@ -254,14 +254,14 @@ class World:
         self._engines: dict[Store, Engine] = {}
         self._stopping = False
 
-    def run(self, plan: Plan) -> "World":
+    def run(self, plan: FaultPlan) -> "FaultRun":
         """Run with these faults of SQLite; check what must be true of each run."""
         return self.run_with(plan, plan)
 
-    def run_with(self, plan: Plan, sqlite_plan: Plan) -> "World":
+    def run_with(self, plan: FaultPlan, sqlite_plan: FaultPlan) -> "FaultRun":
         """The same with faults of the system."""
         tries.clear()
-        Faulty.plan = sqlite_plan
+        FaultyConnection.plan = sqlite_plan
         with listening(self.problems):
             run(lambda: self._run(plan), limit_s=300.0, handles_max=300_000)
         self.calls = plan.calls
@@ -271,11 +271,11 @@ class World:
             assert found.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         return self
 
-    async def _run(self, plan: Plan) -> None:
+    async def _run(self, plan: FaultPlan) -> None:
         clock = asyncio.get_running_loop().time
         began_s = clock()
         stores = [SqliteStore(self.file, clock, synchronous="OFF") for _ in range(2)]
-        store, client = (cast(Store, Witness(each, self.told)) for each in stores)
+        store, client = (cast(Store, ErrorRecorder(each, self.told)) for each in stores)
         plan.counting = True
         serving = [asyncio.create_task(self._serve(each)) for each in (store, client)]
         for number in range(ORDERS):
@@ -351,7 +351,7 @@ async def replayed(store: Store, key: Key, root: Key, events: Sequence[e.Event])
 # Calls of SQLite.
 
 
-def check(world: World, undisturbed: World, advice: str, ends: bool) -> None:
+def check(world: FaultRun, undisturbed: FaultRun, advice: str, ends: bool) -> None:
     """What must be true of a run with faults: all has ended as undisturbed, and whoever was told of an error was told what to do."""
     assert world.outcomes == undisturbed.outcomes
     for error in world.told:
@@ -362,18 +362,18 @@ def check(world: World, undisturbed: World, advice: str, ends: bool) -> None:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> World:
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> FaultRun:
     """A run without faults, which all others must be like."""
-    return World(tmp_path_factory.mktemp("undisturbed") / "perdure.db").run(Plan())
+    return FaultRun(tmp_path_factory.mktemp("undisturbed") / "perdure.db").run(FaultPlan())
 
 
-def sweep(file: Path, every: int, name: str, mode: str, undisturbed: World) -> None:
+def sweep(file: Path, every: int, name: str, mode: str, undisturbed: FaultRun) -> None:
     """Let one call after another fail, each in a run of its own."""
     calls = range(1 + list(ADVICE).index(name) * 37 % every, len(undisturbed.calls) + 1, every)
     for at in calls:
-        plan = Plan(at, lambda: error_of(name), after=mode == "after", lasts_s=OUTAGE_S if mode == "while" else 0.0)
+        plan = FaultPlan(at, lambda: error_of(name), after=mode == "after", lasts_s=OUTAGE_S if mode == "while" else 0.0)
         try:
-            check(World(file.with_name(f"{at}.db")).run(plan), undisturbed, ADVICE[name], name in DAMAGES)
+            check(FaultRun(file.with_name(f"{at}.db")).run(plan), undisturbed, ADVICE[name], name in DAMAGES)
         except BaseException as failure:
             failure.add_note(f"{name} {mode} at call {at}, {plan.calls[at - 1]}")
             raise
@@ -386,20 +386,20 @@ MODES = [(name, mode) for name in ADVICE for mode in ("before", "after", "while"
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "mode"), MODES)
-def test_whichever_call_of_sqlite_fails_nothing_is_lost_or_done_twice_and_work_goes_on(file: Path, name: str, mode: str, undisturbed: World) -> None:
+def test_whichever_call_of_sqlite_fails_nothing_is_lost_or_done_twice_and_work_goes_on(file: Path, name: str, mode: str, undisturbed: FaultRun) -> None:
     sweep(file, 331, name, mode, undisturbed)
 
 
 @pytest.mark.prove
 @pytest.mark.parametrize(("name", "mode"), MODES)
-def test_that_is_so_of_every_call(file: Path, name: str, mode: str, undisturbed: World) -> None:
+def test_that_is_so_of_every_call(file: Path, name: str, mode: str, undisturbed: FaultRun) -> None:
     asks_often = mode == "while" and ADVICE[name] == LOCKED  # each millisecond, which makes a run take half a second
     sweep(file, 1 if name in KINDS and not asks_often else 7, name, mode, undisturbed)
 
 
 @pytest.mark.parametrize("every", [199, pytest.param(1, marks=pytest.mark.prove)])
 @pytest.mark.parametrize("name", [name for name in ADVICE if ADVICE[name] == LOCKED])
-def test_locks_that_are_not_waited_for_are_told_of_and_work_goes_on(file: Path, every: int, name: str, undisturbed: World) -> None:
+def test_locks_that_are_not_waited_for_are_told_of_and_work_goes_on(file: Path, every: int, name: str, undisturbed: FaultRun) -> None:
     with pytest.MonkeyPatch.context() as patched:
         for module in (sqlite_store, sqlite_writer):
             patched.setattr(module, "WRITE_WAIT_MAX_S", -1.0)
@@ -409,13 +409,13 @@ def test_locks_that_are_not_waited_for_are_told_of_and_work_goes_on(file: Path, 
 @pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.prove)])
 @pytest.mark.parametrize("name", ADVICE)
 def test_whichever_call_of_opening_fails_that_is_said_and_the_next_opening_succeeds(file: Path, every: int, name: str) -> None:
-    plan = Faulty.plan = Plan()
+    plan = FaultyConnection.plan = FaultPlan()
     plan.counting = True
     asyncio.run(SqliteStore(file.with_name("counted.db"), synchronous="OFF").close())
     calls = len(plan.calls)
     opened = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else None  # noqa: PTH112, PTH208  # as short as it gets
     for at in range(1 + list(ADVICE).index(name) % every, calls + 1, every):
-        plan = Faulty.plan = Plan(at, lambda: error_of(name))
+        plan = FaultyConnection.plan = FaultPlan(at, lambda: error_of(name))
         plan.counting = True
         its = file.with_name(f"{at}.db")
         refusals = []
@@ -466,7 +466,7 @@ SYSTEM = {
 
 
 @contextmanager
-def system(plan: Plan, names: Sequence[str], directory: Path) -> Iterator[None]:
+def system(plan: FaultPlan, names: Sequence[str], directory: Path) -> Iterator[None]:
     """Let calls of the system on files in `directory`, or on descriptors, follow the plan."""
 
     def planned(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
@@ -484,16 +484,16 @@ def system(plan: Plan, names: Sequence[str], directory: Path) -> Iterator[None]:
         yield
 
 
-def sweep_system(file: Path, every: int, name: str, lasts_s: float, undisturbed: World) -> None:
+def sweep_system(file: Path, every: int, name: str, lasts_s: float, undisturbed: FaultRun) -> None:
     names, advice = SYSTEM[name]
-    counted, number = Plan(), getattr(errno, name)
+    counted, number = FaultPlan(), getattr(errno, name)
     with system(counted, names, file.parent):
-        World(file.with_name("counted.db")).run_with(counted, Plan())
+        FaultRun(file.with_name("counted.db")).run_with(counted, FaultPlan())
     for at in range(1 + number % every, len(counted.calls) + 1, every):
-        plan = Plan(at, lambda: OSError(number, os.strerror(number)), lasts_s=lasts_s)
+        plan = FaultPlan(at, lambda: OSError(number, os.strerror(number)), lasts_s=lasts_s)
         with system(plan, names, file.parent):
             try:
-                check(World(file.with_name(f"{at}.db")).run_with(plan, Plan()), undisturbed, advice, LOCAL in advice)
+                check(FaultRun(file.with_name(f"{at}.db")).run_with(plan, FaultPlan()), undisturbed, advice, LOCAL in advice)
             except BaseException as failure:
                 failure.add_note(f"{name} for {lasts_s} s at call {at}, {plan.calls[at - 1]}")
                 raise
@@ -503,7 +503,7 @@ def sweep_system(file: Path, every: int, name: str, lasts_s: float, undisturbed:
 @pytest.mark.parametrize("every", [83, pytest.param(1, marks=pytest.mark.prove)])
 @pytest.mark.parametrize("lasts_s", [0.0, OUTAGE_S])
 @pytest.mark.parametrize("name", SYSTEM)
-def test_whichever_call_of_the_system_fails_nothing_is_lost_and_work_goes_on(file: Path, every: int, lasts_s: float, name: str, undisturbed: World) -> None:
+def test_whichever_call_of_the_system_fails_nothing_is_lost_and_work_goes_on(file: Path, every: int, lasts_s: float, name: str, undisturbed: FaultRun) -> None:
     sweep_system(file, every, name, lasts_s, undisturbed)
 
 
@@ -523,12 +523,12 @@ def refused(*_: Any) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("made", [refused, Mute, socket.socket], ids=["no sockets", "no sending", "no receiving"])
-def test_without_rings_work_goes_on_within_a_poll(file: Path, made: Any, undisturbed: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_rings_work_goes_on_within_a_poll(file: Path, made: Any, undisturbed: FaultRun, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_members, "start_listening", sqlite_rings.start_listening)
     monkeypatch.setattr(sqlite_rings, "start_daemon_thread", lambda *_: None)
     monkeypatch.setattr(sqlite_rings, "_socket", None)
     monkeypatch.setattr(socket, "socket", made)
-    world = World(file).run(Plan())
+    world = FaultRun(file).run(FaultPlan())
     opened = sqlite_rings._socket
     if opened is not None:
         opened.close()

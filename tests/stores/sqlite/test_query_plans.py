@@ -29,7 +29,7 @@ WHERE: list[AttributeFilter] = [{"cents": 1}, {"cents": Is(">=", 1)}, {"cents": 
 ATTRIBUTES = index_attributes(checked_attributes({"cents": 1, "customer": "c1"}))
 
 
-class Traced(sqlite3.Connection):
+class TracedConnection(sqlite3.Connection):
     """A connection whose statements are remembered."""
 
     said: ClassVar[set[str]] = set()
@@ -82,13 +82,13 @@ async def version(world: StoreWorld, id: str) -> int:
 
 @pytest.mark.slow
 async def test_every_statement_finds_what_it_looks_for_by_an_index(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(DatabaseFile, "factory", Traced)
-    monkeypatch.setattr(Traced, "said", set())
+    monkeypatch.setattr(DatabaseFile, "factory", TracedConnection)
+    monkeypatch.setattr(TracedConnection, "said", set())
     clock = Clock()
     store = SqliteStore(file, clock)
     await use(StoreWorld(store, clock, 1))
     await store.close()
-    asked = [statement for statement in Traced.said if re.match(r"(WITH|SELECT|UPDATE|DELETE|INSERT)\b", statement)]
+    asked = [statement for statement in TracedConnection.said if re.match(r"(WITH|SELECT|UPDATE|DELETE|INSERT)\b", statement)]
     assert sum("attributes_by_value" in statement for statement in asked) >= 40, "attributes were not asked for"
     assert sum("heads_in_line" in statement for statement in asked) >= 2, "queues were not asked for"
     with sqlite3.connect(file) as connection:

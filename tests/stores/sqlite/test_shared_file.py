@@ -31,7 +31,7 @@ async def store(file: Path) -> AsyncIterator[SqliteStore]:
     await store.close()
 
 
-class Bell:
+class NotificationRecorder:
     """Notes when a store rings."""
 
     def __init__(self, listen: Callable[[Callable[[], None]], object]) -> None:
@@ -68,7 +68,7 @@ async def holding(child: Child, holder: str, *ids: str, lease_s: float = 60) -> 
 
 @pytest.mark.slow
 async def test_what_a_killed_process_held_goes_on_elsewhere_at_once(file: Path, store: SqliteStore) -> None:
-    bell = Bell(store.on_wake)
+    bell = NotificationRecorder(store.on_wake)
     await store.renew("one", 60)
     with Child(file) as child:
         await holding(child, "two", "1", "2", lease_s=10_000)
@@ -89,7 +89,7 @@ async def test_what_a_killed_process_held_goes_on_elsewhere_at_once(file: Path, 
 
 @pytest.mark.slow
 async def test_the_death_of_a_process_that_has_just_come_is_noticed_without_asking(file: Path, store: SqliteStore) -> None:
-    bell = Bell(store.on_wake)
+    bell = NotificationRecorder(store.on_wake)
     await store.renew("one", 60)
     with Child(file) as child:
         await holding(child, "two", "1")
@@ -206,7 +206,7 @@ def test_where_files_cannot_be_locked_that_is_said(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.slow
 async def test_processes_ring_each_other_as_stores_of_one_process_do(file: Path, store: SqliteStore) -> None:
-    wake, news = Bell(store.on_wake), Bell(store.on_change)
+    wake, news = NotificationRecorder(store.on_wake), NotificationRecorder(store.on_change)
     await store.renew("one", 60)
     with Child(file) as child:
         child.ask("store.commit([Post(messages=(opening(key()),))])")
@@ -228,7 +228,7 @@ async def test_processes_ring_each_other_as_stores_of_one_process_do(file: Path,
 
 @pytest.mark.slow
 async def test_mail_for_what_a_process_holds_rings_that_process_alone(file: Path, store: SqliteStore) -> None:
-    bell = Bell(store.on_wake)
+    bell = NotificationRecorder(store.on_wake)
     await store.renew("one", 60)
     with Child(file) as holder, Child(file) as sender:
         holder.ask("store.on_wake(lambda: rings.append(1))")
@@ -250,7 +250,7 @@ async def test_what_was_read_after_listening_has_not_changed_without_a_ring(file
     with Child(file) as child:
         for version in range(20):
             listener = SqliteStore(file)
-            news = Bell(listener.on_change)
+            news = NotificationRecorder(listener.on_change)
             log = await listener.read(key())
             assert (log.head.version if log else 0) == version
             child.ask(f"store.commit([step(key(), {version}, news=True)])")
@@ -259,7 +259,7 @@ async def test_what_was_read_after_listening_has_not_changed_without_a_ring(file
 
 
 async def test_strays_ring_nobody(file: Path, store: SqliteStore) -> None:
-    bell = Bell(store.on_wake)
+    bell = NotificationRecorder(store.on_wake)
     await store.renew("one", 60)
     assert store._presence._bell is not None
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stray:
@@ -274,7 +274,7 @@ async def test_without_a_loopback_all_works_but_the_rings(file: Path, monkeypatc
     monkeypatch.setattr(sqlite_rings, "_socket", None)
     monkeypatch.setattr(sqlite_rings, "LOOPBACK", "203.0.113.1")
     one, two = SqliteStore(file), SqliteStore(file)
-    bell = Bell(one.on_wake)
+    bell = NotificationRecorder(one.on_wake)
     await one.renew("one", 60)
     await two.commit([Post(messages=(start_message(key()),))])
     assert len((await one.claim(claim())).executions) == 1
@@ -297,7 +297,7 @@ def busy(processes: int) -> Iterator[None]:
 
 @pytest.mark.parametrize("load", [0, pytest.param(2, marks=pytest.mark.prove)])
 async def test_a_ring_comes_within_milliseconds_of_the_commit(file: Path, store: SqliteStore, load: int) -> None:
-    bell = Bell(store.on_wake)
+    bell = NotificationRecorder(store.on_wake)
     await store.renew("one", 60)
     delays_s = []
     with Child(file) as child, busy(load):

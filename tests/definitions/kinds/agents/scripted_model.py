@@ -9,7 +9,7 @@ from perdure.definitions.kinds.models.model_messages import ChatAnswer, ChatMess
 USAGE = ModelUsage(input_tokens=100, output_tokens=10, cost_usd=0.01)
 
 
-class Script:
+class ModelScript:
     """A model. Each answer is text, data, the names and arguments of tools, or a function of the request; `asked` are the requests that came."""
 
     def __init__(self, *answers: Any, usage: ModelUsage = USAGE) -> None:

@@ -8,7 +8,7 @@ from perdure import Definition, Fatal, step
 from perdure.definitions.kinds.agents.built_in_tools import apply_definition_patch
 from perdure.dialects.definition_reader import read_definition
 from perdure.testing import Run, World
-from tests.definitions.kinds.agents.scripted_model import Script, deployed
+from tests.definitions.kinds.agents.scripted_model import ModelScript, deployed
 
 MAIL = {"id": "send_email", "type": "task", "config": {"action": "email", "to": "ops@example.com"}}
 AS_THE_SEED_HAS_IT = [{"op": "add", "path": "/nodes/-", "value": MAIL}, {"op": "add", "path": "/edges/-", "value": {"from": "done", "to": "send_email"}}]
@@ -27,12 +27,12 @@ def document(self_edit: bool = True) -> dict[str, Any]:
     return {"perdure": 1, "name": "it", "order": "ports", "allow": {"self_edit": self_edit}, "steps": steps}
 
 
-def started(world: World, scope: str, operations: Any, self_edit: bool = True) -> tuple[Run[Any], Script]:
+def started(world: World, scope: str, operations: Any, self_edit: bool = True) -> tuple[Run[Any], ModelScript]:
     return asking(world, {"operations": operations, "scope": scope, "description": "Tell them"}, document(self_edit))
 
 
-def asking(world: World, args: Any, document: dict[str, Any]) -> tuple[Run[Any], Script]:
-    script = Script([("patch_workflow", args)], "Improved")
+def asking(world: World, args: Any, document: dict[str, Any]) -> tuple[Run[Any], ModelScript]:
+    script = ModelScript([("patch_workflow", args)], "Improved")
     tools: dict[str, Any] = {"done": step(idempotent=True)(lambda given=None: "done"), "email": step(idempotent=True)(lambda to: f"mail to {to}")}
     return world.start(Definition.of(document, tools=tools, deployment=deployed(default=script))), script
 
@@ -106,7 +106,7 @@ def test_a_definition_is_only_proposed(world: World) -> None:
 def test_an_agent_that_no_definition_started_has_nothing_to_change(world: World) -> None:
     from perdure.agent import Agent
 
-    script = Script([("patch_workflow", {"operations": BY_ID, "scope": "execution"})], "no")
+    script = ModelScript([("patch_workflow", {"operations": BY_ID, "scope": "execution"})], "no")
     agent: Agent[str] = Agent("alone", model="m", tools=["patch_workflow"], deployment=deployed(m=script))
     assert world.run(agent, "Improve") == "no"
     assert script.results[0][1] and "was not started by a definition" in script.results[0][0]

@@ -12,7 +12,7 @@ from perdure.definitions.kinds.models.model_messages import ChatAnswer, ChatRequ
 from perdure.service import reruns
 from perdure.testing import Run, World
 from perdure.testing.immediate_calls import run_immediately
-from tests.definitions.kinds.agents.scripted_model import Script, deployed
+from tests.definitions.kinds.agents.scripted_model import ModelScript, deployed
 
 LOOK: list[tuple[str, dict[str, Any]]] = [("look", {})]
 
@@ -42,7 +42,7 @@ def failed(run: Run[Any]) -> tuple[str, str]:
     ],
 )
 def test_a_budget_that_is_used_up_ends_the_agent_and_a_retry_grants_it_once_more(world: World, budget: Budget, kind: str, said: str) -> None:
-    script = Script(LOOK, LOOK, LOOK, "seen")
+    script = ModelScript(LOOK, LOOK, LOOK, "seen")
     run = world.start(watcher(script, budget=budget), "Watch")
     found, why = failed(run)
     assert found == kind and said in why and len(script.asked) == 2
@@ -51,19 +51,19 @@ def test_a_budget_that_is_used_up_ends_the_agent_and_a_retry_grants_it_once_more
 
 
 def test_a_cost_that_is_not_known_can_not_be_bounded(world: World) -> None:
-    script = Script(LOOK, "seen", usage=ModelUsage(input_tokens=1))
+    script = ModelScript(LOOK, "seen", usage=ModelUsage(input_tokens=1))
     kind, why = failed(world.start(watcher(script, budget=Budget(cost_usd=1)), "Watch"))
     assert kind == "exceeded_cost" and "give the model a price" in why
 
 
 def test_without_a_budget_there_are_25_calls(world: World) -> None:
-    script = Script(*[LOOK] * 30)
+    script = ModelScript(*[LOOK] * 30)
     assert failed(world.start(watcher(script), "Watch"))[0] == "exceeded_calls" and len(script.asked) == 25
 
 
 @pytest.mark.parametrize("usage", [ModelUsage(), ModelUsage(input_tokens=-(10**9), output_tokens=0)], ids=["absent", "negative"])
 def test_a_budget_of_tokens_holds_though_the_provider_reports_none(world: World, usage: ModelUsage) -> None:
-    script = Script(*[LOOK] * 30, usage=usage)
+    script = ModelScript(*[LOOK] * 30, usage=usage)
     kind, _ = failed(world.start(watcher(script, budget=Budget(calls=30, tokens=2_000)), "Watch"))
     assert kind == "exceeded_tokens" and len(script.asked) < 15
 
@@ -77,11 +77,11 @@ def test_calls_of_tools_count_also_those_of_one_answer(world: World) -> None:
         looked.append(1)
         return "nothing yet"
 
-    greedy = Script(LOOK * 2_000, "seen")
+    greedy = ModelScript(LOOK * 2_000, "seen")
     kind, why = failed(world.start(Agent("greedy", model="m", tools=[look], deployment=deployed(m=greedy)), "Watch"))
     assert kind == "exceeded_calls" and "asks for 2,000 tools, and 0 of 250 tool calls are used" in why and not looked
 
-    script = Script(LOOK * 8, LOOK * 3, "seen")
+    script = ModelScript(LOOK * 8, LOOK * 3, "seen")
     run = world.start(watcher(script, tools=[look], budget=Budget(tool_calls=10)), "Watch")
     kind, why = failed(run)
     assert kind == "exceeded_calls" and "asks for 3 tools, and 8 of 10 tool calls are used" in why and len(looked) == 8
@@ -109,7 +109,7 @@ def test_the_time_ends_a_tool_that_hangs_and_a_retry_grants_it_anew(world: World
             await asyncio.sleep(10_000)
         return "over"
 
-    script = Script([("wait", {})], "seen")
+    script = ModelScript([("wait", {})], "seen")
     run = world.start(watcher(script, tools=[wait], budget=Budget(wall="1m")), "Watch")
     began = world.now
     assert failed(run)[0] == "deadline_exceeded" and (world.now - began).total_seconds() == 60
@@ -120,7 +120,7 @@ def test_the_time_ends_a_tool_that_hangs_and_a_retry_grants_it_anew(world: World
 
 def forked(world: World, run: Run[Any], task: AgentTask, at: str | None = None) -> Run[Any]:
     key = run.key._replace(id="fork")
-    raw = watcher(Script()).code.codec.encode_args((task,), {}, "a task")
+    raw = watcher(ModelScript()).code.codec.encode_args((task,), {}, "a task")
     run_immediately(reruns.fork_execution(world.access, run.key, reruns.RerunRequest(key=key, input=raw, from_step=at)))
     world.settle()
     return world.run_of(key)
@@ -129,7 +129,7 @@ def forked(world: World, run: Run[Any], task: AgentTask, at: str | None = None) 
 @pytest.mark.slow
 @pytest.mark.perdure(crash_at="every")
 def test_a_fork_goes_on_from_a_turn_with_another_model_and_asks_no_earlier_turn_again(world: World) -> None:
-    first, other = Script(LOOK, "seen by m"), Script("never", "seen by other")
+    first, other = ModelScript(LOOK, "seen by m"), ModelScript("never", "seen by other")
     agent: Agent[str] = Agent("watcher", model="m", tools=[look], deployment=deployed(m=first, other=other))
     run = world.start(agent, "Watch")
     assert run.result() == "seen by m"
@@ -142,7 +142,7 @@ def test_a_fork_goes_on_from_a_turn_with_another_model_and_asks_no_earlier_turn_
 
 
 def test_a_fork_with_a_larger_budget_goes_on_where_the_smaller_one_ended(world: World) -> None:
-    script = Script(LOOK, LOOK, "seen")
+    script = ModelScript(LOOK, LOOK, "seen")
     run = world.start(watcher(script, budget=Budget(calls=2)), "Watch")
     assert failed(run)[0] == "exceeded_calls"
     fork = forked(world, run, AgentTask(prompt="Watch", budget=Budget(calls=5)))

@@ -10,7 +10,7 @@ from perdure.agent import Agent
 from perdure.definitions.graph.step_kind import Capabilities, Kind
 from perdure.definitions.kinds.models.model_messages import ChatAnswer, ChatRequest, ToolCall
 from perdure.testing import World
-from tests.definitions.kinds.agents.scripted_model import Script, deployed
+from tests.definitions.kinds.agents.scripted_model import ModelScript, deployed
 
 
 def price(item: str) -> int:
@@ -23,7 +23,7 @@ def weather(city: str) -> str:
     return f"rain in {city}"
 
 
-def defined(script: Script, tools: list[str], **options: Any) -> Definition:
+def defined(script: ModelScript, tools: list[str], **options: Any) -> Definition:
     document = {"perdure": 1, "name": "it", "order": "listed", "steps": [{"id": "a", "agent": {"prompt": "Go", "tools": tools}}]}
     return Definition.of(document, tools=[price, weather], deployment=deployed(default=script), **options)
 
@@ -36,7 +36,7 @@ def test_a_pipeline_runs_as_its_kind_does_and_only_its_result_is_told(world: Wor
         return [{"price": 1}]
 
     steps = [{"step": "table_sort", "field": "price", "order": "asc"}, {"step": "top_k", "k": 1}]
-    script = Script([("execute_pipeline", {"session_id": "sess-123", "pipeline": steps, "rows": [{"price": 2}, {"price": 1}]})], "1")
+    script = ModelScript([("execute_pipeline", {"session_id": "sess-123", "pipeline": steps, "rows": [{"price": 2}, {"price": 1}]})], "1")
     assert world.run(defined(script, ["execute_pipeline"], kinds={"pipeline": pipeline})) == "1"
     assert given == [(steps, {"rows": [{"price": 2}, {"price": 1}]})] and script.results == [('[{"price":1}]', False)]
 
@@ -52,7 +52,7 @@ def test_a_pipeline_is_counted_once_for_each_use_and_from_the_second_on_is_found
         return ChatAnswer(calls=(ToolCall("use", "execute_pipeline", {"use": found["use"], "rows": [{"price": 4}, {"price": 3}]}),))
 
     search = ("search_tools", {"query": "sort price"})
-    script = Script([search], [once], [once], [search], named, "ok")
+    script = ModelScript([search], [once], [once], [search], named, "ok")
     assert world.run(defined(script, ["execute_pipeline", "search_tools"])) == "ok"
     first, one, two, _, three = (message for message in script.last if message.role == "tool")
     assert all("use" not in found for found in json.loads(first.text)), "what was used once is not found yet"
@@ -72,13 +72,13 @@ def test_a_pipeline_that_may_not_be_done_twice_is_not(world: World) -> None:
         world.crash()
 
     kind = Kind("pipeline", pipeline, idempotent=lambda config: False)
-    script = Script([("execute_pipeline", {"pipeline": [{"step": "http_request", "method": "POST"}]})], "not known")
+    script = ModelScript([("execute_pipeline", {"pipeline": [{"step": "http_request", "method": "POST"}]})], "not known")
     assert world.run(defined(script, ["execute_pipeline"], kinds={"pipeline": kind})) == "not known"
     assert ran == [1] and script.results[0][0].startswith("interrupted")
 
 
 def test_tools_are_found_by_words_the_best_first_and_only_those_that_may_be_used(world: World) -> None:
-    script = Script(
+    script = ModelScript(
         [("search_tools", {"query": "price of an item"})], [("search_tools", {"query": "a", "limit": 1})], [("search_tools", {"query": "xyz"})], "ok"
     )
     assert world.run(defined(script, ["price", "search_tools"])) == "ok"
@@ -88,8 +88,8 @@ def test_tools_are_found_by_words_the_best_first_and_only_those_that_may_be_used
 
 
 def test_work_is_delegated_to_another_agent_by_its_name(world: World) -> None:
-    helper: Agent[str] = Agent("helper", model="h", tools=[weather], deployment=deployed(h=Script([("weather", {"city": "Rome"})], "Rain")))
-    script = Script([("delegate_to_agent", {"agent_type": "helper", "inputs": {"task": "What is the weather?"}})], "Take an umbrella")
+    helper: Agent[str] = Agent("helper", model="h", tools=[weather], deployment=deployed(h=ModelScript([("weather", {"city": "Rome"})], "Rain")))
+    script = ModelScript([("delegate_to_agent", {"agent_type": "helper", "inputs": {"task": "What is the weather?"}})], "Take an umbrella")
     run = world.start(defined(script, ["delegate_to_agent"], calls=[helper]))
     assert run.result() == "Take an umbrella" and script.results == [("Rain", False)]
     assert [one.key.workflow for one in world.runs] == ["it", "it.agent", "helper"]
@@ -99,13 +99,13 @@ def test_the_interpreter_is_the_sandboxed_python(world: World) -> None:
     def python(config: Any, input: Any) -> Any:
         return {"ran": config, "with": input}
 
-    script = Script([("delegate_to_agent", {"agent_type": "code_interpreter", "inputs": {"code": "def main(input): ...", "rows": [1]}})], "ok")
+    script = ModelScript([("delegate_to_agent", {"agent_type": "code_interpreter", "inputs": {"code": "def main(input): ...", "rows": [1]}})], "ok")
     assert world.run(defined(script, ["delegate_to_agent"], kinds={"python": python})) == "ok"
     assert json.loads(script.results[0][0]) == {"ran": "def main(input): ...", "with": {"rows": [1]}}
 
 
 def test_nobody_else_can_be_delegated_to(world: World) -> None:
-    script = Script([("delegate_to_agent", {"agent_type": "root", "inputs": {}})], "no")
+    script = ModelScript([("delegate_to_agent", {"agent_type": "root", "inputs": {}})], "no")
     assert world.run(defined(script, ["delegate_to_agent"], kinds={"python": lambda config, input: 1})) == "no"
     assert script.results[0][1] and "root" in script.results[0][0]
 
@@ -119,7 +119,7 @@ def test_a_kind_of_steps_is_a_tool_and_a_person_is_asked_if_it_says_so(world: Wo
 
     schema = {"type": "object", "properties": {"to": {"type": "string"}}, "required": ["to"]}
     kind = Kind("publish", publish, title="Publish", summary="Tells the world", config=schema, capabilities=Capabilities(requires_approval=True))
-    script = Script([("publish", {"to": 1}), ("publish", {"to": "all"})], "done")
+    script = ModelScript([("publish", {"to": 1}), ("publish", {"to": "all"})], "done")
     run = world.start(defined(script, ["publish"], kinds={"publish": kind}))
     assert given == []
     approval = next(one for one in world.runs if one.key.workflow == "perdure.approval")
@@ -130,7 +130,7 @@ def test_a_kind_of_steps_is_a_tool_and_a_person_is_asked_if_it_says_so(world: Wo
 
 
 def test_an_agent_has_perdure_s_own_tools_by_name(world: World) -> None:
-    script = Script([("search_tools", {"query": "what weather"})], "found")
+    script = ModelScript([("search_tools", {"query": "what weather"})], "found")
     agent: Agent[str] = Agent("finder", model="m", tools=["search_tools", weather], deployment=deployed(m=script))
     assert world.run(agent, "Find") == "found"
     assert '"name":"search_tools"' not in script.results[0][0] and '"name":"weather"' in script.results[0][0]
@@ -142,7 +142,7 @@ def test_a_child_that_fails_is_told_and_the_agent_goes_on(world: World) -> None:
         """Break."""
         raise ValueError("broken")
 
-    script = Script([("breaks", {})], "it broke")
+    script = ModelScript([("breaks", {})], "it broke")
     agent: Agent[str] = Agent("careful", model="m", tools=[breaks], deployment=deployed(m=script))
     assert world.run(agent, "Go") == "it broke"
     assert script.results == [("failed (failed): ValueError: broken", True)]

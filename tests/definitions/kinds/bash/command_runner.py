@@ -19,7 +19,7 @@ WAIT_S = 20.0
 """How long something may take on a slow machine that should take no time."""
 
 
-class Shell:
+class CommandRunner:
     """A working directory, and the commands that are run there as steps of one execution. `beats` are the encoded progress of which they told."""
 
     def __init__(self, work: Path) -> None:

@@ -17,7 +17,7 @@ from perdure.definitions.kinds.bash import bash_kind as bash_kind_module
 from perdure.definitions.kinds.bash.bash_kind import CONFIG, OUTPUT, bash_kind
 from perdure.definitions.kinds.deployment import Allowed, Deployment
 from perdure.testing import World
-from tests.definitions.kinds.bash.command_runner import Shell, until
+from tests.definitions.kinds.bash.command_runner import CommandRunner, until
 
 CANARY = "canary-of-the-test"
 
@@ -28,13 +28,13 @@ def defined(work: Path, *steps: dict[str, Any], secrets: Any = None, **fields: A
     return Definition.of(document, deployment=Deployment(allowed=Allowed(bash=True), work=work), secrets=secrets)
 
 
-async def test_what_comes_of_a_command_is_data(shell: Shell) -> None:
+async def test_what_comes_of_a_command_is_data(shell: CommandRunner) -> None:
     found = await shell.run("echo out; echo err >&2; exit 3")
     assert found.pop("duration_s") > 0
     assert found == {"exit_code": 3, "signal": None, "stdout": "out\n", "stderr": "err\n", "truncated": False}
 
 
-async def test_what_it_takes_and_gives_fits_its_schemas(shell: Shell) -> None:
+async def test_what_it_takes_and_gives_fits_its_schemas(shell: CommandRunner) -> None:
     assert json_schema.schema_problems(OUTPUT, await shell.run("kill -TERM $$")) == []
     assert json_schema.schema_problems(CONFIG, "ls") == json_schema.schema_problems(CONFIG, {"command": "ls", "isolate": True}) == []
     assert json_schema.schema_problems(CONFIG, {"command": "ls", "isolate": "some"}) and json_schema.schema_problems(CONFIG, {"cwd": "x"})
@@ -42,7 +42,7 @@ async def test_what_it_takes_and_gives_fits_its_schemas(shell: Shell) -> None:
     assert (of.name, of.step.idempotent, of.may_repeat("ls"), of.timeout, of.ports) == ("bash", None, False, 120.0, ("success", "error"))
 
 
-async def test_who_is_ended_by_a_signal_says_which(shell: Shell) -> None:
+async def test_who_is_ended_by_a_signal_says_which(shell: CommandRunner) -> None:
     found = await shell.run("kill -SEGV $$")
     assert (found["exit_code"], found["signal"]) == (128 + 11, "SIGSEGV")
     found = await shell.run("kill -40 $$")
@@ -92,7 +92,7 @@ def test_a_condition_on_an_exit_code_that_is_always_zero_is_a_warning(bash: Any,
 
 
 @pytest.mark.slow
-async def test_an_exit_code_is_data_only_for_who_asks_for_that(shell: Shell) -> None:
+async def test_an_exit_code_is_data_only_for_who_asks_for_that(shell: CommandRunner) -> None:
     assert (await shell.run("true", check=True))["exit_code"] == 0
     assert (await shell.run("false", check=False))["exit_code"] == 1
     with pytest.raises(CommandFailed, match=r"the command 'echo no >&2; exit 7' ended with exit code 7: no. With check: false") as failed:
@@ -102,28 +102,28 @@ async def test_an_exit_code_is_data_only_for_who_asks_for_that(shell: Shell) -> 
         await shell.run("kill -9 $$", check=True)
 
 
-async def test_it_has_nothing_of_the_engine_s_environment_and_a_directory_of_its_own(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_it_has_nothing_of_the_engine_s_environment_and_a_directory_of_its_own(shell: CommandRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OF_THE_ENGINE", CANARY)
     found = await shell.run("env; pwd; stat -c %a .", env={"A": {"b": 1}})
     assert CANARY not in found["stdout"] and 'A={"b":1}\n' in found["stdout"]
     assert found["stdout"].splitlines()[-2:] == [str(shell.home), "700"]
 
 
-async def test_steps_of_one_execution_share_its_directory(shell: Shell) -> None:
+async def test_steps_of_one_execution_share_its_directory(shell: CommandRunner) -> None:
     await shell.run("mkdir -p a/b; echo x > a/b/c")
     assert (await shell.run("cat c", cwd="a/b"))["stdout"] == "x\n"
     assert (await shell.run("pwd", cwd="/"))["stdout"] == "/\n"
 
 
 @pytest.mark.parametrize(("cwd", "why"), [("../..", "leads out"), ("a/../../..", "leads out"), ("link", "leads out"), ("nothing", "no directory nothing")])
-async def test_a_directory_outside_of_its_own_is_only_had_by_its_whole_path(shell: Shell, cwd: str, why: str) -> None:
+async def test_a_directory_outside_of_its_own_is_only_had_by_its_whole_path(shell: CommandRunner, cwd: str, why: str) -> None:
     await shell.run("ln -s / link")
     with pytest.raises(CommandRefused, match=why):
         await shell.run("pwd", cwd=cwd)
 
 
 @pytest.mark.slow
-async def test_it_reads_what_it_is_given_and_nothing_else(shell: Shell) -> None:
+async def test_it_reads_what_it_is_given_and_nothing_else(shell: CommandRunner) -> None:
     assert (await shell.run("cat"))["stdout"] == ""
     assert (await shell.run("cat", stdin="ünï\nx"))["stdout"] == "ünï\nx"
     assert json.loads((await shell.run("cat", {"a": [1, None]}))["stdout"]) == {"a": [1, None]}
@@ -133,19 +133,19 @@ async def test_it_reads_what_it_is_given_and_nothing_else(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize(("command", "shown"), [("cat secret.txt", "'cat secret.txt'"), (f"x{'y' * 200}\necho {CANARY}", f"'x{'y' * 78}…'")])
-async def test_errors_show_the_first_line_of_a_command_and_nothing_of_its_environment(shell: Shell, command: str, shown: str) -> None:
+async def test_errors_show_the_first_line_of_a_command_and_nothing_of_its_environment(shell: CommandRunner, command: str, shown: str) -> None:
     with pytest.raises(CommandFailed) as failed:
         await shell.run(f"{command}\nexit 1", env={"TOKEN": CANARY}, check=True)
     assert str(failed.value).startswith(f"the command {shown}") and CANARY not in str(failed.value)
 
 
-async def test_what_is_larger_than_a_program_can_be_given_is_refused(shell: Shell) -> None:
+async def test_what_is_larger_than_a_program_can_be_given_is_refused(shell: CommandRunner) -> None:
     with pytest.raises(CommandRefused, match="give what is large by stdin") as refused:
         await shell.run("true", env={"LARGE": CANARY * 10_000})
     assert CANARY not in str(refused.value)
 
 
-async def test_a_working_directory_that_cannot_be_had_is_told_of(shell: Shell, tmp_path: Path) -> None:
+async def test_a_working_directory_that_cannot_be_had_is_told_of(shell: CommandRunner, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for work, why in ((tmp_path / "file" / "work", "Not a directory"), (tmp_path / "file", "File exists"), (Path("/proc/work"), "No such file")):
         shell.deployment = dataclasses.replace(shell.deployment, work=work)
@@ -156,14 +156,14 @@ async def test_a_working_directory_that_cannot_be_had_is_told_of(shell: Shell, t
         await shell.run("true")
 
 
-async def test_without_bash_on_the_machine_it_says_so(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_bash_on_the_machine_it_says_so(shell: CommandRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(CommandRefused, match="there is no bash on this machine"):
         await shell.run("true")
 
 
 @pytest.mark.slow
-async def test_watchers_see_what_it_says_last(shell: Shell) -> None:
+async def test_watchers_see_what_it_says_last(shell: CommandRunner) -> None:
     found = await shell.run("echo begun; sleep 1.2; printf 'more\\nlines'; echo bad >&2; sleep 1.1; echo end")
     assert found["exit_code"] == 0
     assert len(shell.beats) == 2 and b"begun" in shell.beats[0] and b"more" not in shell.beats[0]
@@ -174,7 +174,7 @@ async def test_watchers_see_what_it_says_last(shell: Shell) -> None:
 
 
 @pytest.mark.slow
-async def test_a_command_that_takes_longer_than_any_may_is_ended(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_command_that_takes_longer_than_any_may_is_ended(shell: CommandRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bash_kind_module, "TIMEOUT_S_MAX", 0.2)
     with pytest.raises(Timeout, match=r"bash: sleep 60: timed out after 0.2 s"):
         await shell.run("sleep 60")

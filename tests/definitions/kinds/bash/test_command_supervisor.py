@@ -8,7 +8,7 @@ import time
 import pytest
 
 from perdure.definitions.kinds.bash.command_supervisor import KEPT_CHARACTERS
-from tests.definitions.kinds.bash.command_runner import SHORT_GRACE_S, Shell, marked, resident_bytes, until
+from tests.definitions.kinds.bash.command_runner import SHORT_GRACE_S, CommandRunner, marked, resident_bytes, until
 
 SAYING = """
 import os, random, sys, time
@@ -32,7 +32,7 @@ def expected(seed: int) -> dict[str, bytes]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
-async def test_whatever_it_says_is_kept_or_counted(shell: Shell, seed: int) -> None:
+async def test_whatever_it_says_is_kept_or_counted(shell: CommandRunner, seed: int) -> None:
     shell.home.mkdir(parents=True)
     (shell.home / "saying.py").write_text(SAYING)
     found = await shell.run(f"{sys.executable} saying.py {seed}")
@@ -47,7 +47,7 @@ async def test_whatever_it_says_is_kept_or_counted(shell: Shell, seed: int) -> N
 
 
 @pytest.mark.slow
-async def test_endless_output_is_cut_and_costs_its_keeper_bounded_memory(shell: Shell) -> None:
+async def test_endless_output_is_cut_and_costs_its_keeper_bounded_memory(shell: CommandRunner) -> None:
     task = shell.begin("echo $PPID > made; mv made keeper; exec cat /dev/zero")
     await until((shell.home / "keeper").exists, "it runs")
     keeper = int((shell.home / "keeper").read_text())
@@ -75,7 +75,7 @@ async def test_endless_output_is_cut_and_costs_its_keeper_bounded_memory(shell: 
         "kill -STOP $BASHPID & sleep 0.02; exit 5",  # which is stopped
     ],
 )
-async def test_it_ends_when_its_shell_ends_and_nothing_is_left(shell: Shell, command: str) -> None:
+async def test_it_ends_when_its_shell_ends_and_nothing_is_left(shell: CommandRunner, command: str) -> None:
     began_s = time.monotonic()
     found = await shell.run(command)
     assert (found["exit_code"], shell.left()) == (5, [])
@@ -83,28 +83,28 @@ async def test_it_ends_when_its_shell_ends_and_nothing_is_left(shell: Shell, com
 
 
 @pytest.mark.slow
-async def test_what_will_not_end_is_killed_when_its_grace_is_over(shell: Shell) -> None:
+async def test_what_will_not_end_is_killed_when_its_grace_is_over(shell: CommandRunner) -> None:
     found = await shell.run("(trap '' TERM; while :; do sleep 0.1; done) & sleep 0.1; exit 5")
     assert (found["exit_code"], shell.left()) == (5, []) and SHORT_GRACE_S < found["duration_s"] < SHORT_GRACE_S + 1
 
 
-async def test_what_is_asked_to_end_may_say_something(shell: Shell) -> None:
+async def test_what_is_asked_to_end_may_say_something(shell: CommandRunner) -> None:
     found = await shell.run("(trap 'echo cleaned; exit' TERM; echo ready > r; while :; do sleep 0.01; done) & until test -e r; do sleep 0.01; done; exit 5")
     assert (found["exit_code"], found["stdout"]) == (5, "cleaned\n")
 
 
 @pytest.mark.slow
-async def test_who_forks_faster_than_it_is_looked_at_is_killed_as_well(shell: Shell) -> None:
+async def test_who_forks_faster_than_it_is_looked_at_is_killed_as_well(shell: CommandRunner) -> None:
     found = await shell.run("trap '' TERM; f() { sleep 0.001; f & }; for i in 1 2 3; do f & done; sleep 0.1; exit 5")
     assert found["exit_code"] == 5
     await until(lambda: shell.left() == [], "nothing is left")
 
 
-async def test_what_its_shell_becomes_is_what_is_waited_for(shell: Shell) -> None:
+async def test_what_its_shell_becomes_is_what_is_waited_for(shell: CommandRunner) -> None:
     assert (await shell.run("exec sh -c 'exit 9'"))["exit_code"] == 9
 
 
-async def test_marks_are_found(shell: Shell) -> None:
+async def test_marks_are_found(shell: CommandRunner) -> None:
     task = shell.begin("sleep 60 & wait")
     await until(lambda: len(marked(shell.mark)) == 2, "a shell and what it has started")
     task.cancel()

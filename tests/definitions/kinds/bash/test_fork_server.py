@@ -13,7 +13,7 @@ import pytest
 from perdure.core.errors import SandboxFailed
 from perdure.definitions.kinds.bash import fork_server_client
 from perdure.runtime.step_runner import failure_of_exception
-from tests.definitions.kinds.bash.command_runner import Shell, children, lives, until
+from tests.definitions.kinds.bash.command_runner import CommandRunner, children, lives, until
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +28,7 @@ def descriptors(process: int) -> int:
     return len(list(Path(f"/proc/{process}/fd").iterdir()))
 
 
-async def test_two_hundred_commands_at_once_leave_no_process_no_zombie_and_no_descriptor(shell: Shell) -> None:
+async def test_two_hundred_commands_at_once_leave_no_process_no_zombie_and_no_descriptor(shell: CommandRunner) -> None:
     await shell.run("true")
     before = [descriptors(one) for one in (os.getpid(), pid())]
     found = await asyncio.gather(*(shell.run(f"echo {number}; (sleep 60 &); exit {number % 7}") for number in range(200)))
@@ -38,7 +38,7 @@ async def test_two_hundred_commands_at_once_leave_no_process_no_zombie_and_no_de
     assert shell.left() == [] and pid() in children(os.getpid())
 
 
-async def test_one_that_is_killed_is_replaced(shell: Shell) -> None:
+async def test_one_that_is_killed_is_replaced(shell: CommandRunner) -> None:
     await shell.run("true")
     first = pid()
     os.kill(first, signal.SIGKILL)
@@ -47,7 +47,7 @@ async def test_one_that_is_killed_is_replaced(shell: Shell) -> None:
     assert pid() != first and first not in children(os.getpid())
 
 
-async def test_commands_at_work_outlive_the_one_that_forked_their_keepers(shell: Shell) -> None:
+async def test_commands_at_work_outlive_the_one_that_forked_their_keepers(shell: CommandRunner) -> None:
     task = shell.begin("until test -e go; do sleep 0.01; done; echo went")
     await until(lambda: shell.left(), "it runs")
     os.kill(pid(), signal.SIGKILL)
@@ -55,7 +55,7 @@ async def test_commands_at_work_outlive_the_one_that_forked_their_keepers(shell:
     assert (await task)["stdout"] == "went\n"
 
 
-async def test_ending_it_waits_for_nothing_but_its_keepers_and_the_next_command_begins_another(shell: Shell) -> None:
+async def test_ending_it_waits_for_nothing_but_its_keepers_and_the_next_command_begins_another(shell: CommandRunner) -> None:
     await shell.run("true")
     first = pid()
     began_s = time.monotonic()
@@ -65,7 +65,7 @@ async def test_ending_it_waits_for_nothing_but_its_keepers_and_the_next_command_
     assert pid() != first
 
 
-async def test_one_that_can_not_begin_says_why_and_is_not_tried_again(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_that_can_not_begin_says_why_and_is_not_tried_again(shell: CommandRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     fork_server_client.stop_fork_server()
     monkeypatch.setattr(fork_server_client, "FORK_SERVER_MODULE", "a_module_that_is_missing")
     with pytest.raises(SandboxFailed, match=r"exit code 1[\s\S]*No module named 'a_module_that_is_missing'") as failed:
@@ -102,7 +102,7 @@ def test_a_process_that_was_forked_has_one_of_its_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.prove
-async def test_thousands_of_commands_one_after_the_other_leave_nothing(shell: Shell) -> None:
+async def test_thousands_of_commands_one_after_the_other_leave_nothing(shell: CommandRunner) -> None:
     await shell.run("true")
     before = [descriptors(one) for one in (os.getpid(), pid())]
     for number in range(40):

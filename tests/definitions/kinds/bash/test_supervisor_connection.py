@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 
 from perdure.core.errors import CommandLost, CommandRefused
-from tests.definitions.kinds.bash.command_runner import MARK, Shell, marked, until
+from tests.definitions.kinds.bash.command_runner import MARK, CommandRunner, marked, until
 
 TREE = "sleep 60 & (setsid sleep 60 &) ; (sleep 60 & wait; sleep 60) & sleep 60"
 STUBBORN = f"trap '' TERM; {TREE}"
@@ -32,12 +32,12 @@ print(it.with_(id="1", db="sqlite:///it.db").run()["stdout"], end="", flush=True
 """
 
 
-async def grown(shell: Shell) -> None:
+async def grown(shell: CommandRunner) -> None:
     await until(lambda: len(shell.left()) >= GROWN, "it has grown")
 
 
 @pytest.mark.slow
-async def test_a_command_that_is_cancelled_is_ended_with_all_below_it_before_the_step_is(shell: Shell) -> None:
+async def test_a_command_that_is_cancelled_is_ended_with_all_below_it_before_the_step_is(shell: CommandRunner) -> None:
     task = shell.begin(STUBBORN)
     await grown(shell)
     task.cancel()
@@ -47,7 +47,7 @@ async def test_a_command_that_is_cancelled_is_ended_with_all_below_it_before_the
 
 
 @pytest.mark.slow
-async def test_a_command_whose_time_is_over_is_ended_with_all_below_it(shell: Shell) -> None:
+async def test_a_command_whose_time_is_over_is_ended_with_all_below_it(shell: CommandRunner) -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.3):
             await shell.run(TREE)
@@ -55,7 +55,7 @@ async def test_a_command_whose_time_is_over_is_ended_with_all_below_it(shell: Sh
 
 
 @pytest.mark.slow
-async def test_who_is_cancelled_twice_does_not_wait_and_all_is_ended_all_the_same(shell: Shell) -> None:
+async def test_who_is_cancelled_twice_does_not_wait_and_all_is_ended_all_the_same(shell: CommandRunner) -> None:
     task = shell.begin(STUBBORN)
     await grown(shell)
     for _ in range(2):
@@ -66,7 +66,7 @@ async def test_who_is_cancelled_twice_does_not_wait_and_all_is_ended_all_the_sam
 
 
 @pytest.mark.parametrize("turns", [0, 1, 2, 3])
-async def test_it_may_be_cancelled_at_any_moment_of_its_beginning(shell: Shell, turns: int) -> None:
+async def test_it_may_be_cancelled_at_any_moment_of_its_beginning(shell: CommandRunner, turns: int) -> None:
     before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208  # names, and no paths
     for _ in range(5):
         task = shell.begin("sleep 60")
@@ -80,7 +80,7 @@ async def test_it_may_be_cancelled_at_any_moment_of_its_beginning(shell: Shell, 
 
 
 @pytest.mark.slow
-async def test_the_next_try_of_a_step_begins_when_the_one_before_has_ended(shell: Shell) -> None:
+async def test_the_next_try_of_a_step_begins_when_the_one_before_has_ended(shell: CommandRunner) -> None:
     first = shell.begin("trap '' TERM; sleep 60 & touch ready; wait; sleep 60", step="a", attempt=1)
     await until(lambda: (shell.home / "ready").exists(), "it runs")
     for _ in range(2):  # so that nobody waits
@@ -94,7 +94,7 @@ async def test_the_next_try_of_a_step_begins_when_the_one_before_has_ended(shell
 
 
 @pytest.mark.slow
-async def test_a_keeper_that_is_killed_takes_its_command_with_it(shell: Shell) -> None:
+async def test_a_keeper_that_is_killed_takes_its_command_with_it(shell: CommandRunner) -> None:
     task = shell.begin("trap '' TERM; (setsid sleep 60 &) ; echo $PPID > made; mv made keeper; sleep 60")
     await until(lambda: len(shell.left()) >= 2 and (shell.home / "keeper").exists(), "it runs")
     os.kill(int((shell.home / "keeper").read_text()), signal.SIGKILL)
@@ -157,6 +157,6 @@ async def test_an_engine_that_is_stopped_leaves_nothing(tmp_path: Path, by: int)
     await until(lambda: engine.left == [], "nothing is left")
 
 
-async def test_a_refusal_is_heard_though_the_keeper_does_not_listen_any_more(shell: Shell) -> None:
+async def test_a_refusal_is_heard_though_the_keeper_does_not_listen_any_more(shell: CommandRunner) -> None:
     with pytest.raises(CommandRefused, match="no directory nowhere"):
         await shell.run("cat", stdin="x" * 3_000_000, cwd="nowhere")

@@ -51,7 +51,7 @@ class Wire(NamedTuple):
 Answers = Callable[[Wire], Awaitable[None]]
 
 
-class Server:
+class MisbehavingServer:
     """The server. `seen` are the requests that have arrived, `connections` how many were made, `busy` how many requests are being answered."""
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:

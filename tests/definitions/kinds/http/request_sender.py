@@ -18,7 +18,7 @@ from perdure.runtime.step_resources import OpenResources
 INFO = StepInfo(Key("default", "pay", "1"), (("charge", 1),), 1)
 
 
-class Caller:
+class RequestSender:
     """Steps of the kind `http` in one engine."""
 
     def __init__(self, allowed: tuple[str, ...]) -> None:
@@ -40,12 +40,12 @@ class Caller:
 
 
 @asynccontextmanager
-async def calling(*allowed: str) -> AsyncIterator[Caller]:
+async def calling(*allowed: str) -> AsyncIterator[RequestSender]:
     """Steps of a deployment that allows these, in an engine that ends."""
     resources = OpenResources()
     token = current_resources.set(resources)
     try:
-        yield Caller(allowed)
+        yield RequestSender(allowed)
     finally:
         await resources.close()
         current_resources.reset(token)

@@ -17,12 +17,12 @@ from perdure.core.errors import Fatal
 from perdure.definitions.kinds.http import guarded_network
 from perdure.definitions.kinds.http.http_errors import AddressRefused, NoResponse, ResponseRefused
 from perdure.definitions.kinds.http.http_targets import ReachableAddresses
-from tests.definitions.kinds.http.misbehaving_server import Server, Wire, never, redirect, reply
-from tests.definitions.kinds.http.request_sender import Caller, calling, names
+from tests.definitions.kinds.http.misbehaving_server import MisbehavingServer, Wire, never, redirect, reply
+from tests.definitions.kinds.http.request_sender import RequestSender, calling, names
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]", "[::ffff:127.0.0.1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "localhost", "0.0.0.0", "[::]"])
-async def test_nothing_private_is_reached_unless_it_is_allowed(server: Server, host: str) -> None:
+async def test_nothing_private_is_reached_unless_it_is_allowed(server: MisbehavingServer, host: str) -> None:
     server.on("/a", reply("reached"))
     async with calling() as caller:
         with pytest.raises(AddressRefused, match="not allowed here; who runs the engine can allow http:"):
@@ -31,7 +31,7 @@ async def test_nothing_private_is_reached_unless_it_is_allowed(server: Server, h
 
 
 @pytest.mark.parametrize("allowed", ["*", "127.0.0.0/8", "127.0.0.1", "127.0.0.1:PORT", "one.example", "one.example:PORT"])
-async def test_what_is_allowed_is_reached(server: Server, allowed: str) -> None:
+async def test_what_is_allowed_is_reached(server: MisbehavingServer, allowed: str) -> None:
     server.on("/a", reply("reached"))
     names({"one.example": ["127.0.0.1"]})
     async with calling(allowed.replace("PORT", str(server.port))) as caller:
@@ -50,7 +50,7 @@ async def test_a_name_is_refused_if_one_of_its_addresses_is(address: str) -> Non
     assert asked == ["x.example"]
 
 
-async def test_a_name_that_leads_elsewhere_a_moment_later_is_connected_to_where_it_was_checked(server: Server) -> None:
+async def test_a_name_that_leads_elsewhere_a_moment_later_is_connected_to_where_it_was_checked(server: MisbehavingServer) -> None:
     answers = iter([["127.0.0.1"], ["169.254.169.254"], ["169.254.169.254"]])
     asked = names(lambda _: next(answers))
     server.on("/a", reply("reached", headers={"Connection": "close"}))
@@ -62,7 +62,7 @@ async def test_a_name_that_leads_elsewhere_a_moment_later_is_connected_to_where_
     assert server.connections == 1
 
 
-async def test_a_redirect_to_what_may_not_be_reached_is_refused(server: Server) -> None:
+async def test_a_redirect_to_what_may_not_be_reached_is_refused(server: MisbehavingServer) -> None:
     names({"inside.example": ["10.0.0.1"], "one.example": ["127.0.0.1"]})
     async with calling("one.example") as caller:
         for to in ("http://127.0.0.1:9/", "http://[::ffff:7f00:1]/", "//inside.example/x", "http://169.254.169.254/latest/meta-data/", server.url("/b")):
@@ -72,21 +72,21 @@ async def test_a_redirect_to_what_may_not_be_reached_is_refused(server: Server) 
     assert {seen.path for seen in server.seen} == {"/a"}
 
 
-async def test_the_next_address_is_tried_when_one_takes_no_connection(server: Server) -> None:
+async def test_the_next_address_is_tried_when_one_takes_no_connection(server: MisbehavingServer) -> None:
     names({"two.example": ["::1", "127.0.0.1"]})
     server.on("/a", reply("reached"))
     async with calling("two.example") as caller:
         assert (await caller(server.url("/a", "two.example")))["body"] == "reached"
 
 
-async def test_a_name_that_nobody_knows_is_tried_again(caller: Caller) -> None:
+async def test_a_name_that_nobody_knows_is_tried_again(caller: RequestSender) -> None:
     names({})
     with pytest.raises(NoResponse, match=r"no connection: no\.example has no address"):
         await caller("http://no.example/", method="POST", idempotency_key=False)
 
 
 async def test_no_proxy_and_no_password_file_of_the_environment_is_used(
-    server: Server, caller: Caller, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    server: MisbehavingServer, caller: RequestSender, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / ".netrc").write_text("machine 127.0.0.1 login ada password hush\n")
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -101,14 +101,14 @@ async def test_no_unix_socket_is_connected_to() -> None:
         await guarded_network.GuardedBackend(ReachableAddresses.of(["*"])).connect_unix_socket("/run/docker.sock")
 
 
-async def test_the_connections_of_an_engine_are_shared_by_what_is_allowed_and_end_with_it(server: Server) -> None:
+async def test_the_connections_of_an_engine_are_shared_by_what_is_allowed_and_end_with_it(server: MisbehavingServer) -> None:
     server.on("/a", reply("reached"))
     async with calling("127.0.0.1") as caller:
         await caller(server.url("/a"))
-        await Caller(("127.0.0.1",))(server.url("/a"))
+        await RequestSender(("127.0.0.1",))(server.url("/a"))
         pool = await caller.pool()
         assert server.connections == 1 and len(pool.connections) == 1
-        assert await Caller(("*",)).pool() is not pool
+        assert await RequestSender(("*",)).pool() is not pool
     assert pool.connections == []
     async with calling("127.0.0.1") as caller:
         assert await caller.pool() is not pool
@@ -158,7 +158,7 @@ def authority(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Authority:
 
 @pytest.mark.slow
 async def test_bytes_behind_an_encrypted_answer_are_not_taken_for_the_next_answer(authority: Authority) -> None:
-    async with Server(authority.server("127.0.0.1")) as server, calling("*") as caller:
+    async with MisbehavingServer(authority.server("127.0.0.1")) as server, calling("*") as caller:
         first, second = reply("first", headers={"Content-Type": "text/plain"}), reply("second", headers={"Content-Type": "text/plain"})
         server.on("/a", lambda wire: wire.raw(first, first.replace(b"first", b"forge")))  # a record each, of which the second is not asked for
         server.on("/b", second)
@@ -170,7 +170,7 @@ async def test_bytes_behind_an_encrypted_answer_are_not_taken_for_the_next_answe
 
 
 async def test_a_server_that_shows_who_it_is_is_believed_and_no_other(authority: Authority) -> None:
-    async with Server(authority.server("127.0.0.1")) as right, Server(authority.server("127.0.0.2")) as wrong:
+    async with MisbehavingServer(authority.server("127.0.0.1")) as right, MisbehavingServer(authority.server("127.0.0.2")) as wrong:
         for server in (right, wrong):
             server.on("/a", reply("reached"))
         async with calling("*") as caller:
@@ -180,8 +180,8 @@ async def test_a_server_that_shows_who_it_is_is_believed_and_no_other(authority:
     assert wrong.seen == []
 
 
-async def test_encryption_is_not_given_up_on_the_way(authority: Authority, server: Server) -> None:
-    async with Server(authority.server("127.0.0.1")) as encrypted:
+async def test_encryption_is_not_given_up_on_the_way(authority: Authority, server: MisbehavingServer) -> None:
+    async with MisbehavingServer(authority.server("127.0.0.1")) as encrypted:
         encrypted.on("/a", redirect(server.url("/b")))
         server.on("/b", redirect(encrypted.url("/c")))
         encrypted.on("/c", reply("reached"))
@@ -192,7 +192,7 @@ async def test_encryption_is_not_given_up_on_the_way(authority: Authority, serve
             assert (await caller(server.url("/b")))["url"] == encrypted.url("/c")
 
 
-async def test_what_is_cancelled_while_it_shakes_hands_leaves_no_connection(server: Server) -> None:
+async def test_what_is_cancelled_while_it_shakes_hands_leaves_no_connection(server: MisbehavingServer) -> None:
     async def mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         came.set()
         assert await reader.read() != b""
@@ -212,7 +212,7 @@ async def test_what_is_cancelled_while_it_shakes_hands_leaves_no_connection(serv
 
 
 @pytest.mark.slow
-async def test_what_is_cancelled_at_any_moment_leaves_no_connection_but_those_that_wait(server: Server, caller: Caller) -> None:
+async def test_what_is_cancelled_at_any_moment_leaves_no_connection_but_those_that_wait(server: MisbehavingServer, caller: RequestSender) -> None:
     async def slowly(wire: Wire) -> None:
         await wire.raw(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n", b"a", b"b", b"c", every_s=0.002)
 
@@ -228,7 +228,7 @@ async def test_what_is_cancelled_at_any_moment_leaves_no_connection_but_those_th
 
 
 @pytest.mark.slow
-async def test_a_full_house_keeps_nobody_waiting_for_longer_than_the_time(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_house_keeps_nobody_waiting_for_longer_than_the_time(server: MisbehavingServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guarded_network, "CONNECTIONS_MAX", 2)
     server.on("/a", never)
     async with calling("127.0.0.0/8") as caller:

@@ -13,15 +13,15 @@ import pytest
 from perdure.core.errors import Fatal, RetryAfter
 from perdure.definitions.kinds.http.http_errors import InDoubt, NoResponse, ResponseRefused, StatusDelayed, StatusRefused, StatusTransient
 from perdure.definitions.kinds.http.http_exchange import idempotency_key_text, retry_after_s
-from tests.definitions.kinds.http.misbehaving_server import Server, Wire, json_reply, never, redirect, reply
-from tests.definitions.kinds.http.request_sender import INFO, Caller
+from tests.definitions.kinds.http.misbehaving_server import MisbehavingServer, Wire, json_reply, never, redirect, reply
+from tests.definitions.kinds.http.request_sender import INFO, RequestSender
 
 TEXT = {"Content-Type": "text/plain"}
 UNSAFE: dict[str, Any] = {"method": "POST", "idempotency_key": False}
 AS_JSON: dict[str, Any] = {"as": "json"}
 
 
-async def test_an_answer_is_status_headers_body_and_where_it_came_from(server: Server, caller: Caller) -> None:
+async def test_an_answer_is_status_headers_body_and_where_it_came_from(server: MisbehavingServer, caller: RequestSender) -> None:
     server.on("/a", json_reply('{"ok": true}', 201, Set_Cookie="a=1", X_Trace="5"))
     found = await caller(server.url("/a?x=1"), query={"y": [1, 2]}, headers={"X-Own": ["a", "b"]})
     assert found == {
@@ -37,7 +37,7 @@ async def test_an_answer_is_status_headers_body_and_where_it_came_from(server: S
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
-async def test_what_changes_something_is_sent_under_the_steps_key(server: Server, caller: Caller, method: str) -> None:
+async def test_what_changes_something_is_sent_under_the_steps_key(server: MisbehavingServer, caller: RequestSender, method: str) -> None:
     server.on("/a", reply("done", headers=TEXT))
     await caller(server.url("/a"), method=method)
     await caller(server.url("/a"), method=method, headers={"idempotency-KEY": "mine"})
@@ -53,7 +53,7 @@ def test_a_key_that_no_header_can_have_is_sent_as_its_hash() -> None:
     )
 
 
-async def test_no_cookie_is_kept_between_steps(server: Server, caller: Caller) -> None:
+async def test_no_cookie_is_kept_between_steps(server: MisbehavingServer, caller: RequestSender) -> None:
     server.on("/a", reply("x", headers={"Set-Cookie": "session=1; Path=/"}))
     server.on("/b", redirect("/a"))
     await caller(server.url("/a"))
@@ -61,7 +61,7 @@ async def test_no_cookie_is_kept_between_steps(server: Server, caller: Caller) -
     assert [seen.headers.get("cookie") for seen in server.seen] == [None, None, None]
 
 
-async def test_head_and_empty_answers_have_no_body(server: Server, caller: Caller) -> None:
+async def test_head_and_empty_answers_have_no_body(server: MisbehavingServer, caller: RequestSender) -> None:
     server.on("/a", reply(b"", headers={"Content-Length": "5000000000", "Content-Type": "application/json"}))
     server.on("/b", b"HTTP/1.1 204 No Content\r\n\r\n")
     assert (await caller(server.url("/a"), method="HEAD", **AS_JSON))["body"] is None
@@ -72,7 +72,7 @@ async def test_head_and_empty_answers_have_no_body(server: Server, caller: Calle
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 410, 422, 501, 505, 599])
-async def test_an_error_for_good_says_what_was_answered_and_no_secret(server: Server, caller: Caller, status: int) -> None:
+async def test_an_error_for_good_says_what_was_answered_and_no_secret(server: MisbehavingServer, caller: RequestSender, status: int) -> None:
     server.on("/a", reply("no  such\nthing" + "x" * 400, status, TEXT))
     with pytest.raises(StatusRefused) as refused:
         await caller(server.url("/a?token=hush"), method="POST", headers={"Authorization": "hush"}, body="hush")
@@ -82,7 +82,7 @@ async def test_an_error_for_good_says_what_was_answered_and_no_secret(server: Se
 
 
 @pytest.mark.parametrize("accept", ["any", [404], 404, [409, 404]])
-async def test_an_error_that_is_accepted_is_a_result(server: Server, caller: Caller, accept: Any) -> None:
+async def test_an_error_that_is_accepted_is_a_result(server: MisbehavingServer, caller: RequestSender, accept: Any) -> None:
     server.on("/a", json_reply('{"why": "gone"}', 404))
     server.on("/b", reply("later", 503, {**TEXT, "Retry-After": "5"}))
     assert (await caller(server.url("/a"), accept=accept))["body"] == {"why": "gone"}
@@ -90,7 +90,7 @@ async def test_an_error_that_is_accepted_is_a_result(server: Server, caller: Cal
 
 
 @pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504])
-async def test_a_transient_error_is_tried_again_when_the_server_says(server: Server, caller: Caller, status: int) -> None:
+async def test_a_transient_error_is_tried_again_when_the_server_says(server: MisbehavingServer, caller: RequestSender, status: int) -> None:
     server.on("/a", reply("busy", status, TEXT))
     server.on("/b", reply("busy", status, {**TEXT, "Retry-After": "7"}))
     server.on("/c", reply("busy", status, {**TEXT, "Retry-After": formatdate(time.time() + 90, usegmt=True)}))
@@ -114,7 +114,7 @@ def test_a_wait_is_seconds_or_a_date_and_an_hour_at_most(said: str, wait_s: floa
 
 @pytest.mark.parametrize(("status", "error"), [(500, InDoubt), (502, InDoubt), (504, InDoubt), (503, StatusTransient), (429, StatusTransient)])
 async def test_what_may_not_be_sent_twice_is_not_tried_again_unless_it_is_known_that_nothing_was_done(
-    server: Server, caller: Caller, status: int, error: type[Exception]
+    server: MisbehavingServer, caller: RequestSender, status: int, error: type[Exception]
 ) -> None:
     server.on("/a", reply("oh", status, TEXT))
     with pytest.raises(error):
@@ -163,7 +163,7 @@ BROKEN: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("how", BROKEN)
-async def test_what_breaks_is_tried_again_if_it_may_be(server: Server, caller: Caller, how: str) -> None:
+async def test_what_breaks_is_tried_again_if_it_may_be(server: MisbehavingServer, caller: RequestSender, how: str) -> None:
     server.on("/a", BROKEN[how])
     repeatable: list[dict[str, Any]] = [{}, {"method": "PUT", "idempotency_key": False}, {"method": "POST"}]
     for config in repeatable:
@@ -174,14 +174,14 @@ async def test_what_breaks_is_tried_again_if_it_may_be(server: Server, caller: C
     assert len(server.seen) == 4
 
 
-async def test_what_was_never_sent_is_tried_again_whatever_it_is(server: Server, caller: Caller) -> None:
-    async with Server() as gone:
+async def test_what_was_never_sent_is_tried_again_whatever_it_is(server: MisbehavingServer, caller: RequestSender) -> None:
+    async with MisbehavingServer() as gone:
         url = gone.url("/a")
     with pytest.raises(NoResponse, match="no connection: Connect call failed"):
         await caller(url, **UNSAFE)
 
 
-async def test_an_idle_connection_that_was_closed_is_not_used_again(server: Server, caller: Caller) -> None:
+async def test_an_idle_connection_that_was_closed_is_not_used_again(server: MisbehavingServer, caller: RequestSender) -> None:
     async def last(wire: Wire) -> None:
         await wire.raw(reply("x"))
         wire.writer.close()
@@ -193,7 +193,7 @@ async def test_an_idle_connection_that_was_closed_is_not_used_again(server: Serv
     assert [seen.connection for seen in server.seen] == [1, 2, 3, 4, 5]
 
 
-async def test_an_idle_connection_that_lives_is_used_again(server: Server, caller: Caller) -> None:
+async def test_an_idle_connection_that_lives_is_used_again(server: MisbehavingServer, caller: RequestSender) -> None:
     server.on("/a", reply("x"))
     for _ in range(5):
         await caller(server.url("/a"))
@@ -204,7 +204,7 @@ async def test_an_idle_connection_that_lives_is_used_again(server: Server, calle
 
 
 @pytest.mark.slow
-async def test_silence_and_a_byte_at_a_time_end_when_the_time_is_over(server: Server, caller: Caller) -> None:
+async def test_silence_and_a_byte_at_a_time_end_when_the_time_is_over(server: MisbehavingServer, caller: RequestSender) -> None:
     async def drips(wire: Wire) -> None:
         await wire.raw(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n", *[b"x"] * 1000, every_s=0.01)
 
@@ -225,7 +225,7 @@ async def test_silence_and_a_byte_at_a_time_end_when_the_time_is_over(server: Se
 
 
 @pytest.mark.slow
-async def test_the_time_is_that_of_all_redirects_together(server: Server, caller: Caller) -> None:
+async def test_the_time_is_that_of_all_redirects_together(server: MisbehavingServer, caller: RequestSender) -> None:
     async def slowly(wire: Wire) -> None:
         await asyncio.sleep(0.1)
         await wire.raw(redirect("/a"))
@@ -235,7 +235,7 @@ async def test_the_time_is_that_of_all_redirects_together(server: Server, caller
         await caller(server.url("/a"), timeout_s=0.3, redirects=20)
 
 
-async def test_an_error_whose_body_never_ends_is_that_error(server: Server, caller: Caller) -> None:
+async def test_an_error_whose_body_never_ends_is_that_error(server: MisbehavingServer, caller: RequestSender) -> None:
     async def endless(wire: Wire) -> None:
         await wire.raw(b"HTTP/1.1 404 Not Found\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n")
         while True:
@@ -246,7 +246,7 @@ async def test_an_error_whose_body_never_ends_is_that_error(server: Server, call
         await caller(server.url("/a"))
 
 
-async def test_a_step_that_is_cancelled_leaves_no_connection(server: Server, caller: Caller) -> None:
+async def test_a_step_that_is_cancelled_leaves_no_connection(server: MisbehavingServer, caller: RequestSender) -> None:
     server.on("/a", never)
     step = asyncio.create_task(caller(server.url("/a")))
     await server.arrived.wait()
@@ -257,7 +257,7 @@ async def test_a_step_that_is_cancelled_leaves_no_connection(server: Server, cal
 
 
 @pytest.mark.slow
-async def test_what_was_sent_and_ended_from_outside_is_not_sent_by_the_next_try_unless_it_may_be(server: Server, caller: Caller) -> None:
+async def test_what_was_sent_and_ended_from_outside_is_not_sent_by_the_next_try_unless_it_may_be(server: MisbehavingServer, caller: RequestSender) -> None:
     server.on("/a", never)
     ended: list[tuple[dict[str, Any], type[Exception]]] = [({"method": "POST"}, NoResponse), (UNSAFE, InDoubt)]
     for config, error in ended:
@@ -276,7 +276,7 @@ async def test_what_was_sent_and_ended_from_outside_is_not_sent_by_the_next_try_
 # sizes
 
 
-async def test_no_more_is_read_than_shows_that_it_is_too_long(server: Server, caller: Caller) -> None:
+async def test_no_more_is_read_than_shows_that_it_is_too_long(server: MisbehavingServer, caller: RequestSender) -> None:
     sent = 0
 
     async def huge(wire: Wire) -> None:
@@ -298,7 +298,7 @@ async def test_no_more_is_read_than_shows_that_it_is_too_long(server: Server, ca
 
 @pytest.mark.slow
 @pytest.mark.parametrize("packed", ["gzip", "deflate"])
-async def test_what_is_packed_is_counted_as_it_is_unpacked(server: Server, caller: Caller, packed: str) -> None:
+async def test_what_is_packed_is_counted_as_it_is_unpacked(server: MisbehavingServer, caller: RequestSender, packed: str) -> None:
     pack = gzip.compress if packed == "gzip" else zlib.compress
     server.on("/a", reply(pack(b"[1, 2]"), headers={"Content-Encoding": packed, "Content-Type": "application/json"}))
     server.on("/b", reply(pack(b"\0" * 50_000_000), headers={"Content-Encoding": packed}))
@@ -312,7 +312,7 @@ async def test_what_is_packed_is_counted_as_it_is_unpacked(server: Server, calle
         tracemalloc.stop()
 
 
-async def test_what_can_not_be_unpacked_is_an_error(server: Server, caller: Caller) -> None:
+async def test_what_can_not_be_unpacked_is_an_error(server: MisbehavingServer, caller: RequestSender) -> None:
     server.on("/a", reply(b"not packed", headers={"Content-Encoding": "gzip"}))
     server.on("/b", reply(gzip.compress(gzip.compress(b"x")), headers={"Content-Encoding": "gzip, gzip"}))
     server.on("/c", reply(b"\x1b\x03", headers={"Content-Encoding": "unheard-of", "Content-Type": "text/plain"}))
@@ -323,7 +323,7 @@ async def test_what_can_not_be_unpacked_is_an_error(server: Server, caller: Call
     assert (await caller(server.url("/c")))["headers"]["content-encoding"] == "unheard-of"
 
 
-async def test_chunks_and_an_end_by_closing_are_whole_answers(server: Server, caller: Caller) -> None:
+async def test_chunks_and_an_end_by_closing_are_whole_answers(server: MisbehavingServer, caller: RequestSender) -> None:
     async def to_the_end(wire: Wire) -> None:
         await wire.raw(b"HTTP/1.0 200 OK\r\nContent-Type: text/plain\r\n\r\n", b"all ", b"of it")
         wire.writer.close()
@@ -334,7 +334,7 @@ async def test_chunks_and_an_end_by_closing_are_whole_answers(server: Server, ca
 
 
 @pytest.mark.slow
-async def test_a_hundred_at_once_are_served_at_once(server: Server, caller: Caller) -> None:
+async def test_a_hundred_at_once_are_served_at_once(server: MisbehavingServer, caller: RequestSender) -> None:
     all_here = asyncio.Event()
 
     async def together(wire: Wire) -> None:
@@ -356,7 +356,9 @@ async def test_a_hundred_at_once_are_served_at_once(server: Server, caller: Call
     [(301, "POST", "GET"), (302, "POST", "GET"), (303, "POST", "GET"), (307, "POST", "POST"), (308, "POST", "POST"), (301, "PUT", "PUT"),
      (302, "DELETE", "DELETE"), (303, "PUT", "GET"), (303, "HEAD", "HEAD"), (301, "GET", "GET"), (307, "PATCH", "PATCH")],
 )  # fmt: skip
-async def test_a_redirect_keeps_or_changes_the_method_as_its_status_says(server: Server, caller: Caller, status: int, method: str, then: str) -> None:
+async def test_a_redirect_keeps_or_changes_the_method_as_its_status_says(
+    server: MisbehavingServer, caller: RequestSender, status: int, method: str, then: str
+) -> None:
     server.on("/a", redirect("b?x=1", status))
     server.on("/b", reply("" if method == "HEAD" else "there", headers=TEXT))
     sends: dict[str, Any] = {"body": "sent"} if method not in ("GET", "HEAD") else {}
@@ -369,8 +371,8 @@ async def test_a_redirect_keeps_or_changes_the_method_as_its_status_says(server:
     assert [second.headers.get(name) for name in kept] == ([first.headers.get(name) for name in kept] if then == method else [None] * 3)
 
 
-async def test_somebody_else_is_told_nothing_that_was_for_the_first_alone(server: Server, caller: Caller) -> None:
-    async with Server() as other:
+async def test_somebody_else_is_told_nothing_that_was_for_the_first_alone(server: MisbehavingServer, caller: RequestSender) -> None:
+    async with MisbehavingServer() as other:
         server.on("/a", redirect(other.url("/b"), 307))
         other.on("/b", redirect(server.url("/c"), 307))
         server.on("/c", reply("x"))
@@ -383,8 +385,8 @@ async def test_somebody_else_is_told_nothing_that_was_for_the_first_alone(server
 
 
 @pytest.mark.parametrize("status", [307, 308])
-async def test_a_body_that_may_hold_a_secret_goes_to_nobody_else(server: Server, caller: Caller, status: int) -> None:
-    async with Server() as other:
+async def test_a_body_that_may_hold_a_secret_goes_to_nobody_else(server: MisbehavingServer, caller: RequestSender, status: int) -> None:
+    async with MisbehavingServer() as other:
         server.on("/a", redirect(other.url("/b"), status))
         server.on("/near", redirect(server.url("/c"), status))
         server.on("/c", reply("x"))
@@ -395,15 +397,15 @@ async def test_a_body_that_may_hold_a_secret_goes_to_nobody_else(server: Server,
         assert other.seen == []
 
 
-async def test_a_request_that_has_lost_its_key_on_the_way_is_not_sent_again(server: Server, caller: Caller) -> None:
-    async with Server() as other:
+async def test_a_request_that_has_lost_its_key_on_the_way_is_not_sent_again(server: MisbehavingServer, caller: RequestSender) -> None:
+    async with MisbehavingServer() as other:
         server.on("/a", redirect(other.url("/b"), 307))
         other.on("/b", _reset)
         with pytest.raises(InDoubt):
             await caller(server.url("/a"), method="POST")
 
 
-async def test_redirects_are_counted_and_none_is_followed_unasked(server: Server, caller: Caller) -> None:
+async def test_redirects_are_counted_and_none_is_followed_unasked(server: MisbehavingServer, caller: RequestSender) -> None:
     server.on("/a", redirect("/a"))
     with pytest.raises(ResponseRefused, match="more than 5 redirects"):
         await caller(server.url("/a"))
@@ -415,13 +417,13 @@ async def test_redirects_are_counted_and_none_is_followed_unasked(server: Server
 
 
 @pytest.mark.parametrize("to", ["ftp://x.example/", "file:///etc/passwd", "http://user:pass@127.0.0.1/", "http://2130706433/", "http://x:99999/"])
-async def test_a_redirect_to_where_nobody_may_go_is_not_followed(server: Server, caller: Caller, to: str) -> None:
+async def test_a_redirect_to_where_nobody_may_go_is_not_followed(server: MisbehavingServer, caller: RequestSender, to: str) -> None:
     server.on("/a", redirect(to))
     with pytest.raises(ResponseRefused, match="redirects where nobody can go"):
         await caller(server.url("/a"))
 
 
-async def test_a_secret_url_is_in_no_error_and_in_no_result(server: Server, caller: Caller) -> None:
+async def test_a_secret_url_is_in_no_error_and_in_no_result(server: MisbehavingServer, caller: RequestSender) -> None:
     server.on("/hush", reply("x"))
     assert (await caller(server.url(), {"url": server.url("/hush")}))["url"] == server.url("/…")
     assert (await caller(server.url("/hush"), {"query": {"key": "hush-3"}}, query={"a": 1}))["url"] == server.url("/hush")
@@ -437,7 +439,7 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: ch
 
 @pytest.mark.parametrize("first", [reply("first", headers=TEXT), CHUNKED, b"HTTP/1.1 204 No Content\r\n\r\n"], ids=["sized", "chunked", "empty"])
 @pytest.mark.parametrize("behind", [FORGED, b"\r\n", b"x"], ids=["an answer", "a line", "a byte"])
-async def test_bytes_behind_an_answer_are_not_taken_for_the_next_answer(server: Server, caller: Caller, first: bytes, behind: bytes) -> None:
+async def test_bytes_behind_an_answer_are_not_taken_for_the_next_answer(server: MisbehavingServer, caller: RequestSender, first: bytes, behind: bytes) -> None:
     server.on("/a", first + behind)
     server.on("/b", reply("second", headers=TEXT))
     assert (await caller(server.url("/a")))["body"] in ("first", None)
@@ -454,14 +456,16 @@ async def test_bytes_behind_an_answer_are_not_taken_for_the_next_answer(server: 
         (b"<a x='1'><b/></a>", "xml", {"a": {"@x": "1", "b": ""}}),
     ],
 )
-async def test_tables_lines_and_xml_are_data_where_they_are_wanted(server: Server, caller: Caller, raw: bytes, taken_as: str, comes_to: Any) -> None:
+async def test_tables_lines_and_xml_are_data_where_they_are_wanted(
+    server: MisbehavingServer, caller: RequestSender, raw: bytes, taken_as: str, comes_to: Any
+) -> None:
     server.on("/a", reply(raw, headers={"Content-Type": "text/plain; charset=latin-1"}))
     wanted: dict[str, Any] = {"as": taken_as}
     assert (await caller(server.url("/a"), **wanted))["body"] == comes_to
 
 
 @pytest.mark.parametrize(("raw", "taken_as"), [(b"a,b\n1,2,3\n", "csv"), (b'<!DOCTYPE a [<!ENTITY x "y">]><a>&x;</a>', "xml"), (b"\xff", "lines")])
-async def test_what_is_not_what_it_is_wanted_as_is_refused(server: Server, caller: Caller, raw: bytes, taken_as: str) -> None:
+async def test_what_is_not_what_it_is_wanted_as_is_refused(server: MisbehavingServer, caller: RequestSender, raw: bytes, taken_as: str) -> None:
     server.on("/a", reply(raw, headers={"Content-Type": "text/plain"}))
     wanted: dict[str, Any] = {"as": taken_as}
     with pytest.raises(ResponseRefused, match=r"not csv|not xml|not text"):

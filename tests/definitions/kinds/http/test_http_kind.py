@@ -23,7 +23,7 @@ from perdure.definitions.kinds.deployment import NOTHING_MORE, Allowed, Deployme
 from perdure.definitions.kinds.http.http_kind import EXAMPLE, attempt_limit_s, http_kind
 from perdure.stores.protocol import HeadFilter
 from perdure.stores.sqlite.store import SqliteStore
-from tests.definitions.kinds.http.misbehaving_server import Server, Wire, json_reply, never, reply
+from tests.definitions.kinds.http.misbehaving_server import MisbehavingServer, Wire, json_reply, never, reply
 
 ROOT = Path(__file__).parents[4]
 HERE = Deployment(Allowed(http=("127.0.0.1",)))
@@ -38,7 +38,7 @@ def one(http: Any, **step: Any) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-async def test_the_example_does_what_it_says(server: Server) -> None:
+async def test_the_example_does_what_it_says(server: MisbehavingServer) -> None:
     server.on("/orders", json_reply('{"id": "o-1"}'), json_reply("{}", 404))
     server.on("/charges", json_reply("{}", 503, Retry_After="0"), json_reply('{"id": "ch-9"}', 201))
     definition = defined(EXAMPLE, secrets={"SHOP_TOKEN": "hush"})
@@ -52,7 +52,7 @@ async def test_the_example_does_what_it_says(server: Server) -> None:
 
 
 @pytest.mark.slow
-async def test_secrets_in_the_input_reach_the_body_and_stand_in_no_log(server: Server, tmp_path: Path) -> None:
+async def test_secrets_in_the_input_reach_the_body_and_stand_in_no_log(server: MisbehavingServer, tmp_path: Path) -> None:
     server.on("/token", json_reply('{"token": "t"}'))
     document = one({"url": server.url("/token"), "method": "POST", "form": {"grant": "client"}}, **{"with": {"form": {"secret": "@secrets.HUSH"}}})
     file = tmp_path / "it.db"
@@ -65,7 +65,7 @@ def _bytes(directory: Path) -> bytes:
     return b"".join(path.read_bytes() for path in directory.rglob("*") if path.is_file())
 
 
-async def test_what_is_transient_is_tried_again_and_what_is_not_fails_at_once(server: Server) -> None:
+async def test_what_is_transient_is_tried_again_and_what_is_not_fails_at_once(server: MisbehavingServer) -> None:
     server.on("/flaky", reply("x", 500), reply("x", 503), reply("fine"))
     server.on("/gone", reply("it is gone", 410, {"Content-Type": "text/plain"}))
     retry = {"max": 3, "wait": 0.01}
@@ -76,7 +76,7 @@ async def test_what_is_transient_is_tried_again_and_what_is_not_fails_at_once(se
 
 
 @pytest.mark.slow
-async def test_it_is_tried_again_no_earlier_than_the_server_says(server: Server) -> None:
+async def test_it_is_tried_again_no_earlier_than_the_server_says(server: MisbehavingServer) -> None:
     server.on("/busy", reply("x", 429, {"Retry-After": "1"}), reply("fine"))
     began_s = time.monotonic()
     await defined(one({"url": server.url("/busy")}, retry={"wait": 0.01})).with_(db="memory:").arun()
@@ -84,7 +84,7 @@ async def test_it_is_tried_again_no_earlier_than_the_server_says(server: Server)
 
 
 @pytest.mark.slow
-async def test_the_time_of_a_step_is_that_of_a_try_and_a_try_in_vain_may_be_followed_by_another(server: Server) -> None:
+async def test_the_time_of_a_step_is_that_of_a_try_and_a_try_in_vain_may_be_followed_by_another(server: MisbehavingServer) -> None:
     server.on("/slow", never, reply("fine"))
     server.on("/once", never)
     document = one({"url": server.url("/slow")}, timeout=0.5, retry={"wait": 0.01, "max": 20})
@@ -99,7 +99,7 @@ def test_a_try_ends_itself_before_the_engine_ends_it() -> None:
     assert (attempt_limit_s(None), attempt_limit_s(60), attempt_limit_s(1)) == (30, 59.5, 0.9)
 
 
-async def test_a_step_that_nobody_wants_any_more_ends_its_request(server: Server) -> None:
+async def test_a_step_that_nobody_wants_any_more_ends_its_request(server: MisbehavingServer) -> None:
     came, closed = asyncio.Event(), asyncio.Event()
 
     async def until_closed(wire: Wire) -> None:
@@ -118,13 +118,13 @@ async def test_a_step_that_nobody_wants_any_more_ends_its_request(server: Server
     await asyncio.wait_for(closed.wait(), 10)
 
 
-async def test_what_a_deployment_does_not_allow_fails_for_good(server: Server) -> None:
+async def test_what_a_deployment_does_not_allow_fails_for_good(server: MisbehavingServer) -> None:
     with pytest.raises(ExecutionFailed, match=r"address_refused: 127.0.0.1, which is loopback, .* can allow http:127.0.0.1"):
         await defined(one({"url": server.url("/a")}), NOTHING_MORE).with_(db="memory:").arun()
     assert server.connections == 0
 
 
-async def test_a_task_of_the_kind_has_its_request_in_its_input(server: Server) -> None:
+async def test_a_task_of_the_kind_has_its_request_in_its_input(server: MisbehavingServer) -> None:
     server.on("/a", reply("fine"))
     document = {"perdure": 1, "name": "it", "steps": [{"id": "a", "task": "http", "with": {"url": server.url("/a"), "method": "PUT", "json": 1}}]}
     found = await defined(document).with_(db="memory:").arun()
@@ -199,7 +199,7 @@ print(json.dumps(Definition.of(document, kinds={"http": http_kind(DEPLOYMENT)}).
 
 
 @pytest.fixture
-async def program(tmp_path: Path, server: Server) -> AsyncIterator[Any]:
+async def program(tmp_path: Path, server: MisbehavingServer) -> AsyncIterator[Any]:
     begun = list[asyncio.subprocess.Process]()
 
     async def begin() -> asyncio.subprocess.Process:
@@ -220,7 +220,7 @@ async def program(tmp_path: Path, server: Server) -> AsyncIterator[Any]:
 
 
 @pytest.mark.slow
-async def test_after_kill_9_what_may_be_sent_again_is_and_nothing_else(server: Server, program: Any, tmp_path: Path) -> None:
+async def test_after_kill_9_what_may_be_sent_again_is_and_nothing_else(server: MisbehavingServer, program: Any, tmp_path: Path) -> None:
     async def until_all_are_there(wire: Wire) -> None:
         if len(server.seen) == 4:
             process.kill()
