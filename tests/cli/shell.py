@@ -20,7 +20,7 @@ from perdure.cli.command_list import root
 
 HERE = Path(__file__).parent
 FLOWS = HERE / "flows.py"
-DESK = HERE / "approval_flows.py"
+APPROVAL_FLOWS = HERE / "approval_flows.py"
 CHANGED = HERE / "changed_flows.py"
 GOLDEN = HERE / "golden"
 SECTION = r"^#### (\S+)\n"
@@ -66,7 +66,7 @@ class Shell:
 
     def run(self, command: str, stdin: str = "") -> Said:
         """A command line, without `perdure`; FLOWS, DESK and CHANGED stand for the files with the workflows."""
-        words = [word.replace("FLOWS", str(FLOWS)).replace("DESK", str(DESK)).replace("CHANGED", str(CHANGED)) for word in shlex.split(command)]
+        words = [word.replace("FLOWS", str(FLOWS)).replace("DESK", str(APPROVAL_FLOWS)).replace("CHANGED", str(CHANGED)) for word in shlex.split(command)]
         result = CliRunner().invoke(root, ["--db", self.db, *words], input=stdin, prog_name="perdure")
         return Said(result.exit_code, result.stdout, result.stderr)
 

@@ -10,7 +10,7 @@ from perdure.core.errors import StoreUnavailable
 from perdure.service import bulk_requests
 from perdure.sync_client import BulkResult, Client, Selection
 from tests.cli.conftest import flows
-from tests.cli.shell import DESK, Shell, agrees, steady, transcript
+from tests.cli.shell import APPROVAL_FLOWS, Shell, agrees, steady, transcript
 from tests.cli.test_commands_beside_an_engine import working
 
 DECIDING = {
@@ -93,16 +93,16 @@ MENDING = {
 
 
 @pytest.mark.parametrize("name", [*DECIDING, *MENDING])
-def test_the_command_says_what_its_transcript_says(name: str, desk: Shell) -> None:
+def test_the_command_says_what_its_transcript_says(name: str, approvals_shell: Shell) -> None:
     command = {**DECIDING, **MENDING}[name]
-    agrees(name, steady(transcript(command, desk.run(command)), desk.directory))
+    agrees(name, steady(transcript(command, approvals_shell.run(command)), approvals_shell.directory))
 
 
 @pytest.fixture
-def live_desk(desk: Shell) -> Iterator[Shell]:
+def live_approvals_shell(approvals_shell: Shell) -> Iterator[Shell]:
     """A desk with an engine that works on its database."""
-    with working(desk.db, flows(DESK)):
-        yield desk
+    with working(approvals_shell.db, flows(APPROVAL_FLOWS)):
+        yield approvals_shell
 
 
 LIVE = {
@@ -120,100 +120,103 @@ LIVE = {
 
 
 @pytest.mark.parametrize("name", LIVE)
-def test_beside_an_engine_the_command_says_what_its_transcript_says(name: str, live_desk: Shell) -> None:
-    agrees(name, steady(transcript(LIVE[name], live_desk.run(LIVE[name])), live_desk.directory))
+def test_beside_an_engine_the_command_says_what_its_transcript_says(name: str, live_approvals_shell: Shell) -> None:
+    agrees(name, steady(transcript(LIVE[name], live_approvals_shell.run(LIVE[name])), live_approvals_shell.directory))
 
 
 @pytest.mark.slow
-def test_a_decision_lets_a_workflow_go_on_and_is_not_taken_twice(live_desk: Shell) -> None:
-    assert live_desk.run("approve s1 -i carrier=007").code == 0
-    assert live_desk.run("result s1 --wait --timeout 10s").out == "007 by ada\n"
-    said = live_desk.run("reject s1")
+def test_a_decision_lets_a_workflow_go_on_and_is_not_taken_twice(live_approvals_shell: Shell) -> None:
+    assert live_approvals_shell.run("approve s1 -i carrier=007").code == 0
+    assert live_approvals_shell.run("result s1 --wait --timeout 10s").out == "007 by ada\n"
+    said = live_approvals_shell.run("reject s1")
     assert (said.code, said.out) == (10, "") and "was decided already: approved by ada at" in said.err
 
 
 @pytest.mark.slow
-def test_every_id_that_is_listed_means_its_approval(live_desk: Shell) -> None:
-    ids = live_desk.run("approvals -o ids").out
+def test_every_id_that_is_listed_means_its_approval(live_approvals_shell: Shell) -> None:
+    ids = live_approvals_shell.run("approvals -o ids").out
     assert len(ids.splitlines()) == 4
     for id in ids.splitlines():
-        assert live_desk.run("reject - --dry-run", stdin=id).code == 0
-    said = live_desk.run("reject - --as ada", stdin=f"nobody\n{ids}")
+        assert live_approvals_shell.run("reject - --dry-run", stdin=id).code == 0
+    said = live_approvals_shell.run("reject - --as ada", stdin=f"nobody\n{ids}")
     assert (said.code, said.out.count("is rejected by ada")) == (44, 4)
-    assert live_desk.run("approvals -o ids").out == ""
+    assert live_approvals_shell.run("approvals -o ids").out == ""
 
 
 @pytest.mark.slow
-def test_a_link_stands_for_its_answer_and_needs_no_name(live_desk: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    link = live_desk.run("approve s1 --as ada --link --lifetime 1h").out
+def test_a_link_stands_for_its_answer_and_needs_no_name(live_approvals_shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    link = live_approvals_shell.run("approve s1 --as ada --link --lifetime 1h").out
     monkeypatch.setenv("PERDURE_USER", "eve")
-    said = live_desk.run("decide - -i carrier=dhl", stdin=link)
+    said = live_approvals_shell.run("decide - -i carrier=dhl", stdin=link)
     assert (said.code, said.out) == (0, "the answer of the link is taken\n")
-    assert live_desk.run("result s1 --wait --timeout 10s").out == "dhl by ada\n"
+    assert live_approvals_shell.run("result s1 --wait --timeout 10s").out == "dhl by ada\n"
     monkeypatch.setenv("PERDURE_SIGNING_SECRET", "short")
-    assert live_desk.run("reject two --path one --link").code == 10
+    assert live_approvals_shell.run("reject two --path one --link").code == 10
 
 
-def test_whoever_is_logged_in_decides_if_nobody_is_named(desk: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whoever_is_logged_in_decides_if_nobody_is_named(approvals_shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PERDURE_USER")
     monkeypatch.setenv("LOGNAME", "grace")
     assert (
-        desk.run("approve two --path one --no-wait").out == "asks_two/two (One?) is approved by grace, which is recorded and takes effect when an engine runs\n"
+        approvals_shell.run("approve two --path one --no-wait").out
+        == "asks_two/two (One?) is approved by grace, which is recorded and takes effect when an engine runs\n"
     )
 
 
 @pytest.mark.slow
-def test_a_group_of_dead_letters_is_listed_requeued_and_discarded_by_its_fingerprint(live_desk: Shell) -> None:
-    group, broken = live_desk.run("dead-letters -o ids").out.split()[::-1]
-    listed = live_desk.run(f"dead-letters {group[:6]} -o ids").out
+def test_a_group_of_dead_letters_is_listed_requeued_and_discarded_by_its_fingerprint(live_approvals_shell: Shell) -> None:
+    group, broken = live_approvals_shell.run("dead-letters -o ids").out.split()[::-1]
+    listed = live_approvals_shell.run(f"dead-letters {group[:6]} -o ids").out
     assert len(listed.splitlines()) == 13
-    assert "2012 is too much" in live_desk.run(f"dead-letters {group}").out
-    assert live_desk.run(f"requeue --fingerprint {group}").code == 20
-    assert live_desk.run(f"requeue --fingerprint {group} --dry-run").out.count("would be requeued") == 13
-    said = live_desk.run(f"requeue --fingerprint {group} --yes -i cents=5 --target {DESK}:pays --wait")
+    assert "2012 is too much" in live_approvals_shell.run(f"dead-letters {group}").out
+    assert live_approvals_shell.run(f"requeue --fingerprint {group}").code == 20
+    assert live_approvals_shell.run(f"requeue --fingerprint {group} --dry-run").out.count("would be requeued") == 13
+    said = live_approvals_shell.run(f"requeue --fingerprint {group} --yes -i cents=5 --target {APPROVAL_FLOWS}:pays --wait")
     assert (said.code, said.out.count("is begun in place of pays/")) == (0, 13)
-    assert live_desk.run(f"discard --fingerprint {broken} --wait").out == "breaks/broken is discarded\n"
-    assert live_desk.run("dead-letters").out == ""
-    assert live_desk.run("ls --status cancelled -q").out.count("\n") == 14
+    assert live_approvals_shell.run(f"discard --fingerprint {broken} --wait").out == "breaks/broken is discarded\n"
+    assert live_approvals_shell.run("dead-letters").out == ""
+    assert live_approvals_shell.run("ls --status cancelled -q").out.count("\n") == 14
 
 
-def test_what_is_preset_stands_in_for_the_work(live_desk: Shell) -> None:
-    assert live_desk.run("preset o1 take '\"given\"'").code == 0
-    assert live_desk.run("retry o1 --wait").code == 0
-    assert live_desk.run("result o1 --wait --timeout 10s").out == "given\n"
+def test_what_is_preset_stands_in_for_the_work(live_approvals_shell: Shell) -> None:
+    assert live_approvals_shell.run("preset o1 take '\"given\"'").code == 0
+    assert live_approvals_shell.run("retry o1 --wait").code == 0
+    assert live_approvals_shell.run("result o1 --wait --timeout 10s").out == "given\n"
 
 
 @pytest.mark.slow
-def test_many_are_asked_about_where_somebody_can_answer(desk: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_are_asked_about_where_somebody_can_answer(approvals_shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bulk_actions, "is_interactive", lambda: True)
-    said = desk.run("retry --all --workflow pays", stdin="n\n")
+    said = approvals_shell.run("retry --all --workflow pays", stdin="n\n")
     assert (said.code, said.out) == (0, "")
     assert "13 executions would be told to retry. Go ahead? [y/N]" in said.err and "nothing was done" in said.err
-    assert desk.run("retry --all --workflow pays", stdin="y\n").out.count("is told to retry") == 13
-    assert desk.run("retry --all --workflow pays --prefix o1").out.count("is told to retry") == 4
+    assert approvals_shell.run("retry --all --workflow pays", stdin="y\n").out.count("is told to retry") == 13
+    assert approvals_shell.run("retry --all --workflow pays --prefix o1").out.count("is told to retry") == 4
 
 
-def test_those_that_were_started_by_others_hear_last_that_they_are_cancelled(desk: Shell) -> None:
-    with Client(desk.db) as client:
+def test_those_that_were_started_by_others_hear_last_that_they_are_cancelled(approvals_shell: Shell) -> None:
+    with Client(approvals_shell.db) as client:
         oldest_first = [one.id for one in reversed([one.key for one in client.list(status="waiting_approval")])]
-    said = desk.run("cancel --all --status waiting_approval --dry-run").out
+    said = approvals_shell.run("cancel --all --status waiting_approval --dry-run").out
     assert [line.split()[0].partition("/")[2] for line in said.splitlines()] == oldest_first
 
 
-def test_one_that_fails_does_not_keep_the_others_from_being_told(desk: Shell) -> None:
-    said = desk.run("undo --all --status completed,failed --prefix o")
+def test_one_that_fails_does_not_keep_the_others_from_being_told(approvals_shell: Shell) -> None:
+    said = approvals_shell.run("undo --all --status completed,failed --prefix o")
     assert (said.code, said.out, said.err.count("has ended (failed)")) == (20, "", 0)
-    said = desk.run("undo --all --status completed,waiting_approval --yes")
+    said = approvals_shell.run("undo --all --status completed,waiting_approval --yes")
     assert (said.code, said.out.splitlines()[:1], said.err.count("cancel one that has not ended")) == (10, ["pays/fine is told to undo"], 3)
 
 
-def test_what_had_ended_is_counted_and_is_no_error(desk: Shell) -> None:
-    said = desk.run("undo --all --status completed,failed --yes --workflow pays")
+def test_what_had_ended_is_counted_and_is_no_error(approvals_shell: Shell) -> None:
+    said = approvals_shell.run("undo --all --status completed,failed --yes --workflow pays")
     assert (said.code, said.out, said.err) == (0, "pays/fine is told to undo\n", "perdure: 13 executions had ended before; undo has no effect there\n")
 
 
 @pytest.mark.parametrize(("error", "code"), [(KeyboardInterrupt(), 130), (StoreUnavailable("the disk is full"), 50)])
-def test_whoever_interrupts_a_bulk_command_is_told_how_far_it_came(desk: Shell, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int) -> None:
+def test_whoever_interrupts_a_bulk_command_is_told_how_far_it_came(
+    approvals_shell: Shell, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int
+) -> None:
     monkeypatch.setattr(bulk_requests, "BULK_BATCH", 2)
     retry, batches = Selection.retry, list[Selection]()
 
@@ -224,7 +227,7 @@ def test_whoever_interrupts_a_bulk_command_is_told_how_far_it_came(desk: Shell, 
         return retry(selection, *given, **options)
 
     monkeypatch.setattr(Selection, "retry", second_fails)
-    said = desk.run("retry --all --workflow pays --yes")
+    said = approvals_shell.run("retry --all --workflow pays --yes")
     assert (said.code, said.out.count("is told to retry")) == (code, 2)
     assert "perdure: 2 of 13 executions were told to retry, and the next 2 may have been\nrun the command again for the rest" in said.err
 

@@ -49,7 +49,7 @@ def test_what_does_not_fit_together_is_refused(tmp_path: Path, arguments: str, c
 
 
 @pytest.mark.slow
-async def test_a_process_that_only_lends_needs_no_workflow_and_stops_in_good_order(tmp_path: Path) -> None:
+async def test_a_process_that_only_serves_tasks_needs_no_workflow_and_stops_in_good_order(tmp_path: Path) -> None:
     definition = tasks({"id": "a", "task": "do", "with": {"n": 20}})
     (tmp_path / "do.py").write_text(PROGRAM)
     url = f"sqlite:///{tmp_path}/here.db"

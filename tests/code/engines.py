@@ -130,10 +130,10 @@ class MemoryEngine:
         """Start an execution and return its result."""
         return await self.result(await self.start(workflow, *args, id=id))
 
-    async def tell(self, key: Key, message: ExecutionMessage, mail_key: str = "") -> None:
+    async def tell(self, key: Key, message: ExecutionMessage, message_key: str = "") -> None:
         """Put a message into the mail."""
         self._told = getattr(self, "_told", 0) + 1
-        await self.store.commit([Post(messages=(OutgoingMessage(key, mail_key or f"test:{self._told}", messages.encode_message(message)),))])
+        await self.store.commit([Post(messages=(OutgoingMessage(key, message_key or f"test:{self._told}", messages.encode_message(message)),))])
 
     async def send(self, key: Key, name: str, body: Any = None, once: str = "") -> None:
         """Send a message from outside; with `once`, under that key."""
@@ -171,7 +171,7 @@ class MemoryEngine:
     async def replayed(self, key: Key) -> CodeProgram:
         """A cold program, fed the whole log; it must not diverge."""
         workflow = next(one for one in self.workflows if one.code.name == key.workflow)
-        return (await cold(self.store, workflow, key))[1]
+        return (await evicted(self.store, workflow, key))[1]
 
 
 @asynccontextmanager
@@ -190,7 +190,7 @@ async def settle(s: float = 0.001) -> None:
     await asyncio.sleep(s)
 
 
-async def cold(store: MemoryStore, workflow: Workflow[..., Any], key: Key) -> tuple[Execution, CodeProgram]:
+async def evicted(store: MemoryStore, workflow: Workflow[..., Any], key: Key) -> tuple[Execution, CodeProgram]:
     """Rebuild an execution from its log; its program must not diverge."""
     found = await store.read(key)
     assert found is not None

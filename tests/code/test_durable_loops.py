@@ -15,7 +15,7 @@ from perdure.core import log_format, messages
 from perdure.core.execution import Execution
 from perdure.core.paths import path_text
 from tests.code.decision_driver import Hand
-from tests.code.engines import MemoryEngine, cold, every_cut, resident, settle, virtually, world
+from tests.code.engines import MemoryEngine, every_cut, evicted, resident, settle, virtually, world
 
 
 @step
@@ -296,13 +296,13 @@ async def test_an_endless_loop_keeps_a_bounded_log_and_a_bounded_memory(endless:
 @pytest.mark.slow
 @pytest.mark.parametrize("endless", ENDLESS, ids=lambda one: one.code.name)
 @resident
-async def test_after_compaction_a_cold_rebuild_goes_on_correctly(endless: Any) -> None:
+async def test_after_compaction_a_restored_execution_continues_correctly(endless: Any) -> None:
     async with world(endless) as w:
         key = await w.start(endless)
         sent = await turned(w, key, 120, 0)
         events = await w.events(key)
         assert any(isinstance(event, e.SnapshotEvent) for event in events), "it was compacted"
-        execution, _ = await cold(w.store, endless, key)
+        execution, _ = await evicted(w.store, endless, key)
         entry = w.engine._residents.get(key)
         assert entry is not None
         assert entry.execution is not None
@@ -310,7 +310,7 @@ async def test_after_compaction_a_cold_rebuild_goes_on_correctly(endless: Any) -
         assert execution.mailbox.letters == entry.execution.mailbox.letters
         await w.crash()
         sent = await turned(w, key, 200, sent)
-        await cold(w.store, endless, key)
+        await evicted(w.store, endless, key)
         assert (await w.fold(key)).parked is None
 
 

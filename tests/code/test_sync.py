@@ -118,7 +118,7 @@ ORDERED = ["Ada", 3.0, 2.0, "paid", ["x", "y"], 7, 24, 4, False]
 
 @pytest.mark.slow
 @virtually
-async def test_a_sync_workflow_runs_warm_and_evicted_at_every_wait_and_executes_each_step_once() -> None:
+async def test_a_sync_workflow_resident_or_evicted_at_every_wait_executes_each_step_once() -> None:
     ran.clear()
     async with world(order, child) as w:
         key = await w.start(order, "Ada")

@@ -45,7 +45,7 @@ def compaction(hand: Hand) -> CompactedLog | None:
     return compact_log(hand.key, [log_format.encode_row(hand.log)], archive=True)
 
 
-def cold(hand: Hand, compacted: CompactedLog) -> Hand:
+def restored(hand: Hand, compacted: CompactedLog) -> Hand:
     """The execution come back from its compacted log, knowing the same as before."""
     again = Hand(hand.workflow, hand.steps)
     again.log, again.blobs, again.now_s, again.performed = list(compacted.events), hand.blobs | compacted.blobs, hand.now_s, hand.performed
@@ -85,14 +85,14 @@ def test_a_compacted_log_is_short_and_goes_on_to_the_same_end() -> None:
     hand = halfway(plain, 50, 100)
     compacted = compaction(hand)
     assert compacted is not None and len(compacted.events) < 30 < len(hand.log) / 5
-    again = cold(hand, compacted)
+    again = restored(hand, compacted)
     assert turns_told(again) == ["audit at 47"] and again.execution.state == hand.execution.state and again.execution.emitted == 49
     before = len(again.log), len(hand.log)
     assert again.run().result == hand.run().result == [5, 5050, 9]
     assert again.log[before[0] :] == hand.log[before[1] :]
 
 
-def test_the_snapshot_stands_last_and_a_warm_execution_that_folds_it_is_the_cold_one() -> None:
+def test_the_snapshot_is_last_and_a_resident_execution_that_folds_it_equals_the_restored_one() -> None:
     hand = halfway(plain, 50, 100)
     compacted = compaction(hand)
     assert compacted is not None and compacted.events[-1] is compacted.snapshot
@@ -110,7 +110,7 @@ def test_a_log_can_be_compacted_again_and_again_and_stays_as_short() -> None:
         compacted = compaction(hand)
         assert compacted is not None
         lengths.append(len(compacted.events))
-        hand = cold(hand, compacted)
+        hand = restored(hand, compacted)
         assert len(turns_told(hand)) == 1
         while len(hand.performed) < calls:
             assert hand.perform()
@@ -124,7 +124,7 @@ def test_every_archive_names_the_one_before_it_back_to_the_first_event() -> None
     for calls in (40, 60):
         compacted = compaction(hand)
         assert compacted is not None
-        hand = cold(hand, compacted)
+        hand = restored(hand, compacted)
         while len(hand.performed) < calls:
             assert hand.perform()
     name = hand.execution.archive
@@ -149,7 +149,7 @@ def test_a_log_of_which_little_is_dead_is_not_worth_it() -> None:
         assert hand.perform()
     assert hand.execution.dead_events >= DEAD_EVENTS_MIN
     compacted = compaction(hand)
-    assert compacted is not None and not is_worth_compaction(cold(hand, compacted).execution)
+    assert compacted is not None and not is_worth_compaction(restored(hand, compacted).execution)
 
 
 async def nested(ctx: Any) -> Any:
@@ -171,7 +171,7 @@ def test_nested_loops_go_on_wherever_they_are_compacted(calls: int) -> None:
     hand = halfway(nested, calls)
     compacted = compaction(hand)
     if compacted is not None:
-        hand = cold(hand, compacted)
+        hand = restored(hand, compacted)
     assert hand.run().result == [7, 56]
 
 
@@ -194,7 +194,7 @@ def test_loops_beside_other_branches_go_on(calls: int) -> None:
     hand = halfway(siblings, calls)
     compacted = compaction(hand)
     assert compacted is not None and len(compacted.events) < 25
-    hand = cold(hand, compacted)
+    hand = restored(hand, compacted)
     hand.signal("go", "now")
     assert hand.run().result == [{"a": 21, "b": [1, "now", 2], "c": 21}, 3]
 
@@ -218,7 +218,7 @@ def test_attributes_that_forgotten_turns_have_changed_stay_as_they_were_and_the_
     hand = halfway(counts, calls)
     compacted = compaction(hand)
     assert compacted is not None
-    hand = cold(hand, compacted)
+    hand = restored(hand, compacted)
     assert sum(isinstance(event, e.AttributesSetEvent) for event in compacted.events) <= 2
     assert hand.run().result == whole.result and hand.execution.attributes == whole.execution.attributes
     assert whole.result["turn"] == 60 and whole.result["sum"] == sum(range(61)) and "first" not in whole.result
@@ -231,7 +231,7 @@ def test_attributes_outlive_one_compaction_after_another() -> None:
         compacted = compaction(hand)
         assert compacted is not None
         lengths.add(len(compacted.events))
-        hand = cold(hand, compacted)
+        hand = restored(hand, compacted)
         while len(hand.performed) < calls:
             assert hand.perform()
     assert len(lengths) == 1, lengths
@@ -264,11 +264,11 @@ def test_another_branch_sees_what_forgotten_turns_have_changed_where_it_saw_it(c
         hand.perform()
     compacted = compaction(hand)
     assert compacted is not None
-    hand = cold(hand, compacted)
+    hand = restored(hand, compacted)
     assert hand.run().result == {"a": 20, "b": calls} and dict(hand.execution.attributes) == {"turn": 20, "seen": calls}
 
 
-async def reads_mail(ctx: Any) -> Any:
+async def reads_message(ctx: Any) -> Any:
     heard = []
     async for turn in ctx.loop("mail", state=[], keep=1):
         turn.state = [*turn.state, await turn.listen("x")]
@@ -279,14 +279,14 @@ async def reads_mail(ctx: Any) -> Any:
 
 
 def test_messages_that_forgotten_turns_consumed_are_gone_and_others_are_not() -> None:
-    hand = Hand(reads_mail).start()
+    hand = Hand(reads_message).start()
     for number in range(9):
         hand.signal("x", number)
     hand.signal("y", "kept")
     compacted = compaction(hand)
     assert compacted is not None
     assert [event.name for event in compacted.events if isinstance(event, e.MessageArrivedEvent)] == ["x", "y"]
-    hand = cold(hand, compacted)
+    hand = restored(hand, compacted)
     for number in range(9, 12):
         hand.signal("x", number)
     assert hand.result == list(range(12))
@@ -317,7 +317,7 @@ def test_a_message_that_a_forgotten_turn_gave_back_is_still_there() -> None:
         assert hand.perform()
     compacted = compaction(hand)
     assert compacted is not None
-    assert cold(hand, compacted).run().result == hand.run().result == ["step", 1, 2]
+    assert restored(hand, compacted).run().result == hand.run().result == ["step", 1, 2]
 
 
 async def loses_and_then_reads(ctx: Any) -> Any:
@@ -343,7 +343,7 @@ def test_a_message_that_a_loser_gave_back_and_a_forgotten_turn_consumed_does_not
         hand.signal("x", number)
     assert hand.execution.trimmed
     compacted = compaction(hand)
-    assert compacted is None or cold(hand, compacted) is not hand  # a compacted log would bring it again, so there is none
+    assert compacted is None or restored(hand, compacted) is not hand  # a compacted log would bring it again, so there is none
     hand.signal("x", 7)
     assert hand.result == list(range(8))
 
@@ -366,7 +366,7 @@ def test_a_reopened_loop_goes_on_wherever_it_is_compacted(calls: int) -> None:
         assert hand.perform()
     compacted = compaction(hand)
     if compacted is not None:
-        hand = cold(hand, compacted)
+        hand = restored(hand, compacted)
     assert hand.run().result == 31
 
 
@@ -401,23 +401,23 @@ def test_what_came_while_parked_in_a_forgotten_turn_is_still_fed_after_it() -> N
         hand.performed.append("look")
     compacted = compaction(hand)
     assert compacted is not None
-    assert cold(hand, compacted).run().result == {"a": [1, 2], "b": 13}
+    assert restored(hand, compacted).run().result == {"a": [1, 2], "b": 13}
 
 
 async def coupled(ctx: Any) -> Any:
-    bell = asyncio.Event()
+    notification = asyncio.Event()
 
     async def audits(branch: Any) -> Any:
         async for turn in branch.loop("audit", state=0, keep=1):
             await turn.step("look", once, 1)
             if turn.number == 3:
-                bell.set()
+                notification.set()
             if turn.number == 12:
                 return turn.number
         return None
 
     async def waits(branch: Any) -> Any:
-        await bell.wait()
+        await notification.wait()
         return await branch.step("rung", once, 2)
 
     return await ctx.join(a=audits, b=waits)
@@ -428,7 +428,7 @@ def test_branches_that_are_coupled_outside_of_the_log_are_not_compacted(calls: i
     hand = halfway(coupled, calls)
     compacted = compaction(hand)
     if compacted is not None:
-        hand = cold(hand, compacted)
+        hand = restored(hand, compacted)
     assert hand.run().result == {"a": 12, "b": 2}
 
 
@@ -530,7 +530,7 @@ def test_random_loops_that_are_compacted_whenever_it_is_possible_go_on_to_the_sa
         move(often, rngs[1])
         assert plainly.log[before[0] :] == often.log[before[1] :], f"seed {seed}"
         if often.execution.trimmed and rng.random() < 0.3 and (compacted := compaction(often)) is not None:
-            often = cold(often, compacted)
+            often = restored(often, compacted)
             compactions += 1
     assert facts(often.execution) == facts(plainly.execution), f"seed {seed}, {compactions} compactions"
     plainly.close()
@@ -543,4 +543,4 @@ def test_an_outcome_that_failed_is_compacted_like_any_other() -> None:
         hand.settle(next(iter(hand.execution.opened.performing())).path, ValueError("no")) if hand.execution.opened.performed else hand.tick()
     compacted = compaction(hand)
     assert compacted is not None and any(isinstance(event, e.SettledEvent) and isinstance(event.outcome, Failure) for event in hand.log)
-    assert cold(hand, compacted).run().result == hand.run().result == [9, "exhausted"]
+    assert restored(hand, compacted).run().result == hand.run().result == [9, "exhausted"]

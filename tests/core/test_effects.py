@@ -32,7 +32,7 @@ def test_work_goes_to_its_queue_with_one_key_for_each_try_and_one_for_the_world(
     assert story.sent == [m.TaskMessage(KEY, PAY, attempt, "pay", "acme/order/1:pay", b"\x01", 9.0, grace_s=30.0) for attempt in (1, 2)]
 
 
-def test_what_the_host_performs_itself_needs_no_mail() -> None:
+def test_what_the_engine_performs_itself_sends_no_message() -> None:
     story = ScriptedExecution({"start": [opens("pay"), opens("a", SleepOperation(1.0)), opens("b", ReceiveOperation(("x",)))], "a": [DONE]})
     story.begin()
     story.say(m.LostMessage(PAY, 1))

@@ -29,7 +29,7 @@ def story() -> ScriptedExecution:
     return it
 
 
-def test_a_cold_program_is_fed_what_the_warm_one_was() -> None:
+def test_a_restored_program_is_fed_what_the_resident_one_was() -> None:
     it = story()
     assert it.rebuilt().program.fed == it.program.fed
 

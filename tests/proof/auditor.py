@@ -221,11 +221,12 @@ class Auditor:
                 arrived.add(event.number)
             if not isinstance(event, e.SettledEvent) or (pending := known.shadow.open.get(event.path)) is None or not isinstance(pending.op, ReceiveOperation):
                 continue
-            for mail in handed[1]:
-                signal = messages.decode_message_or_task(mail.body)
-                if isinstance(signal, messages.SignalMessage) and signal.name in pending.op.names and mail.number not in arrived:
+            for message in handed[1]:
+                signal = messages.decode_message_or_task(message.body)
+                if isinstance(signal, messages.SignalMessage) and signal.name in pending.op.names and message.number not in arrived:
                     unknown = (signal.sender, signal.sent, signal.key) not in known.arrived
-                    self.expect(not unknown, lambda: f"{commit.key}: {path_text(event.path)} timed out before message {mail.number}, which was there, was read")  # noqa: B023  # called at once
+                    read = f"timed out before message {message.number}, which was there, was read"
+                    self.expect(not unknown, lambda: f"{commit.key}: {path_text(event.path)} {read}")  # noqa: B023  # called at once
 
     def _after(self, known: AuditedExecution, event: e.Event) -> None:
         """Note what an event says, for later."""

@@ -80,15 +80,15 @@ class Leases:
     def leased(self, work: Iterable[QueuedMessage], holder: str) -> list[Handed]:
         """Work is handed to a holder: to nobody while another lives who has it."""
         found = []
-        for mail in work:
-            before, this = self._holders.get(mail.number), _try(mail.body)
+        for message in work:
+            before, this = self._holders.get(message.number), _try(message.body)
             if before is not None and self._lives(before):
                 self._complain(f"{_named(this)} was taken from {before}, who is alive, and given to {holder}")
-            self._holders[mail.number] = holder
-            self._numbers[this] = mail.number
+            self._holders[message.number] = holder
+            self._numbers[this] = message.number
             self.handed[this] += 1
             self.handed_to[this, life(holder)] += 1
-            found.append(Handed(_queue(mail), "calls", mail.lane, mail.deliveries == 1))
+            found.append(Handed(_queue(message), "calls", message.lane, message.deliveries == 1))
         return found
 
     def check(self, handed: Iterable[Handed], heads: Iterable[Head], boxes: Mapping[str, Iterable[QueuedMessage]], now_s: float) -> None:
@@ -117,8 +117,8 @@ class Leases:
         return Counter((head.queue, head.lane) for head in heads if head.holder is not None and self._lives(head.holder))
 
     def _leased(self, boxes: Mapping[str, Iterable[QueuedMessage]]) -> Counter[tuple[str, str]]:
-        living = (mail for box in boxes.values() for mail in box if (holder := self._holders.get(mail.number)) is not None and self._lives(holder))
-        return Counter((_queue(mail), mail.lane) for mail in living)
+        living = (message for box in boxes.values() for message in box if (holder := self._holders.get(message.number)) is not None and self._lives(holder))
+        return Counter((_queue(message), message.lane) for message in living)
 
 
 def life(holder: str) -> str:
@@ -126,9 +126,9 @@ def life(holder: str) -> str:
     return holder.partition("~")[0]
 
 
-def _queue(mail: QueuedMessage) -> str:
-    assert isinstance(mail.to, QueueAddress), "only work is leased"
-    return mail.to.name
+def _queue(message: QueuedMessage) -> str:
+    assert isinstance(message.to, QueueAddress), "only work is leased"
+    return message.to.name
 
 
 def _try(body: bytes) -> TryKey:

@@ -90,7 +90,7 @@ async def test_an_end_is_told_at_once_whoever_made_it(c: Cluster) -> None:
 
 
 @virtually
-async def test_an_end_is_seen_within_a_second_when_the_ring_is_lost(c: Cluster) -> None:
+async def test_an_end_is_seen_within_a_second_when_the_notification_is_lost(c: Cluster) -> None:
     await c.engine(sleeper)
     store = FaultyStore(c.store, Random(0), Faults(lose_ring=1.0))
     key = await c.post(sleeper, 7.5)
@@ -100,7 +100,7 @@ async def test_an_end_is_seen_within_a_second_when_the_ring_is_lost(c: Cluster) 
 
 
 @virtually
-async def test_what_no_ring_tells_of_is_seen_soon_by_who_follows_closely(c: Cluster) -> None:
+async def test_a_change_without_a_notification_is_seen_soon_by_who_follows_closely(c: Cluster) -> None:
     await c.engine(listener)
     watch = ChangeWatcher(c.store)
     key = await c.post(listener)
@@ -230,7 +230,7 @@ async def test_who_comes_while_the_others_are_looked_at_is_looked_at_next(c: Clu
 
 
 @virtually
-async def test_an_engine_tells_of_the_ends_that_it_makes_though_the_ring_is_lost(c: Cluster) -> None:
+async def test_an_engine_reports_the_ends_that_it_commits_though_the_notification_is_lost(c: Cluster) -> None:
     process = await c.engine(sleeper)
     process.store.faults = Faults(lose_ring=1.0)
     assert await c.start(process, sleeper, 7.35)

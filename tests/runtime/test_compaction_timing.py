@@ -40,17 +40,17 @@ async def work() -> None: ...
 
 @workflow
 async def coupled(ctx: Context) -> int:
-    bells = asyncio.Queue[int]()
+    notifications = asyncio.Queue[int]()
 
     async def rings(c: Context) -> None:
         async for turn in c.loop("l", state=0, keep=1):
             await turn.step(work)
-            bells.put_nowait(turn.number)
+            notifications.put_nowait(turn.number)
             if turn.number == TURNS:
                 return
 
     async def hears(c: Context) -> int:
-        while await bells.get() < TURNS:
+        while await notifications.get() < TURNS:
             await c.step(work)
         return TURNS
 

@@ -385,7 +385,7 @@ class EngineOnFile:
         assert found is not None
         return log_format.decode_rows(found.rows)
 
-    async def is_warm_and_well(self) -> None:
+    async def is_resident_and_works(self) -> None:
         """The engine goes on, and the queue of one place has it free."""
         (stands,) = (await self.ended({"well": await self.start(is_well)})).values()
         assert stands.status == "completed"
@@ -447,7 +447,7 @@ def test_whatever_a_step_raises_is_a_recorded_failure_and_the_engine_goes_on(
                 assert execution.status in ("completed", "failed") and execution.ended is not None, name
                 if execution.status == "failed":
                     assert "ollback" in name, (name, execution.ended)
-            await p.is_warm_and_well()
+            await p.is_resident_and_works()
 
     asyncio.run(scenario())
     nothing_is_broken(caplog)
@@ -465,7 +465,7 @@ def test_whatever_workflow_code_raises_ends_its_execution_with_a_named_error_and
                 assert execution.ended is not None and execution.ended.status in ("failed", "cancelled"), (name, execution.status, execution.parked)
                 outcome = execution.ended.outcome
                 assert isinstance(outcome, Err) and is_bounded(outcome.error), name
-            await p.is_warm_and_well()
+            await p.is_resident_and_works()
 
     asyncio.run(scenario())
     nothing_is_broken(caplog)
@@ -478,7 +478,7 @@ def test_whatever_undoes_a_step_raises_the_execution_needs_attention_and_says_wh
             keys = {name: await p.start(is_undone, name) for name in names}
             for name, execution in (await p.ended(keys)).items():
                 assert execution.parked is not None and execution.parked.reason == "undo" and name in undoing, name
-            await p.is_warm_and_well()
+            await p.is_resident_and_works()
 
     asyncio.run(scenario())
     nothing_is_broken(caplog)

@@ -94,7 +94,7 @@ async def test_what_is_said_often_is_told_once_a_second(c: Cluster, client: Asyn
 
 
 @virtually
-async def test_a_try_that_falls_silent_has_failed(c: Cluster, client: AsyncClient) -> None:
+async def test_an_attempt_without_heartbeats_has_failed(c: Cluster, client: AsyncClient) -> None:
     @step(heartbeat="5s", retry=Retry(max=2, wait=0.0))
     async def silent() -> None:
         seen.append(now_s())

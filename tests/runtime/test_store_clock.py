@@ -101,7 +101,7 @@ def test_what_the_store_says_is_past_is_past_once_it_has_said_so() -> None:
         assert host.clock.now().earliest_s >= said_s - ROUNDED_S
 
 
-def test_a_timer_rings_when_its_time_is_surely_over_and_not_a_rounding_before() -> None:
+def test_a_timer_fires_when_its_time_is_surely_over_and_not_a_rounding_before() -> None:
     rng, host = Random(8), Host()
     host.ask(0.001, 0.002)
     for _ in range(1000):

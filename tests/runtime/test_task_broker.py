@@ -70,7 +70,7 @@ async def drawing_many(ctx: Context, count: int) -> list[Any]:
     return await ctx.map(lambda c, name: c.step(draw, name), [str(number) for number in range(count)])
 
 
-async def lent(
+async def leased(
     process: ClusterProcess, task_worker: TaskWorker = ADA, *, wait_s: float = 0.0, lease_s: float | None = LOAN_S, **wanted: Any
 ) -> list[TaskLease]:
     """What a borrower is lent."""
@@ -83,7 +83,7 @@ async def lent(
 
 async def one(process: ClusterProcess, task_worker: TaskWorker = ADA, **wanted: Any) -> TaskLease:
     """The one loan that a borrower gets in time."""
-    (task_lease,) = await lent(process, task_worker, **{"wait_s": 30.0, **wanted})
+    (task_lease,) = await leased(process, task_worker, **{"wait_s": 30.0, **wanted})
     return task_lease
 
 
@@ -105,7 +105,7 @@ def ended(gone: Any) -> str:
 
 
 @virtually
-async def test_what_is_lent_is_done_by_its_borrower_and_settles_by_the_answer(c: Cluster) -> None:
+async def test_a_leased_task_is_performed_by_its_worker_and_settles_by_the_answer(c: Cluster) -> None:
     engine, process = await c.engine(drawing, poll_s=NEVER_S), await c.broker(poll_s=NEVER_S)
     assert await c.start(engine, drawing, "a cat")
     task_lease = await one(process)
@@ -122,12 +122,12 @@ async def test_what_is_lent_is_done_by_its_borrower_and_settles_by_the_answer(c:
 
 
 @virtually
-async def test_who_waits_is_lent_what_comes_at_once_and_nothing_when_its_time_is_over(c: Cluster) -> None:
+async def test_a_waiting_worker_leases_a_new_task_at_once_and_none_when_its_time_is_over(c: Cluster) -> None:
     engine, process = await c.engine(drawing, poll_s=NEVER_S), await c.broker(poll_s=NEVER_S)
     began_s = now_s()
-    assert await lent(process, wait_s=0.0) == [] and now_s() == began_s
-    assert await lent(process, wait_s=12.5) == [] and now_s() - began_s == pytest.approx(12.5, abs=0.01)
-    waiting = asyncio.create_task(lent(process, wait_s=30.0))
+    assert await leased(process, wait_s=0.0) == [] and now_s() == began_s
+    assert await leased(process, wait_s=12.5) == [] and now_s() - began_s == pytest.approx(12.5, abs=0.01)
+    waiting = asyncio.create_task(leased(process, wait_s=30.0))
     await asyncio.sleep(20.0)
     began_s = now_s()
     assert await c.start(engine, drawing, "a cat")
@@ -135,13 +135,13 @@ async def test_who_waits_is_lent_what_comes_at_once_and_nothing_when_its_time_is
 
 
 @virtually
-async def test_borrowers_share_a_queue_and_nothing_is_lent_twice(c: Cluster) -> None:
+async def test_workers_share_a_queue_and_no_task_is_leased_twice(c: Cluster) -> None:
     engine, process = await c.engine(drawing_many), await c.broker()
     assert await c.start(engine, drawing_many, 30)
-    asked = [asyncio.create_task(lent(process, TaskWorker("", str(number)), limit=4, wait_s=5.0)) for number in range(6)]
+    asked = [asyncio.create_task(leased(process, TaskWorker("", str(number)), limit=4, wait_s=5.0)) for number in range(6)]
     task_leases = [task_lease for ask in asked for task_lease in await ask]
     assert [len(await ask) for ask in asked] == [4] * 6
-    task_leases += await lent(process, limit=100)
+    task_leases += await leased(process, limit=100)
     assert sorted(int(task_lease.given.args[0]) for task_lease in task_leases) == list(range(30)) and len({task_lease.id for task_lease in task_leases}) == 30
     for task_lease in task_leases:
         assert await complete(process, task_lease, task_lease.given.args[0], task_lease.task_worker) is None
@@ -149,24 +149,24 @@ async def test_borrowers_share_a_queue_and_nothing_is_lent_twice(c: Cluster) -> 
 
 
 @virtually
-async def test_a_borrower_is_lent_work_of_its_queues_and_tenants_alone(c: Cluster) -> None:
+async def test_a_worker_leases_tasks_of_its_queues_and_tenants_alone(c: Cluster) -> None:
     process = await c.broker(queues=["gpu", "cpu"])
     for tenant in ("acme", "default"):
         work = messages.TaskMessage(drawing.key("e")._replace(tenant=tenant), (("draw", 1),), 1, "draw", tenant, values.encode(((), {}), "args"))
         await c.store.commit([c.posted(QueueAddress(tenant, "gpu"), tenant, messages.encode_message(work))])
-    assert await lent(process, queues=["cpu"]) == await lent(process, tenants=frozenset({"nobody"}), wait_s=5.0) == []
-    assert [task_lease.mail.to for task_lease in await lent(process, tenants=frozenset({"acme"}), limit=9)] == [QueueAddress("acme", "gpu")]
-    assert [task_lease.mail.to for task_lease in await lent(process, limit=9)] == [QueueAddress("default", "gpu")]
+    assert await leased(process, queues=["cpu"]) == await leased(process, tenants=frozenset({"nobody"}), wait_s=5.0) == []
+    assert [task_lease.mail.to for task_lease in await leased(process, tenants=frozenset({"acme"}), limit=9)] == [QueueAddress("acme", "gpu")]
+    assert [task_lease.mail.to for task_lease in await leased(process, limit=9)] == [QueueAddress("default", "gpu")]
 
 
 @virtually
-async def test_no_more_is_lent_than_the_limits_of_the_queue_allow(c: Cluster) -> None:
+async def test_no_more_tasks_are_leased_than_the_limits_of_the_queue_allow(c: Cluster) -> None:
     engine, process = await c.engine(drawing_many), await c.broker()
     await c.store.limit("gpu", QueueLimits(concurrency=2))
     assert await c.start(engine, drawing_many, 3)
-    first, second = await lent(process, limit=10, wait_s=1.0)
-    assert await lent(process, limit=10, wait_s=5.0) == []
-    waiting = asyncio.create_task(lent(process, wait_s=30.0))
+    first, second = await leased(process, limit=10, wait_s=1.0)
+    assert await leased(process, limit=10, wait_s=5.0) == []
+    waiting = asyncio.create_task(leased(process, wait_s=30.0))
     assert await complete(process, first, 1) is None
     (third,) = await waiting
     assert third.id != second.id
@@ -186,7 +186,7 @@ async def test_an_answer_may_be_repeated_and_not_changed(c: Cluster) -> None:
 
 
 @virtually
-async def test_a_loan_is_its_borrowers_and_nobody_elses(c: Cluster) -> None:
+async def test_a_lease_is_its_workers_and_nobody_elses(c: Cluster) -> None:
     engine, process = await c.engine(drawing), await c.broker()
     assert await c.start(engine, drawing, "a cat")
     mine = TaskWorker("token", "ada")
@@ -204,7 +204,7 @@ async def test_a_loan_is_its_borrowers_and_nobody_elses(c: Cluster) -> None:
 
 
 @virtually
-async def test_a_failure_is_tried_again_as_the_step_says_or_when_the_borrower_says(c: Cluster) -> None:
+async def test_a_failure_is_retried_by_the_retry_policy_or_when_the_worker_says(c: Cluster) -> None:
     engine, process = await c.engine(drawing), await c.broker()
     assert await c.start(engine, drawing, "a cat")
     assert await fail(process, await one(process)) is None
@@ -223,7 +223,7 @@ async def test_a_failure_is_tried_again_as_the_step_says_or_when_the_borrower_sa
 
 
 @virtually
-async def test_a_failure_that_is_not_to_be_tried_again_is_not(c: Cluster) -> None:
+async def test_a_failure_that_is_not_to_be_retried_is_not(c: Cluster) -> None:
     engine, process = await c.engine(drawing), await c.broker()
     assert await c.start(engine, drawing, "a cat")
     assert await fail(process, await one(process), retry=False) is None
@@ -234,7 +234,7 @@ async def test_a_failure_that_is_not_to_be_tried_again_is_not(c: Cluster) -> Non
 
 @pytest.mark.slow
 @virtually
-async def test_a_try_that_takes_too_long_has_failed_though_its_borrower_lives(c: Cluster) -> None:
+async def test_an_attempt_that_takes_too_long_has_failed_though_its_worker_lives(c: Cluster) -> None:
     engine, process = await c.engine(hasty), await c.broker()
     assert await c.start(engine, hasty, "a cat")
     task_lease = await one(process, lease_s=3600.0)
@@ -253,19 +253,19 @@ async def test_a_try_that_takes_too_long_has_failed_though_its_borrower_lives(c:
 
 @pytest.mark.slow
 @virtually
-async def test_a_try_that_takes_too_long_is_not_repeated_unless_it_is_idempotent(c: Cluster) -> None:
+async def test_an_attempt_that_takes_too_long_is_not_repeated_unless_it_is_idempotent(c: Cluster) -> None:
     engine, process = await c.engine(careful), await c.broker()
     assert await c.start(engine, careful, "a cat")
     await one(process, lease_s=3600.0)
     assert (await c.result(engine, careful)).startswith("timeout: ")
-    assert await lent(process, wait_s=30.0) == []
+    assert await leased(process, wait_s=30.0) == []
 
 
 # Silence and death.
 
 
 @virtually
-async def test_what_nothing_is_heard_of_is_lent_to_another_and_its_late_answer_does_not_count(c: Cluster) -> None:
+async def test_a_task_of_which_nothing_is_heard_is_leased_to_another_and_its_late_answer_does_not_count(c: Cluster) -> None:
     engine, process = await c.engine(drawing), await c.broker()
     assert await c.start(engine, drawing, "a cat")
     task_lease = await one(process)
@@ -281,7 +281,7 @@ async def test_what_nothing_is_heard_of_is_lent_to_another_and_its_late_answer_d
 
 
 @virtually
-async def test_heartbeats_keep_a_loan_and_what_they_say_is_there_for_the_next_try(c: Cluster) -> None:
+async def test_heartbeats_renew_a_lease_and_their_progress_is_there_for_the_next_attempt(c: Cluster) -> None:
     engine, process = await c.engine(drawing), await c.broker()
     assert await c.start(engine, drawing, "a cat")
     task_lease = await one(process, lease_s=10.0)
@@ -297,7 +297,7 @@ async def test_heartbeats_keep_a_loan_and_what_they_say_is_there_for_the_next_tr
 
 
 @virtually
-async def test_what_a_borrower_says_last_is_told_with_its_answer(c: Cluster) -> None:
+async def test_the_last_progress_of_a_worker_comes_with_its_answer(c: Cluster) -> None:
     engine, process = await c.engine(drawing), await c.broker()
     assert await c.start(engine, drawing, "a cat")
     task_lease = await one(process)
@@ -308,7 +308,7 @@ async def test_what_a_borrower_says_last_is_told_with_its_answer(c: Cluster) -> 
 
 
 @virtually
-async def test_a_task_that_wants_to_be_heard_of_more_often_is_lent_for_shorter(c: Cluster) -> None:
+async def test_a_task_with_a_short_heartbeat_timeout_is_leased_for_shorter(c: Cluster) -> None:
     @step(queue="gpu", heartbeat="3s")
     async def beating() -> Any: ...
 
@@ -329,7 +329,7 @@ async def test_a_task_that_wants_to_be_heard_of_more_often_is_lent_for_shorter(c
 
 @pytest.mark.slow
 @virtually
-async def test_without_a_lease_a_loan_lasts_as_long_as_its_borrower_is_there(c: Cluster) -> None:
+async def test_without_a_lease_time_a_lease_lasts_as_long_as_its_worker_is_there(c: Cluster) -> None:
     engine, process = await c.engine(drawing), await c.broker()
     assert await c.start(engine, drawing, "a cat")
     task_lease = await one(process, lease_s=None)
@@ -351,7 +351,7 @@ async def test_what_may_not_be_done_twice_is_interrupted_when_nothing_is_heard_o
 
 
 @virtually
-async def test_what_kills_each_borrower_parks_its_execution(c: Cluster) -> None:
+async def test_a_task_that_kills_each_worker_parks_its_execution(c: Cluster) -> None:
     engine, process = await c.engine(drawing), await c.broker()
     assert await c.start(engine, drawing, "poison")
     for attempt in range(1, limits.INTERRUPTIONS_MAX + 1):
@@ -363,7 +363,7 @@ async def test_what_kills_each_borrower_parks_its_execution(c: Cluster) -> None:
 
 
 @virtually
-async def test_when_the_lender_dies_what_it_has_lent_is_lent_by_the_next_and_the_old_loans_are_unknown(c: Cluster) -> None:
+async def test_when_the_broker_dies_the_next_leases_its_tasks_anew_and_the_old_leases_are_unknown(c: Cluster) -> None:
     engine, process = await c.engine(drawing), await c.broker()
     assert await c.start(engine, drawing, "a cat")
     task_lease = await one(process)
@@ -384,12 +384,12 @@ async def test_when_the_lender_dies_what_may_not_be_done_twice_is_interrupted(c:
     assert await c.start(engine, careful, "a cat")
     _ = await one(process)
     await process.kill()
-    assert await lent(await c.broker(), wait_s=30.0) == []
+    assert await leased(await c.broker(), wait_s=30.0) == []
     assert (await c.result(engine, careful)).startswith("interrupted: its worker is gone")
 
 
 @virtually
-async def test_a_lender_that_stands_still_beyond_its_lease_answers_in_vain(c: Cluster) -> None:
+async def test_a_broker_that_is_stopped_beyond_its_lease_answers_in_vain(c: Cluster) -> None:
     engine, process = await c.engine(drawing), await c.broker()
     assert await c.start(engine, drawing, "a cat")
     task_lease = await one(process, lease_s=3600.0)
@@ -405,7 +405,7 @@ async def test_a_lender_that_stands_still_beyond_its_lease_answers_in_vain(c: Cl
 
 
 @virtually
-async def test_in_a_new_epoch_what_was_lent_is_lost_and_lent_anew(c: Cluster) -> None:
+async def test_in_a_new_epoch_leased_tasks_are_lost_and_leased_anew(c: Cluster) -> None:
     engine, process = await c.engine(drawing), await c.broker()
     assert await c.start(engine, drawing, "a cat")
     task_lease = await one(process, lease_s=3600.0)
@@ -438,7 +438,7 @@ def test_an_answer_survives_a_minute_in_which_the_store_is_down(faults: Any) -> 
 
 
 @virtually
-async def test_a_claim_whose_answer_is_lost_keeps_nothing_from_being_lent(c: Cluster) -> None:
+async def test_a_claim_whose_answer_is_lost_keeps_no_task_from_being_leased(c: Cluster) -> None:
     engine, process = await c.engine(drawing), await c.broker()
     waiting = asyncio.create_task(one(process))
     await settle()
@@ -451,7 +451,7 @@ async def test_a_claim_whose_answer_is_lost_keeps_nothing_from_being_lent(c: Clu
 
 
 @pytest.mark.parametrize("jump_s", [-3600.0, 3600.0, 1e8, -1e8])
-def test_a_jump_of_the_store_s_clock_ends_no_loan(jump_s: float) -> None:
+def test_a_jump_of_the_store_s_clock_ends_no_lease(jump_s: float) -> None:
     async def world() -> None:
         async with cluster() as c:
             jumped_s = 0.0
@@ -475,7 +475,7 @@ def test_a_jump_of_the_store_s_clock_ends_no_loan(jump_s: float) -> None:
 
 
 @virtually
-async def test_a_borrower_hears_that_nobody_wants_the_answer_any_more(c: Cluster) -> None:
+async def test_a_worker_learns_that_its_answer_is_no_longer_needed(c: Cluster) -> None:
     engine, process = await c.engine(drawing), await c.broker()
     assert await c.start(engine, drawing, "a cat")
     task_lease = await one(process)
@@ -490,7 +490,7 @@ async def test_a_borrower_hears_that_nobody_wants_the_answer_any_more(c: Cluster
 
 
 @virtually
-async def test_a_borrower_may_answer_within_the_grace_of_a_cancelled_execution(c: Cluster) -> None:
+async def test_a_worker_may_answer_within_the_grace_of_a_cancelled_execution(c: Cluster) -> None:
     engine, process = await c.engine(drawing), await c.broker()
     assert await c.start(engine, drawing, "a cat")
     task_lease = await one(process)
@@ -519,7 +519,7 @@ async def test_an_answer_that_comes_after_the_end_changes_nothing(c: Cluster) ->
 @virtually
 async def test_work_that_comes_for_who_has_hung_up_is_for_the_next(c: Cluster) -> None:
     engine, process = await c.engine(careful), await c.broker()
-    gone = [asyncio.create_task(lent(process, wait_s=30.0)) for _ in range(3)]
+    gone = [asyncio.create_task(leased(process, wait_s=30.0)) for _ in range(3)]
     await settle()
     gone[0].cancel()
     await settle()
@@ -534,7 +534,7 @@ async def test_work_that_comes_for_who_has_hung_up_is_for_the_next(c: Cluster) -
 
 
 @virtually
-async def test_what_is_given_back_is_lent_again_and_is_no_interruption(c: Cluster) -> None:
+async def test_a_task_that_is_given_back_is_leased_again_and_is_no_interruption(c: Cluster) -> None:
     engine, process = await c.engine(careful), await c.broker()
     assert await c.start(engine, careful, "a cat")
     for _ in range(limits.INTERRUPTIONS_MAX + 2):
@@ -549,10 +549,10 @@ async def test_what_is_given_back_is_lent_again_and_is_no_interruption(c: Cluste
 
 
 @virtually
-async def test_who_waits_is_told_of_a_stop_at_once_and_what_is_lent_may_be_answered_within_the_grace(c: Cluster) -> None:
+async def test_a_waiting_worker_learns_of_a_stop_at_once_and_leased_tasks_may_be_answered_within_the_grace(c: Cluster) -> None:
     engine, process = await c.engine(drawing_many), await c.broker()
     assert await c.start(engine, drawing_many, 2)
-    first, second = await lent(process, limit=2, wait_s=1.0)
+    first, second = await leased(process, limit=2, wait_s=1.0)
     waiting = asyncio.create_task(process.broker.lease(ADA, LeaseRequest(["gpu"], wait_s=30.0, lease_s=LOAN_S)))
     await settle()
     began_s = now_s()
@@ -571,7 +571,7 @@ async def test_who_waits_is_told_of_a_stop_at_once_and_what_is_lent_may_be_answe
 
 
 @virtually
-async def test_a_lender_that_has_lent_nothing_stops_at_once(c: Cluster) -> None:
+async def test_a_broker_without_leased_tasks_stops_at_once(c: Cluster) -> None:
     process = await c.broker()
     began_s = now_s()
     process.broker.stop(30.0)
@@ -618,19 +618,19 @@ async def test_what_undoes_a_step_is_given_its_result_and_its_arguments(c: Clust
 
 
 @virtually
-async def test_work_that_nobody_can_read_fails_for_good_and_is_lent_to_nobody(c: Cluster) -> None:
+async def test_a_task_that_can_not_be_read_fails_for_good_and_is_never_leased(c: Cluster) -> None:
     engine, process = await c.engine(drawing), await c.broker()
     assert await c.start(engine, drawing, "x" * 200_000)
     await until(lambda: asyncio.sleep(0, len(c.store._blobs) == 2))
     c.store._blobs.clear()
-    assert await lent(process, wait_s=5.0) == []
+    assert await leased(process, wait_s=5.0) == []
     await settle()
     assert await c.messages(GPU) == 0 and not process.broker.task_leases.open
 
 
 @pytest.mark.slow
 @virtually
-async def test_of_ended_loans_only_the_last_are_remembered(c: Cluster) -> None:
+async def test_of_ended_leases_only_the_last_are_remembered(c: Cluster) -> None:
     process = await c.broker()
     task_leases = process.broker.task_leases
     work = messages.TaskMessage(drawing.key("e"), (("draw", 1),), 1, "draw", "k", values.encode(((), {}), "args"))

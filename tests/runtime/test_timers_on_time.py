@@ -20,7 +20,7 @@ def fresh() -> None:
 
 
 @virtually
-async def test_a_timer_set_by_a_stopped_engine_rings_in_the_next_on_time(c: Cluster) -> None:
+async def test_a_timer_set_by_a_stopped_engine_fires_in_the_next_on_time(c: Cluster) -> None:
     first = await c.engine(sleeper)
     began_s = now_s()
     assert await c.start(first, sleeper, 10.3)
@@ -32,7 +32,7 @@ async def test_a_timer_set_by_a_stopped_engine_rings_in_the_next_on_time(c: Clus
 
 
 @virtually
-async def test_of_several_timers_that_an_engine_finds_each_rings_on_time(c: Cluster) -> None:
+async def test_of_several_timers_that_an_engine_finds_each_fires_on_time(c: Cluster) -> None:
     first = await c.engine(sleeper)
     began_s = now_s()
     for duration_s in (30.1, 20.7, 40.2):

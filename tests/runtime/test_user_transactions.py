@@ -390,17 +390,17 @@ async def test_after_a_rollback_nobody_looks_for_ever(file: Path, monkeypatch: p
         with closing(sqlite3.connect(file)) as connection:
             await client.start(greet.with_(connection=connection), "Ada")
             connection.rollback()
-            assert heralds() == 1
+            assert notifications() == 1
             async with asyncio.timeout(5):
-                while heralds():
+                while notifications():
                     await asyncio.sleep(0.01)
             await client.start(greet.with_(connection=connection), "Ada")
-            assert heralds() == 1, "and begins again with the next"
+            assert notifications() == 1, "and begins again with the next"
             connection.rollback()
-    assert heralds() == 0, "it ends with the client"
+    assert notifications() == 0, "it ends with the client"
 
 
-def heralds() -> int:
+def notifications() -> int:
     return sum(thread.name == "perdure-heralds" for thread in threading.enumerate())
 
 

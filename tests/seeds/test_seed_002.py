@@ -51,7 +51,7 @@ from perdure.core import events as e
 from perdure.core import messages
 from perdure.core.operations import Failure, operation_kind
 from perdure.core.paths import path_text
-from tests.code.engines import cold, resident, settle, virtually, world
+from tests.code.engines import evicted, resident, settle, virtually, world
 
 
 @step
@@ -261,7 +261,7 @@ async def test_replay_writes_nothing() -> None:
         key = await w.start(everything)
         await settle(20)
         before = await w.rows(key)
-        await cold(w.store, everything, key)
+        await evicted(w.store, everything, key)
         await w.crash()
         await w.tell(key, messages.TickMessage())
         await settle(5)

@@ -146,7 +146,7 @@ async def test_what_has_ended_has_its_result_there(c: Cluster, client: AsyncClie
 
 
 @virtually
-async def test_messages_keep_their_order_those_that_wait_in_the_mail_and_those_that_come_later(c: Cluster, client: AsyncClient) -> None:
+async def test_messages_keep_their_order_those_that_wait_and_those_that_come_later(c: Cluster, client: AsyncClient) -> None:
     other, key = await both(c, code=letters)
     engine = await c.engine(letters)
     for number in range(2):

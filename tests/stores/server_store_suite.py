@@ -88,19 +88,19 @@ class SharedStore:
             await asyncio.gather(decide(pair[0], keys[::2], version), decide(pair[1], keys[::-2], version))
         assert len(await pair[0].keys(keys[3])) == 1 + 2 * 5
 
-    async def test_mail_that_comes_while_an_execution_is_opened_wakes_it(self, pair: Pair) -> None:
+    async def test_a_message_that_comes_while_an_execution_is_opened_wakes_it(self, pair: Pair) -> None:
         one, two = pair
         for number in range(SEVERAL):
             to = key(str(number))
             await asyncio.gather(one.post(plain_message(to)), two.commit(to, creates=True, release=True, holder="two"))
-            assert await mail_claimed(one) == {(to, "letter")}
+            assert await message_while_claimed(one) == {(to, "letter")}
 
-    async def test_mail_that_comes_while_an_execution_is_claimed_is_handed_over(self, pair: Pair) -> None:
+    async def test_a_message_that_comes_while_an_execution_is_claimed_is_handed_over(self, pair: Pair) -> None:
         one, two = pair
         await one.open(key())
         for number in range(SEVERAL):
-            first, _ = await asyncio.gather(mail_claimed(one), two.post(plain_message(key(), str(number))))
-            got = first | await mail_claimed(one)
+            first, _ = await asyncio.gather(message_while_claimed(one), two.post(plain_message(key(), str(number))))
+            got = first | await message_while_claimed(one)
             assert (key(), str(number)) in got
             await one.post(acks=[Ack(to, name) for to, name in got])
 
@@ -109,7 +109,7 @@ class SharedStore:
         assert await two.store.raise_epoch() == one.epoch + 1
         assert await one.commit(key(), creates=True) == Superseded(one.epoch + 1)
         await one.open(key())
-        assert await mail_claimed(one) == set()
+        assert await message_while_claimed(one) == set()
 
     async def test_what_was_made_before_an_epoch_is_there_when_it_begins(self, pair: Pair) -> None:
         one, two = pair
@@ -123,7 +123,7 @@ class SharedStore:
             made = {f"{number} {n}" for n, answer in enumerate(answers) if isinstance(answer, Committed)}
             assert made == {id for id in there if id.startswith(f"{number} ")}
 
-    async def test_others_hear_the_rings_from_the_next_call_on(self, pair: Pair) -> None:
+    async def test_others_receive_notifications_from_the_next_call_on(self, pair: Pair) -> None:
         one, two = pair
         wake, news = NotificationEvent(), NotificationEvent()
         stop = two.store.on_wake(wake)
@@ -138,24 +138,24 @@ class SharedStore:
         await news.rung()
         assert not wake.is_set()
 
-    async def test_room_in_a_queue_and_other_limits_ring_those_who_wait(self, pair: Pair) -> None:
+    async def test_room_in_a_queue_and_other_limits_notify_those_who_wait(self, pair: Pair) -> None:
         one, two = pair
         for name in ("mails", "pay"):
             await one.store.limit(name, QueueLimits(1))
         await one.post(queued("a"), queued("b"), plain_message(queue(), "a"), plain_message(queue(), "b"))
         claimed = await one.claim("one", queues=["pay"])
         assert (len(claimed.executions), len(claimed.work)) == (1, 1)
-        bell = NotificationEvent()
-        two.store.on_wake(bell)
+        notification = NotificationEvent()
+        two.store.on_wake(notification)
         for make_room in (
             one.commit(key("a"), acks=(Ack(key("a"), "start"),), release=True),
             one.post(acks=[Ack(queue(), "a")]),
             one.store.limit("other", QueueLimits(1)),
         ):
             await two.store.store_time()
-            bell.clear()
+            notification.clear()
             await make_room
-            await bell.rung()
+            await notification.rung()
         claimed = await two.claim("two", queues=["pay"])
         assert (len(claimed.executions), len(claimed.work)) == (1, 1)
 
@@ -186,8 +186,8 @@ class SharedStore:
 
     async def test_it_works_again_when_the_server_is_back(self, pair: Pair) -> None:
         one, two = pair
-        bell = NotificationEvent()
-        two.store.on_wake(bell)
+        notification = NotificationEvent()
+        two.store.on_wake(notification)
         await two.commit(key(), creates=True, blobs=(("blob", b"bytes"),), messages=(plain_message(queue()),))
         before = await everything(one.store)
         self.server.stop()
@@ -200,9 +200,9 @@ class SharedStore:
             self.server.start()
         assert await everything(two.store) == await everything(one.store) == before
         assert isinstance(await two.commit(key(), 1), Committed)
-        bell.clear()
+        notification.clear()
         await one.open(key("new"))
-        await bell.rung()
+        await notification.rung()
 
     async def test_it_can_be_closed_though_the_server_is_gone(self, pair: Pair) -> None:
         pair[1].store.on_wake(NotificationEvent())
@@ -323,7 +323,7 @@ class NotificationEvent(asyncio.Event):
             await self.wait()
 
 
-async def mail_claimed(world: StoreWorld) -> set[tuple[Key, str]]:
+async def message_while_claimed(world: StoreWorld) -> set[tuple[Key, str]]:
     """The mail that holder ``one`` is handed, with the executions that it is for."""
     return {(mail.to, mail.key) for assignment in (await world.claim("one")).executions for mail in assignment.mail if isinstance(mail.to, Key)}
 

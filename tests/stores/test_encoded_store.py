@@ -145,7 +145,7 @@ async def test_a_change_of_any_byte_is_noticed_by_the_store_itself_where_encrypt
     ((_, row),), (mail,) = vault.rows(), (await vault.inner.messages(queue()))
     ((stored, blob),) = vault.inner._blobs.items()
 
-    def put_mail(body: bytes) -> None:
+    def put_messages(body: bytes) -> None:
         vault.inner._mail[queue()]["letter"] = QueuedMessage(mail.number, mail.to, mail.key, body, mail.due_at_s)
 
     def put_blob(payload: bytes) -> None:
@@ -153,7 +153,7 @@ async def test_a_change_of_any_byte_is_noticed_by_the_store_itself_where_encrypt
 
     kinds: list[tuple[bytes, Callable[[bytes], None], Callable[[], Awaitable[object]]]] = [
         (row, lambda part: vault.set_row(0, part), lambda: strict.read(key())),
-        (mail.body, put_mail, lambda: strict.messages(queue())),
+        (mail.body, put_messages, lambda: strict.messages(queue())),
         (blob, put_blob, lambda: strict.blob(name)),
     ]
     for whole, put, read in kinds:
@@ -193,7 +193,7 @@ async def test_rows_that_are_dropped_or_reordered_or_repeated_within_an_executio
     assert await vault.read(after=4) == [b"row 4"]
 
 
-async def test_mail_that_is_moved_to_another_address_or_key_is_refused_and_holds_nobody_up(vault: EncryptedStore) -> None:
+async def test_a_message_that_is_moved_to_another_address_or_key_is_refused_and_delays_no_other(vault: EncryptedStore) -> None:
     body = messages.encode_message(SignalMessage("approved"))
     await vault.put(Post(messages=(opening(key("1")), opening(key("2")), plain_message(key("1"), "yes", body=body), plain_message(key("2"), "no", body=body))))
     box = vault.inner._mail[key("2")]

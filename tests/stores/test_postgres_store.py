@@ -75,7 +75,7 @@ async def test_what_was_kept_before_queues_had_limits_is_handed_over_within_them
     world = StoreWorld(stores[0], Clock(), (await stores[0].store_time()).epoch)
     await world.renew("one")
     claimed = await world.claim(queues=["pay"])
-    assert ([one.head.key for one in claimed.executions], [mail.key for mail in claimed.work]) == ([key()], ["a"])
+    assert ([one.head.key for one in claimed.executions], [message.key for message in claimed.work]) == ([key()], ["a"])
     for store in stores:
         await store.close()
 

@@ -40,7 +40,7 @@ async def one(process: ClusterProcess) -> TaskLease:
     return task_leases[0]
 
 
-def test_who_leases_a_task_is_given_its_secrets_and_no_log_nor_mail_has_them() -> None:
+def test_who_leases_a_task_is_given_its_secrets_and_no_log_or_message_has_them() -> None:
     async def world() -> None:
         async with cluster() as c:
             definition = document()
@@ -60,7 +60,7 @@ def test_who_leases_a_task_is_given_its_secrets_and_no_log_nor_mail_has_them() -
     run(world, handles_max=100_000)
 
 
-def test_a_task_whose_secret_nothing_finds_fails_for_good_and_is_lent_to_nobody() -> None:
+def test_a_task_whose_secret_nothing_finds_fails_for_good_and_is_never_leased() -> None:
     async def world() -> None:
         async with cluster() as c:
             definition = document()

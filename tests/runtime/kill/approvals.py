@@ -84,7 +84,7 @@ def is_reminded(client: Client, number: int) -> bool:
 
 
 def drive(run: ScenarioRun) -> None:
-    """Ask, and have clerks decide."""
+    """Ask, and have operators decide."""
     with run.client() as client:
         run.begin()
         mine = list(range(run.size.executions))
@@ -97,7 +97,7 @@ def drive(run: ScenarioRun) -> None:
             by = {kind: [number for number in group if KINDS[number % 4] == kind] for kind in KINDS}
             wanted = [("decide", "ada", True, by["rivals"] + by["quorum"] + by["reminded"]), ("decide", "bob", False, by["rivals"])]
             wanted += [("decide", "bob", True, by["quorum"]), ("decide", "carl", True, by["quorum"])]
-            run.clerks(*wanted, kills=2)
+            run.operators(*wanted, kills=2)
 
 
 GROUP = 12
@@ -131,4 +131,4 @@ def check(run: ScenarioRun, histories: Mapping[Key, History]) -> str:
     return f"of the rivals {winners['ada']} times the one and {winners['bob']} times the other was first"
 
 
-LEG = Scenario(lambda _: (asks,), drive, check, Size(16, 14), Size(240, 150), clerks={"decide": decide})
+SCENARIO = Scenario(lambda _: (asks,), drive, check, Size(16, 14), Size(240, 150), operators={"decide": decide})

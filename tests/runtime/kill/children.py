@@ -134,4 +134,4 @@ def told_once(history: History) -> int:
     return len(told)
 
 
-LEG = Scenario(lambda _: (family, item, errand, stubborn, endless), drive, check, Size(12, 14), Size(120, 150))
+SCENARIO = Scenario(lambda _: (family, item, errand, stubborn, endless), drive, check, Size(12, 14), Size(120, 150))

@@ -104,4 +104,4 @@ def _failure(handle: Any) -> str:
     return ""
 
 
-LEG = Scenario(parcels, drive, check, Size(14, 14), Size(150, 150))
+SCENARIO = Scenario(parcels, drive, check, Size(14, 14), Size(150, 150))

@@ -1,4 +1,4 @@
-"""The ledger of a leg: what its steps have done in the world, a line each, written by the step itself and by nothing of Perdure.
+"""The effect log of a scenario: what its steps have done in the world, a line each, written by the step itself and by nothing of Perdure.
 
 A line is one write at the end of the file, so the lines of many processes do not mix, and what a killed process has written is there.
 """

@@ -150,4 +150,4 @@ def is_undone_last(key: Key, execution: Execution, effects: list[RecordedEffect]
     assert not late, f"{key} was being undone, and {late}"
 
 
-LEG = Scenario(lambda _: tuple(KINDS.values()), drive, check, Size(12, 6), Size(180, 120))
+SCENARIO = Scenario(lambda _: tuple(KINDS.values()), drive, check, Size(12, 6), Size(180, 120))

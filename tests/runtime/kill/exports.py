@@ -1,4 +1,4 @@
-"""Carrying under kill -9: executions exported from a file whose engine was killed, imported by clerks that are killed: whole or not at all, and once."""
+"""Carrying under kill -9: executions exported from a file whose engine was killed, imported by operators that are killed: whole or not at all, and once."""
 
 import asyncio
 import time
@@ -50,7 +50,7 @@ async def label(number: int) -> int:
 
 
 @workflow
-async def leg_of(ctx: Context, number: int, part: int) -> int:
+async def part_of_trip(ctx: Context, number: int, part: int) -> int:
     total = await ctx.step(work, number, f"part {part}")
     await ctx.sleep("200ms")
     return total + await ctx.step("again", work, number, f"part {part} again")
@@ -59,9 +59,9 @@ async def leg_of(ctx: Context, number: int, part: int) -> int:
 @workflow
 async def trip(ctx: Context, number: int) -> list[Any]:
     text = await ctx.step(enlarge, number)
-    await ctx.start(leg_of.with_(id=f"{number} aside"), number, 9)
+    await ctx.start(part_of_trip.with_(id=f"{number} aside"), number, 9)
     parts, labelled = await ctx.join(
-        lambda c: c.map(lambda d, part: d.call(leg_of.with_(id=f"{number} {part}"), number, part), range(3)),
+        lambda c: c.map(lambda d, part: d.call(part_of_trip.with_(id=f"{number} {part}"), number, part), range(3)),
         lambda c: c.step(label, number),
     )
     async for turn in ctx.loop("steady", state=0, keep=2):
@@ -103,7 +103,7 @@ def drive(run: ScenarioRun) -> None:
         run.begin()
         for first in range(0, run.size.executions, BATCH):
             some = list(range(first, min(first + BATCH, run.size.executions)))
-            run.clerk("carry", some, kills=5, after=lambda: all_or_nothing(run))
+            run.operator("carry", some, kills=5, after=lambda: all_or_nothing(run))
             for number in some:
                 client.get(str(number), trip).send("go", number)
 
@@ -131,13 +131,13 @@ def check(run: ScenarioRun, histories: Mapping[Key, History]) -> str:
     with run.client() as client:
         for number in range(run.size.executions):
             assert client.get(str(number), trip).result(1.0) == [LARGE, [2 * number] * 3, number, list(range(TOLD)), number]
-            assert client.get(f"{number} aside", leg_of).result(1.0) == 2 * number
+            assert client.get(f"{number} aside", part_of_trip).result(1.0) == 2 * number
     assert len(histories) == len(PARTS) * run.size.executions
     return f"{len(histories)} carried"
 
 
-LEG = Scenario(
-    lambda _: (trip, leg_of),
+SCENARIO = Scenario(
+    lambda _: (trip, part_of_trip),
     drive,
     check,
     Size(12, 8),
@@ -145,5 +145,5 @@ LEG = Scenario(
     steps=(label,),
     queues=("press",),
     declares=(press,),
-    clerks={"carry": carry},
+    operators={"carry": carry},
 )

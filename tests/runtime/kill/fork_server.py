@@ -1,8 +1,8 @@
-"""A stem: a process that has imported a leg, and forks engines and clerks as they are wanted, so that a new one costs milliseconds.
+"""A fork server: a process that has imported a scenario, and forks engines and operators as they are wanted, so that a new one costs milliseconds.
 
-    python -m tests.runtime.kill.fork_server LEG
+    python -m tests.runtime.kill.fork_server SCENARIO
 
-What is wanted comes as lines of JSON through the pipe `WANTED`, and is answered through `TOLD`. The stem alone knows its children, so that
+What is wanted comes as lines of JSON through the pipe `WANTED`, and is answered through `TOLD`. The fork server alone knows its children, so that
 none is killed by a number that is another's by then.
 """
 
@@ -28,15 +28,15 @@ GRACE_S = 5.0
 
 
 def known(name: str) -> Scenario:
-    """The leg of a name."""
-    leg: Scenario = importlib.import_module(f"tests.runtime.kill.{name}").LEG
-    return leg
+    """The scenario of a name."""
+    scenario: Scenario = importlib.import_module(f"tests.runtime.kill.{name}").SCENARIO
+    return scenario
 
 
-def engine(leg: Scenario, url: str, deploy: int) -> None:
+def engine(scenario: Scenario, url: str, deploy: int) -> None:
     """Serve the code of a deploy, until told to stop; of no deploy, without queues."""
-    codes, queues = [one.code for one in leg.workflows(deploy)], leg.queues if deploy else ()
-    asyncio.run(serve(codes, leg.steps, queues=queues, declares=leg.declares, url=url, grace_s=GRACE_S, ready=lambda _: say_ready()))
+    codes, queues = [one.code for one in scenario.workflows(deploy)], scenario.queues if deploy else ()
+    asyncio.run(serve(codes, scenario.steps, queues=queues, declares=scenario.declares, url=url, grace_s=GRACE_S, ready=lambda _: say_ready()))
 
 
 def say_ready() -> None:
@@ -46,10 +46,10 @@ def say_ready() -> None:
     os.close(file)
 
 
-def clerk(leg: Scenario, url: str, name: str, arguments: list[Any]) -> None:
-    """Do what a clerk of the leg does."""
+def operator(scenario: Scenario, url: str, name: str, arguments: list[Any]) -> None:
+    """Do what an operator of the scenario does."""
     with Client(url) as client:
-        leg.clerks[name](client, *arguments)
+        scenario.operators[name](client, *arguments)
 
 
 def fork(run: Callable[[], None], environment: dict[str, str]) -> int:
@@ -77,13 +77,13 @@ def code_of(pid: int, options: int) -> int | None:
     return os.waitstatus_to_exitcode(status) if found else None
 
 
-def answer(leg: Scenario, wanted: dict[str, Any]) -> Any:
+def answer(scenario: Scenario, wanted: dict[str, Any]) -> Any:
     """Do what is wanted."""
     match wanted:
         case {"fork": "engine", "url": url, "deploy": deploy, "environment": environment}:
-            return fork(lambda: engine(leg, url, deploy), environment)
+            return fork(lambda: engine(scenario, url, deploy), environment)
         case {"fork": name, "url": url, "arguments": arguments, "environment": environment}:
-            return fork(lambda: clerk(leg, url, name, arguments), environment)
+            return fork(lambda: operator(scenario, url, name, arguments), environment)
         case {"poll": pid}:
             return code_of(pid, os.WNOHANG)
         case {"send": number, "to": pid}:
@@ -94,12 +94,12 @@ def answer(leg: Scenario, wanted: dict[str, Any]) -> Any:
 
 def main() -> None:
     """Answer until nobody asks any more."""
-    leg = known(sys.argv[1])
+    scenario = known(sys.argv[1])
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     with Path(WANTED).open() as asked, Path(TOLD).open("w") as told:
         for line in asked:
-            told.write(json.dumps(answer(leg, json.loads(line))) + "\n")
+            told.write(json.dumps(answer(scenario, json.loads(line))) + "\n")
             told.flush()
 
 

@@ -78,4 +78,4 @@ def check(run: ScenarioRun, histories: Mapping[Key, History]) -> str:
     return f"{sum(done.values()) - len(done)} of {len(done)} turns interrupted when they were done; at most {max(lengths)} events in a log"
 
 
-LEG = Scenario(lambda _: (cursor, nested), drive, check, Size(14, 14), Size(150, 150))
+SCENARIO = Scenario(lambda _: (cursor, nested), drive, check, Size(14, 14), Size(150, 150))

@@ -85,7 +85,7 @@ def drive(run: ScenarioRun) -> None:
     with run.client() as client:
         for one, key in handles[-3:]:
             client.get(key, secretive).send("word", f"{CANARY} {one}" * 2, key="word")
-    run.clerk("rekey", str(run.stage.file), kills=6)
+    run.operator("rekey", str(run.stage.file), kills=6)
     give(run, 4)
 
 
@@ -114,4 +114,4 @@ def check(run: ScenarioRun, histories: Mapping[Key, History]) -> str:
     return "all under the new key"
 
 
-LEG = Scenario(lambda _: (secretive, child), drive, check, Size(16, 14), Size(150, 120), clerks={"rekey": encrypt_anew})
+SCENARIO = Scenario(lambda _: (secretive, child), drive, check, Size(16, 14), Size(150, 120), operators={"rekey": encrypt_anew})

@@ -94,7 +94,7 @@ def keep_synced(client: Client) -> None:
 
 
 def drive(run: ScenarioRun) -> None:
-    """Start more than the queue takes at once, the busy customer's first, and have clerks start what replaces and what is alone."""
+    """Start more than the queue takes at once, the busy customer's first, and have operators start what replaces and what is alone."""
     with run.client() as client:
         numbers = range(run.size.executions)
         for number in sorted(numbers, key=lambda number: LANES[number % 8]):
@@ -104,7 +104,7 @@ def drive(run: ScenarioRun) -> None:
             client.start(mail.with_(id=str(number)), number)
         run.begin()
         for lap in range(1 + run.size.executions // 100):
-            run.clerks(*[("drafts", f"row {lap} {row}") for row in range(ROWS)], ("sync",), ("sync",), kills=3)
+            run.operators(*[("drafts", f"row {lap} {row}") for row in range(ROWS)], ("sync",), ("sync",), kills=3)
 
 
 class Span(NamedTuple):
@@ -190,7 +190,7 @@ def alone(histories: Mapping[Key, History]) -> None:
         assert earlier.head.ended_at_s is not None and earlier.head.ended_at_s <= started_s(later), f"{later.head.key} began too early"
 
 
-LEG = Scenario(
+SCENARIO = Scenario(
     lambda _: (parcel, draft, sync, mail),
     drive,
     check,
@@ -199,5 +199,5 @@ LEG = Scenario(
     steps=(label,),
     queues=("press",),
     declares=(narrow, press, paced),
-    clerks={"drafts": write_drafts, "sync": keep_synced},
+    operators={"drafts": write_drafts, "sync": keep_synced},
 )

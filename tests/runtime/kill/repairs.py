@@ -1,4 +1,4 @@
-"""Repairs under kill -9: retry, fork, rerun, preset and requeue by clerks that are killed in the middle and do it again: nothing twice, nothing lost."""
+"""Repairs under kill -9: retry, fork, rerun, preset and requeue by operators that are killed in the middle and do it again: nothing twice, nothing lost."""
 
 import asyncio
 import time
@@ -127,7 +127,7 @@ def mend(client: Client, handle: Any, number: int, how: str) -> None:
 
 
 def drive(run: ScenarioRun) -> None:
-    """Start what fails, and have clerks mend it."""
+    """Start what fails, and have operators mend it."""
     with run.client() as client:
         run.begin()
         some = run.numbers()
@@ -136,7 +136,7 @@ def drive(run: ScenarioRun) -> None:
             for number in group:
                 next(some)
                 client.start(kind(number).with_(id=str(number)), number)
-            run.clerks(("repair", group[0::2]), ("repair", group[1::2]), kills=5)
+            run.operators(("repair", group[0::2]), ("repair", group[1::2]), kills=5)
             for number in group:
                 if HOWS[number % 8] == "fork running":
                     for id in (str(number), f"{number} fork"):
@@ -179,6 +179,6 @@ def check(run: ScenarioRun, histories: Mapping[Key, History]) -> str:
     return f"{len(wanted)} executions, as wanted"
 
 
-LEG = Scenario(
-    lambda _: (bill, open_bill), drive, check, Size(16, 14), Size(160, 150), clerks={"repair": repair}, given=lambda key: key.endswith((":hang", ":charge"))
+SCENARIO = Scenario(
+    lambda _: (bill, open_bill), drive, check, Size(16, 14), Size(160, 150), operators={"repair": repair}, given=lambda key: key.endswith((":hang", ":charge"))
 )

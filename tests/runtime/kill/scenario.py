@@ -1,4 +1,4 @@
-"""A leg: one capability, as workflows whose steps keep a ledger, with what is done to them, and what must have come of it all."""
+"""A scenario: one capability, as workflows whose steps keep a ledger, with what is done to them, and what must have come of it all."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tests.runtime.processes import History
 
 PATIENT = Retry(max=4, wait=0.02, factor=1)
-"""How the steps of legs are tried again."""
+"""How the steps of scenarios are tried again."""
 
 
 class Size(NamedTuple):
@@ -27,7 +27,7 @@ class Scenario(NamedTuple):
     """A capability under kill -9.
 
     `workflows` are those of a deploy; `steps` are done from `queues`. `drive` starts and does what people do, and returns once all that it waits for has
-    come; `check` looks at what was done, and returns figures. A clerk is what a process of its own does with a client: killed, it is begun again.
+    come; `check` looks at what was done, and returns figures. An operator is what a process of its own does with a client: killed, it is begun again.
     `given` says of the key of a step whether somebody gave its result, so that it need not have been done.
     """
 
@@ -39,7 +39,7 @@ class Scenario(NamedTuple):
     steps: Sequence[Step[..., Any, Any]] = ()
     queues: Sequence[str] = ()
     declares: Sequence[Queue] = ()
-    clerks: Mapping[str, Callable[..., None]] = {}
+    operators: Mapping[str, Callable[..., None]] = {}
     every_s: tuple[float, float] = (0.08, 0.25)
     engines: int = 2
     given: Callable[[str], bool] = lambda _: False

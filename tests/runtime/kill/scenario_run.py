@@ -1,4 +1,4 @@
-"""A run of a leg: engines on one file that are killed at drawn moments and begun again, clerks too, until all is done; then it is held to its claims."""
+"""A run of a scenario: engines and operators on one file are killed at drawn moments and begun again until all is done; then it is checked."""
 
 import json
 import random
@@ -38,22 +38,22 @@ END_S = 90.0
 
 
 class Processes:
-    """Those that a stem has forked, by number."""
+    """Those that a fork server has forked, by number."""
 
     def __init__(self, stage: ProcessDirectory, name: str, url: str) -> None:
         self._url = url
         for pipe in (WANTED, TOLD):
             mkfifo(stage.directory / pipe)
-        self.stem: RealProcess = stage.begin("tests.runtime.kill.fork_server", name)
-        self.stem.until_said("ready")
+        self.fork_server: RealProcess = stage.begin("tests.runtime.kill.fork_server", name)
+        self.fork_server.until_said("ready")
         self._wanted = (stage.directory / WANTED).open("w")
         self._told = (stage.directory / TOLD).open()
         self._lock = threading.Lock()
         self._over = dict[int, int]()
 
     def close(self) -> None:
-        """Let the stem go, and with it all that it has forked."""
-        self.stem.destroy()
+        """Stop the fork server, and with it every process that it has forked."""
+        self.fork_server.destroy()
         self._told.close()
         try:
             self._wanted.close()
@@ -65,8 +65,8 @@ class Processes:
         number: int = self._ask(fork="engine", url=url or self._url, deploy=deploy, environment=environment)
         return number
 
-    def clerk(self, name: str, arguments: list[Any], environment: dict[str, str]) -> int:
-        """Begin a clerk."""
+    def operator(self, name: str, arguments: list[Any], environment: dict[str, str]) -> int:
+        """Begin an operator."""
         number: int = self._ask(fork=name, url=self._url, arguments=arguments, environment=environment)
         return number
 
@@ -94,19 +94,19 @@ class Processes:
 
 
 class ScenarioRun:
-    """See the module. What a leg may want of it is public."""
+    """See the module. What a scenario may want of it is public."""
 
-    def __init__(self, directory: Path, name: str, leg: Scenario, size: Size, seed: int) -> None:
-        self.leg, self.size, self.seed = leg, size, seed
+    def __init__(self, directory: Path, name: str, scenario: Scenario, size: Size, seed: int) -> None:
+        self.scenario, self.size, self.seed = scenario, size, seed
         self.draw = random.Random(f"{seed}:drive")
         self.stage = ProcessDirectory(directory)
         self.ledger = EffectLog(directory)
-        self.witness = SuccessMonitor(self.stage, leg)
+        self.witness = SuccessMonitor(self.stage, scenario)
         self.deploy = 1
         self.deploys: tuple[int, ...] = ()
         self.environment = dict[str, str]()
         self.killed = dict[int, float]()
-        self.clerks_killed = 0
+        self.operators_killed = 0
         self.processes = Processes(self.stage, name, self.stage.url)
         self._fate = random.Random(f"{seed}:kills")
         self._engines = list[int]()
@@ -144,7 +144,7 @@ class ScenarioRun:
 
     def begin(self) -> None:
         """Have engines work, and be killed."""
-        self._engines = [self._new(place) for place in range(self.leg.engines)]
+        self._engines = [self._new(place) for place in range(self.scenario.engines)]
         until(lambda: self._ready(self._engines[0]), "an engine is ready")
         self._thread.start()
 
@@ -161,7 +161,7 @@ class ScenarioRun:
     def _replace(self, place: int) -> None:
         pid = self._engines[place]
         code = self.processes.code(pid)
-        assert code is None, f"an engine ended by itself, with {code}: {self.processes.stem.complained}"
+        assert code is None, f"an engine ended by itself, with {code}: {self.processes.fork_server.complained}"
         self.killed[pid] = time.monotonic()
         self.processes.kill(pid)
         self._engines[place] = self._new(place)
@@ -181,7 +181,7 @@ class ScenarioRun:
         ledger, draw = EffectLog(self.stage.directory), self._fate
         try:
             while len(self.killed) < self.size.kills and not self._calm.is_set():
-                time.sleep(draw.uniform(*self.leg.every_s))
+                time.sleep(draw.uniform(*self.scenario.every_s))
                 with self._steady():
                     place = draw.randrange(len(self._engines))
                     pid = self._engines[place]
@@ -207,30 +207,30 @@ class ScenarioRun:
             self.until(lambda due=due: len(self.killed) >= due or not self._thread.is_alive(), "engines are killed")  # type: ignore[misc]  # mypy infers no lambda with a default
             yield number
 
-    # clerks
+    # operators
 
-    def clerk(self, name: str, *arguments: Any, kills: int = 3, after: Callable[[], None] = lambda: None) -> int:
-        """Have a clerk do its work, killed so often at drawn moments and begun again; look `after` each. Return how often it really was killed."""
+    def operator(self, name: str, *arguments: Any, kills: int = 3, after: Callable[[], None] = lambda: None) -> int:
+        """Have an operator do its work, killed so often at drawn moments and begun again; look `after` each. Return how often it really was killed."""
         killed, draw = 0, random.Random(f"{self.seed}:{name}:{arguments}")
         for _ in range(kills):
-            pid = self.processes.clerk(name, list(arguments), self.environment)
+            pid = self.processes.operator(name, list(arguments), self.environment)
             time.sleep(draw.uniform(*CLERK_LIVES_S))
             code = self.processes.kill(pid)
-            assert code in (0, -signal.SIGKILL), f"{name} ended with {code}: {self.processes.stem.complained}"
+            assert code in (0, -signal.SIGKILL), f"{name} ended with {code}: {self.processes.fork_server.complained}"
             killed += code != 0
             after()
-        pid = self.processes.clerk(name, list(arguments), self.environment)
+        pid = self.processes.operator(name, list(arguments), self.environment)
         until(lambda: self.processes.code(pid) is not None, f"{name} has done its work", END_S)
-        assert self.processes.code(pid) == 0, f"{name}: {self.processes.stem.complained}"
-        self.clerks_killed += killed
+        assert self.processes.code(pid) == 0, f"{name}: {self.processes.fork_server.complained}"
+        self.operators_killed += killed
         return killed
 
-    def clerks(self, *wanted: tuple[Any, ...], kills: int = 3) -> None:
-        """Have several clerks do their work at once."""
+    def operators(self, *wanted: tuple[Any, ...], kills: int = 3) -> None:
+        """Have several operators do their work at once."""
 
         def work(one: tuple[Any, ...]) -> None:
             try:
-                self.clerk(*one, kills=kills)
+                self.operator(*one, kills=kills)
             except BaseException as error:
                 self._errors.append(error)
 
@@ -253,7 +253,7 @@ class ScenarioRun:
         until(held, what, END_S, 0.02)
 
     def finish(self) -> dict[Key, History]:
-        """Let everything end, and stop; hold it to what must be of every leg, and return what is remembered."""
+        """Let everything end, and stop; hold it to what must be of every scenario, and return what is remembered."""
         self.until(lambda: open_heads(self.stage.file) == 0, "everything has ended")
         self._calm.set()
         self._thread.join()
@@ -263,7 +263,7 @@ class ScenarioRun:
             self.processes.stop(pid)
         for pid in self._engines:
             until(lambda pid=pid: self.processes.code(pid) is not None, "an engine stops")  # type: ignore[misc]  # mypy infers no lambda with a default
-            assert self.processes.code(pid) == 0, self.processes.stem.complained
+            assert self.processes.code(pid) == 0, self.processes.fork_server.complained
         histories = self.witness.testify(self.ledger.read())
         self.verify()
         return histories

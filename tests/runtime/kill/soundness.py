@@ -1,4 +1,4 @@
-"""What must hold of every leg, whatever was killed: the ledger of the steps against the logs of the executions."""
+"""What must hold of every scenario, whatever was killed: the ledger of the steps against the logs of the executions."""
 
 import sqlite3
 from collections import Counter
@@ -28,9 +28,9 @@ def open_heads(file: Path) -> int:
 class SuccessMonitor:
     """Looks now and then at what is remembered: what had succeeded by then, and is not undone, must not begin afterwards."""
 
-    def __init__(self, stage: ProcessDirectory, leg: Scenario) -> None:
+    def __init__(self, stage: ProcessDirectory, scenario: Scenario) -> None:
         self._stage = stage
-        self._leg = leg
+        self._scenario = scenario
         self._histories = dict[Key, History]()
         self._done_before = dict[str, float]()
 
@@ -56,7 +56,7 @@ class SuccessMonitor:
                 assert number < self._done_before.get(effect.key, inf), f"it had succeeded before, and ran again: {effect}"
         for history in histories.values():
             is_sound(history)
-        is_done(effects, histories, self._leg.given)
+        is_done(effects, histories, self._scenario.given)
         is_announced(effects, histories)
         nothing_is_left(self._stage)
         return histories

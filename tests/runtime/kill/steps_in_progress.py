@@ -98,4 +98,4 @@ def check(run: ScenarioRun, histories: Mapping[Key, History]) -> str:
     return f"{interrupted} tries interrupted, {went_on} went on in the middle"
 
 
-LEG = Scenario(lambda _: (copies,), drive, check, Size(6, 7), Size(80, 80), every_s=(0.2, 0.6))
+SCENARIO = Scenario(lambda _: (copies,), drive, check, Size(6, 7), Size(80, 80), every_s=(0.2, 0.6))

@@ -57,7 +57,7 @@ async def recall(result: int | None, number: int) -> None:
         await asyncio.sleep(0.002)
 
 
-async def saga(ctx: Context, number: int) -> int:
+async def steps_with_undo(ctx: Context, number: int) -> int:
     for place in range(2):
         await ctx.step(reserve, number, place)
     await ctx.map(lambda c, place: c.step(reserve, number, place), range(2, STEPS))
@@ -67,26 +67,26 @@ async def saga(ctx: Context, number: int) -> int:
 
 @workflow
 async def failure(ctx: Context, number: int) -> None:
-    await saga(ctx, number)
+    await steps_with_undo(ctx, number)
     raise Rollback("no")
 
 
 @workflow
 async def cancel(ctx: Context, number: int) -> None:
-    await saga(ctx, number)
+    await steps_with_undo(ctx, number)
     ctx.set("there", True)
     await ctx.listen("never")
 
 
 @workflow(deadline="400ms")
 async def deadline(ctx: Context, number: int) -> None:
-    await saga(ctx, number)
+    await steps_with_undo(ctx, number)
     await ctx.listen("never")
 
 
 @workflow
 async def hand(ctx: Context, number: int) -> int:
-    return await saga(ctx, number)
+    return await steps_with_undo(ctx, number)
 
 
 @workflow
@@ -156,4 +156,4 @@ def is_ok(history: History, path: Any) -> bool:
     return any(isinstance(event, e.SettledEvent) and event.path == path and isinstance(event.outcome, Success) for event in history.events)
 
 
-LEG = Scenario(lambda _: tuple(KINDS.values()), drive, check, Size(20, 14), Size(200, 150))
+SCENARIO = Scenario(lambda _: tuple(KINDS.values()), drive, check, Size(20, 14), Size(200, 150))

@@ -155,4 +155,4 @@ def workflows(deploy: int) -> Sequence[Workflow[..., Any]]:
     return code(deploy)
 
 
-LEG = Scenario(workflows, drive, check, Size(12, 14), Size(150, 150))
+SCENARIO = Scenario(workflows, drive, check, Size(12, 14), Size(150, 150))

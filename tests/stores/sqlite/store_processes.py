@@ -45,7 +45,7 @@ def queue(name: str = "pay") -> QueueAddress:
     return QueueAddress("acme", name)
 
 
-def letter(to: Key | QueueAddress, name: str = "letter") -> OutgoingMessage:
+def message(to: Key | QueueAddress, name: str = "letter") -> OutgoingMessage:
     """A message that opens nothing."""
     return OutgoingMessage(to, name, name.encode())
 
@@ -78,7 +78,7 @@ NAMES = {
         Post,
         Superseded,
     )
-} | {one.__name__: one for one in (key, letter, opening, queue)}
+} | {one.__name__: one for one in (key, message, opening, queue)}
 
 CHILD = """
 import asyncio, os, sys, time
@@ -200,4 +200,4 @@ def database(file: Path) -> Iterator[sqlite3.Connection]:
         connection.close()
 
 
-__all__ = ["NAMES", "Child", "SqliteStore", "claim", "database", "key", "letter", "opening", "queue", "run", "several", "step", "tell", "until"]
+__all__ = ["NAMES", "Child", "SqliteStore", "claim", "database", "key", "message", "opening", "queue", "run", "several", "step", "tell", "until"]

@@ -523,7 +523,7 @@ def refused(*_: Any) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("made", [refused, Mute, socket.socket], ids=["no sockets", "no sending", "no receiving"])
-def test_without_rings_work_goes_on_within_a_poll(file: Path, made: Any, undisturbed: FaultRun, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_notifications_work_continues_within_a_poll(file: Path, made: Any, undisturbed: FaultRun, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_members, "start_listening", sqlite_rings.start_listening)
     monkeypatch.setattr(sqlite_rings, "start_daemon_thread", lambda *_: None)
     monkeypatch.setattr(sqlite_rings, "_socket", None)

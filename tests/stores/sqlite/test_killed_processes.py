@@ -120,7 +120,7 @@ def test_whatever_is_killed_nothing_is_lost_or_done_twice(tmp_path: Path, seed: 
         rows.update(row.decode() for row in log.rows)
     assert max(rows.values()) == 1
     assert set(acknowledged) <= rows.keys(), "what was acknowledged is there"
-    letters = [mail.key for mail in asyncio.run(store.messages(key("mailbox")))]
+    letters = [message.key for message in asyncio.run(store.messages(key("mailbox")))]
     assert sorted(letters) == sorted([*rows, "start"]), "what was sent with a step is there with it, once"
     assert all(asyncio.run(store.messages(each)) == [] for each in several(EXECUTIONS))
     with database(file) as connection:

@@ -13,7 +13,7 @@ from perdure.stores.sqlite.database_setup import read_only_file
 from perdure.stores.sqlite.read_only_store import ReadOnlySqliteStore
 from perdure.stores.sqlite.store import SqliteStore
 from tests.stores.sqlite import planted_table_version
-from tests.stores.sqlite.store_processes import key, letter, opening
+from tests.stores.sqlite.store_processes import key, message, opening
 
 pytestmark = pytest.mark.slow
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 async def fill(store: SqliteStore) -> None:
     """An execution with a log, mail and a blob, held by somebody."""
     epoch = (await store.renew("holder", 60.0, b"about")).epoch
-    await store.commit([Post(messages=(opening(key()), letter(key())), blobs=(("a" * 64, b"blob"),))])
+    await store.commit([Post(messages=(opening(key()), message(key())), blobs=(("a" * 64, b"blob"),))])
     await store.commit([Commit(key=key(), epoch=epoch, holder="holder", version=0, program="order@1", root=key(), row=b"row", count=1)])
 
 

@@ -29,7 +29,7 @@ from perdure.stores.sqlite.database_setup import check_database
 from perdure.stores.sqlite.rekey import KeyUse, key_uses, rekey
 from perdure.stores.sqlite.store import SqliteStore
 from tests.stores.sqlite import planted_table_version
-from tests.stores.sqlite.store_processes import WAIT_S, database, key, letter, queue, several, step, tell, until
+from tests.stores.sqlite.store_processes import WAIT_S, database, key, message, queue, several, step, tell, until
 
 pytest.importorskip("cryptography", reason="encryption needs the package cryptography: pip install 'perdure[crypto]'")
 
@@ -47,7 +47,7 @@ async def fill(file: Path, codec: PayloadCodec | None, executions: int = 20, row
     inner = SqliteStore(file, synchronous="OFF")
     store = inner if codec is None else EncodedStore(inner, codec)
     changes: list[Commit | Post] = [step(each, version, row=SECRET + b"%d" % version) for each in several(executions) for version in range(rows)]
-    changes += [Post(messages=(letter(queue(), f"{SECRET!r} {number}"),), blobs=(blob(number),)) for number in range(executions)]
+    changes += [Post(messages=(message(queue(), f"{SECRET!r} {number}"),), blobs=(blob(number),)) for number in range(executions)]
     changes += [step(key("0"), rows, row=b"last", compacted=SECRET + b" compacted")]
     assert all(isinstance(answer, Committed) for answer in await store.commit(changes))
     await inner.close()
@@ -101,7 +101,7 @@ async def test_what_was_plain_is_wiped_from_the_file_and_its_log(file: Path) -> 
 
 async def test_what_was_deleted_before_is_wiped_by_making_the_file_anew(file: Path) -> None:
     store = SqliteStore(file, synchronous="OFF")
-    await store.commit([Post(messages=(letter(queue(), "kept"), *(OutgoingMessage(queue(), str(number), SECRET * 20) for number in range(200))))])
+    await store.commit([Post(messages=(message(queue(), "kept"), *(OutgoingMessage(queue(), str(number), SECRET * 20) for number in range(200))))])
     await store.close()
     with database(file) as connection:
         connection.execute("PRAGMA secure_delete = OFF")  # as SQLite is, unless who built it had another idea

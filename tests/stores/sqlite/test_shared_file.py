@@ -68,35 +68,35 @@ async def holding(child: Child, holder: str, *ids: str, lease_s: float = 60) -> 
 
 @pytest.mark.slow
 async def test_what_a_killed_process_held_goes_on_elsewhere_at_once(file: Path, store: SqliteStore) -> None:
-    bell = NotificationRecorder(store.on_wake)
+    notification = NotificationRecorder(store.on_wake)
     await store.renew("one", 60)
     with Child(file) as child:
         await holding(child, "two", "1", "2", lease_s=10_000)
         child.ask("store.commit([Post(messages=(letter(queue()),))])")
         assert len(child.ask("store.claim(claim('two'))").work) == 1
         assert (await store.claim(claim())).executions == ()
-        bell.forget()
+        notification.forget()
         killed_s = time.monotonic()
         child.signal(signal.SIGKILL)
-        noticed_s = bell.wait() - killed_s
+        noticed_s = notification.wait() - killed_s
     tell(f"a death was noticed in {noticed_s * 1e3:.1f} ms")
     assert noticed_s < 1.0
     claimed = await store.claim(claim())
     assert [assignment.head.key for assignment in claimed.executions] == [key("1"), key("2")]
-    assert [mail.deliveries for mail in claimed.work] == [2]
+    assert [message.deliveries for message in claimed.work] == [2]
     assert [(lease.holder, lease.executions) for lease in await store.leases()] == [("one", 2)]
 
 
 @pytest.mark.slow
 async def test_the_death_of_a_process_that_has_just_come_is_noticed_without_asking(file: Path, store: SqliteStore) -> None:
-    bell = NotificationRecorder(store.on_wake)
+    notification = NotificationRecorder(store.on_wake)
     await store.renew("one", 60)
     with Child(file) as child:
         await holding(child, "two", "1")
         until(lambda: len(store._watched) == 1, "the other is watched")
-        bell.forget()
+        notification.forget()
         child.signal(signal.SIGKILL)
-        bell.wait()
+        notification.wait()
     assert len((await store.claim(claim())).executions) == 1
 
 
@@ -205,7 +205,7 @@ def test_where_files_cannot_be_locked_that_is_said(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.slow
-async def test_processes_ring_each_other_as_stores_of_one_process_do(file: Path, store: SqliteStore) -> None:
+async def test_processes_notify_each_other_as_stores_of_one_process_do(file: Path, store: SqliteStore) -> None:
     wake, news = NotificationRecorder(store.on_wake), NotificationRecorder(store.on_change)
     await store.renew("one", 60)
     with Child(file) as child:
@@ -227,26 +227,26 @@ async def test_processes_ring_each_other_as_stores_of_one_process_do(file: Path,
 
 
 @pytest.mark.slow
-async def test_mail_for_what_a_process_holds_rings_that_process_alone(file: Path, store: SqliteStore) -> None:
-    bell = NotificationRecorder(store.on_wake)
+async def test_a_message_for_an_execution_notifies_its_holder_alone(file: Path, store: SqliteStore) -> None:
+    notification = NotificationRecorder(store.on_wake)
     await store.renew("one", 60)
     with Child(file) as holder, Child(file) as sender:
         holder.ask("store.on_wake(lambda: rings.append(1))")
         await holding(holder, "two", "1")
         await store.commit([step(key("mine"))])
-        bell.forget()
+        notification.forget()
         holder.ask("rings.clear()")
         sender.ask("store.commit([Post(messages=(letter(key('1')),))])")
         until(lambda: holder.ask("len(rings)") == 1, "the holder is rung")
-        bell.forget()
-        assert bell.times_s == []
+        notification.forget()
+        assert notification.times_s == []
         sender.ask("store.commit([Post(messages=(letter(key('mine')),))])")
-        bell.wait()
+        notification.wait()
         assert holder.ask("len(rings)") == 1
 
 
 @pytest.mark.slow
-async def test_what_was_read_after_listening_has_not_changed_without_a_ring(file: Path, store: SqliteStore) -> None:
+async def test_what_was_read_after_listening_has_not_changed_without_a_notification(file: Path, store: SqliteStore) -> None:
     with Child(file) as child:
         for version in range(20):
             listener = SqliteStore(file)
@@ -258,27 +258,27 @@ async def test_what_was_read_after_listening_has_not_changed_without_a_ring(file
             await listener.close()
 
 
-async def test_strays_ring_nobody(file: Path, store: SqliteStore) -> None:
-    bell = NotificationRecorder(store.on_wake)
+async def test_stray_datagrams_notify_no_process(file: Path, store: SqliteStore) -> None:
+    notification = NotificationRecorder(store.on_wake)
     await store.renew("one", 60)
     assert store._presence._bell is not None
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stray:
         for datagram in (b"", b"x", b"x" * 8, b"x" * 9, b"x" * 60_000, store._presence._bell.token, store._presence._bell.token + b"xx"):
             stray.sendto(datagram, ("127.0.0.1", store._presence._bell.port))
-    bell.forget()
+    notification.forget()
     sqlite_rings.notify(store._presence._bell, sqlite_rings.WAKE_UP)
-    bell.wait()
+    notification.wait()
 
 
-async def test_without_a_loopback_all_works_but_the_rings(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_a_loopback_all_works_but_notifications(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_rings, "_socket", None)
     monkeypatch.setattr(sqlite_rings, "LOOPBACK", "203.0.113.1")
     one, two = SqliteStore(file), SqliteStore(file)
-    bell = NotificationRecorder(one.on_wake)
+    notification = NotificationRecorder(one.on_wake)
     await one.renew("one", 60)
     await two.commit([Post(messages=(start_message(key()),))])
     assert len((await one.claim(claim())).executions) == 1
-    assert bell.times_s == []
+    assert notification.times_s == []
     await one.close()
     await two.close()
 
@@ -296,16 +296,16 @@ def busy(processes: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("load", [0, pytest.param(2, marks=pytest.mark.prove)])
-async def test_a_ring_comes_within_milliseconds_of_the_commit(file: Path, store: SqliteStore, load: int) -> None:
-    bell = NotificationRecorder(store.on_wake)
+async def test_a_notification_comes_within_milliseconds_of_the_commit(file: Path, store: SqliteStore, load: int) -> None:
+    notification = NotificationRecorder(store.on_wake)
     await store.renew("one", 60)
     delays_s = []
     with Child(file) as child, busy(load):
         child.ask("store.commit([])")
         for number in range(60):
-            bell.forget()
+            notification.forget()
             committed_s = child.ask(f"timed(store.commit([Post(messages=(opening(key('{number}')),))]))")
-            delays_s.append(max(bell.wait() - committed_s, 0.0))
+            delays_s.append(max(notification.wait() - committed_s, 0.0))
     delays_s.sort()
     tell(f"rings came {delays_s[30] * 1e3:.2f} ms (median), {delays_s[58] * 1e3:.2f} ms (p99) after the commit")
     assert delays_s[58] < 1.0
@@ -387,7 +387,7 @@ def switches(pid: int) -> int:
 
 
 @pytest.mark.slow
-def test_the_rings_and_deaths_of_a_process_have_few_threads(file: Path) -> None:
+def test_notifications_and_deaths_of_a_process_need_few_threads(file: Path) -> None:
     async def main() -> None:
         stores = [SqliteStore(file, synchronous="OFF") for _ in range(20)]
         for number, store in enumerate(stores):

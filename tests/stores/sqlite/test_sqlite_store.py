@@ -85,8 +85,8 @@ class InTurns:
     async def messages(self, to: Address) -> list[QueuedMessage]:
         return await next(self._turns).messages(to)
 
-    async def are_queued(self, mail: Sequence[Ack]) -> list[bool]:
-        return await next(self._turns).are_queued(mail)
+    async def are_queued(self, message: Sequence[Ack]) -> list[bool]:
+        return await next(self._turns).are_queued(message)
 
     async def store_time(self) -> StoreTime:
         return await next(self._turns).store_time()
@@ -181,8 +181,8 @@ async def test_what_was_acknowledged_is_there_when_the_file_is_opened_again(file
 
 async def everything(store: Store) -> tuple[list[Head], list[StoredLog | None], list[object], bytes | None]:
     logs = [await store.read(head.key) for head in await store.heads()]
-    mail = [await store.messages(to) for to in (key(), key("2"), key("waiting"), queue())]
-    return await store.heads(), logs, [*mail], await store.blob("blob")
+    message = [await store.messages(to) for to in (key(), key("2"), key("waiting"), queue())]
+    return await store.heads(), logs, [*message], await store.blob("blob")
 
 
 async def test_all_holders_are_dead_when_the_file_is_opened_again(file: Path) -> None:
@@ -201,11 +201,11 @@ async def test_all_holders_are_dead_when_the_file_is_opened_again(file: Path) ->
     await after.renew("one", 60)
     claimed = await after.claim(claim())
     assert len(claimed.executions) == 1
-    assert [mail.deliveries for mail in claimed.work] == [2]
+    assert [message.deliveries for message in claimed.work] == [2]
     await after.close()
 
 
-async def test_numbers_of_mail_go_on_when_the_file_is_opened_again(file: Path) -> None:
+async def test_numbers_of_messages_continue_when_the_file_is_opened_again(file: Path) -> None:
     before = SqliteStore(file, Clock())
     await before.commit([Post(messages=(plain_message(key()),))])
     (first,) = await before.messages(key())
@@ -213,7 +213,7 @@ async def test_numbers_of_mail_go_on_when_the_file_is_opened_again(file: Path) -
     await before.close()
     after = SqliteStore(file, Clock())
     await after.commit([Post(messages=(plain_message(key()),))])
-    assert [mail.number > first.number for mail in await after.messages(key())] == [True]
+    assert [message.number > first.number for message in await after.messages(key())] == [True]
     await after.close()
 
 
@@ -320,8 +320,8 @@ async def test_a_closed_store_says_so(file: Path) -> None:
 
 async def test_many_short_lived_stores_leak_nothing(file: Path) -> None:
     patient = SqliteStore(file, synchronous="OFF")
-    rung: list[int] = []
-    patient.on_wake(lambda: rung.append(1))
+    notified: list[int] = []
+    patient.on_wake(lambda: notified.append(1))
     await patient.renew("patient", 60)
     before = set(threading.enumerate())
     for number in range(300):

@@ -47,14 +47,14 @@ async def test_whatever_it_says_is_kept_or_counted(shell: CommandRunner, seed: i
 
 
 @pytest.mark.slow
-async def test_endless_output_is_cut_and_costs_its_keeper_bounded_memory(shell: CommandRunner) -> None:
-    task = shell.begin("echo $PPID > made; mv made keeper; exec cat /dev/zero")
-    await until((shell.home / "keeper").exists, "it runs")
-    keeper = int((shell.home / "keeper").read_text())
+async def test_endless_output_is_cut_and_costs_its_supervisor_bounded_memory(shell: CommandRunner) -> None:
+    task = shell.begin("echo $PPID > made; mv made supervisor; exec cat /dev/zero")
+    await until((shell.home / "supervisor").exists, "it runs")
+    supervisor = int((shell.home / "supervisor").read_text())
     peaks = []
     for _ in range(5):
-        time.sleep(0.05)  # noqa: ASYNC251  # the keeper works meanwhile, this process need not
-        peaks.append(resident_bytes(keeper))
+        time.sleep(0.05)  # noqa: ASYNC251  # the supervisor works meanwhile, this process need not
+        peaks.append(resident_bytes(supervisor))
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

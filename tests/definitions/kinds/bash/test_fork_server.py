@@ -1,4 +1,4 @@
-"""The nursery: one process that forks keepers, for as long as there is an engine."""
+"""The fork server: one process that forks supervisors, for as long as there is an engine."""
 
 import asyncio
 import os
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 
 def pid() -> int:
-    """The process that forks keepers."""
+    """The process that forks supervisors."""
     return fork_server_client._fork_servers[0]._process.pid
 
 
@@ -33,7 +33,7 @@ async def test_two_hundred_commands_at_once_leave_no_process_no_zombie_and_no_de
     before = [descriptors(one) for one in (os.getpid(), pid())]
     found = await asyncio.gather(*(shell.run(f"echo {number}; (sleep 60 &); exit {number % 7}") for number in range(200)))
     assert [(one["exit_code"], one["stdout"]) for one in found] == [(number % 7, f"{number}\n") for number in range(200)]
-    await until(lambda: children(pid()) == [], "no keeper, and no zombie")
+    await until(lambda: children(pid()) == [], "no supervisor, and no zombie")
     assert [descriptors(one) for one in (os.getpid(), pid())] == before
     assert shell.left() == [] and pid() in children(os.getpid())
 
@@ -47,7 +47,7 @@ async def test_one_that_is_killed_is_replaced(shell: CommandRunner) -> None:
     assert pid() != first and first not in children(os.getpid())
 
 
-async def test_commands_at_work_outlive_the_one_that_forked_their_keepers(shell: CommandRunner) -> None:
+async def test_running_commands_outlive_the_fork_server_of_their_supervisors(shell: CommandRunner) -> None:
     task = shell.begin("until test -e go; do sleep 0.01; done; echo went")
     await until(lambda: shell.left(), "it runs")
     os.kill(pid(), signal.SIGKILL)
@@ -55,7 +55,7 @@ async def test_commands_at_work_outlive_the_one_that_forked_their_keepers(shell:
     assert (await task)["stdout"] == "went\n"
 
 
-async def test_ending_it_waits_for_nothing_but_its_keepers_and_the_next_command_begins_another(shell: CommandRunner) -> None:
+async def test_ending_the_fork_server_waits_only_for_its_supervisors_and_the_next_command_starts_another(shell: CommandRunner) -> None:
     await shell.run("true")
     first = pid()
     began_s = time.monotonic()
@@ -65,7 +65,7 @@ async def test_ending_it_waits_for_nothing_but_its_keepers_and_the_next_command_
     assert pid() != first
 
 
-async def test_one_that_can_not_begin_says_why_and_is_not_tried_again(shell: CommandRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_fork_server_that_can_not_start_says_why_and_is_not_retried(shell: CommandRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     fork_server_client.stop_fork_server()
     monkeypatch.setattr(fork_server_client, "FORK_SERVER_MODULE", "a_module_that_is_missing")
     with pytest.raises(SandboxFailed, match=r"exit code 1[\s\S]*No module named 'a_module_that_is_missing'") as failed:
@@ -111,6 +111,6 @@ async def test_thousands_of_commands_one_after_the_other_leave_nothing(shell: Co
         for one in tasks[:: 1 + number % 5]:
             one.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    await until(lambda: children(pid()) == [], "no keeper, and no zombie")
+    await until(lambda: children(pid()) == [], "no supervisor, and no zombie")
     assert [descriptors(one) for one in (os.getpid(), pid())] == before
     assert shell.left() == []

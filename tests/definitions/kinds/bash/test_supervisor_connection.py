@@ -76,7 +76,7 @@ async def test_it_may_be_cancelled_at_any_moment_of_its_beginning(shell: Command
         with pytest.raises(asyncio.CancelledError):
             await task
     assert shell.left() == []
-    assert len(os.listdir("/proc/self/fd")) <= before + 2  # noqa: PTH208  # the socket of the nursery, if this has started it
+    assert len(os.listdir("/proc/self/fd")) <= before + 2  # noqa: PTH208  # the socket of the fork server, if this has started it
 
 
 @pytest.mark.slow
@@ -94,10 +94,10 @@ async def test_the_next_try_of_a_step_begins_when_the_one_before_has_ended(shell
 
 
 @pytest.mark.slow
-async def test_a_keeper_that_is_killed_takes_its_command_with_it(shell: CommandRunner) -> None:
-    task = shell.begin("trap '' TERM; (setsid sleep 60 &) ; echo $PPID > made; mv made keeper; sleep 60")
-    await until(lambda: len(shell.left()) >= 2 and (shell.home / "keeper").exists(), "it runs")
-    os.kill(int((shell.home / "keeper").read_text()), signal.SIGKILL)
+async def test_a_supervisor_that_is_killed_takes_its_command_with_it(shell: CommandRunner) -> None:
+    task = shell.begin("trap '' TERM; (setsid sleep 60 &) ; echo $PPID > made; mv made supervisor; sleep 60")
+    await until(lambda: len(shell.left()) >= 2 and (shell.home / "supervisor").exists(), "it runs")
+    os.kill(int((shell.home / "supervisor").read_text()), signal.SIGKILL)
     with pytest.raises(CommandLost, match="was killed with its supervisor, by another process"):
         await task
     await until(lambda: shell.left() == [], "nothing is left")
@@ -157,6 +157,6 @@ async def test_an_engine_that_is_stopped_leaves_nothing(tmp_path: Path, by: int)
     await until(lambda: engine.left == [], "nothing is left")
 
 
-async def test_a_refusal_is_heard_though_the_keeper_does_not_listen_any_more(shell: CommandRunner) -> None:
+async def test_a_refusal_is_read_though_the_supervisor_no_longer_listens(shell: CommandRunner) -> None:
     with pytest.raises(CommandRefused, match="no directory nowhere"):
         await shell.run("cat", stdin="x" * 3_000_000, cwd="nowhere")
