@@ -12,7 +12,7 @@ from tests.stores.servers import DatabaseServer, postgres
 
 PAGE = "docs/guides/transactions-postgres.md"
 SHOWN = "postgresql://shop@db.example.com/shop"
-RUN = "import sys; from tests.docs import pages as p; page, *urls = sys.argv[1:]; p.STAGES[page] = p.Stage(replaced=dict([urls])); p.read(page)"
+RUN = "import sys; from tests.docs import pages as p; page, *urls = sys.argv[1:]; p.STAGES[page] = p.PageSetup(replaced=dict([urls])); p.read(page)"
 
 
 @pytest.fixture(scope="module")
