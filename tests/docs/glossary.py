@@ -48,7 +48,7 @@ ALLOWED = {
     ("docs/guides/versions.md", "mail"): "electronic mail",
     ("docs/reference/patterns.md", "activity"): "names of the patterns",
     ("dialects/token_graph/node_reader.py", "compensator"): "a field of that format",
-    ("docs/coming-from.md", "activity"): "a word of Temporal",
+    ("docs/coming-from.md", "activit"): "a word of Temporal",
     ("docs/coming-from.md", "saga"): "a word of Temporal",
     ("docs/glossary.md", "compensation"): "the glossary says that others call it so",
     ("lint/workflow_code.py", "tries"): "`try` statements of Python",
