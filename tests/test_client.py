@@ -361,7 +361,7 @@ def test_who_waits_in_another_thread_is_told_that_the_client_was_closed() -> Non
         waiting = pool.submit(handle.result)
         time.sleep(0.2)
         client.close()
-        with pytest.raises(StoreUnavailable, match="its client was closed"):
+        with pytest.raises(StoreUnavailable, match="the client was closed"):
             waiting.result(10)
 
 

@@ -75,7 +75,7 @@ GUARDS = (
     Guard("a commit of an earlier epoch changes nothing", "stores.memory:MemoryStore._commit", never("commit.epoch"), FAULTS),
     Guard("a message whose key is queued is not sent again", "stores.memory:MemoryStore._deliver", always("send.key", "box"), FAULTS),
     Guard("a commit notifies those who wait for work", "stores.memory:MemoryStore.commit", never("self._may_wake"), NO_FAULTS),
-    Guard("mail that a release leaves is due again", "stores.memory:MemoryStore._set_head", never("released", "commit.creates"), FAULTS),
+    Guard("a message that a release leaves is due again", "stores.memory:MemoryStore._set_head", never("released", "commit.creates"), FAULTS),
     Guard("a stale commit changes nothing in a file", "stores.sqlite.store_tables:SqliteTables._is_next", always("commit.version", "row[0]"), SQLITE),
     Guard("a commit of an earlier epoch changes nothing in a file", "stores.sqlite.store_tables:SqliteTables._commit", never("commit.epoch"), IN_FILES),
     Guard("a release notifies those who wait for work in a file", "stores.sqlite.store_tables:SqliteTables._commit", never("limited", "now_s"), IN_FILES),
@@ -100,16 +100,26 @@ GUARDS = (
     Guard("a claim of an earlier epoch gets nothing", "stores.memory:MemoryStore.claim", never("claim.epoch"), MEMORY, quick=True),
     Guard("a holder whose lease is over gets nothing", "stores.memory:MemoryStore.claim", never("self._is_dead(claim.holder, now_s)"), MEMORY),
     Guard("what a living process holds is not handed to another", "stores.memory_queues:WaitingLines.ready", always("is_dead(holder)"), NO_FAULTS),
-    Guard("work is leased to one worker at a time", "stores.memory:MemoryStore._lease", without("self._leases[mail.number]"), LIMITS),
+    Guard("work is leased to one worker at a time", "stores.memory:MemoryStore._lease", without("self._leases[message.number]"), LIMITS),
     Guard(
         "what the dead held is handed to others in a file",
         "stores.sqlite.store_tables:SqliteTables.claim",
-        Instead("find_ready(self._execute, claim, stands, now_s)", "find_ready(self._execute, claim, stands._replace(dead=[]), now_s)"),
+        Instead("find_ready(self._execute, claim, liveness, now_s)", "find_ready(self._execute, claim, liveness._replace(dead=[]), now_s)"),
         IN_FILES,
     ),
-    Guard("a claim that failed is released", "runtime.engine:Engine._claim", before("self._let_go", statement="return"), BAD_WEATHER),
-    Guard("mail of a claim answered late is decided on once", "runtime.engine:Engine._take", never("self.settled_messages"), suite("runtime/test_engine.py")),
-    Guard("a fold behind its head is read again", "runtime.engine:Engine._take", never("resident.version"), suite("proof/test_simulator.py", "nothing_fails")),
+    Guard("a claim that failed is released", "runtime.engine:Engine._claim", before("self._release_all", statement="return"), BAD_WEATHER),
+    Guard(
+        "a message of a claim answered late is decided on once",
+        "runtime.engine:Engine._receive_claimed",
+        never("self.settled_messages"),
+        suite("runtime/test_engine.py"),
+    ),
+    Guard(
+        "a fold behind its head is read again",
+        "runtime.engine:Engine._receive_claimed",
+        never("resident.version"),
+        suite("proof/test_simulator.py", "nothing_fails"),
+    ),
     Guard(
         "an execution that another holds is not continued",
         "runtime.decision_loop:restore_execution",
@@ -119,18 +129,25 @@ GUARDS = (
     Guard(
         "an execution that was let go is not revived",
         "runtime.engine:Engine._advance",
-        Instead("resident.abandon()", "self._settle_down(resident)"),
+        Instead("resident.discard()", "self._after_advance(resident)"),
         suite("runtime/test_released_executions.py"),
     ),
-    Guard("work that was leased too slowly is not begun", "runtime.holder:WorkClaims.claim", never("claimed.work"), suite("runtime/test_worker.py")),
-    Guard("a claim is repeated when the next work is due", "runtime.engine:Engine._claim", without("self._alarm"), suite("runtime/test_timers_on_time.py")),
+    Guard("work that was leased too slowly is not begun", "runtime.holder:TaskClaims.claim", never("claimed.work"), suite("runtime/test_worker.py")),
+    Guard(
+        "a claim is repeated when the next work is due", "runtime.engine:Engine._claim", without("self._wake_up_timer"), suite("runtime/test_timers_on_time.py")
+    ),
     # The fold and the log: intentions before effects, the same replayed as lived.
-    Guard("an effect follows its commit", "runtime.decision_loop:advance_execution", before("_write", statement="act(engine, warm, decision.events)"), FAULTS),
+    Guard(
+        "an effect follows its commit",
+        "runtime.decision_loop:advance_execution",
+        before("_write", statement="act_on_events(engine, resident, decision.events)"),
+        FAULTS,
+    ),
     Guard("messages of a failed commit are decided again", "runtime.decision_loop:advance_execution", without("resident.put_back"), BAD_WEATHER),
     Guard("attempts of a dead engine are found", "runtime.decision_loop:restore_execution", Instead("execution.opened.performing()", "[]"), FAULTS),
     Guard(
         "an execution with a running step is held",
-        "runtime.resident_executions:ResidentExecution.parks",
+        "runtime.resident_executions:ResidentExecution.is_releasable",
         Instead("self.execution.opened.performed", "False"),
         NO_FAULTS,
     ),
@@ -186,8 +203,8 @@ GUARDS = (
     Guard("a parent hears of its child's end", "core.effects:_effects_of_ended", without("execution.watchers"), NO_FAULTS),
     # Time: timers, interruptions, pauses.
     Guard(
-        "a message in hand wins over a timeout",
-        "runtime.engine:Engine._take",
+        "a message that was received wins over a timeout",
+        "runtime.engine:Engine._receive_claimed",
         Instead("resident.undecided.append", "resident.undecided.appendleft"),
         suite("proof/test_simulator.py", "wins_over_a_timeout"),
     ),
@@ -214,7 +231,7 @@ GUARDS = (
     Guard("what is ready after a pause goes on", "core.decision:_DecisionDraft._feed", never("e.ResumedEvent"), FAULTS),
     Guard("a cancelled execution ends as cancelled", "core.decision:_DecisionDraft._finish", never("cancelling is not None"), DECIDE),
     Guard(
-        "a try that began late is not looked at again before its time is over",
+        "an attempt that began late is not checked again before its time is over",
         "runtime.resident_executions:ResidentExecution.wake_at",
         Instead("clock.surely_past(min(young.values()))", "due_s"),
         suite("runtime/test_resident_executions.py"),
@@ -296,7 +313,7 @@ GUARDS = (
         never("taken"),
         suite("stores/sqlite/test_database_setup.py", "room"),
     ),
-    # Tasks lent to other programs.
+    # Tasks leased to other programs.
     Guard(
         "a task of a silent worker is queued again",
         "runtime.task_broker:TaskBroker._due",
@@ -304,7 +321,7 @@ GUARDS = (
         suite("runtime/test_task_broker.py", "nothing_is_heard"),
     ),
     Guard(
-        "a task is answered by its borrower only",
+        "a task is answered by its own worker only",
         "runtime.task_broker:TaskLeases.find",
         always("task_lease.task_worker.owner"),
         suite("runtime/test_task_broker.py", "nobody_elses"),
@@ -317,7 +334,7 @@ GUARDS = (
     ),
     Guard(
         "pages in a browser reach no endpoint without a token",
-        "tasks.http_endpoint:TaskApp._asked",
+        "tasks.http_endpoint:TaskApp._authorized",
         never("self.access", "is_loopback"),
         suite("tasks/test_task_app.py", "name_of_this_machine"),
     ),
@@ -503,9 +520,9 @@ GUARDS = (
         suite("code/test_in_flight.py", "waits_for_a_thread"),
     ),
     Guard(
-        "a try whose function was not called is not in doubt",
+        "an attempt whose function was not called is not in doubt",
         "runtime.in_flight:_run_attempt",
-        Instead("life.begun or not flight.is_cancelled", "True"),
+        Instead("control.begun or not running.is_cancelled", "True"),
         suite("code/test_in_flight.py", "waits_for_a_thread"),
     ),
     Guard(
@@ -538,7 +555,7 @@ GUARDS = (
         Instead("max(self.deadline_at_s, self.cancelling.at_s + self.grace_s)", "self.deadline_at_s"),
         suite("code/test_deadline.py"),
     ),
-    Guard("a step in flight at the end is told so", "runtime.in_flight:act_on_events", without("flight.cancel()"), suite("code/test_in_flight.py")),
+    Guard("a step in flight at the end is told so", "runtime.in_flight:act_on_events", without("running.cancel()"), suite("code/test_in_flight.py")),
     Guard(
         "a step dropped in the commit that opened it is not begun",
         "core.decision:_DecisionDraft._dropped",
@@ -552,7 +569,7 @@ GUARDS = (
         suite("code/test_in_flight.py", "abandoned_and_in_doubt"),
     ),
     Guard(
-        "a try that fails within the grace is not made again",
+        "an attempt that fails within the grace is not repeated",
         "core.attempt_rules:event_after_failure",
         never("pending.grace_until_s is not None"),
         suite("code/test_in_flight.py", "not_tried_again"),
@@ -595,7 +612,10 @@ GUARDS = (
         suite("runtime/test_store_clock.py"),
     ),
     Guard(
-        "a try that began late has its whole time", "runtime.resident_executions:ResidentExecution.young", Returns("{}"), suite("runtime/test_timers_paused.py")
+        "an attempt that began late has its whole time",
+        "runtime.resident_executions:ResidentExecution.young",
+        Returns("{}"),
+        suite("runtime/test_timers_paused.py"),
     ),
     Guard("a clock that is set back stops no timer", "stores.sqlite.steady_clock:steady_time", Returns("wall_s"), suite("stores/sqlite/test_steady_clock.py")),
     Guard(
@@ -626,26 +646,26 @@ GUARDS = (
         suite("runtime/test_quarantine.py", "rules"),
     ),
     Guard(
-        "mail that can't be read is kept",
+        "a message that can't be read is kept",
         "runtime.quarantine:postponement",
-        Instead("Ack(mail.to, mail.key, postpone_to_s=now_s + quarantine_retry_s(error))", "Ack(mail.to, mail.key)"),
+        Instead("Ack(queued.to, queued.key, postpone_to_s=now_s + quarantine_retry_s(error))", "Ack(queued.to, queued.key)"),
         suite("runtime/test_quarantine.py"),
     ),
     Guard(
-        "postponed mail stays",
+        "a postponed message stays",
         "stores.memory:MemoryStore._acknowledge",
         never("ack.postpone_to_s is not None"),
         suite("stores/test_memory_store.py", "postpone"),
     ),
     Guard(
-        "postponed mail stays in a file",
+        "a postponed message stays in a file",
         "stores.sqlite.store_tables:SqliteTables._acknowledge",
         always("ack.postpone_to_s is None"),
         suite("stores/sqlite/test_sqlite_store.py", "postpone"),
     ),
     Guard(
         "an ended execution that can't be read stays ended",
-        "runtime.engine:Engine._give_back_to",
+        "runtime.engine:Engine._release",
         never("head.ended_at_s is not None"),
         suite("runtime/test_quarantine.py", "stays_ended"),
     ),
@@ -731,7 +751,7 @@ GUARDS = (
     ),
     Guard(
         "a start that a codec refuses is told of it",
-        "runtime.engine:Engine._set_aside",
+        "runtime.engine:Engine._quarantine",
         never("resident.exists"),
         suite("stores/test_encoded_workflows.py", "whatever_a_codec and encode"),
     ),

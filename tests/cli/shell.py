@@ -65,8 +65,8 @@ class Shell:
         return Path(self.db.removeprefix("sqlite:///")).parent
 
     def run(self, command: str, stdin: str = "") -> Said:
-        """A command line, without `perdure`; FLOWS, DESK and CHANGED stand for the files with the workflows."""
-        words = [word.replace("FLOWS", str(FLOWS)).replace("DESK", str(APPROVAL_FLOWS)).replace("CHANGED", str(CHANGED)) for word in shlex.split(command)]
+        """A command line, without `perdure`; FLOWS, APPROVALS and CHANGED stand for the files with the workflows."""
+        words = [word.replace("FLOWS", str(FLOWS)).replace("APPROVALS", str(APPROVAL_FLOWS)).replace("CHANGED", str(CHANGED)) for word in shlex.split(command)]
         result = CliRunner().invoke(root, ["--db", self.db, *words], input=stdin, prog_name="perdure")
         return Said(result.exit_code, result.stdout, result.stderr)
 

@@ -94,7 +94,7 @@ class MemoryEngine:
     async def crash(self) -> None:
         """Kill the engine without a word, and begin another on the same store, where the lease of the first has run out."""
         for held in self.engine._residents:  # killed, it can't give back anything in good order
-            held.abandon()
+            held.discard()
         self.engine._residents.clear()
         if self._running is not None:
             asyncio.get_running_loop().kill([self._running, *self.engine._tasks])  # type: ignore[attr-defined]  # a virtual loop has it

@@ -154,11 +154,11 @@ class ScriptedExecution:
 
     def rebuilt(self, script: Script | None = None) -> "ScriptedExecution":
         """A cold story of the same log, whose program must not diverge."""
-        again, diverged = self.cold(script)
+        again, diverged = self.restored(script)
         assert diverged is None, diverged
         return again
 
-    def cold(self, script: Script | None = None) -> "tuple[ScriptedExecution, Diverged | None]":
+    def restored(self, script: Script | None = None) -> "tuple[ScriptedExecution, Diverged | None]":
         """A cold story of the same log, and how its program diverged."""
         again = ScriptedExecution(self.script if script is None else script, self.host, self.blobs)
         diverged, again.loaded = driven(replay_program(again.execution, self.events, again.program), self.blobs)

@@ -569,7 +569,7 @@ def test_an_execution_resumed_with_code_that_still_differs_loses_nothing() -> No
     broken: Script = {"start": [opens("other")]}
     story.say(m.DivergeMessage(("it differs",)))
     story.settle("a")
-    story.program = story.cold(broken)[0].program
+    story.program = story.restored(broken)[0].program
     assert kinds(story.say(m.RetryMessage("too soon"))) == ["ResumedEvent", "ParkedEvent"]
     story.settle("b")
     story.program = story.rebuilt().program

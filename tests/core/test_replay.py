@@ -66,7 +66,7 @@ DIFFERENT: list[tuple[Script, str]] = [
 @pytest.mark.parametrize(("script", "said"), DIFFERENT, ids=range(len(DIFFERENT)))
 def test_the_first_difference_is_found_and_the_execution_is_folded_to_its_end(script: Script, said: str) -> None:
     it = story()
-    again, diverged = it.cold(script)
+    again, diverged = it.restored(script)
     assert diverged is not None and said in diverged.diff[0]
     assert execution_facts(again.execution) == execution_facts(it.execution)
 
@@ -74,19 +74,20 @@ def test_the_first_difference_is_found_and_the_execution_is_folded_to_its_end(sc
 def test_what_differs_only_in_arguments_does_not_diverge() -> None:
     it = story()
     assert (
-        it.cold({**SCRIPT, "start": [opens("a", CallOperation("a", b"\x09", timeout_s=3.0)), opens("x", ReceiveOperation(("x",), timeout_s=1.0))]})[1] is None
+        it.restored({**SCRIPT, "start": [opens("a", CallOperation("a", b"\x09", timeout_s=3.0)), opens("x", ReceiveOperation(("x",), timeout_s=1.0))]})[1]
+        is None
     )
 
 
 def test_what_is_not_reached_yet_may_change() -> None:
     it = story()
-    assert it.cold({**SCRIPT, "c": [opens("new")]})[1] is None
+    assert it.restored({**SCRIPT, "c": [opens("new")]})[1] is None
 
 
 def test_a_program_that_has_ended_is_not_run_again_and_may_be_any_code() -> None:
     it = story()
     it.settle("c", NO)
-    again, diverged = it.cold({"start": [opens("anything")]})
+    again, diverged = it.restored({"start": [opens("anything")]})
     assert diverged is None and again.program.fed == [] and again.status == "failed"
 
 
@@ -95,7 +96,7 @@ def test_a_reopened_program_is_replayed_from_its_reopening_only() -> None:
     it.settle("c", NO)
     it.say(m.RetryMessage())
     assert [type(event) for event in it.rebuilt().program.fed] == [e.ReopenedEvent, e.RecalledEvent, e.RecalledEvent]
-    assert it.cold({"start": [opens("other")]})[1] is not None
+    assert it.restored({"start": [opens("other")]})[1] is not None
 
 
 def test_nothing_is_fed_while_parked_and_all_of_it_when_resumed() -> None:
@@ -134,7 +135,7 @@ def test_a_compacted_loop_goes_on_where_its_first_kept_turn_began() -> None:
         e.IterationResumedEvent(path("l"), 3, b"\x03", NOW_S),
         e.OpenedEvent(path("l/~3/s"), CallOperation("l"), "me"),
     ]
-    again, diverged = it.cold({**turns, "l turns to 3": [OpenCommand(path("l/~3/s"), CallOperation("l"))]})
+    again, diverged = it.restored({**turns, "l turns to 3": [OpenCommand(path("l/~3/s"), CallOperation("l"))]})
     assert diverged is None and again.execution.resumes == {path("l"): 3} and again.execution.trimmed == {path("l"): 3}
 
 
@@ -148,10 +149,10 @@ def test_what_resumes_is_that_of_the_last_life_only() -> None:
         e.ReopenedEvent(NOW_S),
         e.IterationResumedEvent(path("l"), 5, b"\x05", NOW_S),
     ]
-    again, diverged = it.cold()
+    again, diverged = it.restored()
     assert diverged is None and again.execution.resumes == {path("l"): 5}
 
 
 def test_no_log_is_an_execution_that_has_not_begun() -> None:
-    again, diverged = ScriptedExecution({}).cold()
+    again, diverged = ScriptedExecution({}).restored()
     assert diverged is None and again.status == "pending"

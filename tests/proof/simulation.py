@@ -56,7 +56,7 @@ class SimulatedProcess:
     @property
     def holder(self) -> str:
         """The name under which the present engine or worker holds anything."""
-        return self.runs._membership.name if self.runs is not None else ""
+        return self.runs._holder.name if self.runs is not None else ""
 
     async def live(self) -> None:
         """Run engines or workers for ever, a new one whenever the last has ended."""
@@ -173,7 +173,7 @@ class SimulatedProcess:
 
 
 def _tasks(runs: Engine | Worker) -> list["asyncio.Task[None]"]:
-    return list(runs._tasks) if isinstance(runs, Engine) else [*runs._at_work.values(), *runs._telling]
+    return list(runs._tasks) if isinstance(runs, Engine) else [*runs._running.values(), *runs._progress_posts]
 
 
 SETTLE_S = 3000.0

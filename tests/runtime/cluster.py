@@ -54,7 +54,7 @@ class ClusterProcess:
     async def kill(self) -> None:
         """End it without a word: nothing that it does any more reaches the store."""
         self.store.gate.kill()
-        tasks = self.inner._at_work.values() if isinstance(self.inner, Worker) else self.inner._tasks
+        tasks = self.inner._running.values() if isinstance(self.inner, Worker) else self.inner._tasks
         await kill([self.running, *tasks])
 
 

@@ -25,7 +25,7 @@ from tests.runtime.flows import chain, half
 warnings.filterwarnings("ignore", message=".*use of fork", category=DeprecationWarning)
 
 EXECUTIONS = 6
-CLEAR = "was opened before a fork, and is the parent's; open a new store in the child"
+CLEAR = "was opened before a fork and belongs to the parent process; open a new store in the child"
 inherited: list[Store] = []
 
 

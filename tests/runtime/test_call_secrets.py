@@ -52,7 +52,7 @@ def test_what_is_missing_is_named_and_a_place_that_is_none_is_a_damaged_log() ->
         with_secrets(given(a={"@secret": "A"}), ("/a",), find_no_secret)
     assert raised.value.name == "A"
     for place in ("/b", "/a/0", "/a/x/y", "", "/a/@secret/0"):
-        with pytest.raises(LogDamaged, match="nothing stands there"):
+        with pytest.raises(LogDamaged, match="its arguments have nothing"):
             with_secrets(given(a={"@secret": "A"}, c=1), (place,), {"A": CANARY}.get)
     assert with_secrets(given(a="no mark"), ("/a",), find_no_secret)[0] == given(a="no mark")
 
@@ -61,7 +61,7 @@ def test_a_short_secret_is_given_and_a_warning_says_that_it_is_not_hidden(caplog
     with caplog.at_level(logging.WARNING, "perdure.secrets"):
         found, mask = with_secrets(given(a={"@secret": "A"}), ("/a",), {"A": "abc"}.get)
     assert msgspec.msgpack.decode(found)[1] == {"a": "abc"} and not mask
-    assert caplog.messages == ["the secret A has fewer than 4 characters, so it is not hidden in what steps say; set a longer one"]
+    assert caplog.messages == ["could not mask the secret A in the output of steps: it has fewer than 4 characters. Set a longer one"]
 
 
 class Tenants:

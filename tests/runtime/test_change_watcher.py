@@ -13,7 +13,7 @@ from perdure.core import values
 from perdure.core.errors import StoreUnavailable
 from perdure.core.messages import Parent, ResumeMessage, StartMessage
 from perdure.core.paths import Key
-from perdure.runtime.change_watcher import KEYS_PER_LOOK_MAX, POLL_S, QUICK_S, ChangeWatcher
+from perdure.runtime.change_watcher import KEYS_PER_QUERY_MAX, POLL_S, QUICK_S, ChangeWatcher
 from perdure.runtime.execution_results import wait_for_result
 from perdure.runtime.local_engine import wait_for_end
 from perdure.stores.protocol import ALL_HEADS, Head, HeadFilter
@@ -126,10 +126,10 @@ async def test_thousands_who_wait_are_served_by_few_questions(c: Cluster) -> Non
     await asyncio.sleep(60)
     waiting = [asyncio.create_task(watch.until(listener.key(f"e{number}"), ended)) for number in range(2000)]
     await settle()
-    assert sum(store.asked) == 2000 and max(store.asked) <= KEYS_PER_LOOK_MAX
+    assert sum(store.asked) == 2000 and max(store.asked) <= KEYS_PER_QUERY_MAX
     store.asked.clear()
     await asyncio.sleep(10.5 * POLL_S)
-    assert len(store.asked) <= 11 * 2000 / KEYS_PER_LOOK_MAX
+    assert len(store.asked) <= 11 * 2000 / KEYS_PER_QUERY_MAX
     store.asked.clear()
     for number in range(2000):
         await c.send(listener.key(f"e{number}"), "go")
@@ -167,7 +167,7 @@ async def test_who_is_cancelled_is_forgotten_and_an_idle_watch_asks_nothing(c: C
     assert store.asked == []
     assert await watch.until(sleeper.key("e"), lambda head: head is None) is None
     watch.close()
-    assert c.store._news._rings == []
+    assert c.store._news._listeners == []
 
 
 @virtually
@@ -202,7 +202,7 @@ async def test_a_watch_that_is_closed_lets_everybody_go(c: Cluster) -> None:
     await settle(0.5)
     watch.close()
     for one in [*waiting, watch.until(sleeper.key("e"), ended)]:
-        with pytest.raises(StoreUnavailable, match="its client was closed"):
+        with pytest.raises(StoreUnavailable, match="the client was closed"):
             await one
     await c.engine(sleeper)
     await c.post(sleeper, 0.0)

@@ -490,7 +490,7 @@ async def test_a_message_that_a_late_answer_to_a_claim_delivers_again_is_decided
     class Late(FaultyStore):
         async def claim(self, claim: Claim) -> Any:
             found = await answers.claim(claim)
-            if sum(len(one.mail) for one in found.executions) == 2:
+            if sum(len(one.messages) for one in found.executions) == 2:
                 await asyncio.sleep(5)
             return found
 
@@ -517,7 +517,7 @@ async def test_an_engine_that_finds_more_than_it_can_claim_at_once_claims_the_re
     await first.kill()
     await asyncio.sleep(LEASE_S + 1)
     begun.clear()
-    second.engine._ring.set()
+    second.engine._wake_up.set()
     await asyncio.sleep(0.1)
     assert len(begun) == 3 * CLAIM_MAX
 

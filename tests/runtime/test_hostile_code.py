@@ -505,6 +505,6 @@ def test_a_step_that_goes_on_though_it_is_cancelled_does_not_keep_an_engine_from
             key = await p.start(clinging)
             while not (await p.fold(key)).opened.performed:
                 await asyncio.sleep(0.01)
-        assert "ignores its cancellation" in caplog.text
+        assert "ignores the cancellation" in caplog.text
 
     asyncio.run(scenario())

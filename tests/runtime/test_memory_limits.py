@@ -37,7 +37,7 @@ def test_what_is_held_or_at_work_stays_and_the_longest_idle_leaves_first() -> No
     residents = ResidentCache(10 * MEMORY_MIN_BYTES, left.append)
     for number in range(10):
         resident = residents.add(ResidentExecution(Key("t", "w", str(number)), exists=True))
-        resident.held, resident.touched_s = number == 0, float(-number)
+        resident.held, resident.last_active_s = number == 0, float(-number)
         residents.weigh(resident)
     assert len(residents) == 10
     last = residents.add(ResidentExecution(Key("t", "w", "last"), exists=True))

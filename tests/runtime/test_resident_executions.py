@@ -15,7 +15,7 @@ def test_an_execution_whose_try_began_late_sleeps_until_its_time_is_over() -> No
     clock.take_answer(NOW_S, 100.0)
     resident = ResidentExecution(Key("t", "w", "1"), exists=True)
     resident.execution = story.execution
-    life = resident.lives[path("pay")] = StepControl(lambda _: None)
+    life = resident.step_controls[path("pay")] = StepControl(lambda _: None)
     life.began_s = 100.0
     assert resident.wake_at(clock, 101.0) == NOW_S + 5.0, "a try that began in time has its time"
     life.began_s = 102.0

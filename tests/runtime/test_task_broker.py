@@ -115,7 +115,7 @@ async def test_a_leased_task_is_performed_by_its_worker_and_settles_by_the_answe
         "default/drawing/e:draw",
         "draw",
     )
-    assert task_lease.given == (["a cat"], {"size": 3}, None)
+    assert task_lease.input == (["a cat"], {"size": 3}, None)
     assert await complete(process, task_lease, {"lines": 12}) is None
     assert await c.result(engine, drawing) == {"lines": 12}
     assert await c.messages(GPU) == 0 and await c.settled(drawing.key("e")) == ["draw"]
@@ -142,9 +142,9 @@ async def test_workers_share_a_queue_and_no_task_is_leased_twice(c: Cluster) -> 
     task_leases = [task_lease for ask in asked for task_lease in await ask]
     assert [len(await ask) for ask in asked] == [4] * 6
     task_leases += await leased(process, limit=100)
-    assert sorted(int(task_lease.given.args[0]) for task_lease in task_leases) == list(range(30)) and len({task_lease.id for task_lease in task_leases}) == 30
+    assert sorted(int(task_lease.input.args[0]) for task_lease in task_leases) == list(range(30)) and len({task_lease.id for task_lease in task_leases}) == 30
     for task_lease in task_leases:
-        assert await complete(process, task_lease, task_lease.given.args[0], task_lease.task_worker) is None
+        assert await complete(process, task_lease, task_lease.input.args[0], task_lease.task_worker) is None
     assert await c.result(engine, drawing_many) == [str(number) for number in range(30)]
 
 
@@ -155,8 +155,8 @@ async def test_a_worker_leases_tasks_of_its_queues_and_tenants_alone(c: Cluster)
         work = messages.TaskMessage(drawing.key("e")._replace(tenant=tenant), (("draw", 1),), 1, "draw", tenant, values.encode(((), {}), "args"))
         await c.store.commit([c.posted(QueueAddress(tenant, "gpu"), tenant, messages.encode_message(work))])
     assert await leased(process, queues=["cpu"]) == await leased(process, tenants=frozenset({"nobody"}), wait_s=5.0) == []
-    assert [task_lease.mail.to for task_lease in await leased(process, tenants=frozenset({"acme"}), limit=9)] == [QueueAddress("acme", "gpu")]
-    assert [task_lease.mail.to for task_lease in await leased(process, limit=9)] == [QueueAddress("default", "gpu")]
+    assert [task_lease.queued.to for task_lease in await leased(process, tenants=frozenset({"acme"}), limit=9)] == [QueueAddress("acme", "gpu")]
+    assert [task_lease.queued.to for task_lease in await leased(process, limit=9)] == [QueueAddress("default", "gpu")]
 
 
 @virtually
@@ -293,7 +293,7 @@ async def test_heartbeats_renew_a_lease_and_their_progress_is_there_for_the_next
     pending = (await c.fold(drawing.key("e"))).open[(("draw", 1),)]
     assert pending.progress == values.encode({"line": 19}, "progress")
     again = await one(process, BOB)
-    assert again.work.attempt == 2 and again.given.progress == {"line": 19}
+    assert again.work.attempt == 2 and again.input.progress == {"line": 19}
 
 
 @virtually
@@ -304,7 +304,7 @@ async def test_the_last_progress_of_a_worker_comes_with_its_answer(c: Cluster) -
     for line in range(3):
         _ = await process.broker.heartbeat(ADA, task_lease.id, values.encode(line, "progress"))
     assert await fail(process, task_lease) is None
-    assert (await one(process)).given.progress == 2
+    assert (await one(process)).input.progress == 2
 
 
 @virtually
@@ -372,7 +372,7 @@ async def test_when_the_broker_dies_the_next_leases_its_tasks_anew_and_the_old_l
     began_s = now_s()
     again = await one(other, wait_s=30.0)
     assert now_s() - began_s <= LEASE_S + 1.1
-    assert (again.work.attempt, again.mail.deliveries) == (1, 2)
+    assert (again.work.attempt, again.queued.deliveries) == (1, 2)
     assert ended(await complete(other, task_lease, "old")) == ended(await other.broker.heartbeat(ADA, task_lease.id)) == "unknown"
     assert await complete(other, again, "new") is None
     assert await c.result(engine, drawing) == "new"
@@ -587,8 +587,8 @@ async def test_large_arguments_and_results_pass_whole(c: Cluster) -> None:
     engine, process = await c.engine(drawing), await c.broker()
     assert await c.start(engine, drawing, "é" * 200_000)
     task_lease = await one(process)
-    assert task_lease.given.args == ["é" * 200_000]
-    assert await complete(process, task_lease, task_lease.given.args[0] * 2) is None
+    assert task_lease.input.args == ["é" * 200_000]
+    assert await complete(process, task_lease, task_lease.input.args[0] * 2) is None
     assert len(await c.result(engine, drawing)) == 400_000
     found = await c.store.read(drawing.key("e"))
     assert found is not None and all(len(row) < 5000 for row in found.rows)
@@ -611,7 +611,7 @@ async def test_what_undoes_a_step_is_given_its_result_and_its_arguments(c: Clust
     assert await c.start(engine, trip)
     assert await complete(process, await one(process), {"number": 7}) is None
     undoing = await one(process)
-    assert (undoing.work.target, undoing.given) == ("undo:book", ([{"number": 7}, "suite"], {"nights": 2}, None))
+    assert (undoing.work.target, undoing.input) == ("undo:book", ([{"number": 7}, "suite"], {"nights": 2}, None))
     assert await complete(process, undoing, None) is None
     with pytest.raises(ExecutionFailed, match="no flight"):
         await c.result(engine, trip)

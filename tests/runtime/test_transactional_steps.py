@@ -216,7 +216,7 @@ async def test_a_step_that_waits_for_something_else_in_its_transaction_fails_and
         await ctx.step(waits)
 
     async with engine(file_bank, wait) as (store, _), AsyncClient(store) as client:
-        with pytest.raises(ExecutionFailed, match="awaited something else than its transaction"):
+        with pytest.raises(ExecutionFailed, match="awaited something other than its transaction"):
             await client.run(wait)
     assert await file_bank.rows() == []
 
@@ -227,7 +227,7 @@ async def test_a_store_without_transactions_says_so() -> None:
     task = asyncio.create_task(running.run())
     await running.ready()
     async with AsyncClient(store) as client:
-        with pytest.raises(ExecutionFailed, match="this store has none for users"):
+        with pytest.raises(ExecutionFailed, match="which this store does not offer to steps"):
             await client.run(pays, "ada", 1)
     running.stop()
     await task

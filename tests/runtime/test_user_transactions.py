@@ -401,7 +401,7 @@ async def test_after_a_rollback_nobody_looks_for_ever(file: Path, monkeypatch: p
 
 
 def notifications() -> int:
-    return sum(thread.name == "perdure-heralds" for thread in threading.enumerate())
+    return sum(thread.name == "perdure-commits" for thread in threading.enumerate())
 
 
 # Whoever commits again.

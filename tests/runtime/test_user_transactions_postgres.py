@@ -138,7 +138,7 @@ async def test_of_a_caller_who_is_cut_off_before_the_commit_nothing_is_left_and_
 async def test_a_transaction_that_has_failed_is_refused_until_it_is_rolled_back(client: AsyncClient, user: TransactionDriver) -> None:
     with pytest.raises(asyncpg.PostgresError):
         await user.execute("SELECT 1 / 0")
-    with pytest.raises(BadValue, match="an earlier error of the database has ended it; roll it back, and repeat it"):
+    with pytest.raises(BadValue, match="an earlier database error has aborted it; roll it back, and repeat it"):
         await client.start(order.with_(id="o1", connection=user.given), "a")
     await user.rollback()
     await user.begin()

@@ -318,7 +318,7 @@ async def test_a_step_that_a_worker_does_not_have_fails_and_says_what_to_do(c: C
     engine = await c.engine(paying)
     await c.worker()
     assert await c.start(engine, paying, "x", 1.0)
-    with pytest.raises(ExecutionFailed, match=r"no worker here has step charge; start one that has it on this queue"):
+    with pytest.raises(ExecutionFailed, match=r"this worker has no step charge; start a worker on this queue that has it"):
         await c.result(engine, paying)
 
 

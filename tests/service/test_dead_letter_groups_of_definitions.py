@@ -21,7 +21,7 @@ def ECHO(**given: Any) -> Any:
     return given
 
 
-def letter_of(world: World, steps: list[dict[str, Any]], **more: Any) -> DeadLetter:
+def failed_dead_letter(world: World, steps: list[dict[str, Any]], **more: Any) -> DeadLetter:
     """What is said of an execution of a definition with these steps, which fails."""
     document = {"perdure": 1, "name": "fails", "order": "listed", "steps": steps, **more}
     run = world.start(Definition.of(document, tools={"BOOM": BOOM, "ECHO": ECHO}))
@@ -54,7 +54,7 @@ BROKEN = {"id": "broken", "tool": "BOOM", "with": {"n": 1}}
 )
 def test_a_dead_letter_has_the_step_the_reason_and_the_tries(world: World, steps: Any, more: Any, said: tuple[str, str, int]) -> None:
     world.mock("work", takes="1h")
-    letter = letter_of(world, steps, **more)
+    letter = failed_dead_letter(world, steps, **more)
     assert (letter.path, letter.reason, letter.attempts) == said
 
 
@@ -63,12 +63,12 @@ def test_the_same_error_at_different_steps_is_two_groups() -> None:
     fingerprints = []
     for id in ("one", "other", "one"):
         with World() as world:
-            fingerprints.append(letter_of(world, [BROKEN | {"id": id}]).fingerprint)
+            fingerprints.append(failed_dead_letter(world, [BROKEN | {"id": id}]).fingerprint)
     assert fingerprints[0] == fingerprints[2] != fingerprints[1]
 
 
 def test_the_deadline_is_a_reason_of_its_own(world: World) -> None:
-    letter = letter_of(world, [{"id": "waits", "sleep": 100}], limits={"deadline": 5})
+    letter = failed_dead_letter(world, [{"id": "waits", "sleep": 100}], limits={"deadline": 5})
     assert (letter.path, letter.reason) == ("", "deadline_exceeded")
 
 
@@ -92,5 +92,5 @@ TWICE = [echo(id="a", next=["b", "c"]), echo(id="b", next="d"), echo(id="c", nex
 def test_a_limit_of_a_graph_of_tokens_is_a_reason_of_its_own_with_the_step_that_went_beyond(
     world: World, steps: Any, limits: dict[str, Any], said: tuple[str, str]
 ) -> None:
-    letter = letter_of(world, steps, order="ports", dialect="token_graph", limits=limits)
+    letter = failed_dead_letter(world, steps, order="ports", dialect="token_graph", limits=limits)
     assert (letter.path.split("/")[-1], letter.reason, letter.type) == (*said, said[1])

@@ -132,7 +132,7 @@ def told(sight: Observation) -> list[tuple[str, str, str]]:
 
 def message(sight: Observation, body: bytes, key: str = "m") -> Observation:
     mail = QueuedMessage(99, sight.head.key, key, body, 0.0)
-    return with_head(msgspec.structs.replace(sight, mail=(*sight.mail, mail)), mail_at_s=0.0)
+    return with_head(msgspec.structs.replace(sight, mail=(*sight.mail, mail)), message_at_s=0.0)
 
 
 @pytest.mark.slow
@@ -188,7 +188,7 @@ def test_what_nothing_wakes_is_damage(seen: dict[str, Observation]) -> None:
     assert told(with_head(seen["sleeping"], wake_at_s=None)) == [("damage", "asleep", "")]
     assert told(with_head(seen["sleeping"], wake_at_s=9e12)) == [("damage", "asleep", "")]
     assert told(with_head(seen["sleeping"], wake_at_s=0.0)) == []  # it would be looked at in vain
-    assert told(with_head(seen["pending"], mail_at_s=None)) == [("damage", "asleep", "")]
+    assert told(with_head(seen["pending"], message_at_s=None)) == [("damage", "asleep", "")]
     assert told(with_head(seen["running"], holder=None, wake_at_s=None)) == [("damage", "asleep", ""), ("note", "interrupted", "do")]
     assert told(with_head(seen["retrying"], holder=None, wake_at_s=None)) == [("damage", "asleep", "")]
 
@@ -255,7 +255,7 @@ async def test_while_engines_are_at_work_no_damage_is_found(c: Cluster, client: 
 async def test_what_was_planted_in_a_store_is_found_there(c: Cluster, client: AsyncClient) -> None:
     client = await begun(c)
     c.store._blobs.clear()
-    c.store._mail.pop(QueueAddress("default", "gpu"))
+    c.store._messages.pop(QueueAddress("default", "gpu"))
     found = {one.key.id: one.kind for one in await client.upkeep.verify() if one.key and one.level == "damage"}
     assert found == {"waiting": "blob", "queued": "lost"}
 

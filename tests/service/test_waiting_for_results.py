@@ -162,6 +162,6 @@ async def test_who_waits_is_told_that_the_client_was_closed(c: Cluster, client: 
     await other.aclose()
     await other.aclose()
     for one in waiting:
-        with pytest.raises(StoreUnavailable, match="its client was closed"):
+        with pytest.raises(StoreUnavailable, match="the client was closed"):
             await one
     assert (await client.get(handle.id, buy)).key == handle.key, "the store was not the client's to close"

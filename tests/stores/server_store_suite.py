@@ -59,7 +59,7 @@ class SharedStore:
         async def drain(world: StoreWorld, holder: str) -> list[str]:
             got = []
             while (claimed := await world.claim(holder, queues=["pay"], limit=2)).next_at_s is not None or claimed.executions or claimed.work:
-                got += [assignment.head.key.id for assignment in claimed.executions] + [mail.key for mail in claimed.work]
+                got += [assignment.head.key.id for assignment in claimed.executions] + [message.key for message in claimed.work]
             return got
 
         first, second = await asyncio.gather(drain(one, "one"), drain(two, "two"))
@@ -129,13 +129,13 @@ class SharedStore:
         stop = two.store.on_wake(wake)
         await two.store.store_time()
         await one.open(key())
-        await wake.rung()
+        await wake.notified()
         wake.clear()
         two.store.on_change(news)
         await two.store.store_time()
         stop()
         await one.commit(key(), 0, news=True, messages=(plain_message(key()),))
-        await news.rung()
+        await news.notified()
         assert not wake.is_set()
 
     async def test_room_in_a_queue_and_other_limits_notify_those_who_wait(self, pair: Pair) -> None:
@@ -155,7 +155,7 @@ class SharedStore:
             await two.store.store_time()
             notification.clear()
             await make_room
-            await notification.rung()
+            await notification.notified()
         claimed = await two.claim("two", queues=["pay"])
         assert (len(claimed.executions), len(claimed.work)) == (1, 1)
 
@@ -194,7 +194,7 @@ class SharedStore:
         try:
             for world in (one, two, one):
                 for refused in (world.commit(key(), 1), world.claim(), world.store.read(key()), world.renew("one"), world.store.store_time()):
-                    with pytest.raises(StoreUnavailable, match="look whether it runs"):
+                    with pytest.raises(StoreUnavailable, match="check that it runs"):
                         await refused
         finally:
             self.server.start()
@@ -202,7 +202,7 @@ class SharedStore:
         assert isinstance(await two.commit(key(), 1), Committed)
         notification.clear()
         await one.open(key("new"))
-        await notification.rung()
+        await notification.notified()
 
     async def test_it_can_be_closed_though_the_server_is_gone(self, pair: Pair) -> None:
         pair[1].store.on_wake(NotificationEvent())
@@ -317,7 +317,7 @@ class NotificationEvent(asyncio.Event):
     def __call__(self) -> None:
         self.set()
 
-    async def rung(self) -> None:
+    async def notified(self) -> None:
         """Wait until it rings."""
         async with asyncio.timeout(RING_S):
             await self.wait()
@@ -325,7 +325,7 @@ class NotificationEvent(asyncio.Event):
 
 async def message_while_claimed(world: StoreWorld) -> set[tuple[Key, str]]:
     """The mail that holder ``one`` is handed, with the executions that it is for."""
-    return {(mail.to, mail.key) for assignment in (await world.claim("one")).executions for mail in assignment.mail if isinstance(mail.to, Key)}
+    return {(message.to, message.key) for assignment in (await world.claim("one")).executions for message in assignment.messages if isinstance(message.to, Key)}
 
 
 async def everything(store: Store) -> tuple[object, ...]:

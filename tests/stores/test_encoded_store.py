@@ -142,18 +142,18 @@ async def test_a_change_of_any_byte_is_noticed_by_the_store_itself_where_encrypt
     payload, name = b"payload" * 3, sha256(b"payload" * 3).hexdigest()
     strict = EncodedStore(vault.inner, Encrypted(OLD, required=True))
     await vault.put(event(key(), row=ROW), Post(messages=(plain_message(queue()),), blobs=((name, payload),)))
-    ((_, row),), (mail,) = vault.rows(), (await vault.inner.messages(queue()))
+    ((_, row),), (message,) = vault.rows(), (await vault.inner.messages(queue()))
     ((stored, blob),) = vault.inner._blobs.items()
 
     def put_messages(body: bytes) -> None:
-        vault.inner._mail[queue()]["letter"] = QueuedMessage(mail.number, mail.to, mail.key, body, mail.due_at_s)
+        vault.inner._messages[queue()]["letter"] = QueuedMessage(message.number, message.to, message.key, body, message.due_at_s)
 
     def put_blob(payload: bytes) -> None:
         vault.inner._blobs[stored] = payload
 
     kinds: list[tuple[bytes, Callable[[bytes], None], Callable[[], Awaitable[object]]]] = [
         (row, lambda part: vault.set_row(0, part), lambda: strict.read(key())),
-        (mail.body, put_messages, lambda: strict.messages(queue())),
+        (message.body, put_messages, lambda: strict.messages(queue())),
         (blob, put_blob, lambda: strict.blob(name)),
     ]
     for whole, put, read in kinds:
@@ -173,7 +173,7 @@ async def test_a_row_that_is_moved_to_another_execution_is_noticed(vault: Encryp
     await vault.put(event(key("1"), row=b"of one"), event(key("2"), row=b"of two"))
     vault.set_row(0, vault.rows("1")[0][1], of="2")
     assert await vault.read("1") == [b"of one"]
-    with pytest.raises(SealedPayload, match=r'\["row",\["acme","order","2"\],0,1\] was changed .* or belongs elsewhere'):
+    with pytest.raises(SealedPayload, match=r'\["row",\["acme","order","2"\],0,1\] was changed .* or moved from another place'):
         await vault.read("2")
 
 
@@ -196,15 +196,15 @@ async def test_rows_that_are_dropped_or_reordered_or_repeated_within_an_executio
 async def test_a_message_that_is_moved_to_another_address_or_key_is_refused_and_delays_no_other(vault: EncryptedStore) -> None:
     body = messages.encode_message(SignalMessage("approved"))
     await vault.put(Post(messages=(opening(key("1")), opening(key("2")), plain_message(key("1"), "yes", body=body), plain_message(key("2"), "no", body=body))))
-    box = vault.inner._mail[key("2")]
-    box["no"] = QueuedMessage(box["no"].number, key("2"), "no", vault.inner._mail[key("1")]["yes"].body, box["no"].due_at_s)
-    with pytest.raises(SealedPayload, match="belongs elsewhere"):
+    box = vault.inner._messages[key("2")]
+    box["no"] = QueuedMessage(box["no"].number, key("2"), "no", vault.inner._messages[key("1")]["yes"].body, box["no"].due_at_s)
+    with pytest.raises(SealedPayload, match="moved from another place"):
         await vault.store.messages(key("2"))
     await vault.store.renew("one", 60)
-    claimed = {one.head.key.id: {mail.key: mail.body for mail in one.mail} for one in (await vault.store.claim(claim(epoch=1))).executions}
+    claimed = {one.head.key.id: {message.key: message.body for message in one.messages} for one in (await vault.store.claim(claim(epoch=1))).executions}
     assert messages.decode_message_or_task(claimed["1"]["yes"]) == SignalMessage("approved")
     assert claimed["2"]["start"] == b"start"
-    with pytest.raises(SealedPayload, match="belongs elsewhere"):
+    with pytest.raises(SealedPayload, match="moved from another place"):
         messages.decode_message_or_task(claimed["2"]["no"])
 
 
@@ -228,7 +228,7 @@ async def test_a_blob_that_is_exchanged_for_another_is_noticed_also_where_it_was
 async def everything(store: Store) -> tuple[Any, ...]:
     log = await store.read(key())
     assert log is not None
-    return log.rows, [mail.body for mail in await store.messages(queue())], await store.blob(sha256(b"blob").hexdigest())
+    return log.rows, [message.body for message in await store.messages(queue())], await store.blob(sha256(b"blob").hexdigest())
 
 
 async def written(inner: Store, codec: PayloadCodec | None) -> tuple[Any, ...]:
@@ -244,7 +244,7 @@ async def test_each_of_several_keys_decrypts_and_the_first_encrypts() -> None:
         assert await everything(EncodedStore(inner, Encrypted(keys))) == seen
     rotated = EncodedStore(inner, Encrypted(NEW | OLD))
     await rotated.commit([event(key(), 1, row=ROW)])
-    with pytest.raises(SealedPayload, match="is encrypted with the key 'old', and given are new") as refused:
+    with pytest.raises(SealedPayload, match="is encrypted with the key 'old', and the keys given are new") as refused:
         await EncodedStore(inner, Encrypted(NEW)).read(key())
     assert refused.value.key_id == "old"
     newer = await EncodedStore(inner, Encrypted(NEW)).read(key(), after=1)
@@ -256,9 +256,9 @@ async def test_without_a_key_or_with_a_wrong_one_reading_says_which_is_missing_a
     await written(inner, Encrypted(OLD, Compressed(1)))
     before = await everything_kept(inner)
     for codec, why in (
-        (Encrypted(NEW), "with the key 'old', and given are new"),
+        (Encrypted(NEW), "with the key 'old', and the keys given are new"),
         (Compressed(), "with the key 'old', and no keys are given here"),
-        (Encrypted({"old": NEW["new"]}), "another key that is called 'old'"),
+        (Encrypted({"old": NEW["new"]}), "a different key of the id 'old'"),
     ):
         store = EncodedStore(inner, codec)
         for read in (store.read(key()), store.messages(queue())):
@@ -351,7 +351,7 @@ def test_what_can_not_be_expanded_says_so(monkeypatch: pytest.MonkeyPatch) -> No
         Compressed().decode(small[:-3], b"")
     with pytest.raises(SealedPayload, match="was changed"):
         Compressed().decode(b"\x01nonsense", b"")
-    with pytest.raises(SealedPayload, match="not known here"):
+    with pytest.raises(SealedPayload, match="does not know"):
         Compressed().decode(b"\x7f", b"")
     monkeypatch.setattr("perdure.stores.payload_codec._zstd", lambda: None)
     with pytest.raises(SealedPayload, match="pip install zstandard"):
@@ -378,7 +378,7 @@ async def test_nothing_and_everything_can_be_kept(codec: Callable[[], PayloadCod
         assert await store.blob(name) == payload
     log = await store.read(key("\0 é 🐘"))
     assert log is not None and list(log.rows) == payloads
-    assert [mail.body for mail in await store.messages(queue())] == [payload or b"-" for payload in payloads]
+    assert [message.body for message in await store.messages(queue())] == [payload or b"-" for payload in payloads]
     await store.close()
 
 
@@ -397,8 +397,8 @@ async def test_sixteen_mebibytes_are_kept_while_the_loop_goes_on(codec: Callable
     store._coding._codec.encode = encode  # type: ignore[method-assign]  # to see where it is done
     await store.commit([event(key(), row=payload, messages=(plain_message(queue(), body=payload),), blobs=((name, payload),))])
     assert threads and threading.get_ident() not in threads
-    log, (mail,) = await store.read(key()), await store.messages(queue())
-    assert log is not None and log.rows == (payload,) and mail.body == payload and await store.blob(name) == payload
+    log, (message,) = await store.read(key()), await store.messages(queue())
+    assert log is not None and log.rows == (payload,) and message.body == payload and await store.blob(name) == payload
     await store.close()
 
 
@@ -449,6 +449,6 @@ async def test_a_blob_that_is_needed_stays_by_whichever_key_it_was_named() -> No
 
 async def test_acks_and_repeats_are_as_in_any_store(vault: EncryptedStore) -> None:
     await vault.put(Post(messages=(plain_message(queue(), body=b"first"),)), Post(messages=(plain_message(queue(), body=b"second"),)))
-    assert [mail.body for mail in await vault.store.messages(queue())] == [b"first"]
+    assert [message.body for message in await vault.store.messages(queue())] == [b"first"]
     await vault.put(Post(acks=(Ack(queue(), "letter"),)))
     assert await vault.store.messages(queue()) == []

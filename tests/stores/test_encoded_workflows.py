@@ -258,7 +258,7 @@ async def test_a_worker_without_the_key_postpones_work_and_changes_no_payload(tm
     worker.stop()
     await running
     await blind.close()
-    assert kept(file) == before and "with the key 'old', and given are new" in caplog.text and "defect" not in caplog.text
+    assert kept(file) == before and "with the key 'old', and the keys given are new" in caplog.text and "defect" not in caplog.text
 
 
 async def test_a_payload_whose_key_is_missing_is_asked_for_again_and_is_no_failed_try() -> None:
@@ -327,7 +327,7 @@ async def test_whatever_a_codec_raises_or_returns_is_an_error_of_the_store_and_a
             await handle.send("word", name)
             codec.does = {method: does}
             refused_act = client.start(waits_for_word.with_(id=f"{name}, refused")) if method == "encode" else store.read(handle.key)
-            with pytest.raises(SealedPayload, match=rf"could not be coded: Failing.{method} r.*Mend the codec") as refused:
+            with pytest.raises(SealedPayload, match=rf"could not be coded: Failing.{method} r.*Correct the codec") as refused:
                 await refused_act
             assert len(str(refused.value)) < 2 * limits.ERROR_MESSAGE_CHARACTERS_MAX
             if method == "encode":

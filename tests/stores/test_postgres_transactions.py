@@ -124,7 +124,7 @@ class TestPostgresTransactions(TransactingStore):
             proxy.go.set()
             assert await again == TransactionRefused(answered=True)
             (claimed,) = (await world.claim("two")).executions
-            assert [mail.key for mail in claimed.mail] == ["start", "answer a"]
+            assert [message.key for message in claimed.messages] == ["start", "answer a"]
             await far.store.close()
         assert await self.words() == ["a"]
 
@@ -139,7 +139,7 @@ class TestPostgresTransactions(TransactingStore):
         go.set()
         assert isinstance(await task, Committed)
         (claimed,) = (await world.claim("two")).executions
-        assert [mail.key for mail in claimed.mail] == ["start", "answer a"]
+        assert [message.key for message in claimed.messages] == ["start", "answer a"]
 
     async def test_nobody_waits_to_send_to_the_execution(self, world: StoreWorld) -> None:
         here, go = asyncio.Event(), asyncio.Event()
@@ -231,7 +231,7 @@ class TestPostgresTransactions(TransactingStore):
             return await writes("a")(transaction)
 
         answer = await transact(world, guard(), goes_on)
-        assert isinstance(answer, TransactionRaised) and "went on after an error of the database" in str(answer.error)
+        assert isinstance(answer, TransactionRaised) and "continued after a database error" in str(answer.error)
         assert isinstance(await transact(world, guard(), saves), Committed) and await self.words() == ["a"]
 
     async def test_what_would_fail_at_the_commit_fails_the_step(self, world: StoreWorld) -> None:

@@ -37,7 +37,7 @@ def block(language: str, word: str) -> Block:
 
 @asynccontextmanager
 async def album(directory: Path, make: Any = over_http) -> AsyncIterator[WorkerSetup]:
-    """The definition of the guide, on an engine, with what lends its tasks."""
+    """The definition of the guide, on an engine, with a broker of its tasks."""
     definition = Definition.of(block("yaml", "name: album").text)
     store = SqliteStore(directory / "here.db", synchronous="OFF")
     engine, member = Engine(store, [definition.code]), make(TaskBroker(store, ["thumbnails"]))

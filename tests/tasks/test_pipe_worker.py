@@ -292,7 +292,7 @@ for said in heard():
         tell(say="complete", lease=lease, value=said["why"])
 """
     result, _ = await done(tmp_path, body)
-    assert "no such loan" in result
+    assert "no such lease" in result
 
 
 async def stream(*parts: bytes) -> AsyncIterator[bytes]:

@@ -142,7 +142,7 @@ time.sleep(1000)
         with pytest.raises(ExecutionCancelled):
             await it.result()
         async with asyncio.timeout(10.0):
-            while it.member.broker.task_leases.open or it.member._at_work:
+            while it.member.broker.task_leases.open or it.member._running:
                 await asyncio.sleep(0.02)
 
 

@@ -46,11 +46,11 @@ def test_who_leases_a_task_is_given_its_secrets_and_no_log_or_message_has_them()
             definition = document()
             engine, process = await begun(c, definition, secrets={"TOKEN": CANARY}.get)
             task_lease = await one(process)
-            assert task_lease.given.named == SENT and CANARY not in repr(task_lease.mail)
+            assert task_lease.input.named == SENT and CANARY not in repr(task_lease.queued)
             assert isinstance(await process.broker.heartbeat(ADA, task_lease.id, values.encode({"said": f"with {CANARY}"}, "progress")), HeartbeatReply)
             assert await process.broker.fail(ADA, task_lease.id, ErrorInfo("Odd", f"sent {CANARY} in vain")) is None
             task_lease = await one(process)
-            assert task_lease.given.progress == {"said": "with ***"} and task_lease.given.named == SENT
+            assert task_lease.input.progress == {"said": "with ***"} and task_lease.input.named == SENT
             for _ in range(2):
                 assert await process.broker.complete(ADA, task_lease.id, values.encode({"sent": [CANARY]}, "a result")) is None
             assert await c.result(engine, definition) == {"sent": ["***"]}

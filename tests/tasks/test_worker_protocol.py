@@ -31,7 +31,7 @@ def test_what_json_has_no_form_for_is_text(value: Any, said: Any) -> None:
 
 @pytest.mark.parametrize("value", [nan, inf, [1.0, {"x": -inf}], msgspec.msgpack.Ext(7, b"x"), [msgspec.msgpack.Ext(7, b"x")]])
 def test_what_no_json_can_say_is_refused_and_not_made_null(value: Any) -> None:
-    with pytest.raises(Unencodable, match="no JSON can say"):
+    with pytest.raises(Unencodable, match=r"JSON can.t express"):
         json_value(value)
 
 

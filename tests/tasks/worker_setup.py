@@ -1,4 +1,4 @@
-"""Places for tests with real workers: an engine and something that lends, on a database in a file, and programs in JavaScript."""
+"""Set-ups for tests with real workers: an engine and a task broker, on a database in a file, and programs in JavaScript."""
 
 import asyncio
 import os
@@ -40,7 +40,7 @@ def tasks(*steps: dict[str, Any], **more: Any) -> Definition:
 
 
 class WorkerSetup:
-    """An engine, and what lends in the same process."""
+    """An engine and a task broker in the same process."""
 
     def __init__(self, store: SqliteStore, engine: Engine, member: Any) -> None:
         self.store, self.engine, self.member = store, engine, member

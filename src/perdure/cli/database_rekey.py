@@ -47,7 +47,7 @@ def reencrypt(file: Path, vacuum: bool) -> str:
 
 def _key_row(use: KeyUse) -> tuple[TextCell, ...]:
     name = TextCell("(none)", "warn") if use.key_id is None else cell(use.key_id, "strong")
-    return (name, *(TextCell(f"{count:,}") for count in (use.log, use.mail, use.blob)))
+    return (name, *(TextCell(f"{count:,}") for count in (use.log, use.messages, use.blob)))
 
 
 def _remaining(done: RekeyResult, newest: str) -> Sequence[str]:

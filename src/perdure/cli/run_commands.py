@@ -277,7 +277,7 @@ async def _awaited_approval(client: AsyncClient, key: Key) -> ExecutionStatus | 
     found = await store.heads(HeadFilter(root=root, limit=TREE_MAX))
     now_s = (await store.store_time()).now_s
     alive = [head for head in found if head.status not in ENDED_STATUSES]
-    if any(head.status not in WAITING_STATUSES or not head.version or (head.mail_at_s is not None and head.mail_at_s <= now_s) for head in alive):
+    if any(head.status not in WAITING_STATUSES or not head.version or (head.message_at_s is not None and head.message_at_s <= now_s) for head in alive):
         return None
     for head in alive:
         if any(mail.due_at_s <= now_s for mail in await store.messages(head.key)):
@@ -374,7 +374,7 @@ def worker(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tupl
 
     workflows = [one.code for one in code.workflows]
     how: dict[str, Any] = {"queues": queues, "declares": code.queues, "url": settings.db, "grace_s": grace_s}
-    asyncio.run(serve(workflows, code.steps, **how, ready=ready, secrets=secret_resolver_for, lends=lends))
+    asyncio.run(serve(workflows, code.steps, **how, ready=ready, secrets=secret_resolver_for, task_server=lends))
 
 
 def _served_queues(queues: tuple[str, ...]) -> str:

@@ -23,11 +23,11 @@ from perdure.stores.protocol import Store
 
 
 class EngineServices(Protocol):
-    """The store, the clock and the registrations of an engine, and the ways back into it. `Engine` documents each."""
+    """The store, clock and registrations of an engine, and the methods that its parts call on it. `Engine` documents each."""
 
     store: Store
     clock: StoreClock
-    host: DecisionContext
+    decision_context: DecisionContext
     payloads: BlobCache
     workflows: Mapping[str, Workflow]
     releases: dict[tuple[str, str], GraphWorkflow]
@@ -53,13 +53,13 @@ class EngineServices(Protocol):
         ...
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        """Run `work` as a task that ends with the engine."""
+        """Runs `work` as a task that ends with the engine."""
         ...
 
     def deliver(self, resident: ResidentExecution, message: ExecutionMessage) -> None:
-        """Take a message in hand that does not come from the store, and have the execution advanced."""
+        """Adds a message that does not come from the store, and schedules the execution."""
         ...
 
-    async def go_on(self, resident: ResidentExecution) -> None:
-        """Advance an execution with the messages in hand, unless that is being done."""
+    async def advance_unless_busy(self, resident: ResidentExecution) -> None:
+        """Advances an execution with the messages that it has received, unless a task is doing so already."""
         ...

@@ -98,7 +98,7 @@ class MissingParts:
 
 
 def _is_due_later(head: Head, now_s: float) -> bool:
-    return head.version == 0 and head.mail_at_s is not None and head.mail_at_s > now_s
+    return head.version == 0 and head.message_at_s is not None and head.message_at_s > now_s
 
 
 logger = logging.getLogger("perdure.sync_client")

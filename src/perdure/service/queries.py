@@ -427,7 +427,7 @@ def _pinned(head: Head) -> int:
 
 
 def _due_at_s(head: Head) -> float | None:
-    return min((at_s for at_s in (head.wake_at_s, head.mail_at_s) if at_s is not None), default=None)
+    return min((at_s for at_s in (head.wake_at_s, head.message_at_s) if at_s is not None), default=None)
 
 
 def _holder_view(lease: HolderStatus) -> HolderView:

@@ -162,8 +162,8 @@ def _wake_up_findings(sight: Observation, execution: Execution) -> Iterator[Veri
     by_log = 0.0 if needs_holder(execution) else execution.wake_at()
     first_mail = min((mail.due_at_s for mail in sight.mail), default=None)
     for what, at_s, wakes_at_s in (
-        ("what is due in it", by_log, _earliest(head.wake_at_s, head.mail_at_s)),
-        ("the mail that it has", first_mail, _earliest(head.wake_at_s, head.mail_at_s)),
+        ("what is due in it", by_log, _earliest(head.wake_at_s, head.message_at_s)),
+        ("the mail that it has", first_mail, _earliest(head.wake_at_s, head.message_at_s)),
     ):
         if at_s is not None and (wakes_at_s is None or wakes_at_s > at_s + WAKE_UP_LATE_S):
             yield VerificationFinding(
@@ -384,7 +384,7 @@ async def find_unreadable(looking: ReadOnlyStore) -> AsyncIterator[UnreadableIte
 
 
 def _is_concerned(head: Head) -> bool:
-    return head.status == "needs_attention" or head.mail_at_s is not None
+    return head.status == "needs_attention" or head.message_at_s is not None
 
 
 async def _unreadable_items(looking: ReadOnlyStore, head: Head) -> AsyncIterator[UnreadableItem]:

@@ -160,9 +160,9 @@ class FaultyStore:
         """See `Store.messages`."""
         return await self._call("mail", lambda: self.inner.messages(to))
 
-    async def are_queued(self, mail: Sequence[Ack]) -> list[bool]:
+    async def are_queued(self, messages: Sequence[Ack]) -> list[bool]:
         """See `Store.are_queued`."""
-        return await self._call("there", lambda: self.inner.are_queued(mail))
+        return await self._call("there", lambda: self.inner.are_queued(messages))
 
     async def store_time(self) -> StoreTime:
         """See `Store.store_time`."""
@@ -204,14 +204,14 @@ class FaultyStore:
         """See `Store.removed_at`."""
         return await self._call("removed_at", lambda: self.inner.removed_at(sha256))
 
-    def on_wake(self, ring: Callable[[], None]) -> Callable[[], None]:
+    def on_wake(self, notify: Callable[[], None]) -> Callable[[], None]:
         """See `Store.on_wake`. Rings may be lost."""
 
-        return self.inner.on_wake(self._unreliable(ring))
+        return self.inner.on_wake(self._unreliable(notify))
 
-    def on_change(self, ring: Callable[[], None]) -> Callable[[], None]:
+    def on_change(self, notify: Callable[[], None]) -> Callable[[], None]:
         """See `Store.on_change`. Rings may be lost."""
-        return self.inner.on_change(self._unreliable(ring))
+        return self.inner.on_change(self._unreliable(notify))
 
     def _unreliable(self, ring: Callable[[], None]) -> Callable[[], None]:
         def perhaps() -> None:

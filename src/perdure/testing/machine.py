@@ -114,7 +114,7 @@ class MachineProcess:
 
     def flying(self) -> bool:
         """Whether tries are being made at this moment."""
-        return any(flight.task is not None for engine in self.engines for resident in engine._residents for flight in resident.flights.values())
+        return any(running.task is not None for engine in self.engines for resident in engine._residents for running in resident.in_flight.values())
 
     def timers_s(self) -> Iterator[float]:
         """When something is due for what the process holds."""
@@ -170,7 +170,7 @@ class Machine:
     def next_s(self) -> float | None:
         """When something will next happen by itself; None, if nothing ever will."""
         now_s = self.loop.now_s
-        due_s = [at_s for head in self.heads() for at_s in (head.wake_at_s, head.mail_at_s) if head.status not in ENDED and at_s is not None]
+        due_s = [at_s for head in self.heads() for at_s in (head.wake_at_s, head.message_at_s) if head.status not in ENDED and at_s is not None]
         due_s += self.process.timers_s()
         if self.process.flying():
             due_s.append(self.loop.next_s())

@@ -183,13 +183,13 @@ import asyncio, os, signal
 from perdure.definitions.kinds.sandbox import python_kind
 from perdure.definitions.kinds.sandbox.sandbox_pool import SandboxLimits
 
-class Told(python_kind.PythonRun):
+class TracedPythonRun(python_kind.PythonRun):
     def _begun(self, process):
         super()._begun(process)
         if process is not None:
             print(process, flush=True)
 
-Told("def main(input):\\n    while True: pass", None, SandboxLimits(60.0)).result()
+TracedPythonRun("def main(input):\\n    while True: pass", None, SandboxLimits(60.0)).result()
 """
 
 

@@ -92,7 +92,7 @@ def test_the_tables_of_a_newer_perdure_are_refused_and_left_alone(file: Path) ->
     with database(file) as connection:
         connection.execute("PRAGMA user_version = 77")
     content = file.read_bytes()
-    with pytest.raises(StoreError, match=rf"written by a newer Perdure \(its tables are of version 77, known here is {SCHEMA_VERSION}\); upgrade"):
+    with pytest.raises(StoreError, match=rf"written by a newer Perdure \(its tables have version 77, and this one knows {SCHEMA_VERSION}\); upgrade"):
         SqliteStore(file)
     assert file.read_bytes() == content
 

@@ -266,7 +266,7 @@ async def test_an_engine_ends_with_a_clear_error_when_its_file_is_taken_away_and
     async with engine_on(store) as running:
         await store.commit([started(0)])
         move(file, file.with_name("elsewhere"))
-        with pytest.raises(StoreError, match=r"was deleted or replaced while it was open.*put the file back"):
+        with pytest.raises(StoreError, match=r"was deleted or replaced while it was open.*put the original file back"):
             await asyncio.wait_for(running, WAIT_S)
     move(file.with_name("elsewhere"), file)
     async with engine_on(store):

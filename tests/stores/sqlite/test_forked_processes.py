@@ -48,7 +48,7 @@ def child(_):
         try:
             asyncio.run(ask())
         except StoreError as error:
-            assert "was opened before a fork, and is the parent's; open a new store in the child" in str(error), error
+            assert "was opened before a fork and belongs to the parent process; open a new store in the child" in str(error), error
         else:
             raise AssertionError
     asyncio.run(store.close())

@@ -434,7 +434,7 @@ async def test_a_file_that_is_deleted_is_missed_and_nothing_takes_its_place(file
     await store.commit([step(key())])
     move(file, file.with_name("elsewhere"))
     for refused in (store.commit([step(key(), 1)]), store.renew("one", 60), store.read(key()), store.claim(claim())):
-        with pytest.raises(StoreError, match=r"was deleted or replaced while it was open.*put the file back"):
+        with pytest.raises(StoreError, match=r"was deleted or replaced while it was open.*put the original file back"):
             await refused
     assert "perdure.db" not in os.listdir(file.parent)  # noqa: PTH208  # a Path may not be used in a coroutine
     move(file.with_name("elsewhere"), file)

@@ -26,14 +26,14 @@ from tests.stores.sqlite.store_processes import *
 steps, rng = int(sys.argv[2]), random.Random(sys.argv[3])
 
 async def work(store, me, epoch, assignment):
-    head, acks = assignment.head, tuple(Ack(mail.to, mail.key) for mail in assignment.mail)
+    head, acks = assignment.head, tuple(Ack(message.to, message.key) for message in assignment.messages)
     version = head.version
     while version < steps:
         await asyncio.sleep(rng.random() * 0.004)
         token = secrets.token_hex(8)
         ends, parks = version + 1 == steps, rng.random() < 0.3
         fields = {"status": "completed"} if ends else {"wake_at_s": 0.0} if parks else {}
-        mail = (letter(key("mailbox"), token),)
+        mail = (message(key("mailbox"), token),)
         change = step(head.key, version, row=token.encode(), epoch=epoch, holder=me, creates=False, release=ends or parks, acks=acks, messages=mail, **fields)
         (answer,) = await store.commit([change])
         if not isinstance(answer, Committed):

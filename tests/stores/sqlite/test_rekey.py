@@ -234,7 +234,7 @@ async def main():
     while True:
         payload = b"blob %d" % version * 500
         name = sha256(payload).hexdigest()
-        sends, compacted = (letter(queue(), f"mail {version}"),), b"compacted %d" % version if version % 50 == 49 else None
+        sends, compacted = (message(queue(), f"mail {version}"),), b"compacted %d" % version if version % 50 == 49 else None
         (answer,) = await store.commit([step(key("busy"), version, row=b"row %d" % version, messages=sends, blobs=((name, payload),), compacted=compacted)])
         assert isinstance(answer, Committed), answer
         version = answer.version
@@ -301,10 +301,10 @@ async def test_killed_again_and_again_it_is_resumed_and_engines_lose_nothing(fil
         process = python(REKEY, file, NEW | OLD)
         assert process.communicate(timeout=WAIT_S)[0] == "begun\ndone\n"
     assert {use.key_id for use in key_uses(file)} == {"new"} and len({*left}) > 2
-    *logs, mail, blobs = await content(file, Encrypted(NEW, required=True), 60)
+    *logs, messages, blobs = await content(file, Encrypted(NEW, required=True), 60)
     (busy,) = [log for log in logs if log.head.key.id == "busy"]
     assert [log for log in logs if log is not busy] == seen[:-2] and blobs == seen[-1]
-    assert mail[: len(seen[-2])] == seen[-2] and len(mail) == len(seen[-2]) + busy.head.version
+    assert messages[: len(seen[-2])] == seen[-2] and len(messages) == len(seen[-2]) + busy.head.version
     assert busy.head.version >= acknowledged[-1]
     assert check_database(file).damage == ()
     tell(f"left after each kill: {left}; {busy.head.version} commits of another process meanwhile")

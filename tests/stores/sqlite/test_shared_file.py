@@ -72,7 +72,7 @@ async def test_what_a_killed_process_held_goes_on_elsewhere_at_once(file: Path, 
     await store.renew("one", 60)
     with Child(file) as child:
         await holding(child, "two", "1", "2", lease_s=10_000)
-        child.ask("store.commit([Post(messages=(letter(queue()),))])")
+        child.ask("store.commit([Post(messages=(message(queue()),))])")
         assert len(child.ask("store.claim(claim('two'))").work) == 1
         assert (await store.claim(claim())).executions == ()
         notification.forget()
@@ -212,7 +212,7 @@ async def test_processes_notify_each_other_as_stores_of_one_process_do(file: Pat
         child.ask("store.commit([Post(messages=(opening(key()),))])")
         wake.wait()
         wake.forget()
-        child.ask("store.commit([Post(messages=(letter(queue()),))])")
+        child.ask("store.commit([Post(messages=(message(queue()),))])")
         wake.wait()
         news.forget()
         child.ask("store.commit([step(key('2'), news=True)])")
@@ -236,11 +236,11 @@ async def test_a_message_for_an_execution_notifies_its_holder_alone(file: Path, 
         await store.commit([step(key("mine"))])
         notification.forget()
         holder.ask("rings.clear()")
-        sender.ask("store.commit([Post(messages=(letter(key('1')),))])")
+        sender.ask("store.commit([Post(messages=(message(key('1')),))])")
         until(lambda: holder.ask("len(rings)") == 1, "the holder is rung")
         notification.forget()
         assert notification.times_s == []
-        sender.ask("store.commit([Post(messages=(letter(key('mine')),))])")
+        sender.ask("store.commit([Post(messages=(message(key('mine')),))])")
         notification.wait()
         assert holder.ask("len(rings)") == 1
 
@@ -261,12 +261,12 @@ async def test_what_was_read_after_listening_has_not_changed_without_a_notificat
 async def test_stray_datagrams_notify_no_process(file: Path, store: SqliteStore) -> None:
     notification = NotificationRecorder(store.on_wake)
     await store.renew("one", 60)
-    assert store._presence._bell is not None
+    assert store._presence._listener is not None
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stray:
-        for datagram in (b"", b"x", b"x" * 8, b"x" * 9, b"x" * 60_000, store._presence._bell.token, store._presence._bell.token + b"xx"):
-            stray.sendto(datagram, ("127.0.0.1", store._presence._bell.port))
+        for datagram in (b"", b"x", b"x" * 8, b"x" * 9, b"x" * 60_000, store._presence._listener.token, store._presence._listener.token + b"xx"):
+            stray.sendto(datagram, ("127.0.0.1", store._presence._listener.port))
     notification.forget()
-    sqlite_rings.notify(store._presence._bell, sqlite_rings.WAKE_UP)
+    sqlite_rings.notify(store._presence._listener, sqlite_rings.WAKE_UP)
     notification.wait()
 
 
@@ -326,7 +326,7 @@ async def main():
     while executions := (await store.claim(claim(me, limit=7))).executions:
         for assignment in executions:
             print(assignment.head.key.id, flush=True)
-            acks = tuple(Ack(mail.to, mail.key) for mail in assignment.mail)
+            acks = tuple(Ack(message.to, message.key) for message in assignment.messages)
             await store.commit([step(assignment.head.key, 0, holder=me, creates=False, release=True, acks=acks)])
     await store.renew(me, 0)
     await store.close()
@@ -398,7 +398,7 @@ def test_notifications_and_deaths_of_a_process_need_few_threads(file: Path) -> N
             for store in stores:
                 await store.commit([step(key(str(id(store))))])
             assert len([each for each in threading.enumerate() if each.name == "perdure-death"]) == 1
-            assert len([each for each in threading.enumerate() if each.name == "perdure-rings"]) == 1
+            assert len([each for each in threading.enumerate() if each.name == "perdure-notify"]) == 1
         until(lambda: not [each for each in threading.enumerate() if each.name == "perdure-death"])
         for store in stores:
             await store.close()

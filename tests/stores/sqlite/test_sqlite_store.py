@@ -85,8 +85,8 @@ class InTurns:
     async def messages(self, to: Address) -> list[QueuedMessage]:
         return await next(self._turns).messages(to)
 
-    async def are_queued(self, message: Sequence[Ack]) -> list[bool]:
-        return await next(self._turns).are_queued(message)
+    async def are_queued(self, messages: Sequence[Ack]) -> list[bool]:
+        return await next(self._turns).are_queued(messages)
 
     async def store_time(self) -> StoreTime:
         return await next(self._turns).store_time()
@@ -116,11 +116,11 @@ class InTurns:
     def blob_removal(self) -> BlobRemoval:
         return next(self._turns).blob_removal
 
-    def on_wake(self, ring: Callable[[], None]) -> Callable[[], None]:
-        return self._on([store.on_wake(ring) for store in self.stores])
+    def on_wake(self, notify: Callable[[], None]) -> Callable[[], None]:
+        return self._on([store.on_wake(notify) for store in self.stores])
 
-    def on_change(self, ring: Callable[[], None]) -> Callable[[], None]:
-        return self._on([store.on_change(ring) for store in self.stores])
+    def on_change(self, notify: Callable[[], None]) -> Callable[[], None]:
+        return self._on([store.on_change(notify) for store in self.stores])
 
     def _on(self, stops: list[Callable[[], None]]) -> Callable[[], None]:
         def stop() -> None:
@@ -181,8 +181,8 @@ async def test_what_was_acknowledged_is_there_when_the_file_is_opened_again(file
 
 async def everything(store: Store) -> tuple[list[Head], list[StoredLog | None], list[object], bytes | None]:
     logs = [await store.read(head.key) for head in await store.heads()]
-    message = [await store.messages(to) for to in (key(), key("2"), key("waiting"), queue())]
-    return await store.heads(), logs, [*message], await store.blob("blob")
+    messages = [await store.messages(to) for to in (key(), key("2"), key("waiting"), queue())]
+    return await store.heads(), logs, [*messages], await store.blob("blob")
 
 
 async def test_all_holders_are_dead_when_the_file_is_opened_again(file: Path) -> None:

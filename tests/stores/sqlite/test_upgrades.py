@@ -74,7 +74,7 @@ def test_a_file_of_a_development_version_is_refused_and_stays_as_it_is(file: Pat
         connection.execute(f"PRAGMA user_version = {older}")
     before = file.read_bytes()
     for attempt in (SqliteStore, upgrade_database, check_database, ReadOnlySqliteStore):
-        with pytest.raises(StoreError, match=rf"was written by a development version of Perdure \(its tables are of version {older}, .*name a new file"):
+        with pytest.raises(StoreError, match=rf"was written by a development version of Perdure \(its tables have version {older}, .*name a new file"):
             attempt(file)
     assert file.read_bytes() == before
 
@@ -133,7 +133,7 @@ async def test_a_store_whose_file_is_upgraded_under_it_says_so(file: Path) -> No
     with database(file) as connection:
         connection.execute("UPDATE meta SET version = version + 1")
     with pytest.raises(
-        StoreError, match=rf"was upgraded while it was open \(its tables are of version {SCHEMA_VERSION + 1} now, known here is {SCHEMA_VERSION}\)"
+        StoreError, match=rf"was upgraded while it was open: its tables now have version {SCHEMA_VERSION + 1}, and this process knows {SCHEMA_VERSION}"
     ):
         await store.renew("one", 60)
     await store.close()

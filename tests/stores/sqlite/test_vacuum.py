@@ -105,7 +105,7 @@ def test_the_database_of_another_program_is_not_made_anew_for_it(file: Path) -> 
     with database(file) as connection:
         connection.execute("CREATE TABLE accounts (number)")
     create_beside_application_tables(file)
-    with pytest.raises(StoreError, match="was not made for giving pages back"):
+    with pytest.raises(StoreError, match="was not created with incremental vacuum"):
         vacuum(file)
 
 

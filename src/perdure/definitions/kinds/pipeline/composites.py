@@ -332,7 +332,7 @@ def _score(wanted: list[str], head: Head) -> int:
 
 async def _uses(looking: ReadOnlyStore, head: Head) -> int:
     """The number of uses: from the head, unless further uses are pending."""
-    if head.mail_at_s is None and head.wake_at_s is None and head.holder is None:
+    if head.message_at_s is None and head.wake_at_s is None and head.holder is None:
         uses = indexed_attribute_values(head.attributes).get(USES, 0)
         return uses if isinstance(uses, int) else 0
     found = await _contents(looking, head.key)
