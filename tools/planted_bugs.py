@@ -222,7 +222,7 @@ GUARDS = (
     ),
     Guard(
         "a step without heartbeats is late",
-        "core.operation_state:PendingOperations.beat",
+        "core.operation_state:PendingOperations.record_heartbeat",
         never("pending.by is not None"),
         suite("runtime/test_steps_in_progress.py"),
     ),
@@ -291,7 +291,7 @@ GUARDS = (
     Guard(
         "of a singleton one runs at a time",
         "service.execution_operations:start_execution",
-        never("row[0].status"),
+        never("series[0].status"),
         suite("service/test_unstarted_executions.py"),
     ),
     # Transactions with a user's data, and files that are not Perdure's.

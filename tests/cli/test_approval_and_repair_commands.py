@@ -148,7 +148,7 @@ def test_a_link_stands_for_its_answer_and_needs_no_name(live_approvals_shell: Sh
     link = live_approvals_shell.run("approve s1 --as ada --link --lifetime 1h").out
     monkeypatch.setenv("PERDURE_USER", "eve")
     said = live_approvals_shell.run("decide - -i carrier=dhl", stdin=link)
-    assert (said.code, said.out) == (0, "the answer of the link is taken\n")
+    assert (said.code, said.out) == (0, "the answer of the link is accepted\n")
     assert live_approvals_shell.run("result s1 --wait --timeout 10s").out == "dhl by ada\n"
     monkeypatch.setenv("PERDURE_SIGNING_SECRET", "short")
     assert live_approvals_shell.run("reject two --path one --link").code == 10
@@ -172,7 +172,7 @@ def test_a_group_of_dead_letters_is_listed_requeued_and_discarded_by_its_fingerp
     assert live_approvals_shell.run(f"requeue --fingerprint {group}").code == 20
     assert live_approvals_shell.run(f"requeue --fingerprint {group} --dry-run").out.count("would be requeued") == 13
     said = live_approvals_shell.run(f"requeue --fingerprint {group} --yes -i cents=5 --target {APPROVAL_FLOWS}:pays --wait")
-    assert (said.code, said.out.count("is begun in place of pays/")) == (0, 13)
+    assert (said.code, said.out.count("is started in place of pays/")) == (0, 13)
     assert live_approvals_shell.run(f"discard --fingerprint {broken} --wait").out == "breaks/broken is discarded\n"
     assert live_approvals_shell.run("dead-letters").out == ""
     assert live_approvals_shell.run("ls --status cancelled -q").out.count("\n") == 14

@@ -53,7 +53,7 @@ def shell(made: Path, tmp_path: Path) -> Shell:
 @pytest.mark.slow
 def test_archives_are_listed_and_pruned_and_that_they_were_is_said(shell: Shell, tmp_path: Path) -> None:
     listed = shell.run("archives a")
-    assert listed.code == 0 and listed.out.split("\n")[0].split() == ["ARCHIVED", "TURNS", "EVENTS", "SIZE"]
+    assert listed.code == 0 and listed.out.split("\n")[0].split() == ["ARCHIVED", "ITERATIONS", "EVENTS", "SIZE"]
     archives = msgspec.json.decode(shell.run("archives a --json").out)
     assert len(archives) > 1 and len(listed.out.strip().split("\n")) == len(archives) + 1
     assert "forgotten; see perdure archives" in shell.run("show a").out
@@ -77,7 +77,7 @@ def test_archives_are_listed_and_pruned_and_that_they_were_is_said(shell: Shell,
 
 def test_pruning_executions_removes_the_values_that_only_they_had(shell: Shell) -> None:
     said = shell.run("prune --older-than 0s").out
-    assert "1 execution was removed" in said and "large values that nothing needs any more were removed" in said and "are free now" in said
+    assert "1 execution was removed" in said and "large values without references were removed" in said and "are free now" in said
     assert shell.run("prune --older-than 0s").out.startswith("0 executions were removed")
     assert shell.run("verify").out == "1 execution: its records agree\n"
 

@@ -319,7 +319,7 @@ def test_formatting_writes_the_file_once_and_keeps_its_mode(writer: Shell) -> No
     file = writer.directory / "untidy.yaml"
     file.write_text((DEFINITIONS / "untidy.yaml").read_text())
     file.chmod(0o640)
-    assert writer.run("fmt untidy.yaml").out == "untidy.yaml is written anew\n"
+    assert writer.run("fmt untidy.yaml").out == "untidy.yaml was changed\n"
     once = file.read_text()
     assert once == writer.run(f"fmt --stdout {DEFINITIONS}/untidy.yaml").out
     assert writer.run("fmt untidy.yaml").out == ""

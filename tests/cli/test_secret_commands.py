@@ -46,7 +46,7 @@ def test_a_secret_is_set_listed_and_removed_and_its_value_is_never_shown(shell: 
     assert not any("canary" in one.out + one.err for one in (*said, listed, shell.run("secret ls"), shell.run("doctor")))
     assert shell.run("secret rm TOKEN A").out == "TOKEN is removed\nA is removed\n"
     gone = shell.run("secret rm TOKEN")
-    assert (gone.code, gone.err) == (10, "perdure: there is no secret TOKEN\nperdure secret ls lists those that there are\n")
+    assert (gone.code, gone.err) == (10, "perdure: there is no secret TOKEN\nperdure secret ls lists the secrets\n")
     assert not [file for file in shell.directory.iterdir() if file.is_file() and b"canary" in file.read_bytes()]
 
 

@@ -83,8 +83,8 @@ audit
 ├── turn 0
 │   └── ✓  load  call  500 ms
 └── turn 1
-    └── ▶  load  call  performing  2 tries  for 3.0 s
-✗  pay  call charge  failed  3 tries  500 ms
+    └── ▶  load  call  performing  2 attempts  for 3.0 s
+✗  pay  call charge  failed  3 attempts  500 ms
    Declined: no …
 └── ↻  x  call load  retrying  due in 1.0 s  for 3.0 s
 ✓  a%2Fb  call naïve ☕  500 ms"""
@@ -160,7 +160,7 @@ def test_an_execution_that_no_engine_knows_is_marked_unless_it_has_ended() -> No
         return execution_views.execution_table([one], {"order@1", "order@"}, NOW_S).rows[0][-1].text
 
     assert note("pending", 0) == note("waiting", 1) == note("failed", 2) == ""
-    assert note("waiting", 2) == "no engine here knows order@2"
+    assert note("waiting", 2) == "no engine in this process has order@2"
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def test_a_file_goes_through_a_pipe(exported: Shell, tmp_path: Path) -> None:
     piped = CliRunner().invoke(root, ["--db", exported.db, "export", "ada", "-o", "-"], prog_name="perdure")
     assert piped.exit_code == 0 and piped.stdout_bytes.startswith(b"\x89perdure\r\n")
     taken = CliRunner().invoke(root, ["--db", f"sqlite:///{tmp_path}/piped.db", "import", "-"], input=piped.stdout_bytes, prog_name="perdure")
-    assert (taken.exit_code, taken.stdout) == (0, "greet/ada is here, completed\n")
+    assert (taken.exit_code, taken.stdout) == (0, "greet/ada is imported, completed\n")
     assert exported.run(f"result ada --db sqlite:///{tmp_path}/piped.db").out == "Hello Ada\n"
 
 

@@ -29,11 +29,11 @@ with open(os.environ["PERDURE_RESULT_FILE"], "w") as file:
     ("arguments", "code", "said"),
     [
         ("", 20, "Missing argument 'TARGET...'"),
-        ("--listen 127.0.0.1:0", 20, "--listen gives the tasks of queues to others: name them with --queue"),
-        ("--queue q --listen 127.0.0.1:0 --each true", 20, "--listen and --each are two ways; give each a process of its own"),
-        ("--queue q --each true --token-file x", 20, "--token-file says something of --listen"),
-        ("--queue q --listen 127.0.0.1:0 --concurrency 2", 20, "--concurrency says something of --each"),
-        ("--queue q --listen 127.0.0.1:0 --env A", 20, "--env says something of --exec and --each"),
+        ("--listen 127.0.0.1:0", 20, "--listen needs queues: name them with --queue"),
+        ("--queue q --listen 127.0.0.1:0 --each true", 20, "--listen and --each exclude each other; start a process for each"),
+        ("--queue q --each true --token-file x", 20, "--token-file needs --listen"),
+        ("--queue q --listen 127.0.0.1:0 --concurrency 2", 20, "--concurrency needs --each"),
+        ("--queue q --listen 127.0.0.1:0 --env A", 20, "--env needs --exec or --each"),
         ("--queue q --concurrency 0", 20, "0 is not in the range"),
         ("--queue q --listen nowhere", 10, "HOST:PORT"),
         ("--queue q --listen 0.0.0.0:0", 10, "PERDURE_WORKER_TOKEN"),
@@ -57,8 +57,8 @@ async def test_a_process_that_only_serves_tasks_needs_no_workflow_and_stops_in_g
     store = SqliteStore(tmp_path / "here.db")
     engine = Engine(store, [definition.code])
     async with program(*command, cwd=tmp_path, env={**os.environ, "PERDURE_DB": url}) as broker:
-        first = await broker.until("are lent")
-        assert first.startswith("tasks of thumbnails are lent to ") and first.endswith(f"do.py, 3 at a time, from {url}; Ctrl-C stops it")
+        first = await broker.until("are offered")
+        assert first.startswith("tasks of thumbnails are offered to ") and first.endswith(f"do.py, 3 at a time, from {url}; Ctrl-C stops it")
         running = asyncio.create_task(engine.run())
         await engine.ready()
         key = Key("default", "album", "e")

@@ -144,7 +144,7 @@ def test_an_option_acts_on_a_verb_or_is_refused_there(world: World, option: str)
         run = world.start(given, 5)
         assert run.result() == 10 and _acted(run, option)
     else:
-        with pytest.raises(WrongVerb, match=f"world.start of doubling.with_\\({option}=...\\): {option}= is for .*; leave {option}= out here"):
+        with pytest.raises(WrongVerb, match=f"world.start does not take doubling.with_\\({option}=...\\): {option}= is for .*; leave {option}= out here"):
             world.start(given, 5)
 
 
@@ -166,7 +166,7 @@ def test_a_child_refuses_what_has_no_effect_on_it(world: World, option: str) -> 
     def parent(ctx: SyncContext) -> int:
         return ctx.call(doubling.with_(**{option: VALUES[option]}), 5)
 
-    with pytest.raises(ExecutionFailed, match=f"ctx.call of doubling.with_\\({option}=...\\)"):
+    with pytest.raises(ExecutionFailed, match=f"ctx.call does not take doubling.with_\\({option}=...\\)"):
         world.run(parent)
 
 

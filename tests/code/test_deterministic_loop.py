@@ -177,15 +177,15 @@ def test_a_callback_that_raises_is_kept_as_an_error_and_the_next_one_runs() -> N
     assert error.__traceback__ is not None and error.__traceback__.tb_frame.f_code.co_name == "<lambda>"
 
 
-def test_a_task_whose_exception_nobody_retrieves_is_kept_as_unheard() -> None:
+def test_a_task_whose_exception_nobody_retrieves_is_kept_as_unretrieved() -> None:
     async def fail() -> None:
         raise ValueError
 
     loop = parked(fail())
     gc.collect()
-    (task,) = loop.unheard
+    (task,) = loop.unretrieved
     assert isinstance(task.exception(), ValueError)
-    assert loop.unheard == [] and loop.errors == [], "now it was looked at"
+    assert loop.unretrieved == [] and loop.errors == [], "now it was looked at"
 
 
 # The same in every process.
@@ -521,7 +521,7 @@ REFUSED: list[tuple[str, str, Callable[[], Any]]] = [
     ("loop.add_signal_handler()", "ctx.listen(signal)", lambda: here().add_signal_handler(1, print)),
     ("loop.run_forever()", "await, ctx.join(...) or ctx.call(...)", lambda: here().run_forever()),
     ("loop.run_until_complete()", "await, ctx.join(...) or ctx.call(...)", lambda: here().run_until_complete(here().create_future())),
-    ("loop.set_task_factory()", "the engine's", lambda: here().set_task_factory(None)),
+    ("loop.set_task_factory()", "the loop with its own settings", lambda: here().set_task_factory(None)),
     ("eager_start=True", "asyncio.create_task(...) as it is", lambda: here().create_task(forever(), eager_start=True)),
     ("asyncio.as_completed() on coroutines", "ctx.as_completed(...)", lambda: next(iter(asyncio.as_completed([forever()])))),
 ]

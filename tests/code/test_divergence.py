@@ -403,7 +403,7 @@ def test_a_renamed_step_is_reported_as_renamed_in_a_turn_of_a_loop() -> None:
 
 
 def test_what_is_renamed_in_every_turn_is_reported_once() -> None:
-    line = "renamed: audit/~0/charge (call charge) is now audit/~0/charge_card (call charge_card) (and in later turns)"
+    line = "renamed: audit/~0/charge (call charge) is now audit/~0/charge_card (call charge_card) (and in later iterations)"
     assert changed(looping(), looping(fn=charge_card)) == (line,)
 
 
@@ -428,7 +428,7 @@ def test_another_loop_name_is_reported_as_renamed() -> None:
 def test_fewer_turns_are_reported_as_removed() -> None:
     assert changed(looping(turns=6), looping(turns=3)) == (
         "removed: audit/~3/charge (call charge) is remembered, where nothing is asked now",
-        "removed: audit/~4 (keep) is remembered, where nothing is asked now (and in later turns)",
+        "removed: audit/~4 (keep) is remembered, where nothing is asked now (and in later iterations)",
     )
 
 
@@ -455,7 +455,7 @@ def test_a_changed_loop_is_explained_from_a_compacted_log() -> None:
     compacted = compact_log(hand.key, [log_format.encode_row(hand.log)], archive=False)
     assert compacted is not None
     hand.log = list(compacted.events)
-    line = "renamed: audit/~7/charge (call charge) is now audit/~7/charge_card (call charge_card) (and in later turns)"
+    line = "renamed: audit/~7/charge (call charge) is now audit/~7/charge_card (call charge_card) (and in later iterations)"
     assert diverged(looping(fn=charge_card, turns=20, keep=2), hand) == (line,)
 
 
@@ -624,7 +624,7 @@ def test_code_that_now_fails_is_reported_with_its_error() -> None:
         await ctx.step(charge)
         raise KeyError("nothing")
 
-    assert changed(steps(charge, ship), broken) == ("fails: the workflow now ends with KeyError: 'nothing', where ship (call ship) is remembered",)
+    assert changed(steps(charge, ship), broken) == ("fails: the workflow now ends with KeyError: 'nothing', where the log has ship (call ship)",)
 
 
 def after(then: Code) -> Code:

@@ -145,7 +145,7 @@ async def test_verbs_of_the_surrounding_context_in_a_turn_say_to_use_the_turns_o
         return ""
 
     async with world(wrong) as w:
-        assert "use the turn's own context" in await w.run(wrong)
+        assert "use the context of the iteration" in await w.run(wrong)
 
 
 @virtually
@@ -307,7 +307,7 @@ async def test_after_compaction_a_restored_execution_continues_correctly(endless
         assert entry is not None
         assert entry.execution is not None
         assert {path_text(path) for path in execution.open} == {path_text(path) for path in entry.execution.open}
-        assert execution.mailbox.letters == entry.execution.mailbox.letters
+        assert execution.mailbox.messages == entry.execution.mailbox.messages
         await w.crash()
         sent = await turned(w, key, 200, sent)
         await evicted(w.store, endless, key)

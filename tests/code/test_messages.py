@@ -390,7 +390,7 @@ async def test_a_message_is_completed_once() -> None:
     async with world(twice) as w:
         key = await w.start(twice)
         await w.send(key, "m")
-        assert "complete each once" in await w.result(key)
+        assert "complete each message once" in await w.result(key)
 
 
 @virtually
@@ -414,7 +414,7 @@ async def test_a_message_that_went_back_can_no_longer_be_completed_by_the_loser(
         key = await w.start(leaking)
         await w.send(key, "m", "back")
         error, body = await w.result(key)
-        assert "went back when its branch lost" in error and body == "back"
+        assert "returned to the mailbox when its branch lost" in error and body == "back"
 
 
 @virtually

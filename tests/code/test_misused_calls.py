@@ -88,7 +88,7 @@ def test_a_context_that_outlives_its_execution_is_refused_with_the_reason(world:
         return await kept[-1].step(one)
 
     world.run(leaking)
-    with pytest.raises(ExecutionFailed, match=r"ctx\.step on a context whose execution has left memory or ended"):
+    with pytest.raises(ExecutionFailed, match=r"ctx\.step was called on a context whose execution was evicted or has ended"):
         world.run(borrowing)
 
 

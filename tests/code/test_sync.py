@@ -614,7 +614,7 @@ def test_a_verb_in_the_function_of_a_keep_is_refused_the_same_live_and_on_replay
     hand = Hand(workflow(sync).code).start().run().restart()
     year, step_refused, emit_refused, after = hand.result
     assert (year, after) == ("1970", "after")
-    assert "ctx.step in the function of ctx.keep" in step_refused and "ctx.emit in the function of ctx.keep" in emit_refused
+    assert "ctx.step was called in the function of ctx.keep" in step_refused and "ctx.emit was called in the function of ctx.keep" in emit_refused
     assert hand.performed == ["mark"]
 
 

@@ -131,8 +131,8 @@ async def test_as_completed_may_be_left_and_what_is_left_goes_on() -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        (lambda ctx: ctx.wait(), "ctx.wait of nothing"),
-        (lambda ctx: ctx.as_completed(ctx.step(double, 1), 7), "ctx.as_completed of int"),
+        (lambda ctx: ctx.wait(), "ctx.wait was called without an awaitable"),
+        (lambda ctx: ctx.as_completed(ctx.step(double, 1), 7), "ctx.as_completed was given an object of type int"),
         (lambda ctx: ctx.wait(asyncio.create_task(ctx.step(double, 1)), return_when="SOON"), "asyncio.ALL_COMPLETED"),
         (lambda ctx: ctx.wait(asyncio.create_task(ctx.sleep(1)), timeout="soon"), "soon"),
     ],

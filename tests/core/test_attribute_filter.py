@@ -61,10 +61,10 @@ def test_several_comparisons_and_several_names_are_a_condition_each() -> None:
 @pytest.mark.parametrize(
     ("wanted", "said"),
     [
-        (["a=1"], "is not a mapping of attributes to what they are"),
-        ("a=1", "is not a mapping of attributes to what they are"),
-        ({"a": None}, "None is not given with it"),
-        ({"a": [1, 2]}, "is not comparisons that hold together"),
+        (["a=1"], "is not a mapping of attributes to values or comparisons"),
+        ("a=1", "is not a mapping of attributes to values or comparisons"),
+        ({"a": None}, "None is not accepted here"),
+        ({"a": [1, 2]}, "is not a list of comparisons"),
         ({"a": b"x"}, "is not a str, int, float, bool or datetime, but bytes"),
         ({"a": datetime(2026, 1, 1)}, "is not a time with its zone"),  # noqa: DTZ001  # which is the point
         ({"a": float("nan")}, "nan is not a finite number"),
@@ -81,7 +81,7 @@ def test_a_comparison_takes_what_it_can_compare() -> None:
         Is("==", 1)  # type: ignore[arg-type]  # which is the point
     with pytest.raises(BadValue, match="exists takes no value"):
         Is("exists", 1)
-    with pytest.raises(BadValue, match="use = or !="):
+    with pytest.raises(BadValue, match="with = or !="):
         Is(">", True)
     with pytest.raises(BadName):
         attribute_filter.attribute_conditions({"a b": 1})
@@ -131,8 +131,8 @@ def test_texts_about_one_name_hold_together() -> None:
         ("due<2026-01-31T12:00:00", "a time with its zone"),
         ("due<2026-01-31T12:00", "a time with its zone"),
         ("due<2026-13-31 12:00:00Z", "a time with its zone"),
-        ("vip>true", "'vip>true' is not compared so: True and False are equal to something or not, use = or !="),
-        ("customer==c1", "attribute customer: '=c1' is not a value; put text that begins so in double quotes"),
+        ("vip>true", "'vip>true' is not ordered; compare True and False with = or !="),
+        ("customer==c1", "attribute customer: '=c1' is not a value; put text that begins with a comparison sign in double quotes"),
         ("cents=>500", "'>500' is not a value"),
         ("cents=< 500", "'< 500' is not a value"),
     ],

@@ -336,7 +336,7 @@ def test_messages_go_to_receivers_in_order_first_in_first_out() -> None:
     assert kinds(story.signal("hello", 1)) == ["MessageArrivedEvent", "ReceivedEvent"]
     assert kinds(story.signal("other")) == ["MessageArrivedEvent"]
     assert kinds(story.signal("hello", 2)) == ["MessageArrivedEvent", "ReceivedEvent", "EndedEvent"]
-    assert [[letter.body for letter in story.execution.settled[one].letters] for one in (A, B)] == [[b"\x01"], [b"\x02"]]
+    assert [[letter.body for letter in story.execution.settled[one].messages] for one in (A, B)] == [[b"\x01"], [b"\x02"]]
 
 
 def test_messages_that_came_before_they_were_asked_for_are_there() -> None:
@@ -347,7 +347,7 @@ def test_messages_that_came_before_they_were_asked_for_are_there() -> None:
     story.signal("hello", 2)
     story.signal("hello", 3)
     assert story.settle("a")[-1] == e.ReceivedEvent(B, (1, 3), NOW_S)
-    assert [letter.body for letter in story.execution.mailbox.letters.values()] == [b"\x03"]
+    assert [letter.body for letter in story.execution.mailbox.messages.values()] == [b"\x03"]
 
 
 def test_a_gathering_receive_waits_for_all_or_for_its_time() -> None:
@@ -478,7 +478,7 @@ def test_the_message_of_a_deadline_says_it_as_it_was_written(deadline_s: str) ->
     story.now_s = 1_795_000_000.1
     story.begin(deadline_s=float(deadline_s))
     assert [event.reason for event in story.tick(float(deadline_s) + 1) if isinstance(event, e.CancellingEvent)] == [
-        f"not ended {deadline_s} s after its start"
+        f"the execution did not end within {deadline_s} s of its start"
     ]
 
 
@@ -656,7 +656,7 @@ def test_a_failed_execution_goes_on_and_what_had_succeeded_is_recalled() -> None
     assert kinds(reopened) == ["ReopenedEvent", "OpenedEvent", "OpenedEvent", "OpenedEvent", "OpenedEvent", "RecalledEvent", "RecalledEvent", "OpenedEvent"]
     assert [event.path for event in reopened if isinstance(event, e.RecalledEvent)] == [A, path("x")]
     recalled = story.execution.settled
-    assert recalled[A].outcome == Success(b"\x05") and [letter.body for letter in recalled[path("x")].letters] == [b"\x09"]
+    assert recalled[A].outcome == Success(b"\x05") and [letter.body for letter in recalled[path("x")].messages] == [b"\x09"]
     assert story.settle("a") == []
     assert kinds(story.settle("b")) == ["SettledEvent", "OpenedEvent", "EndedEvent"] and story.status == "completed"
 

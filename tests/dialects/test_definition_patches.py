@@ -110,8 +110,8 @@ def test_the_steps_of_any_other_definition_are_nodes_too() -> None:
     [
         ([{"op": "remove", "path": "/nodes/1"}], "check"),
         ([{"op": "add", "path": "/edges/-", "value": {"from": "check", "to": "nowhere"}}], "nowhere"),
-        ([{"op": "remove", "path": "/nodes/9"}], "can't be carried out"),
-        ([{"op": "test", "path": "/nodes/0/id", "value": "another"}], "can't be carried out"),
+        ([{"op": "remove", "path": "/nodes/9"}], "can't be applied"),
+        ([{"op": "test", "path": "/nodes/0/id", "value": "another"}], "can't be applied"),
         ([{"op": "add", "path": "/nodes/-", "value": {"type": "task"}}], "id"),
         ([{"op": "add", "path": "/edges/-", "value": 3}], "edge"),
         ([{"op": "replace", "path": "/nodes", "value": 3}], "nodes"),

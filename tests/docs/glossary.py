@@ -48,6 +48,8 @@ ALLOWED = {
     ("docs/guides/versions.md", "mail"): "electronic mail",
     ("docs/reference/patterns.md", "activity"): "names of the patterns",
     ("dialects/token_graph/node_reader.py", "compensator"): "a field of that format",
+    ("definitions/expr/references.py", "letter"): "letters of an alphabet",
+    ("definitions/format/shapes.py", "letter"): "letters of an alphabet",
     ("docs/coming-from.md", "activit"): "a word of Temporal",
     ("docs/coming-from.md", "saga"): "a word of Temporal",
     ("docs/glossary.md", "compensation"): "the glossary says that others call it so",

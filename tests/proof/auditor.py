@@ -205,7 +205,7 @@ class Auditor:
         if pending is None or not isinstance(pending.op, ReceiveOperation):
             return
         names = pending.op.names
-        first = sorted(number for number, letter in known.shadow.mailbox.letters.items() if letter.name in names)
+        first = sorted(number for number, letter in known.shadow.mailbox.messages.items() if letter.name in names)
         self.expect(list(event.numbers) == first[: len(event.numbers)], lambda: f"{where}: {event.numbers} were received before {first}")
         self.expect(not known.taken & set(event.numbers), lambda: f"{where}: {event.numbers} were received before")
         known.taken.update(event.numbers)
@@ -247,7 +247,7 @@ class Auditor:
             case e.ReopenedEvent():
                 self.runs = Counter({run: times for run, times in self.runs.items() if run[0] != key})  # tries are counted anew
             case e.DroppedEvent():
-                known.taken &= known.taken - known.shadow.mailbox.letters.keys()
+                known.taken &= known.taken - known.shadow.mailbox.messages.keys()
 
     def ran(self, world: str, effect: str, head: Callable[[Key], Head | None], is_dead: Callable[[str], bool], leases: Leases) -> None:
         """An effect happens in the world, now."""

@@ -166,7 +166,7 @@ class _Checked:
         return Ended(
             {key: self._ending(known[key].shadow) for key in store.keys},
             {key: known[key].arrived for key in store.keys},
-            {key: Counter((letter.name, letter.key) for letter in known[key].shadow.mailbox.letters.values()) for key in store.keys},
+            {key: Counter((letter.name, letter.key) for letter in known[key].shadow.mailbox.messages.values()) for key in store.keys},
         )
 
     def _ending(self, execution: Execution) -> Ending:

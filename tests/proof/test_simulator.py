@@ -25,7 +25,7 @@ PROVED_BATCH = 100
 
 FAULTS = """
 arrived twice, blackouts, delayed after, delayed before, deploys, diverged, epochs, failed after, failed before, frozen after, frozen before, handed over,
-handed over again, killed after, killed at a time, killed before, lost ring, pauses, resend, stopped, stray answers,
+handed over again, killed after, killed at a time, killed before, lost notification, pauses, resend, stopped, stray answers,
 settled in the grace, abandoned after the grace, never begun, Stopped, undone, undone in doubt
 """.replace("\n", " ")
 
@@ -127,7 +127,7 @@ WEATHERS = {
     "claims fail and all is slow": Faults(fail_before=0.2, fail_after=0.2, failing=frozenset({"claim"}), delay=1.0),
     "reads fail": Faults(fail_before=0.3, fail_after=0.3, failing=frozenset({"read", "blob"})),
     "renewals fail": Faults(fail_before=0.5, fail_after=0.3, failing=frozenset({"renew"})),
-    "all comes twice": Faults(resend=0.7, lose_ring=0.5),
+    "all comes twice": Faults(resend=0.7, lose_notification=0.5),
     "engines freeze": Faults(freeze=0.05),
 }
 """What befalls engines that nobody kills."""

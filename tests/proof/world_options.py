@@ -129,7 +129,7 @@ def _drawn(seed: int, faults: bool, always_suspend: bool, store: Kind) -> tuple[
             failing=frozenset(rng.choice(((), (), ("commit",), ("commit", "read", "blob"), ("claim",), ("renew",)))),
             delay=rng.choice((0.0, 0.1, 0.5)),
             resend=rng.choice((0.0, 0.1, 0.5)),
-            lose_ring=rng.choice((0.0, 0.3)),
+            lose_notification=rng.choice((0.0, 0.3)),
             kill_before=kills,
             kill_after=kills,
             freeze=rng.choice((0.0, 0.0, 0.01)),

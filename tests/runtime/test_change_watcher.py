@@ -92,7 +92,7 @@ async def test_an_end_is_told_at_once_whoever_made_it(c: Cluster) -> None:
 @virtually
 async def test_an_end_is_seen_within_a_second_when_the_notification_is_lost(c: Cluster) -> None:
     await c.engine(sleeper)
-    store = FaultyStore(c.store, Random(0), Faults(lose_ring=1.0))
+    store = FaultyStore(c.store, Random(0), Faults(lose_notification=1.0))
     key = await c.post(sleeper, 7.5)
     began_s = now_s()
     _ = await ChangeWatcher(store).until(key, ended)
@@ -232,7 +232,7 @@ async def test_who_comes_while_the_others_are_looked_at_is_looked_at_next(c: Clu
 @virtually
 async def test_an_engine_reports_the_ends_that_it_commits_though_the_notification_is_lost(c: Cluster) -> None:
     process = await c.engine(sleeper)
-    process.store.faults = Faults(lose_ring=1.0)
+    process.store.faults = Faults(lose_notification=1.0)
     assert await c.start(process, sleeper, 7.35)
     began_s = now_s()
     assert await c.result(process, sleeper) == "awake"

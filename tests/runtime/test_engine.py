@@ -226,7 +226,7 @@ async def test_a_claim_that_overtakes_the_refusal_of_a_start_is_not_forgotten(c:
 @virtually
 async def test_a_workflow_that_an_engine_does_not_know_is_not_started_there(c: Cluster) -> None:
     engine = await c.engine(one)
-    with pytest.raises(UnknownWorkflow, match="no engine here knows sleeper, only: one"):
+    with pytest.raises(UnknownWorkflow, match="no engine in this process has sleeper; known are: one"):
         await c.start(engine, sleeper, 1.0)
     assert await c.events(key(sleeper)) == []
 

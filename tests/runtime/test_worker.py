@@ -24,7 +24,7 @@ LEASE_S = 15.0
 POLL_S = 1.0
 GPU = QueueAddress("default", "gpu")
 
-ABANDONED = ErrorInfo("abandoned", "it was in flight when its result was no longer needed, and its outcome is not known")
+ABANDONED = ErrorInfo("abandoned", "the attempt was in flight when its result was no longer needed, and its outcome is not known")
 
 begun: list[str] = []
 done: list[str] = []

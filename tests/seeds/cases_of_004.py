@@ -105,7 +105,7 @@ LOOPS = [
         ran="draft/~0/draft draft/~0/review draft/~1/draft draft/~1/review draft/~2/draft draft/~2/review give_up tell",
         result={"give_up": {"good": False}, "tell": {"good": False}},
     ),
-    ExampleCase("round until its hops are used up", "004_endless", failed="exceeded_max_hops: more than 50 hops were made"),
+    ExampleCase("round until its hops are used up", "004_endless", failed="exceeded_max_hops: more than 50 transitions were taken"),
     ExampleCase(
         "paid at once",
         "004_payment",
@@ -188,7 +188,7 @@ ROUTED = [
         "004_agent_branch",
         does=to("enterprise_sales", "wire_money"),
         ran="enrich_data qualify_lead_agent",
-        failed="qualify_lead_agent tried to go on to 'wire_money', which is unauthorized; allowed are enterprise_sales, standard_sales",
+        failed="qualify_lead_agent chose the step 'wire_money', which is not allowed; choose one of enterprise_sales, standard_sales",
     ),
     *(
         ExampleCase(f"{score}: {name}", "004_exclusive", {"score": score}, ran=f"A {name}", result={name: {"score": score}})

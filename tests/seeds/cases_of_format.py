@@ -95,7 +95,7 @@ CASES = [
         "format_nightly_release",
         does=shell(0) | {"agent": given},
         calls=("publish-release@2.3.0",),
-        failed="not ended 14400 s after its start",
+        failed="the execution did not end within 14400 s of its start",
         took=4 * 3600,
     ),
     ExampleCase(
@@ -163,7 +163,7 @@ CASES = [
         ["declined"],
         "route manual_review",
         does={"agent": lambda config, input=None: None},
-        failed="not ended 1800 s after its start",
+        failed="the execution did not end within 1800 s of its start",
         undone="call_payment_api/~0",
         took=1800,
     ),

@@ -285,7 +285,7 @@ async def test_a_tail_that_is_read_closely_has_every_event_ever_written(c: Clust
     await handle.send("go")
     await handle.result()
     version = (await c.head(handle.key)).version
-    tail = LogTail(c.store, handle.key, closely=True)
+    tail = LogTail(c.store, handle.key, read_archives=True)
     rows = list[Sequence[Event]]()
     while (row := await tail.next()) is not None:
         rows.append(row)
@@ -293,7 +293,7 @@ async def test_a_tail_that_is_read_closely_has_every_event_ever_written(c: Clust
     assert not any(isinstance(event, SnapshotEvent) for row in rows for event in row)
     assert fold_events(handle.key, [event for row in rows for event in row]).emitted == 102
     for first in (1, 2, 50, 150, len(rows) - 1, len(rows)):
-        tail = LogTail(c.store, handle.key, sum(len(row) for row in rows[:first]), closely=True)
+        tail = LogTail(c.store, handle.key, sum(len(row) for row in rows[:first]), read_archives=True)
         following = list[Sequence[Event]]()
         while (row := await tail.next()) is not None:
             following.append(row)

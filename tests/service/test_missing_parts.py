@@ -53,7 +53,7 @@ async def test_who_waits_for_a_workflow_that_no_engine_knows_is_warned_after_two
     assert warned == [f"waiting for the result of {handle.key}: no engine is running"]
     await c.engine(rendering)
     await asyncio.sleep(60)
-    assert warned[1:] == [f"waiting for the result of {handle.key}: no engine here knows order@1"]
+    assert warned[1:] == [f"waiting for the result of {handle.key}: no engine in this process has order@1"]
     await asyncio.sleep(120)
     assert len(warned) == 4
     await c.engine(order)

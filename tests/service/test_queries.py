@@ -254,14 +254,14 @@ async def test_a_status_says_how_it_stands_through_its_life(c: Cluster, client: 
 async def test_what_no_engine_knows_says_so(c: Cluster, client: AsyncClient) -> None:
     handle = await client.start(order.with_(id="k"))
     engine = await c.engine(one, lease_s=LEASE_S)
-    assert (await handle.status()).why == "no engine here knows order@2; it has not started"
+    assert (await handle.status()).why == "no engine in this process has order@2; it has not started"
     unpinned = await client.start(client.workflow("order").with_(id="by name"))
-    assert (await unpinned.status()).why == "no engine here knows order; it has not started"
+    assert (await unpinned.status()).why == "no engine in this process has order; it has not started"
     knowing = await c.engine(order, lease_s=LEASE_S)
     await settle(1)
     assert (await handle.status()).why == "waits for listen:go (receive go)"
     await knowing.stop()
-    assert (await handle.status()).why.startswith("no engine here knows order@2; waits for")
+    assert (await handle.status()).why.startswith("no engine in this process has order@2; waits for")
     await engine.kill()
     await asyncio.sleep(LEASE_S + 1)
     assert (await handle.status()).why.startswith("no engine is running; waits for")

@@ -155,7 +155,7 @@ async def test_what_has_ended_is_left_out_but_for_failures_that_are_asked_for(c:
     assert await client.check([failing]) == []
     assert (await verdict(client, failing, failed=True)).verdict == "fits"
     found = await verdict(client, mended, failed=True)
-    assert found.verdict == "diverges" and found.advice[0].startswith("nothing, if it is not to go on: a retry runs the code anew")
+    assert found.verdict == "diverges" and found.advice[0].startswith("nothing, if it should not continue: a retry runs the new code")
 
 
 @virtually

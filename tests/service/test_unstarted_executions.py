@@ -64,7 +64,7 @@ async def test_who_waits_for_what_is_withdrawn_is_told(c: Cluster, client: Async
 
     @workflow
     async def unknown(ctx: Context, what: str) -> None:
-        """A workflow that no engine here knows."""
+        """A workflow that no engine in this process has."""
 
     await c.engine(parent)
     handle = await client.start(parent)
@@ -155,7 +155,7 @@ async def test_a_start_whose_time_to_begin_is_over_does_not_begin(c: Cluster, cl
     await asyncio.sleep(30)
     await c.engine(notes)
     assert await soon.result() == "soon"
-    with pytest.raises(ExecutionCancelled, match="it did not begin before it expired"):
+    with pytest.raises(ExecutionCancelled, match="the execution did not begin before it expired"):
         await late.result()
     assert did == ["soon"]
 

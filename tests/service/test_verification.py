@@ -109,7 +109,7 @@ def sights() -> dict[str, Observation]:
             await begun(c)
             found = {}
             for head in await c.store.heads():
-                sight = await _Observer(c.store).sight(head.key)
+                sight = await _Observer(c.store).observe(head.key)
                 assert sight is not None
                 found[head.key.id if head.key.id in (*STARTS, "pending") else head.key.workflow] = sight
             return found
@@ -132,7 +132,7 @@ def told(sight: Observation) -> list[tuple[str, str, str]]:
 
 def message(sight: Observation, body: bytes, key: str = "m") -> Observation:
     mail = QueuedMessage(99, sight.head.key, key, body, 0.0)
-    return with_head(msgspec.structs.replace(sight, mail=(*sight.mail, mail)), message_at_s=0.0)
+    return with_head(msgspec.structs.replace(sight, messages=(*sight.messages, mail)), message_at_s=0.0)
 
 
 @pytest.mark.slow
@@ -146,11 +146,11 @@ def test_a_healthy_store_has_no_damage_in_any_status(seen: dict[str, Observation
 
 
 ATTRIBUTES = {
-    "another value": ((("n", sortable_bytes(2)), ("s", b"sold")), "its attribute n is 2 in the index, and 1 by the log"),
-    "a whole number that is none": ((("n", sortable_bytes(1.0)), ("s", b"sold")), "its attribute n is 1.0 in the index, and 1 by the log"),
-    "one that is gone": ((("n", sortable_bytes(1)),), "its attribute s is none in the index, and 'old' by the log"),
-    "one too many": ((("a", sortable_bytes(True)), ("n", sortable_bytes(1)), ("s", b"sold")), "its attribute a is True in the index, and none by the log"),
-    "no value": ((("n", b"x"), ("s", b"sold")), "its attribute n is b'x', which is no value, in the index, and 1 by the log"),
+    "another value": ((("n", sortable_bytes(2)), ("s", b"sold")), "its attribute n is 2 in the index, but 1 by the log"),
+    "a whole number that is none": ((("n", sortable_bytes(1.0)), ("s", b"sold")), "its attribute n is 1.0 in the index, but 1 by the log"),
+    "one that is gone": ((("n", sortable_bytes(1)),), "its attribute s is none in the index, but 'old' by the log"),
+    "one too many": ((("a", sortable_bytes(True)), ("n", sortable_bytes(1)), ("s", b"sold")), "its attribute a is True in the index, but none by the log"),
+    "no value": ((("n", b"x"), ("s", b"sold")), "its attribute n is b'x', which is no value, in the index, but 1 by the log"),
 }
 
 

@@ -77,7 +77,7 @@ async def test_other_endings_are_raised_as_what_they_are_now_and_later(c: Cluste
     await cancelled.cancel("enough")
     endings: list[tuple[Any, type[Exception], str]] = [
         (await client.start(failing), ExecutionFailed, "LookupError: no such order"),
-        (await client.start(late), DeadlineExceeded, "not ended 5 s after its start"),
+        (await client.start(late), DeadlineExceeded, "the execution did not end within 5 s of its start"),
         (cancelled, ExecutionCancelled, "enough"),
     ]
     for handle, kind, said in endings * 2:

@@ -67,7 +67,7 @@ async def test_a_patch_that_an_engine_has_taken_up_is_not_withdrawn(c: Cluster, 
         return found
 
     c.store.messages = taken_up  # type: ignore[method-assign]  # what happens between looking and withdrawing
-    with pytest.raises(PatchRefused, match="judged the patch already"):
+    with pytest.raises(PatchRefused, match="decided on the patch already"):
         await handle.withdraw_patches()
     c.store.messages = mail  # type: ignore[method-assign]  # as before
     assert await handle.result() == 2

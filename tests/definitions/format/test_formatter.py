@@ -113,7 +113,7 @@ def test_what_is_of_another_shape_keeps_its_order() -> None:
 
 
 def test_what_can_not_be_read_is_not_formatted() -> None:
-    with pytest.raises(BadDefinition, match="stands twice"):
+    with pytest.raises(BadDefinition, match="occurs twice"):
         format_document("a: 1\na: 2\n")
 
 

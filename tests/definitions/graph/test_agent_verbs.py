@@ -100,7 +100,7 @@ def test_a_choice_outside_of_the_list_is_told_once_and_then_fails_naming_both(wo
     wrong = {"next": ["legal"], "reasoning": "?"}
     mended = ModelScript(wrong, {"next": ["gift"]})
     assert world.run(choosing(mended, name="mended")) == {"gift": "nothing at gift"}
-    assert "tried to go on to 'legal', which is unauthorized; allowed are sales, gift" in mended.last[-1].text
+    assert "chose the step 'legal', which is not allowed; choose one of sales, gift" in mended.last[-1].text
     kind, why = failed(world.start(choosing(ModelScript(wrong, wrong, wrong), name="stubborn", agent={"repairs": 5})))
     assert kind == "unauthorized" and "'legal', which is unauthorized; allowed are sales, gift" in why
 

@@ -62,7 +62,7 @@ REFUSED: dict[str, Any] = {
 
 @pytest.mark.parametrize("pointer", REFUSED)
 def test_an_expression_where_no_reference_may_stand_is_refused_with_its_place(pointer: str) -> None:
-    with pytest.raises(BadDefinition, match=r"no expression can stand here.*write seconds, or text such as '30s'") as refused:
+    with pytest.raises(BadDefinition, match=r"no expression is allowed here.*write seconds, or text such as '30s'") as refused:
         Definition.of(document(REFUSED[pointer]), tools={"SAY": say})
     assert [(one.code, one.pointer) for one in refused.value.findings] == [("not_constant", pointer)]
 

@@ -26,7 +26,7 @@ def test_what_undoes_a_step_is_never_called_with_what_could_not_be_made(world: W
         unsaid.append(v)
 
     run = world.start(Definition.of(TEXT, tools={"SAY": lambda v: v, "UNSAY": unsay}))
-    assert run.status == "needs_attention" and "undo it by hand" in run.why and "charge" in run.why
+    assert run.status == "needs_attention" and "Undo the step by hand" in run.why and "charge" in run.why
     run.evict()
     run.resume()
     assert run.status == "needs_attention" and unsaid == []

@@ -314,7 +314,7 @@ CONDITIONS: list[tuple[Any, str]] = [
     ({"all": [{"ref": "@a"}, {"any": [{"ref": "@b"}, {"ref": "@c", "eq": None}]}]}, "@a and (@b or @c = null)"),
     ({"not": {"ref": "@a"}}, "not @a"),
     ({"expr": "self.n > 3"}, "self.n > 3"),
-    ({"python": "def evaluate(output, context): ..."}, "as Python says"),
+    ({"python": "def evaluate(output, context): ..."}, "Python condition"),
     (True, "true"),
 ]
 

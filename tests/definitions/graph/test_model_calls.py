@@ -48,7 +48,7 @@ def test_what_several_requests_took_is_told_together(world: World) -> None:
     assert found == {"finish": "stop", "usage": {"input_tokens": 30, "cost_usd": None}, "repairs": 2}
     (_, second, third) = model.asked
     assert [one["answer"] for one in second["repair"]] == ['{"label":1}'] and "at label" in second["repair"][0]["wrong"]
-    assert third["repair"][1] == {"answer": "bug", "wrong": "it is no JSON"}
+    assert third["repair"][1] == {"answer": "bug", "wrong": "it is not JSON"}
 
 
 def test_each_request_asks_the_same_whatever_has_changed_meanwhile(world: World) -> None:

@@ -69,7 +69,7 @@ def test_a_patch_that_is_read_together_with_a_pause_before_it_and_its_end_behind
         (("sleep: 1h", "sleep: 2h"), "wait has begun, and can't be changed"),
         (("next: [wait, quick]", "next: [wait]"), "quick has begun, and a led to it"),
         (("id: quick, tool: ECHO, with: {v: 2}", "id: quick, tool: ECHO, with: {v: 2}, next: wait"), "wait has begun, so quick can't lead to it"),
-        (("name: order", "name: other"), "it is called other"),
+        (("name: order", "name: other"), "its name is other"),
     ],
 )
 def test_a_change_of_what_has_begun_is_refused_and_changes_nothing(world: World, change: tuple[str, str], why: str) -> None:
@@ -84,7 +84,7 @@ def test_a_patch_of_what_somebody_else_has_patched_meanwhile_is_refused(world: W
     first = definition(BEFORE)
     run = world.start(first)
     run.patch(definition(BEFORE.replace('"@a.v"', "3")), base=first.read.hash)
-    with pytest.raises(PatchRefused, match="someone else"):
+    with pytest.raises(PatchRefused, match="in the meantime"):
         run.patch(definition(BEFORE.replace('"@a.v"', "4")), base=first.read.hash)
     world.skip("1h")
     assert run.result() == {"quick": {"v": 2}, "z": {"v": 3}}

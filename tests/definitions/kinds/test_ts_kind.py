@@ -115,7 +115,7 @@ def test_what_is_printed_is_in_the_log_and_at_the_end_of_an_error(world: World) 
     silent = world.start(definition("export default () => 1"))
     assert printed(world, silent) == []
     told = failure(world, "export default () => { for (let n = 0; n < 500; n++) console.log('line ' + n); throw new Error('x') }")
-    assert told.endswith("line 499") and "line 9\n" not in told and "Error: x; it has printed, at last:" in told
+    assert told.endswith("line 499") and "line 9\n" not in told and "Error: x. Its last output:" in told
 
 
 def test_what_is_printed_is_kept_up_to_64_k_and_in_the_log_its_end(world: World) -> None:

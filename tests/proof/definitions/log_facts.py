@@ -63,7 +63,7 @@ class LogFacts:
                     yield self._decided(step_name, place, known)
                 case ReceiveOperation():
                     late = isinstance(known.outcome, Failure)
-                    bodies = [self._plain(letter.body) for letter in known.letters]
+                    bodies = [self._plain(letter.body) for letter in known.messages]
                     yield Ran(step_name, place, None, "timeout") if late else Ran(step_name, place, bodies[0] if known.op.limit == 1 else bodies)
                 case SleepOperation() | SendOperation():
                     yield Ran(step_name, place)

@@ -91,4 +91,4 @@ def test_who_lets_others_read_them_is_warned_once(tmp_path: Path, caplog: pytest
         file.chmod(0o644)
         found = SecretFiles(file)
         assert found.find("A") == found.find("A") == "hush"
-    assert caplog.messages == [f"{file} has secrets, and others than its owner may read it; chmod go= {file}"]
+    assert caplog.messages == [f"the file of secrets {file} is not private: users other than its owner may read it. Run chmod go= {file}"]

@@ -87,7 +87,7 @@ ROWS = [
         steps:
           - {id: l, listen: {names: m, timeout: 1h}}
         """,
-        failed="timeout: l has waited in vain",
+        failed="timeout: l received no message in time",
         took=3600,
     ),
     Row(
@@ -140,7 +140,7 @@ ROWS = [
         crashes=True,
     ),
     Row(
-        "a form that does not fit is asked for again",
+        "a form that does not fit is requested again",
         """
         steps:
           - {id: ok, approve: {title: "Release?", form: {channel: {enum: [beta, stable]}}}}
@@ -209,7 +209,7 @@ ROWS = [
         steps:
           - {id: ok, approve: {title: "?", timeout: 2d}}
         """,
-        failed="timeout: ok has waited in vain",
+        failed="timeout: ok received no message in time",
         took=172_800,
     ),
     Row(
@@ -262,7 +262,7 @@ ROWS = [
               - {id: s, sleep: 1d}
               - {id: ok, approve: {title: "?"}}
         """,
-        failed="timeout: d has not ended within 3600 s",
+        failed="timeout: d did not end within 3600 s",
         took=3600,
         children=(("perdure.approval", "cancelled", None),),
     ),

@@ -232,7 +232,7 @@ def test_a_command_is_told_its_key_and_its_try(world: World, tmp_path: Path) -> 
         ({"bash": {"command": "echo @{input.x}"}}, "/steps/0/bash/command", "values reach a shell through env"),
         ({"bash": {"command": "@input.x"}}, "/steps/0/bash/command", "values reach a shell through env"),
         ({"bash": {"command": "ls", "stdin": "@nobody"}}, "/steps/0/bash/stdin", "'@nobody' is not a step"),
-        ({"bash": {"command": "ls", "stdin": "@secrets.X"}}, "/steps/0/bash/stdin", "can't stand here"),
+        ({"bash": {"command": "ls", "stdin": "@secrets.X"}}, "/steps/0/bash/stdin", "is not allowed here"),
         ({"bash": {"command": "ls", "isolate": "some"}}, "/steps/0/bash/isolate", "network"),
         ({"bash": {"command": "ls", "shell": "zsh"}}, "/steps/0/bash/shell", "shell"),
         ({"bash": {"cwd": "x"}}, "/steps/0/bash", "command"),

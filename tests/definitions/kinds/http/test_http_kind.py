@@ -138,7 +138,7 @@ async def test_a_task_of_the_kind_has_its_request_in_its_input(server: Misbehavi
         ({"http": {"url": "https://x.example", "json": 1, "body": "x"}}, "keep one"),
         ({"http": {"url": "https://x.example", "headers": {"Host": "y"}}}, "follows from the request"),
         ({"http": "https://x.example", "with": {"method": "POST"}}, "method can't stand in `with`"),
-        ({"http": "https://x.example", "env": {"A": "b"}}, "'env' stands only beside 'bash' or 'task'"),
+        ({"http": "https://x.example", "env": {"A": "b"}}, "'env' is allowed only with 'bash' or 'task'"),
         ({"task": "http", "env": {"A": "b"}}, "no environment"),
         ({"task": {"type": "http", "config": {"url": "https://x.example", "max_bytes": 0}}}, "http: "),
     ],

@@ -129,13 +129,13 @@ def test_it_is_asked_for_again_as_often_as_the_step_says(world: World, asked: An
     found: Any = world.run(provider.definition(asking(repairs=2), ENVELOPE))
     assert (found["data"], found["envelope"]["meta"]["repairs"]) == (BUG, 2)
     last = [one["content"] for one in provider.fake.requests[2]["request"]["messages"]]
-    assert last[0] == "Classify: It broke" and last[1] == "I think it is a bug" and "it is no JSON" in last[2] and "at label" in last[4]
+    assert last[0] == "Classify: It broke" and last[1] == "I think it is a bug" and "it is not JSON" in last[2] and "at label" in last[4]
 
 
 @pytest.mark.parametrize(("repairs", "says"), [(0, "0 times"), (1, "once"), (2, "2 times")])
 def test_after_that_it_fails_and_lists_what_does_not_fit(world: World, asked: Any, repairs: int, says: str) -> None:
     provider = asked({"answer": {"json": {"label": "x", "confidence": "high"}}, "repeat": True})
-    with pytest.raises(ExecutionFailed, match=rf"asked for again {says}: at label: .*; at confidence: ") as failed:
+    with pytest.raises(ExecutionFailed, match=rf"requested again {says}: at label: .*; at confidence: ") as failed:
         world.run(provider.definition(asking(repairs=repairs)))
     assert failed.value.error.type == "bad_answer" and len(provider.fake.requests) == 1 + repairs
 
