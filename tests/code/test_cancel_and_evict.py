@@ -13,7 +13,7 @@ from perdure.core import events as e
 from perdure.core import messages
 from perdure.core.operations import Success
 from perdure.core.paths import path_text
-from tests.code.driver import Hand
+from tests.code.decision_driver import Hand
 from tests.code.engines import cut, every_cut, resident, settle, virtually, world
 
 ran: Counter[str] = Counter()

@@ -9,7 +9,7 @@ from perdure import Context, DeadlineExceeded, ExecutionCancelled, SyncContext, 
 from perdure.core import events as e
 from perdure.core import messages
 from perdure.core.paths import Key
-from tests.code.engines import World, settle, virtually, world
+from tests.code.engines import MemoryEngine, settle, virtually, world
 
 pytestmark = pytest.mark.slow
 
@@ -35,7 +35,7 @@ async def unwork(result: str | None, name: str, takes_s: float = 0.0) -> None:
     done.append(f"undo {name} {result}")
 
 
-async def took_s(w: World, key: Key) -> float:
+async def took_s(w: MemoryEngine, key: Key) -> float:
     execution = await w.fold(key)
     assert execution.started is not None and execution.ended is not None
     return execution.ended.at_s - execution.started.at_s

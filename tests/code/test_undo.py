@@ -15,7 +15,7 @@ from perdure.core.paths import path_text
 from perdure.runtime.worker import Worker
 from tests.code.engines import cut, settle, virtually, world
 from tests.crash_budgets import Budget, crash_budgets
-from tests.proof.crash_search import Play, Stage, crash_at_every_write
+from tests.proof.crash_search import Play, ScriptStage, crash_at_every_write
 from tests.proof.disks import MemoryDisk
 
 done: list[str] = []
@@ -401,7 +401,7 @@ async def undone_in_between(ctx: Context) -> None:
 @crash_budgets
 @pytest.mark.parametrize("always_suspend", [False, True])
 def test_killed_at_any_write_and_again_in_the_recovery_the_same_is_undone(always_suspend: bool, budget: Budget) -> None:
-    async def script(stage: Stage) -> None:
+    async def script(stage: ScriptStage) -> None:
         key = await stage.start(undone_in_between)
         await asyncio.sleep(30)
         await stage.retry(key, "once more")
@@ -460,7 +460,7 @@ def test_killed_at_any_write_what_was_done_in_forgotten_turns_is_undone(always_s
     monkeypatch.setattr(compaction, "DEAD_EVENTS_MIN", 8)
     monkeypatch.setattr(sys.modules[__name__], "CHARGES", 6)
 
-    async def script(stage: Stage) -> None:
+    async def script(stage: ScriptStage) -> None:
         await stage.start(charging)
 
     report = crash_at_every_write(Play([charging], script, always_suspend=always_suspend), MemoryDisk, **budget)
@@ -696,7 +696,7 @@ async def test_what_did_not_complete_is_not_undone_by_hand() -> None:
 @crash_budgets
 @pytest.mark.parametrize("always_suspend", [False, True])
 def test_killed_at_any_write_a_child_is_undone_all_the_same(always_suspend: bool, budget: Budget) -> None:
-    async def script(stage: Stage) -> None:
+    async def script(stage: ScriptStage) -> None:
         await stage.start(family)
 
     play = Play([family, child], script, always_suspend=always_suspend)

@@ -19,7 +19,7 @@ from perdure.core.messages import Parent
 from perdure.core.operations import CallOperation, Failure, KeepOperation, Operation, ReceiveOperation, SendOperation, SleepOperation, SpawnOperation, Success
 from perdure.core.paths import Path
 from perdure.core.replay import fold_events
-from tests.core.stories import KEY, NOW_S, OTHER, path
+from tests.core.scripted_execution import KEY, NOW_S, OTHER, path
 
 NO = ErrorInfo("ValueError", "no")
 PAY, A, B, LOOP = path("pay"), path("a"), path("b"), path("l")
@@ -219,22 +219,22 @@ def test_a_snapshot_says_what_the_events_before_it_do_not() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5)), max_size=25), st.integers(0, 2**20))
-def test_timers_ring_in_the_order_of_their_times_and_among_equals_of_their_opening(plan: list[tuple[int, int]], seed: int) -> None:
+def test_timers_fire_in_the_order_of_their_times_and_among_equals_of_their_opening(plan: list[tuple[int, int]], seed: int) -> None:
     execution, rng = after(START), Random(seed)
     for number, (wait_s, drops) in enumerate(plan):
         execution.apply(e.OpenedEvent((("t", number),), SleepOperation(float(wait_s))))
         if not drops and execution.open:
             execution.apply(e.DroppedEvent(rng.choice(list(execution.open))))
     expected = sorted(execution.open.values(), key=lambda one: (one.due_at_s or 0.0, one.number))
-    rung = []
+    notified = []
     while (pending := execution.opened.due_first()) is not None:
         assert execution.wake_at() == pending.due_at_s
-        rung.append(pending)
+        notified.append(pending)
         execution.apply(e.SettledEvent(pending.path, Success(), NOW_S))
-    assert rung == expected
+    assert notified == expected
 
 
-def test_a_retry_of_what_is_still_busy_does_not_ring_and_what_comes_later_does() -> None:
+def test_a_retry_of_what_is_still_running_sets_no_timer_and_a_later_retry_does() -> None:
     execution = after(START, OPEN, e.RetryingEvent(PAY, 1, "timeout", NO, NOW_S + 1, NOW_S), opened("a", SleepOperation(3.0)))
     assert execution.opened.due_first() is execution.open[PAY]
     assert execution.opened.due_first({PAY}) is execution.open[A] and execution.wake_at({PAY}) == NOW_S + 3

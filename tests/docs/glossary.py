@@ -49,7 +49,7 @@ ALLOWED = {
     ("dialects/token_graph/node_reader.py", "compensator"): "a field of that format",
     ("definitions/expr/references.py", "letter"): "letters of an alphabet",
     ("definitions/format/shapes.py", "letter"): "letters of an alphabet",
-    ("docs/coming-from.md", "activity"): "a word of Temporal",
+    ("docs/coming-from.md", "activit"): "a word of Temporal",
     ("docs/coming-from.md", "saga"): "a word of Temporal",
     ("docs/glossary.md", "compensation"): "the glossary says that others call it so",
     ("lint/workflow_code.py", "tries"): "`try` statements of Python",

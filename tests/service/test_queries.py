@@ -12,7 +12,7 @@ from perdure.core.paths import Key
 from perdure.service.store_access import HEADS_PER_PAGE
 from perdure.sync_client import AsyncClient, ListedExecution
 from tests.runtime.cluster import Cluster, now_s, settle
-from tests.service.world import virtually
+from tests.service.cluster_client import virtually
 
 LEASE_S = 15.0
 

@@ -11,7 +11,7 @@ from perdure.definitions.format.canonical_form import canonical_document
 from perdure.definitions.format.definition_edits import with_renamed_steps
 from perdure.definitions.format.definition_findings import value_at_pointer
 from perdure.testing import World
-from tests.definitions.graph.acting import log_of, say
+from tests.definitions.graph.field_effects import log_of, say
 from tests.definitions.graph.semantics.table import folded
 
 FIVE: Any = {"expr": "first.seconds + 3"}

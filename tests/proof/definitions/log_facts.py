@@ -24,7 +24,7 @@ Payload = Callable[[Value], bytes]
 """The bytes of a value, wherever they are kept."""
 
 
-class Told:
+class LogFacts:
     """What all events of an execution of `definition` say. Tries that were interrupted are not counted, and what was in flight at the end is left out."""
 
     def __init__(self, key: Key, definition: dict[str, Json], events: Iterable[e.Event], payload: Payload) -> None:
