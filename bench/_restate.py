@@ -34,13 +34,15 @@ async def increment(number: int) -> int:
     return number + 1
 
 
-@bench.handler()
 async def count(ctx: Any, steps: int) -> int:
     """So many steps, one after the other."""
     number = 0
     for _ in range(steps):
         number = await ctx.run_typed("increment", increment, number=number)
     return number
+
+
+bench.handler()(count)
 
 
 class Restate:
@@ -118,7 +120,9 @@ class Restate:
         }
         server = Path(sys.prefix) / SERVER
         with (self._directory / "server.log").open("wb") as log:
-            return Popen([server, "--no-logo"], stdin=DEVNULL, stdout=log, stderr=STDOUT, env={**os.environ, **{f"RESTATE_{k}": v for k, v in settings.items()}})
+            return Popen(
+                [server, "--no-logo"], stdin=DEVNULL, stdout=log, stderr=STDOUT, env={**os.environ, **{f"RESTATE_{k}": v for k, v in settings.items()}}
+            )
 
     async def _register(self, admin: int, service: int) -> None:
         deadline_s = time.monotonic() + READY_WITHIN_S
