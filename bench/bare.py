@@ -1,6 +1,6 @@
 """Perdure as a share of the limit: the least that makes steps durable on this machine, beside Perdure's public API, DBOS and Restate.
 
-    python bench/bare.py [--rounds N] [--only NAME,...] [--sides NAME,...] [--json FILE]
+    python bench/bare.py [--rounds N] [--only NAME,...] [--sides NAME,...] [--patience SECONDS] [--json FILE]
 
 The limit is `bench/_bare.py`: one table of SQLite, one asyncio loop, group commit. In each round each side has its turn, in fresh
 processes on a fresh file, so that whatever else the machine does hits all. A share is the median over the rounds of Perdure's rate
@@ -15,8 +15,8 @@ import sqlite3
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median, quantiles
@@ -25,7 +25,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench._bench import peer_python
-from bench._disk import described
+from bench._disk import Calm, described
 from bench._side import ROOT, Side, SideFailed
 
 EXECUTIONS, SHORT, STEPS, BRANCHES, LONG = 1000, 10, 100, 100, 10_000
@@ -117,33 +117,41 @@ def fan_out(contender: Contender, place: Path) -> list[float]:
         return [median(side.ask("one_by_one", name=flow, argument=BRANCHES, times=5)) * 1000]
 
 
-def takeover(contender: Contender, place: Path) -> list[float]:
-    """Kill a process with many executions in flight; the time until another, already running and then one started after the kill, has ended them all."""
-    return [takeover_s(contender, place, running=True), takeover_s(contender, place.with_suffix(".then.db"), running=False)]
-
-
-def takeover_s(contender: Contender, place: Path, running: bool) -> float:
-    """The limit does not notice a death: it is told."""
-    with ExitStack() as stack:
-        victim = contender.begin(place)
-        try:
-            victim.ask("open")
-            heir = stack.enter_context(contender.begin(place)) if running else None
-            if heir is not None:
-                heir.ask("open")
-            victim.ask("hold", executions=EXECUTIONS, steps=LEFT - 1)
-            if heir is not None and contender.notices_deaths:
+def takeover_by_running(contender: Contender, place: Path) -> list[float]:
+    """A process with many executions in flight is killed; the time until another one that runs already has ended them all. The limit is told of the death."""
+    with contender.begin(place) as heir:
+        heir.ask("open")
+        with held_up(contender, place) as victim:
+            if contender.notices_deaths:
                 heir.tell("recovered", executions=EXECUTIONS)
             time.sleep(1.0)
-        finally:
             killed_s = victim.kill()
-        if heir is None:
-            heir = stack.enter_context(contender.begin(place))
-            heir.ask("open")
-        if not (running and contender.notices_deaths):
+        if not contender.notices_deaths:
             heir.tell("recovered", executions=EXECUTIONS)
         _, ended_s = heir.answer()
-        return float(ended_s) - killed_s
+    return [float(ended_s) - killed_s]
+
+
+def takeover_by_new(contender: Contender, place: Path) -> list[float]:
+    """The same by a process that is started after the kill."""
+    with held_up(contender, place) as victim:
+        killed_s = victim.kill()
+    with contender.begin(place) as heir:
+        heir.ask("open")
+        _, ended_s = heir.ask("recovered", executions=EXECUTIONS)
+    return [float(ended_s) - killed_s]
+
+
+@contextmanager
+def held_up(contender: Contender, place: Path) -> Iterator[Side]:
+    """A process in which each execution waits in a step for ever; it is killed in any case."""
+    victim = contender.begin(place)
+    try:
+        victim.ask("open")
+        victim.ask("hold", executions=EXECUTIONS, steps=LEFT - 1)
+        yield victim
+    finally:
+        victim.kill()
 
 
 def reading_back(contender: Contender, place: Path) -> list[float]:
@@ -171,13 +179,8 @@ WORKLOADS = {
     "latency": Workload((("start to result of 1 step, p50", "ms"), ("start to result of 1 step, p99", "ms")), latency),
     "client": Workload((("the same from another process, p50", "ms"), ("the same from another process, p99", "ms")), latency_from_client),
     "fan-out": Workload(((f"fan-out of {BRANCHES} steps", "ms"),), fan_out),
-    "takeover": Workload(
-        (
-            (f"kill -9, {EXECUTIONS:,} executions with {LEFT} steps left; ended by a running process", "s"),
-            (f"kill -9, {EXECUTIONS:,} executions with {LEFT} steps left; ended by a new process", "s"),
-        ),
-        takeover,
-    ),
+    "takeover": Workload(((f"kill -9, {EXECUTIONS:,} executions with {LEFT} steps left; ended by a running process", "s"),), takeover_by_running),
+    "takeover-new": Workload(((f"kill -9, {EXECUTIONS:,} executions with {LEFT} steps left; ended by a new process", "s"),), takeover_by_new),
     "reading": Workload(((f"read back {LONG:,} steps", "s"),), reading_back),
     "nodes": Workload(((f"{EXECUTIONS:,} executions × {SHORT} nodes, at once", "nodes/s"),), nodes),
 }
@@ -198,7 +201,7 @@ def peers() -> list[Contender]:
     if dbos is None:
         print("DBOS is left out: it is not installed. Run `make .venv-bench/.peers`, or name a Python that has it in PERDURE_BENCH_PEER.", file=sys.stderr)
     else:
-        found.append(Contender("DBOS", Path(dbos), "_peer.py", SQLITE, OF_PEERS | {"fan-out", "takeover"}, executions=100))
+        found.append(Contender("DBOS", Path(dbos), "_peer.py", SQLITE, OF_PEERS | {"fan-out", "takeover-new"}, executions=100))
     if not (restate / ".peer").exists():
         print("Restate is left out: it is not installed. Run `make .venv-restate/.peer`, which needs pip and npm.", file=sys.stderr)
     else:
@@ -210,10 +213,11 @@ Values = dict[str, list[list[float]]]
 """By contender, the values of each round."""
 
 
-def measure(workload: str, contenders: Sequence[Contender], directory: Path, rounds: int) -> Values:
+def measure(workload: str, contenders: Sequence[Contender], directory: Path, rounds: int, calm: Calm) -> Values:
     """Take turns. A side that fails is left out of the rest, so that every side that is left has as many rounds as the limit."""
     found: Values = {one.name: [] for one in contenders if workload in one.able}
     for each in range(rounds):
+        calm.wait()
         for contender in contenders:
             if contender.name not in found:
                 continue
@@ -283,6 +287,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5, help="how often each side has its turn (default: 5)")
     parser.add_argument("--only", default="", metavar="NAME,...", help=f"the workloads to take, of {', '.join(WORKLOADS)}")
     parser.add_argument("--sides", default="", metavar="NAME,...", help="the sides to compare with the limit, of perdure, sync, dbos, restate (default: all)")
+    parser.add_argument("--patience", type=float, default=0.0, metavar="SECONDS", help="how long to wait before each round for a machine that is calm")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every value there as well")
     asked = parser.parse_args()
     for unknown in (one for one in asked.only.split(",") if one and one not in WORKLOADS):
@@ -307,11 +312,12 @@ def main() -> None:
     (ROOT / "build").mkdir(exist_ok=True)
     found: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(dir=ROOT / "build", prefix="bench-") as directory:
+        calm = Calm(Path(directory), asked.patience)
         said = heading(Path(directory), contenders)
         print("\n".join(said), flush=True)
         for workload in [one for one in asked.only.split(",") if one] or list(WORKLOADS):
             begun_s = time.monotonic()
-            found += lines(workload, measure(workload, contenders, Path(directory), asked.rounds))
+            found += lines(workload, measure(workload, contenders, Path(directory), asked.rounds, calm))
             print(f"{workload}: {time.monotonic() - begun_s:.0f} s", file=sys.stderr, flush=True)
             if asked.json:
                 asked.json.write_text(json.dumps({"heading": said, "lines": found}, indent=1) + "\n")
