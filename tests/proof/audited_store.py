@@ -33,10 +33,10 @@ from perdure.stores.protocol import (
     StoreTime,
 )
 from perdure.testing.immediate_calls import AtOnce
-from tests.proof.audit_ledgers import Handed, Leases
 from tests.proof.auditor import Auditor
 from tests.proof.program_interpreter import ProgramWorld
 from tests.proof.program_nodes import Behaviour, Json
+from tests.proof.queue_audit import Handed, Leases
 
 EVERYTHING = HeadFilter(limit=sys.maxsize)
 
@@ -63,13 +63,13 @@ class AuditedStore:
         self._rings: list[Callable[[], None]] = []
         self._rang = False
         self.lines = Leases(auditor.complain, lambda holder: not self.is_dead(holder))
-        inner.on_wake(self._has_rung)
+        inner.on_wake(self._has_notified)
 
     def becomes(self, inner: Store) -> None:
         """From now on this is the store, opened anew where the other was; who does not live by it is dead."""
         if inner is not self.inner:
             self.inner = inner
-            inner.on_wake(self._has_rung)
+            inner.on_wake(self._has_notified)
         leases: list[HolderStatus] = self.at_once(inner.leases())
         living = {lease.holder for lease in leases if lease.alive}
         self._lives_until_s = {holder: until_s for holder, until_s in self._lives_until_s.items() if holder in living}
@@ -362,7 +362,7 @@ class AuditedStore:
 
     # rings
 
-    def _has_rung(self) -> None:
+    def _has_notified(self) -> None:
         self._rang = True
 
     def _ring(self) -> None:

@@ -164,7 +164,7 @@ class SimulatedProcess:
         else:
             self.runs.stop()
 
-    def warm_is_the_same(self) -> None:
+    def resident_equals_restored(self) -> None:
         """Compare what the engine has in memory with what was written, where it is at the same version."""
         simulation, engine = self._simulation, self.engine
         for resident in () if engine is None else engine._residents:
@@ -263,7 +263,7 @@ class Simulation:
             task.cancel()
         await self._until_over()
         for process in self.processes:
-            process.warm_is_the_same()
+            process.resident_equals_restored()
         failed = [error for task in (*self._tasks, *trouble) if task.done() and not task.cancelled() and (error := task.exception())]
         self.auditor.problems += [f"the simulator failed: {error!r}" for error in failed]
         for process in self.processes:
@@ -354,7 +354,7 @@ class Simulation:
     def _kill_one(self) -> None:
         process = self.rng.choice(self.processes)
         if process.runs is not None:
-            process.warm_is_the_same()
+            process.resident_equals_restored()
             process.kill()
 
     def _stop_one(self) -> None:

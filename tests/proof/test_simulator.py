@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from perdure.testing.faults import Faults
 from tests.proof import program_nodes as n
 from tests.proof.program_generator import generate
-from tests.proof.simulator import Options, Report, drawn, main, simulate
+from tests.proof.simulator import Options, SimulationReport, drawn, main, simulate
 from tests.proof.world_options import Kind
 from tests.sampling import some
 
@@ -39,7 +39,7 @@ for seed in range(2):
 """
 
 
-def world(seed: int, *, faults: bool = True, always_suspend: bool = False) -> Report:
+def world(seed: int, *, faults: bool = True, always_suspend: bool = False) -> SimulationReport:
     """Run the world of `seed`; it must have no problems."""
     programs, options = drawn(seed, faults=faults, always_suspend=always_suspend)
     report = simulate(programs, seed, options)

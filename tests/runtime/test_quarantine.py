@@ -127,7 +127,7 @@ def test_an_execution_started_under_rules_that_are_not_known_here_waits_for_a_ne
     assert reported(caplog) == [f"execution default/waits/e {ASIDE}"]
 
 
-def test_an_ended_execution_whose_log_is_damaged_stays_ended_when_it_gets_mail(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_ended_execution_whose_log_is_damaged_stays_ended_when_it_gets_a_message(caplog: pytest.LogCaptureFixture) -> None:
     @virtually
     async def claim(c: Cluster) -> None:
         _ = await c.engine(waits, idle_s=0.0)

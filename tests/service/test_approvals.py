@@ -12,7 +12,7 @@ from perdure.core.operations import APPROVAL_WORKFLOW
 from perdure.service import approvals
 from perdure.sync_client import AsyncClient
 from tests.runtime.cluster import Cluster, settle
-from tests.service.world import virtually
+from tests.service.cluster_client import virtually
 
 SECRET = "a secret that is long enough"
 

@@ -88,7 +88,7 @@ class Twins:
         """Ask both, who must answer the same."""
         expected, answer = await ask(self.memory), await ask(self.sqlite)
         assert unnumbered(answer) == unnumbered(expected)
-        for mine, other in zip(mail_in(expected), mail_in(answer), strict=True):
+        for mine, other in zip(messages_in(expected), messages_in(answer), strict=True):
             assert self.numbers.setdefault(mine.number, other.number) == other.number
         return expected
 
@@ -117,7 +117,7 @@ class Twins:
     async def change(self) -> None:
         changes = [await self.some_commit() if self.random.random() < 0.6 else self.some_post() for _ in range(self.random.choice([1, 1, 1, 2, 4]))]
         before = {change.key: await self.head(change.key) for change in changes if isinstance(change, Commit)}
-        messages = await self.all_mail()
+        messages = await self.all_messages()
         answers = await self.both(lambda store: store.commit(changes))
         if len(changes) > 1:
             self.note("batch", all(isinstance(answer, Committed) for answer in answers))
@@ -323,7 +323,7 @@ class Twins:
         """Whether the lease of `holder` has not run out."""
         return self.until_s.get(holder, 0.0) > self.clock.now_s
 
-    async def all_mail(self) -> set[tuple[Address, str]]:
+    async def all_messages(self) -> set[tuple[Address, str]]:
         """Who has mail of which keys."""
         return {(to, message.key) for to in self.addresses for message in await self.memory.messages(to)}
 
@@ -344,7 +344,7 @@ async def queues(store: Store) -> object:
     return await store.queues()
 
 
-def mail_in(answer: object) -> list[QueuedMessage]:
+def messages_in(answer: object) -> list[QueuedMessage]:
     """All mail in an answer of a store."""
     match answer:
         case Claimed():

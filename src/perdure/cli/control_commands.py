@@ -233,6 +233,6 @@ def _print_new_execution(client: Client, handle: Handle[Any], given: dict[str, A
     if not given["wait"]:
         output.print_value({**handle.key._asdict(), "created": handle.created} if form == "json" else execution_name(handle.key), form)
     if (program := unknown_program(handle.summary(), known_programs(client))) is not None:
-        click.echo(f"perdure: no engine here knows {program}, so it waits\nperdure worker FILE.py starts one", err=True)
+        click.echo(f"perdure: no running engine knows {program}, so it waits\nperdure worker FILE.py starts one", err=True)
     if given["wait"]:
         output.print_value(wait_for_result(handle, given["timeout"]), form)

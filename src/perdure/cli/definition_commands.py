@@ -293,7 +293,7 @@ def _tools(found: Sequence[ToolDescription]) -> Any:
         (
             cell(one.name, "strong"),
             cell(", ".join(one.schema.get("properties", {}))),
-            TextCell(str(one.tries)),
+            TextCell(str(one.attempts_max)),
             TextCell("yes" if one.idempotent else "no"),
             cell(one.summary),
         )

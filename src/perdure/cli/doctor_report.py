@@ -194,7 +194,7 @@ def _execution_findings(listed: Sequence[ListedExecution], engines: Sequence[Hol
     programs = {program for one in engines if one.alive for program in one.programs}
     for program, count in sorted(Counter(unknown_program(one, programs) for one in listed).items(), key=str):
         if program is not None:
-            found = f"no engine here knows {program}, and {terminal_text.count(count, 'execution')} of it {'waits' if count == 1 else 'wait'}"
+            found = f"no running engine knows {program}, and {terminal_text.count(count, 'execution')} of it {'waits' if count == 1 else 'wait'}"
             yield DoctorFinding("warn", "programs", found, "start an engine with its code: perdure worker FILE.py")
 
 

@@ -51,7 +51,7 @@ def _note(one: ListedExecution, program: str, programs: Container[str], now_s: f
 
 def unknown_program_note(program: str) -> str:
     """The note on an execution that will not continue until an engine that knows its program runs."""
-    return f"no engine here knows {program.removesuffix('@')}"
+    return f"no running engine knows {program.removesuffix('@')}"
 
 
 def engine_table(views: Sequence[HolderView], now_s: float) -> TextTable:

@@ -254,7 +254,7 @@ def start(settings: GlobalOptions, /, *, workflow: str, wait: bool, timeout: str
             click.echo(f"perdure: {execution_name(handle.key)} exists already; nothing was started", err=True)
         if (program := unknown_program(handle.summary(), known_programs(client))) is not None:
             what = "FILE.yaml --tools FILE.py" if definition_files.is_document(workflow) else "FILE.py"
-            click.echo(f"perdure: no engine here knows {program}, so it waits\nperdure worker {what} starts one", err=True)
+            click.echo(f"perdure: no running engine knows {program}, so it waits\nperdure worker {what} starts one", err=True)
         if wait or watch:
             with watch_in_background(settings, handle.key) if watch else nullcontext():
                 result = wait_for_result(handle, timeout)

@@ -43,7 +43,7 @@ def missing_engine(head: Head, holders: Sequence[ProcessInfo]) -> str:
         return "no engine is running"
     able = [one for one in near if program_base(head.program) in one.programs]
     if not able:
-        return f"no engine here knows {program_text(head.program)}"
+        return f"no running engine knows {program_text(head.program)}"
     lacking = _missing_capabilities(head.program, able)
     return f"no engine here has {lacking}, which {program_text(head.program)} needs" if lacking else ""
 

@@ -198,7 +198,7 @@ def _open_approvals(execution: Execution) -> list[Key]:
 
 def _unread(execution: Execution) -> dict[str, int]:
     awaited = {name for pending in execution.open.values() if isinstance(pending.op, ReceiveOperation) for name in pending.op.names}
-    return dict(Counter(message.name for message in execution.mailbox.letters.values() if message.name not in awaited))
+    return dict(Counter(message.name for message in execution.mailbox.messages.values() if message.name not in awaited))
 
 
 async def _why(access: StoreAccess, head: Head, execution: Execution) -> str:

@@ -224,8 +224,8 @@ class Run(Generic[R_co]):
         return args, kwargs
 
     def _result(self, known: SettledOperation, hint: Any) -> Any:
-        if known.letters:
-            bodies = [values.decode(self._world.machine.payload(letter.body), Any, "a message") for letter in known.letters]
+        if known.messages:
+            bodies = [values.decode(self._world.machine.payload(letter.body), Any, "a message") for letter in known.messages]
             return bodies[0] if isinstance(known.op, ReceiveOperation) and known.op.limit == 1 else bodies
         if not isinstance(known.outcome, Success):
             return None

@@ -16,7 +16,7 @@ from perdure.stores.sqlite import database_setup as sqlite_opening
 from perdure.stores.sqlite.backup import back_up
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.testing.conformance.store_world import key
-from tests.stores.sqlite.world import Child, claim, database, several, step
+from tests.stores.sqlite.store_processes import Child, claim, database, several, step
 
 
 @pytest.fixture
