@@ -128,7 +128,7 @@ GUARDS = (
     ),
     Guard(
         "an execution that was let go is not revived",
-        "runtime.engine:Engine._advance",
+        "runtime.engine:Engine.finish",
         Instead("resident.discard()", "self._after_advance(resident)"),
         suite("runtime/test_released_executions.py"),
     ),
@@ -139,11 +139,35 @@ GUARDS = (
     # The fold and the log: intentions before effects, the same replayed as lived.
     Guard(
         "an effect follows its commit",
-        "runtime.decision_loop:advance_execution",
-        before("_write", statement="act_on_events(engine, resident, decision.events)"),
+        "runtime.batch_runner:BatchRunner._advance_batch",
+        before("self._engine.store.commit", statement="[act_on_decision(self._engine, one) for one in decided]"),
         FAULTS,
     ),
-    Guard("messages of a failed commit are decided again", "runtime.decision_loop:advance_execution", without("resident.put_back"), BAD_WEATHER),
+    Guard("messages of a failed commit are decided again", "runtime.batch_runner:BatchRunner._fail", without("resident.put_back"), BAD_WEATHER),
+    Guard(
+        "a cancelled step learns of it before its undo begins",
+        "runtime.in_flight:_run_attempt",
+        without("asyncio.sleep"),
+        suite("code/test_in_flight.py", "settle_within_the_grace"),
+    ),
+    Guard(
+        "steps of one task have context variables of their own",
+        "runtime.batch_runner:BatchRunner._run",
+        Instead("run_in_context(attempt(), self._engine.variables.copy())", "attempt()"),
+        suite("runtime/test_batch_runner.py"),
+    ),
+    Guard(
+        "no step runs in a task that is being cancelled",
+        "runtime.batch_runner:BatchRunner._run",
+        Instead("me.cancelling()", "0"),
+        suite("runtime/test_batch_runner.py"),
+    ),
+    Guard(
+        "a step that waits keeps nothing else from running",
+        "runtime.batch_runner:BatchRunner._request_runner_for_rest",
+        never("self._ready", "self._attempts"),
+        suite("runtime/test_batch_runner.py"),
+    ),
     Guard("attempts of a dead engine are found", "runtime.decision_loop:restore_execution", Instead("execution.opened.performing()", "[]"), FAULTS),
     Guard(
         "an execution with a running step is held",
@@ -626,7 +650,7 @@ GUARDS = (
     ),
     Guard(
         "what was committed too slowly is not acted upon",
-        "runtime.decision_loop:advance_execution",
+        "runtime.decision_loop:record_answer",
         always("engine.held_since"),
         suite("runtime/test_engine_past_its_lease.py"),
     ),
@@ -677,8 +701,8 @@ GUARDS = (
     ),
     Guard(
         "what can't be carried on is parked before what is behind it",
-        "runtime.decision_loop:advance_execution",
-        never("messages.DivergeMessage"),
+        "runtime.resident_executions:PendingDecision.is_complete",
+        Instead("isinstance(self.batch[-1].message, DivergeMessage)", "False"),
         suite("runtime/test_engine.py", "carry_on"),
     ),
     Guard("an error's text can be stored", "core.error_text:valid_utf8", Returns("text"), suite("code/test_step_exceptions.py")),

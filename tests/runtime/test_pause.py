@@ -143,6 +143,7 @@ async def test_a_message_that_comes_with_the_resume_wins_over_what_timed_out_mea
         "b": SignalMessage("b", values.encode("behind it", "a body")),
     }
     await c.store.commit([Post(messages=tuple(OutgoingMessage(key(hearing), name, messages.encode_message(message)) for name, message in told.items()))])
+    await settle()
     assert await c.result(engine, hearing) == ["with the resume", "behind it"]
 
 

@@ -346,7 +346,7 @@ async def test_what_may_not_be_done_twice_is_interrupted_when_nothing_is_heard_o
     engine, process = await c.engine(careful), await c.broker()
     assert await c.start(engine, careful, "a cat")
     task_lease = await one(process)
-    assert (await c.result(engine, careful)).startswith("interrupted: the process that ran it is gone")
+    assert (await c.result(engine, careful)).startswith("interrupted: the process that ran the step is gone")
     assert ended(await complete(process, task_lease, 1)) == "ran_out" and await c.messages(GPU) == 0
 
 

@@ -234,7 +234,7 @@ async def test_a_store_without_transactions_says_so() -> None:
 
 
 def test_only_an_async_function_is_given_a_transaction() -> None:
-    with pytest.raises(BadValue, match="an async function"):
+    with pytest.raises(BadValue, match="make it async, with the transaction first"):
 
         @step(transaction=True)  # type: ignore[arg-type]  # that is the claim
         def plain(tx: Transaction) -> None:

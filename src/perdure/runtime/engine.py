@@ -97,7 +97,7 @@ class Engine:
         self._maintenance = StoreMaintenance(store, (*declares, *_declared_queues(self.known.values())), self.queues - {""}, self._set_queues)
         self._poll_s, self._idle_s = poll_s, idle_s
         self._seed, self.secrets = seed, secrets
-        self._evict_at_s = 0.0
+        self._evict_at_s = self._grace_ends_s = 0.0
         self._end_waiters = EndWaiters()
         self._residents = ResidentCache(memory_bytes_max, self._end_waiters.resolve)
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -109,7 +109,6 @@ class Engine:
         self.perform: StepRunner = run_step  # performs attempts; tests replace it
         self.settled_messages: set[tuple[Key, int]] = set()  # since the last claim was asked for: its answer may still contain these
         self.stopping = self._closed = False
-        self._grace_ends_s = 0.0
         self._joined = asyncio.Event()
         self._wake_up = asyncio.Event()
         self._damage: StoreDamaged | None = None
