@@ -12,6 +12,7 @@ import httpx2
 import pytest
 
 from perdure import Context, Retry, Workflow, step, workflow
+from perdure.core import values
 from perdure.core.errors import ExecutionFailed
 from perdure.core.paths import Key
 from perdure.runtime.engine import Engine
@@ -87,8 +88,6 @@ async def test_a_step_has_context_variables_of_its_own() -> None:
 
 
 def decode_result(codec: Any, raw: bytes) -> Any:
-    from perdure.core import values
-
     return values.decode(raw, codec.result, "the result")
 
 
@@ -120,6 +119,31 @@ async def test_a_step_that_cancels_its_task_cancels_no_other() -> None:
     async with running(cancelling) as engine:
         found = await asyncio.gather(*(result(engine, cancelling, str(number), str(number)) for number in range(MANY)))
     assert [decode_result(cancelling.code.codec, raw) for raw in found] == [[str(number), 0] for number in range(MANY)]
+
+
+@step(retry=Retry(max=1))
+async def ignores_its_cancellation(name: str) -> str:
+    with suppress(asyncio.CancelledError):
+        await asyncio.sleep(10)
+    return name
+
+
+@step
+async def is_quick(name: str) -> str:
+    await asyncio.sleep(0.002)
+    return name
+
+
+@workflow
+async def racing(ctx: Context, name: str) -> list[int]:
+    await ctx.race(won=lambda c: c.step(is_quick, name), lost=lambda c: c.step(ignores_its_cancellation, name))
+    return list(await ctx.map(lambda c, _: c.step(looks_at_its_task, name), list(range(5))))
+
+
+async def test_no_step_runs_in_a_task_that_is_being_cancelled() -> None:
+    async with running(racing) as engine:
+        found = await asyncio.gather(*(result(engine, racing, str(number), str(number)) for number in range(MANY)))
+    assert [decode_result(racing.code.codec, raw) for raw in found] == [[0] * 5] * MANY
 
 
 @step(retry=Retry(max=1))
@@ -217,10 +241,10 @@ async def test_executions_that_are_ready_together_share_commits_and_steps_that_d
 
 
 @step
-async def waits_for_the_other(name: str) -> str:
-    """Ends only if another step of the same engine runs meanwhile."""
+async def waits_for_the_others(name: str) -> str:
+    """Ends only if four steps of the same engine run at the same time."""
     arrived.add(name)
-    while len(arrived) < 2:  # that is what it tests
+    while len(arrived) < 4:  # that is what it tests
         await asyncio.sleep(0.001)
     return name
 
@@ -234,7 +258,8 @@ async def starts_another(name: str) -> str:
 
 @workflow
 async def waiting_for_others(ctx: Context, name: str) -> list[Any]:
-    return [*await ctx.join(lambda c: c.step(waits_for_the_other, "a"), lambda c: c.step(waits_for_the_other, "b")), await ctx.step(starts_another, name)]
+    together = await ctx.map(lambda c, letter: c.step(waits_for_the_others, letter), list("abcd"))
+    return [*together, await ctx.step(starts_another, name)]
 
 
 arrived: set[str] = set()
@@ -247,7 +272,7 @@ async def test_a_step_that_waits_keeps_nothing_else_from_running() -> None:
         engines.append(engine)
         async with asyncio.timeout(10):
             raw = await result(engine, waiting_for_others, "1", "x")
-    assert decode_result(waiting_for_others.code.codec, raw) == ["a", "b", "7"]
+    assert decode_result(waiting_for_others.code.codec, raw) == ["a", "b", "c", "d", "7"]
 
 
 @step(retry=Retry(max=1), timeout="50ms")
