@@ -183,7 +183,45 @@ GUARDS = (
         simulator("--no-faults", "--always-suspend"),
     ),
     Guard(
-        "replay notices an operation no longer asked for", "core.replay:_replay_group", Instead("left if events else ()", "()"), suite("core/test_replay.py")
+        "replay notices an operation no longer asked for",
+        "core.replay:_replay_event",
+        Instead("cursor.left() if fed else ()", "()"),
+        suite("core/test_replay.py"),
+    ),
+    Guard(
+        "a replay is not ahead of a task that is ready",
+        "code.deterministic_loop:DeterministicLoop.runs_alone",
+        Instead("None if self._ready else self.current", "self.current"),
+        suite("code/test_replay_ahead.py"),
+        quick=True,
+    ),
+    Guard(
+        "a replay is not ahead of a cancellation",
+        "code.deterministic_loop:DeterministicLoop.runs_alone",
+        Instead("not task._must_cancel", "True"),
+        suite("code/test_replay_ahead.py"),
+        quick=True,
+    ),
+    Guard(
+        "a replay is not ahead of recorded commands", "core.replay_cursor:ReplayCursor.settle_ahead", never("self.next"), suite("core/test_replay_cursor.py")
+    ),
+    Guard(
+        "a replay is not ahead of a payload that it has to load",
+        "core.replay_cursor:ReplayCursor.settle_ahead",
+        never("event.outcome.value"),
+        suite("core/test_replay_cursor.py"),
+    ),
+    Guard(
+        "a replay is not ahead of what was fed during a pause",
+        "core.replay_cursor:ReplayCursor.settle_ahead",
+        Instead("not self.may_settle_ahead", "False"),
+        suite("core/test_replay_cursor.py"),
+    ),
+    Guard(
+        "a call that was dropped before it began had no attempt",
+        "core.execution:Execution._settle_first_attempt",
+        never("outcome.kind"),
+        suite("core/test_replay_cursor.py"),
     ),
     Guard("what settled during a pause is fed when it ends", "core.replay:events_fed", never("e.ResumedEvent"), simulator("--always-suspend")),
     Guard("a program is fed nothing during a pause", "core.replay:events_fed", never("execution.parked"), FAULTS),
