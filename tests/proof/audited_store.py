@@ -107,7 +107,7 @@ class AuditedStore:
     def rows(self, key: Key) -> list[bytes]:
         """The log of an execution, at once."""
         found = self.log(key)
-        return [] if found is None else list(found.rows)
+        return [] if found is None else list(found.payloads)
 
     def payload(self, sha256: str) -> bytes | None:
         """What `blob` says, at once."""

@@ -383,7 +383,7 @@ class Place:
     async def events(self, key: Key) -> list[e.Event]:
         found = await self.store.read(key)
         assert found is not None
-        return log_format.decode_rows(found.rows)
+        return log_format.decode_rows(found.payloads)
 
     async def is_warm_and_well(self) -> None:
         """The engine goes on, and the queue of one place has it free."""

@@ -301,7 +301,7 @@ class Twins:
         tenant, statuses = self.random.choice([None, "acme", "b\0", "c"]), self.random.choice([None, *(frozenset({one}) for one in STATUSES)])
         name, limit = self.random.choice([*BLOBS, "never kept"]), self.random.randrange(4)
         self.note("read", log := await self.both(lambda store: store.read(key, after)))
-        self.note("read after", log and log.rows)
+        self.note("read after", log and log.payloads)
         self.note("in a queue", log and log.head.queue)
         self.note("heads", await self.both(lambda store: store.heads(HeadFilter(tenant=tenant, statuses=statuses, limit=limit))))
         where = tuple(self.some_condition() for _ in range(self.random.choice([1, 1, 2])))

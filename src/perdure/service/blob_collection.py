@@ -112,7 +112,7 @@ class _ReferenceScan:
         log_now = await self._looking.read(head.key)
         names = set(_message_blobs(mail))
         try:
-            events = [] if log_now is None else log_format.decode_rows(log_now.rows)
+            events = [] if log_now is None else log_format.decode_rows(log_now.payloads)
             names |= referenced_blobs(events).keys()
             async for one in log_archives.archive_contents(self._looking, head.key, events):
                 names |= self._kept(head, one, names)

@@ -50,7 +50,7 @@ async def definition_of(looking: ReadOnlyStore, key: Key) -> CurrentDefinition |
     found = await looking.read(key)
     if found is None:
         raise NotFound(key)
-    blob = fold_events(key, log_format.decode_rows(found.rows), found.head.root).definition
+    blob = fold_events(key, log_format.decode_rows(found.payloads), found.head.root).definition
     if blob is None:
         return None
     return CurrentDefinition(f"sha256:{blob.sha256}", msgspec.json.decode(await BlobCache(looking).get(blob.sha256)))
@@ -83,7 +83,7 @@ async def read_execution_view(looking: ReadOnlyStore, key: Key, number: int | No
     found = await looking.read(key)
     if found is None:
         raise NotFound(key)
-    events = log_format.decode_rows(found.rows)
+    events = log_format.decode_rows(found.payloads)
     if fold_events(key, events, found.head.root).definition is None:
         raise BadValue("execution", str(key), "one of a definition that has begun; it is code, or has not begun")
     chosen = len(events) if number is None else number

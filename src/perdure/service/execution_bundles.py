@@ -151,7 +151,7 @@ async def export_bundle(looking: ReadOnlyStore, key: Key, children: bool = False
         one = wanted.popleft()
         if one in executions or (found := await stored_contents(looking, one)) is None:
             continue
-        (head, rows), mail = (found[0].head, found[0].rows), found[1]
+        (head, rows), mail = (found[0].head, found[0].payloads), found[1]
         letters = tuple(BundledMessage(letter.key, letter.body, letter.due_at_s) for letter in mail)
         executions[one] = BundledExecution(one, head.program, head.root, head.version, head.status, rows, letters)
         events = log_format.decode_rows(rows)

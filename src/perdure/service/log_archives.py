@@ -63,7 +63,7 @@ async def archives_of(looking: ReadOnlyStore, key: Key) -> list[LogArchive]:
     found = await looking.read(key)
     if found is None:
         raise NotFound(key)
-    return [one.archive async for one in archive_contents(looking, key, log_format.decode_rows(found.rows))]
+    return [one.archive async for one in archive_contents(looking, key, log_format.decode_rows(found.payloads))]
 
 
 async def archive_contents(looking: ReadOnlyStore, key: Key, events: Sequence[e.Event]) -> AsyncGenerator[ArchiveContent, None]:

@@ -86,7 +86,7 @@ async def check_executions(looking: ReadOnlyStore, workflows: Mapping[str, Workf
             continue
         now = found.head
         try:
-            events = log_format.decode_rows(found.rows)
+            events = log_format.decode_rows(found.payloads)
         except PerdureError as error:
             yield _unreadable(now.key, now.status, now.program, error)
             continue

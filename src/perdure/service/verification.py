@@ -294,11 +294,11 @@ class _Observer:
         before = await self._looking.read(key)
         if before is None:
             return None
-        children = await self._children(_fold_rows(key, before.rows))  # before the log is read for good: who had ended by then had told
+        children = await self._children(_fold_rows(key, before.payloads))  # before the log is read for good: who had ended by then had told
         found = await stored_contents(self._looking, key)
         if found is None:
             return None
-        (head, rows), mail = (found[0].head, found[0].rows), found[1]
+        (head, rows), mail = (found[0].head, found[0].payloads), found[1]
         execution = _fold_rows(key, rows)
         children |= await self._children(execution, but=children)
         blobs = await self._blobs(rows, mail)
@@ -390,7 +390,7 @@ def _is_concerned(head: Head) -> bool:
 async def _unreadable_items(looking: ReadOnlyStore, head: Head) -> AsyncIterator[UnreadableItem]:
     try:
         found = await looking.read(head.key)
-        log_format.decode_rows(() if found is None else found.rows)
+        log_format.decode_rows(() if found is None else found.payloads)
     except UNREADABLE as error:
         yield UnreadableItem(head.key, "", str(error))
     try:

@@ -39,6 +39,7 @@ from perdure.stores.protocol import (
     Head,
     HeadFilter,
     HolderStatus,
+    LogRow,
     Post,
     QueueLimits,
     QueueStatus,
@@ -107,10 +108,10 @@ class PayloadSealer:
 
     def log(self, log: StoredLog, after: int) -> StoredLog:
         """Decodes the rows that were read after version `after`, and checks that they follow each other without a gap up to the head's version."""
-        rows: list[bytes] = []
+        rows: list[LogRow] = []
         expected: int | None = after
         for number, stored in enumerate(log.rows):
-            row, span = self.open_row(log.head.key, stored)
+            row, span = self.open_row(log.head.key, stored.payload)
             if span is not None:
                 start, end = span
                 if (start > after if number == 0 else expected not in (start, None)) or (number == len(log.rows) - 1 and end != log.head.version):
@@ -118,7 +119,7 @@ class PayloadSealer:
                         payload_text(_payload_identity("row", log.head.key, start, end)), "is not where it was written: rows of the log are missing or moved"
                     )
             expected = None if span is None else span[1]
-            rows.append(row)
+            rows.append(LogRow(stored.version, row))
         return StoredLog(log.head, tuple(rows))
 
     def _open(self, stored: bytes, about: bytes) -> bytes:
@@ -189,7 +190,7 @@ class EncodedStore:
             SealedPayload: a row can't be decoded here, or is not where it was written.
         """
         log = await self.inner.read(key, after)
-        return log if log is None or not log.rows else await self._do(lambda: self._coding.log(log, after), log.rows)
+        return log if log is None or not log.rows else await self._do(lambda: self._coding.log(log, after), log.payloads)
 
     async def heads(self, which: HeadFilter = ALL_HEADS) -> list[Head]:
         """See `Store.heads`."""

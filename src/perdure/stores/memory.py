@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import islice
-from operator import itemgetter
+from operator import attrgetter
 from zlib import crc32
 
 from msgspec.structs import astuple, replace
@@ -33,6 +33,7 @@ from perdure.stores.protocol import (
     Head,
     HeadFilter,
     HolderStatus,
+    LogRow,
     Post,
     QueueLimits,
     QueueStatus,
@@ -65,13 +66,13 @@ class Listeners:
 
 
 class _Execution:
-    """An execution: its head, its number in the order of creation, and its log rows, each with the version of its last event."""
+    """An execution: its head, its number in the order of creation, and its log rows."""
 
     __slots__ = ("head", "number", "rows")
 
     def __init__(self, number: int, head: Head) -> None:
         self.number, self.head = number, head
-        self.rows: list[tuple[int, bytes]] = []
+        self.rows: list[LogRow] = []
 
 
 class MemoryStore:
@@ -138,8 +139,8 @@ class MemoryStore:
         execution = self._executions.get(key)
         if execution is None:
             return None
-        first = bisect_right(execution.rows, after, key=itemgetter(0))
-        return StoredLog(execution.head, tuple(row for _, row in execution.rows[first:]))
+        first = bisect_right(execution.rows, after, key=attrgetter("version"))
+        return StoredLog(execution.head, tuple(execution.rows[first:]))
 
     async def heads(self, which: HeadFilter = ALL_HEADS) -> list[Head]:
         """See `Store.heads`."""
@@ -274,10 +275,10 @@ class MemoryStore:
         if commit.forgets:
             return self._forget(commit, now_s)
         if commit.compacted is not None:
-            execution.rows = [(commit.version, commit.compacted)] if commit.compacted else []
+            execution.rows = [LogRow(commit.version, commit.compacted)] if commit.compacted else []
         version = commit.version + commit.count
         if commit.count:
-            execution.rows.append((version, commit.row))
+            execution.rows.append(LogRow(version, commit.row))
         created = self._carry_out(commit, self._reach(commit.key), now_s)
         self._set_head(execution, commit, version)
         return Committed(version, now_s, created)

@@ -199,11 +199,23 @@ class Claimed(msgspec.Struct, frozen=True, gc=False):
     next_at_s: float | None = None
 
 
+class LogRow(msgspec.Struct, frozen=True, gc=False):
+    """One row of a log. `version` is the number of the last event in it; the store does not read its `payload`."""
+
+    version: int
+    payload: bytes
+
+
 class StoredLog(msgspec.Struct, frozen=True, gc=False):
-    """The head of an execution, with the log rows that hold events after the requested version."""
+    """The head of an execution, with the log rows that hold events after the requested version, in order of version."""
 
     head: Head
-    rows: tuple[bytes, ...]
+    rows: tuple[LogRow, ...]
+
+    @property
+    def payloads(self) -> tuple[bytes, ...]:
+        """The payloads of the rows."""
+        return tuple([row.payload for row in self.rows])
 
 
 class StoreTime(msgspec.Struct, frozen=True, gc=False):

@@ -35,6 +35,7 @@ from perdure.stores.protocol import (
     Head,
     HeadFilter,
     HolderStatus,
+    LogRow,
     Post,
     QueueLimits,
     QueueStatus,
@@ -48,6 +49,9 @@ PREFIX = "{perdure}:"
 CONNECTIONS_MAX = 8
 ANSWER_S = 30.0
 """How long to wait for a connection, and for an answer."""
+
+VERSION_DIGITS = 16
+"""A row of a log is stored behind its version in so many digits."""
 
 FAIRNESS, SCRIPT = (files("perdure.stores").joinpath(name).read_text(encoding="utf-8") for name in ("fairness.lua", "redis.lua"))
 
@@ -144,7 +148,7 @@ class RedisStore:
 
     async def read(self, key: Key, after: int = 0) -> StoredLog | None:
         answer, rows = await self._ask("read", {"key": key, "after": after})
-        return StoredLog(_head(answer.heads[0]), tuple(rows)) if answer.heads else None
+        return StoredLog(_head(answer.heads[0]), tuple(LogRow(int(row[:VERSION_DIGITS]), row[VERSION_DIGITS:]) for row in rows)) if answer.heads else None
 
     async def heads(self, which: HeadFilter = ALL_HEADS) -> list[Head]:
         where = [(condition.name, [(low.hex(), high.hex()) for low, high in condition.spans]) for condition in which.where]

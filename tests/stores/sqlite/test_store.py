@@ -228,7 +228,7 @@ async def test_a_killed_process_leaves_all_it_had_acknowledged(file: Path) -> No
     store = SqliteStore(file)
     log = await store.read(key())
     assert log is not None and log.head.version >= acknowledged == 50
-    assert len(log.rows) == log.head.version
+    assert len(log.payloads) == log.head.version
     await store.close()
 
 
