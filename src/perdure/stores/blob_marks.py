@@ -6,12 +6,14 @@ have the mark: a change that carries a blob, or sends a message that refers to i
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
 from perdure.core.envelopes import QueuedMessage
-from perdure.stores.protocol import Commit, Post
+from perdure.core.errors import StoreError
+from perdure.stores.protocol import Commit, Post, Store
+from perdure.stores.store_parts import PartName
 
 REMOVAL_BATCH = 20
 """How many blobs one transaction removes. Each may have megabytes."""
@@ -25,7 +27,10 @@ class BlobTotals(msgspec.Struct, frozen=True):
 
 
 class BlobRemoval(Protocol):
-    """Removes blobs; every store has one as its `blob_removal`. Any method may raise `StoreUnavailable`. An interruption never loses a referenced blob."""
+    """Removes blobs: the part `BLOB_REMOVAL`, which every store of this package has.
+
+    Any method may raise `StoreUnavailable`. An interruption never loses a referenced blob.
+    """
 
     async def mark(self, sweep: str) -> None:
         """Mark all blobs, and all removal records, with the name of a sweep, in place of the marks of other sweeps.
@@ -63,10 +68,19 @@ class BlobRemoval(Protocol):
         ...
 
 
-def blob_removal_of(store: Any) -> BlobRemoval:
-    """Returns the blob removal of a store, or of the store that it wraps."""
-    found: BlobRemoval | None = getattr(store, "blob_removal", None)
-    return blob_removal_of(store.inner) if found is None else found
+BLOB_REMOVAL: PartName[BlobRemoval] = PartName("blob removal")
+
+
+def blob_removal_of(store: Store) -> BlobRemoval:
+    """Returns the blob removal of a store.
+
+    Raises:
+        StoreError: the store has none.
+    """
+    removal = store.part(BLOB_REMOVAL)
+    if removal is None:
+        raise StoreError("this store cannot remove blobs; use a store that has the part BLOB_REMOVAL")
+    return removal
 
 
 def blob_names_of(change: Commit | Post) -> list[str]:

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import islice
 from operator import attrgetter
+from typing import TypeVar
 from zlib import crc32
 
 from msgspec.structs import astuple, replace
@@ -19,7 +20,7 @@ from perdure.core.envelopes import Ack, OutgoingMessage, QueuedMessage
 from perdure.core.limits import UNCLAIMED_MESSAGE_S
 from perdure.core.paths import Address, Key, QueueAddress
 from perdure.core.program import program_requirements
-from perdure.stores.blob_marks import MemoryBlobRemoval, blob_names_of
+from perdure.stores.blob_marks import BLOB_REMOVAL, MemoryBlobRemoval, blob_names_of
 from perdure.stores.memory_queues import NO_TIME, MemoryQueues, WaitingLines, line_position
 from perdure.stores.protocol import (
     ALL_HEADS,
@@ -43,7 +44,10 @@ from perdure.stores.protocol import (
     creation_time,
     matches_filter,
 )
-from perdure.stores.secret_vault import MemoryVault
+from perdure.stores.secret_vault import VAULT, MemoryVault
+from perdure.stores.store_parts import PartName, StoreParts
+
+T = TypeVar("T")
 
 
 class Listeners:
@@ -100,6 +104,7 @@ class MemoryStore:
         self._queues = MemoryQueues(self._executions, self._messages, self._leases, self._lives)
         self._outboxes: tuple[deque[OutgoingMessage | Ack], ...] = tuple(deque() for _ in range(reaches))
         self._wakes, self._news, self.vault = Listeners(), Listeners(), MemoryVault(clock)
+        self._optional = StoreParts().having(VAULT, self.vault).having(BLOB_REMOVAL, self.blob_removal)
 
     # The methods of `Store`.
 
@@ -236,6 +241,10 @@ class MemoryStore:
     def on_change(self, notify: Callable[[], None]) -> Callable[[], None]:
         """See `Store.on_change`."""
         return self._news.add(notify)
+
+    def part(self, name: PartName[T]) -> T | None:
+        """See `Store.part`."""
+        return self._optional.get(name)
 
     async def close(self) -> None:
         """Does nothing: the store holds no file, thread or lock."""

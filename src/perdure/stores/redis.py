@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from importlib import import_module
 from importlib.resources import files
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 import msgspec
@@ -22,7 +22,7 @@ from perdure.core.envelopes import Ack, NewExecution, OutgoingMessage, QueuedMes
 from perdure.core.errors import ProgrammingError, StoreUnavailable
 from perdure.core.limits import UNCLAIMED_MESSAGE_S
 from perdure.core.paths import Address, Key, QueueAddress
-from perdure.stores.blob_marks import REMOVAL_BATCH, BlobTotals
+from perdure.stores.blob_marks import BLOB_REMOVAL, REMOVAL_BATCH, BlobTotals
 from perdure.stores.protocol import (
     ALL_HEADS,
     ChangeAnswer,
@@ -43,7 +43,10 @@ from perdure.stores.protocol import (
     StoreTime,
     Superseded,
 )
-from perdure.stores.secret_vault import SealedValue
+from perdure.stores.secret_vault import VAULT, SealedValue
+from perdure.stores.store_parts import PartName, StoreParts
+
+T = TypeVar("T")
 
 PREFIX = "{perdure}:"
 CONNECTIONS_MAX = 8
@@ -134,6 +137,7 @@ class RedisStore:
         self._closed = False
         self.vault = RedisVault(self._ask)
         self.blob_removal = RedisBlobRemoval(self._ask)
+        self._optional = StoreParts().having(VAULT, self.vault).having(BLOB_REMOVAL, self.blob_removal)
 
     # The methods of `Store`, which documents them.
 
@@ -206,6 +210,9 @@ class RedisStore:
 
     def on_change(self, notify: Callable[[], None]) -> Callable[[], None]:
         return self._add_listener("news", notify)
+
+    def part(self, name: PartName[T]) -> T | None:
+        return self._optional.get(name)
 
     async def close(self) -> None:
         self._closed = True
