@@ -27,7 +27,7 @@ ASKING = {"getattr", "hasattr"}
 def looks_into_stores(tree: ast.AST) -> Iterator[int]:
     """The lines on which an attribute of a store is looked for by its name."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ASKING and node.args:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ASKING and isinstance(node.args[0], ast.Name | ast.Attribute):
             of = ast.unparse(node.args[0]).lower()
             if "store" in of or "inner" in of or "backend" in of:
                 yield node.lineno
@@ -46,11 +46,13 @@ def test_the_check_catches_a_look_into_a_store(code: str) -> None:
 async def test_a_wrapper_hands_on_what_it_says(tmp_path: Path) -> None:
     memory, file = MemoryStore(), SqliteStore(tmp_path / "perdure.db")
     coded = EncodedStore(file, Compressed())
-    assert isinstance(coded.part(TRANSACTIONS), EncodedTransactions) and isinstance(coded.part(USER_TRANSACTIONS), EncodedUserTransactions)
-    assert isinstance(coded.part(BLOB_REMOVAL), EncodedBlobRemoval) and coded.part(VAULT) is file.part(VAULT) is not None
-    assert EncodedStore(memory, Compressed()).part(TRANSACTIONS) is EncodedStore(memory, Compressed()).part(USER_TRANSACTIONS) is None
+    transactions, joins, removal = coded.part(TRANSACTIONS), coded.part(USER_TRANSACTIONS), coded.part(BLOB_REMOVAL)
+    assert isinstance(transactions, EncodedTransactions) and isinstance(joins, EncodedUserTransactions) and isinstance(removal, EncodedBlobRemoval)
+    assert coded.part(VAULT) is file.part(VAULT) is not None
+    plain = EncodedStore(memory, Compressed())
+    assert plain.part(TRANSACTIONS) is None and plain.part(USER_TRANSACTIONS) is None
     faulty = FaultyStore(file, Random(0))
-    assert faulty.part(TRANSACTIONS) is faulty.part(USER_TRANSACTIONS) is None
+    assert faulty.part(TRANSACTIONS) is None and faulty.part(USER_TRANSACTIONS) is None
     assert faulty.part(VAULT) is file.part(VAULT) and blob_removal_of(faulty) is file.part(BLOB_REMOVAL)
     await file.close()
     assert ReadOnlySqliteStore(tmp_path / "perdure.db").part(VAULT) is None
