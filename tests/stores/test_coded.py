@@ -68,6 +68,9 @@ class TestCodedMemory(StoreConformance):
     async def make(self, clock: Clock) -> Store:
         return EncodedStore(MemoryStore(clock), self.codec)
 
+    async def make_other(self, clock: Clock) -> Store:
+        return EncodedStore(MemoryStore(clock), self.codec)
+
 
 @pytest.mark.parametrize("codec", [CODECS["compressed"], CODECS["both"]], ids=["compressed", "both"])
 @pytest.mark.slow
@@ -81,6 +84,9 @@ class TestCodedSqlite(StoreConformance):
     async def make(self, clock: Clock) -> Store:
         return EncodedStore(SqliteStore(self.directory / "perdure.db", clock, synchronous="OFF"), self.codec)
 
+    async def make_other(self, clock: Clock) -> Store:
+        return EncodedStore(MemoryStore(clock), self.codec)
+
 
 @pytest.mark.slow
 class TestCodedReaches(StoreConformance):
@@ -90,6 +96,9 @@ class TestCodedReaches(StoreConformance):
 
     async def make(self, clock: Clock) -> Store:
         return EncodedStore(MemoryStore(clock, reaches=3), Encrypted(OLD))
+
+    async def make_other(self, clock: Clock) -> Store:
+        return EncodedStore(MemoryStore(clock), Encrypted(OLD))
 
 
 # Tampering: what is in the inner store is changed behind the codec's back.

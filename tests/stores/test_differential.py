@@ -356,13 +356,14 @@ def mail_in(answer: object) -> list[QueuedMessage]:
 
 
 def unnumbered(answer: object) -> object:
-    """The answer, with all of its mail numbered 0."""
+    """The answer, with all of its mail numbered 0. A time that has come is now."""
     match answer:
         case QueuedMessage():
             return replace(answer, number=0)
         case Claimed():
             executions = [replace(assignment, messages=tuple(map(unnumbered, assignment.messages))) for assignment in answer.executions]
-            return replace(answer, executions=tuple(executions), work=tuple(map(unnumbered, answer.work)))
+            next_at_s = None if answer.next_at_s is None else max(answer.next_at_s, answer.now_s)
+            return replace(answer, executions=tuple(executions), work=tuple(map(unnumbered, answer.work)), next_at_s=next_at_s)
         case list():
             return list(map(unnumbered, answer))
         case _:

@@ -89,10 +89,20 @@ def blob_names_of(change: Commit | Post) -> list[str]:
 
 
 class MemoryBlobRemoval:
-    """A `BlobRemoval` in dicts, the plainest implementation. `blobs` and `notes` (the removal records) belong to the store."""
+    """A `BlobRemoval` in dicts, the plainest implementation. `blobs` and `notes` (the removal records) belong to the store.
 
-    def __init__(self, blobs: dict[str, bytes], notes: dict[str, float], clock: Callable[[], float], unclaimed: Callable[[], list[QueuedMessage]]) -> None:
-        self._blobs, self._notes, self._clock, self._unclaimed = blobs, notes, clock, unclaimed
+    `changed` is called with the name of each blob that is removed, or whose record changes.
+    """
+
+    def __init__(
+        self,
+        blobs: dict[str, bytes],
+        notes: dict[str, float],
+        clock: Callable[[], float],
+        unclaimed: Callable[[], list[QueuedMessage]],
+        changed: Callable[[str], object],
+    ) -> None:
+        self._blobs, self._notes, self._clock, self._unclaimed, self._changed = blobs, notes, clock, unclaimed, changed
         self._marks: dict[str, str] = {}
 
     def carried(self, names: Sequence[str]) -> None:
@@ -123,10 +133,13 @@ class MemoryBlobRemoval:
         elif not names:
             names = [name for name, of in self._marks.items() if of == sweep]
             for name in names:
-                self._notes.pop(name, None)
+                if self._notes.pop(name, None) is not None:
+                    self._changed(name)
             self.carried(names)
             return BlobTotals()
         self.carried(names)
+        for name in names:
+            self._changed(name)
         return BlobTotals(len(names), size_bytes)
 
     def _of(self, sweep: str) -> list[str]:
@@ -138,7 +151,10 @@ class MemoryBlobRemoval:
 
     async def note(self, removed: Mapping[str, float]) -> None:
         """See `BlobRemoval.note`."""
-        self._notes.update({name: at_s for name, at_s in removed.items() if name not in self._blobs})
+        for name, at_s in removed.items():
+            if name not in self._blobs:
+                self._notes[name] = at_s
+                self._changed(name)
 
     async def unclaimed(self) -> list[QueuedMessage]:
         """See `BlobRemoval.unclaimed`."""

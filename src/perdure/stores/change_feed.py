@@ -23,10 +23,10 @@ SHIPPED_MAX = 500
 
 
 class ShippedHead(msgspec.Struct, frozen=True, gc=False):
-    """The head of an execution. Its log has the shipped rows from version `first_version` (0: it has none) up to `head.version`, and no others."""
+    """The head of an execution. Its log has the shipped rows from version `first_version` (None: it has none) up to `head.version`, and no others."""
 
     head: Head
-    first_version: int
+    first_version: int | None
 
 
 class ShippedRow(msgspec.Struct, frozen=True, gc=False):

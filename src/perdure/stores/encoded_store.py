@@ -26,6 +26,7 @@ from perdure.core.errors import SealedPayload
 from perdure.core.paths import Address, Key
 from perdure.core.thread_calls import without_stop_iteration
 from perdure.stores.blob_marks import BLOB_REMOVAL, REMOVAL_BATCH, BlobRemoval, BlobTotals
+from perdure.stores.change_feed import CHANGE_FEED
 from perdure.stores.encryption import NOT_ENCRYPTED, Encrypted
 from perdure.stores.payload_codec import PayloadCodec, payload_text
 from perdure.stores.protocol import (
@@ -274,7 +275,8 @@ class EncodedStore:
         return self.inner.on_change(notify)
 
     def part(self, name: PartName[T]) -> T | None:
-        """See `Store.part`. Each part of the inner store is encoded as well, but for the vault, whose values are encrypted already."""
+        """See `Store.part`. Parts of the inner store are encoded as well. Two are as they are: the vault, whose values are encrypted
+        already, and the change feed, which ships payloads as they are stored; restore them under the same keys."""
         return self._optional.get(name)
 
     async def close(self) -> None:
@@ -283,6 +285,8 @@ class EncodedStore:
 
     def _encoded_parts(self) -> StoreParts:
         parts = StoreParts()
+        if (feed := self.inner.part(CHANGE_FEED)) is not None:
+            parts.having(CHANGE_FEED, feed)
         if (vault := self.inner.part(VAULT)) is not None:
             parts.having(VAULT, vault)
         if (removal := self.inner.part(BLOB_REMOVAL)) is not None:

@@ -21,6 +21,7 @@ from perdure.core.envelopes import Ack, QueuedMessage
 from perdure.core.errors import StoreError, StoreUnavailable
 from perdure.core.paths import Address, Key
 from perdure.stores.blob_marks import BLOB_REMOVAL
+from perdure.stores.change_feed import CHANGE_FEED
 from perdure.stores.protocol import (
     ALL_HEADS,
     TRANSACTIONS,
@@ -45,6 +46,7 @@ from perdure.stores.protocol import (
 from perdure.stores.secret_vault import VAULT
 from perdure.stores.sqlite.backup import BackupCopies
 from perdure.stores.sqlite.blobs import SqliteBlobRemoval
+from perdure.stores.sqlite.change_feed_part import SqliteChangeFeed
 from perdure.stores.sqlite.checkpoints import Checkpoints
 from perdure.stores.sqlite.claim_queries import find_ready, next_ready_at, with_full_names
 from perdure.stores.sqlite.database_file import DATABASE_ERRORS, SYNCHRONOUS, DatabaseFile, Execute, is_busy
@@ -102,7 +104,7 @@ class SqliteStore:
         self._copies = BackupCopies(self._file)
         self.vault = SqliteVault(self._file, self._read, self._write)
         self.blob_removal = SqliteBlobRemoval(self._read, self._write)
-        parts = StoreParts().having(VAULT, self.vault).having(BLOB_REMOVAL, self.blob_removal)
+        parts = StoreParts().having(CHANGE_FEED, SqliteChangeFeed(self._read, self._write)).having(VAULT, self.vault).having(BLOB_REMOVAL, self.blob_removal)
         self._optional = parts.having(TRANSACTIONS, self).having(USER_TRANSACTIONS, self)
         self._transaction_watcher = TransactionWatcher(self._readers, lambda tables: self._written(tables, 0))
         self._parts: tuple[Forkable, ...] = (self._copies, self._checkpoints, self._writer, self._readers)
