@@ -89,7 +89,7 @@ class ShippedTwins(walk.Twins):
     async def forget(self) -> None:
         """Remove an execution. Its key may be used again."""
         key = self.random.choice(self.keys)
-        if head := await self.head(key):
+        if (head := await self.head(key)) and not head.queue:
             commit = Commit(key=key, epoch=self.epoch, holder="one", version=head.version, program=head.program, root=head.root, forgets=True)
             await self.both(lambda store: store.commit([commit]))
             self.forgotten += 1
