@@ -61,6 +61,10 @@ DEFINITIONS = simulator("--definitions", worlds=40)
 MEMORY = suite("stores/test_memory.py")
 SQLITE = suite("stores/sqlite/test_store.py")
 ARCHIVES = suite("service/test_archives.py")
+FEEDS = suite("stores/test_memory.py", "held or log_and_head")
+FILE_FEEDS = suite("stores/sqlite/test_store.py", "log_and_head or number_is_taken")
+SCANS = suite("stores/sqlite/test_store.py", "store_has_of_another")
+COPIES = suite("service/test_store_copies.py", "goes_on_where")
 REMOVAL = suite("stores/sqlite/test_store.py", "carries or sweep")
 NAMED_BLOBS = suite("core/test_effects.py", "names_the_blobs")
 DECIDE = suite("core/test_decide.py")
@@ -96,6 +100,13 @@ GUARDS = (
         ARCHIVES,
     ),
     Guard("a blob that is carried again is not removed from a file", "stores.sqlite.store_tables:SqliteTables._carry_out", without("UNMARK"), REMOVAL),
+    # The change feed and what is restored from it.
+    Guard("a row waits for the head that counts it", "stores.memory:MemoryStore._restore_head", Instead("version <= head.version", "True"), FEEDS),
+    Guard("what was held is awake where it is restored", "stores.memory:MemoryStore._restore_head", Instead("head.holder is None", "True"), FEEDS),
+    Guard("a compaction is told by the head in a file", "stores.sqlite.restored_items:_restore_head", without("DROP_ROWS"), FILE_FEEDS),
+    Guard("a restored message takes no other's number in a file", "stores.sqlite.restored_items:_restore_message", never("IS_TAKEN"), FILE_FEEDS),
+    Guard("an execution is shipped as removed before it is shipped", "stores.sqlite.feed_reader:_scan_table", without("REMOVED_ENTRY"), SCANS),
+    Guard("a copy remembers its position with what it restored", "service.store_copies:copy_store", Instead("begun or 0", "0"), COPIES),
     # Claims and leases: one holder at a time, and the dead hold nothing.
     Guard("a claim of an earlier epoch gets nothing", "stores.memory:MemoryStore.claim", never("claim.epoch"), MEMORY, quick=True),
     Guard("a holder whose lease is over gets nothing", "stores.memory:MemoryStore.claim", never("self._is_dead(claim.holder, now_s)"), MEMORY),

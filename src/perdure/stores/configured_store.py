@@ -29,11 +29,17 @@ def open_store(url: str | None = None, codec: PayloadCodec | None = None) -> Sto
         StoreError: the file can't be opened.
     """
     codec = configured_codec(codec)
-    store = _store_of_url(configured_url(url))
+    store = open_plain_store(configured_url(url))
     return store if codec is None else EncodedStore(store, codec)
 
 
-def _store_of_url(url: str) -> Store:
+def open_plain_store(url: str) -> Store:
+    """Open the store of a URL without a codec, so that payloads are seen as they are stored.
+
+    Raises:
+        BadValue: the URL names no store that this Perdure has.
+        StoreError: the file can't be opened.
+    """
     parts = urlsplit(url)
     if parts.scheme == "memory":
         return MemoryStore()
