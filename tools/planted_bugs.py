@@ -64,6 +64,7 @@ ARCHIVES = suite("service/test_archives.py")
 FEEDS = suite("stores/test_memory.py", "held or log_and_head")
 FILE_FEEDS = suite("stores/sqlite/test_store.py", "log_and_head or number_is_taken")
 SCANS = suite("stores/sqlite/test_store.py", "store_has_of_another")
+SEPARATE = suite("stores/test_separate_blobs.py", "apart or grace or killed")
 COPIES = suite("service/test_store_copies.py", "goes_on_where")
 REMOVAL = suite("stores/sqlite/test_store.py", "carries or sweep")
 NAMED_BLOBS = suite("core/test_effects.py", "names_the_blobs")
@@ -99,13 +100,17 @@ GUARDS = (
         Instead("set(referenced_blobs(content.events))", "set()"),
         ARCHIVES,
     ),
-    Guard("a blob that is carried again is not removed from a file", "stores.sqlite.store_tables:SqliteTables._carry_out", without("UNMARK"), REMOVAL),
+    Guard("a blob that is carried again is not removed from a file", "stores.sqlite.store_tables:SqliteTables._put_blobs", without("UNMARK"), REMOVAL),
     # The change feed and what is restored from it.
-    Guard("a row waits for the head that counts it", "stores.memory:MemoryStore._restore_head", Instead("version <= head.version", "True"), FEEDS),
+    Guard(
+        "a row waits for the head that counts it", "stores.memory:MemoryStore._restore_head", Instead("first_version <= version <= head.version", "True"), FEEDS
+    ),
     Guard("what was held is awake where it is restored", "stores.memory:MemoryStore._restore_head", Instead("head.holder is None", "True"), FEEDS),
     Guard("a compaction is told by the head in a file", "stores.sqlite.restored_items:_restore_head", without("DROP_ROWS"), FILE_FEEDS),
     Guard("a restored message takes no other's number in a file", "stores.sqlite.restored_items:_restore_message", never("IS_TAKEN"), FILE_FEEDS),
     Guard("an execution is shipped as removed before it is shipped", "stores.sqlite.feed_reader:_scan_table", without("REMOVED_ENTRY"), SCANS),
+    Guard("a blob is there before the commit that names it", "stores.separate_blobs:SeparateBlobsStore.separated", without("put"), SEPARATE),
+    Guard("what was put a moment ago is not swept", "stores.separate_blobs:SeparateBlobsStore.sweep", Instead("one.put_at_s >= before_s", "False"), SEPARATE),
     Guard("a copy remembers its position with what it restored", "service.store_copies:copy_store", Instead("begun or 0", "0"), COPIES),
     # Claims and leases: one holder at a time, and the dead hold nothing.
     Guard("a claim of an earlier epoch gets nothing", "stores.memory:MemoryStore.claim", never("claim.epoch"), MEMORY, quick=True),

@@ -26,6 +26,7 @@ from perdure.core.errors import SealedPayload
 from perdure.core.paths import Address, Key
 from perdure.core.thread_calls import without_stop_iteration
 from perdure.stores.blob_marks import BLOB_REMOVAL, REMOVAL_BATCH, BlobRemoval, BlobTotals
+from perdure.stores.blob_store import BLOB_SWEEP
 from perdure.stores.change_feed import CHANGE_FEED
 from perdure.stores.encryption import NOT_ENCRYPTED, Encrypted
 from perdure.stores.payload_codec import PayloadCodec, payload_text
@@ -289,6 +290,8 @@ class EncodedStore:
             parts.having(CHANGE_FEED, feed)
         if (vault := self.inner.part(VAULT)) is not None:
             parts.having(VAULT, vault)
+        if (sweep := self.inner.part(BLOB_SWEEP)) is not None:
+            parts.having(BLOB_SWEEP, sweep)
         if (removal := self.inner.part(BLOB_REMOVAL)) is not None:
             parts.having(BLOB_REMOVAL, EncodedBlobRemoval(removal, self._coding))
         if (transactions := self.inner.part(TRANSACTIONS)) is not None:
