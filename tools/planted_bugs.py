@@ -61,11 +61,9 @@ DEFINITIONS = simulator("--definitions", worlds=40)
 MEMORY = suite("stores/test_memory.py")
 SQLITE = suite("stores/sqlite/test_store.py")
 ARCHIVES = suite("service/test_archives.py")
-FEEDS = suite("stores/test_memory.py", "held or log_and_head")
-FILE_FEEDS = suite("stores/sqlite/test_store.py", "log_and_head or number_is_taken")
-SCANS = suite("stores/sqlite/test_store.py", "store_has_of_another")
-SEPARATE = suite("stores/test_separate_blobs.py", "apart or grace or killed")
-COPIES = suite("service/test_store_copies.py", "goes_on_where")
+FEEDS = suite("stores/test_memory.py", "held or its_head")
+FILE_FEEDS = suite("stores/sqlite/test_store.py", "its_head or number_is_taken")
+SEPARATE = suite("stores/test_separate_blobs.py", "is_apart or grace")
 REMOVAL = suite("stores/sqlite/test_store.py", "carries or sweep")
 NAMED_BLOBS = suite("core/test_effects.py", "names_the_blobs")
 DECIDE = suite("core/test_decide.py")
@@ -108,11 +106,13 @@ GUARDS = (
     Guard("what was held is awake where it is restored", "stores.memory:MemoryStore._restore_head", Instead("head.holder is None", "True"), FEEDS),
     Guard("a compaction is told by the head in a file", "stores.sqlite.restored_items:_restore_head", without("DROP_ROWS"), FILE_FEEDS),
     Guard("a restored message takes no other's number in a file", "stores.sqlite.restored_items:_restore_message", never("IS_TAKEN"), FILE_FEEDS),
-    Guard("an execution is shipped as removed before it is shipped", "stores.sqlite.feed_reader:_scan_table", without("REMOVED_ENTRY"), SCANS),
     Guard("a blob is there before the commit that names it", "stores.separate_blobs:SeparateBlobsStore.separated", without("put"), SEPARATE),
-    Guard("what was put a moment ago is not swept", "stores.separate_blobs:SeparateBlobsStore.sweep", Instead("one.put_at_s >= before_s", "False"), SEPARATE),
-    Guard("a copy remembers its position with what it restored", "service.store_copies:copy_store", Instead("begun or 0", "0"), COPIES),
-    # Claims and leases: one holder at a time, and the dead hold nothing.
+    Guard(
+        "what was put a moment ago is not deleted",
+        "stores.blob_directory:DirectoryBlobStore._delete",
+        Instead("file.stat().st_mtime >= put_before_s", "False"),
+        suite("stores/test_separate_blobs.py", "keeps_blobs_by"),
+    ),
     Guard("a claim of an earlier epoch gets nothing", "stores.memory:MemoryStore.claim", never("claim.epoch"), MEMORY, quick=True),
     Guard("a holder whose lease is over gets nothing", "stores.memory:MemoryStore.claim", never("self._is_dead(claim.holder, now_s)"), MEMORY),
     Guard("what a living process holds is not handed to another", "stores.memory_queues:WaitingLines.ready", always("is_dead(holder)"), NO_FAULTS),
