@@ -61,6 +61,9 @@ DEFINITIONS = simulator("--definitions", worlds=40)
 MEMORY = suite("stores/test_memory_store.py")
 SQLITE = suite("stores/sqlite/test_sqlite_store.py")
 ARCHIVES = suite("service/test_log_archives.py")
+FEEDS = suite("stores/test_memory_store.py", "held or its_head")
+FILE_FEEDS = suite("stores/sqlite/test_sqlite_store.py", "its_head or number_is_taken")
+SEPARATE = suite("stores/test_separate_blobs.py", "is_apart or grace")
 REMOVAL = suite("stores/sqlite/test_sqlite_store.py", "carries or sweep")
 NAMED_BLOBS = suite("core/test_effects.py", "names_the_blobs")
 DECIDE = suite("core/test_decision.py")
@@ -95,8 +98,21 @@ GUARDS = (
         Instead("set(referenced_blobs(content.events))", "set()"),
         ARCHIVES,
     ),
-    Guard("a blob that is carried again is not removed from a file", "stores.sqlite.store_tables:SqliteTables._carry_out", without("UNMARK"), REMOVAL),
-    # Claims and leases: one holder at a time, and the dead hold nothing.
+    Guard("a blob that is carried again is not removed from a file", "stores.sqlite.store_tables:SqliteTables._put_blobs", without("UNMARK"), REMOVAL),
+    # The change feed and what is restored from it.
+    Guard(
+        "a row waits for the head that counts it", "stores.memory:MemoryStore._restore_head", Instead("first_version <= version <= head.version", "True"), FEEDS
+    ),
+    Guard("what was held is awake where it is restored", "stores.memory:MemoryStore._restore_head", Instead("head.holder is None", "True"), FEEDS),
+    Guard("a compaction is told by the head in a file", "stores.sqlite.restored_items:_restore_head", without("DROP_ROWS"), FILE_FEEDS),
+    Guard("a restored message takes no other's number in a file", "stores.sqlite.restored_items:_restore_message", never("IS_TAKEN"), FILE_FEEDS),
+    Guard("a blob is there before the commit that names it", "stores.separate_blobs:SeparateBlobsStore.separated", without("put"), SEPARATE),
+    Guard(
+        "what was put a moment ago is not deleted",
+        "stores.blob_directory:DirectoryBlobStore._delete",
+        Instead("file.stat().st_mtime >= put_before_s", "False"),
+        suite("stores/test_separate_blobs.py", "keeps_blobs_by"),
+    ),
     Guard("a claim of an earlier epoch gets nothing", "stores.memory:MemoryStore.claim", never("claim.epoch"), MEMORY, quick=True),
     Guard("a holder whose lease is over gets nothing", "stores.memory:MemoryStore.claim", never("self._is_dead(claim.holder, now_s)"), MEMORY),
     Guard("what a living process holds is not handed to another", "stores.memory_queues:WaitingLines.ready", always("is_dead(holder)"), NO_FAULTS),

@@ -236,7 +236,7 @@ async def test_nothing_is_removed_if_something_cannot_be_read(c: Cluster, client
     names = await blobs(c)
     rows = c.store._executions[key].rows
     whole = list(rows)
-    rows[-1] = (rows[-1][0], b"\x02damaged")
+    rows[-1] = LogRow(rows[-1].version, b"\x02damaged")
     with pytest.raises(LogDamaged, match="so none was removed"):
         await client.upkeep.prune_values()
     rows[:] = whole
