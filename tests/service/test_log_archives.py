@@ -18,7 +18,7 @@ from perdure.service.execution_bundles import Bundle, decode_bundle
 from perdure.service.reruns import RerunRequest, fork_execution
 from perdure.service.store_access import StoreAccess
 from perdure.stores.memory import MemoryStore
-from perdure.stores.protocol import Commit, Post, StoredLog
+from perdure.stores.protocol import Commit, LogRow, Post, StoredLog
 from perdure.sync_client import AsyncClient
 from tests.runtime.cluster import Cluster, settle
 from tests.service.cluster_client import virtually
