@@ -1,5 +1,7 @@
 """Claims about the cursor of a replay: when it may settle an operation ahead, and that folding at once is folding event by event."""
 
+import gc
+
 import pytest
 
 from perdure.core import events as e
@@ -36,7 +38,7 @@ def test_what_settles_next_is_settled_ahead_and_the_cursor_stands_behind_it() ->
     settlement = found.settle_ahead(A)
     assert settlement is not None and settlement is execution.settled[A] and settlement.outcome == SETTLED_A.outcome
     assert (execution.version, found.position, found.next(), found.is_fresh) == (3, 2, OPENED_B, True)
-    assert found.advance() is None
+    assert [found.advance(), found.advance(), found.next(), found.settle_ahead(B)] == [None] * 4
     assert execution_facts(execution) == execution_facts(fold_events(KEY, (STARTED, OPENED_A, SETTLED_A, OPENED_B)))
 
 
@@ -89,3 +91,9 @@ def test_folding_a_log_at_once_is_folding_it_event_by_event(outcome: Success | F
     assert (at_once.logged_events, at_once.opened.count, at_once.opened.performed) == (one_by_one.logged_events, one_by_one.opened.count, 1)
     assert (at_once.turns.inside(), at_once.status, at_once.wake_at()) == (one_by_one.turns.inside(), one_by_one.status, one_by_one.wake_at())
     assert [known.number for known in at_once.settled.values()] == [known.number for known in one_by_one.settled.values()]
+
+
+def test_a_cursor_at_the_end_holds_no_event() -> None:
+    _, found = cursor(STARTED, OPENED_A, SETTLED_A)
+    assert found.advance() is not None and found.advance() is None
+    assert not [one for one in gc.get_referents(found) if isinstance(one, tuple | list) and one]

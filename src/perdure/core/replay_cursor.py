@@ -41,6 +41,8 @@ class ReplayCursor:
         while self._end < len(self._events) and self._kinds[self._end] in e.COMMAND_EVENTS:
             self._end += 1
         if position == following:
+            self._events, self._kinds = (), []  # a program keeps its cursor until it is fed live, and must not keep the log in memory
+            self._issued = self._folded = self._end = 0
             return None
         self.position = position
         return self._events[position]
