@@ -87,7 +87,7 @@ async def park(path: Path, like: StoredLog, executions: int) -> float:
     """Parks executions that have the log of `like`; returns the seconds."""
     store, began_s = SqliteStore(path, synchronous="NORMAL"), time.perf_counter()
     epoch = (await store.renew("bench", 600)).epoch
-    head, row = like.head, b"".join(like.rows[:1])
+    head, row = like.head, b"".join(like.payloads[:1])
     made = Commit(key=head.key, epoch=epoch, holder="bench", version=0, program=head.program, root=head.key, creates=True, row=row, count=head.version)
     for _ in range(0, executions, AT_ONCE):
         keys = [some_key() for _ in range(min(AT_ONCE, executions))]

@@ -12,7 +12,7 @@ from perdure.stores.sqlite.store import SqliteStore
 from perdure.stores.sqlite.write_ahead_log import log_mismatch
 from perdure.testing.conformance import Clock
 from perdure.testing.conformance.store_world import key
-from tests.stores.sqlite.world import step
+from tests.stores.sqlite.store_processes import step
 
 ROW = bytes(2_000)
 

@@ -10,7 +10,7 @@ from perdure.core.paths import Key
 from perdure.stores.protocol import Claim, Post
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.testing.conformance import Clock
-from tests.stores.sqlite.world import step
+from tests.stores.sqlite.store_processes import step
 
 PAGES_MAX = {"start": 13, "claim": 6, "step": 6, "park": 12, "message": 8, "end": 13}
 """A new page of the log may be begun by any of them, so each has one or two to spare."""

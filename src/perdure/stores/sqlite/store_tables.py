@@ -15,6 +15,7 @@ from perdure.core.limits import UNCLAIMED_MESSAGE_S
 from perdure.core.paths import Key, QueueAddress
 from perdure.core.program import program_requirements
 from perdure.stores.blob_marks import blob_names_of
+from perdure.stores.change_feed import ShippedItem
 from perdure.stores.protocol import (
     ChangeAnswer,
     Claim,
@@ -31,7 +32,7 @@ from perdure.stores.protocol import (
     TransactionRefused,
     creation_time,
 )
-from perdure.stores.sqlite import limited_queues, store_rows, transactional_steps
+from perdure.stores.sqlite import limited_queues, restored_items, store_rows, transactional_steps
 from perdure.stores.sqlite.claim_queries import (
     TenantCursors,
     assign_executions,
@@ -45,7 +46,7 @@ from perdure.stores.sqlite.claim_queries import (
 from perdure.stores.sqlite.database_file import Execute
 from perdure.stores.sqlite.holders import MEMBERSHIP_CHANGED, HolderTable, OwnProcess, holder_liveness, holders_without_claims
 from perdure.stores.sqlite.steady_clock import Anchor, SteadyClock
-from perdure.stores.sqlite.store_rows import MESSAGE_COLUMNS, address_text, is_queued, message_of, read_head
+from perdure.stores.sqlite.store_rows import MESSAGE_COLUMNS, address_text, is_queued, message_of, read_head, root_text
 from perdure.stores.sqlite.table_schema import SCHEMA_VERSION
 
 T = TypeVar("T")
@@ -280,6 +281,8 @@ class SqliteTables:
             return Conflict(read_head(self._execute, commit.key))
         if commit.forgets:
             return self._forget(commit, number, now_s)
+        if commit.blobs or commit.messages:
+            self._put_blobs(commit)
         if commit.compacted is not None:
             self._execute(DELETE_LOG, (number,))
             if commit.compacted:
@@ -357,6 +360,7 @@ class SqliteTables:
             return Superseded(self.epoch)
         if any(not self._has(names, post) for send in post.messages for names in send.refers):
             return Conflict(None)
+        self._put_blobs(post)
         return Committed(0, now_s, self._carry_out(post, now_s))
 
     def _has(self, names: Sequence[str], post: Post) -> bool:
@@ -364,15 +368,17 @@ class SqliteTables:
         return any(name in names for name, _ in post.blobs) or any(self._execute(HAS_BLOB, (name,)).fetchone() for name in names)
 
     def _carry_out(self, change: Commit | Post, now_s: float) -> tuple[Key, ...]:
-        """Carries out what commits and posts have in common: acks, then messages, then blobs. Returns the executions that were created."""
+        """Carries out acks, then messages. Returns the executions that were created."""
         sends = (*self._acknowledge(change.acks), *change.messages) if change.acks else change.messages
-        created = tuple(send.to for send in sends if self._deliver(send, now_s) and isinstance(send.to, Key)) if sends else ()
+        return tuple(send.to for send in sends if self._deliver(send, now_s) and isinstance(send.to, Key)) if sends else ()
+
+    def _put_blobs(self, change: Commit | Post) -> None:
+        """Keeps the blobs of a change, before anything that names them, and removes the marks of all that it names."""
         if change.blobs:
             self._executemany(INSERT_BLOB, change.blobs)
             self._executemany(NOT_REMOVED, [(name,) for name, _ in change.blobs])
         if names := blob_names_of(change):
             self._executemany(UNMARK, [(name,) for name in names])
-        return created
 
     def _deliver(self, send: OutgoingMessage, now_s: float) -> bool:
         """Queues a message unless its key is queued already. Returns whether an execution was created."""
@@ -386,7 +392,7 @@ class SqliteTables:
         if receiver is None and send.opens is not None:
             opened = True
             self._know(send.opens.program)
-            self._insert(to, address, (send.opens.program, _root_text(send.opens.root, to), 0, None, None, "pending", now_s, None, *self._place(send.opens)))
+            self._insert(to, address, (send.opens.program, root_text(send.opens.root, to), 0, None, None, "pending", now_s, None, *self._place(send.opens)))
             receiver = self._execute(RECEIVER, (address,)).fetchone()
             if send.opens.attributes:
                 store_rows.write_attributes(self._execute, self._executemany, receiver[0], send.opens.attributes)
@@ -409,6 +415,19 @@ class SqliteTables:
     def removal(self, do: Callable[[Execute, float], T]) -> T:
         """Runs `do` on the blobs and their marks, with the store's time."""
         return do(self._execute, self._clock())
+
+    def feed(self, do: Callable[[Execute], object]) -> None:
+        """Runs `do` on the change feed."""
+        do(self._execute)
+
+    def restore(self, items: Sequence[ShippedItem]) -> None:
+        """See `ChangeFeed.restore`."""
+        now_s = self._clock()
+        for item in items:
+            restored_items.restore_item(self._execute, item, now_s, self._know)
+        self._numbers.clear()
+        self._execute(MEMBERSHIP_CHANGED)  # as in `_forget`: a number may have been taken by another execution
+        self.pending.everyone = True
 
     def _place(self, opens: NewExecution) -> tuple[str, str, int, int]:
         """Returns the queue in which a new execution waits, its lane and priority there, and whether that queue has limits."""
@@ -434,7 +453,7 @@ class SqliteTables:
 
     def _create(self, commit: Commit, version: int, now_s: float) -> int | None:
         times = (commit.wake_at_s, commit.status, creation_time(commit, now_s), commit.ended_at_s)
-        state = (commit.program, _root_text(commit.root, commit.key), version, commit.holder, *times, "", "", 0, 0)
+        state = (commit.program, root_text(commit.root, commit.key), version, commit.holder, *times, "", "", 0, 0)
         return self._insert(commit.key, address_text(commit.key), state)
 
     def _know(self, program: str) -> None:
@@ -477,8 +496,3 @@ class SqliteTables:
     def _members_changed(self) -> None:
         self._execute(MEMBERSHIP_CHANGED)
         self.pending.members = True
-
-
-def _root_text(root: Key, key: Key) -> str | None:
-    """Returns the root as heads store it: None for the execution itself."""
-    return None if root == key else address_text(root)
