@@ -267,15 +267,25 @@ def json_text(data: object) -> str:
 def head_of(row: Sequence[Any]) -> Head:
     """The head of a row of `HEAD_COLUMNS`."""
     address, program, root, *rest, attributes = row
-    key = Key(*_decode(address))
-    return Head(key, program, key if root is None else Key(*_decode(root)), *(*rest, attributes_from_hex(attributes)))
+    key = key_of(address)
+    return Head(key, program, key if root is None else key_of(root), *(*rest, attributes_from_hex(attributes)))
 
 
 def message_of(row: Sequence[Any]) -> QueuedMessage:
     """The message in a row of `MESSAGE_COLUMNS`."""
     number, address, *rest = row
-    parts = _decode(address)
-    return QueuedMessage(number, Key(*parts) if len(parts) == 3 else QueueAddress(*parts), *rest)
+    return QueuedMessage(number, address_of(address), *rest)
+
+
+def key_of(address: str) -> Key:
+    """Decodes the address of an execution; see `address_text`."""
+    return Key(*_decode(address))
+
+
+def address_of(text: str) -> Address:
+    """Decodes an address; see `address_text`."""
+    parts = _decode(text)
+    return Key(*parts) if len(parts) == 3 else QueueAddress(*parts)
 
 
 def _decode(address: str) -> list[str]:
