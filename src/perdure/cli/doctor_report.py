@@ -183,7 +183,7 @@ def _engine_findings(engines: Sequence[HolderView]) -> Iterator[DoctorFinding]:
 
 def _tenant_findings(engines: Sequence[HolderView], serving: Sequence[HolderView], tenant: str) -> Iterator[DoctorFinding]:
     if any(one.alive and one.programs for one in engines) and not any(one.alive and one.programs for one in serving):
-        yield DoctorFinding("warn", "tenant", f"no engine serves tenant {tenant}", f"perdure worker FILE.py --tenant {tenant} starts one that does")
+        yield DoctorFinding("warn", "tenant", f"no engine serves tenant {tenant}", f"perdure worker FILE.py --only-tenant {tenant} starts one that does")
 
 
 def _unreadable_findings(found: Sequence[UnreadableItem]) -> Iterator[DoctorFinding]:

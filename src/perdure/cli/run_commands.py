@@ -333,7 +333,7 @@ def _start_request(workflow: str, given: dict[str, Any]) -> _StartRequest:
 @tool_options
 @shared_options.environment_options
 @click.option("--queue", "queues", multiple=True, metavar="NAME", help="Also perform the steps of this queue.")
-@click.option("--tenant", "tenants", multiple=True, metavar="NAME", help="Serve this tenant, and no others that are not named.")
+@click.option("--only-tenant", "tenants", multiple=True, metavar="NAME", help="Serve only this tenant. It may be given several times.")
 @task_broker_options
 @click.option("--grace", default="30s", show_default=True, metavar="TIME", help="How long steps may take to end after a stop signal.")
 @click.pass_obj
