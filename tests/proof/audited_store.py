@@ -32,6 +32,7 @@ from perdure.stores.protocol import (
     StoredLog,
     StoreTime,
 )
+from perdure.stores.records import RecordFilter, RecordKey, StoredRecord
 from perdure.testing.immediate_calls import AtOnce
 from tests.proof.audit_ledgers import Handed, Leases
 from tests.proof.auditor import Auditor
@@ -168,6 +169,16 @@ class AuditedStore:
         """See `Store.are_queued`."""
         return [one.key in self._box(one.to) for one in messages]
 
+    async def record(self, key: RecordKey) -> StoredRecord | None:
+        """See `Store.record`."""
+        found: StoredRecord | None = self.at_once(self.inner.record(key))
+        return found
+
+    async def records(self, which: RecordFilter) -> list[StoredRecord]:
+        """See `Store.records`."""
+        found: list[StoredRecord] = self.at_once(self.inner.records(which))
+        return found
+
     async def store_time(self) -> StoreTime:
         """See `Store.store_time`."""
         found: StoreTime = self.at_once(self.inner.store_time())
@@ -223,6 +234,11 @@ class AuditedStore:
         swept: list[QueuedMessage] = self.at_once(self.inner.drop_expired(limit))
         self.auditor.acknowledged.update(mail.number for mail in swept)
         return swept
+
+    async def drop_expired_records(self, limit: int = 100) -> int:
+        """See `Store.drop_expired_records`."""
+        dropped: int = self.at_once(self.inner.drop_expired_records(limit))
+        return dropped
 
     async def raise_epoch(self) -> int:
         """See `Store.raise_epoch`."""

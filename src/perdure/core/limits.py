@@ -62,3 +62,12 @@ ATTRIBUTE_BYTES_MAX = 1024
 
 CONDITIONS_MAX = 32
 """Conditions on attributes that a list may be asked with."""
+
+RECORD_BYTES_MAX = 1024 * 1024
+"""The largest value of a record, as it is stored."""
+
+RECORD_ATTRIBUTES_MAX = 64
+"""Values of attributes that a record may have."""
+
+RECORD_KEY_BYTES_MAX = 1024
+"""The longest tenant, kind or key of a record, in UTF-8."""

@@ -21,6 +21,7 @@ from perdure.core.paths import Address, Key, QueueAddress
 from perdure.core.program import program_requirements
 from perdure.stores.blob_marks import MemoryBlobRemoval, blob_names_of
 from perdure.stores.memory_queues import NO_TIME, MemoryQueues, WaitingLines, line_position
+from perdure.stores.memory_records import MemoryRecords
 from perdure.stores.protocol import (
     ALL_HEADS,
     ChangeAnswer,
@@ -39,9 +40,11 @@ from perdure.stores.protocol import (
     StoredLog,
     StoreTime,
     Superseded,
+    check_changes,
     creation_time,
     matches_filter,
 )
+from perdure.stores.records import RecordFilter, RecordKey, StoredRecord
 from perdure.stores.secret_vault import MemoryVault
 
 
@@ -97,6 +100,7 @@ class MemoryStore:
         self._removed: dict[str, float] = {}
         self.blob_removal = MemoryBlobRemoval(self._blobs, self._removed, clock, self._unclaimed)
         self._queues = MemoryQueues(self._executions, self._messages, self._leases, self._lives)
+        self._records = MemoryRecords()
         self._outboxes: tuple[deque[OutgoingMessage | Ack], ...] = tuple(deque() for _ in range(reaches))
         self._wakes, self._news, self.vault = Listeners(), Listeners(), MemoryVault(clock)
 
@@ -104,6 +108,7 @@ class MemoryStore:
 
     async def commit(self, changes: Sequence[Commit | Post]) -> list[ChangeAnswer]:
         """See `Store.commit`."""
+        check_changes(changes)
         now_s = self._clock()
         answers = [self._post(change, now_s) if isinstance(change, Post) else self._commit(change, now_s) for change in changes]
         done = [change for change, answer in zip(changes, answers, strict=True) if isinstance(answer, Committed)]
@@ -156,6 +161,14 @@ class MemoryStore:
     async def are_queued(self, messages: Sequence[Ack]) -> list[bool]:
         """See `Store.are_queued`."""
         return [one.key in self._messages.get(one.to, {}) for one in messages]
+
+    async def record(self, key: RecordKey) -> StoredRecord | None:
+        """See `Store.record`."""
+        return self._records.record(key, self._clock())
+
+    async def records(self, which: RecordFilter) -> list[StoredRecord]:
+        """See `Store.records`."""
+        return self._records.records(which, self._clock())
 
     async def store_time(self) -> StoreTime:
         """See `Store.store_time`."""
@@ -211,6 +224,10 @@ class MemoryStore:
         for message in swept:
             self._acknowledge(Ack(message.to, message.key))
         return swept
+
+    async def drop_expired_records(self, limit: int = 100) -> int:
+        """See `Store.drop_expired_records`."""
+        return self._records.drop_expired(limit, self._clock())
 
     async def raise_epoch(self) -> int:
         """See `Store.raise_epoch`."""
@@ -288,8 +305,17 @@ class MemoryStore:
         carried = {name for name, _ in post.blobs}
         if any(not any(name in carried or name in self._blobs for name in names) for send in post.messages for names in send.refers):
             return Conflict(None)
+        if (stale := self._records.stale(post.records, now_s)) is not None:
+            return stale
+        self._records.change(post.records, now_s)
+        return Committed(0, now_s, self._carry_out(post, self._reach_of_post(post), now_s))
+
+    def _reach_of_post(self, post: Post) -> int:
+        """Returns the home of the tenant if the post changes records, else the reach of its first message or ack."""
+        if post.records:
+            return self._hashed_reach(post.records[0].key.tenant)
         addresses = (*(send.to for send in post.messages), *(ack.to for ack in post.acks))
-        return Committed(0, now_s, self._carry_out(post, self._reach(addresses[0]) if addresses else 0, now_s))
+        return self._reach(addresses[0]) if addresses else 0
 
     def _carry_out(self, change: Commit | Post, reach: int, now_s: float) -> tuple[Key, ...]:
         """Carries out what commits and posts have in common: acks, then messages, then blobs. Returns the executions that were created."""
@@ -457,7 +483,10 @@ class MemoryStore:
                 self._waiting.join(*after, execution.number, execution)
 
     def _reach(self, address: Address) -> int:
-        return crc32("\0".join(address).encode()) % len(self._outboxes) if len(self._outboxes) > 1 else 0
+        return self._hashed_reach("\0".join(address))
+
+    def _hashed_reach(self, text: str) -> int:
+        return crc32(text.encode()) % len(self._outboxes) if len(self._outboxes) > 1 else 0
 
     def _may_wake(self, change: Commit | Post, now_s: float) -> bool:
         if change.messages or any(isinstance(ack.to, QueueAddress) for ack in change.acks):  # a finished task makes room in a queue with limits

@@ -96,3 +96,25 @@ CREATE INDEX IF NOT EXISTS attributes_value ON attributes (name, value, number);
 
 -- Secrets, which the client encrypts.
 CREATE TABLE IF NOT EXISTS vault (tenant text, name text, version bigint NOT NULL, sealed bytea NOT NULL, set_at_s float8 NOT NULL, PRIMARY KEY (tenant, name));
+
+-- Records: small versioned documents of tenants, with the values by which they are found. Texts are compared by their code points.
+CREATE TABLE IF NOT EXISTS records (
+    tenant text COLLATE "C",
+    kind text COLLATE "C",
+    key text COLLATE "C",
+    version bigint NOT NULL,
+    value bytea NOT NULL,
+    changed_at_s float8 NOT NULL,
+    expires_at_s float8,
+    PRIMARY KEY (tenant, kind, key)
+);
+CREATE INDEX IF NOT EXISTS records_expiring ON records (expires_at_s) WHERE expires_at_s IS NOT NULL;
+CREATE TABLE IF NOT EXISTS record_attributes (
+    tenant text COLLATE "C",
+    kind text COLLATE "C",
+    key text COLLATE "C",
+    name text COLLATE "C",
+    value bytea,
+    PRIMARY KEY (tenant, kind, key, name, value)
+);
+CREATE INDEX IF NOT EXISTS record_attributes_by_value ON record_attributes (tenant, kind, name, value, key);

@@ -16,6 +16,7 @@ from perdure.core.attributes import IndexedAttributes
 from perdure.core.envelopes import Ack, OutgoingMessage, QueuedMessage
 from perdure.core.paths import Address, Key, QueueAddress
 from perdure.core.program import Toolbox, claimable_programs
+from perdure.stores.records import RecordChange, RecordFilter, RecordKey, Stale, StoredRecord, check_records
 
 
 class Head(msgspec.Struct, frozen=True, gc=False):
@@ -118,15 +119,17 @@ def creation_time(commit: Commit, now_s: float) -> float:
 
 
 class Post(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """Messages from outside any execution, such as a start by a client or the answer of a worker. All are sent, or none.
+    """A change from outside any execution: messages, such as a start by a client or the answer of a worker, and records. All take effect, or none.
 
-    Its reach is that of its first message, or of its first ack if it has no messages. Without an `epoch` it belongs to the present one.
+    Its reach is the home of its records' tenant (all are of one tenant); without records that of its first message, or of its first ack if it has no
+    messages. Without an `epoch` it belongs to the present one.
     """
 
     epoch: int | None = None
     messages: tuple[OutgoingMessage, ...] = ()
     acks: tuple[Ack, ...] = ()
     blobs: tuple[tuple[str, bytes], ...] = ()
+    records: tuple[RecordChange, ...] = ()
 
 
 class Committed(msgspec.Struct, frozen=True, gc=False):
@@ -149,7 +152,18 @@ class Superseded(msgspec.Struct, frozen=True, gc=False):
     epoch: int
 
 
-ChangeAnswer = Committed | Conflict | Superseded
+ChangeAnswer = Committed | Conflict | Superseded | Stale
+
+
+def check_changes(changes: Iterable[Commit | Post]) -> None:
+    """Checks what every store expects of changes, before it carries out any of them.
+
+    Raises:
+        BadValue: see `check_records`.
+    """
+    for change in changes:
+        if isinstance(change, Post) and change.records:
+            check_records(change.records)
 
 
 class Claim(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -269,9 +283,14 @@ class Store(Protocol):
         """Carry out each of `changes` in order, entirely or not at all within its reach, and make them durable together.
 
         Guarantee: a stale commit yields `Conflict` and one of another epoch `Superseded`. Neither changes anything or affects the other changes of the batch.
-        A `Post` with a message that refers to a blob which is not in the store yields `Conflict` without a head.
+        A `Post` with a message that refers to a blob which is not in the store yields `Conflict` without a head, one with a record at another version
+        than it expects `Stale` (for the first such record); they change nothing either.
 
         Idempotence: sending a message whose key is already queued at its address has no effect; neither has acknowledging or postponing one that is gone.
+        A post with records that is repeated after it took effect yields `Stale` for what it has changed itself.
+
+        Raises:
+            BadValue: the records of a post are not as `check_records` expects them. Then no change of the batch was carried out.
 
         - Acks are carried out before messages are sent, so one change can acknowledge a key and send it again. What leaves the reach keeps that order.
         - An ack may carry a message that is sent only if the acknowledged task had not been leased.
@@ -320,6 +339,18 @@ class Store(Protocol):
         """
         ...
 
+    async def record(self, key: RecordKey) -> StoredRecord | None:
+        """The record of this key; None if there is none, or it has expired."""
+        ...
+
+    async def records(self, which: RecordFilter) -> list[StoredRecord]:
+        """The records that match `which` and have not expired, in its order, up to its limit.
+
+        Bounded: it reads an index in the order of the list, from the position on, and stops at the limit; it passes over records that do not
+        satisfy `where`.
+        """
+        ...
+
     async def store_time(self) -> StoreTime:
         """The present time and epoch of the store."""
         ...
@@ -358,6 +389,10 @@ class Store(Protocol):
 
     async def drop_expired(self, limit: int = 100) -> list[QueuedMessage]:
         """Drop up to `limit` messages that have been due for seven days and whose execution has no head; return them."""
+        ...
+
+    async def drop_expired_records(self, limit: int = 100) -> int:
+        """Remove up to `limit` records that have expired, the longest expired first; return how many. Until then they only take space."""
         ...
 
     async def raise_epoch(self) -> int:
@@ -443,6 +478,14 @@ class ReadOnlyStore(Protocol):
 
     async def messages(self, to: Address) -> list[QueuedMessage]:
         """See `Store.messages`."""
+        ...
+
+    async def record(self, key: RecordKey) -> StoredRecord | None:
+        """See `Store.record`."""
+        ...
+
+    async def records(self, which: RecordFilter) -> list[StoredRecord]:
+        """See `Store.records`."""
         ...
 
     async def blob(self, sha256: str) -> bytes | None:

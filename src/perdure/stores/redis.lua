@@ -189,6 +189,54 @@ local function tell(members)  -- Messages in order of number; their bodies follo
   return found
 end
 
+-- Records. A hash has their states, another their values. `record_keys` has the keys of a kind, and `record_values` those that have an attribute, behind
+-- its value in hexadecimal digits and a space, which sorts before digits; both sort by their bytes. `expiring` has those that expire, by that time.
+local function attributed(value, key) return value .. ' ' .. key end
+local function record_at(place)
+  local kept = call('HGET', at('records'), place)
+  local record = kept and unpack(kept)
+  return record, record and not (record.expires_at_s and record.expires_at_s <= now)
+end
+local function stale(changes)  -- The first record that is at another version than is expected.
+  for _, change in ipairs(changes) do
+    local record, lives = record_at(pack(change.key))
+    local version = lives and record.version or 0
+    if version ~= change.version then return {key = change.key, version = version} end
+  end
+end
+local function remove_record(place, record)
+  local kind = pack({record.key[1], record.key[2]})
+  call('HDEL', at('records'), place)
+  call('HDEL', at('record_bodies'), place)
+  call('ZREM', at('record_keys', kind), record.key[3])
+  call('ZREM', at('expiring'), place)
+  for _, one in ipairs(record.attributes) do
+    call('ZREM', at('record_values', pack({record.key[1], record.key[2], one[1]})), attributed(one[2], record.key[3]))
+  end
+end
+local function change_records(changes)
+  for _, change in ipairs(changes) do
+    local place, key = pack(change.key), change.key
+    local before = record_at(place)
+    if before then remove_record(place, before) end
+    if change.value then
+      local record = {key = key, version = change.version + 1, attributes = change.attributes, changed_at_s = now, expires_at_s = change.expires_at_s}
+      call('HSET', at('records'), place, pack(record))
+      call('HSET', at('record_bodies'), place, change.value)
+      call('ZADD', at('record_keys', pack({key[1], key[2]})), 0, key[3])
+      if change.expires_at_s then call('ZADD', at('expiring'), change.expires_at_s, place) end
+      for _, one in ipairs(change.attributes) do
+        call('ZADD', at('record_values', pack({key[1], key[2], one[1]})), 0, attributed(one[2], key[3]))
+      end
+    end
+  end
+end
+function ask.drop_records(limit)
+  local places = call('ZRANGEBYSCORE', at('expiring'), '-inf', now, 'LIMIT', 0, limit)
+  for _, place in ipairs(places) do remove_record(place, (record_at(place))) end
+  answer.count = #places
+end
+
 -- Changes.
 local function carry_out(change)  -- Returns the executions that were created.
   local created, sends = {}, {}
@@ -268,8 +316,15 @@ function ask.commit(changes)
   for i, change in ipairs(changes) do
     if change.epoch and change.epoch ~= answer.epoch then answer.answers[i] = {superseded = true}
     elseif change.key then answer.answers[i] = commit(change)
-    elseif has_all(change) then answer.answers[i] = {version = 0, created = carry_out(change)}
-    else answer.answers[i] = {conflict = true} end
+    elseif not has_all(change) then answer.answers[i] = {conflict = true}
+    else
+      local late = stale(change.records)
+      if late then answer.answers[i] = {stale = late}
+      else
+        change_records(change.records)
+        answer.answers[i] = {version = 0, created = carry_out(change)}
+      end
+    end
   end
 end
 
@@ -526,6 +581,24 @@ local function has(head, condition)  -- Whether an attribute is within a span of
   end
   return false
 end
+local function extreme(attributes, order)  -- The value at which something is in a list that is ordered by an attribute.
+  local found
+  for _, one in ipairs(attributes or {}) do
+    if one[1] == order.name and (not found or (order.descending and one[2] > found) or (not order.descending and one[2] < found)) then found = one[2] end
+  end
+  return found
+end
+local function walk(line, from, descending, found, limit)  -- Calls `found` with each member behind `from`, in pieces, until it has taken so many.
+  local taken, bound = 0, from
+  while taken < limit do
+    local got = descending and call('ZREVRANGEBYLEX', line, bound or '+', '-', 'LIMIT', 0, 100) or call('ZRANGEBYLEX', line, bound or '-', '+', 'LIMIT', 0, 100)
+    if #got == 0 then return end
+    for _, member in ipairs(got) do
+      if taken < limit and found(member) then taken = taken + 1 end
+    end
+    bound = '(' .. got[#got]
+  end
+end
 local function has_all(head, conditions)
   for _, condition in ipairs(conditions) do
     if not has(head, condition) then return false end
@@ -545,6 +618,40 @@ function ask.heads(which)
       and head.created_at_s >= (which.created_from_s or 0) and has_all(head, which.where) then
       answer.heads[#answer.heads + 1] = head
     end
+  end
+end
+local function tell_record(place, record)
+  answer.records[#answer.records + 1], tail[#tail + 1] = record, call('HGET', at('record_bodies'), place)
+end
+function ask.record(key)
+  local record, lives = record_at(pack(key))
+  answer.records = {}
+  if lives then tell_record(pack(key), record) end
+end
+function ask.records(which)
+  local order, after = which.order, which.after
+  local descending = order and order.descending
+  answer.records = {}
+  local function found(member)
+    local value, key = '', member
+    if order then value, key = member:match('^(%x*) (.*)$') end
+    local place = pack({which.tenant, which.kind, key})
+    local record, lives = record_at(place)
+    if not lives or key:sub(1, #which.prefix) ~= which.prefix or order and extreme(record.attributes, order) ~= value then return false end
+    if not has_all(record, which.where) then return false end
+    tell_record(place, record)
+    return true
+  end
+  if order then
+    walk(at('record_values', pack({which.tenant, which.kind, order.name})), after and '(' .. attributed(after[2], after[1]), descending, found, which.limit)
+  else
+    local first = #which.prefix > 0 and '[' .. which.prefix
+    if after and after[1] >= which.prefix then first = '(' .. after[1] end
+    local line, ended = at('record_keys', pack({which.tenant, which.kind})), false
+    walk(line, first, false, function(member)
+      ended = ended or member:sub(1, #which.prefix) ~= which.prefix
+      return ended or found(member)
+    end, which.limit)
   end
 end
 function ask.leases()

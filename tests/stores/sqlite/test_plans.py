@@ -7,18 +7,21 @@ from typing import Any, ClassVar
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
-from perdure.core.attribute_filter import AttributeFilter, Is, attribute_conditions
+from perdure.core.attribute_filter import AttributeFilter, AttributeOrder, Is, attribute_conditions
 from perdure.core.attributes import checked_attributes, index_attributes
 from perdure.core.envelopes import Ack
-from perdure.stores.protocol import HeadFilter, QueueLimits
+from perdure.stores.protocol import HeadFilter, Post, QueueLimits
+from perdure.stores.records import RecordChange, RecordFilter, RecordKey, record_position
+from perdure.stores.sqlite import record_rows
 from perdure.stores.sqlite.database_file import DatabaseFile
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.testing.conformance import Clock
 from perdure.testing.conformance.queue_suite import queued, work
 from perdure.testing.conformance.store_world import StoreWorld, key, plain_message, queue
 
-SCAN = re.compile(r"^SCAN (heads|mail|log|blobs|lanes|at|ready|attributes|other)\b")
+SCAN = re.compile(r"^SCAN (heads|mail|log|blobs|lanes|at|ready|attributes|other|records|record_attributes)\b")
 """What goes through a whole table."""
 SORT = "USE TEMP B-TREE FOR ORDER BY"
 SORTS = re.compile(r"address (=|IN)|\+root = |due_at_s < |name = '\w+' AND value >= |heads_of_family WHERE root = |id >= ")
@@ -71,8 +74,23 @@ async def use(world: StoreWorld) -> None:
             HeadFilter(keys=(key("1"),)),
         ):
             await world.store.heads(msgspec.structs.replace(which, where=asked, limit=3))
+    await use_records(world)
     world.clock.advance(1_000_000)
     assert await world.store.drop_expired()
+    assert await world.store.drop_expired_records()
+
+
+async def use_records(world: StoreWorld) -> None:
+    """Ask for records in every order, by attributes that few have and that most have."""
+    changes = [RecordChange(RecordKey("acme", "trigger", f"{number}"), 0, b"x", ATTRIBUTES, world.clock.now_s + 5) for number in range(9)]
+    await world.change(*(Post(records=(change,)) for change in changes), Post(records=(replace(changes[0], version=1),)))
+    await world.store.record(changes[0].key)
+    for order in (None, AttributeOrder("cents"), AttributeOrder("cents", descending=True)):
+        for asked in [(), *map(attribute_conditions, WHERE)]:
+            which = RecordFilter("acme", "trigger", "", asked, order, limit=3)
+            found = await world.store.records(which)
+            after = record_position(found[-1], order) if found else None
+            await world.store.records(replace(which, prefix="1", after=after))
 
 
 async def version(world: StoreWorld, id: str) -> int:
@@ -81,7 +99,9 @@ async def version(world: StoreWorld, id: str) -> int:
 
 
 @pytest.mark.slow
-async def test_every_statement_finds_what_it_looks_for_by_an_index(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("matches_max", [0, record_rows.RANGE_MATCHES_MAX])
+async def test_every_statement_finds_what_it_looks_for_by_an_index(file: Path, monkeypatch: pytest.MonkeyPatch, matches_max: int) -> None:
+    monkeypatch.setattr(record_rows, "RANGE_MATCHES_MAX", matches_max)
     monkeypatch.setattr(DatabaseFile, "factory", Traced)
     monkeypatch.setattr(Traced, "said", set())
     clock = Clock()
@@ -90,6 +110,7 @@ async def test_every_statement_finds_what_it_looks_for_by_an_index(file: Path, m
     await store.close()
     asked = [statement for statement in Traced.said if re.match(r"(WITH|SELECT|UPDATE|DELETE|INSERT)\b", statement)]
     assert sum("attributes_by_value" in statement for statement in asked) >= 40, "attributes were not asked for"
+    assert sum("record_attributes_by_value" in statement for statement in asked) >= 10, "records were not asked for"
     assert sum("heads_in_line" in statement for statement in asked) >= 2, "queues were not asked for"
     with sqlite3.connect(file) as connection:
         plans = [(plan[3], statement) for statement in asked for plan in connection.execute(f"EXPLAIN QUERY PLAN {statement}")]

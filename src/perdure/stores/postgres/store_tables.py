@@ -1,8 +1,8 @@
 """The operations of the store on its tables in Postgres, inside of one transaction. Nothing here begins or ends a transaction, or depends on a driver.
 
-A change first takes an advisory lock for each execution that it decides or sends to, all at once and in order. So no other transaction changes their heads
-or sends them messages meanwhile, whether a head exists or not. A claim locks the rows that it takes, and waits only for claims on the same queue with
-limits. A new epoch, and a change of limits, waits until no other transaction is running.
+A change first takes an advisory lock for each execution that it decides or sends to and each record that it changes, all at once and in order. So no other
+transaction changes these heads and records or sends such messages meanwhile, whether a head or a record exists or not. A claim locks the rows that it takes,
+and waits only for claims on the same queue with limits. A new epoch, and a change of limits, waits until no other transaction is running.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,6 +17,7 @@ from perdure.core.paths import Address, Key, QueueAddress
 from perdure.core.program import program_requirements
 from perdure.stores.blob_marks import blob_names_of
 from perdure.stores.postgres import limited_queues as queues
+from perdure.stores.postgres import record_rows
 from perdure.stores.postgres import store_rows as attributes
 from perdure.stores.postgres.limited_queues import ORPHANED, WANTED, ClaimArguments, Fetch, PostgresCandidate
 from perdure.stores.postgres.store_rows import HEAD_COLUMNS, HEAD_COLUMNS_WITH_ATTRIBUTES, MESSAGE_COLUMNS, address_bytes, escape_nul, head_of, message_of
@@ -37,6 +38,7 @@ from perdure.stores.protocol import (
     Superseded,
     creation_time,
 )
+from perdure.stores.records import RecordKey
 
 EPOCH_LOCK, LOCKS_MAX = 0x50657264 << 16, 1024
 """The advisory lock of the epoch, and how many follow it for executions."""
@@ -120,6 +122,10 @@ class PostgresTables:
             return await self._commit(change)
         if not await self._has_all(change):
             return Conflict(None)
+        if change.records:
+            if (stale := await record_rows.stale_record(self.fetch, change.records, self.moment.now_s)) is not None:
+                return stale
+            await record_rows.change_records(self.fetch, change.records, self.moment.now_s)
         return Committed(0, self.moment.now_s, await self._carry_out(change))
 
     async def _has_all(self, post: Post) -> bool:
@@ -261,6 +267,10 @@ class PostgresTables:
         swept = map(message_of, await self.fetch(SWEEP, self.moment.now_s - UNCLAIMED_MESSAGE_S, limit))
         return sorted(swept, key=lambda message: (message.due_at_s, message.number))
 
+    async def drop_expired_records(self, limit: int) -> int:
+        """See `Store.drop_expired_records`."""
+        return await record_rows.drop_expired_records(self.fetch, limit, self.moment.now_s)
+
     async def raise_epoch(self) -> int:
         """See `Store.raise_epoch`. No other transaction may be running."""
         await self.fetch("DELETE FROM holders")
@@ -280,12 +290,12 @@ class PostgresTables:
             await self.fetch("INSERT INTO holders VALUES ($1, $2, $3)", holder, now_s + lease_s, about)
 
 
-async def begin_transaction(fetch: Fetch, executions: Iterable[Key], now_s: float | None, *, alone: bool = False) -> PostgresTables:
-    """Returns the tables in an open transaction, in one epoch (with `alone`, while no other transaction runs). It locks `executions` until the end.
+async def begin_transaction(fetch: Fetch, places: Iterable[Key | RecordKey], now_s: float | None, *, alone: bool = False) -> PostgresTables:
+    """Returns the tables in an open transaction, in one epoch (with `alone`, while no other transaction runs). It locks the `places` until the end.
 
     The time is `now_s`, or else the server's.
     """
-    await fetch(LOCK_EXECUTIONS.format("" if alone else "_shared"), EPOCH_LOCK, sorted({_lock(key) for key in executions}))
+    await fetch(LOCK_EXECUTIONS.format("" if alone else "_shared"), EPOCH_LOCK, sorted({_lock(place) for place in places}))
     ((now, epoch),) = map(tuple, await fetch(STORE_TIME, now_s))
     return PostgresTables(fetch, StoreTime(now, epoch))
 
@@ -326,12 +336,13 @@ async def read_removed_at(fetch: Fetch, sha256: str) -> float | None:
     return next((row[0] for row in await fetch("SELECT at_s FROM removed_blobs WHERE sha256 = $1", sha256)), None)
 
 
-def executions_touched(changes: Sequence[Commit | Post]) -> set[Key]:
-    """Returns the executions that changes decide or send to."""
-    addresses = {change.key for change in changes if isinstance(change, Commit)} | {send.to for change in changes for send in change.messages}
-    return {address for address in addresses if isinstance(address, Key)}
+def places_touched(changes: Sequence[Commit | Post]) -> set[Key | RecordKey]:
+    """Returns the executions that changes decide or send to, and the records that they change."""
+    decided = {change.key for change in changes if isinstance(change, Commit)}
+    receivers = {send.to for change in changes for send in change.messages if isinstance(send.to, Key)}
+    return {*decided, *receivers, *(record.key for change in changes if isinstance(change, Post) for record in change.records)}
 
 
-def _lock(key: Key) -> int:
-    """Returns the advisory lock of an execution, which others share: Postgres has room for a limited number of locks."""
-    return EPOCH_LOCK + 1 + crc32(address_bytes(key)) % LOCKS_MAX
+def _lock(place: Key | RecordKey) -> int:
+    """Returns the advisory lock of an execution or a record, which others share: Postgres has room for a limited number of locks."""
+    return EPOCH_LOCK + 1 + crc32(address_bytes(place)) % LOCKS_MAX

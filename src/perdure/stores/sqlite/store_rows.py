@@ -136,7 +136,7 @@ def read_heads(execute: Execute, which: HeadFilter) -> list[Head]:
     """The heads that match `which`, newest first."""
     if which.limit <= 0:
         return []
-    where = _Conditions()
+    where = SqlConditions()
     where.also(which.root is not None, "root = ?", which.root and address_text(which.root))
     where.also(which.keys is not None, "address IN (SELECT value FROM json_each(?))", json_text([address_text(key) for key in which.keys or ()]))
     if which.created_from_s is not None:  # Heads are numbered nearly in order of creation time, so the list need not go back to the first.
@@ -148,7 +148,7 @@ def read_heads(execute: Execute, which: HeadFilter) -> list[Head]:
         f"number < coalesce((SELECT number FROM heads WHERE address = ?), {NUMBER_MAX})",
         which.older_than and address_text(which.older_than),
     )
-    after, before = _range(which.id_prefix)
+    after, before = prefix_range(which.id_prefix)
     where.also(bool(which.id_prefix), "id >= ?", after)
     where.also(bool(which.id_prefix) and before is not None, "id < ?", before)
     narrow = _narrow(which)
@@ -163,7 +163,7 @@ def read_heads(execute: Execute, which: HeadFilter) -> list[Head]:
     return [head_of(row) for row in execute(HEADS, (json_text(newest),)).fetchall()]
 
 
-class _Conditions:
+class SqlConditions:
     """A conjunction of SQL conditions, with their arguments."""
 
     def __init__(self) -> None:
@@ -229,7 +229,7 @@ def _each(execute: Execute, column: str, line: IndexLine, given: str | None) -> 
         (value,) = execute(f"{smallest} AND {column} > ?", (*line.values(), value)).fetchone()
 
 
-def _range(prefix: str) -> tuple[str, str | None]:
+def prefix_range(prefix: str) -> tuple[str, str | None]:
     """Returns the bounds of the texts that begin with `prefix` in code point order: the first included, the second excluded (None: no upper bound)."""
     shortened = prefix.rstrip(chr(sys.maxunicode))
     if not shortened:

@@ -30,7 +30,7 @@ from perdure.stores.protocol import (
     TransactionRefused,
     creation_time,
 )
-from perdure.stores.sqlite import limited_queues, store_rows, transactional_steps
+from perdure.stores.sqlite import limited_queues, record_rows, store_rows, transactional_steps
 from perdure.stores.sqlite.claim_queries import assign_executions, find_ready, lease_work, next_ready_at, with_full_names
 from perdure.stores.sqlite.database_file import Execute
 from perdure.stores.sqlite.holders import MEMBERSHIP_CHANGED, HolderTable, OwnProcess, holder_liveness
@@ -221,6 +221,10 @@ class SqliteTables:
         _ = self._acknowledge([Ack(one.to, one.key) for one in swept])
         return swept
 
+    def drop_expired_records(self, limit: int) -> int:
+        """See `Store.drop_expired_records`."""
+        return record_rows.drop_expired_records(self._execute, limit, self._clock())
+
     def raise_epoch(self) -> int:
         """See `Store.raise_epoch`."""
         self.epoch = max(self.epoch + 1, int(self._clock()))
@@ -302,6 +306,10 @@ class SqliteTables:
             return Superseded(self.epoch)
         if any(not self._has(names, post) for send in post.messages for names in send.refers):
             return Conflict(None)
+        if post.records:
+            if (stale := record_rows.stale_record(self._execute, post.records, now_s)) is not None:
+                return stale
+            record_rows.change_records(self._execute, self._executemany, post.records, now_s)
         return Committed(0, now_s, self._carry_out(post, now_s))
 
     def _has(self, names: Sequence[str], post: Post) -> bool:

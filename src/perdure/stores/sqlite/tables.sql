@@ -125,3 +125,22 @@ CREATE INDEX lanes_by_turn ON lanes (queue, turn);
 -- vault: the secrets of all tenants, encrypted
 CREATE TABLE vault (tenant TEXT NOT NULL, name TEXT NOT NULL, version INTEGER NOT NULL, sealed BLOB NOT NULL, set_at_s REAL NOT NULL,
     PRIMARY KEY (tenant, name)) WITHOUT ROWID, STRICT;
+
+-- records: small versioned documents of tenants
+CREATE TABLE records (
+    number INTEGER PRIMARY KEY,
+    tenant TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    key TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    value BLOB NOT NULL,
+    changed_at_s REAL NOT NULL,
+    expires_at_s REAL,
+    UNIQUE (tenant, kind, key)
+) STRICT;
+CREATE INDEX records_expiring ON records (expires_at_s) WHERE expires_at_s IS NOT NULL;
+
+-- record_attributes: the values by which records are found, in a form that is compared as bytes
+CREATE TABLE record_attributes (tenant TEXT NOT NULL, kind TEXT NOT NULL, key TEXT NOT NULL, name TEXT NOT NULL, value BLOB NOT NULL,
+    PRIMARY KEY (tenant, kind, key, name, value)) WITHOUT ROWID, STRICT;
+CREATE INDEX record_attributes_by_value ON record_attributes (tenant, kind, name, value, key);

@@ -19,12 +19,13 @@ from perdure.testing.conformance.lease_suite import LeaseSuite, WakeUpSuite
 from perdure.testing.conformance.message_suite import MessageSuite
 from perdure.testing.conformance.query_suite import QuerySuite
 from perdure.testing.conformance.queue_suite import QueueSuite, TaskSuite
+from perdure.testing.conformance.record_suite import RecordSuite
 from perdure.testing.conformance.store_world import Clock, StoreWorld
 
 __all__ = ["Clock", "StoreConformance", "StoreWorld"]
 
 
-class StoreConformance(CommitSuite, LeaseSuite, WakeUpSuite, MessageSuite, TaskSuite, QueueSuite, QuerySuite, VaultSuite, BlobRemovalSuite):
+class StoreConformance(CommitSuite, LeaseSuite, WakeUpSuite, MessageSuite, TaskSuite, QueueSuite, QuerySuite, VaultSuite, BlobRemovalSuite, RecordSuite):
     """All tests of the suite. They need pytest-asyncio in its mode `auto`."""
 
     async def make(self, clock: Clock) -> Store:
