@@ -73,6 +73,36 @@ GUARDS = (
     # Commits: of two decisions at one version one counts, and one made before a restore counts no more.
     Guard("a stale commit changes nothing", "stores.memory:MemoryStore._commit", never("commit.version"), FAULTS),
     Guard("a commit of an earlier epoch changes nothing", "stores.memory:MemoryStore._commit", never("commit.epoch"), FAULTS),
+    Guard(
+        "a stale record refuses its post",
+        "stores.memory_records:MemoryRecords.stale",
+        never("change.version"),
+        suite("stores/test_memory.py", "record or post"),
+    ),
+    Guard(
+        "a stale record refuses its post in a file",
+        "stores.sqlite.record_rows:stale_record",
+        never("change.version"),
+        suite("stores/sqlite/test_store.py", "stale or expects"),
+    ),
+    Guard(
+        "an expired record is not returned",
+        "stores.memory_records:MemoryRecords.records",
+        Instead("has_expired(record.expires_at_s, now_s)", "False"),
+        suite("stores/test_memory.py", "expired"),
+    ),
+    Guard(
+        "only records that have expired are dropped from a file",
+        "stores.sqlite.record_rows:drop_expired_records",
+        Instead("(now_s, limit)", "(now_s + 1e6, limit)"),
+        suite("stores/sqlite/test_store.py", "expired"),
+    ),
+    Guard(
+        "the records of a post are of one tenant",
+        "stores.records:check_records",
+        never("change.key.tenant"),
+        suite("stores/test_memory.py", "no_record_can_be"),
+    ),
     Guard("a message whose key is queued is not sent again", "stores.memory:MemoryStore._deliver", always("send.key", "box"), FAULTS),
     Guard("a commit notifies those who wait for work", "stores.memory:MemoryStore.commit", never("self._may_wake"), NO_FAULTS),
     Guard("a message that a release leaves is due again", "stores.memory:MemoryStore._set_head", never("released", "commit.creates"), FAULTS),

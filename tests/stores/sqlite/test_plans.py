@@ -14,7 +14,7 @@ from perdure.core.attributes import checked_attributes, index_attributes
 from perdure.core.envelopes import Ack
 from perdure.stores.protocol import HeadFilter, Post, QueueLimits
 from perdure.stores.records import RecordChange, RecordFilter, RecordKey, record_position
-from perdure.stores.sqlite import record_rows
+from perdure.stores.sqlite import record_rows, store_rows
 from perdure.stores.sqlite.database_file import DatabaseFile
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.testing.conformance import Clock
@@ -24,9 +24,9 @@ from perdure.testing.conformance.store_world import StoreWorld, key, plain_messa
 SCAN = re.compile(r"^SCAN (heads|mail|log|blobs|lanes|at|ready|attributes|other|records|record_attributes)\b")
 """What goes through a whole table."""
 SORT = "USE TEMP B-TREE FOR ORDER BY"
-SORTS = re.compile(r"address (=|IN)|\+root = |due_at_s < |name = '\w+' AND value >= |heads_of_family WHERE root = |id >= ")
+SORTS = re.compile(r"address (=|IN)|\+root = |due_at_s < |name = '\w+' AND value >= |heads_of_family WHERE root = |id >= |at.key IN |at.value >= ")
 """Few statements sort what they found: the mail of an address, what the dead held of a family, what is swept; and in lists for people, what has an
-attribute in a range, a family, and ids of one beginning."""
+attribute in a range, a family, ids of one beginning, and records of which few satisfy a condition."""
 WHERE: list[AttributeFilter] = [{"cents": 1}, {"cents": Is(">=", 1)}, {"cents": Is("!=", 1)}, {"cents": Is("exists")}, {"cents": Is("<", 9), "customer": "c1"}]
 """Conditions of each kind."""
 ATTRIBUTES = index_attributes(checked_attributes({"cents": 1, "customer": "c1"}))
@@ -99,7 +99,7 @@ async def version(world: StoreWorld, id: str) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("matches_max", [0, record_rows.RANGE_MATCHES_MAX])
+@pytest.mark.parametrize("matches_max", [0, store_rows.RANGE_MATCHES_MAX])
 async def test_every_statement_finds_what_it_looks_for_by_an_index(file: Path, monkeypatch: pytest.MonkeyPatch, matches_max: int) -> None:
     monkeypatch.setattr(record_rows, "RANGE_MATCHES_MAX", matches_max)
     monkeypatch.setattr(DatabaseFile, "factory", Traced)

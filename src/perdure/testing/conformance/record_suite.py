@@ -219,7 +219,7 @@ class RecordSuite:
             with pytest.raises(BadValue):
                 await world.store.commit([Post(records=(put("good"),)), Post(records=records)])
         assert await world.store.records(TRIGGERS) == []
-        largest = put("x" * limits.RECORD_KEY_BYTES_MAX, value=b"x" * (limits.RECORD_BYTES_MAX - 1024))
+        largest = put("x" * limits.RECORD_KEY_BYTES_MAX, value=b"x" * (limits.RECORD_BYTES_MAX - 8192))
         await changed(world, largest)
         assert (await world.store.records(TRIGGERS))[0].value == largest.value
 
