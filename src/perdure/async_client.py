@@ -172,14 +172,19 @@ class AsyncClient:
         id_prefix: str = "",
         since: Duration | datetime | None = None,
         limit: int = 100,
-        older_than: Key | None = None,
+        after: ListedExecution | None = None,
         where: AttributeFilter | None = None,
+        order_by: str | None = None,
+        descending: bool = False,
         internal: bool = False,
         tenant: str = DEFAULT_TENANT,
     ) -> Listing:
         """Executions, newest first: those of a workflow, in a status (or any of several), created since a time or for so long.
 
-        `where` says what their attributes are: ``{"customer": "c1", "cents": Is(">=", 500)}``. `older_than` is the key of the last one of the page before.
+        `where` says what their attributes are: ``{"customer": "c1", "cents": Is(">=", 500)}``. With `order_by`, the
+        list has the executions with that attribute, in its order (of several values the least counts, or with `descending` the greatest). `after` is the
+        last execution of the page before, as the list has it.
+
         Perdure's own executions, such as those of approvals, are left out, unless `internal` ones are asked for, or their `workflow` is.
         """
         return await queries.list_executions(
@@ -190,8 +195,10 @@ class AsyncClient:
             id_prefix=id_prefix,
             since=since,
             limit=limit,
-            older_than=older_than,
+            after=after,
             where=where,
+            order_by=order_by,
+            descending=descending,
             internal=internal,
         )
 

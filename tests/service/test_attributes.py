@@ -140,9 +140,9 @@ async def test_pages_of_those_that_are_found_have_each_once(c: Cluster, client: 
     asked: list[tuple[AttributeFilter, int]] = [({"third": True}, 8), ({"n": Is(">=", 4)}, 19), ({"third": False, "n": Is("!=", 1)}, 14)]
     for where, count in asked:
         pages, last = list[str](), None
-        while page := await client.list(where=where, limit=5, older_than=last):
+        while page := await client.list(where=where, limit=5, after=last):
             pages += [one.key.id for one in page]
-            last = page[-1].key
+            last = page[-1]
         assert pages == sorted(set(pages), reverse=True) and len(pages) == count
 
 

@@ -229,7 +229,13 @@ async def _until_approval(settings: GlobalOptions, running: Coroutine[Any, Any, 
 @click.option("--ttl", metavar="TIME", help="If it has not begun after so long, it does not begin any more.")
 @click.option("--debounce", metavar="TIME", help="Begin after so long, unless it is started again until then; its id counts.")
 @click.option("--singleton", is_flag=True, help="Only if none of this id goes on; its id counts.")
-@click.option("--attribute", "attributes", multiple=True, metavar="NAME=VALUE", help="What it is found by; as with --where of perdure ls.")
+@click.option(
+    "--attribute",
+    "attributes",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="What it is found by, as with --where of perdure ls; a name may be given several values.",
+)
 @click.option("--strict", is_flag=True, help="If the id exists with another input, that is an error.")
 @click.option("--wait", is_flag=True, help="Wait for its end, and print its result instead of its key.")
 @click.option("--timeout", metavar="TIME", help="How long to wait at most.")

@@ -34,14 +34,16 @@ after_option = click.option("--after", default=0, metavar="N", help="Only what c
 @click.option("--prefix", default="", metavar="TEXT", help="Only those whose id begins like this.")
 @click.option("--since", metavar="TIME", help="Only those created in the last 30s, 1h, 2d.")
 @where_option("Only those that are found")
-@click.option("--limit", default=100, show_default=True, type=click.IntRange(1), help="How many at most, the newest.")
+@click.option("--order-by", metavar="NAME", help="Only those with this attribute, in its order, the least first.")
+@click.option("--desc", "descending", is_flag=True, help="With --order-by: the greatest first.")
+@click.option("--limit", default=100, show_default=True, type=click.IntRange(1), help="How many at most, the newest, or the first of --order-by.")
 @click.option("--all", "internal", is_flag=True, help="Also Perdure's own, such as those of approvals.")
 @click.option("-q", "--quiet", is_flag=True, help="Only ids: as -o ids.")
 @click.option("--watch", is_flag=True, help="Go on showing them as they change.")
 @format_option()
 @click.pass_obj
 def ls(settings: GlobalOptions, /, *, quiet: bool, watch: bool, format: str, **which: Any) -> None:
-    """List executions, the newest first."""
+    """List executions, the newest first, or in order of an attribute."""
     from perdure.cli import execution_views, live_view, output
     from perdure.cli.execution_lookup import known_programs
     from perdure.cli.terminal_text import execution_name
@@ -66,6 +68,8 @@ def ls(settings: GlobalOptions, /, *, quiet: bool, watch: bool, format: str, **w
 def _listed(client: Client, settings: GlobalOptions, which: Mapping[str, Any]) -> list[ListedExecution]:
     from perdure.core.attribute_filter import parse_filter
 
+    if which["descending"] and which["order_by"] is None:
+        raise click.UsageError("--desc goes with --order-by NAME")
     statuses = None if which["status"] is None else [name.strip() for name in which["status"].split(",")]
     return client.list(
         workflow=which["workflow"],
@@ -73,6 +77,8 @@ def _listed(client: Client, settings: GlobalOptions, which: Mapping[str, Any]) -
         id_prefix=which["prefix"],
         since=which["since"],
         where=parse_filter(which["where"]),
+        order_by=which["order_by"],
+        descending=which["descending"],
         internal=which["internal"],
         limit=which["limit"],
         tenant=settings.tenant,

@@ -55,7 +55,10 @@ DEPTH_MAX = 100
 """The most ancestors that an execution may have that starts a child; more is taken for an endless recursion."""
 
 ATTRIBUTES_MAX = 32
-"""Attributes that an execution may have."""
+"""Names of attributes that an execution may have."""
+
+ATTRIBUTE_VALUES_MAX = 64
+"""Values of attributes that an execution may have, over all names."""
 
 ATTRIBUTE_BYTES_MAX = 1024
 """The longest text that an attribute may be, in UTF-8."""

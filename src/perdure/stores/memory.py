@@ -8,14 +8,15 @@ change is atomic. A store belongs to one thread.
 import time
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from operator import itemgetter
 from zlib import crc32
 
 from msgspec.structs import astuple, replace
 
-from perdure.core.envelopes import Ack, OutgoingMessage, QueuedMessage
+from perdure.core.attribute_filter import AttributeOrder
+from perdure.core.envelopes import Ack, Admission, OutgoingMessage, QueuedMessage
 from perdure.core.limits import UNCLAIMED_MESSAGE_S
 from perdure.core.paths import Address, Key, QueueAddress
 from perdure.core.program import program_requirements
@@ -37,14 +38,17 @@ from perdure.stores.protocol import (
     Post,
     QueueLimits,
     QueueStatus,
+    Refused,
     StoredLog,
     StoreTime,
     Superseded,
     check_changes,
     creation_time,
+    has_admission,
     matches_filter,
+    refused_start,
 )
-from perdure.stores.records import RecordFilter, RecordKey, StoredRecord
+from perdure.stores.records import PagePosition, RecordFilter, RecordKey, StoredRecord
 from perdure.stores.secret_vault import MemoryVault
 
 
@@ -148,11 +152,34 @@ class MemoryStore:
 
     async def heads(self, which: HeadFilter = ALL_HEADS) -> list[Head]:
         """See `Store.heads`."""
-        last = None if which.older_than is None else self._executions.get(which.older_than)
         known = self._executions.values() if which.keys is None else [self._executions[key] for key in self._executions.keys() & set(which.keys)]
-        newest = reversed(known) if which.keys is None else sorted(known, key=lambda execution: -execution.number)
-        older = (execution.head for execution in newest if last is None or execution.number < last.number)
-        return list(islice((head for head in older if matches_filter(head, which)), which.limit))
+        matching = (execution for execution in reversed(known) if matches_filter(execution.head, which))
+        if which.order is None:
+            newest = matching if which.keys is None else sorted(matching, key=lambda execution: -execution.number)
+            before = None if which.after is None else self._number_of(which.after, descending=True)
+            listed = (execution.head for execution in newest if before is None or execution.number < before)
+        else:
+            listed = (execution.head for execution in self._ordered(matching, which.order, which.after))
+        return list(islice(listed, max(which.limit, 0)))
+
+    def _ordered(self, executions: Iterable[_Execution], order: AttributeOrder, after: PagePosition | None) -> Iterator[_Execution]:
+        """Yields executions that have the attribute of the order, behind a position."""
+        placed = sorted(
+            ((order.value_in(execution.head.attributes) or b"", execution.number, execution) for execution in executions),
+            key=itemgetter(0, 1),
+            reverse=order.descending,
+        )
+        place = None if after is None else (after.value, self._number_of(after, order.descending))
+        for value, number, execution in placed:
+            if place is None or ((value, number) < place if order.descending else (value, number) > place):
+                yield execution
+
+    def _number_of(self, position: PagePosition, descending: bool) -> int:
+        """Returns the number of the execution at a position. If it is gone, that of its neighbour by the time of creation stands for it."""
+        if execution := self._executions.get(Key(*position.key)):
+            return execution.number
+        times = ((one.head.created_at_s, one.number) for one in self._executions.values() if one.head.created_at_s <= position.created_at_s)
+        return max(times, default=(0.0, 0))[1] + descending
 
     async def messages(self, to: Address) -> list[QueuedMessage]:
         """See `Store.messages`."""
@@ -307,8 +334,23 @@ class MemoryStore:
             return Conflict(None)
         if (stale := self._records.stale(post.records, now_s)) is not None:
             return stale
+        if has_admission(post) and (refused := self._refused(post)) is not None:
+            return refused
         self._records.change(post.records, now_s)
         return Committed(0, now_s, self._carry_out(post, self._reach_of_post(post), now_s))
+
+    def _refused(self, post: Post) -> Refused | None:
+        """Returns the refusal of a start that its admission does not allow. An execution whose start is on its way to another reach counts as there."""
+        entries = (entry for outbox in self._outboxes for entry in outbox if isinstance(entry, OutgoingMessage) and entry.opens is not None)
+        living = {entry.to: entry.opens.attributes for entry in entries if entry.opens is not None and isinstance(entry.to, Key)}
+        known = living.keys() | self._executions.keys()
+        living |= {key: execution.head.attributes for key, execution in self._executions.items() if execution.head.ended_at_s is None}
+
+        def count(tenant: str, admission: Admission) -> int:
+            found = sum(key.tenant == tenant and (admission.attribute, admission.value) in attributes for key, attributes in living.items())
+            return min(found, admission.max)
+
+        return refused_start(post, known.__contains__, count)
 
     def _reach_of_post(self, post: Post) -> int:
         """Returns the home of the tenant if the post changes records, else the reach of its first message or ack."""
@@ -367,7 +409,7 @@ class MemoryStore:
         opened = None
         if isinstance(send.to, Key) and send.opens is not None and send.to not in self._executions:
             due_at_s = min((message.due_at_s for message in self._messages.get(send.to, {}).values()), default=None)
-            program, root, *place = astuple(send.opens)
+            program, root, *place, _ = astuple(send.opens)
             self._create(Head(send.to, program, root, 0, None, None, due_at_s, "pending", now_s, None, *place))
             opened = send.to
         box = self._messages.setdefault(send.to, {})

@@ -25,6 +25,7 @@ CREATE TABLE IF NOT EXISTS heads (
     ready_at_s float8 GENERATED ALWAYS AS (least(wake_at_s, mail_at_s)) STORED
 );
 CREATE UNIQUE INDEX IF NOT EXISTS heads_address ON heads (sha256(address));
+CREATE INDEX IF NOT EXISTS heads_by_time ON heads (created_at_s, number);
 CREATE INDEX IF NOT EXISTS heads_held ON heads (holder) WHERE holder IS NOT NULL;
 
 CREATE TABLE IF NOT EXISTS log (execution bigint, version bigint, row bytea NOT NULL, PRIMARY KEY (execution, version));
@@ -91,8 +92,9 @@ CREATE INDEX IF NOT EXISTS mail_limited ON mail (queue, lane, (deliveries > 0), 
 CREATE INDEX IF NOT EXISTS mail_limited_held ON mail (queue, lane, holder) WHERE limited AND holder IS NOT NULL;
 
 -- The values by which executions are found, in a form that is compared as bytes.
-CREATE TABLE IF NOT EXISTS attributes (number bigint, name text, value bytea NOT NULL, PRIMARY KEY (number, name));
-CREATE INDEX IF NOT EXISTS attributes_value ON attributes (name, value, number);
+CREATE TABLE IF NOT EXISTS attributes (number bigint, name text, value bytea, tenant text NOT NULL, ended boolean NOT NULL, PRIMARY KEY (number, name, value));
+CREATE INDEX IF NOT EXISTS attributes_value ON attributes (tenant, name, value, number);
+CREATE INDEX IF NOT EXISTS attributes_living ON attributes (tenant, name, value, number) WHERE NOT ended;
 
 -- Secrets, which the client encrypts.
 CREATE TABLE IF NOT EXISTS vault (tenant text, name text, version bigint NOT NULL, sealed bytea NOT NULL, set_at_s float8 NOT NULL, PRIMARY KEY (tenant, name));

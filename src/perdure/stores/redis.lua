@@ -73,6 +73,20 @@ local function line_of_head(head)
   local waits = head.holder or least(head.wake_at_s, head.mail_at_s)
   return waits and pack({head.holder or false, head.program, head.lane, head.priority, head.version > 0})
 end
+local function attributed(value, member) return value .. ' ' .. member end
+local function found_by(head, member)  -- The places of a head in the indexes of attributes: of all executions, and of those that have not ended.
+  local found = {}
+  for _, one in ipairs(head.attributes or {}) do
+    local name, place = pack({head.key[1], one[1]}), attributed(one[2], member)
+    found[#found + 1] = {at('attributes', name), place}
+    if not head.ended_at_s then found[#found + 1] = {at('living', name), place} end
+  end
+  return found
+end
+local function index(before, head, member)
+  for _, one in ipairs(before and found_by(before, member) or {}) do call('ZREM', one[1], one[2]) end
+  for _, one in ipairs(head and found_by(head, member) or {}) do call('ZADD', one[1], 0, one[2]) end
+end
 local function save(head)
   local address = pack(head.key)
   local before, member = load(address), numbered(head.number) .. address
@@ -83,6 +97,9 @@ local function save(head)
     local was, is = before and line_of_head(before), line_of_head(head)
     if was and was ~= is then leave('executed', head.queue, was, member) end
     if is then join('executed', head.queue, is, member, score) end
+  end
+  if not before or not before.ended_at_s ~= not head.ended_at_s or pack(before.attributes or {}) ~= pack(head.attributes or {}) then
+    index(before, head, member)
   end
   if head.holder then call('SADD', at('holding'), head.holder) end
   if head.program:find('\n', 1, true) then call('SADD', at('programs'), head.program) end
@@ -98,6 +115,8 @@ local function create(key, program, root, status, place, holder, created_at)
   head.number, head.created_at_s, head.mail_at_s = call('INCR', at('created')), math.min(created_at or now, now), first_due(address, '-inf')
   for _, member in ipairs(call('ZRANGE', at('due', address), 0, -1)) do call('ZREM', at('unclaimed'), member) end
   call('ZADD', at('listed'), head.number, address)
+  call('ZADD', at('created_at'), head.created_at_s, numbered(head.number))
+  call('SADD', at('tenants'), key[1])
   save(head)
   return head
 end
@@ -191,7 +210,6 @@ end
 
 -- Records. A hash has their states, another their values. `record_keys` has the keys of a kind, and `record_values` those that have an attribute, behind
 -- its value in hexadecimal digits and a space, which sorts before digits; both sort by their bytes. `expiring` has those that expire, by that time.
-local function attributed(value, key) return value .. ' ' .. key end
 local function record_at(place)
   local kept = call('HGET', at('records'), place)
   local record = kept and unpack(kept)
@@ -270,6 +288,26 @@ local function has_all(post)  -- Whether each blob that the post refers to is in
   end
   return true
 end
+local function refused(post)  -- The first start that its admission does not allow; see `refused_start` of the protocol.
+  local created = {}
+  for _, send in ipairs(post.messages) do
+    local opens, address = send.opens, pack(send.to)
+    if opens and not is_queue(send.to) and not created[address] and call('HEXISTS', at('heads'), address) == 0 then
+      local limit = opens.admission
+      if limit then
+        local line = at('living', pack({send.to[1], limit.attribute}))
+        local present = call('ZLEXCOUNT', line, '[' .. limit.value .. ' ', '(' .. limit.value .. '!')
+        for _, other in pairs(created) do
+          for _, one in ipairs(other.tenant == send.to[1] and other.attributes or {}) do
+            if one[1] == limit.attribute and one[2] == limit.value then present = present + 1 end
+          end
+        end
+        if present >= limit.max then return {key = send.to, admission = limit, present = math.min(present, limit.max)} end
+      end
+      created[address] = {tenant = send.to[1], attributes = opens.attributes or {}}
+    end
+  end
+end
 local function forget(head)  -- Removes an execution with its log and messages.
   local address, member = pack(head.key), numbered(head.number) .. pack(head.key)
   local left, line = place(head), head.queue ~= '' and line_of_head(head)
@@ -278,6 +316,8 @@ local function forget(head)  -- Removes an execution with its log and messages.
   for _, key in ipairs(call('HKEYS', at('box', address))) do acknowledge({to = head.key, key = key}) end
   call('DEL', at('log', address))
   call('ZREM', at('listed'), address)
+  call('ZREM', at('created_at'), numbered(head.number))
+  index(head, nil, member)
   call('HDEL', at('heads'), address)
   wake = true
 end
@@ -318,8 +358,9 @@ function ask.commit(changes)
     elseif change.key then answer.answers[i] = commit(change)
     elseif not has_all(change) then answer.answers[i] = {conflict = true}
     else
-      local late = stale(change.records)
+      local late, kept_out = stale(change.records), refused(change)
       if late then answer.answers[i] = {stale = late}
+      elseif kept_out then answer.answers[i] = {refused = kept_out}
       else
         change_records(change.records)
         answer.answers[i] = {version = 0, created = carry_out(change)}
@@ -605,19 +646,46 @@ local function has_all(head, conditions)
   end
   return true
 end
+local function number_at(position, descending)  -- Of the execution at a position or, if it is gone, of its neighbour by the time of creation.
+  local head = load(pack(position.key))
+  if head then return head.number end
+  local number = call('ZREVRANGEBYSCORE', at('created_at'), string.format('%.17g', position.created_at_s), '-inf', 'LIMIT', 0, 1)[1]
+  return tonumber(number or 0) + (descending and 1 or 0)
+end
+local function walk_heads(which, fits)  -- Of each tenant the first that fit, in order of an attribute.
+  local order, after, found, bound = which.order, which.after, {}, nil
+  local descending = order.descending
+  if after then bound = '(' .. attributed(after.value, numbered(number_at(after, descending)) .. (descending and '' or '\255')) end
+  for _, tenant in ipairs(which.tenant and {which.tenant} or call('SMEMBERS', at('tenants'))) do
+    walk(at(which.ended == false and 'living' or 'attributes', pack({tenant, order.name})), bound, descending, function(member)
+      local value, number, address = member:match('^(%x*) (%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d)(.*)$')
+      local head = load(address)
+      if extreme(head.attributes, order) ~= value or not fits(head, address) then return false end
+      found[#found + 1] = {place = value .. ' ' .. number, head = head}
+      return true
+    end, which.limit)
+  end
+  table.sort(found, function(a, b)
+    if descending then return a.place > b.place end
+    return a.place < b.place
+  end)
+  for i = 1, math.min(#found, which.limit) do answer.heads[i] = found[i].head end
+end
 function ask.heads(which)
   local statuses, keys = which.statuses and set(which.statuses), which.keys and set(which.keys)
-  local last = which.older_than and load(pack(which.older_than))
+  local function fits(head, address)
+    local tenant, workflow, id = head.key[1], head.key[2], head.key[3]
+    return (which.tenant or tenant) == tenant and (which.workflow or workflow) == workflow and id:sub(1, #which.id_prefix) == which.id_prefix
+      and (not statuses or statuses[head.status]) and (not keys or keys[address]) and (not which.root or pack(which.root) == pack(head.root))
+      and head.created_at_s >= (which.created_from_s or 0) and (which.ended == nil or which.ended == not not head.ended_at_s) and has_all(head, which.where)
+  end
   answer.heads = {}
-  for _, address in ipairs(call('ZREVRANGEBYSCORE', at('listed'), last and after(last.number) or '+inf', '-inf')) do
+  if which.order then return walk_heads(which, fits) end
+  local before = which.after and after(number_at(which.after, true)) or '+inf'
+  for _, address in ipairs(call('ZREVRANGEBYSCORE', at('listed'), before, '-inf')) do
     if #answer.heads >= which.limit then break end
     local head = load(address)
-    local tenant, workflow, id = head.key[1], head.key[2], head.key[3]
-    if (which.tenant or tenant) == tenant and (which.workflow or workflow) == workflow and id:sub(1, #which.id_prefix) == which.id_prefix
-      and (not statuses or statuses[head.status]) and (not keys or keys[address]) and (not which.root or pack(which.root) == pack(head.root))
-      and head.created_at_s >= (which.created_from_s or 0) and has_all(head, which.where) then
-      answer.heads[#answer.heads + 1] = head
-    end
+    if fits(head, address) then answer.heads[#answer.heads + 1] = head end
   end
 end
 local function tell_record(place, record)

@@ -19,7 +19,7 @@ from msgspec.structs import asdict
 
 from perdure.core.attribute_filter import AttributeCondition
 from perdure.core.attributes import IndexedAttributes
-from perdure.core.envelopes import Ack, NewExecution, OutgoingMessage, QueuedMessage
+from perdure.core.envelopes import Ack, Admission, NewExecution, OutgoingMessage, QueuedMessage
 from perdure.core.errors import ProgrammingError, StoreUnavailable
 from perdure.core.limits import UNCLAIMED_MESSAGE_S
 from perdure.core.paths import Address, Key, QueueAddress
@@ -39,6 +39,7 @@ from perdure.stores.protocol import (
     Post,
     QueueLimits,
     QueueStatus,
+    Refused,
     StoredLog,
     StoreTime,
     Superseded,
@@ -89,6 +90,18 @@ class _Stale(msgspec.Struct):
     version: int
 
 
+class _Admission(msgspec.Struct):
+    attribute: str
+    value: str
+    max: int
+
+
+class _Refused(msgspec.Struct):
+    key: Key
+    admission: _Admission
+    present: int
+
+
 class _Assignment(msgspec.Struct):
     head: _Head
     messages: list[_Message]
@@ -101,6 +114,7 @@ class _Change(msgspec.Struct):
     conflict: bool = False
     head: _Head | None = None
     stale: _Stale | None = None
+    refused: _Refused | None = None
 
 
 class _Answer(msgspec.Struct):
@@ -169,7 +183,8 @@ class RedisStore:
         return StoredLog(_head(answer.heads[0]), tuple(rows)) if answer.heads else None
 
     async def heads(self, which: HeadFilter = ALL_HEADS) -> list[Head]:
-        answer, _ = await self._ask("heads", asdict(which) | {"where": _where(which.where)})
+        after = None if which.after is None else asdict(which.after) | {"value": which.after.value.hex()}
+        answer, _ = await self._ask("heads", asdict(which) | {"where": _where(which.where), "after": after})
         return [*map(_head, answer.heads)]
 
     async def messages(self, to: Address) -> list[QueuedMessage]:
@@ -409,7 +424,8 @@ def _send(send: OutgoingMessage) -> dict[str, object]:
 
 
 def _opening(opens: NewExecution) -> dict[str, object]:
-    return asdict(opens) | {"attributes": _in_hex(opens.attributes) or None}
+    limit = opens.admission
+    return asdict(opens) | {"attributes": _in_hex(opens.attributes) or None, "admission": limit and asdict(limit) | {"value": limit.value.hex()}}
 
 
 def _in_hex(attributes: IndexedAttributes) -> list[tuple[str, str]]:
@@ -431,6 +447,9 @@ def _change_answer(change: _Change, answer: _Answer) -> ChangeAnswer:
         return Superseded(answer.epoch)
     if change.stale is not None:
         return Stale(RecordKey(*change.stale.key), change.stale.version)
+    if (refused := change.refused) is not None:
+        admission = Admission(refused.admission.attribute, bytes.fromhex(refused.admission.value), refused.admission.max)
+        return Refused(refused.key, admission, refused.present)
     return Conflict(None if change.head is None else _head(change.head)) if change.conflict else Committed(change.version, answer.now_s, tuple(change.created))
 
 

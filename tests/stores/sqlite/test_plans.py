@@ -13,7 +13,7 @@ from perdure.core.attribute_filter import AttributeFilter, AttributeOrder, Is, a
 from perdure.core.attributes import checked_attributes, index_attributes
 from perdure.core.envelopes import Ack
 from perdure.stores.protocol import HeadFilter, Post, QueueLimits
-from perdure.stores.records import RecordChange, RecordFilter, RecordKey, record_position
+from perdure.stores.records import PagePosition, RecordChange, RecordFilter, RecordKey, record_position
 from perdure.stores.sqlite import record_rows, store_rows
 from perdure.stores.sqlite.database_file import DatabaseFile
 from perdure.stores.sqlite.store import SqliteStore
@@ -65,7 +65,7 @@ async def use(world: StoreWorld) -> None:
     assert await world.keys(key("5")) is not None and await world.store.heads(HeadFilter(tenant="acme", limit=3))
     for asked in map(attribute_conditions, WHERE):
         for status in (None, frozenset({"pending"}), frozenset({"running", "failed"})):
-            await world.store.heads(HeadFilter(statuses=status, where=asked, older_than=key("5")))
+            await world.store.heads(HeadFilter(statuses=status, where=asked, after=PagePosition(key("5"))))
         for which in (
             HeadFilter(tenant="acme"),
             HeadFilter(workflow="order"),

@@ -205,7 +205,7 @@ class PostgresStore:
     # Transactions and connections.
 
     @asynccontextmanager
-    async def _transaction(self, places: Iterable[Key | RecordKey] = (), *, alone: bool = False) -> AsyncIterator[tables.PostgresTables]:
+    async def _transaction(self, places: Iterable[tuple[str, ...]] = (), *, alone: bool = False) -> AsyncIterator[tables.PostgresTables]:
         """Yields the tables in one transaction and one epoch (with `alone`, while no other transaction runs), and notifies listeners when it is durable."""
         async with self._connected() as connection, connection.transaction(isolation="read_committed"):
             here = await tables.begin_transaction(connection.fetch, places, self._clock and self._clock(), alone=alone)

@@ -21,7 +21,6 @@ from perdure.stores.postgres import store_tables as tables
 from perdure.stores.postgres.limited_queues import Fetch
 from perdure.stores.postgres.store_rows import escape_nul, unescape_nul
 from perdure.stores.protocol import ALL_HEADS, ChangeAnswer, Commit, Head, HeadFilter, Post, QueueStatus, StoredLog, StoreTime, check_changes
-from perdure.stores.records import RecordKey
 from perdure.stores.user_transactions import CONNECTION_KINDS, EXPECTED_OPEN, driver_connection, is_instance_of
 
 NO_TRANSACTION = "in a transaction, and it commits by itself; begin one on it first, and commit afterwards"
@@ -177,7 +176,7 @@ class PostgresUserTransactionStore:
         """See `Store.queues`."""
         return await queues.queue_statuses(self._fetch, (await self._begun()).moment.now_s)
 
-    async def _begun(self, places: Iterable[Key | RecordKey] = ()) -> tables.PostgresTables:
+    async def _begun(self, places: Iterable[tuple[str, ...]] = ()) -> tables.PostgresTables:
         return await tables.begin_transaction(self._fetch, places, self._clock and self._clock())
 
 

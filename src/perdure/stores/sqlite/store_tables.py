@@ -6,6 +6,7 @@ holders and processes, and the numbers of executions, which never change.
 
 import sqlite3
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 from perdure.core.envelopes import Ack, NewExecution, OutgoingMessage, QueuedMessage
@@ -29,6 +30,8 @@ from perdure.stores.protocol import (
     TransactionRaised,
     TransactionRefused,
     creation_time,
+    has_admission,
+    refused_start,
 )
 from perdure.stores.sqlite import limited_queues, record_rows, store_rows, transactional_steps
 from perdure.stores.sqlite.claim_queries import assign_executions, find_ready, lease_work, next_ready_at, with_full_names
@@ -50,8 +53,8 @@ SET_TRANSACTION_COUNT = "UPDATE meta SET writes = ?"
 
 _FIRST_DUE = "(SELECT min(due_at_s) FROM mail WHERE mail.address = heads.address)"
 _READY_AT = "coalesce(min(wake_at_s, mail_at_s), wake_at_s, mail_at_s)"
-NUMBER = "SELECT number FROM heads WHERE address = ?"
-HEAD_STATE = "SELECT version, holder FROM heads WHERE number = ?"
+HEAD_STATE = "SELECT version, ended_at_s IS NOT NULL FROM heads WHERE number = ?"
+SET_ENDED = "UPDATE attributes SET ended = ? WHERE number = ?"
 CREATE = """INSERT INTO heads (address, tenant, workflow, id, program, root, version, holder, wake_at_s, status, created_at_s, ended_at_s,
     queue, lane, priority, limited, mail_at_s)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, (SELECT min(due_at_s) FROM mail WHERE address = ?))
@@ -248,7 +251,9 @@ class SqliteTables:
             return Conflict(read_head(self._execute, commit.key))
         version = commit.version + commit.count
         number = self._create(commit, version, now_s) if commit.creates else self._number(commit.key)
-        if number is None or not (commit.creates or self._is_next(commit, number, version)):
+        ended = commit.ended_at_s is not None
+        had_ended = None if number is None else ended if commit.creates else self._advance(commit, number, version)
+        if number is None or had_ended is None:
             return Conflict(read_head(self._execute, commit.key))
         if commit.forgets:
             return self._forget(commit, number, now_s)
@@ -273,7 +278,9 @@ class SqliteTables:
             if commit.wake_at_s is not None and commit.wake_at_s <= now_s:
                 self.pending.holders.add(commit.holder)
         if commit.attributes is not None:
-            store_rows.write_attributes(self._execute, self._executemany, number, commit.attributes)
+            store_rows.write_attributes(self._execute, self._executemany, number, commit.attributes, (commit.key.tenant, ended))
+        elif ended is not had_ended:
+            self._execute(SET_ENDED, (ended, number))
         if commit.news:
             self.pending.news = True
         return Committed(version, now_s, created)
@@ -288,29 +295,37 @@ class SqliteTables:
         self.pending.everyone = True  # in a queue with limits, others may have waited for its place
         return Committed(commit.version, now_s)
 
-    def _is_next(self, commit: Commit, number: int, version: int) -> bool:
-        """Whether the execution is at the version that the commit was decided on. Unless it releases the execution, this also writes the head.
+    def _advance(self, commit: Commit, number: int, version: int) -> bool | None:
+        """Returns whether the execution had ended, None if it is not at the version that the commit was decided on. Unless it releases the execution, this
+        also writes the head.
 
         Most commits change only the version of the head. Its own UPDATE for that case touches no index.
         """
-        if commit.release:
-            row = self._execute(HEAD_STATE, (number,)).fetchone()
-            return row is not None and row[0] == commit.version
         decided = (commit.holder, commit.program, commit.status, commit.wake_at_s, commit.ended_at_s)
-        if self._execute(ADVANCE_HEAD, (version, number, commit.version, *decided)).rowcount:
-            return True
-        return self._execute(UPDATE_HEAD, (version, *decided, number, commit.version)).rowcount > 0
+        if not commit.release and self._execute(ADVANCE_HEAD, (version, number, commit.version, *decided)).rowcount:
+            return commit.ended_at_s is not None
+        row = self._execute(HEAD_STATE, (number,)).fetchone()
+        if row is None or row[0] != commit.version:
+            return None
+        if not commit.release:
+            self._execute(UPDATE_HEAD, (version, *decided, number, commit.version))
+        return bool(row[1])
 
     def _post(self, post: Post, now_s: float) -> ChangeAnswer:
         if post.epoch not in (None, self.epoch):
             return Superseded(self.epoch)
         if any(not self._has(names, post) for send in post.messages for names in send.refers):
             return Conflict(None)
+        if post.records and (stale := record_rows.stale_record(self._execute, post.records, now_s)) is not None:
+            return stale
+        if has_admission(post) and (refused := refused_start(post, self._exists, partial(store_rows.count_living, self._execute))) is not None:
+            return refused
         if post.records:
-            if (stale := record_rows.stale_record(self._execute, post.records, now_s)) is not None:
-                return stale
             record_rows.change_records(self._execute, self._executemany, post.records, now_s)
         return Committed(0, now_s, self._carry_out(post, now_s))
+
+    def _exists(self, key: Key) -> bool:
+        return self._number(key) is not None
 
     def _has(self, names: Sequence[str], post: Post) -> bool:
         """Whether a blob is in the store or carried by the post under one of its names."""
@@ -342,7 +357,7 @@ class SqliteTables:
             self._insert(to, address, (send.opens.program, address_text(send.opens.root), 0, None, None, "pending", now_s, None, *self._place(send.opens)))
             receiver = self._execute(RECEIVER, (address,)).fetchone()
             if send.opens.attributes:
-                store_rows.write_attributes(self._execute, self._executemany, receiver[0], send.opens.attributes)
+                store_rows.write_attributes(self._execute, self._executemany, receiver[0], send.opens.attributes, (to.tenant, False))
         delivered = self._execute(DELIVER, (address, send.key, send.body, due_at_s, None, None if receiver else 1, "", 0)).rowcount
         if receiver is None:
             return False
@@ -409,7 +424,7 @@ class SqliteTables:
 
     def _number(self, key: Key) -> int | None:
         number = self._numbers.get(key)
-        if number is None and (row := self._execute(NUMBER, (address_text(key),)).fetchone()):
+        if number is None and (row := self._execute(store_rows.NUMBER, (address_text(key),)).fetchone()):
             return self._remember(key, row[0])
         return number
 

@@ -68,9 +68,11 @@ CREATE INDEX heads_by_queue ON heads (queue, holder, ready_at_s) WHERE queue <> 
 -- programs: the programs that need capabilities, of all executions that there were
 CREATE TABLE programs (name TEXT PRIMARY KEY) WITHOUT ROWID, STRICT;
 
--- attributes: the values by which executions are found, in a form that is compared as bytes
-CREATE TABLE attributes (number INTEGER NOT NULL, name TEXT NOT NULL, value BLOB NOT NULL, PRIMARY KEY (number, name)) WITHOUT ROWID, STRICT;
-CREATE INDEX attributes_by_value ON attributes (name, value, number);
+-- attributes: the values by which executions are found, in a form that is compared as bytes; tenant and ended are those of the execution
+CREATE TABLE attributes (number INTEGER NOT NULL, name TEXT NOT NULL, value BLOB NOT NULL, tenant TEXT NOT NULL, ended INTEGER NOT NULL,
+    PRIMARY KEY (number, name, value)) WITHOUT ROWID, STRICT;
+CREATE INDEX attributes_by_value ON attributes (tenant, name, value, number);
+CREATE INDEX attributes_of_living ON attributes (tenant, name, value, number) WHERE ended = 0;
 
 -- log: the rows of the logs, each with one or more events
 CREATE TABLE log (execution INTEGER NOT NULL, version INTEGER NOT NULL, row BLOB NOT NULL) STRICT;

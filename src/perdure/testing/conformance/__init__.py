@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from perdure.stores.protocol import Store
+from perdure.testing.conformance.attribute_suite import AdmissionSuite, OrderedListSuite
 from perdure.testing.conformance.blob_and_vault_suite import BlobRemovalSuite, VaultSuite
 from perdure.testing.conformance.commit_suite import CommitSuite
 from perdure.testing.conformance.lease_suite import LeaseSuite, WakeUpSuite
@@ -25,7 +26,20 @@ from perdure.testing.conformance.store_world import Clock, StoreWorld
 __all__ = ["Clock", "StoreConformance", "StoreWorld"]
 
 
-class StoreConformance(CommitSuite, LeaseSuite, WakeUpSuite, MessageSuite, TaskSuite, QueueSuite, QuerySuite, VaultSuite, BlobRemovalSuite, RecordSuite):
+class StoreConformance(
+    CommitSuite,
+    LeaseSuite,
+    WakeUpSuite,
+    MessageSuite,
+    TaskSuite,
+    QueueSuite,
+    QuerySuite,
+    VaultSuite,
+    BlobRemovalSuite,
+    RecordSuite,
+    AdmissionSuite,
+    OrderedListSuite,
+):
     """All tests of the suite. They need pytest-asyncio in its mode `auto`."""
 
     async def make(self, clock: Clock) -> Store:
