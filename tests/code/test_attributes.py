@@ -124,7 +124,7 @@ BAD: list[tuple[Any, type[Exception]]] = [
     ({"a b": 1}, BadName),
     ({"": None}, BadName),
     ({"good": 1, "due": datetime(2026, 1, 1)}, BadValue),  # noqa: DTZ001  # which is the point
-    ({"good": 1, "x": [1]}, BadValue),
+    ({"good": 1, "x": [[1]]}, BadValue),
     ({"good": 1, "x": "x" * 1025}, BadValue),
     ({f"x{number}": 1 for number in range(32)}, BadValue),
     (["a"], BadValue),

@@ -15,10 +15,10 @@ from msgspec.structs import replace
 
 from perdure.core.attribute_filter import AttributeCondition, AttributeOrder
 from perdure.core.attributes import IndexedAttributes
-from perdure.core.envelopes import Ack, NewExecution, OutgoingMessage, QueuedMessage
+from perdure.core.envelopes import Ack, Admission, NewExecution, OutgoingMessage, QueuedMessage
 from perdure.core.paths import Address, Key, QueueAddress
 from perdure.stores.memory import MemoryStore
-from perdure.stores.protocol import Claim, Claimed, Commit, Committed, Head, HeadFilter, Post, QueueLimits, QueueStatus, Store
+from perdure.stores.protocol import Claim, Claimed, Commit, Committed, Head, HeadFilter, Post, QueueLimits, QueueStatus, Refused, Store, head_position
 from perdure.stores.records import RecordChange, RecordFilter, RecordKey, Stale, StoredRecord, record_position
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.testing.conformance import Clock
@@ -46,7 +46,7 @@ KINDS = (
     *("claim", "claim again", "claim what the dead held", "claim of a family", "claim due mail", "work", "work again"),
     *("limit", "claim from limits", "work from limits", "held up", "held up by a rate", "in a queue"),
     *("renew", "let go", "death", "epoch", "sweep", "read", "read after", "heads", "where", "mail", "reopen"),
-    *("records", "stale", "record expired", "list of records", "records dropped"),
+    *("records", "stale", "record expired", "list of records", "records dropped", "refused", "in order"),
 )
 
 
@@ -142,6 +142,8 @@ class Twins:
         if isinstance(change, Post):
             if change.epoch is not None:
                 self.note("post of an epoch", done)
+            if any(send.opens and send.opens.admission for send in change.messages):
+                self.note("refused", isinstance(answer, Refused))
             if change.records:
                 self.note("records", done)
                 self.note("stale", isinstance(answer, Stale))
@@ -182,14 +184,14 @@ class Twins:
         )
 
     def some_attributes(self) -> IndexedAttributes:
-        return tuple((name, self.random.choice(FORMS)) for name in ATTRIBUTES if self.random.random() < 0.5)
+        return self.some_values()
 
     async def some_post(self) -> Post:
         epoch = self.some_epoch() if self.random.random() < 0.5 else None
         tenant = self.random.choice(["acme", "b"])
         keys = self.random.sample([key for key in RECORDS if key.tenant == tenant], self.random.choice([0, 0, 1, 1, 3]))
         changes = tuple([await self.some_record(key) for key in keys])
-        return Post(epoch=epoch, messages=self.some_sends(), acks=self.some_acks(), blobs=self.some_blobs(), records=changes)
+        return Post(epoch=epoch, messages=self.some_sends(admits=True), acks=self.some_acks(), blobs=self.some_blobs(), records=changes)
 
     async def some_record(self, key: RecordKey) -> RecordChange:
         """A change at the present version of a record, or now and then at another."""
@@ -202,15 +204,18 @@ class Twins:
         """Attributes, some of which have several values."""
         return tuple(sorted({(self.random.choice(ATTRIBUTES), self.random.choice(FORMS)) for _ in range(self.random.randrange(4))}))
 
-    def some_sends(self) -> tuple[OutgoingMessage, ...]:
-        return tuple(self.some_send() for _ in range(self.random.choice([0, 0, 1, 1, 3])))
+    def some_sends(self, admits: bool = False) -> tuple[OutgoingMessage, ...]:
+        return tuple(self.some_send(admits) for _ in range(self.random.choice([0, 0, 1, 1, 3])))
 
-    def some_send(self) -> OutgoingMessage:
+    def some_admission(self) -> Admission | None:
+        return Admission(self.random.choice(ATTRIBUTES), self.random.choice(FORMS), self.random.choice([0, 1, 2])) if self.random.random() < 0.5 else None
+
+    def some_send(self, admits: bool = False) -> OutgoingMessage:
         to = self.random.choice(self.addresses)
         lane, priority = self.random.choice(LANES), self.random.choice([0, 0, 0, 5, -1])
         place = (self.random.choice(NAMES), lane, priority) if self.random.random() < 0.8 else ("", "", 0)
         attributes = self.some_attributes() if self.random.random() < 0.5 else ()
-        opening = NewExecution(self.random.choice(PROGRAMS), self.random.choice(self.keys), *place, attributes)
+        opening = NewExecution(self.random.choice(PROGRAMS), self.random.choice(self.keys), *place, attributes, self.some_admission() if admits else None)
         opens = opening if self.random.random() < 0.4 and to != NOBODY else None
         due_at_s = self.some_time() if self.random.random() < 0.4 else 0.0
         return OutgoingMessage(
@@ -334,10 +339,20 @@ class Twins:
         self.note("heads", await self.both(lambda store: store.heads(HeadFilter(tenant=tenant, statuses=statuses, limit=limit))))
         where = tuple(self.some_condition() for _ in range(self.random.choice([1, 1, 2])))
         self.note("where", await self.both(lambda store: store.heads(HeadFilter(tenant=tenant, statuses=statuses, where=where, limit=limit))))
+        await self.look_in_order(replace(HeadFilter(limit=limit + 1), tenant=tenant, statuses=statuses, where=where[1:]))
         self.note("mail", await self.both(lambda store: store.messages(to)))
         self.note("blob", await self.both(lambda store: store.blob(name)))
         await self.look_for_records(limit)
         assert await self.both(lambda store: store.relay(limit)) == 0
+
+    async def look_in_order(self, some: HeadFilter) -> None:
+        order = AttributeOrder(self.random.choice(ATTRIBUTES), self.random.random() < 0.5)
+        which = replace(some, order=order, ended=self.random.choice([None, False, True]))
+        found = await self.both(lambda store: store.heads(which))
+        if found:
+            behind = replace(which, after=head_position(found[0], order))
+            assert (await self.both(lambda store: store.heads(behind)))[: len(found) - 1] == found[1:]
+        self.note("in order", found)
 
     async def look_for_records(self, limit: int) -> None:
         order = self.random.choice([None, AttributeOrder("a"), AttributeOrder("b", descending=True)])
