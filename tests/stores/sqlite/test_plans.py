@@ -26,7 +26,8 @@ SCAN = re.compile(r"^SCAN (heads|mail|log|blobs|lanes|at|ready|attributes|other|
 """What goes through a whole table."""
 SORT = "USE TEMP B-TREE FOR ORDER BY"
 SORTS = re.compile(
-    r"address (=|IN)|\+root = |due_at_s < |name = '\w+' AND value >= |heads_of_family WHERE root = |id >= |at.key IN |at.value >= |at.number IN |heads_of_family CROSS"
+    r"address (=|IN)|\+root = |due_at_s < |name = '\w+' AND value >= |heads_of_family WHERE root = |id >= |"
+    r"at.key IN |at.value >= |at.number IN |heads_of_family CROSS"
 )
 """Few statements sort what they found: the mail of an address, what the dead held of a family, what is swept; and in lists for people, what has an
 attribute in a range, a family, ids of one beginning, and records of which few satisfy a condition."""
