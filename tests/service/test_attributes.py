@@ -15,7 +15,7 @@ from perdure.async_handle import AsyncHandle
 from perdure.core import values
 from perdure.core.attribute_filter import AttributeFilter
 from perdure.core.attributes import checked_attributes, index_attributes, value_of_sortable
-from perdure.core.envelopes import Admission
+from perdure.core.envelopes import StartAdmission
 from perdure.core.errors import BadName, BadValue, ExecutionFailed, TooManyActive
 from perdure.runtime.engine import Engine
 from perdure.service.execution_operations import StartRequest, start_execution
@@ -403,7 +403,7 @@ async def test_lists_are_in_order_of_an_attribute_page_by_page(c: Cluster, clien
 async def test_a_start_that_its_admission_does_not_allow_says_what_is_in_the_way(c: Cluster, client: AsyncClient) -> None:
     def wanted(id: str) -> StartRequest:
         attributes = checked_attributes({"user": "ada"})
-        limit = Admission("user", index_attributes(attributes)[0][1], 2)
+        limit = StartAdmission("user", index_attributes(attributes)[0][1], 2)
         return StartRequest(key=Key("default", "plain", id), input=values.encode([[], {}], "input"), attributes=attributes, admission=limit)
 
     for id in ("1", "2", "1"):

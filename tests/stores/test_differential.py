@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from perdure.core.attribute_filter import AttributeCondition, AttributeOrder
 from perdure.core.attributes import IndexedAttributes
-from perdure.core.envelopes import Ack, Admission, NewExecution, OutgoingMessage, QueuedMessage
+from perdure.core.envelopes import Ack, NewExecution, OutgoingMessage, QueuedMessage, StartAdmission
 from perdure.core.paths import Address, Key, QueueAddress
 from perdure.stores.memory import MemoryStore
 from perdure.stores.protocol import Claim, Claimed, Commit, Committed, Head, HeadFilter, Post, QueueLimits, QueueStatus, Refused, Store, head_position
@@ -207,8 +207,8 @@ class Twins:
     def some_sends(self, admits: bool = False) -> tuple[OutgoingMessage, ...]:
         return tuple(self.some_send(admits) for _ in range(self.random.choice([0, 0, 1, 1, 3])))
 
-    def some_admission(self) -> Admission | None:
-        return Admission(self.random.choice(ATTRIBUTES), self.random.choice(FORMS), self.random.choice([0, 1, 2])) if self.random.random() < 0.5 else None
+    def some_admission(self) -> StartAdmission | None:
+        return StartAdmission(self.random.choice(ATTRIBUTES), self.random.choice(FORMS), self.random.choice([0, 1, 2])) if self.random.random() < 0.5 else None
 
     def some_send(self, admits: bool = False) -> OutgoingMessage:
         to = self.random.choice(self.addresses)

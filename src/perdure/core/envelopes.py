@@ -6,7 +6,7 @@ from perdure.core.attributes import IndexedAttributes
 from perdure.core.paths import Address, Key
 
 
-class Admission(msgspec.Struct, frozen=True, gc=False):
+class StartAdmission(msgspec.Struct, frozen=True, gc=False):
     """A limit under which an execution is started: fewer than `max` executions of its tenant that have not ended have this value of this attribute."""
 
     attribute: str
@@ -29,7 +29,7 @@ class NewExecution(msgspec.Struct, frozen=True, gc=False):
     lane: str = ""
     priority: int = 0
     attributes: IndexedAttributes = ()
-    admission: Admission | None = None
+    admission: StartAdmission | None = None
 
 
 class OutgoingMessage(msgspec.Struct, frozen=True, gc=False):

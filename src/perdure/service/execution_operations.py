@@ -30,7 +30,7 @@ from perdure.code.durations import whole_number
 from perdure.core import compaction, log_format, messages, values
 from perdure.core import events as e
 from perdure.core.attributes import Attributes, index_attributes, indexed_attribute_values
-from perdure.core.envelopes import Admission, NewExecution, OutgoingMessage
+from perdure.core.envelopes import NewExecution, OutgoingMessage, StartAdmission
 from perdure.core.errors import BadValue, HasEnded, InputDiffers, NoReply, NotFound, TooManyActive, Undecodable, WrongVerb
 from perdure.core.events import ended_event_of
 from perdure.core.messages import ExecutionMessage
@@ -97,7 +97,7 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
     attributes: Attributes = ()
     definition: bytes | None = None
     seed: int | None = None
-    admission: Admission | None = None
+    admission: StartAdmission | None = None
 
 
 def positional_parameters(workflow: Workflow) -> list[str]:

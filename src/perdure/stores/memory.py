@@ -16,7 +16,7 @@ from zlib import crc32
 from msgspec.structs import astuple, replace
 
 from perdure.core.attribute_filter import AttributeOrder
-from perdure.core.envelopes import Ack, Admission, OutgoingMessage, QueuedMessage
+from perdure.core.envelopes import Ack, OutgoingMessage, QueuedMessage, StartAdmission
 from perdure.core.limits import UNCLAIMED_MESSAGE_S
 from perdure.core.paths import Address, Key, QueueAddress
 from perdure.core.program import program_requirements
@@ -346,7 +346,7 @@ class MemoryStore:
         known = living.keys() | self._executions.keys()
         living |= {key: execution.head.attributes for key, execution in self._executions.items() if execution.head.ended_at_s is None}
 
-        def count(tenant: str, admission: Admission) -> int:
+        def count(tenant: str, admission: StartAdmission) -> int:
             found = sum(key.tenant == tenant and (admission.attribute, admission.value) in attributes for key, attributes in living.items())
             return min(found, admission.max)
 

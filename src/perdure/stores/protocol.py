@@ -13,7 +13,7 @@ import msgspec
 
 from perdure.core.attribute_filter import AttributeCondition, AttributeOrder
 from perdure.core.attributes import IndexedAttributes
-from perdure.core.envelopes import Ack, Admission, OutgoingMessage, QueuedMessage
+from perdure.core.envelopes import Ack, OutgoingMessage, QueuedMessage, StartAdmission
 from perdure.core.errors import BadValue
 from perdure.core.paths import Address, Key, QueueAddress
 from perdure.core.program import Toolbox, claimable_programs
@@ -157,7 +157,7 @@ class Refused(msgspec.Struct, frozen=True, gc=False):
     """The start of `key` was not admitted, since `present` executions are in the way, and nothing of its post was carried out."""
 
     key: Key
-    admission: Admission
+    admission: StartAdmission
     present: int
 
 
@@ -178,7 +178,7 @@ def check_changes(changes: Iterable[Commit | Post]) -> None:
             raise BadValue("admission", change.key, "in a post: children and other starts of an execution are not limited")
 
 
-def refused_start(post: Post, exists: Callable[[Key], bool], count: Callable[[str, Admission], int]) -> Refused | None:
+def refused_start(post: Post, exists: Callable[[Key], bool], count: Callable[[str, StartAdmission], int]) -> Refused | None:
     """Returns the refusal of the first start of a post that its admission does not allow, None if all are allowed.
 
     `exists` says whether there is an execution, and `count` how many of a tenant that have not ended an admission counts, up to its maximum. Starts count

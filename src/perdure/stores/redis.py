@@ -19,7 +19,7 @@ from msgspec.structs import asdict
 
 from perdure.core.attribute_filter import AttributeCondition
 from perdure.core.attributes import IndexedAttributes
-from perdure.core.envelopes import Ack, Admission, NewExecution, OutgoingMessage, QueuedMessage
+from perdure.core.envelopes import Ack, NewExecution, OutgoingMessage, QueuedMessage, StartAdmission
 from perdure.core.errors import ProgrammingError, StoreUnavailable
 from perdure.core.limits import UNCLAIMED_MESSAGE_S
 from perdure.core.paths import Address, Key, QueueAddress
@@ -448,7 +448,7 @@ def _change_answer(change: _Change, answer: _Answer) -> ChangeAnswer:
     if change.stale is not None:
         return Stale(RecordKey(*change.stale.key), change.stale.version)
     if (refused := change.refused) is not None:
-        admission = Admission(refused.admission.attribute, bytes.fromhex(refused.admission.value), refused.admission.max)
+        admission = StartAdmission(refused.admission.attribute, bytes.fromhex(refused.admission.value), refused.admission.max)
         return Refused(refused.key, admission, refused.present)
     return Conflict(None if change.head is None else _head(change.head)) if change.conflict else Committed(change.version, answer.now_s, tuple(change.created))
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from perdure.core.attribute_filter import AttributeFilter, AttributeOrder, Is, attribute_conditions
 from perdure.core.attributes import checked_attributes, index_attributes
-from perdure.core.envelopes import Ack, Admission
+from perdure.core.envelopes import Ack, StartAdmission
 from perdure.stores.protocol import HeadFilter, Post, QueueLimits, head_position
 from perdure.stores.records import PagePosition, RecordChange, RecordFilter, RecordKey, record_position
 from perdure.stores.sqlite import record_rows, store_rows
@@ -84,7 +84,7 @@ async def use(world: StoreWorld) -> None:
                 await world.store.heads(replace(which, where=asked, order=order, after=head_position(listed[0], order) if listed else None))
                 await world.store.heads(replace(which, order=order))
     await world.store.heads(HeadFilter(after=PagePosition(key("gone"), 1.0)))
-    await world.change(Post(messages=(admitted("a", Admission("cents", b"n", 1)),)))
+    await world.change(Post(messages=(admitted("a", StartAdmission("cents", b"n", 1)),)))
     await use_records(world)
     world.clock.advance(1_000_000)
     assert await world.store.drop_expired()

@@ -11,7 +11,7 @@ from zlib import crc32
 
 from msgspec.structs import astuple
 
-from perdure.core.envelopes import Ack, Admission, OutgoingMessage, QueuedMessage
+from perdure.core.envelopes import Ack, OutgoingMessage, QueuedMessage, StartAdmission
 from perdure.core.limits import UNCLAIMED_MESSAGE_S
 from perdure.core.paths import Address, Key, QueueAddress
 from perdure.core.program import program_requirements
@@ -155,7 +155,7 @@ class PostgresTables:
         """Returns the refusal of a start that its admission does not allow. What is counted is locked, see `places_touched`."""
         starts = {send.to: send.opens.admission for send in post.messages if isinstance(send.to, Key) and send.opens is not None}
         existing = {key for key in starts if await self._first(f"SELECT true FROM heads {_HERE}", address_bytes(key))}
-        counts: dict[tuple[str, Admission], int] = {}
+        counts: dict[tuple[str, StartAdmission], int] = {}
         for key, one in starts.items():
             if one is not None:
                 counts[key.tenant, one] = await self._first(attributes.COUNT_LIVING, key.tenant, one.attribute, one.value, max(one.max, 0))

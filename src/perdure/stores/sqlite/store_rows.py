@@ -17,7 +17,7 @@ import msgspec
 
 from perdure.core.attribute_filter import AttributeCondition, AttributeOrder
 from perdure.core.attributes import IndexedAttributes
-from perdure.core.envelopes import Admission, QueuedMessage
+from perdure.core.envelopes import QueuedMessage, StartAdmission
 from perdure.core.errors import LogDamaged
 from perdure.core.paths import Address, Key, QueueAddress
 from perdure.stores.protocol import Head, HeadFilter, StoredLog, attributes_from_hex
@@ -49,7 +49,7 @@ def write_attributes(execute: Execute, executemany: ExecuteMany, number: int, at
     executemany(INSERT_ATTRIBUTE, [(number, name, value, *its) for name, value in attributes])
 
 
-def count_living(execute: Execute, tenant: str, admission: Admission) -> int:
+def count_living(execute: Execute, tenant: str, admission: StartAdmission) -> int:
     """Counts the executions that an admission counts, up to its maximum."""
     (count,) = execute(COUNT_LIVING, (tenant, admission.attribute, admission.value, max(admission.max, 0))).fetchone()
     return int(count)

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from perdure.core.attribute_filter import AttributeCondition, AttributeOrder
 from perdure.core.attributes import IndexedAttributes
-from perdure.core.envelopes import Ack, Admission, NewExecution, OutgoingMessage
+from perdure.core.envelopes import Ack, NewExecution, OutgoingMessage, StartAdmission
 from perdure.core.errors import BadValue
 from perdure.core.paths import Key
 from perdure.stores.protocol import Commit, Committed, Head, HeadFilter, Post, Refused, head_position
@@ -16,14 +16,14 @@ from perdure.stores.records import Stale
 from perdure.testing.conformance.record_suite import put
 from perdure.testing.conformance.store_world import PROGRAM, StoreWorld, key, plain_message
 
-TWO = Admission("user", b"sada", 2)
+TWO = StartAdmission("user", b"sada", 2)
 """At most two of one user at a time."""
 ADA: IndexedAttributes = (("user", b"sada"),)
 FORMS = [b"b\0", b"n\x80\0", b"s", b"s\0", b"sa", b"sa\0", b"t\xff\xff"]
 EVERYTHING = ((b"", b"\xff"),)
 
 
-def admitted(id: str, admission: Admission | None = TWO, attributes: IndexedAttributes = ADA, tenant: str = "acme") -> OutgoingMessage:
+def admitted(id: str, admission: StartAdmission | None = TWO, attributes: IndexedAttributes = ADA, tenant: str = "acme") -> OutgoingMessage:
     """Returns a start that needs an admission."""
     opens = NewExecution(PROGRAM, key(id, tenant), attributes=attributes, admission=admission)
     return OutgoingMessage(key(id, tenant), "start", b"start", opens=opens)
@@ -57,10 +57,10 @@ class AdmissionSuite:
         await start(world, *(admitted(f"other {number}", None, others[number % 6]) for number in range(12)))
         await start(world, *(admitted(f"tenant {number}", None, tenant="other") for number in range(3)))
         assert await start(world, admitted("1", None), admitted("2"), admitted("3")) == [True, True, False], "also those count that needed none"
-        assert await start(world, admitted("4", Admission("user", b"sada", 0)), admitted("5", Admission("user", b"sada", 3))) == [False, True]
+        assert await start(world, admitted("4", StartAdmission("user", b"sada", 0)), admitted("5", StartAdmission("user", b"sada", 3))) == [False, True]
         several = (("user", b"sbob"), ("user", b"seve"))
-        one = Admission("user", b"sbob", 1)
-        assert await start(world, admitted("6", one, several), admitted("7", one, several), admitted("8", Admission("user", b"seve", 1))) == [
+        one = StartAdmission("user", b"sbob", 1)
+        assert await start(world, admitted("6", one, several), admitted("7", one, several), admitted("8", StartAdmission("user", b"seve", 1))) == [
             True,
             False,
             False,
