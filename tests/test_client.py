@@ -324,7 +324,7 @@ def test_a_url_that_names_no_database_is_refused(make: Any, wrong: Any) -> None:
 
 
 def test_the_url_of_a_server_says_what_to_do() -> None:
-    with pytest.raises(BadValue, match="this version does not speak to servers, open the database that the server has"):
+    with pytest.raises(BadValue, match="this version does not connect to servers, so open the server"):
         Client("http://localhost:7000")
 
 

@@ -126,7 +126,7 @@ def remembered(url: str, key: Key) -> list[e.Event]:
             found = await store.read(key)
         finally:
             await store.close()
-        return [] if found is None else log_format.decode_rows(found.rows)
+        return [] if found is None else log_format.decode_rows(found.payloads)
 
     return asyncio.run(read())
 
@@ -351,7 +351,7 @@ def test_a_workflow_that_raises_fails_with_the_users_traceback_now_and_later() -
 
 @pytest.mark.slow
 def test_a_deadline_that_passes_fails_the_execution(url: str) -> None:
-    with pytest.raises(DeadlineExceeded, match=r"default/late/k failed: deadline_exceeded: not ended 0\.2 s after its start"):
+    with pytest.raises(DeadlineExceeded, match=r"default/late/k failed: deadline_exceeded: the execution did not end within 0\.2 s of its start"):
         late.with_(id="k").run()
     assert [head.status for head in stored(url)] == ["failed"]
 

@@ -8,12 +8,14 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import inf
+from typing import TypeVar
 
 from msgspec.structs import replace
 
 from perdure.core.attributes import index_attributes
 from perdure.core.envelopes import Ack, OutgoingMessage, QueuedMessage
 from perdure.core.paths import Address, Key, QueueAddress
+from perdure.stores.blob_marks import BLOB_REMOVAL
 from perdure.stores.protocol import (
     ALL_HEADS,
     ChangeAnswer,
@@ -33,13 +35,17 @@ from perdure.stores.protocol import (
     StoreTime,
 )
 from perdure.stores.records import RecordChange, RecordFilter, RecordKey, StoredRecord, has_expired
+from perdure.stores.secret_vault import VAULT
+from perdure.stores.store_parts import PartName
 from perdure.testing.immediate_calls import AtOnce
-from tests.proof.audit_ledgers import Handed, Leases
 from tests.proof.auditor import Auditor
 from tests.proof.program_interpreter import ProgramWorld
 from tests.proof.program_nodes import Behaviour, Json
+from tests.proof.queue_audit import Handed, Leases
 
 EVERYTHING = HeadFilter(limit=sys.maxsize)
+
+T = TypeVar("T")
 
 Box = dict[str, QueuedMessage]
 """The mail of one address, by key."""
@@ -64,13 +70,13 @@ class AuditedStore:
         self._rings: list[Callable[[], None]] = []
         self._rang = False
         self.lines = Leases(auditor.complain, lambda holder: not self.is_dead(holder))
-        inner.on_wake(self._has_rung)
+        inner.on_wake(self._has_notified)
 
     def becomes(self, inner: Store) -> None:
         """From now on this is the store, opened anew where the other was; who does not live by it is dead."""
         if inner is not self.inner:
             self.inner = inner
-            inner.on_wake(self._has_rung)
+            inner.on_wake(self._has_notified)
         leases: list[HolderStatus] = self.at_once(inner.leases())
         living = {lease.holder for lease in leases if lease.alive}
         self._lives_until_s = {holder: until_s for holder, until_s in self._lives_until_s.items() if holder in living}
@@ -108,7 +114,7 @@ class AuditedStore:
     def rows(self, key: Key) -> list[bytes]:
         """The log of an execution, at once."""
         found = self.log(key)
-        return [] if found is None else list(found.rows)
+        return [] if found is None else list(found.payloads)
 
     def payload(self, sha256: str) -> bytes | None:
         """What `blob` says, at once."""
@@ -266,6 +272,10 @@ class AuditedStore:
         """See `Store.on_news`."""
         return self.inner.on_change(notify)
 
+    def part(self, name: PartName[T]) -> T | None:
+        """See `Store.part`. Changes that are made by a part are not audited, so only those parts are handed on that change no log and no message."""
+        return self.inner.part(name) if name in (VAULT, BLOB_REMOVAL) else None
+
     async def close(self) -> None:
         """See `Store.close`."""
         self.at_once(self.inner.close())
@@ -392,7 +402,7 @@ class AuditedStore:
 
     # rings
 
-    def _has_rung(self) -> None:
+    def _has_notified(self) -> None:
         self._rang = True
 
     def _ring(self) -> None:

@@ -57,7 +57,7 @@ def test_what_is_done_aside_is_done_before_anything_else_and_in_no_time() -> Non
 
 
 def test_what_waits_can_not_be_run_as_if_it_did_not() -> None:
-    with pytest.raises(RuntimeError, match="run it with Aside"):
+    with pytest.raises(RuntimeError, match="run it with SideLoop"):
         run_immediately(asyncio.sleep(0))
 
 
@@ -69,10 +69,10 @@ def test_what_was_committed_outlives_the_process_and_so_does_what_was_committed_
     assert all(isinstance(answer, Committed) for answer in answers)
     disk.crash()
     second = disk.opened(lambda: now_s)
-    assert [mail.key for mail in disk.at_once(second.messages(TO))] == ["one", "two"]
+    assert [message.key for message in disk.at_once(second.messages(TO))] == ["one", "two"]
     disk.at_once(second.commit([post("three")]))
     disk.crash()
-    assert [mail.key for mail in disk.at_once(disk.opened(lambda: now_s).messages(TO))] == ["one", "two", "three"]
+    assert [message.key for message in disk.at_once(disk.opened(lambda: now_s).messages(TO))] == ["one", "two", "three"]
 
 
 @on_each

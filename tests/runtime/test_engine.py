@@ -226,7 +226,7 @@ async def test_a_claim_that_overtakes_the_refusal_of_a_start_is_not_forgotten(c:
 @virtually
 async def test_a_workflow_that_an_engine_does_not_know_is_not_started_there(c: Cluster) -> None:
     engine = await c.engine(one)
-    with pytest.raises(UnknownWorkflow, match="no engine here knows sleeper, only: one"):
+    with pytest.raises(UnknownWorkflow, match="no engine here knows sleeper; known are: one"):
         await c.start(engine, sleeper, 1.0)
     assert await c.events(key(sleeper)) == []
 
@@ -409,7 +409,7 @@ async def test_an_engine_begun_while_the_store_is_down_joins_when_it_is_up_again
 
 
 @pytest.mark.parametrize("idle_s", [0.0, 1e9], ids=["evicted", "warm"])
-def test_mail_wakes_an_engine_at_once_and_not_only_at_its_poll(idle_s: float) -> None:
+def test_a_message_wakes_an_engine_at_once_and_not_only_at_its_poll(idle_s: float) -> None:
     async def world() -> None:
         async with cluster() as c:
             engine = await c.engine(listener, poll_s=NEVER_S, idle_s=idle_s)
@@ -424,7 +424,7 @@ def test_mail_wakes_an_engine_at_once_and_not_only_at_its_poll(idle_s: float) ->
 
 
 @virtually
-async def test_mail_to_an_execution_that_is_performing_is_heard_at_once(c: Cluster) -> None:
+async def test_a_message_to_an_execution_with_a_step_in_flight_is_handled_at_once(c: Cluster) -> None:
     @workflow
     async def both(ctx: Context) -> tuple[str, Any]:
         return await ctx.join(lambda c: c.step(do, "x", 50.0), lambda c: c.listen("go"))
@@ -440,7 +440,7 @@ async def test_mail_to_an_execution_that_is_performing_is_heard_at_once(c: Clust
 
 
 @virtually
-async def test_a_start_by_mail_wakes_an_engine_at_once(c: Cluster) -> None:
+async def test_a_start_message_wakes_an_engine_at_once(c: Cluster) -> None:
     engine = await c.engine(one, poll_s=NEVER_S)
     await asyncio.sleep(100)
     began_s = now_s()
@@ -462,7 +462,7 @@ async def test_an_execution_that_another_engine_gives_back_is_taken_up_at_once(c
 
 
 @pytest.mark.parametrize("idle_s", [0.0, 1e9], ids=["evicted", "warm"])
-def test_the_timer_of_a_parked_execution_rings_on_time(idle_s: float) -> None:
+def test_the_timer_of_a_parked_execution_fires_on_time(idle_s: float) -> None:
     async def world() -> None:
         async with cluster() as c:
             engine = await c.engine(sleeper, poll_s=NEVER_S, idle_s=idle_s)
@@ -475,7 +475,7 @@ def test_the_timer_of_a_parked_execution_rings_on_time(idle_s: float) -> None:
 
 
 @virtually
-async def test_mail_that_a_late_answer_to_a_claim_hands_over_once_more_is_decided_on_once(c: Cluster) -> None:
+async def test_a_message_that_a_late_answer_to_a_claim_delivers_again_is_decided_on_once(c: Cluster) -> None:
     """A claim is carried out before the commit that acknowledges some mail, and answered after it."""
 
     @workflow
@@ -523,7 +523,7 @@ async def test_an_engine_that_finds_more_than_it_can_claim_at_once_claims_the_re
 
 
 @virtually
-async def test_a_timer_set_by_a_stopped_engine_rings_in_the_next_at_most_a_poll_late(c: Cluster) -> None:
+async def test_a_timer_set_by_a_stopped_engine_fires_in_the_next_at_most_a_poll_late(c: Cluster) -> None:
     first = await c.engine(sleeper)
     began_s = now_s()
     assert await c.start(first, sleeper, 10.3)
@@ -668,7 +668,7 @@ def test_large_values_come_back_whole_also_in_another_engine(idle_s: float) -> N
             second = await c.engine(large, idle_s=idle_s)
             await c.send(key(large), "go", "x" * 300_000)
             assert await c.result(second, large) == (200_000, "x" * 600_000)
-            assert all(len(row) < 5000 for row in (await logged(c, key(large))).rows)
+            assert all(len(row) < 5000 for row in (await logged(c, key(large))).payloads)
 
     run(world)
 
@@ -688,7 +688,7 @@ async def talkative(ctx: Context) -> None:
     ctx.log.warning("after")
 
 
-class Witness(logging.Handler):
+class LogRecorder(logging.Handler):
     """Notes each line of a workflow together with the last event that the store had by then."""
 
     def __init__(self, store: MemoryStore) -> None:
@@ -697,7 +697,7 @@ class Witness(logging.Handler):
         self.said: list[tuple[str, str]] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        (*_, last) = log_format.decode_rows(row for _, row in self._store._executions[key(talkative)].rows)
+        (*_, last) = log_format.decode_rows(row.payload for row in self._store._executions[key(talkative)].rows)
         self.said.append((record.getMessage(), type(last).__name__))
 
 
@@ -708,7 +708,7 @@ def test_lines_of_a_workflow_come_once_and_after_their_commit(idle_s: float, mon
 
     async def world() -> list[tuple[str, str]]:
         async with cluster() as c:
-            witness = Witness(c.store)
+            witness = LogRecorder(c.store)
             monkeypatch.setattr(lines, "handlers", [witness])
             engine = await c.engine(talkative, idle_s=idle_s)
             assert await c.start(engine, talkative)
@@ -851,3 +851,17 @@ async def test_an_engine_that_can_not_be_kept_alive_ends_and_says_why(c: Cluster
     engine = Engine(Damaged(now_s), [one.code])
     with pytest.raises(StoreError, match="damaged"):
         await engine.run()
+
+
+@workflow
+async def returns_its_input(ctx: Context, name: str) -> str:
+    return name
+
+
+@virtually
+async def test_a_start_that_is_stored_wins_over_a_later_one_in_an_engine(c: Cluster) -> None:
+    engine = await c.engine(returns_its_input)
+    for id in "abcdefgh":
+        await c.post(returns_its_input, "stored", id=id)
+        assert not await c.start(engine, returns_its_input, "late", id=id)
+        assert await c.result(engine, returns_its_input, id=id) == "stored"

@@ -13,7 +13,7 @@ from perdure.service import execution_bundles, retention, store_access
 from perdure.stores.protocol import ALL_HEADS
 from perdure.sync_client import AsyncClient
 from tests.runtime.cluster import Cluster, settle
-from tests.service.world import virtually
+from tests.service.cluster_client import virtually
 
 did: list[str] = []
 MONTH_S = 30 * 86_400.0
@@ -91,7 +91,7 @@ async def test_what_ended_long_ago_goes_and_its_id_status_and_times_stay(c: Clus
     assert (await (await client.get("old")).status()).status == "completed"
     assert await client.upkeep.verify() == []
     found = await c.store.read(Key("default", "plain", "old"))
-    assert found is not None and [len(row) < 100 for row in found.rows] == [True]
+    assert found is not None and [len(row) < 100 for row in found.payloads] == [True]
 
 
 @virtually

@@ -91,7 +91,7 @@ class Twins:
         """Ask both, who must answer the same."""
         expected, answer = await ask(self.memory), await ask(self.sqlite)
         assert unnumbered(answer) == unnumbered(expected)
-        for mine, other in zip(mail_in(expected), mail_in(answer), strict=True):
+        for mine, other in zip(messages_in(expected), messages_in(answer), strict=True):
             assert self.numbers.setdefault(mine.number, other.number) == other.number
         return expected
 
@@ -126,7 +126,7 @@ class Twins:
     async def change(self) -> None:
         changes = [await self.some_commit() if self.random.random() < 0.6 else await self.some_post() for _ in range(self.random.choice([1, 1, 1, 2, 4]))]
         before = {change.key: await self.head(change.key) for change in changes if isinstance(change, Commit)}
-        messages = await self.all_mail()
+        messages = await self.all_messages()
         answers = await self.both(lambda store: store.commit(changes))
         if len(changes) > 1:
             self.note("batch", all(isinstance(answer, Committed) for answer in answers))
@@ -334,7 +334,7 @@ class Twins:
         tenant, statuses = self.random.choice([None, "acme", "b\0", "c"]), self.random.choice([None, *(frozenset({one}) for one in STATUSES)])
         name, limit = self.random.choice([*BLOBS, "never kept"]), self.random.randrange(4)
         self.note("read", log := await self.both(lambda store: store.read(key, after)))
-        self.note("read after", log and log.rows)
+        self.note("read after", log and log.payloads)
         self.note("in a queue", log and log.head.queue)
         self.note("heads", await self.both(lambda store: store.heads(HeadFilter(tenant=tenant, statuses=statuses, limit=limit))))
         where = tuple(self.some_condition() for _ in range(self.random.choice([1, 1, 2])))
@@ -381,7 +381,7 @@ class Twins:
         """Whether the lease of `holder` has not run out."""
         return self.until_s.get(holder, 0.0) > self.clock.now_s
 
-    async def all_mail(self) -> set[tuple[Address, str]]:
+    async def all_messages(self) -> set[tuple[Address, str]]:
         """Who has mail of which keys."""
         return {(to, message.key) for to in self.addresses for message in await self.memory.messages(to)}
 
@@ -406,7 +406,7 @@ async def queues(store: Store) -> object:
     return await store.queues()
 
 
-def mail_in(answer: object) -> list[QueuedMessage]:
+def messages_in(answer: object) -> list[QueuedMessage]:
     """All mail in an answer of a store."""
     match answer:
         case Claimed():
@@ -418,13 +418,14 @@ def mail_in(answer: object) -> list[QueuedMessage]:
 
 
 def unnumbered(answer: object) -> object:
-    """The answer, with all of its mail numbered 0."""
+    """The answer, with all of its mail numbered 0. A time that has come is now."""
     match answer:
         case QueuedMessage():
             return replace(answer, number=0)
         case Claimed():
             executions = [replace(assignment, messages=tuple(map(unnumbered, assignment.messages))) for assignment in answer.executions]
-            return replace(answer, executions=tuple(executions), work=tuple(map(unnumbered, answer.work)))
+            next_at_s = None if answer.next_at_s is None else max(answer.next_at_s, answer.now_s)
+            return replace(answer, executions=tuple(executions), work=tuple(map(unnumbered, answer.work)), next_at_s=next_at_s)
         case list():
             return list(map(unnumbered, answer))
         case _:

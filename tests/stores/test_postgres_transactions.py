@@ -14,10 +14,10 @@ from perdure.stores.postgres.transactional_steps import PERDURE_TABLES
 from perdure.stores.protocol import Committed, Post, Superseded, TransactionRaised, TransactionRefused
 from perdure.testing.conformance import Clock, StoreWorld
 from perdure.testing.conformance.store_world import key, plain_message
-from tests.stores.proxy import Loss, proxied
-from tests.stores.servers import Server, postgres
-from tests.stores.test_postgres import empty
-from tests.stores.transacting import TransactingStore, Work, guard, transact, writes
+from tests.stores.postgres_proxy import Loss, proxied
+from tests.stores.servers import DatabaseServer, postgres
+from tests.stores.test_postgres_store import empty
+from tests.stores.user_transaction_suite import TransactingStore, Work, guard, transact, writes
 
 pytestmark = pytest.mark.real
 
@@ -28,7 +28,7 @@ OTHERS = "SELECT count(*) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AN
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
+def server() -> Iterator[DatabaseServer]:
     with postgres() as server:
         yield server
 
@@ -37,7 +37,7 @@ class TestPostgresTransactions(TransactingStore):
     """The suite, and more."""
 
     @pytest.fixture
-    async def world(self, server: Server) -> AsyncIterator[StoreWorld]:
+    async def world(self, server: DatabaseServer) -> AsyncIterator[StoreWorld]:
         self.server = server
         await empty(server)
         self.other = await asyncpg.connect(server.url)

@@ -1,7 +1,8 @@
-"""The commands that look after the database: `doctor`, `db`."""
+"""The commands that maintain the database: `doctor`, `db`."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,17 +10,18 @@ import click
 
 from perdure.cli.exit_codes import CommandExit, ExitCode
 from perdure.cli.root_command import CliCommand, CliGroup
-from perdure.cli.shared_options import GlobalOptions, format_option
+from perdure.cli.shared_options import GlobalOptions, format_option, json_option
 
 if TYPE_CHECKING:
     from perdure.cli.doctor_report import DoctorFinding
+    from perdure.service.store_copies import CopyResult
 
 
 @click.command("doctor", cls=CliCommand)
 @format_option(("table", "json", "jsonl"))
 @click.pass_obj
 def doctor(settings: GlobalOptions, /, *, format: str) -> None:
-    """Examine the database and who works on it, and say what to do."""
+    """Examine the database and the processes that work on it, and advise what to do."""
     from perdure.cli import doctor_report, output
     from perdure.cli.doctor_report import examine
 
@@ -31,39 +33,39 @@ def doctor(settings: GlobalOptions, /, *, format: str) -> None:
 
 @click.group("db", cls=CliGroup)
 def db() -> None:
-    """Look after the file of the database: where it is, its tables, check, back up, restore, vacuum, upgrade, encrypt."""
+    """Maintain the database file: locate, create, check, back up, restore, copy, vacuum, upgrade, encrypt."""
 
 
 @click.command("path", cls=CliCommand)
 @click.pass_obj
 def path(settings: GlobalOptions) -> None:
-    """Print where the file is."""
+    """Print the path of the file."""
     click.echo(settings.file())
 
 
 @click.command("check", cls=CliCommand)
 @click.pass_obj
 def check(settings: GlobalOptions, /) -> None:
-    """Read all of the file, and say whether it is whole."""
+    """Read the whole file, and check that it is intact."""
     from perdure.stores.sqlite import database_setup
 
     file = settings.existing_file()
     if damage := database_setup.check_database(file).damage:
         raise CommandExit(ExitCode.STORE, f"{file} is damaged: {damage[0]}\nperdure db restore FILE --replace puts a backup in its place")
-    click.echo(f"{file} is whole")
+    click.echo(f"{file} is intact")
 
 
 MODES = ("600", "660", "664", "666", "0600", "0660", "0664", "0666")
-"""The permissions that a database may be given: its owner, and whoever else may use it, has to write as well."""
+"""The permissions that a database may have: each user who may read it must be able to write, too."""
 
 
 @click.command("init", cls=CliCommand)
-@click.option("--mode", metavar="OCTAL", help="Make a new file with these permissions, such as 660 for a group; without this, only its owner may read it.")
+@click.option("--mode", metavar="OCTAL", help="Create a new file with these permissions, such as 660 for a group; by default, only its owner may read it.")
 @click.pass_obj
 def init(settings: GlobalOptions, /, mode: str | None) -> None:
-    """Make Perdure's tables beside those of a program whose database is there already; or, with --mode, a new file.
+    """Create Perdure's tables beside those of an existing application database; or, with --mode, a new file.
 
-    A new file gets them by itself when it is first used, and is then its owner's alone (600, in a directory of 700).
+    A new file gets the tables by itself when it is first used, readable by its owner only (600, in a directory of 700).
     """
     from perdure.stores.sqlite import database_setup
     from perdure.stores.sqlite.database_file import DatabaseFile
@@ -72,9 +74,9 @@ def init(settings: GlobalOptions, /, mode: str | None) -> None:
     if mode is not None:
         file = settings.file()
         if mode not in MODES:
-            raise click.UsageError(f"--mode {mode} is none of {', '.join(MODES)}.")
+            raise click.UsageError(f"--mode {mode} is not one of {', '.join(MODES)}.")
         if file.exists():
-            raise CommandExit(ExitCode.INPUT, f"{file} is there already\n--mode is for a new file; chmod changes the permissions of this one")
+            raise CommandExit(ExitCode.INPUT, f"{file} exists already\n--mode is for a new file; chmod changes the permissions of this one")
         make_database_file(file, int(mode, 8))
         database_setup.open_database(DatabaseFile(file.absolute())).close()
     else:
@@ -87,23 +89,24 @@ def init(settings: GlobalOptions, /, mode: str | None) -> None:
 @click.argument("target", metavar="FILE", type=click.Path(path_type=Path))
 @click.pass_obj
 def backup(settings: GlobalOptions, /, target: Path) -> None:
-    """Copy the database to a new FILE, while it is in use."""
+    """Copy the database to a new FILE while it is in use."""
     from perdure.cli import terminal_text
-    from perdure.stores.sqlite.backup import back_up as copy
+    from perdure.stores.sqlite.backup import back_up
 
-    copy(settings.existing_file(), target)
+    back_up(settings.existing_file(), target)
     click.echo(f"{target} has a copy, {terminal_text.size(target.stat().st_size)}")
 
 
 @click.command("restore", cls=CliCommand)
 @click.argument("backup", metavar="FILE", type=click.Path(path_type=Path))
-@click.option("--replace", is_flag=True, help="Replace the database that is there; what it has is lost then.")
+@click.option("--replace", is_flag=True, help="Replace the existing database; its content is lost.")
 @click.pass_obj
 def restore(settings: GlobalOptions, /, backup: Path, *, replace: bool) -> None:
-    """Put a copy of the backup FILE in the place of the database.
+    """Replace the database by a copy of the backup FILE.
 
-    The backup is checked first. What belongs to the old database goes with it, the write-ahead log too, and the copy gets a new epoch: what engines decided
-    after the backup was made does not count. Nobody may use the database meanwhile. Interrupted, it leaves the old database or the new one; run it again.
+    The backup is checked first. All files of the old database are removed, including its write-ahead log, and the copy gets a new epoch, so that decisions of
+    engines from after the backup are refused. No process may use the database at the same time. If it is interrupted, the old database or the new one is there;
+    run it again.
     """
     from perdure.cli import terminal_text
     from perdure.stores.sqlite.backup import restore as put_back
@@ -116,10 +119,58 @@ def restore(settings: GlobalOptions, /, backup: Path, *, replace: bool) -> None:
         click.echo(f"the backup {has} that can't be read; perdure verify names the executions", err=True)
 
 
+@click.command("copy", cls=CliCommand)
+@click.argument("source", metavar="FROM")
+@click.argument("target", metavar="TO")
+@json_option
+@click.pass_obj
+def copy(_: GlobalOptions, /, source: str, target: str, *, as_json: bool) -> None:
+    """Copy all that the database FROM has into the database TO. Both are URLs, such as sqlite:///path/to/file.db.
+
+    Engines may go on with FROM; what they do before the copy ends is in it. What TO has under other keys stays. TO gets a new epoch, so what the engines of
+    FROM decide later does not count there. Interrupted, it goes on when it is run again.
+    """
+    import asyncio
+
+    from perdure.cli import output, terminal_text
+
+    done = asyncio.run(_copied(source, target))
+    if as_json:
+        click.echo(output.indented_json({**output.as_data(done), "from": source, "to": target}))
+        return
+    parts = (
+        *((done.executions, "execution"), (done.rows, "log row"), (done.messages, "message"), (done.blobs, "large value")),
+        *((done.records, "record"), (done.secrets, "secret")),
+    )
+    click.echo(f"{target} has {', '.join(terminal_text.count(number, what) for number, what in parts)} of {source}, in a new epoch")
+
+
+async def _copied(source: str, target: str) -> CopyResult:
+    from perdure.cli import terminal
+    from perdure.service.store_copies import copy_store
+    from perdure.stores.configured_store import database_file, open_plain_store
+
+    file, copy = database_file(source), database_file(target)
+    if file is not None and not file.exists():
+        raise CommandExit(ExitCode.INPUT, f"there is no file {file}; name the database that is to be copied")
+    if source == target or (file is not None and file == copy):
+        raise CommandExit(ExitCode.INPUT, f"{source} and {target} are the same database; name another one to copy to")
+    opened = open_plain_store(source)
+    try:
+        into = open_plain_store(target)
+        try:
+            with terminal.progress_counter(sys.maxsize) as progress:
+                return await copy_store(opened, into, str(file or source), progress)
+        finally:
+            await into.close()
+    finally:
+        await opened.close()
+
+
 @click.command("vacuum", cls=CliCommand)
 @click.pass_obj
 def vacuum(settings: GlobalOptions, /) -> None:
-    """Give what is free in the file back to the disk, a little at a time, while engines go on. Interrupted, it goes on when it is run again."""
+    """Return free space in the file to the disk, a little at a time, while engines work. If it is interrupted, run it again to continue."""
     from perdure.cli import terminal_text
     from perdure.stores.sqlite.vacuum import vacuum as give_back
 
@@ -128,16 +179,16 @@ def vacuum(settings: GlobalOptions, /) -> None:
     before, after, free = (terminal_text.size(size_bytes) for size_bytes in (done.before_bytes, done.after_bytes, done.free_bytes))
     click.echo(f"{file} had {before} and has {after}, of which {free} free")
     if not done.emptied:
-        click.echo("the file becomes that small once nobody reads what was there before; end what has been reading for long", err=True)
+        click.echo("the file shrinks when no process reads its old content any more; end processes that have been reading for long", err=True)
 
 
 @click.command("upgrade", cls=CliCommand)
 @click.pass_obj
 def upgrade(settings: GlobalOptions, /) -> None:
-    """Bring the tables of an older file to those of this Perdure."""
+    """Upgrade the tables of an older file to this version of Perdure."""
     from perdure.stores.sqlite import database_setup
 
-    for done in database_setup.upgrade_database(settings.existing_file()) or ["nothing to do: its tables are those of this Perdure"]:
+    for done in database_setup.upgrade_database(settings.existing_file()) or ["nothing to do: its tables are those of this version of Perdure"]:
         click.echo(done)
 
 
@@ -145,7 +196,7 @@ def upgrade(settings: GlobalOptions, /) -> None:
 @format_option(("table", "json", "jsonl", "ids"))
 @click.pass_obj
 def keys(settings: GlobalOptions, /, *, format: str) -> None:
-    """List the keys that payloads are encrypted with, by their ids, and how many."""
+    """List the ids of the keys that encrypt payloads, and how many payloads each encrypts."""
     from perdure.cli import database_rekey, output
     from perdure.stores.sqlite.rekey import key_uses
 
@@ -154,10 +205,10 @@ def keys(settings: GlobalOptions, /, *, format: str) -> None:
 
 
 @click.command("rekey", cls=CliCommand)
-@click.option("--vacuum", is_flag=True, help="Then make the file anew, without what was deleted before; nobody can write meanwhile.")
+@click.option("--vacuum", is_flag=True, help="Then rewrite the file without deleted data; no process can write meanwhile.")
 @click.pass_obj
 def rekey(settings: GlobalOptions, /, *, vacuum: bool) -> None:
-    """Encrypt everything under the first key of PERDURE_ENCRYPTION_KEYS, while engines go on."""
+    """Encrypt all payloads with the first key of PERDURE_ENCRYPTION_KEYS, while engines work."""
     from perdure.cli import database_rekey
 
     click.echo(database_rekey.reencrypt(settings.existing_file(), vacuum))
@@ -165,17 +216,17 @@ def rekey(settings: GlobalOptions, /, *, vacuum: bool) -> None:
 
 @click.group("key", cls=CliGroup)
 def key() -> None:
-    """Make keys."""
+    """Create keys."""
 
 
 @click.command("new", cls=CliCommand)
 def new() -> None:
-    """Print a fresh key. It is kept nowhere; what is encrypted with a key that is lost is lost."""
+    """Print a fresh key. It is stored nowhere; if it is lost, so is everything that it encrypts."""
     from perdure.stores.encryption import new_key
 
     click.echo(new_key())
 
 
 key.section("Commands", (new,))
-db.section("Commands", (path, init, check, backup, restore, vacuum, upgrade))
+db.section("Commands", (path, init, check, backup, restore, copy, vacuum, upgrade))
 db.section("Keys", (keys, rekey, key))

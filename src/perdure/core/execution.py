@@ -4,7 +4,7 @@ Each event costs the same however long the history is: what is read later (the w
 form in which it is read.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Literal
 
@@ -21,6 +21,7 @@ from perdure.core.messages import Parent
 from perdure.core.operation_state import PendingOperation, PendingOperations, PendingState, SettledOperation
 from perdure.core.operations import (
     CallOperation,
+    Failure,
     KeepOperation,
     OnCancel,
     Operation,
@@ -149,7 +150,7 @@ class Execution:
         return 0 if self.started is None else self.started.depth
 
     def grace_of(self, op: CallOperation) -> float:
-        """Returns how long an attempt of `op` in flight may go on when the execution fails or is cancelled, in seconds."""
+        """Returns how long an attempt of `op` in flight may continue after the execution failed or was cancelled, in seconds."""
         return attempt_rules.attempt_grace_s(op, None if self.started is None else self.started.grace_s)
 
     @property
@@ -200,6 +201,37 @@ class Execution:
         elif self.backlog and kind is not e.ResumedEvent:
             self.backlog = []
 
+    def apply_all(self, events: Sequence[e.Event], begin: int, end: int) -> None:
+        """Folds `events[begin:end]`, as `apply` does one by one.
+
+        A call that settles directly behind its opening is folded in one step: most of a long log is such pairs.
+        """
+        position = begin
+        while position < end:
+            event = events[position]
+            position += 1
+            if type(event) is e.OpenedEvent and position < end and type(event.op) is CallOperation and self.parked is None:
+                following = events[position]
+                if type(following) is e.SettledEvent and following.path == event.path:
+                    self._settle_first_attempt(event, event.op, following)
+                    position += 1
+                    continue
+            self.apply(event)
+
+    def _settle_first_attempt(self, opened: e.OpenedEvent, op: CallOperation, settled: e.SettledEvent) -> None:
+        """Folds a call that is opened and settles at once: its pending state would be read by nothing."""
+        path, outcome = opened.path, settled.outcome
+        self.version += 2
+        self.logged_events += 2
+        self.opened.count += 1
+        if len(path) > 1:  # a path of one segment lies in no iteration
+            self.turns.add(path)
+        begun = outcome.attempts if type(outcome) is Failure and outcome.kind == "cancelled" else 1
+        self.settled[path] = SettledOperation(op, outcome, (), self.now_s, settled.at_s, begun, 2, self.opened.count)
+        self.now_s = settled.at_s
+        if self.backlog:
+            self.backlog = []
+
     def _start(self, event: e.StartedEvent) -> None:
         self.started, self.attributes, self.definition = event, event.attributes, event.definition
         self.deadline_at_s, self.now_s = event.deadline_at_s, event.at_s
@@ -241,7 +273,7 @@ class Execution:
         self.turns.add(path)
         match op:
             case CallOperation():
-                self.opened.perform(self._promise(event), event.by, self.now_s)
+                self.opened.add_call(path, op, self.now_s, event.by, event.number)
             case KeepOperation():
                 self._keep(path, op)
             case SleepOperation(duration_s, until_s):
@@ -304,7 +336,7 @@ class Execution:
         pending = self.open[event.path]
         self.now_s, pending.progress = event.at_s, event.body
         pending.events += 1
-        self.opened.beat(pending, event.at_s)
+        self.opened.record_heartbeat(pending, event.at_s)
 
     def _close(self, path: Path) -> PendingOperation:
         pending = self.opened.remove(path)
@@ -317,9 +349,9 @@ class Execution:
         pending = self._close(event.path)
         self._settle_as(pending, event.outcome, ())
 
-    def _settle_as(self, pending: PendingOperation, outcome: Outcome | None, letters: tuple[ReceivedMessage, ...]) -> None:
-        opened_at_s, taken, begun = pending.opened_at_s, pending.events + 1, attempt_rules.attempts_begun(pending, outcome)
-        self.settled[pending.path] = SettledOperation(pending.op, outcome, letters, opened_at_s, self.now_s, begun, taken, pending.number)
+    def _settle_as(self, pending: PendingOperation, outcome: Outcome | None, messages: tuple[ReceivedMessage, ...]) -> None:
+        begun = pending.attempt if type(outcome) is Success else attempt_rules.attempts_begun(pending, outcome)
+        self.settled[pending.path] = SettledOperation(pending.op, outcome, messages, pending.opened_at_s, self.now_s, begun, pending.events + 1, pending.number)
 
     def _receive(self, event: e.ReceivedEvent) -> None:
         self.now_s = event.at_s
@@ -331,7 +363,7 @@ class Execution:
         known = self.recalled_results.take(pending)
         if isinstance(known.op, SpawnOperation):
             pending.op = known.op  # in a fork, the child is still the one that the other execution had
-        self._settle_as(pending, known.outcome, known.letters)
+        self._settle_as(pending, known.outcome, known.messages)
 
     def _drop(self, event: e.DroppedEvent) -> None:
         if event.path not in self.open:
@@ -348,9 +380,9 @@ class Execution:
             self._settle_as(pending, attempt_rules.abandoned_outcome(pending, begun), ())
 
     def _give_back(self, settlement: SettledOperation) -> None:
-        for letter in settlement.letters:
-            if letter.number not in settlement.completed:
-                self.mailbox.put(letter)
+        for message in settlement.messages:
+            if message.number not in settlement.completed:
+                self.mailbox.put(message)
 
     def _trim(self, event: e.TrimmedEvent) -> None:
         for turn in range(self.trimmed.get(event.path, 0), event.before):
@@ -537,7 +569,7 @@ def execution_facts(execution: Execution) -> dict[str, Any]:
     """Returns the state as plain comparable data: two executions with equal facts behave the same from here on."""
     known = {name: getattr(execution, name) for name in execution.__slots__ if name not in _NOT_FACTS}
     known["backlog"] = execution.backlog if execution.parked else []
-    known["mailbox"] = sorted(execution.mailbox.letters.items())
+    known["mailbox"] = sorted(execution.mailbox.messages.items())
     known["turns"] = execution.turns.inside()
     known["given"], known["recalled_results"] = execution.recalled_results.given, execution.recalled_results.known
     for name in ("open", "settled", "recalled_results"):
@@ -558,6 +590,6 @@ def iteration_holds_open(execution: Execution, scope: Path) -> bool:
     def holds(path: Path) -> bool:
         settlement = execution.settled.get(path)
         owed = settlement is not None and isinstance(settlement.op, ReceiveOperation) and settlement.op.completable
-        return path in execution.open or (owed and settlement is not None and len(settlement.completed) < len(settlement.letters))
+        return path in execution.open or (owed and settlement is not None and len(settlement.completed) < len(settlement.messages))
 
     return execution.turns.any(scope, holds)

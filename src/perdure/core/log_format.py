@@ -29,7 +29,7 @@ _decoder: msgspec.msgpack.Decoder[list[Event]] = msgspec.msgpack.Decoder(list[Ev
 
 
 def encode_row(events: Sequence[Event]) -> bytes:
-    """Encode the events of one commit as a row, and check that it can be decoded again.
+    """Encodes the events of one commit as a row, and check that it can be decoded again.
 
     Raises:
         Unstorable: an event holds a value of another type than it declares, or one without an encoding; such a row could never be read.
@@ -43,7 +43,7 @@ def encode_row(events: Sequence[Event]) -> bytes:
 
 
 def decode_row(row: bytes) -> list[Event]:
-    """Decode one row.
+    """Decodes one row.
 
     Raises:
         LogVersionUnsupported: the row is in an unknown format, or its execution was started under unknown rules.
@@ -58,7 +58,10 @@ def decode_row(row: bytes) -> list[Event]:
 
 def decode_rows(rows: Iterable[bytes]) -> list[Event]:
     """Decodes the rows of a log, oldest first."""
-    return [event for row in rows for event in decode_row(row)]
+    events: list[Event] = []
+    for row in rows:
+        events += decode_row(row)
+    return events
 
 
 def decode_row_as(row: bytes, newest: int, upcasts: dict[int, Upcast]) -> list[Event]:

@@ -55,7 +55,7 @@ class SettledOperation(msgspec.Struct, frozen=True, gc=False):
 
     op: Operation
     outcome: Outcome | None
-    letters: tuple[ReceivedMessage, ...]
+    messages: tuple[ReceivedMessage, ...]
     opened_at_s: float
     at_s: float
     attempt: int
@@ -136,15 +136,28 @@ class PendingOperations:
     def remove(self, path: Path) -> PendingOperation:
         """Removes an operation that is no longer open."""
         pending = self.open.pop(path)
-        self.performed -= pending.state == "performing"
-        self.asked -= awaits_approval(pending.op)
-        self.in_grace -= pending.grace_until_s is not None
+        if pending.state == "performing":
+            self.performed -= 1
+        if type(pending.op) is not CallOperation:
+            self.asked -= awaits_approval(pending.op)
+        if pending.grace_until_s is not None:
+            self.in_grace -= 1
         return pending
 
     def clear(self) -> None:
         """Removes all operations."""
         self.open.clear()
         self.performed = self.asked = self.in_grace = 0
+
+    def add_call(self, path: Path, op: CallOperation, at_s: float, by: str | None, sent: int) -> None:
+        """Adds an open call, whose first attempt begins: performed by the holder `by`, or on a queue."""
+        if op.timeout_s is not None or op.heartbeat_s is not None:
+            self.perform(self.add(path, op, at_s, by, sent), by, at_s)
+        elif by is None:
+            self.open[path] = PendingOperation(path, op, self.count, at_s, sent=sent)
+        else:
+            self.open[path] = PendingOperation(path, op, self.count, at_s, "performing", by=by, sent=sent)
+            self.performed += 1
 
     def set_state(self, pending: PendingOperation, state: PendingState, by: str | None = None) -> None:
         """Changes the state of an operation."""
@@ -156,9 +169,9 @@ class PendingOperations:
         self.set_state(pending, "waiting" if by is None else "performing", by)
         timeout_s = pending.op.timeout_s if isinstance(pending.op, CallOperation) else None
         pending.until_s = None if timeout_s is None else at_s + timeout_s
-        self.beat(pending, at_s)
+        self.record_heartbeat(pending, at_s)
 
-    def beat(self, pending: PendingOperation, at_s: float) -> None:
+    def record_heartbeat(self, pending: PendingOperation, at_s: float) -> None:
         """Records a sign of life of the present attempt: it is due at its timeout, or when its heartbeat is overdue."""
         silent_s = pending.op.heartbeat_s if isinstance(pending.op, CallOperation) and pending.by is not None else None
         if pending.until_s is None and pending.grace_until_s is None and silent_s is None:

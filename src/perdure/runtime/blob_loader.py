@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Generator, Mapping
 from typing import Any, TypeVar
 
-from perdure.code.deterministic_loop import ONE_TASK_PER_THREAD
+from perdure.code import deterministic_loop
 from perdure.core.replay import LoadBlob
 from perdure.core.values import verified_payload
 from perdure.stores.protocol import ReadOnlyStore
@@ -50,7 +50,7 @@ async def run_with_blobs(payloads: BlobCache, deciding: Generator[LoadBlob, byte
     answer: Any = None
     try:
         while True:
-            asked = await _outside_of_tasks(deciding, answer) if ONE_TASK_PER_THREAD else deciding.send(answer)
+            asked = await _outside_of_tasks(deciding, answer) if deterministic_loop.ONE_TASK_PER_THREAD else deciding.send(answer)
             answer = unwritten.get(asked.blob.sha256) or await payloads.get(asked.blob.sha256)
     except StopIteration as end:
         result: T = end.value

@@ -1,4 +1,4 @@
-"""Advances one execution: decides on the messages it has received, commits the decision, and only then acts on it.
+"""The decision about one execution: it is made on the messages received, committed, and only then acted upon. `batch_runner` does this for many at once.
 
 A failure on the way loses nothing: the state in memory is discarded, the log is read again, and the same messages are decided on again. If the commit
 was durable after all, these messages are late, and late messages have no effect.
@@ -15,7 +15,7 @@ import msgspec
 from perdure.core import log_format, messages
 from perdure.core.attributes import IndexedAttributes, index_attributes
 from perdure.core.compaction import compact_log, is_worth_compaction
-from perdure.core.decision import DecisionContext, ExecutionDecision, decide
+from perdure.core.decision import DecisionContext, DecisionGenerator, ExecutionDecision, decide
 from perdure.core.envelopes import Ack
 from perdure.core.error_text import safe_text
 from perdure.core.errors import Diverged
@@ -29,9 +29,9 @@ from perdure.definitions.graph.requirements import capabilities_text, pinned_too
 from perdure.runtime.blob_loader import run_with_blobs
 from perdure.runtime.engine_services import EngineServices
 from perdure.runtime.in_flight import act_on_events, end_stale_attempts
-from perdure.runtime.resident_executions import ResidentExecution, UndecidedMessage
+from perdure.runtime.resident_executions import PendingDecision, ResidentExecution, UndecidedMessage
 from perdure.runtime.workflow_programs import Workflow, explain_divergence, program_of
-from perdure.stores.protocol import Commit, Committed, Conflict, Superseded
+from perdure.stores.protocol import ChangeAnswer, Commit, Committed, Conflict, Superseded
 
 workflow_logger = logging.getLogger("perdure.workflow")
 logger = logging.getLogger("perdure.engine")
@@ -67,41 +67,127 @@ class StoreEpochChanged(Exception):  # an expected outcome on its way to where i
         self.epoch = epoch
 
 
-async def advance_execution(engine: EngineServices, resident: ResidentExecution) -> None:
-    """Decides on all messages received, commits, and acts on the decision.
+def decide_on_messages(engine: EngineServices, pending: PendingDecision) -> str | None:
+    """Decides on the undecided messages; returns None when that is complete, or the SHA-256 of a blob that has to be loaded first.
 
     Raises:
-        StoreError, LostRace, StoreEpochChanged, LacksCapabilities: nothing was acted upon, and the messages are again to be decided on.
+        LostRace: the state is not one to decide on; it must be read again.
+        Exception: whatever the program raised. State and program are ahead of the store and must be discarded.
     """
-    batch: list[UndecidedMessage] = []
+    resident = pending.resident
+    while True:
+        if pending.deciding is None:
+            if pending.is_complete:
+                return None
+            pending.batch.append(item := resident.undecided.popleft())
+            pending.deciding = _begin_decision(engine, resident, item)
+        blob = _continue_decision(pending, pending.payload)
+        while blob is not None:
+            raw = pending.decision.blobs.get(blob)
+            if raw is None:
+                return blob
+            blob = _continue_decision(pending, raw)
+
+
+def _continue_decision(pending: PendingDecision, payload: bytes | None) -> str | None:
+    """Continues the decision on one message; returns the blob that it needs, or None if it was made and added to the others."""
+    assert pending.deciding is not None, "a decision has begun"
     try:
-        if resident.execution is None:
-            await restore_execution(engine, resident)
-        while resident.undecided:
-            batch.append(resident.undecided.popleft())
-            if len(batch) == 1:
-                decision = ExecutionDecision()
-            await _decide(engine, resident, batch[-1], decision)
-            if isinstance(batch[-1].message, messages.DivergeMessage):
-                break  # the execution parks in a commit of its own: the next message may be the one that can't be handled
-        if batch:
-            _expect_capabilities(resident)
-            asked_s = await _write(engine, resident, decision, tuple(ack for item in batch for ack in item.acks()))
-            if not engine.held_since(asked_s):  # the answer took longer than the lease: another engine may have continued meanwhile
-                raise LostRace(ours=True)
-    except BaseException as error:
-        resident.put_back(batch)
-        if isinstance(error, LostRace) and error.ours and error.unread_answers:
-            await _take_answers_in_hand(engine, resident, error.unread_answers)
-        raise
-    for item in batch:
+        wanted = pending.deciding.send(payload)  # type: ignore[arg-type]  # the first value that is sent to a generator is None
+    except StopIteration as end:
+        pending.deciding = pending.payload = None
+        decided: ExecutionDecision = end.value
+        total = pending.decision
+        total.events += decided.events
+        total.messages += decided.messages
+        total.acks += decided.acks
+        total.lines += decided.lines
+        total.blobs.update(decided.blobs)
+        return None
+    return wanted.blob.sha256
+
+
+def commit_of(engine: EngineServices, pending: PendingDecision, compacted: bytes | None = None) -> Commit:
+    """Makes the commit of a decision.
+
+    Raises:
+        LacksCapabilities: the execution needs capabilities that this engine does not have.
+        LostRace: the execution was evicted meanwhile.
+    """
+    resident, decision = pending.resident, pending.decision
+    execution = resident.execution
+    if execution is None:
+        raise LostRace(ours=True)
+    _expect_capabilities(resident)
+    attributes = _head_attributes(resident, execution)
+    sends, given_up = decision.without_unsent_work()
+    acks = tuple(Ack(item.queued.to, item.queued.key) for item in pending.batch if item.queued is not None)
+    pending.claim_count = resident.claim_count
+    pending.commit = Commit(
+        key=resident.key,
+        epoch=engine.epoch,
+        holder=engine.holder,
+        version=resident.version,
+        program=_head_program(resident, execution),
+        root=execution.root,
+        creates=not resident.exists,
+        created_at_s=execution.now_s if execution.started is None else execution.started.at_s,
+        row=log_format.encode_row(decision.events) if decision.events else b"",
+        count=len(decision.events),
+        compacted=compacted,
+        status=execution.status,
+        wake_at_s=resident.wake_at(engine.clock, asyncio.get_running_loop().time()),
+        ended_at_s=None if execution.ended is None else execution.ended.at_s,
+        release=resident.is_releasable,
+        news=not NOTIFIED_EVENTS.isdisjoint(map(type, decision.events)),
+        messages=sends,
+        acks=(*given_up, *acks, *resident.postponing),
+        blobs=tuple(decision.blobs.items()),
+        attributes=None if attributes == resident.attributes else attributes,
+        unless=_answers_not_taken(given_up, acks) if given_up else (),
+    )
+    return pending.commit
+
+
+def record_answer(engine: EngineServices, pending: PendingDecision, answer: ChangeAnswer, asked_s: float) -> None:
+    """Records the answer of the store, which was asked at `asked_s` by the clock of the loop.
+
+    Raises:
+        LostRace, StoreEpochChanged: the decision is void, and nothing may be acted upon.
+    """
+    resident, commit = pending.resident, pending.commit
+    assert commit is not None, "there is an answer to it"
+    match answer:
+        case Committed(version, now_s):
+            engine.clock.take_answer(now_s, asked_s)
+            resident.record_commit(commit, version)
+            if commit.attributes is not None:
+                resident.attributes = commit.attributes
+            resident.indexed = None if resident.execution is None else resident.execution.attributes
+        case Conflict(now):
+            resident.exists = now is not None
+            raise LostRace(now is not None and now.holder == engine.holder, commit.unless)
+        case Superseded(epoch):
+            raise StoreEpochChanged(epoch)
+    if not engine.held_since(asked_s):  # the answer took longer than the lease: another engine may have continued meanwhile
+        raise LostRace(ours=True)
+
+
+def may_be_held_again(pending: PendingDecision) -> bool:
+    """Whether a claim was answered while the commit released the execution. Only the store knows which came first."""
+    return pending.commit is not None and pending.commit.release and pending.resident.claim_count != pending.claim_count
+
+
+def act_on_decision(engine: EngineServices, pending: PendingDecision) -> None:
+    """Acts on a decision that is durable: removes its messages, writes the log lines, begins and ends attempts."""
+    resident = pending.resident
+    for item in pending.batch:
         if item.queued is not None:
             resident.received_numbers.discard(item.queued.number)
             engine.settled_messages.add((resident.key, item.queued.number))
-    if batch:
-        _write_log_lines(decision)
-        act_on_events(engine, resident, decision.events)
-        await _compact(engine, resident)
+    if pending.decision.lines:
+        _write_log_lines(pending.decision)
+    act_on_events(engine, resident, pending.decision.events)
 
 
 def _expect_capabilities(resident: ResidentExecution) -> None:
@@ -124,7 +210,7 @@ def _workflow_of(engine: EngineServices, resident: ResidentExecution, events: Se
     return engine.releases.get((resident.key.workflow, sha256)) or engine.workflows[resident.key.workflow]
 
 
-async def _take_answers_in_hand(engine: EngineServices, resident: ResidentExecution, keys: tuple[str, ...]) -> None:
+async def take_unread_answers(engine: EngineServices, resident: ResidentExecution, keys: tuple[str, ...]) -> None:
     """Puts the answers of transactions before the messages whose decision would have dropped their calls."""
     for queued in await engine.store.messages(resident.key):
         if queued.key in keys:
@@ -141,8 +227,8 @@ async def restore_execution(engine: EngineServices, resident: ResidentExecution)
     resident.pinned, resident.attributes = ("", ()) if found is None else (found.head.program, found.head.attributes)
     resident.created_at_s = 0.0 if found is None else found.head.created_at_s
     resident.indexed = None
-    resident.log_bytes = 0 if found is None else sum(map(len, found.rows))
-    events = [] if found is None else log_format.decode_rows(found.rows)
+    resident.log_bytes = 0 if found is None else sum(map(len, found.payloads))
+    events = [] if found is None else log_format.decode_rows(found.payloads)
     execution = Execution(resident.key, None if found is None else found.head.root)
     resident.needs = program_requirements(resident.pinned)
     workflow = resident.workflow = _workflow_of(engine, resident, events)
@@ -174,21 +260,15 @@ async def restore_execution(engine: EngineServices, resident: ResidentExecution)
             resident.undecided.appendleft(UndecidedMessage(messages.LostMessage(pending.path, pending.attempt)))
 
 
-async def _decide(engine: EngineServices, resident: ResidentExecution, item: UndecidedMessage, total: ExecutionDecision) -> None:
-    execution, instance = resident.execution, resident.program
-    if execution is None or instance is None:
+def _begin_decision(engine: EngineServices, resident: ResidentExecution, item: UndecidedMessage) -> DecisionGenerator:
+    execution, program = resident.execution, resident.program
+    if execution is None or program is None:
         raise LostRace(ours=True)  # it was evicted during the decision: read it again
-    if isinstance(item.message, messages.UndoMessage) and execution.ended is not None and execution.removed is None and not instance.awake:
+    if isinstance(item.message, messages.UndoMessage) and execution.ended is not None and execution.removed is None and not program.awake:
         raise LostRace(ours=True)  # it had ended when it was read, so its program was not replayed; undoing needs the program
-    host = _decision_context(engine, resident, item.message)
     number = 0 if item.queued is None else item.queued.number
     now = engine.clock.now().not_before(resident.created_at_s)
-    decision = await run_with_blobs(engine.payloads, decide(execution, item.message, instance, now, host, number), total.blobs)
-    total.events += decision.events
-    total.messages += decision.messages
-    total.acks += decision.acks
-    total.lines += decision.lines
-    total.blobs.update(decision.blobs)
+    return decide(execution, item.message, program, now, _decision_context(engine, resident, item.message), number)
 
 
 def _decision_context(engine: EngineServices, resident: ResidentExecution, message: messages.ExecutionMessage) -> DecisionContext:
@@ -197,57 +277,6 @@ def _decision_context(engine: EngineServices, resident: ResidentExecution, messa
     if not resident.threads and not young:
         return engine.decision_context
     return msgspec.structs.replace(engine.decision_context, busy=frozenset(resident.threads), young=young)
-
-
-async def _write(
-    engine: EngineServices, resident: ResidentExecution, decision: ExecutionDecision, acks: tuple[Ack, ...], compacted: bytes | None = None
-) -> float:
-    """Commits a decision, and returns the time of the loop at which it asked the store."""
-    execution = resident.execution
-    if execution is None:
-        raise LostRace(ours=True)  # it was evicted during the decision: read it again
-    release, attributes = resident.is_releasable, _head_attributes(resident, execution)
-    sends, given_up = decision.without_unsent_work()
-    unless = _answers_not_taken(given_up, acks) if given_up else ()
-    asked_s = asyncio.get_running_loop().time()
-    change = Commit(
-        key=resident.key,
-        epoch=engine.epoch,
-        holder=engine.holder,
-        version=resident.version,
-        program=_head_program(resident, execution),
-        root=execution.root,
-        creates=not resident.exists,
-        created_at_s=execution.now_s if execution.started is None else execution.started.at_s,
-        row=log_format.encode_row(decision.events) if decision.events else b"",
-        count=len(decision.events),
-        compacted=compacted,
-        status=execution.status,
-        wake_at_s=resident.wake_at(engine.clock, asked_s),
-        ended_at_s=None if execution.ended is None else execution.ended.at_s,
-        release=release,
-        news=not NOTIFIED_EVENTS.isdisjoint(map(type, decision.events)),
-        messages=sends,
-        acks=(*given_up, *acks, *resident.postponing),
-        blobs=tuple(decision.blobs.items()),
-        attributes=None if attributes == resident.attributes else attributes,
-        unless=unless,
-    )
-    claim_count = resident.claim_count
-    (answer,) = await engine.store.commit([change])
-    match answer:
-        case Committed(version, now_s):
-            engine.clock.take_answer(now_s, asked_s)
-            resident.record_commit(change, version)
-            resident.attributes, resident.indexed = attributes, execution.attributes
-            if release and resident.claim_count != claim_count and not await _is_still_held(engine, resident):
-                resident.drop_undecided()
-        case Conflict(now):
-            resident.exists = now is not None
-            raise LostRace(now is not None and now.holder == engine.holder, unless)
-        case Superseded(epoch):
-            raise StoreEpochChanged(epoch)
-    return asked_s
 
 
 def _answers_not_taken(given_up: Sequence[Ack], acks: Sequence[Ack]) -> tuple[str, ...]:
@@ -269,7 +298,7 @@ def _head_attributes(resident: ResidentExecution, execution: Execution) -> Index
     return resident.attributes if is_known else index_attributes(execution.attributes)
 
 
-async def _is_still_held(engine: EngineServices, resident: ResidentExecution) -> bool:
+async def is_still_held(engine: EngineServices, resident: ResidentExecution) -> bool:
     """Whether a claim that was answered during a release came after it, so that the execution is held: only the store knows.
 
     If a further claim is answered during the read, the answer may be older than that claim, so the store is asked again.
@@ -282,20 +311,35 @@ async def _is_still_held(engine: EngineServices, resident: ResidentExecution) ->
     return resident.held
 
 
-async def _compact(engine: EngineServices, resident: ResidentExecution) -> None:
-    """Replaces the log by its compacted form when more than half of it is forgotten."""
+def wants_compaction(resident: ResidentExecution) -> bool:
+    """Whether more than half of the log is forgotten, so that it is worth replacing."""
     execution = resident.execution
-    if execution is None or not is_worth_compaction(execution) or execution.logged_events < resident.compact_from:
-        return
+    return execution is not None and is_worth_compaction(execution) and execution.logged_events >= resident.compact_from
+
+
+async def compact_execution(engine: EngineServices, resident: ResidentExecution) -> None:
+    """Replaces the log by its compacted form, in a commit of its own.
+
+    Raises:
+        StoreError, LostRace, StoreEpochChanged: nothing was replaced.
+    """
+    execution = resident.execution
     found = await engine.store.read(resident.key)
-    if found is None or found.head.version != resident.version:
+    if execution is None or execution is not resident.execution or found is None or found.head.version != resident.version:
         return
-    result = compact_log(resident.key, found.rows, resident.program is not None and resident.program.keeps_archives)
+    result = compact_log(resident.key, found.payloads, resident.program is not None and resident.program.keeps_archives)
     if result is None:
         resident.compact_from = 2 * execution.logged_events  # without this, each commit would read the whole log for nothing
         logger.debug("could not compact the log of %s yet: its branches wait for each other in ways that the log does not show", resident.key)
         return
-    await _write(engine, resident, ExecutionDecision(blobs=result.blobs), (), log_format.encode_row(result.events))
+    pending = PendingDecision(resident)
+    pending.decision = ExecutionDecision(blobs=result.blobs)
+    commit = commit_of(engine, pending, log_format.encode_row(result.events))
+    asked_s = asyncio.get_running_loop().time()
+    (answer,) = await engine.store.commit([commit])
+    record_answer(engine, pending, answer, asked_s)
+    if may_be_held_again(pending) and not await is_still_held(engine, resident):
+        resident.drop_undecided()
     execution.apply(result.snapshot)
 
 

@@ -27,10 +27,11 @@ from perdure.core.messages import ExecutionMessage
 from perdure.core.paths import Key
 from perdure.core.program import claimable_programs, program_base
 from perdure.definitions.graph.requirements import capabilities_text
+from perdure.runtime.batch_runner import BatchRunner
 from perdure.runtime.blob_loader import BlobCache
 from perdure.runtime.call_secrets import SecretSource
 from perdure.runtime.change_watcher import ChangeWatcher
-from perdure.runtime.decision_loop import LacksCapabilities, LostRace, StoreEpochChanged, advance_execution
+from perdure.runtime.decision_loop import LacksCapabilities, LostRace, StoreEpochChanged, take_unread_answers
 from perdure.runtime.execution_results import EndWaiters, recorded_seed
 from perdure.runtime.holder import HOLDER_LEASE_S, STORE_POLL_S, Backoff, Holder, LeaseRenewal, process_info_here, retry_with_backoff, set_on_notification
 from perdure.runtime.in_flight import give_back_attempts
@@ -51,6 +52,9 @@ GIVE_BACK_S = 2.0
 
 CLAIM_MAX = 100
 """How many executions are claimed at a time."""
+
+RETRY_WAIT_MIN_S, RETRY_WAIT_MAX_S = 0.05, 5.0
+"""How long an execution waits after an error of the store before it is read again: twice as long each time."""
 
 
 class Engine:
@@ -93,10 +97,11 @@ class Engine:
         self._maintenance = StoreMaintenance(store, (*declares, *_declared_queues(self.known.values())), self.queues - {""}, self._set_queues)
         self._poll_s, self._idle_s = poll_s, idle_s
         self._seed, self.secrets = seed, secrets
-        self._evict_at_s = 0.0
+        self._evict_at_s = self._grace_ends_s = 0.0
         self._end_waiters = EndWaiters()
         self._residents = ResidentCache(memory_bytes_max, self._end_waiters.resolve)
         self._tasks: set[asyncio.Task[Any]] = set()
+        self.runner = BatchRunner(self)
         self.watch = ChangeWatcher(store, self._holds)
         self.threads: Executor | None = None
         self.resources = OpenResources(store)
@@ -104,7 +109,6 @@ class Engine:
         self.perform: StepRunner = run_step  # performs attempts; tests replace it
         self.settled_messages: set[tuple[Key, int]] = set()  # since the last claim was asked for: its answer may still contain these
         self.stopping = self._closed = False
-        self._grace_ends_s = 0.0
         self._joined = asyncio.Event()
         self._wake_up = asyncio.Event()
         self._damage: StoreDamaged | None = None
@@ -208,8 +212,7 @@ class Engine:
         for resident in interrupted:
             give_back_attempts(resident)
             if resident.undecided and not resident.busy:
-                resident.busy = True
-                _ = self.spawn(self._advance(resident))
+                self.runner.add(resident)
         loop = asyncio.get_running_loop()
         ends_s = loop.time() + GIVE_BACK_S
         while any(resident.busy for resident in interrupted) and loop.time() < ends_s:
@@ -308,7 +311,7 @@ class Engine:
                 self._reports.report(head.key, queued.key, error)
                 resident.postponing.append(postponement(queued, self.clock.now().latest_s, error))
         resident.undecided.append(UndecidedMessage(messages.TickMessage()))
-        self._schedule(resident)
+        self.schedule(resident)
 
     async def _wait(self) -> None:
         """Waits for a notification, for the next due time, or for the poll interval."""
@@ -318,70 +321,72 @@ class Engine:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._wake_up.wait(), self._poll_s)
 
-    def _schedule(self, resident: ResidentExecution) -> None:
+    def schedule(self, resident: ResidentExecution) -> None:
+        """Has an execution advanced with the messages that it has received, unless it is busy; then that happens afterwards."""
         if not resident.busy and resident.undecided and not self._closed:
-            resident.busy = True
-            _ = self.spawn(self._advance(resident))
+            self.runner.add(resident)
 
     def deliver(self, resident: ResidentExecution, message: ExecutionMessage) -> None:
         """Adds a message that does not come from the store, and schedules the execution."""
         resident.put(UndecidedMessage(message))
-        self._schedule(resident)
+        self.schedule(resident)
 
-    async def advance_unless_busy(self, resident: ResidentExecution) -> None:
-        """Advances an execution with the messages that it has received, unless a task is doing so already."""
-        if not resident.busy and not self._closed:
-            resident.busy = True
-            await self._advance(resident)
+    def begin(self, attempt: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Performs an attempt, as soon as those that were begun before it have ended or wait."""
+        self.runner.begin(attempt)
 
-    async def _advance(self, resident: ResidentExecution) -> None:
-        wait_s = 0.05
+    def is_resident(self, resident: ResidentExecution) -> bool:
+        """Whether this object is the one in the cache."""
+        return self._residents.get(resident.key) is resident
+
+    def finish(self, resident: ResidentExecution) -> None:
+        """Takes note that an execution is no longer busy, and queues it again if messages have arrived."""
+        resident.busy = False
+        if not self.is_resident(resident):
+            resident.discard()  # it was dropped while it was read or written, and must not come back
+        elif resident.undecided and not self._closed:
+            self.runner.add(resident)
+        else:
+            self._after_advance(resident)
+
+    async def recover(self, resident: ResidentExecution, error: BaseException) -> None:
+        """Handles what kept a busy execution from being advanced; its messages are received again. Afterwards it is no longer busy."""
         try:
-            while resident.undecided and self._residents.get(resident.key) is resident:
-                claim_count = resident.claim_count
-                try:
-                    await advance_execution(self, resident)
-                    wait_s = 0.05
-                    resident.resolve_start_seed()
-                except UNREADABLE as error:
-                    await self._quarantine(resident, error)
-                except LacksCapabilities as incapable:
-                    await self._release_incapable(resident, incapable)
-                except StoreDamaged as damage:
+            match error:
+                case LostRace():
                     resident.discard_state()
-                    self._fail_run(damage)
-                    return
-                except StoreError as error:
-                    logger.warning("could not advance %s: %s. Reading it again in %.2g s", resident.key, error, wait_s)
-                    resident.discard_state()
-                    await asyncio.sleep(wait_s)
-                    wait_s = min(wait_s * 2, 5.0)
-                except LostRace as lost:
-                    resident.discard_state()
+                    if resident.exists:
+                        resident.drop_late_start()
+                    if error.ours and error.unread_answers:
+                        await take_unread_answers(self, resident, error.unread_answers)
                     if self._holder.lapsed:
                         await self._renewed(await self._holder.renew())
-                    if not lost.ours and resident.claim_count == claim_count:
+                    if not error.ours and resident.claim_count == resident.claims_before:
                         self._residents.drop(resident)
-                except StoreEpochChanged as new:
-                    await self._enter_epoch(new.epoch)
-                except asyncio.CancelledError as error:
-                    task = asyncio.current_task()
-                    if task is None or task.cancelling():
-                        raise
-                    self._note_defect(resident, error)  # the program raised it, as this task is not being cancelled; it would raise it again
-                except Exception as defect:
-                    self._note_defect(resident, defect)
-        except asyncio.CancelledError:
-            if not self._closed:  # a step cancelled the task that it ran in; another task continues
-                resident.discard_state()
-                asyncio.get_running_loop().call_soon(self._schedule, resident)
-            raise
+                case StoreEpochChanged():
+                    await self._enter_epoch(error.epoch)
+                case LacksCapabilities():
+                    await self._release_incapable(resident, error)
+                case StoreDamaged():
+                    resident.discard_state()
+                    self._fail_run(error)
+                case _ if isinstance(error, UNREADABLE):
+                    await self._quarantine(resident, error)
+                case StoreError():
+                    resident.discard_state()
+                    await self._wait_before_retry(resident, error)
+                case _:
+                    self._note_defect(resident, error)
+        except StoreError as trouble:  # while this one was handled
+            resident.discard_state()
+            await self._wait_before_retry(resident, trouble)
         finally:
-            resident.busy = False
-        if self._residents.get(resident.key) is resident:
-            self._after_advance(resident)
-        else:
-            resident.discard()  # it was dropped while it was read or written, and must not come back
+            self.finish(resident)
+
+    async def _wait_before_retry(self, resident: ResidentExecution, error: StoreError) -> None:
+        resident.retry_wait_s = min(resident.retry_wait_s * 2, RETRY_WAIT_MAX_S) or RETRY_WAIT_MIN_S
+        logger.warning("could not advance %s: %s. Reading it again in %.2g s", resident.key, error, resident.retry_wait_s)
+        await asyncio.sleep(resident.retry_wait_s)
 
     def _note_defect(self, resident: ResidentExecution, defect: BaseException) -> None:
         """Marks an execution that can't be advanced, so that its next decision parks it; raises the defect if that is not possible either."""

@@ -4,7 +4,7 @@ The engine imports both. They name this protocol in place of the engine, so that
 """
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Executor
 from contextvars import Context
 from typing import Any, Protocol
@@ -60,6 +60,10 @@ class EngineServices(Protocol):
         """Adds a message that does not come from the store, and schedules the execution."""
         ...
 
-    async def advance_unless_busy(self, resident: ResidentExecution) -> None:
-        """Advances an execution with the messages that it has received, unless a task is doing so already."""
+    def schedule(self, resident: ResidentExecution) -> None:
+        """Has an execution advanced with the messages that it has received."""
+        ...
+
+    def begin(self, attempt: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Performs an attempt: `attempt` makes its coroutine."""
         ...

@@ -48,7 +48,7 @@ def end_attempt(resident: ResidentExecution, path: Path) -> None:
     running = resident.in_flight.pop(path, None)
     resident.step_controls.pop(path, None)
     if running is not None:
-        running.end()
+        resident.has_cancelled_step |= running.end()
 
 
 def _paths_in_grace(resident: ResidentExecution) -> set[Path]:
@@ -69,7 +69,7 @@ def end_stale_attempts(resident: ResidentExecution, execution: Execution) -> Non
 def give_back_attempts(resident: ResidentExecution, but: Container[Path] = ()) -> None:
     """Ends the attempts in flight, except at the paths `but`, and reports them as given back: an orderly stop does not count as an interruption."""
     for path, running in list(resident.in_flight.items()):
-        if running.task is not None and path not in but:
+        if not running.is_answered and path not in but:
             end_attempt(resident, path)
             resident.put(UndecidedMessage(messages.LostMessage(path, running.attempt, 0)))
 
@@ -85,32 +85,39 @@ def _begin_attempt(engine: EngineServices, resident: ResidentExecution, path: Pa
     if fn is not None and isinstance(op, CallOperation):
         end_attempt(resident, path)
         resident.in_flight[path] = running = InFlightAttempt(attempt)
-        running.task = engine.spawn(_run_attempt(engine, resident, path, running, (fn, op, pending.progress)))
+        call = (fn, op, pending.progress)
+        if is_transactional(fn) and engine.perform is run_step:
+            running.task = engine.spawn(_run_transactional_attempt(engine, resident, path, running, call))
+        else:
+            engine.begin(lambda: _run_attempt(engine, resident, path, running, call))
 
 
 async def _run_attempt(
     engine: EngineServices, resident: ResidentExecution, path: Path, running: InFlightAttempt, call: tuple[Any, CallOperation, Value]
 ) -> None:
+    def is_wanted() -> bool:  # ending an attempt removes it from `in_flight` before it cancels its task
+        return resident.in_flight.get(path) is running
+
     def busy(thread: "asyncio.Future[Any]") -> None:
         resident.threads[path] = thread
         thread.add_done_callback(lambda _: _thread_ended(engine, resident, path, thread))
 
-    (fn, op, reported), attempt = call, running.attempt
-    find = _secret_finder(engine, resident)
-    if is_transactional(fn) and engine.perform is run_step:
-        control = StepControl(lambda _: None, op.secrets, find)
-        await _run_transactional_attempt(engine, resident, StepInfo(resident.key, path, attempt, life=control), (fn, op.args))
+    if resident.has_cancelled_step:  # such as the one that this step undoes: its CancelledError comes first, in the next turn of the event loop
+        resident.has_cancelled_step = False
+        await asyncio.sleep(0)
+    if not is_wanted():
         return
+    (fn, op, reported), attempt = call, running.attempt
+    running.task = me = asyncio.current_task()
     heartbeats = HeartbeatThrottle(lambda said: engine.deliver(resident, messages.ProgressMessage(path, attempt, said)))
-    control = running.attach_control(StepControl(heartbeats.beat, op.secrets, find))
+    control = running.attach_control(StepControl(heartbeats.beat, op.secrets, _secret_finder(engine, resident)))
     if op.timeout_s is not None or op.heartbeat_s is not None:
         control.began_s = asyncio.get_running_loop().time()
         resident.step_controls[path] = control
     info = StepInfo(resident.key, path, attempt, reported, control, op.timeout_s)
-    me = asyncio.current_task()
     try:
         trying = engine.perform(fn, op.args, info, engine.payloads, engine.threads, busy)
-        outcome = await ignore_own_cancellation(trying, lambda: _is_wanted(resident, path, attempt), me)
+        outcome = await ignore_own_cancellation(trying, is_wanted, me)
     except GeneratorExit as error:
         outcome = failure_of_generator_exit(fn, error, me, info.mask)
     finally:
@@ -118,16 +125,11 @@ async def _run_attempt(
         heartbeats.close()
     if control.keeps or isinstance(outcome, Failure):
         heartbeats.flush()
-    _detach_task(resident, path, attempt)
+    if is_wanted():
+        running.answer()
     was_begun = control.begun or not running.is_cancelled
     resident.put(UndecidedMessage(messages.SettleMessage(path, attempt, outcome) if was_begun else messages.LostMessage(path, attempt, 0, begun=False)))
-    await engine.advance_unless_busy(resident)  # in this task, because creating another one costs time
-
-
-def _is_wanted(resident: ResidentExecution, path: Path, attempt: int) -> bool:
-    """Whether the outcome of an attempt is still needed. Ending an attempt removes it from `in_flight` before it cancels its task."""
-    running = resident.in_flight.get(path)
-    return running is not None and running.attempt == attempt
+    engine.schedule(resident)
 
 
 def _secret_finder(engine: EngineServices, resident: ResidentExecution) -> SecretFinder:
@@ -136,34 +138,33 @@ def _secret_finder(engine: EngineServices, resident: ResidentExecution) -> Secre
     return secret_finder(engine.secrets, resident.key.tenant, workflow.secrets if isinstance(workflow, GraphWorkflow) else None)
 
 
-def _detach_task(resident: ResidentExecution, path: Path, attempt: int) -> None:
-    """Detaches the task of an answered attempt. The task then advances the execution, so it must not be cancelled with the attempt."""
-    running = resident.in_flight.get(path)
-    if running is not None and running.attempt == attempt:
-        running.task = None
-
-
-async def _run_transactional_attempt(engine: EngineServices, resident: ResidentExecution, info: StepInfo, call: tuple[Any, Value]) -> None:
+async def _run_transactional_attempt(
+    engine: EngineServices, resident: ResidentExecution, path: Path, running: InFlightAttempt, call: tuple[Any, CallOperation, Value]
+) -> None:
     """Runs a transactional step. The execution is busy from its beginning until its outcome is decided on, so that no timeout or cancel comes between."""
 
     def is_wanted() -> bool:
-        return _is_wanted(resident, info.path, info.attempt)
+        return resident.in_flight.get(path) is running
 
     while resident.busy and is_wanted():  # noqa: ASYNC110  # a commit is under way and short; an event for it would cost every commit
         await asyncio.sleep(0.0005)
     if not is_wanted():
         return
+    (fn, op, _), attempt = call, running.attempt
+    info = StepInfo(resident.key, path, attempt, life=StepControl(lambda _: None, op.secrets, _secret_finder(engine, resident)))
+    guard = TransactionGuard(key=resident.key, holder=engine.holder, epoch=engine.epoch, answer=messages.attempt_answer_key(path, attempt))
     resident.busy = True
-    guard = TransactionGuard(key=resident.key, holder=engine.holder, epoch=engine.epoch, answer=messages.attempt_answer_key(info.path, info.attempt))
     try:
-        outcome = await ignore_own_cancellation(run_transactional_step(engine.store, call, info, guard, engine.threads), is_wanted, asyncio.current_task())
+        performing = run_transactional_step(engine.store, (fn, op.args), info, guard, engine.threads)
+        outcome = await ignore_own_cancellation(performing, is_wanted, asyncio.current_task())
     finally:
         resident.busy = False
-    _detach_task(resident, info.path, info.attempt)
+    if is_wanted():
+        running.answer()
     if outcome is not None:  # None: the answer is among the messages, or another engine holds the execution
         answered = None if isinstance(outcome, Failure) else QueuedMessage(0, resident.key, guard.answer, b"", 0.0)
-        resident.undecided.appendleft(UndecidedMessage(messages.SettleMessage(info.path, info.attempt, outcome), answered))
-    await engine.advance_unless_busy(resident)
+        resident.undecided.appendleft(UndecidedMessage(messages.SettleMessage(path, attempt, outcome), answered))
+    engine.schedule(resident)
 
 
 def _thread_ended(engine: EngineServices, resident: ResidentExecution, path: Path, thread: "asyncio.Future[Any]") -> None:

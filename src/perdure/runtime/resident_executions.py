@@ -12,9 +12,10 @@ import msgspec
 
 from perdure.code.step_environment import StepControl
 from perdure.core.attributes import Attributes, IndexedAttributes
+from perdure.core.decision import DecisionGenerator, ExecutionDecision
 from perdure.core.envelopes import Ack, QueuedMessage
 from perdure.core.execution import Execution
-from perdure.core.messages import ExecutionMessage
+from perdure.core.messages import DivergeMessage, ExecutionMessage, StartMessage
 from perdure.core.operations import CallOperation
 from perdure.core.paths import Key, Path
 from perdure.core.values import Blob
@@ -35,12 +36,14 @@ class UndecidedMessage(msgspec.Struct, frozen=True, gc=False):
 
 
 class InFlightAttempt(msgspec.Struct, gc=False):
-    """An attempt in flight in this process: its number, its task (None: it has been answered), and the control that the step sees."""
+    """An attempt in flight in this process: its number, the task in which it runs (None: it has not begun, or has been answered), and the control that the
+    step sees."""
 
     attempt: int
     task: asyncio.Task[Any] | None = None
     control: StepControl | None = None
     is_cancelled: bool = False
+    is_answered: bool = False
 
     def attach_control(self, control: StepControl) -> StepControl:
         """Attaches the control of a step that begins, so that the step learns of a cancellation, which may have come already."""
@@ -54,24 +57,54 @@ class InFlightAttempt(msgspec.Struct, gc=False):
         if self.control is not None:
             self.control.over = True
 
-    def end(self) -> None:
-        """Cancels the task of the step, if it still has one."""
+    def answer(self) -> None:
+        """Detaches the attempt from its task, which continues with other work and must not be cancelled with the attempt."""
+        self.is_answered, self.task = True, None
+
+    def end(self) -> bool:
+        """Cancels the step, if it runs; returns whether it does."""
         self.cancel()
-        if self.task is not None:
-            self.task.cancel()
+        return self.task is not None and self.task.cancel()
+
+
+class PendingDecision:
+    """A decision about one execution on its way to the store, and the messages that it handles.
+
+    `deciding` is the decision on the last message, as long as it waits for a blob, and `payload` is that blob once it is loaded. `claim_count` is that of
+    the execution when the commit was made; see `ResidentExecution`.
+    """
+
+    __slots__ = ("batch", "claim_count", "commit", "deciding", "decision", "payload", "resident")
+
+    def __init__(self, resident: "ResidentExecution") -> None:
+        self.resident = resident
+        self.batch: list[UndecidedMessage] = []
+        self.decision = ExecutionDecision()
+        self.deciding: DecisionGenerator | None = None
+        self.payload: bytes | None = None
+        self.commit: Commit | None = None
+        self.claim_count = 0
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing more may be decided in the same commit: a divergence parks alone, since the next message may be the one that can't be handled."""
+        return not self.resident.undecided or (bool(self.batch) and isinstance(self.batch[-1].message, DivergeMessage))
 
 
 class ResidentExecution:
     """What an engine knows of one execution. `execution` and `program` are None when they were evicted or discarded.
 
     - `start_seed` gives a start in this process the seed of the durable start, or None if the start was given up before it was durable.
-    - `claim_count` counts the claims that assigned the execution: an answer about its holder from before the last claim may be outdated.
+    - `claim_count` counts the claims that assigned the execution: an answer about its holder from before the last claim may be outdated. `claims_before` is
+      this count when the decision or the restoration under way began.
     - `pinned` is the program in the head as long as the execution has not begun.
     - `compact_from` is the number of logged events from which compaction is attempted again.
     - `attributes` are those in the head, and `indexed` those of the fold that they were made from, if they were made here.
+    - `has_cancelled_step` says that a step was cancelled in this turn of the event loop, and has not seen it yet.
     - `drop_when_released` marks an evicted execution. `postponing` has the unreadable messages that the next commit postpones.
     - `workflow` runs the execution; `needs` are the capabilities that it needs with its `definition`.
     - `defect` is why its program can't be advanced here; the next decision parks it with this reason.
+    - `pending` is the decision that is being made or committed. `retry_wait_s` is the last wait after an error of the store.
     - `step_controls` has the controls of attempts in flight that have a timeout. `received_numbers` has the numbers of undecided messages of the store.
     """
 
@@ -79,6 +112,7 @@ class ResidentExecution:
         "attributes",
         "busy",
         "claim_count",
+        "claims_before",
         "compact_from",
         "created_at_s",
         "defect",
@@ -86,6 +120,7 @@ class ResidentExecution:
         "drop_when_released",
         "execution",
         "exists",
+        "has_cancelled_step",
         "held",
         "in_flight",
         "indexed",
@@ -93,10 +128,12 @@ class ResidentExecution:
         "last_active_s",
         "log_bytes",
         "needs",
+        "pending",
         "pinned",
         "postponing",
         "program",
         "received_numbers",
+        "retry_wait_s",
         "start_seed",
         "step_controls",
         "threads",
@@ -127,14 +164,16 @@ class ResidentExecution:
         self.threads: dict[Path, asyncio.Future[Any]] = {}
         self.timer: asyncio.TimerHandle | None = None
         self.last_active_s = 0.0
-        self.claim_count = 0
+        self.claim_count = self.claims_before = 0
         self.compact_from = 0
         self.workflow: Workflow | None = None
         self.needs: frozenset[str] = frozenset()
         self.definition: Blob | None = None
         self.created_at_s = 0.0
-        self.drop_when_released = False
+        self.drop_when_released = self.has_cancelled_step = False
         self.defect = ""
+        self.pending: PendingDecision | None = None
+        self.retry_wait_s = 0.0
 
     @property
     def is_releasable(self) -> bool:
@@ -171,6 +210,12 @@ class ResidentExecution:
         self.postponing = [ack for ack in self.postponing if ack not in commit.acks]
         self.log_bytes = len(commit.row) + (self.log_bytes if commit.compacted is None else len(commit.compacted))
 
+    def drop_late_start(self) -> None:
+        """Drops a start of this process if the store turns out to have the execution: the start that is stored there was acknowledged before."""
+        self.undecided = deque(one for one in self.undecided if one.queued is not None or not isinstance(one.message, StartMessage))
+        if self.start_seed is not None and not self.start_seed.done():
+            self.start_seed.set_result(None)
+
     def drop_undecided(self) -> None:
         """Drops the undecided messages; the next claim delivers them again."""
         self.undecided.clear()
@@ -193,7 +238,7 @@ class ResidentExecution:
         self.drop_undecided()
         self.stop_timer()
         for running in self.in_flight.values():
-            running.end()
+            _ = running.end()
         self.in_flight.clear()
         self.step_controls.clear()
 

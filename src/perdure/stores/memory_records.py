@@ -1,6 +1,6 @@
 """The records of the memory store, in one dict."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
 from perdure.stores.records import RecordChange, RecordFilter, RecordKey, Stale, StoredRecord, has_expired
@@ -10,10 +10,29 @@ Place = tuple[bytes, RecordKey]
 
 
 class MemoryRecords:
-    """Records by key. Those that have expired stay until they are replaced or swept, and are not returned."""
+    """Records by key. Those that have expired stay until they are replaced or swept, and are not returned. `note` is called with each that changes."""
 
-    def __init__(self) -> None:
+    def __init__(self, note: Callable[[RecordKey], object]) -> None:
+        self._note = note
         self._records: dict[RecordKey, StoredRecord] = {}
+
+    def all_keys(self) -> Iterable[RecordKey]:
+        """Returns the keys of all records, also of those that have expired."""
+        return self._records
+
+    def stored(self, key: RecordKey) -> StoredRecord | None:
+        """Returns the record of a key, also if it has expired."""
+        return self._records.get(key)
+
+    def put(self, record: StoredRecord) -> None:
+        """Puts a record in place as it is."""
+        self._records[record.key] = record
+        self._note(record.key)
+
+    def remove(self, key: RecordKey) -> None:
+        """Removes a record if it is there."""
+        if self._records.pop(key, None) is not None:
+            self._note(key)
 
     def record(self, key: RecordKey, now_s: float) -> StoredRecord | None:
         """See `Store.record`."""
@@ -45,15 +64,15 @@ class MemoryRecords:
         """Carries out changes, none of which is stale."""
         for key, version, value, attributes, expires_at_s in ((c.key, c.version, c.value, c.attributes, c.expires_at_s) for c in changes):
             if value is None:
-                self._records.pop(key, None)
+                self.remove(key)
             else:
-                self._records[key] = StoredRecord(key, version + 1, value, attributes, now_s, expires_at_s)
+                self.put(StoredRecord(key, version + 1, value, attributes, now_s, expires_at_s))
 
     def drop_expired(self, limit: int, now_s: float) -> int:
         """See `Store.drop_expired_records`."""
         expired = sorted((record.expires_at_s or 0.0, key) for key, record in self._records.items() if has_expired(record.expires_at_s, now_s))[:limit]
         for _, key in expired:
-            del self._records[key]
+            self.remove(key)
         return len(expired)
 
 

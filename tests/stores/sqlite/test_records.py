@@ -9,8 +9,8 @@ from perdure.stores.protocol import Committed, Post
 from perdure.stores.records import RecordChange, RecordFilter, RecordKey
 from perdure.stores.sqlite.read_only_store import ReadOnlySqliteStore
 from perdure.stores.sqlite.store import SqliteStore
-from tests.stores.sqlite.killed import killed_at
-from tests.stores.sqlite.world import database, letter, queue
+from tests.stores.sqlite.killed_process import killed_at
+from tests.stores.sqlite.store_processes import database, message, queue
 
 ROUNDS = 3
 ATTRIBUTES = (("tag", b"sa"), ("tag", b"sb"))
@@ -23,7 +23,7 @@ async def write(file: Path) -> None:
         changed = RecordChange(RecordKey("acme", "counter", "a"), number, b"%d" % number, ATTRIBUTES)
         created = RecordChange(RecordKey("acme", "note", f"{number}"), 0, b"note", ATTRIBUTES, expires_at_s=1e12)
         removed = [RecordChange(RecordKey("acme", "note", f"{number - 1}"), 1, None)] if number else []
-        (answer,) = await store.commit([Post(records=(changed, created, *removed), messages=(letter(queue(), f"{number}"),))])
+        (answer,) = await store.commit([Post(records=(changed, created, *removed), messages=(message(queue(), f"{number}"),))])
         assert isinstance(answer, Committed)
     await store.close()
 

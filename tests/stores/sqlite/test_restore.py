@@ -25,8 +25,8 @@ from perdure.stores.sqlite.read_only_store import ReadOnlySqliteStore
 from perdure.stores.sqlite.rekey import key_uses
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.stores.sqlite.write_ahead_log import log_mismatch
-from tests.stores.sqlite.killed import in_a_child, killed_at
-from tests.stores.sqlite.world import Child, database, key, several, step
+from tests.stores.sqlite.killed_process import in_a_child, killed_at
+from tests.stores.sqlite.store_processes import Child, database, key, several, step
 
 pytestmark = pytest.mark.slow
 

@@ -41,6 +41,7 @@ from perdure.stores.protocol import (
     Head,
     HeadFilter,
     HolderStatus,
+    LogRow,
     Post,
     Refused,
     StoredLog,
@@ -100,9 +101,8 @@ LET_GO = "UPDATE heads SET holder = NULL, wake_at_s = least(wake_at_s, $2) WHERE
 LET_GO_OF_WORK = "UPDATE mail SET holder = NULL WHERE holder = $1 RETURNING number"
 
 LEASES = "SELECT name, until_s > $1, (SELECT count(*) FROM heads WHERE holder = name), (SELECT count(*) FROM mail WHERE holder = name), about FROM holders"
-READ = (
-    f"SELECT {HEAD_COLUMNS_WITH_ATTRIBUTES}, array(SELECT row FROM log WHERE execution = number AND log.version > $2 ORDER BY log.version) FROM heads {_HERE}"
-)
+_ROWS_AFTER = "FROM log WHERE execution = number AND log.version > $2 ORDER BY log.version"
+READ = f"SELECT {HEAD_COLUMNS_WITH_ATTRIBUTES}, array(SELECT log.version {_ROWS_AFTER}), array(SELECT row {_ROWS_AFTER}) FROM heads {_HERE}"
 NUMBER_AT = f"""SELECT coalesce((SELECT number FROM heads {_HERE}),
     (SELECT number FROM heads WHERE created_at_s <= $2 ORDER BY created_at_s DESC, number DESC LIMIT 1) + $3, 0)"""
 """The number of the execution at a position or, if it is gone, of its neighbour by the time of creation."""
@@ -331,7 +331,7 @@ async def begin_transaction(fetch: Fetch, places: Iterable[tuple[str, ...]], now
 
 async def read_log(fetch: Fetch, key: Key, after: int) -> StoredLog | None:
     """See `Store.read`. This and the functions below are one statement each, which needs no transaction and waits for no lock."""
-    return next((StoredLog(head_of(row), tuple(row[16])) for row in await fetch(READ, address_bytes(key), after)), None)
+    return next((StoredLog(head_of(row), tuple(map(LogRow, row[16], row[17]))) for row in await fetch(READ, address_bytes(key), after)), None)
 
 
 async def read_heads(fetch: Fetch, which: HeadFilter) -> list[Head]:

@@ -22,6 +22,7 @@ from perdure.stores.sqlite.record_rows import read_record, read_records
 from perdure.stores.sqlite.steady_clock import Anchor, SteadyClock
 from perdure.stores.sqlite.store_rows import read_blob, read_heads, read_log, read_messages, read_removed_at
 from perdure.stores.sqlite.store_tables import READ_META
+from perdure.stores.store_parts import PartName
 
 T = TypeVar("T")
 IDLE_CONNECTIONS_MAX = 4
@@ -152,6 +153,10 @@ class ReadOnlySqliteStore:
     async def store_time(self) -> StoreTime:
         """See `Store.store_time`."""
         return self._read(self._time)
+
+    def part(self, name: PartName[T]) -> T | None:
+        """Returns None: every part of a store can change it."""
+        return None
 
     async def close(self) -> None:
         """Closes the connections."""

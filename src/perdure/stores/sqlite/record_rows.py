@@ -32,6 +32,7 @@ ATTRIBUTES = """(SELECT group_concat(hex(name) || '=' || hex(record_attributes.v
     WHERE record_attributes.tenant = records.tenant AND record_attributes.kind = records.kind AND record_attributes.key = records.key)"""
 COLUMNS = f"tenant, kind, key, version, value, changed_at_s, expires_at_s, {ATTRIBUTES}"
 RECORD = f"SELECT {COLUMNS} FROM records WHERE {THIS} AND (expires_at_s IS NULL OR expires_at_s > ?)"
+STORED = f"SELECT {COLUMNS} FROM records WHERE {THIS}"
 RECORDS = f"SELECT {COLUMNS} FROM records WHERE tenant = ? AND kind = ? AND key IN (SELECT value FROM json_each(?))"
 BY_VALUE = "record_attributes AS at INDEXED BY record_attributes_by_value"
 BY_KEY = "records AS at INDEXED BY sqlite_autoindex_records_1"
@@ -56,26 +57,42 @@ def stale_record(execute: Execute, changes: Sequence[RecordChange], now_s: float
 def change_records(execute: Execute, executemany: ExecuteMany, changes: Sequence[RecordChange], now_s: float) -> None:
     """Carries out changes, none of which is stale."""
     for change in changes:
-        execute(REMOVE_ATTRIBUTES, change.key)
         if change.value is None:
-            execute(REMOVE, change.key)
+            remove_record(execute, change.key)
         else:
-            execute(PUT, (*change.key, change.version + 1, change.value, now_s, change.expires_at_s))
-            executemany(INSERT_ATTRIBUTE, [(*change.key, name, value) for name, value in change.attributes])
+            put_record(execute, executemany, StoredRecord(change.key, change.version + 1, change.value, change.attributes, now_s, change.expires_at_s))
+
+
+def put_record(execute: Execute, executemany: ExecuteMany, record: StoredRecord) -> None:
+    """Puts a record in place as it is."""
+    execute(REMOVE_ATTRIBUTES, record.key)
+    execute(PUT, (*record.key, record.version, record.value, record.changed_at_s, record.expires_at_s))
+    executemany(INSERT_ATTRIBUTE, [(*record.key, name, value) for name, value in record.attributes])
+
+
+def remove_record(execute: Execute, key: RecordKey) -> None:
+    """Removes a record if it is there."""
+    execute(REMOVE_ATTRIBUTES, key)
+    execute(REMOVE, key)
 
 
 def drop_expired_records(execute: Execute, limit: int, now_s: float) -> int:
     """See `Store.drop_expired_records`."""
     expired = execute(EXPIRED, (now_s, limit)).fetchall()
     for key in expired:
-        execute(REMOVE_ATTRIBUTES, key)
-        execute(REMOVE, key)
+        remove_record(execute, RecordKey(*key))
     return len(expired)
 
 
 def read_record(execute: Execute, key: RecordKey, now_s: float) -> StoredRecord | None:
     """The record of this key, unless it has expired."""
     row = execute(RECORD, (*key, now_s)).fetchone()
+    return row and _record_of(row)
+
+
+def read_stored_record(execute: Execute, key: RecordKey) -> StoredRecord | None:
+    """Reads the record of this key, also if it has expired."""
+    row = execute(STORED, key).fetchone()
     return row and _record_of(row)
 
 

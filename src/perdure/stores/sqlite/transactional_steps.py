@@ -21,7 +21,8 @@ HOLDS_WORK = "SELECT 1 FROM mail WHERE address = ? AND key = ? AND holder = ?"
 
 PERDURE_TABLES = frozenset(
     (
-        *("meta", "processes", "holders", "heads", "attributes", "programs", "log", "mail", "blobs", "blob_marks", "removed_blobs", "queues", "lanes", "vault"),
+        *("meta", "processes", "holders", "heads", "attributes", "programs", "log", "mail", "blobs", "blob_marks", "removed_blobs"),
+        *("feed", "feed_scans", "restored_rows", "queues", "lanes", "vault"),
         *("records", "record_attributes"),
     )
 )

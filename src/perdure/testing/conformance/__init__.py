@@ -16,6 +16,7 @@ from perdure.stores.protocol import Store
 from perdure.testing.conformance.attribute_suite import AdmissionSuite, OrderedListSuite
 from perdure.testing.conformance.blob_and_vault_suite import BlobRemovalSuite, VaultSuite
 from perdure.testing.conformance.commit_suite import CommitSuite
+from perdure.testing.conformance.feed_suite import FeedSuite
 from perdure.testing.conformance.lease_suite import LeaseSuite, WakeUpSuite
 from perdure.testing.conformance.message_suite import MessageSuite
 from perdure.testing.conformance.query_suite import QuerySuite
@@ -36,6 +37,7 @@ class StoreConformance(
     QuerySuite,
     VaultSuite,
     BlobRemovalSuite,
+    FeedSuite,
     RecordSuite,
     AdmissionSuite,
     OrderedListSuite,
