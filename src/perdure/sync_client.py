@@ -182,15 +182,18 @@ class Client:
         id_prefix: str = "",
         since: Duration | datetime | None = None,
         limit: int = 100,
-        older_than: Key | None = None,
+        after: ListedExecution | None = None,
         where: AttributeFilter | None = None,
+        order_by: str | None = None,
+        descending: bool = False,
         internal: bool = False,
         tenant: str = DEFAULT_TENANT,
     ) -> Listing:
         """Lists executions, newest first: those of a workflow, in one of the statuses, and created since a time (or within a duration before now).
 
-        `where` has conditions on attributes: ``{"customer": "c1", "cents": Is(">=", 500)}``. For the next page, `older_than` is the key of the last
-        execution of this one. Perdure's own executions, such as those of approvals, are listed only with `internal`, or if `workflow` names theirs.
+        `where` has conditions on attributes: ``{"customer": "c1", "cents": Is(">=", 500)}``. With `order_by`, the list has the executions with that
+        attribute, in its order (of several values the least counts, or with `descending` the greatest). For the next page, `after` is the last execution of
+        this one. Perdure's own executions, such as those of approvals, are listed only with `internal`, or if `workflow` names theirs.
         """
         return self._thread.call(
             self._inner.list(
@@ -199,8 +202,10 @@ class Client:
                 id_prefix=id_prefix,
                 since=since,
                 limit=limit,
-                older_than=older_than,
+                after=after,
                 where=where,
+                order_by=order_by,
+                descending=descending,
                 internal=internal,
                 tenant=tenant,
             )

@@ -26,7 +26,7 @@ def seen(shell: Shell) -> list[str]:
 @pytest.mark.slow
 def test_a_database_comes_under_a_key_and_under_the_next_and_all_commands_go_on(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     before = seen(shell)
-    assert shell.run("db keys").out.splitlines()[0].split() == ["KEY", "LOG", "MESSAGES", "BLOBS"]
+    assert shell.run("db keys").out.splitlines()[0].split() == ["KEY", "LOG", "MESSAGES", "BLOBS", "RECORDS"]
     assert shell.run("db keys -o ids").out == ""
     for keys, id in ((f"old:{OLD}", "old"), (f"new:{NEW},old:{OLD}", "new")):
         monkeypatch.setenv("PERDURE_ENCRYPTION_KEYS", keys)

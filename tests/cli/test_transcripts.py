@@ -134,7 +134,6 @@ WRONG = {
     "where_without_all": "cancel --where customer=c1",
     "where_with_ids": "cancel waiting --where customer=c1",
     "attribute_pair": "start greet Ada --attribute customer",
-    "attribute_twice": "start greet Ada --attribute a=1 --attribute a=2",
     "attribute_name": "start greet Ada --attribute 'a b=1'",
     "attribute_value": "start greet Ada --attribute a=[1]",
     "no_execution": "show nobody",

@@ -124,7 +124,7 @@ BAD: list[tuple[Any, type[Exception]]] = [
     ({"a b": 1}, BadName),
     ({"": None}, BadName),
     ({"good": 1, "due": datetime(2026, 1, 1)}, BadValue),  # noqa: DTZ001  # which is the point
-    ({"good": 1, "x": [1]}, BadValue),
+    ({"good": 1, "x": [[1]]}, BadValue),
     ({"good": 1, "x": "x" * 1025}, BadValue),
     ({f"x{number}": 1 for number in range(32)}, BadValue),
     (["a"], BadValue),
@@ -188,7 +188,7 @@ def test_a_child_is_started_with_those_that_it_is_called_with_and_none_of_its_pa
     assert isinstance(pending.op, SpawnOperation) and a.attribute_values(pending.op.attributes) == {"cents": 5, "due": DUE}
     hand.restart()
     with pytest.raises(BadValue, match="attribute cents"):
-        child.with_(attributes={"cents": b""})  # type: ignore[dict-item]  # which is the point
+        child.with_(attributes={"cents": b""})
 
 
 def test_another_value_at_the_same_place_is_no_divergence_and_a_gate_may_stand_where_a_change_was() -> None:

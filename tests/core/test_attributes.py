@@ -75,7 +75,9 @@ def test_what_is_nearly_text_or_a_number_is_kept_as_that() -> None:
     [
         (None, "None is not a str, int, float, bool or datetime, but NoneType"),
         (b"raw", "is not a str, int, float, bool or datetime, but bytes"),
-        (["a"], "is not a str, int, float, bool or datetime, but list"),
+        ([["a"]], "is not a str, int, float, bool or datetime, but list"),
+        (["a", None], "None is not a str, int, float, bool or datetime, but NoneType"),
+        ({"a"}, "is not a str, int, float, bool or datetime, but set"),
         (2**63, "is not a whole number of 64 bits; pass larger ones as text"),
         (-(2**63) - 1, "is not a whole number of 64 bits"),
         (math.nan, "nan is not a finite number"),
@@ -143,3 +145,27 @@ NOT_A_NUMBER = (int.from_bytes(struct.pack(">d", math.inf), "big") ^ 1 << 63).to
 def test_a_form_that_is_none_is_damage(form: bytes) -> None:
     with pytest.raises(LogDamaged, match="is no value of an attribute"):
         a.value_of_sortable(form)
+
+
+def test_a_name_has_its_values_in_order_and_none_twice() -> None:
+    found = a.checked_attributes({"tag": ["b", "a", "b"], "n": (2, 1.0, 1, True), "one": ["x"], "none": []})
+    assert found == (("n", True), ("n", 1.0), ("n", 1), ("n", 2), ("one", "x"), ("tag", "a"), ("tag", "b"))
+    assert a.attribute_values(found) == {"n": [True, 1.0, 1, 2], "one": "x", "tag": ["a", "b"]}
+    assert a.index_attributes(found) == tuple(sorted(a.index_attributes(found)))
+
+
+def test_a_change_replaces_all_values_of_its_names() -> None:
+    before = a.checked_attributes({"tag": ["a", "b"], "stage": "new", "gone": 1})
+    changes = a.decode_attribute_changes(a.encode_attribute_changes(a.checked_attribute_changes(before, {"tag": ["c", "b"], "gone": [], "more": 2})))
+    assert a.attribute_values(a.merge_attributes(before, changes)) == {"tag": ["b", "c"], "stage": "new", "more": 2}
+    assert a.merge_attributes(before, (("tag", None),)) == (("gone", 1), ("stage", "new"))
+
+
+def test_values_are_limited_over_all_names() -> None:
+    many = {f"n{number}": ["a", "b"] for number in range(32)}
+    full = a.checked_attributes(many)
+    assert len(full) == limits.ATTRIBUTE_VALUES_MAX
+    with pytest.raises(BadValue, match="how many values of attributes: 65 is not at most 64"):
+        a.checked_attributes({**many, "n0": ["a", "b", "c"]})
+    with pytest.raises(BadValue, match="how many values of attributes: 65 is not at most 64"):
+        a.checked_attribute_changes(full, {"n0": ["a", "b", "c"]})

@@ -84,6 +84,10 @@ ENTRIES: dict[str, tuple[str, str]] = {
         "A start with `strict=True` met an execution of the same id with another input.",
         "Choose another id, or drop `strict` to be given the first.",
     ),
+    "TooManyActive": (
+        "A start carried an admission, and as many executions as it allows have the same value of an attribute and have not ended.",
+        "Start it again when one of them has ended, or cancel one.",
+    ),
     "AlreadyExists": ("`rerun` or `fork` was given an id that is taken.", "Choose another, or none."),
     "Removed": (
         "The execution ended long ago, and `perdure prune` has removed what it did; its id, status, times and the hash of its result are kept.",

@@ -69,6 +69,7 @@ MADE: dict[str, BaseException] = {
     "Ambiguous": e.Ambiguous("o", [ORDER, Key("default", "order", "o2")], more=True),
     "InputDiffers": e.InputDiffers(ORDER),
     "AlreadyExists": e.AlreadyExists(ORDER),
+    "TooManyActive": e.TooManyActive(ORDER, "user", "ada", 5),
     "HasEnded": e.HasEnded(ORDER, "completed", "the message 'approved'"),
     "AlreadyDecided": e.AlreadyDecided(ORDER, "completed", ("Ship o1?", "ada", True, 1_790_000_000.0)),
     "Removed": e.Removed(ORDER, "it was removed at 2026-11-22 15:59:03 UTC"),

@@ -34,6 +34,7 @@ from perdure.stores.protocol import (
     StoredLog,
     StoreTime,
 )
+from perdure.stores.records import RecordChange, RecordFilter, RecordKey, StoredRecord, has_expired
 from perdure.stores.secret_vault import VAULT
 from perdure.stores.store_parts import PartName
 from perdure.testing.immediate_calls import AtOnce
@@ -174,6 +175,16 @@ class AuditedStore:
         """See `Store.are_queued`."""
         return [one.key in self._box(one.to) for one in messages]
 
+    async def record(self, key: RecordKey) -> StoredRecord | None:
+        """See `Store.record`."""
+        found: StoredRecord | None = self.at_once(self.inner.record(key))
+        return found
+
+    async def records(self, which: RecordFilter) -> list[StoredRecord]:
+        """See `Store.records`."""
+        found: list[StoredRecord] = self.at_once(self.inner.records(which))
+        return found
+
     async def store_time(self) -> StoreTime:
         """See `Store.store_time`."""
         found: StoreTime = self.at_once(self.inner.store_time())
@@ -230,6 +241,11 @@ class AuditedStore:
         self.auditor.acknowledged.update(mail.number for mail in swept)
         return swept
 
+    async def drop_expired_records(self, limit: int = 100) -> int:
+        """See `Store.drop_expired_records`."""
+        dropped: int = self.at_once(self.inner.drop_expired_records(limit))
+        return dropped
+
     async def raise_epoch(self) -> int:
         """See `Store.raise_epoch`."""
         self._epoch = self.at_once(self.inner.raise_epoch())
@@ -283,7 +299,7 @@ class AuditedStore:
 
     def _change(self, change: Commit | Post) -> ChangeAnswer:
         heads = {key: self.head(key) for key in _concerned(change)}
-        waiting = sum(map(len, self.outboxes))
+        waiting, records = sum(map(len, self.outboxes)), self._records_of(change)
         self._rang = False
         self.lines.stray(change.messages if isinstance(change, Post) else ())
         with self._mailing([*_acked(change.acks), *change.messages]) as mail:
@@ -291,9 +307,12 @@ class AuditedStore:
         if not isinstance(answer, Committed):
             self.auditor.counts[type(answer).__name__] += 1
             same = all(self._box(to) == box for to, box in mail.items()) and sum(map(len, self.outboxes)) == waiting
-            same = same and all(self.head(key) == head for key, head in heads.items())
+            same = same and all(self.head(key) == head for key, head in heads.items()) and self._records_of(change) == records
             self.auditor.expect(same, lambda: f"{change}: a refused change changed something")
             return answer
+        if isinstance(change, Post):
+            due = all(self._is_as_changed(record) for record in change.records)
+            self.auditor.expect(due, lambda: f"{change}: a record is not as it was changed")
         done = [to for to, box in mail.items() if isinstance(to, QueueAddress) and box.keys() - self._box(to).keys()]
         self.auditor.expect(self._rang or not done, lambda: f"work of {done} is done, which makes room, and nobody was rung")
         woken = [key for key, head in heads.items() if not _is_awake(head, answer.now_s) and _is_awake(self.head(key), answer.now_s)]
@@ -301,6 +320,17 @@ class AuditedStore:
         if isinstance(change, Commit):
             self._committed(change, heads[change.key], answer)
         return answer
+
+    def _records_of(self, change: Commit | Post) -> list[StoredRecord | None]:
+        """The records that a change is about, at once."""
+        return [self.at_once(self.inner.record(one.key)) for one in (change.records if isinstance(change, Post) else ())]
+
+    def _is_as_changed(self, change: RecordChange) -> bool:
+        now_s = self._clock()
+        record: StoredRecord | None = self.at_once(self.inner.record(change.key))
+        if change.value is None or has_expired(change.expires_at_s, now_s):
+            return record is None
+        return record == StoredRecord(change.key, change.version + 1, change.value, change.attributes, now_s, change.expires_at_s)
 
     def _committed(self, commit: Commit, before: Head | None, answer: Committed) -> None:
         self.auditor.expect(commit.epoch == self._epoch, lambda: f"{commit.key}: a commit of epoch {commit.epoch} in epoch {self._epoch}")

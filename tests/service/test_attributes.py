@@ -7,14 +7,18 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from perdure import Context, Is, Key, Retry, step, workflow
 from perdure.async_handle import AsyncHandle
+from perdure.core import values
 from perdure.core.attribute_filter import AttributeFilter
-from perdure.core.attributes import value_of_sortable
-from perdure.core.errors import BadName, BadValue, ExecutionFailed
+from perdure.core.attributes import checked_attributes, index_attributes, value_of_sortable
+from perdure.core.envelopes import StartAdmission
+from perdure.core.errors import BadName, BadValue, ExecutionFailed, TooManyActive
 from perdure.runtime.engine import Engine
+from perdure.service.execution_operations import StartRequest, start_execution
 from perdure.stores.configured_store import open_store
 from perdure.stores.encryption import Encrypted
 from perdure.stores.sqlite.store import SqliteStore
@@ -140,9 +144,9 @@ async def test_pages_of_those_that_are_found_have_each_once(c: Cluster, client: 
     asked: list[tuple[AttributeFilter, int]] = [({"third": True}, 8), ({"n": Is(">=", 4)}, 19), ({"third": False, "n": Is("!=", 1)}, 14)]
     for where, count in asked:
         pages, last = list[str](), None
-        while page := await client.list(where=where, limit=5, older_than=last):
+        while page := await client.list(where=where, limit=5, after=last):
             pages += [one.key.id for one in page]
-            last = page[-1].key
+            last = page[-1]
         assert pages == sorted(set(pages), reverse=True) and len(pages) == count
 
 
@@ -374,3 +378,39 @@ async def test_where_payloads_are_encrypted_they_are_in_the_clear_and_found(tmp_
         told = {name: value_of_sortable(value) for name, value in database.execute("SELECT name, value FROM attributes")}
         assert told == {"open": "in the clear", "customer": "secret", "stage": "shipped"}
         assert b"secret" not in b"".join(row for (row,) in database.execute("SELECT row FROM log"))
+
+
+@virtually
+async def test_lists_are_in_order_of_an_attribute_page_by_page(c: Cluster, client: AsyncClient) -> None:
+    for number, tags in enumerate((["d"], ["b", "e"], [], ["c", "a"], ["b"])):
+        await client.start(plain.with_(id=f"{number}", attributes={"tag": tags, "n": number}))
+    up, down = ["3", "1", "4", "0"], ["1", "0", "3", "4"]
+    for descending, expected in ((False, up), (True, down)):
+        pages, last = list[str](), None
+        while page := await client.list(order_by="tag", descending=descending, limit=2, after=last):
+            pages += [one.key.id for one in page]
+            last = page[-1]
+        assert pages == expected
+    listed = await client.list(where={"tag": "e"}, order_by="n", status="pending")
+    assert [one.attributes for one in listed] == [{"tag": ["b", "e"], "n": 1}]
+    with pytest.raises(BadValue, match="order_by"):
+        await client.list(descending=True)
+    with pytest.raises(BadName):
+        await client.list(order_by="a b")
+
+
+@virtually
+async def test_a_start_that_its_admission_does_not_allow_says_what_is_in_the_way(c: Cluster, client: AsyncClient) -> None:
+    def wanted(id: str) -> StartRequest:
+        attributes = checked_attributes({"user": "ada"})
+        limit = StartAdmission("user", index_attributes(attributes)[0][1], 2)
+        return StartRequest(key=Key("default", "plain", id), input=values.encode([[], {}], "input"), attributes=attributes, admission=limit)
+
+    for id in ("1", "2", "1"):
+        await start_execution(client._access, wanted(id))
+    with pytest.raises(TooManyActive, match="plain/3 was not started: 2 executions with user=ada have not ended") as refused:
+        await start_execution(client._access, wanted("3"))
+    assert (refused.value.code, refused.value.max_active) == ("too_many_active", 2)
+    assert [one.key.id for one in await client.list()] == ["2", "1"]
+    with pytest.raises(BadValue, match="admission"):
+        await start_execution(client._access, msgspec.structs.replace(wanted("3"), debounce_s=5.0))

@@ -61,9 +61,9 @@ async def test_a_list_is_newest_first_and_goes_on_behind_its_last(c: Cluster, cl
         await client.start(one.with_(id=f"e{number}"))
         await asyncio.sleep(1)
     pages, last = list[list[str]](), None
-    while page := await client.list(limit=3, older_than=last):
+    while page := await client.list(limit=3, after=last):
         pages.append(ids(page))
-        last = page[-1].key
+        last = page[-1]
     assert pages == [["e6", "e5", "e4"], ["e3", "e2", "e1"], ["e0"]]
 
 
@@ -98,7 +98,8 @@ async def test_a_list_of_what_makes_no_sense_is_refused(c: Cluster, client: Asyn
         {"since": datetime(2020, 1, 1)},  # noqa: DTZ001  # it is wrong on purpose
         {"limit": 0},
         {"limit": "5"},
-        {"older_than": "e1"},
+        {"after": "e1"},
+        {"descending": True},
         {"id_prefix": 5},
     ]
     for options in bad:

@@ -19,7 +19,7 @@ from perdure.stores.secret_vault import VAULT
 from perdure.stores.sqlite.read_only_store import ReadOnlySqliteStore
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.testing.conformance import Clock, StoreWorld
-from perdure.testing.conformance.feed_suite import contents
+from perdure.testing.conformance.feed_suite import contents, note
 from perdure.testing.conformance.store_world import key, plain_message, queue
 from tests.runtime.cluster import Cluster
 from tests.runtime.test_engine import virtually
@@ -36,6 +36,7 @@ async def filled(store: Store, clock: Clock, executions: int = 30) -> StoreWorld
         await world.commit(key(str(number)), creates=True, row=b"1", blobs=((f"blob {number}", b"b" * number),), release=number % 2 == 0)
         await world.commit(key(str(number)), 1, row=b"2", messages=(plain_message(queue(), str(number)),), attributes=(("a", b"s"),))
     await world.post(plain_message(key("alone")))
+    await world.change(note("a"), note("b"), note("b", 1))
     vault = store.part(VAULT)
     assert vault is not None
     assert await vault.keep("acme", "TOKEN", 1, b"old") and await vault.keep("acme", "TOKEN", 2, b"new")
@@ -50,7 +51,7 @@ async def test_everything_is_copied(tmp_path: Path) -> None:
     done = await copy_store(source, target, "memory:", told.append)
     names = [f"blob {number}" for number in range(30)]
     assert await contents(target, BOXES, names) == await contents(source, BOXES, names)
-    assert (done.executions, done.rows, done.messages, done.blobs, done.queues, done.secrets) == (30, 60, 31, 30, 0, 1)
+    assert (done.executions, done.rows, done.messages, done.blobs, done.queues, done.records, done.secrets) == (30, 60, 31, 30, 0, 2, 1)
     assert done.epoch == (await target.store_time()).epoch > epoch and not done.resumed and sum(told) >= 151
     kept, moved = [await part.read() for store in (source, target) if (part := store.part(VAULT)) is not None]
     assert [(one.name, one.version, one.sealed) for one in moved] == [(one.name, one.version, one.sealed) for one in kept]

@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from perdure.core.attribute_filter import AttributeCondition
+from perdure.core.attribute_filter import AttributeCondition, AttributeOrder
 from perdure.core.attributes import IndexedAttributes
-from perdure.core.envelopes import Ack, NewExecution, OutgoingMessage, QueuedMessage
+from perdure.core.envelopes import Ack, NewExecution, OutgoingMessage, QueuedMessage, StartAdmission
 from perdure.core.paths import Address, Key, QueueAddress
 from perdure.stores.memory import MemoryStore
-from perdure.stores.protocol import Claim, Claimed, Commit, Committed, Head, HeadFilter, Post, QueueLimits, QueueStatus, Store
+from perdure.stores.protocol import Claim, Claimed, Commit, Committed, Head, HeadFilter, Post, QueueLimits, QueueStatus, Refused, Store, head_position
+from perdure.stores.records import RecordChange, RecordFilter, RecordKey, Stale, StoredRecord, record_position
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.testing.conformance import Clock
 from tests.sampling import some
@@ -35,6 +36,7 @@ STATUSES = ["running", "waiting", "completed", "pending"]
 BLOBS = ["a", "b", "c", "d"]
 ATTRIBUTES = ["a", "a\0", "b"]
 FORMS = [b"b\1", b"n\xc0\0", b"s", b"s\0", b"s1", b"s\xff"]
+RECORDS = [RecordKey(tenant, kind, key) for tenant in ("acme", "b") for kind in ("x", "y") for key in ("1", "2", "2/é", "3")]
 LEASE_S = 60.0
 OPERATIONS_MIN = 400
 OPERATIONS_MAX = 8_000
@@ -44,6 +46,7 @@ KINDS = (
     *("claim", "claim again", "claim what the dead held", "claim of a family", "claim due mail", "work", "work again"),
     *("limit", "claim from limits", "work from limits", "held up", "held up by a rate", "in a queue"),
     *("renew", "let go", "death", "epoch", "sweep", "read", "read after", "heads", "where", "mail", "reopen"),
+    *("records", "stale", "record expired", "list of records", "records dropped", "refused", "in order"),
 )
 
 
@@ -104,9 +107,15 @@ class Twins:
             await self.both(partial(read, key=key))
         for to in self.addresses:
             await self.both(partial(queued_messages, to=to))
+        await self.all_records()
         for name in BLOBS:
             await self.both(partial(blob, name=name))
         await self.both(queues)
+
+    async def all_records(self) -> list[StoredRecord]:
+        """The records that both have."""
+        kinds = sorted({(key.tenant, key.kind) for key in RECORDS})
+        return [one for tenant, kind in kinds for one in await self.both(partial(list_of_records, which=RecordFilter(tenant, kind)))]
 
     def compare_numbers(self) -> None:
         """Mail has arrived in the same order, though a store may leave out numbers."""
@@ -115,7 +124,7 @@ class Twins:
     # What is asked for, at random.
 
     async def change(self) -> None:
-        changes = [await self.some_commit() if self.random.random() < 0.6 else self.some_post() for _ in range(self.random.choice([1, 1, 1, 2, 4]))]
+        changes = [await self.some_commit() if self.random.random() < 0.6 else await self.some_post() for _ in range(self.random.choice([1, 1, 1, 2, 4]))]
         before = {change.key: await self.head(change.key) for change in changes if isinstance(change, Commit)}
         messages = await self.all_messages()
         answers = await self.both(lambda store: store.commit(changes))
@@ -133,6 +142,11 @@ class Twins:
         if isinstance(change, Post):
             if change.epoch is not None:
                 self.note("post of an epoch", done)
+            if any(send.opens and send.opens.admission for send in change.messages):
+                self.note("refused", isinstance(answer, Refused))
+            if change.records:
+                self.note("records", done)
+                self.note("stale", isinstance(answer, Stale))
             self.note("post", done and any((send.to, send.key) not in messages for send in change.messages))
             return
         self.note("create" if change.creates else "commit", done)
@@ -170,23 +184,40 @@ class Twins:
         )
 
     def some_attributes(self) -> IndexedAttributes:
-        return tuple((name, self.random.choice(FORMS)) for name in ATTRIBUTES if self.random.random() < 0.5)
+        return self.some_values()
 
-    def some_post(self) -> Post:
+    async def some_post(self) -> Post:
         acks = self.some_acks()
         needs_epoch = any(isinstance(ack.to, QueueAddress) for ack in acks)
         epoch = self.some_epoch() if needs_epoch or self.random.random() < 0.5 else None
-        return Post(epoch=epoch, messages=self.some_sends(), acks=acks, blobs=self.some_blobs())
+        tenant = self.random.choice(["acme", "b"])
+        keys = self.random.sample([key for key in RECORDS if key.tenant == tenant], self.random.choice([0, 0, 1, 1, 3]))
+        changes = tuple([await self.some_record(key) for key in keys])
+        return Post(epoch=epoch, messages=self.some_sends(admits=True), acks=acks, blobs=self.some_blobs(), records=changes)
 
-    def some_sends(self) -> tuple[OutgoingMessage, ...]:
-        return tuple(self.some_send() for _ in range(self.random.choice([0, 0, 1, 1, 3])))
+    async def some_record(self, key: RecordKey) -> RecordChange:
+        """A change at the present version of a record, or now and then at another."""
+        record: StoredRecord | None = await self.both(lambda store: store.record(key))
+        version = (record.version if record else 0) if self.random.random() < 0.9 else self.random.randrange(3)
+        value = None if self.random.random() < 0.2 else self.random.randbytes(4)
+        return RecordChange(key, version, value, self.some_values(), self.some_time() if self.random.random() < 0.3 else None)
 
-    def some_send(self) -> OutgoingMessage:
+    def some_values(self) -> IndexedAttributes:
+        """Attributes, some of which have several values."""
+        return tuple(sorted({(self.random.choice(ATTRIBUTES), self.random.choice(FORMS)) for _ in range(self.random.randrange(4))}))
+
+    def some_sends(self, admits: bool = False) -> tuple[OutgoingMessage, ...]:
+        return tuple(self.some_send(admits) for _ in range(self.random.choice([0, 0, 1, 1, 3])))
+
+    def some_admission(self) -> StartAdmission | None:
+        return StartAdmission(self.random.choice(ATTRIBUTES), self.random.choice(FORMS), self.random.choice([0, 1, 2])) if self.random.random() < 0.5 else None
+
+    def some_send(self, admits: bool = False) -> OutgoingMessage:
         to = self.random.choice(self.addresses)
         lane, priority = self.random.choice(LANES), self.random.choice([0, 0, 0, 5, -1])
         place = (self.random.choice(NAMES), lane, priority) if self.random.random() < 0.8 else ("", "", 0)
         attributes = self.some_attributes() if self.random.random() < 0.5 else ()
-        opening = NewExecution(self.random.choice(PROGRAMS), self.random.choice(self.keys), *place, attributes)
+        opening = NewExecution(self.random.choice(PROGRAMS), self.random.choice(self.keys), *place, attributes, self.some_admission() if admits else None)
         opens = opening if self.random.random() < 0.4 and to != NOBODY else None
         due_at_s = self.some_time() if self.random.random() < 0.4 else 0.0
         return OutgoingMessage(
@@ -279,9 +310,10 @@ class Twins:
         self.keys[place] = Key("acme", "order", f"newcomer {self.newcomers}")
 
     async def pass_time(self) -> None:
-        living = set(filter(self.lives, HOLDERS))
+        living, records = set(filter(self.lives, HOLDERS)), await self.all_records()
         self.clock.advance(8 * 86_400 if self.random.random() < 0.05 else self.random.choice([0.5, 1, 5, 10, 40]))
         self.note("death", not all(map(self.lives, living)))
+        self.note("record expired", len(await self.all_records()) < len(records))
 
     async def raise_epoch(self) -> None:
         self.note("epoch", any(map(self.lives, HOLDERS)))
@@ -309,9 +341,30 @@ class Twins:
         self.note("heads", await self.both(lambda store: store.heads(HeadFilter(tenant=tenant, statuses=statuses, limit=limit))))
         where = tuple(self.some_condition() for _ in range(self.random.choice([1, 1, 2])))
         self.note("where", await self.both(lambda store: store.heads(HeadFilter(tenant=tenant, statuses=statuses, where=where, limit=limit))))
+        await self.look_in_order(replace(HeadFilter(limit=limit + 1), tenant=tenant, statuses=statuses, where=where[1:]))
         self.note("mail", await self.both(lambda store: store.messages(to)))
         self.note("blob", await self.both(lambda store: store.blob(name)))
+        await self.look_for_records(limit)
         assert await self.both(lambda store: store.relay(limit)) == 0
+
+    async def look_in_order(self, some: HeadFilter) -> None:
+        order = AttributeOrder(self.random.choice(ATTRIBUTES), self.random.random() < 0.5)
+        which = replace(some, order=order, ended=self.random.choice([None, False, True]))
+        found = await self.both(lambda store: store.heads(which))
+        if found:
+            behind = replace(which, after=head_position(found[0], order))
+            assert (await self.both(lambda store: store.heads(behind)))[: len(found) - 1] == found[1:]
+        self.note("in order", found)
+
+    async def look_for_records(self, limit: int) -> None:
+        order = self.random.choice([None, AttributeOrder("a"), AttributeOrder("b", descending=True)])
+        where = (self.some_condition(),) if self.random.random() < 0.5 else ()
+        which = RecordFilter(self.random.choice(["acme", "b"]), self.random.choice("xy"), self.random.choice(["", "2"]), where, order, limit=limit + 1)
+        found = await self.both(lambda store: store.records(which))
+        if found:
+            behind = replace(which, after=record_position(found[0], order))
+            assert (await self.both(lambda store: store.records(behind)))[:limit] == found[1:]
+        self.note("list of records", found)
 
     def some_condition(self) -> AttributeCondition:
         low, high = sorted(self.random.choices(FORMS, k=2))
@@ -322,6 +375,10 @@ class Twins:
         limit = self.random.choice([0, 1, 100])
         self.note("sweep", await self.both(lambda store: store.drop_expired(limit)))
 
+    async def drop_records(self) -> None:
+        limit = self.random.choice([0, 1, 100])
+        self.note("records dropped", await self.both(lambda store: store.drop_expired_records(limit)))
+
     def lives(self, holder: str) -> bool:
         """Whether the lease of `holder` has not run out."""
         return self.until_s.get(holder, 0.0) > self.clock.now_s
@@ -329,6 +386,10 @@ class Twins:
     async def all_messages(self) -> set[tuple[Address, str]]:
         """Who has mail of which keys."""
         return {(to, message.key) for to in self.addresses for message in await self.memory.messages(to)}
+
+
+async def list_of_records(store: Store, which: RecordFilter) -> object:
+    return await store.records(which)
 
 
 async def read(store: Store, key: Key) -> object:
@@ -383,6 +444,7 @@ CHANCES: dict[Callable[[Twins], Awaitable[None]], float] = {
     Twins.turn_to_another: 4,
     Twins.let_go: 2,
     Twins.sweep: 2,
+    Twins.drop_records: 2,
     Twins.raise_epoch: 1.2,
     Twins.reopen: 1.2,
 }

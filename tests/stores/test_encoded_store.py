@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from perdure import SealedPayload
 from perdure.core import messages
@@ -23,6 +24,7 @@ from perdure.stores.encryption import Encrypted, new_key, parse_keys
 from perdure.stores.memory import MemoryStore
 from perdure.stores.payload_codec import Compressed, PayloadCodec
 from perdure.stores.protocol import Commit, Committed, LogRow, Post, Store
+from perdure.stores.records import RecordChange, RecordFilter, RecordKey
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.testing.conformance import Clock, StoreConformance
 from perdure.testing.conformance.store_world import key, plain_message, queue
@@ -176,6 +178,23 @@ async def test_a_change_of_any_byte_is_noticed_by_the_store_itself_where_encrypt
             await read()
         put(whole)
         assert await read()
+
+
+async def test_a_record_that_is_set_back_or_moved_to_another_key_is_refused(vault: EncryptedStore) -> None:
+    one, two = (RecordKey("acme", "note", name) for name in ("one", "two"))
+    await vault.put(Post(records=(RecordChange(one, 0, ROW), RecordChange(two, 0, b"of two"))))
+    kept = vault.inner._records._records
+    first = kept[one]
+    assert ROW not in first.value
+    await vault.put(Post(records=(RecordChange(one, 1, b"second"),)))
+    second = kept[one]
+    for altered in (first.value, kept[two].value, second.value[:-1]):
+        kept[one] = replace(second, value=altered)
+        for read in (vault.store.record(one), vault.store.records(RecordFilter("acme", "note"))):
+            with pytest.raises(SealedPayload):
+                await read
+    kept[one] = second
+    assert [record.value for record in await vault.store.records(RecordFilter("acme", "note"))] == [b"second", b"of two"]
 
 
 async def test_a_row_that_is_moved_to_another_execution_is_noticed(vault: EncryptedStore) -> None:

@@ -44,7 +44,7 @@ async def empty(server: DatabaseServer) -> None:
     """Leave nothing in the tables. (Deleting the little there is takes a tenth of the time of making them anew.)"""
     connection = await asyncpg.connect(server.url)
     if await connection.fetchval("SELECT to_regclass('perdure.meta')"):
-        for table in ("heads", "log", "mail", "holders", "blobs", "queues", "lanes", "tenant_turns", "attributes", "vault"):
+        for table in ("heads", "log", "mail", "holders", "blobs", "queues", "lanes", "tenant_turns", "attributes", "vault", "records", "record_attributes"):
             await connection.execute(f"DELETE FROM perdure.{table}")
         await connection.execute("UPDATE perdure.meta SET epoch = 1")
     await connection.close()
@@ -55,7 +55,8 @@ async def test_a_database_that_is_not_there_is_said_to_be_so(server: DatabaseSer
         await PostgresStore(server.url.replace("/postgres?", "/other?")).store_time()
 
 
-EARLIER = """DROP TABLE perdure.queues, perdure.lanes, perdure.attributes, perdure.vault;
+EARLIER = """DROP TABLE perdure.queues, perdure.lanes, perdure.attributes, perdure.vault, perdure.records,
+        perdure.record_attributes;
     ALTER TABLE perdure.heads DROP COLUMN queue, DROP COLUMN lane, DROP COLUMN priority, DROP COLUMN limited;
     ALTER TABLE perdure.mail DROP COLUMN lane, DROP COLUMN priority, DROP COLUMN limited;
     CREATE INDEX heads_ready ON perdure.heads (program, ready_at_s); CREATE INDEX mail_due ON perdure.mail (queue, due_at_s)"""

@@ -596,7 +596,7 @@ def test_a_run_has_the_attributes_that_it_was_started_with_and_those_that_it_has
     assert run.result() == 2 and run.attributes == {"stage": "over", "cents": 5}
     assert world.start(staged.with_(attributes={"of": "code"}).with_(delay="1h")).attributes == {"of": "code"}
     with pytest.raises(BadValue, match="attribute a"):
-        world.start(staged.with_(attributes={"a": b""}))  # type: ignore[dict-item]  # which is the point
+        world.start(staged.with_(attributes={"a": b""}))
 
 
 def test_a_step_is_found_by_its_path_or_the_end_of_it_or_its_name(world: World) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.core.attribute_filter import parse_attribute_value
-from perdure.core.attributes import AttributeValue
+from perdure.core.attributes import AttributeValue, ShownAttributes
 from perdure.core.errors import BadValue
 
 
@@ -75,21 +75,19 @@ def parse_pairs(pairs: Sequence[str], hints: Mapping[str, Any]) -> dict[str, Any
     return found
 
 
-def parse_attributes(pairs: Sequence[str]) -> dict[str, AttributeValue]:
-    """Parses ``name=value`` pairs of attributes, with values written as in conditions.
+def parse_attributes(pairs: Sequence[str]) -> ShownAttributes:
+    """Parses ``name=value`` pairs of attributes, with values written as in conditions. A name that occurs several times has several values.
 
     Raises:
-        BadValue: a pair has another form, or a name occurs twice.
+        BadValue: a pair has another form.
     """
-    found: dict[str, AttributeValue] = {}
+    found: dict[str, list[AttributeValue]] = {}
     for pair in pairs:
         name, sign, text = pair.partition("=")
         if not sign or not name:
             raise BadValue("--attribute", pair, "of the form name=value")
-        if name in found:
-            raise BadValue("--attribute", pair, f"the only value of {name}; give each name once")
-        found[name] = parse_attribute_value(text, name)
-    return found
+        found.setdefault(name, []).append(parse_attribute_value(text, name))
+    return {name: given[0] if len(given) == 1 else given for name, given in found.items()}
 
 
 def _hint(parameters: Sequence[Parameter], number: int) -> Any:

@@ -138,7 +138,10 @@ def copy(_: GlobalOptions, /, source: str, target: str, *, as_json: bool) -> Non
     if as_json:
         click.echo(output.indented_json({**output.as_data(done), "from": source, "to": target}))
         return
-    parts = ((done.executions, "execution"), (done.rows, "log row"), (done.messages, "message"), (done.blobs, "large value"), (done.secrets, "secret"))
+    parts = (
+        *((done.executions, "execution"), (done.rows, "log row"), (done.messages, "message"), (done.blobs, "large value")),
+        *((done.records, "record"), (done.secrets, "secret")),
+    )
     click.echo(f"{target} has {', '.join(terminal_text.count(number, what) for number, what in parts)} of {source}, in a new epoch")
 
 

@@ -23,7 +23,7 @@ REFUSED_SHOWN = 3
 
 def key_table(uses: Sequence[KeyUse]) -> TextTable:
     """A row for each key, with how many payloads it encrypts."""
-    return TextTable(("KEY", "LOG", "MESSAGES", "BLOBS"), tuple(map(_key_row, uses)))
+    return TextTable(("KEY", "LOG", "MESSAGES", "BLOBS", "RECORDS"), tuple(map(_key_row, uses)))
 
 
 def reencrypt(file: Path, vacuum: bool) -> str:
@@ -47,7 +47,7 @@ def reencrypt(file: Path, vacuum: bool) -> str:
 
 def _key_row(use: KeyUse) -> tuple[TextCell, ...]:
     name = TextCell("(none)", "warn") if use.key_id is None else cell(use.key_id, "strong")
-    return (name, *(TextCell(f"{count:,}") for count in (use.log, use.messages, use.blob)))
+    return (name, *(TextCell(f"{count:,}") for count in (use.log, use.messages, use.blob, use.record)))
 
 
 def _remaining(done: RekeyResult, newest: str) -> Sequence[str]:

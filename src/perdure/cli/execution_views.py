@@ -11,6 +11,7 @@ from perdure.cli import output, terminal_text
 from perdure.cli.plain_text import STATUS_STYLES, TextCell, TextTable, TreeNode, cell, state_glyph, status_cell
 from perdure.cli.terminal_text import execution_name
 from perdure.core.attribute_filter import attribute_text
+from perdure.core.attributes import attribute_values_of
 from perdure.core.errors import ErrorInfo
 from perdure.core.program import program_name, program_text
 from perdure.core.views import PublicEvent, StepView
@@ -98,7 +99,7 @@ def _status_facts(one: ExecutionStatus, program: str, now_s: float) -> Iterator[
     if one.deadline_at_s is not None and one.ended_at_s is None:
         yield "deadline", f"{terminal_text.utc_time(one.deadline_at_s)} UTC, {terminal_text.relative_time(one.deadline_at_s, now_s)}"
     if one.attributes:
-        yield "attributes", " ".join(attribute_text(name, value) for name, value in one.attributes.items())
+        yield "attributes", " ".join(attribute_text(name, value) for name, given in one.attributes.items() for value in attribute_values_of(given))
     if one.unread:
         yield "unread", f"{', '.join(f'{called} ({count})' for called, count in one.unread.items())}: nothing waits for a message of this name"
     if one.version:

@@ -229,7 +229,13 @@ async def _until_approval(settings: GlobalOptions, running: Coroutine[Any, Any, 
 @click.option("--ttl", metavar="TIME", help="If it has not begun after this time, it no longer begins.")
 @click.option("--debounce", metavar="TIME", help="Begin after this time, unless it is started again before; its id gets a number.")
 @click.option("--singleton", is_flag=True, help="Start only if none of this id is running; its id gets a number.")
-@click.option("--attribute", "attributes", multiple=True, metavar="NAME=VALUE", help="An attribute by which perdure ls --where finds it.")
+@click.option(
+    "--attribute",
+    "attributes",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="An attribute by which perdure ls --where finds it; a name may be given several values.",
+)
 @click.option("--strict", is_flag=True, help="Fail if the id exists with another input.")
 @click.option("--wait", is_flag=True, help="Wait for its end, and print its result instead of its key.")
 @click.option("--timeout", metavar="TIME", help="How long to wait at most.")

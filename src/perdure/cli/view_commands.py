@@ -35,14 +35,16 @@ after_option = click.option("--after", default=0, metavar="N", help="Only items 
 @click.option("--prefix", default="", metavar="TEXT", help="Only executions whose id has this prefix.")
 @click.option("--since", metavar="TIME", help="Only executions created in the last 30s, 1h, 2d.")
 @where_option("Only executions with matching attributes")
-@click.option("--limit", default=100, show_default=True, type=click.IntRange(1), help="The greatest number to list, newest first.")
+@click.option("--order-by", metavar="NAME", help="List executions with this attribute, in its order, the least first.")
+@click.option("--desc", "descending", is_flag=True, help="With --order-by: list the greatest first.")
+@click.option("--limit", default=100, show_default=True, type=click.IntRange(1), help="The greatest number to list: the newest, or the first of --order-by.")
 @click.option("--all", "internal", is_flag=True, help="Include Perdure's own executions, such as those of approvals.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only ids, as -o ids.")
 @click.option("--watch", is_flag=True, help="Keep showing changes.")
 @format_option()
 @click.pass_obj
 def ls(settings: GlobalOptions, /, *, quiet: bool, watch: bool, format: str, **which: Any) -> None:
-    """List executions, newest first."""
+    """List executions, newest first, or in order of an attribute."""
     from perdure.cli import execution_views, live_view, output
     from perdure.cli.execution_lookup import known_programs
     from perdure.cli.terminal_text import execution_name
@@ -67,6 +69,8 @@ def ls(settings: GlobalOptions, /, *, quiet: bool, watch: bool, format: str, **w
 def _listed(client: Client, settings: GlobalOptions, which: Mapping[str, Any]) -> list[ListedExecution]:
     from perdure.core.attribute_filter import parse_filter
 
+    if which["descending"] and which["order_by"] is None:
+        raise click.UsageError("--desc goes with --order-by NAME")
     statuses = None if which["status"] is None else [name.strip() for name in which["status"].split(",")]
     return client.list(
         workflow=which["workflow"],
@@ -74,6 +78,8 @@ def _listed(client: Client, settings: GlobalOptions, which: Mapping[str, Any]) -
         id_prefix=which["prefix"],
         since=which["since"],
         where=parse_filter(which["where"]),
+        order_by=which["order_by"],
+        descending=which["descending"],
         internal=which["internal"],
         limit=which["limit"],
         tenant=settings.tenant,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import CancelledError
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
 from contextvars import Context as Variables
 from datetime import datetime
 from functools import partial
@@ -32,7 +32,7 @@ from perdure.code.function_codec import codec_of_function, refuse_lossy_value
 from perdure.code.operation_paths import NameScope, reply_path
 from perdure.code.results import Attempt, Decision, Message, Ok, Record, Won
 from perdure.core import attributes, values
-from perdure.core.attributes import AttributeValue
+from perdure.core.attributes import AttributeChangeValues, ShownAttributes
 from perdure.core.errors import BadValue, Rollback, StepFailed, Timeout, WrongVerb
 from perdure.core.mailbox import ReceivedMessage
 from perdure.core.operation_state import SettledOperation
@@ -264,8 +264,8 @@ class ExecutionInfo:
         return None if started is None else started.origin
 
     @property
-    def attributes(self) -> dict[str, AttributeValue]:
-        """A copy of the attributes: those of the start, as changed since by `set_attributes`."""
+    def attributes(self) -> ShownAttributes:
+        """A copy of the attributes: those of the start, as changed since by `set_attributes`. A name with several values has a list of them."""
         return attributes.attribute_values(self._instance.attributes)
 
     @property
@@ -781,10 +781,11 @@ class Context:
         path = self._enter("set").take(f"set:{checked_name(key, 'state')}"[:1000])
         self._instance.remember(path, lambda: values.encode(value, "the value of", path), role="state", label=key)
 
-    def set_attributes(self, changes: Mapping[str, AttributeValue | None], /) -> None:
-        """Changes the attributes of the execution, from this commit on: ``ctx.set_attributes({"stage": "paid", "due": None})``; None removes one.
+    def set_attributes(self, changes: AttributeChangeValues, /) -> None:
+        """Changes the attributes of the execution, from this commit on: ``ctx.set_attributes({"stage": "paid", "tag": ["a", "b"], "due": None})``.
 
-        A value is a str of up to 1 KiB, an int of 64 bits, a finite float, a bool, or a datetime with a time zone. An execution has up to 32 attributes.
+        A value is a str of up to 1 KiB, an int of 64 bits, a finite float, a bool, or a datetime with a time zone. A name has several values if it is given
+        a list; a change replaces all of them, and None or an empty list removes the name. An execution has up to 32 names and 64 values.
 
         Raises:
             BadName, BadValue: a name or a value is not accepted, or there would be too many attributes; nothing is changed.

@@ -4,7 +4,7 @@
 and events are those of `Context`, so that a log replays under either.
 """
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from datetime import datetime
 from inspect import iscoroutinefunction
 from random import Random
@@ -18,7 +18,7 @@ from perdure.code.context import _MISSING, BranchOf, Context, DurableLoop, Execu
 from perdure.code.declarations import Signal, Step
 from perdure.code.durations import Duration
 from perdure.code.results import Attempt, Decision, Message, Record, Won
-from perdure.core.attributes import AttributeValue
+from perdure.core.attributes import AttributeChangeValues
 from perdure.core.errors import WrongVerb
 from perdure.core.paths import Key
 
@@ -314,10 +314,11 @@ class SyncContext:
         """Shows `value` under `key` in queries of the execution, from this commit on."""
         self._own("set").set(key, value)
 
-    def set_attributes(self, changes: Mapping[str, AttributeValue | None], /) -> None:
-        """Changes the attributes of the execution, from this commit on: ``ctx.set_attributes({"stage": "paid", "due": None})``; None removes one.
+    def set_attributes(self, changes: AttributeChangeValues, /) -> None:
+        """Changes the attributes of the execution, from this commit on: ``ctx.set_attributes({"stage": "paid", "tag": ["a", "b"], "due": None})``.
 
-        A value is a str of up to 1 KiB, an int of 64 bits, a finite float, a bool, or a datetime with a time zone. An execution has up to 32 attributes.
+        A value is a str of up to 1 KiB, an int of 64 bits, a finite float, a bool, or a datetime with a time zone. A name has several values if it is given
+        a list; a change replaces all of them, and None or an empty list removes the name. An execution has up to 32 names and 64 values.
 
         Raises:
             BadName, BadValue: a name or a value is not accepted, or there would be too many attributes; nothing is changed.

@@ -72,6 +72,18 @@ class AttributeCondition(msgspec.Struct, frozen=True, gc=False):
         return tuple(low for low, _ in self.spans) if all(high == low + b"\0" for low, high in self.spans) else ()
 
 
+class AttributeOrder(msgspec.Struct, frozen=True, gc=False):
+    """The order of a list by the attribute `name`: from its least value on or, with `descending`, from its greatest. What lacks it is not listed."""
+
+    name: str
+    descending: bool = False
+
+    def value_in(self, attributes: IndexedAttributes) -> bytes | None:
+        """The value that something with these attributes is listed at: of several its least, or with `descending` its greatest."""
+        values = [value for name, value in attributes if name == self.name]
+        return None if not values else max(values) if self.descending else min(values)
+
+
 def attribute_conditions(where: AttributeFilter | None) -> tuple[AttributeCondition, ...]:
     """Returns the conditions in the form that stores take.
 

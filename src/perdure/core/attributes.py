@@ -8,9 +8,9 @@ within one type. `value_of_sortable` decodes the bytes.
 import math
 import re
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -21,8 +21,14 @@ AttributeValue = str | int | float | bool | datetime
 """The types of an attribute. A datetime has a time zone, and is returned in UTC."""
 
 
-AttributeValues = Mapping[str, AttributeValue]
-"""Attributes as users pass them, by name."""
+AttributeValues = Mapping[str, AttributeValue | Sequence[AttributeValue]]
+"""Attributes as users pass them, by name: one value, or a list or tuple of several."""
+
+AttributeChangeValues = Mapping[str, AttributeValue | Sequence[AttributeValue] | None]
+"""Changes of attributes as users pass them; None or no values removes a name."""
+
+ShownAttributes = dict[str, AttributeValue | list[AttributeValue]]
+"""Attributes as users read them: a name with several values has a list of them, in order."""
 
 
 class AttributeTime(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -39,13 +45,15 @@ Attribute = bool | int | float | str | AttributeTime
 """A value as the log holds it."""
 
 Attributes = tuple[tuple[str, Attribute], ...]
-"""All attributes of an execution, by name."""
+"""All attributes of an execution, in order of name, then of sortable form: a name occurs once for each of its values, none of them twice."""
 
 AttributeChanges = tuple[tuple[str, Attribute | None], ...]
-"""Changes of attributes by name; None removes one."""
+"""Changes of attributes by name: all values of each name, or None, which removes it."""
 
 IndexedAttributes = tuple[tuple[str, bytes], ...]
-"""All attributes of an execution, by name, as stores hold them: each value in its sortable form."""
+"""Attributes as stores hold them, in order of name, then of value: each value in its sortable form."""
+
+Value = TypeVar("Value")
 
 ATTRIBUTE_NAME = re.compile(r"[^\W\d][\w.-]{0,63}")
 
@@ -68,26 +76,48 @@ def checked_attributes(given: AttributeValues) -> Attributes:
     """Returns the attributes with which an execution is started, checked.
 
     Raises:
-        BadName, BadValue: an attribute has a name or a value that is not accepted, or there are more than 32.
+        BadName, BadValue: an attribute has a name or a value that is not accepted, or there are more than 32 names or 64 values.
     """
-    return merge_attributes((), _checked_items(given))
+    for name, value in _checked_mapping(given).items():
+        if value is None:
+            checked_attribute_value(checked_attribute_name(name), value)
+    return _within_limits(merge_attributes((), _checked_items(given)))
 
 
-def checked_attribute_changes(attributes: Attributes, given: Mapping[str, AttributeValue | None]) -> AttributeChanges:
-    """Returns the changes of these attributes, checked; None removes an attribute.
+def checked_attribute_changes(attributes: Attributes, given: AttributeChangeValues) -> AttributeChanges:
+    """Returns the changes of these attributes, checked; None or no values removes a name.
 
     Raises:
         BadName, BadValue: as with `checked_attributes`, for the attributes after the change.
     """
-    changes = _checked_items({name: value for name, value in _checked_mapping(given).items() if value is not None})
-    removed = tuple((checked_attribute_name(name), None) for name, value in given.items() if value is None)
-    if (count := len(merge_attributes(attributes, (*changes, *removed)))) > limits.ATTRIBUTES_MAX:
+    changes = _checked_items(given)
+    _within_limits(merge_attributes(attributes, changes))
+    return changes
+
+
+def _within_limits(attributes: Attributes) -> Attributes:
+    if (count := len({name for name, _ in attributes})) > limits.ATTRIBUTES_MAX:
         raise BadValue("how many attributes", count, f"at most {limits.ATTRIBUTES_MAX}; remove some with None")
-    return (*changes, *removed)
+    if len(attributes) > limits.ATTRIBUTE_VALUES_MAX:
+        raise BadValue("how many values of attributes", len(attributes), f"at most {limits.ATTRIBUTE_VALUES_MAX} over all names")
+    return attributes
 
 
-def _checked_items(given: AttributeValues) -> AttributeChanges:
-    return tuple((checked_attribute_name(name), checked_attribute_value(name, value)) for name, value in _checked_mapping(given).items())
+def _checked_items(given: AttributeChangeValues) -> AttributeChanges:
+    """Each name with each of its values, in order and without repeats; with None if it has none."""
+    found: list[tuple[str, Attribute | None]] = []
+    for name, wanted in _checked_mapping(given).items():
+        checked_attribute_name(name)
+        values = {sortable_bytes(value): value for value in (checked_attribute_value(name, one) for one in attribute_values_of(wanted))}
+        found += [(name, values[form]) for form in sorted(values)] or [(name, None)]
+    return tuple(found)
+
+
+def attribute_values_of(given: AttributeValue | Sequence[AttributeValue] | None) -> Sequence[AttributeValue]:
+    """The values that a name is given: those of a list or tuple, none for None, else the one value."""
+    if given is None:
+        return ()
+    return given if isinstance(given, list | tuple) else (given,)
 
 
 def _checked_mapping(given: object) -> Mapping[Any, Any]:
@@ -148,9 +178,18 @@ def _checked_text(what: str, value: str) -> str:
     return str.__str__(value)
 
 
-def attribute_values(attributes: Attributes) -> dict[str, AttributeValue]:
+def attribute_values(attributes: Attributes) -> ShownAttributes:
     """Returns the attributes as users read them."""
-    return {name: EPOCH + value.us * _US if isinstance(value, AttributeTime) else value for name, value in attributes}
+    shown = values_by_name((name, EPOCH + value.us * _US if isinstance(value, AttributeTime) else value) for name, value in attributes)
+    return {name: values[0] if len(values) == 1 else values for name, values in shown.items()}
+
+
+def values_by_name(attributes: Iterable[tuple[str, Value]]) -> dict[str, list[Value]]:
+    """Returns the values of each name, in their order."""
+    found: dict[str, list[Value]] = {}
+    for name, value in attributes:
+        found.setdefault(name, []).append(value)
+    return found
 
 
 # Attributes in the log.
@@ -174,9 +213,14 @@ def decode_attribute_changes(raw: object) -> AttributeChanges:
 
 
 def merge_attributes(attributes: Attributes, changes: AttributeChanges) -> Attributes:
-    """Returns the attributes after a change, by name."""
-    after = {**dict[str, Attribute | None](attributes), **dict(changes)}
-    return tuple((name, value) for name, value in sorted(after.items()) if value is not None)
+    """Returns the attributes after a change, in order of name, then of value."""
+    changed = {name for name, _ in changes}
+    kept = [(name, value) for name, value in attributes if name not in changed]
+    return tuple(sorted((*kept, *((name, value) for name, value in changes if value is not None)), key=_place))
+
+
+def _place(attribute: tuple[str, Attribute]) -> tuple[str, bytes]:
+    return attribute[0], sortable_bytes(attribute[1])
 
 
 # Attributes in stores.
@@ -187,7 +231,7 @@ def index_attributes(attributes: Attributes) -> IndexedAttributes:
     return tuple((name, sortable_bytes(value)) for name, value in attributes)
 
 
-def indexed_attribute_values(attributes: IndexedAttributes) -> dict[str, AttributeValue]:
+def indexed_attribute_values(attributes: IndexedAttributes) -> ShownAttributes:
     """Returns the attributes that a store holds, as users read them."""
     return attribute_values(tuple((name, value_of_sortable(value)) for name, value in attributes))
 

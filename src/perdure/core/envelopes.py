@@ -6,12 +6,21 @@ from perdure.core.attributes import IndexedAttributes
 from perdure.core.paths import Address, Key
 
 
+class StartAdmission(msgspec.Struct, frozen=True, gc=False):
+    """A limit under which an execution is started: fewer than `max` executions of its tenant that have not ended have this value of this attribute."""
+
+    attribute: str
+    value: bytes
+    max: int
+
+
 class NewExecution(msgspec.Struct, frozen=True, gc=False):
     """The head of an execution that a message creates if there is none yet.
 
     `program` is as `perdure.core.program.program_name` makes it, ``order@2`` or, unpinned, ``order@``; `root` is the topmost
     ancestor, by which an engine can restrict itself to one family of executions. With a `queue`, claims hand it out in the order of its `lane` and
-    within the limits of the queue, until it ends. Queries find it by its `attributes`.
+    within the limits of the queue, until it ends. Queries find it by its `attributes`. With an `admission`, which only a `Post` may carry, the
+    execution is created only within that limit.
     """
 
     program: str
@@ -20,6 +29,7 @@ class NewExecution(msgspec.Struct, frozen=True, gc=False):
     lane: str = ""
     priority: int = 0
     attributes: IndexedAttributes = ()
+    admission: StartAdmission | None = None
 
 
 class OutgoingMessage(msgspec.Struct, frozen=True, gc=False):

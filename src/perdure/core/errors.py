@@ -8,7 +8,7 @@
     │   ├── NotAwaited          a verb was called and never awaited
     │   ├── Diverged            the program asked for one operation where its execution remembers another
     │   ├── NotReplayable       the log of an execution does not replay over its own definition
-    │   ├── UnknownWorkflow, MissingCapabilities, NotFound, AlreadyExists
+    │   ├── UnknownWorkflow, MissingCapabilities, NotFound, AlreadyExists, TooManyActive
     │   ├── Ambiguous, InputDiffers, Removed, HasEnded
     │   │   └── AlreadyDecided
     │   ├── BadExpression       a reference, template or condition that does not compile
@@ -277,6 +277,19 @@ class AlreadyExists(ProgrammingError):
     def __init__(self, key: object) -> None:
         super().__init__(f"the execution {key} exists already. Give the new one another id, or none")
         self.key = key
+
+
+class TooManyActive(ProgrammingError):
+    """An execution was not started, because as many as its admission allows have not ended yet."""
+
+    code = "too_many_active"
+
+    def __init__(self, key: object, attribute: str, value: object, max_active: int) -> None:
+        super().__init__(
+            f"{key} was not started: {max_active} executions with {attribute}={value} have not ended, and no more are allowed at a time. "
+            "Start it again when one of them has ended, or cancel one"
+        )
+        self.key, self.attribute, self.value, self.max_active = key, attribute, value, max_active
 
 
 class HasEnded(ProgrammingError):

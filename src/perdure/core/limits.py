@@ -55,10 +55,22 @@ DEPTH_MAX = 100
 """The most ancestors of an execution that starts a child; more is taken for an endless recursion."""
 
 ATTRIBUTES_MAX = 32
-"""The most attributes of an execution."""
+"""The most names of attributes of an execution."""
+
+ATTRIBUTE_VALUES_MAX = 64
+"""The most values of attributes of an execution, over all names."""
 
 ATTRIBUTE_BYTES_MAX = 1024
 """The longest text of an attribute, in UTF-8."""
 
 CONDITIONS_MAX = 32
 """The most conditions on attributes in one query."""
+
+RECORD_BYTES_MAX = 1024 * 1024
+"""The largest value of a record, as it is stored."""
+
+RECORD_ATTRIBUTES_MAX = 64
+"""The most values of attributes of a record."""
+
+RECORD_KEY_BYTES_MAX = 1024
+"""The longest tenant, kind or key of a record, in UTF-8."""

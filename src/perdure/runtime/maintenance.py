@@ -15,7 +15,10 @@ from perdure.stores.protocol import Store
 logger = logging.getLogger("perdure.engine")
 
 SWEEP_INTERVAL_S = 60.0
-"""How often messages that will never be claimed are removed."""
+"""How often messages that will never be claimed, and records that have expired, are removed."""
+
+EXPIRED_RECORDS_MAX = 1_000
+"""How many expired records are removed each time."""
 
 
 QUEUE_LIMITS_INTERVAL_S = 2.0
@@ -60,6 +63,7 @@ class StoreMaintenance:
                         queued.key,
                         queued.to,
                     )
+                _ = await self._store.drop_expired_records(EXPIRED_RECORDS_MAX)
                 self._sweep_at_s = now_s + SWEEP_INTERVAL_S
         except StoreDamaged:
             raise

@@ -136,7 +136,7 @@ async def choose_executions(access: StoreAccess, which: BulkFilter, statuses: Se
     """Lists the executions that the filter selects, newest first, or in the order of its keys. `statuses` applies if the filter names none."""
     if which.keys is not None:
         return list(which.keys)
-    found: list[Key] = []
+    found, last = list[Key](), None
     while True:
         page = await queries.list_executions(
             access,
@@ -146,12 +146,13 @@ async def choose_executions(access: StoreAccess, which: BulkFilter, statuses: Se
             id_prefix=which.id_prefix,
             since=which.since,
             limit=BULK_BATCH,
-            older_than=found[-1] if found else None,
+            after=last,
             where=which.where,
         )
         found += [one.key for one in page]
         if len(page) < BULK_BATCH:
             return found
+        last = page[-1]
 
 
 async def post_bulk(access: StoreAccess, which: BulkFilter, verb: BulkOperation, wait: bool, timeout: Duration | None) -> BulkResult:

@@ -162,7 +162,7 @@ async def _listed_summaries(access: StoreAccess, which: DeadLetterFilter) -> tup
             id_prefix=which.id_prefix,
             since=which.since,
             limit=asked,
-            older_than=found[-1].key if found else None,
+            after=found[-1] if found else None,
         )
         found += page
         if len(page) < asked:

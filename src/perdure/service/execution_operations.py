@@ -22,9 +22,9 @@ from perdure.code.declared_queues import Queue, Rate
 from perdure.code.durations import whole_number
 from perdure.core import compaction, log_format, messages, values
 from perdure.core import events as e
-from perdure.core.attributes import Attributes, index_attributes
-from perdure.core.envelopes import NewExecution, OutgoingMessage
-from perdure.core.errors import BadValue, HasEnded, InputDiffers, NoReply, NotFound, Undecodable, WrongVerb
+from perdure.core.attributes import Attributes, index_attributes, indexed_attribute_values
+from perdure.core.envelopes import NewExecution, OutgoingMessage, StartAdmission
+from perdure.core.errors import BadValue, HasEnded, InputDiffers, NoReply, NotFound, TooManyActive, Undecodable, WrongVerb
 from perdure.core.events import ended_event_of
 from perdure.core.messages import ExecutionMessage
 from perdure.core.operations import KeepOperation
@@ -39,7 +39,7 @@ from perdure.service.execution_folds import LogTail
 from perdure.service.execution_requests import ExecutionRequest
 from perdure.service.reruns import SEED_BITS
 from perdure.service.store_access import StoreAccess
-from perdure.stores.protocol import UNLIMITED, Commit, Committed, Head, HeadFilter, Post, QueueStatus, Store
+from perdure.stores.protocol import UNLIMITED, Commit, Committed, Head, HeadFilter, Post, QueueStatus, Refused, Store
 from perdure.stores.user_transactions import UserTransactionStore, expect_user_transactions
 
 UNCHANGED: Any = object()
@@ -73,6 +73,7 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     `place` is a queue with lane and priority. After `ttl_s` the execution no longer begins. With `debounce_s` or `singleton`, `key` is that of a series
     (see `unstarted_executions`): the next start replaces one that has not begun, or has no effect while one runs. Without a `seed`, one is drawn.
+    An `admission` limits how many executions that have not ended have the same value of an attribute.
     """
 
     key: Key
@@ -89,6 +90,7 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
     attributes: Attributes = ()
     definition: bytes | None = None
     seed: int | None = None
+    admission: StartAdmission | None = None
 
 
 def positional_parameters(workflow: Workflow) -> list[str]:
@@ -102,7 +104,10 @@ async def start_execution(access: StoreAccess, wanted: StartRequest) -> tuple[Ke
 
     Raises:
         InputDiffers: the start is strict, and one exists with another input.
+        TooManyActive: none exists, and the admission does not allow another one now.
     """
+    if wanted.admission is not None and wanted.debounce_s is not None:
+        raise BadValue("admission", wanted.admission, "given without a debounce, which replaces an earlier start whether or not the new one is admitted")
     if wanted.debounce_s is None and not wanted.singleton:
         return wanted.key, await _post_start(access, wanted)
     series = await unstarted_executions.series_of(access, wanted.key)
@@ -129,9 +134,12 @@ async def _post_start(access: StoreAccess, wanted: StartRequest, besides: Sequen
         seed = secrets.randbits(SEED_BITS) if wanted.seed is None else wanted.seed
         begin = messages.StartMessage(wanted.version, given, seed, None, wanted.deadline_s, expires_at_s=expires_at_s, attributes=wanted.attributes)
         begin = msgspec.structs.replace(begin, definition=definition, grace_s=wanted.grace_s)
-        opens = NewExecution(program_name(key.workflow, wanted.version), key, *wanted.place, index_attributes(wanted.attributes))
+        opens = NewExecution(program_name(key.workflow, wanted.version), key, *wanted.place, index_attributes(wanted.attributes), wanted.admission)
         send = OutgoingMessage(key, "start", messages.encode_message(begin), due_at_s, opens)
         answer, *_ = await access.store.commit([Post(messages=(send,), blobs=tuple(blobs.items())), *besides])
+        if isinstance(answer, Refused):
+            name, value, most = answer.admission.attribute, answer.admission.value, answer.admission.max
+            raise TooManyActive(key, name, indexed_attribute_values(((name, value),))[name], most)
         created = isinstance(answer, Committed) and key in answer.created
     if wanted.strict and not created and not await _has_input(access, key, given):
         raise InputDiffers(key)

@@ -16,8 +16,8 @@ from perdure.code.durations import Duration, duration_seconds, whole_number
 from perdure.code.results import Vote
 from perdure.core import attributes, messages, values, views
 from perdure.core import execution as folded
-from perdure.core.attribute_filter import AttributeFilter, attribute_conditions
-from perdure.core.attributes import AttributeValue
+from perdure.core.attribute_filter import AttributeFilter, AttributeOrder, attribute_conditions
+from perdure.core.attributes import ShownAttributes, checked_attribute_name, checked_attributes, index_attributes
 from perdure.core.errors import Ambiguous, BadValue, LogDamaged, LogVersionUnsupported, NotFound, Undecodable
 from perdure.core.execution import Execution
 from perdure.core.operations import APPROVAL_WORKFLOW, COMPOSITE_WORKFLOW, ReceiveOperation, SpawnOperation
@@ -29,7 +29,8 @@ from perdure.service.execution_folds import ExecutionFold
 from perdure.service.missing_parts import live_processes, missing_engine, missing_worker
 from perdure.service.reruns import read_execution
 from perdure.service.store_access import StoreAccess, head_pages
-from perdure.stores.protocol import Head, HeadFilter, HolderStatus
+from perdure.stores.protocol import Head, HeadFilter, HolderStatus, head_position
+from perdure.stores.records import PagePosition, position_value
 
 
 async def pending_votes(access: StoreAccess, key: Key) -> list[Vote]:
@@ -89,7 +90,7 @@ class ListedExecution(msgspec.Struct, frozen=True):
     ended_at_s: float | None
     due_at_s: float | None
     holder: str | None
-    attributes: dict[str, AttributeValue] = {}
+    attributes: ShownAttributes = {}
 
 
 INTERNAL_WORKFLOWS = (APPROVAL_WORKFLOW, COMPOSITE_WORKFLOW)
@@ -118,7 +119,7 @@ class ExecutionStatus(msgspec.Struct, frozen=True):
     open: int
     settled: int
     emitted: int
-    attributes: dict[str, AttributeValue] = {}
+    attributes: ShownAttributes = {}
     definition: str = ""
     forgotten: dict[str, int] = {}
     unread: dict[str, int] = {}
@@ -247,35 +248,48 @@ async def list_executions(
     id_prefix: str,
     since: Duration | datetime | None,
     limit: int,
-    older_than: Key | None,
+    after: ListedExecution | None = None,
     where: AttributeFilter | None = None,
+    order_by: str | None = None,
+    descending: bool = False,
     internal: bool = False,
 ) -> list[ListedExecution]:
-    """Lists the executions that match every condition, newest first. `since` is a time with its zone, or a duration before now.
+    """Lists the executions that match every condition, newest first, or in order of the attribute `order_by`.
+
+    `since` is a time with its zone, or a duration before now.
 
     Perdure's own executions, such as those of approvals, are included only with `internal`, or if `workflow` names theirs.
 
     Raises:
         BadValue, BadName: a condition is invalid.
-        NotFound: there is no execution `older_than`.
     """
     if not isinstance(id_prefix, str):
         raise BadValue("id_prefix", id_prefix, "text")
-    if older_than is not None:
-        if not isinstance(older_than, Key):
-            raise BadValue("older_than", older_than, "the key of an execution, such as the last one of a list")
-        _ = await access.head(older_than)
+    if descending and order_by is None:
+        raise BadValue("descending", descending, "given together with order_by; without it the list begins with the newest")
+    order = None if order_by is None else AttributeOrder(checked_attribute_name(order_by), bool(descending))
+    statuses = checked_statuses(status)
     which = HeadFilter(
         tenant=tenant,
         workflow=workflow,
-        statuses=checked_statuses(status),
+        statuses=statuses,
+        ended=False if order is not None and statuses is not None and not statuses & ENDED_STATUSES else None,
         id_prefix=id_prefix,
         created_from_s=await _since_s(access, since),
-        older_than=older_than,
+        order=order,
+        after=_position_behind(after, order),
         limit=whole_number(limit, "limit"),
         where=attribute_conditions(where),
     )
     return [_summary_of(head) for head in await _listed_heads(access, which, internal)]
+
+
+def _position_behind(last: ListedExecution | None, order: AttributeOrder | None) -> PagePosition | None:
+    if last is None:
+        return None
+    if not isinstance(last, ListedExecution):
+        raise BadValue("after", last, "the last execution of the page before, as the list has it")
+    return PagePosition(last.key, last.created_at_s, position_value(index_attributes(checked_attributes(last.attributes)), order))
 
 
 async def _listed_heads(access: StoreAccess, which: HeadFilter, internal: bool) -> list[Head]:
@@ -288,7 +302,7 @@ async def _listed_heads(access: StoreAccess, which: HeadFilter, internal: bool) 
         found += [head for head in page if head.key.workflow not in INTERNAL_WORKFLOWS]
         if len(page) < left.limit or len(found) >= which.limit:
             return found[: which.limit]
-        left = msgspec.structs.replace(left, older_than=page[-1].key)
+        left = msgspec.structs.replace(left, after=head_position(page[-1], which.order))
 
 
 def checked_statuses(wanted: str | Iterable[str] | None) -> frozenset[str] | None:

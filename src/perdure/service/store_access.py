@@ -14,7 +14,7 @@ from perdure.runtime.blob_loader import BlobCache
 from perdure.runtime.change_watcher import ChangeWatcher
 from perdure.service.execution_folds import FoldCache
 from perdure.service.missing_parts import WaitWarnings
-from perdure.stores.protocol import Head, HeadFilter, ReadOnlyStore, Store
+from perdure.stores.protocol import Head, HeadFilter, ReadOnlyStore, Store, head_position
 
 HEADS_PER_PAGE = 500
 
@@ -29,7 +29,7 @@ async def head_pages(store: ReadOnlyStore, which: HeadFilter) -> AsyncIterator[l
         yield heads
         if len(heads) < HEADS_PER_PAGE:
             return
-        page = msgspec.structs.replace(page, older_than=heads[-1].key)
+        page = msgspec.structs.replace(page, after=head_position(heads[-1], which.order))
         await asyncio.sleep(0)
 
 

@@ -21,12 +21,20 @@ from perdure.stores.change_feed import (
     ShippedItem,
     ShippedLimits,
     ShippedMessage,
+    ShippedRecord,
     ShippedRow,
 )
 from perdure.stores.protocol import Store
 from perdure.stores.secret_vault import VAULT, SealedValue
 
-COPIED = {ShippedHead: "executions", ShippedRow: "rows", ShippedMessage: "messages", ShippedBlob: "blobs", ShippedLimits: "queues"}
+COPIED = {
+    ShippedHead: "executions",
+    ShippedRow: "rows",
+    ShippedMessage: "messages",
+    ShippedBlob: "blobs",
+    ShippedLimits: "queues",
+    ShippedRecord: "records",
+}
 
 
 class CopyPosition(msgspec.Struct, frozen=True):
@@ -44,6 +52,7 @@ class CopyResult(msgspec.Struct, frozen=True):
     messages: int
     blobs: int
     queues: int
+    records: int
     secrets: int
     epoch: int
     resumed: bool

@@ -14,7 +14,7 @@ from typing import Literal, Protocol, runtime_checkable
 import msgspec
 
 from perdure.core import log_format, messages
-from perdure.core.attributes import index_attributes, value_of_sortable
+from perdure.core.attributes import index_attributes, value_of_sortable, values_by_name
 from perdure.core.effects import outstanding_messages
 from perdure.core.envelopes import QueuedMessage
 from perdure.core.errors import PerdureError, SealedPayload, StoreError
@@ -142,16 +142,20 @@ def _attribute_findings(head: Head, execution: Execution) -> Iterator[Verificati
     """Compares the index with the attributes of the log. Until an execution has begun, only its head has attributes."""
     if execution.started is None:
         return
-    there, by_log = dict(head.attributes), dict(index_attributes(execution.attributes))
+    there, by_log = (values_by_name(indexed) for indexed in (head.attributes, index_attributes(execution.attributes)))
     for name in sorted(there.keys() | by_log.keys()):
         if there.get(name) != by_log.get(name):
             what = f"its attribute {name} is {_attribute_text(there.get(name))} in the index, but {_attribute_text(by_log.get(name))} by the log"
             yield VerificationFinding(head.key, "damage", "attributes", "", f"{what}, so that lists that ask for it are wrong", _REMAKE)
 
 
-def _attribute_text(form: bytes | None) -> str:
+def _attribute_text(forms: list[bytes] | None) -> str:
+    return "none" if forms is None else ", ".join(map(_value_text, forms))
+
+
+def _value_text(form: bytes) -> str:
     try:
-        return "none" if form is None else repr(value_of_sortable(form))
+        return repr(value_of_sortable(form))
     except PerdureError:
         return f"{form!r}, which is no value,"
 

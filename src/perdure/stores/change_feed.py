@@ -1,6 +1,7 @@
 """The change feed of a store, and the restoring of what it ships: for moving a store, for keeping a copy of it, and for putting a fast store before another.
 
-The feed is a list of *things*, not of changes: an entry names an execution's head, a log row, a message, a blob or the limits of a queue. A later change of
+The feed is a list of *things*, not of changes: an entry names an execution's head, a log row, a message, a blob, the limits of
+a queue or a record. A later change of
 the same thing moves its entry to the end. So the feed is never longer than what is in the store, and what was removed since the last `trim_feed`. What is
 shipped is the thing as it is when it is read.
 
@@ -16,6 +17,7 @@ from perdure.core.envelopes import QueuedMessage
 from perdure.core.errors import StoreError
 from perdure.core.paths import Address, Key
 from perdure.stores.protocol import Head, LogRow, QueueLimits
+from perdure.stores.records import RecordKey, StoredRecord
 from perdure.stores.store_parts import PartName
 
 SHIPPED_MAX = 500
@@ -56,6 +58,12 @@ class ShippedLimits(msgspec.Struct, frozen=True, gc=False):
     limits: QueueLimits | None
 
 
+class ShippedRecord(msgspec.Struct, frozen=True, gc=False):
+    """A record, which is there even if it has expired."""
+
+    record: StoredRecord
+
+
 class RemovedExecution(msgspec.Struct, frozen=True, gc=False):
     """An execution was removed with its log. If one of the same key was created since, it is shipped later."""
 
@@ -76,7 +84,15 @@ class RemovedBlob(msgspec.Struct, frozen=True, gc=False):
     removed_at_s: float | None
 
 
-ShippedItem = ShippedHead | ShippedRow | ShippedMessage | ShippedBlob | ShippedLimits | RemovedExecution | RemovedMessage | RemovedBlob
+class RemovedRecord(msgspec.Struct, frozen=True, gc=False):
+    """A record is no longer there."""
+
+    key: RecordKey
+
+
+ShippedItem = (
+    ShippedHead | ShippedRow | ShippedMessage | ShippedBlob | ShippedLimits | ShippedRecord | RemovedExecution | RemovedMessage | RemovedBlob | RemovedRecord
+)
 
 
 class Shipped(msgspec.Struct, frozen=True, gc=False):
@@ -96,8 +112,6 @@ class ChangeFeed(Protocol):
     that answer, but for what is not shipped: holders and leases, the order in which queues serve their lanes, marks of blobs, secrets. Between two such
     answers it is sound, but not to be worked on: the log of each execution is whole, at a version that it had, and every blob that it names is there;
     a message that was sent and handled in between may be missing, and one that was handled may still be queued.
-
-    Records, once stores have them, will be one more kind of item.
     """
 
     async def begin_feed(self) -> None:

@@ -1,11 +1,11 @@
 """A store that encodes payloads before it stores them and decodes what it reads: it compresses them, encrypts them, or both.
 
-Log rows, message bodies and blobs are payloads. Everything else stays in the clear, because stores order, match and list by it: tenants, names of
-workflows and queues, ids, message keys, lanes, statuses, times, sizes, and the descriptions of holders.
+Log rows, message bodies, blobs and values of records are payloads. Everything else stays in the clear, because stores order, match and list by it: tenants,
+names of workflows and queues, ids, message keys, lanes, statuses, times, sizes, attributes, and the descriptions of holders.
 
-Each payload is bound to its place: a row to its execution and to the versions before and after it, so that moved, dropped or reordered rows are
-detected; a message body to its address and key; a blob to its stored name. A payload that does not begin with `payload_header.ENCODED_MARKER` was
-written without a codec and is read as it is.
+Each payload is bound to its place: a row to its execution and to the versions before and after it, so that moved, dropped or reordered rows are detected; a
+message body to its address and key; a blob to its stored name; the value of a record to its key and version. A payload that does not begin with
+`payload_header.ENCODED_MARKER` was written without a codec and is read as it is.
 """
 
 import asyncio
@@ -54,7 +54,9 @@ from perdure.stores.protocol import (
     TransactionGuard,
     TransactionRaised,
     TransactionRefused,
+    check_changes,
 )
+from perdure.stores.records import RecordChange, RecordFilter, RecordKey, StoredRecord
 from perdure.stores.secret_vault import VAULT
 from perdure.stores.store_parts import PartName, StoreParts
 from perdure.stores.user_transactions import USER_TRANSACTIONS, JoinsUserTransactions, UserTransactionStore
@@ -96,6 +98,14 @@ class PayloadSealer:
     def open_message(self, to: Address, key: str, stored: bytes) -> bytes:
         """Decodes what `seal_message` returned."""
         return self._open(stored, _payload_identity("mail", to, key))
+
+    def seal_record(self, key: RecordKey, version: int, value: bytes) -> bytes:
+        """Encodes the value that a record has at a version."""
+        return WHOLE + self._encode(value, _payload_identity("record", key, version))
+
+    def open_record(self, key: RecordKey, version: int, stored: bytes) -> bytes:
+        """Decodes what `seal_record` returned."""
+        return self._open(stored, _payload_identity("record", key, version))
 
     def seal_blob(self, name: str, payload: bytes) -> bytes:
         """Encodes a blob that is stored as `name`."""
@@ -176,6 +186,7 @@ class EncodedStore:
     async def commit(self, changes: Sequence[Commit | Post]) -> list[ChangeAnswer]:
         """See `Store.commit`."""
         asked = tuple(changes)
+        check_changes(asked)
         return await self.inner.commit(await self._do(lambda: [self.sealed(change) for change in asked], chain.from_iterable(map(_payloads, asked))))
 
     async def claim(self, claim: Claim) -> Claimed:
@@ -217,6 +228,29 @@ class EncodedStore:
         """See `Store.are_queued`."""
         return await self.inner.are_queued(messages)
 
+    async def record(self, key: RecordKey) -> StoredRecord | None:
+        """See `Store.record`.
+
+        Raises:
+            SealedPayload: its value can't be decoded here, or is not what was stored there.
+        """
+        record = await self.inner.record(key)
+        return None if record is None else (await self._opened([record]))[0]
+
+    async def records(self, which: RecordFilter) -> list[StoredRecord]:
+        """See `Store.records`.
+
+        Raises:
+            SealedPayload: as with `record`, for any of them.
+        """
+        return await self._opened(await self.inner.records(which))
+
+    async def _opened(self, records: list[StoredRecord]) -> list[StoredRecord]:
+        def opened() -> list[StoredRecord]:
+            return [replace(one, value=self._coding.open_record(one.key, one.version, one.value)) for one in records]
+
+        return await self._do(opened, (one.value for one in records))
+
     async def store_time(self) -> StoreTime:
         """See `Store.store_time`."""
         return await self.inner.store_time()
@@ -244,6 +278,10 @@ class EncodedStore:
     async def drop_expired(self, limit: int = 100) -> list[QueuedMessage]:
         """See `Store.drop_expired`. A body that can't be decoded is replaced by a refusal, since the message is dropped already."""
         return [self._handed(message) for message in await self.inner.drop_expired(limit)]
+
+    async def drop_expired_records(self, limit: int = 100) -> int:
+        """See `Store.drop_expired_records`."""
+        return await self.inner.drop_expired_records(limit)
 
     async def raise_epoch(self) -> int:
         """See `Store.raise_epoch`."""
@@ -306,7 +344,7 @@ class EncodedStore:
         blobs = tuple((name := self._coding.names(sha256)[0], self._coding.seal_blob(name, payload)) for sha256, payload in change.blobs)
         acks = tuple(ack if ack.unleased is None else replace(ack, unleased=self._sent(ack.unleased)) for ack in change.acks)
         if isinstance(change, Post):
-            return replace(change, messages=sends, acks=acks, blobs=blobs)
+            return replace(change, messages=sends, acks=acks, blobs=blobs, records=tuple(map(self._sealed_record, change.records)))
         key, version = change.key, change.version
         before = 0 if change.compacted == b"" else version  # the row then stands for all earlier events, too
         row = self._coding.seal_row(key, before, version + change.count, change.row) if change.count else change.row
@@ -316,6 +354,11 @@ class EncodedStore:
     def _sent(self, send: OutgoingMessage) -> OutgoingMessage:
         refers = tuple(self._coding.names(sha256) for (sha256,) in send.refers)
         return replace(send, body=self._coding.seal_message(send.to, send.key, send.body), refers=refers)
+
+    def _sealed_record(self, change: RecordChange) -> RecordChange:
+        if change.value is None:
+            return change
+        return replace(change, value=self._coding.seal_record(change.key, change.version + 1, change.value))
 
     def _handed(self, message: QueuedMessage) -> QueuedMessage:
         try:
@@ -413,6 +456,8 @@ def _payloads(change: Commit | Post) -> Iterable[bytes]:
     if isinstance(change, Commit):
         yield change.row
         yield change.compacted or b""
+    else:
+        yield from (record.value or b"" for record in change.records)
 
 
 def _payload_identity(*place: object) -> bytes:

@@ -10,13 +10,14 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import TypeVar
 from zlib import crc32
 
 from msgspec.structs import astuple, replace
 
-from perdure.core.envelopes import Ack, OutgoingMessage, QueuedMessage
+from perdure.core.attribute_filter import AttributeOrder
+from perdure.core.envelopes import Ack, OutgoingMessage, QueuedMessage, StartAdmission
 from perdure.core.limits import UNCLAIMED_MESSAGE_S
 from perdure.core.paths import Address, Key, QueueAddress
 from perdure.core.program import program_requirements
@@ -26,16 +27,19 @@ from perdure.stores.change_feed import (
     RemovedBlob,
     RemovedExecution,
     RemovedMessage,
+    RemovedRecord,
     ShippedBlob,
     ShippedHead,
     ShippedItem,
     ShippedLimits,
     ShippedMessage,
+    ShippedRecord,
     ShippedRow,
 )
 from perdure.stores.fairness import next_lane_turn, take_turns
 from perdure.stores.memory_feed import MemoryChangeFeed, Thing
 from perdure.stores.memory_queues import NO_TIME, MemoryQueues, WaitingLines, line_position, ready_time
+from perdure.stores.memory_records import MemoryRecords
 from perdure.stores.protocol import (
     ALL_HEADS,
     ORPHANS_FREED_MIN,
@@ -53,12 +57,17 @@ from perdure.stores.protocol import (
     Post,
     QueueLimits,
     QueueStatus,
+    Refused,
     StoredLog,
     StoreTime,
     Superseded,
+    check_changes,
     creation_time,
+    has_admission,
     matches_filter,
+    refused_start,
 )
+from perdure.stores.records import PagePosition, RecordFilter, RecordKey, StoredRecord
 from perdure.stores.secret_vault import VAULT, MemoryVault
 from perdure.stores.store_parts import PartName, StoreParts
 
@@ -123,6 +132,7 @@ class MemoryStore:
         self._removed: dict[str, float] = {}
         self.blob_removal = MemoryBlobRemoval(self._blobs, self._removed, clock, self._unclaimed, lambda name: self._feed.note(("blob", name)))
         self._queues = MemoryQueues(self._executions, self._messages, self._leases, self._lives)
+        self._records = MemoryRecords(lambda key: self._feed.note(("record", key)))
         self._outboxes: tuple[deque[OutgoingMessage | Ack], ...] = tuple(deque() for _ in range(reaches))
         self._wakes, self._news, self.vault = Listeners(), Listeners(), MemoryVault(clock)
         self._staged: dict[Key, dict[int, LogRow]] = {}
@@ -133,6 +143,7 @@ class MemoryStore:
 
     async def commit(self, changes: Sequence[Commit | Post]) -> list[ChangeAnswer]:
         """See `Store.commit`."""
+        check_changes(changes)
         now_s = self._clock()
         answers = [self._post(change, now_s) if isinstance(change, Post) else self._commit(change, now_s) for change in changes]
         done = [change for change, answer in zip(changes, answers, strict=True) if isinstance(answer, Committed)]
@@ -168,11 +179,34 @@ class MemoryStore:
 
     async def heads(self, which: HeadFilter = ALL_HEADS) -> list[Head]:
         """See `Store.heads`."""
-        last = None if which.older_than is None else self._executions.get(which.older_than)
         known = self._executions.values() if which.keys is None else [self._executions[key] for key in self._executions.keys() & set(which.keys)]
-        newest = reversed(known) if which.keys is None else sorted(known, key=lambda execution: -execution.number)
-        older = (execution.head for execution in newest if last is None or execution.number < last.number)
-        return list(islice((head for head in older if matches_filter(head, which)), which.limit))
+        matching = (execution for execution in reversed(known) if matches_filter(execution.head, which))
+        if which.order is None:
+            newest = matching if which.keys is None else sorted(matching, key=lambda execution: -execution.number)
+            before = None if which.after is None else self._number_of(which.after, descending=True)
+            listed = (execution.head for execution in newest if before is None or execution.number < before)
+        else:
+            listed = (execution.head for execution in self._ordered(matching, which.order, which.after))
+        return list(islice(listed, max(which.limit, 0)))
+
+    def _ordered(self, executions: Iterable[_Execution], order: AttributeOrder, after: PagePosition | None) -> Iterator[_Execution]:
+        """Yields executions that have the attribute of the order, behind a position."""
+        placed = sorted(
+            ((order.value_in(execution.head.attributes) or b"", execution.number, execution) for execution in executions),
+            key=itemgetter(0, 1),
+            reverse=order.descending,
+        )
+        place = None if after is None else (after.value, self._number_of(after, order.descending))
+        for value, number, execution in placed:
+            if place is None or ((value, number) < place if order.descending else (value, number) > place):
+                yield execution
+
+    def _number_of(self, position: PagePosition, descending: bool) -> int:
+        """Returns the number of the execution at a position. If it is gone, that of its neighbour by the time of creation stands for it."""
+        if execution := self._executions.get(Key(*position.key)):
+            return execution.number
+        times = ((one.head.created_at_s, one.number) for one in self._executions.values() if one.head.created_at_s <= position.created_at_s)
+        return max(times, default=(0.0, 0))[1] + descending
 
     async def messages(self, to: Address) -> list[QueuedMessage]:
         """See `Store.messages`."""
@@ -181,6 +215,14 @@ class MemoryStore:
     async def are_queued(self, messages: Sequence[Ack]) -> list[bool]:
         """See `Store.are_queued`."""
         return [one.key in self._messages.get(one.to, {}) for one in messages]
+
+    async def record(self, key: RecordKey) -> StoredRecord | None:
+        """See `Store.record`."""
+        return self._records.record(key, self._clock())
+
+    async def records(self, which: RecordFilter) -> list[StoredRecord]:
+        """See `Store.records`."""
+        return self._records.records(which, self._clock())
 
     async def store_time(self) -> StoreTime:
         """See `Store.store_time`."""
@@ -240,6 +282,10 @@ class MemoryStore:
         for message in swept:
             self._acknowledge(Ack(message.to, message.key))
         return swept
+
+    async def drop_expired_records(self, limit: int = 100) -> int:
+        """See `Store.drop_expired_records`."""
+        return self._records.drop_expired(limit, self._clock())
 
     async def raise_epoch(self) -> int:
         """See `Store.raise_epoch`."""
@@ -309,6 +355,7 @@ class MemoryStore:
         numbered = sorted((message.number, message) for box in self._messages.values() for message in box.values())
         yield from (("message", message.to, message.key) for _, message in numbered)
         yield from (("limits", one.name) for one in self._queues.statuses(self._clock()) if one.name in self._queues)
+        yield from (("record", record) for record in self._records.all_keys())
 
     def item_of(self, thing: Thing) -> ShippedItem | None:
         """See `FeedContents.item_of`."""
@@ -328,6 +375,9 @@ class MemoryStore:
                 return RemovedMessage(to, name) if message is None else ShippedMessage(message)
             case "limits", str(name):
                 return ShippedLimits(name, self._queues.limits_of(name))
+            case "record", RecordKey() as name:
+                record = self._records.stored(name)
+                return RemovedRecord(name) if record is None else ShippedRecord(record)
         raise AssertionError(f"{thing} is no thing of a feed")
 
     def put(self, items: Sequence[ShippedItem]) -> None:
@@ -346,6 +396,8 @@ class MemoryStore:
                 case ShippedLimits():
                     self._queues.limit(item.queue, item.limits)
                     self._feed.note(("limits", item.queue))
+                case ShippedRecord():
+                    self._records.put(item.record)
                 case RemovedExecution():
                     self._staged.pop(item.key, None)
                     if item.key in self._executions:
@@ -358,6 +410,8 @@ class MemoryStore:
                     self._removed.pop(item.sha256, None)
                     self._removed.update({} if item.removed_at_s is None else {item.sha256: item.removed_at_s})
                     self._feed.note(("blob", item.sha256))
+                case RemovedRecord():
+                    self._records.remove(item.key)
         self._wakes.notify_all()
 
     def _restore_head(self, head: Head, first_version: int | None, now_s: float) -> None:
@@ -426,9 +480,33 @@ class MemoryStore:
         carried = {name for name, _ in post.blobs}
         if any(not any(name in carried or name in self._blobs for name in names) for send in post.messages for names in send.refers):
             return Conflict(None)
-        addresses = (*(send.to for send in post.messages), *(ack.to for ack in post.acks))
+        if (stale := self._records.stale(post.records, now_s)) is not None:
+            return stale
+        if has_admission(post) and (refused := self._refused(post)) is not None:
+            return refused
         self._put_blobs(post)
-        return Committed(0, now_s, self._carry_out(post, self._reach(addresses[0]) if addresses else 0, now_s))
+        self._records.change(post.records, now_s)
+        return Committed(0, now_s, self._carry_out(post, self._reach_of_post(post), now_s))
+
+    def _refused(self, post: Post) -> Refused | None:
+        """Returns the refusal of a start that its admission does not allow. An execution whose start is on its way to another reach counts as there."""
+        entries = (entry for outbox in self._outboxes for entry in outbox if isinstance(entry, OutgoingMessage) and entry.opens is not None)
+        living = {entry.to: entry.opens.attributes for entry in entries if entry.opens is not None and isinstance(entry.to, Key)}
+        known = living.keys() | self._executions.keys()
+        living |= {key: execution.head.attributes for key, execution in self._executions.items() if execution.head.ended_at_s is None}
+
+        def count(tenant: str, admission: StartAdmission) -> int:
+            found = sum(key.tenant == tenant and (admission.attribute, admission.value) in attributes for key, attributes in living.items())
+            return min(found, admission.max)
+
+        return refused_start(post, known.__contains__, count)
+
+    def _reach_of_post(self, post: Post) -> int:
+        """Returns the home of the tenant if the post changes records, else the reach of its first message or ack."""
+        if post.records:
+            return self._hashed_reach(post.records[0].key.tenant)
+        addresses = (*(send.to for send in post.messages), *(ack.to for ack in post.acks))
+        return self._reach(addresses[0]) if addresses else 0
 
     def _carry_out(self, change: Commit | Post, reach: int, now_s: float) -> tuple[Key, ...]:
         """Carries out acks, then messages. Returns the executions that were created."""
@@ -484,7 +562,7 @@ class MemoryStore:
         opened = None
         if isinstance(send.to, Key) and send.opens is not None and send.to not in self._executions:
             due_at_s = min((message.due_at_s for message in self._messages.get(send.to, {}).values()), default=None)
-            program, root, *place = astuple(send.opens)
+            program, root, *place, _ = astuple(send.opens)
             self._create(Head(send.to, program, root, 0, None, None, due_at_s, "pending", now_s, None, *place))
             opened = send.to
         box = self._messages.setdefault(send.to, {})
@@ -649,7 +727,10 @@ class MemoryStore:
                 self._waiting.join(*after, execution.number, execution)
 
     def _reach(self, address: Address) -> int:
-        return crc32("\0".join(address).encode()) % len(self._outboxes) if len(self._outboxes) > 1 else 0
+        return self._hashed_reach("\0".join(address))
+
+    def _hashed_reach(self, text: str) -> int:
+        return crc32(text.encode()) % len(self._outboxes) if len(self._outboxes) > 1 else 0
 
     def _may_wake(self, change: Commit | Post, now_s: float) -> bool:
         if change.messages or any(isinstance(ack.to, QueueAddress) for ack in change.acks):  # a finished task makes room in a queue with limits

@@ -25,6 +25,7 @@ CREATE TABLE IF NOT EXISTS heads (
     ready_at_s float8 GENERATED ALWAYS AS (least(wake_at_s, mail_at_s)) STORED
 );
 CREATE UNIQUE INDEX IF NOT EXISTS heads_address ON heads (sha256(address));
+CREATE INDEX IF NOT EXISTS heads_by_time ON heads (created_at_s, number);
 CREATE INDEX IF NOT EXISTS heads_held ON heads (holder, number) WHERE holder IS NOT NULL;
 
 CREATE TABLE IF NOT EXISTS log (execution bigint, version bigint, row bytea NOT NULL, PRIMARY KEY (execution, version));
@@ -94,8 +95,9 @@ CREATE INDEX IF NOT EXISTS mail_limited ON mail (queue, lane, (deliveries > 0), 
 CREATE INDEX IF NOT EXISTS mail_limited_held ON mail (queue, lane, holder) WHERE limited AND holder IS NOT NULL;
 
 -- The values by which executions are found, in a form that is compared as bytes.
-CREATE TABLE IF NOT EXISTS attributes (number bigint, name text, value bytea NOT NULL, PRIMARY KEY (number, name));
-CREATE INDEX IF NOT EXISTS attributes_value ON attributes (name, value, number);
+CREATE TABLE IF NOT EXISTS attributes (number bigint, name text, value bytea, tenant text NOT NULL, ended boolean NOT NULL, PRIMARY KEY (number, name, value));
+CREATE INDEX IF NOT EXISTS attributes_value ON attributes (tenant, name, value, number);
+CREATE INDEX IF NOT EXISTS attributes_living ON attributes (tenant, name, value, number) WHERE NOT ended;
 
 -- When something of each tenant was handed over last, where a claim had to choose between tenants.
 CREATE TABLE IF NOT EXISTS tenant_turns (tenant text, work boolean, turn float8 NOT NULL, PRIMARY KEY (tenant, work));
@@ -103,3 +105,25 @@ CREATE INDEX IF NOT EXISTS tenant_turns_by_turn ON tenant_turns (turn);
 
 -- Secrets, which the client encrypts.
 CREATE TABLE IF NOT EXISTS vault (tenant text, name text, version bigint NOT NULL, sealed bytea NOT NULL, set_at_s float8 NOT NULL, PRIMARY KEY (tenant, name));
+
+-- Records: small versioned documents of tenants, with the values by which they are found. Texts are compared by their code points.
+CREATE TABLE IF NOT EXISTS records (
+    tenant text COLLATE "C",
+    kind text COLLATE "C",
+    key text COLLATE "C",
+    version bigint NOT NULL,
+    value bytea NOT NULL,
+    changed_at_s float8 NOT NULL,
+    expires_at_s float8,
+    PRIMARY KEY (tenant, kind, key)
+);
+CREATE INDEX IF NOT EXISTS records_expiring ON records (expires_at_s) WHERE expires_at_s IS NOT NULL;
+CREATE TABLE IF NOT EXISTS record_attributes (
+    tenant text COLLATE "C",
+    kind text COLLATE "C",
+    key text COLLATE "C",
+    name text COLLATE "C",
+    value bytea,
+    PRIMARY KEY (tenant, kind, key, name, value)
+);
+CREATE INDEX IF NOT EXISTS record_attributes_by_value ON record_attributes (tenant, kind, name, value, key);

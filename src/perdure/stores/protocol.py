@@ -11,12 +11,13 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from perdure.core.attribute_filter import AttributeCondition
+from perdure.core.attribute_filter import AttributeCondition, AttributeOrder
 from perdure.core.attributes import IndexedAttributes
-from perdure.core.envelopes import Ack, OutgoingMessage, QueuedMessage
-from perdure.core.errors import ProgrammingError
+from perdure.core.envelopes import Ack, OutgoingMessage, QueuedMessage, StartAdmission
+from perdure.core.errors import BadValue, ProgrammingError
 from perdure.core.paths import Address, Key, QueueAddress
 from perdure.core.program import Toolbox, claimable_programs
+from perdure.stores.records import PagePosition, RecordChange, RecordFilter, RecordKey, Stale, StoredRecord, check_records, position_value
 from perdure.stores.store_parts import PartName
 
 T = TypeVar("T")
@@ -125,10 +126,11 @@ def creation_time(commit: Commit, now_s: float) -> float:
 
 
 class Post(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """Messages from outside any execution, such as a start by a client or the answer of a worker. All are sent, or none.
+    """A change from outside any execution: messages, such as a start by a client or the answer of a worker, and records. All take effect, or none.
 
-    Its reach is that of its first message, or of its first ack if it has no messages. Without an `epoch` it belongs to the present one. What acknowledges
-    a task must name the epoch in which the task was leased, so that no answer of an earlier epoch takes effect after a recovery.
+    Its reach is the home of its records' tenant (all are of one tenant); without records that of its first message, or of its first ack if it has no
+    messages. Without an `epoch` it belongs to the present one. A post that acknowledges a task must name the epoch in which the task was leased, so that no
+    answer of an earlier epoch takes effect after a recovery.
 
     Raises:
         ProgrammingError: it acknowledges a task and names no epoch.
@@ -138,6 +140,7 @@ class Post(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     messages: tuple[OutgoingMessage, ...] = ()
     acks: tuple[Ack, ...] = ()
     blobs: tuple[tuple[str, bytes], ...] = ()
+    records: tuple[RecordChange, ...] = ()
 
     def __post_init__(self) -> None:
         if self.epoch is None and any(isinstance(ack.to, QueueAddress) for ack in self.acks):
@@ -164,7 +167,54 @@ class Superseded(msgspec.Struct, frozen=True, gc=False):
     epoch: int
 
 
-ChangeAnswer = Committed | Conflict | Superseded
+class Refused(msgspec.Struct, frozen=True, gc=False):
+    """The start of `key` was not admitted, since `present` executions are in the way, and nothing of its post was carried out."""
+
+    key: Key
+    admission: StartAdmission
+    present: int
+
+
+ChangeAnswer = Committed | Conflict | Superseded | Stale | Refused
+
+
+def check_changes(changes: Iterable[Commit | Post]) -> None:
+    """Checks what every store expects of changes, before it carries out any of them.
+
+    Raises:
+        BadValue: a commit carries a start with an admission, or the records of a post are not as `check_records` expects them.
+    """
+    for change in changes:
+        if isinstance(change, Post):
+            if change.records:
+                check_records(change.records)
+        elif change.messages and any(send.opens is not None and send.opens.admission is not None for send in change.messages):
+            raise BadValue("admission", change.key, "in a post: children and other starts of an execution are not limited")
+
+
+def refused_start(post: Post, exists: Callable[[Key], bool], count: Callable[[str, StartAdmission], int]) -> Refused | None:
+    """Returns the refusal of the first start of a post that its admission does not allow, None if all are allowed.
+
+    `exists` says whether there is an execution, and `count` how many of a tenant that have not ended an admission counts, up to its maximum. Starts count
+    for those behind them in the same post.
+    """
+    created: dict[Key, IndexedAttributes] = {}
+    for send in post.messages:
+        key, opens = send.to, send.opens
+        if opens is None or not isinstance(key, Key) or key in created or exists(key):
+            continue
+        if (admission := opens.admission) is not None:
+            value = (admission.attribute, admission.value)
+            present = count(key.tenant, admission) + sum(other.tenant == key.tenant and value in attributes for other, attributes in created.items())
+            if present >= admission.max:
+                return Refused(key, admission, min(present, admission.max))
+        created[key] = opens.attributes
+    return None
+
+
+def has_admission(post: Post) -> bool:
+    """Whether a post carries a start with an admission."""
+    return any(send.opens is not None and send.opens.admission is not None for send in post.messages)
 
 
 class Claim(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -253,8 +303,11 @@ class HolderStatus(msgspec.Struct, frozen=True, gc=False):
 class HeadFilter(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Conditions on heads. A head matches if it satisfies all that are given.
 
-    `statuses` and `keys` match any of their members, and every condition of `where` must hold for the attributes. `older_than` is the last head of the
-    previous page; the list continues behind it.
+    `statuses` and `keys` match any of their members, and every condition of `where` must hold for one value of its attribute. `ended` restricts the list to
+    executions that have an end, or have none.
+
+    The list is in order of creation, newest first. With `order`, it has the executions with that attribute, each once: from the least of their least values
+    on, or with a descending order from the greatest of their greatest ones; among equals in order of creation, or descending. It continues behind `after`.
     """
 
     tenant: str | None = None
@@ -264,7 +317,9 @@ class HeadFilter(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     keys: tuple[Key, ...] | None = None
     root: Key | None = None
     created_from_s: float | None = None
-    older_than: Key | None = None
+    ended: bool | None = None
+    order: AttributeOrder | None = None
+    after: PagePosition | None = None
     limit: int = 100
     where: tuple[AttributeCondition, ...] = ()
 
@@ -273,7 +328,7 @@ ALL_HEADS = HeadFilter()
 
 
 def matches_filter(head: Head, which: HeadFilter) -> bool:
-    """Whether a head satisfies every condition of `which`, except `older_than`, `keys` and `limit`."""
+    """Whether a head satisfies every condition of `which`, except `after`, `keys` and `limit`, and has the attribute of its order."""
     return (
         which.tenant in (None, head.key.tenant)
         and which.workflow in (None, head.key.workflow)
@@ -281,8 +336,19 @@ def matches_filter(head: Head, which: HeadFilter) -> bool:
         and head.key.id.startswith(which.id_prefix)
         and which.root in (None, head.root)
         and (which.created_from_s is None or head.created_at_s >= which.created_from_s)
+        and which.ended in (None, head.ended_at_s is not None)
         and all(condition.holds(head.attributes) for condition in which.where)
+        and (which.order is None or which.order.value_in(head.attributes) is not None)
     )
+
+
+def head_position(head: Head, order: AttributeOrder | None = None) -> PagePosition:
+    """The position behind `head` in a list of this order.
+
+    Raises:
+        BadValue: the head lacks the attribute of the order, so that it is in no such list.
+    """
+    return PagePosition(head.key, head.created_at_s, position_value(head.attributes, order))
 
 
 class Store(Protocol):
@@ -296,9 +362,18 @@ class Store(Protocol):
         """Carry out each of `changes` in order, entirely or not at all within its reach, and make them durable together.
 
         Guarantee: a stale commit yields `Conflict` and one of another epoch `Superseded`. Neither changes anything or affects the other changes of the batch.
-        A `Post` with a message that refers to a blob which is not in the store yields `Conflict` without a head.
+        A `Post` with a message that refers to a blob which is not in the store yields `Conflict` without a head, one with a record at another version
+        than it expects `Stale` (for the first such record), and one with a start that its admission does not allow `Refused`. They change nothing either. Of
+        several reasons the first of these is given.
+
+        Admission: the count is exact, however many starts come at once, and includes every execution of the tenant that has the attribute, admitted or
+        not. An execution that is reopened after its end is not checked again. The start of an execution that exists is not refused.
 
         Idempotence: sending a message whose key is already queued at its address has no effect; neither has acknowledging or postponing one that is gone.
+        A post with records that is repeated after it took effect yields `Stale` for what it has changed itself.
+
+        Raises:
+            BadValue: the records of a post are not as `check_records` expects them. Then no change of the batch was carried out.
 
         - Acks are carried out before messages are sent, so one change can acknowledge a key and send it again. What leaves the reach keeps that order.
         - An ack may carry a message that is sent only if the acknowledged task had not been leased.
@@ -342,7 +417,11 @@ class Store(Protocol):
         ...
 
     async def heads(self, which: HeadFilter = ALL_HEADS) -> list[Head]:
-        """The heads that match `which`, newest first, up to its limit."""
+        """The heads that match `which`, in its order, up to its limit.
+
+        Bounded: it reads an index in the order of the list, from the position on, and stops at the limit. It passes over heads that do not satisfy the
+        other conditions, except that `ended=False` is an index of its own, and that a condition which few satisfy has those looked up.
+        """
         ...
 
     async def messages(self, to: Address) -> list[QueuedMessage]:
@@ -353,6 +432,18 @@ class Store(Protocol):
         """For each of `messages`, whether it is queued: sent, not acknowledged, and not expired.
 
         A worker uses it to find out whether a task that it holds is still wanted.
+        """
+        ...
+
+    async def record(self, key: RecordKey) -> StoredRecord | None:
+        """The record of this key; None if there is none, or it has expired."""
+        ...
+
+    async def records(self, which: RecordFilter) -> list[StoredRecord]:
+        """The records that match `which` and have not expired, in its order, up to its limit.
+
+        Bounded: it reads an index in the order of the list, from the position on, and stops at the limit; it passes over records that do not
+        satisfy `where`.
         """
         ...
 
@@ -394,6 +485,10 @@ class Store(Protocol):
 
     async def drop_expired(self, limit: int = 100) -> list[QueuedMessage]:
         """Drop up to `limit` messages that have been due for seven days and whose execution has no head; return them."""
+        ...
+
+    async def drop_expired_records(self, limit: int = 100) -> int:
+        """Remove up to `limit` records that have expired, the longest expired first; return how many. Until then they only take space."""
         ...
 
     async def raise_epoch(self) -> int:
@@ -489,6 +584,14 @@ class ReadOnlyStore(Protocol):
 
     async def messages(self, to: Address) -> list[QueuedMessage]:
         """See `Store.messages`."""
+        ...
+
+    async def record(self, key: RecordKey) -> StoredRecord | None:
+        """See `Store.record`."""
+        ...
+
+    async def records(self, which: RecordFilter) -> list[StoredRecord]:
+        """See `Store.records`."""
         ...
 
     async def blob(self, sha256: str) -> bytes | None:

@@ -93,6 +93,20 @@ local function line_of_head(head)
   local waits = head.holder or least(head.wake_at_s, head.mail_at_s)
   return waits and pack({head.holder or false, head.program, head.lane, head.priority, head.version > 0})
 end
+local function attributed(value, member) return value .. ' ' .. member end
+local function found_by(head, member)  -- The places of a head in the indexes of attributes: of all executions, and of those that have not ended.
+  local found = {}
+  for _, one in ipairs(head.attributes or {}) do
+    local name, place = pack({head.key[1], one[1]}), attributed(one[2], member)
+    found[#found + 1] = {at('attributes', name), place}
+    if not head.ended_at_s then found[#found + 1] = {at('living', name), place} end
+  end
+  return found
+end
+local function index(before, head, member)
+  for _, one in ipairs(before and found_by(before, member) or {}) do call('ZREM', one[1], one[2]) end
+  for _, one in ipairs(head and found_by(head, member) or {}) do call('ZADD', one[1], 0, one[2]) end
+end
 local function save(head)
   local address = pack(head.key)
   local before, member = load(address), numbered(head.number) .. address
@@ -106,6 +120,9 @@ local function save(head)
     local was, is = before and line_of_head(before), line_of_head(head)
     if was and was ~= is then leave('executed', head.queue, was, member) end
     if is then join('executed', head.queue, is, member, score) end
+  end
+  if not before or not before.ended_at_s ~= not head.ended_at_s or pack(before.attributes or {}) ~= pack(head.attributes or {}) then
+    index(before, head, member)
   end
   if head.holder then call('SADD', at('holding'), head.holder) end
   if head.program:find('\n', 1, true) then call('SADD', at('programs'), head.program) end
@@ -121,6 +138,8 @@ local function create(key, program, root, status, place, holder, created_at)
   head.number, head.created_at_s, head.mail_at_s = call('INCR', at('created')), math.min(created_at or now, now), first_due(address, '-inf')
   for _, member in ipairs(call('ZRANGE', at('due', address), 0, -1)) do call('ZREM', at('unclaimed'), member) end
   call('ZADD', at('listed'), head.number, address)
+  call('ZADD', at('created_at'), head.created_at_s, numbered(head.number))
+  call('SADD', at('tenants'), key[1])
   save(head)
   return head
 end
@@ -218,6 +237,53 @@ local function tell(members)  -- Messages in order of number; their bodies follo
   return found
 end
 
+-- Records. A hash has their states, another their values. `record_keys` has the keys of a kind, and `record_values` those that have an attribute, behind
+-- its value in hexadecimal digits and a space, which sorts before digits; both sort by their bytes. `expiring` has those that expire, by that time.
+local function record_at(place)
+  local kept = call('HGET', at('records'), place)
+  local record = kept and unpack(kept)
+  return record, record and not (record.expires_at_s and record.expires_at_s <= now)
+end
+local function stale(changes)  -- The first record that is at another version than is expected.
+  for _, change in ipairs(changes) do
+    local record, lives = record_at(pack(change.key))
+    local version = lives and record.version or 0
+    if version ~= change.version then return {key = change.key, version = version} end
+  end
+end
+local function remove_record(place, record)
+  local kind = pack({record.key[1], record.key[2]})
+  call('HDEL', at('records'), place)
+  call('HDEL', at('record_bodies'), place)
+  call('ZREM', at('record_keys', kind), record.key[3])
+  call('ZREM', at('expiring'), place)
+  for _, one in ipairs(record.attributes) do
+    call('ZREM', at('record_values', pack({record.key[1], record.key[2], one[1]})), attributed(one[2], record.key[3]))
+  end
+end
+local function change_records(changes)
+  for _, change in ipairs(changes) do
+    local place, key = pack(change.key), change.key
+    local before = record_at(place)
+    if before then remove_record(place, before) end
+    if change.value then
+      local record = {key = key, version = change.version + 1, attributes = change.attributes, changed_at_s = now, expires_at_s = change.expires_at_s}
+      call('HSET', at('records'), place, pack(record))
+      call('HSET', at('record_bodies'), place, change.value)
+      call('ZADD', at('record_keys', pack({key[1], key[2]})), 0, key[3])
+      if change.expires_at_s then call('ZADD', at('expiring'), change.expires_at_s, place) end
+      for _, one in ipairs(change.attributes) do
+        call('ZADD', at('record_values', pack({key[1], key[2], one[1]})), 0, attributed(one[2], key[3]))
+      end
+    end
+  end
+end
+function ask.drop_records(limit)
+  local places = call('ZRANGEBYSCORE', at('expiring'), '-inf', now, 'LIMIT', 0, limit)
+  for _, place in ipairs(places) do remove_record(place, (record_at(place))) end
+  answer.count = #places
+end
+
 -- Changes.
 local function carry_out(change)  -- Returns the executions that were created.
   local created, sends = {}, {}
@@ -251,6 +317,26 @@ local function has_all(post)  -- Whether each blob that the post refers to is in
   end
   return true
 end
+local function refused(post)  -- The first start that its admission does not allow; see `refused_start` of the protocol.
+  local created = {}
+  for _, send in ipairs(post.messages) do
+    local opens, address = send.opens, pack(send.to)
+    if opens and not is_queue(send.to) and not created[address] and call('HEXISTS', at('heads'), address) == 0 then
+      local limit = opens.admission
+      if limit then
+        local line = at('living', pack({send.to[1], limit.attribute}))
+        local present = call('ZLEXCOUNT', line, '[' .. limit.value .. ' ', '(' .. limit.value .. '!')
+        for _, other in pairs(created) do
+          for _, one in ipairs(other.tenant == send.to[1] and other.attributes or {}) do
+            if one[1] == limit.attribute and one[2] == limit.value then present = present + 1 end
+          end
+        end
+        if present >= limit.max then return {key = send.to, admission = limit, present = math.min(present, limit.max)} end
+      end
+      created[address] = {tenant = send.to[1], attributes = opens.attributes or {}}
+    end
+  end
+end
 local function forget(head)  -- Removes an execution with its log and messages.
   local address, member = pack(head.key), numbered(head.number) .. pack(head.key)
   local line = head.queue ~= '' and line_of_head(head)
@@ -259,6 +345,8 @@ local function forget(head)  -- Removes an execution with its log and messages.
   for _, key in ipairs(call('HKEYS', at('box', address))) do acknowledge({to = head.key, key = key}) end
   call('DEL', at('log', address))
   call('ZREM', at('listed'), address)
+  call('ZREM', at('created_at'), numbered(head.number))
+  index(head, nil, member)
   call('HDEL', at('heads'), address)
   wake = true
 end
@@ -297,8 +385,16 @@ function ask.commit(changes)
   for i, change in ipairs(changes) do
     if change.epoch and change.epoch ~= answer.epoch then answer.answers[i] = {superseded = true}
     elseif change.key then answer.answers[i] = commit(change)
-    elseif has_all(change) then answer.answers[i] = {version = 0, created = carry_out(change)}
-    else answer.answers[i] = {conflict = true} end
+    elseif not has_all(change) then answer.answers[i] = {conflict = true}
+    else
+      local late, kept_out = stale(change.records), refused(change)
+      if late then answer.answers[i] = {stale = late}
+      elseif kept_out then answer.answers[i] = {refused = kept_out}
+      else
+        change_records(change.records)
+        answer.answers[i] = {version = 0, created = carry_out(change)}
+      end
+    end
   end
 end
 
@@ -637,24 +733,124 @@ local function has(head, condition)  -- Whether an attribute is within a span of
   end
   return false
 end
+local function extreme(attributes, order)  -- The value at which something is in a list that is ordered by an attribute.
+  local found
+  for _, one in ipairs(attributes or {}) do
+    if one[1] == order.name and (not found or (order.descending and one[2] > found) or (not order.descending and one[2] < found)) then found = one[2] end
+  end
+  return found
+end
+local function walk(line, from, descending, found, limit)  -- Calls `found` with each member behind `from`, in pieces, until it has taken so many.
+  local taken, bound = 0, from
+  while taken < limit do
+    local got = descending and call('ZREVRANGEBYLEX', line, bound or '+', '-', 'LIMIT', 0, 100) or call('ZRANGEBYLEX', line, bound or '-', '+', 'LIMIT', 0, 100)
+    if #got == 0 then return end
+    for _, member in ipairs(got) do
+      if taken < limit and found(member) then taken = taken + 1 end
+    end
+    bound = '(' .. got[#got]
+  end
+end
 local function has_all(head, conditions)
   for _, condition in ipairs(conditions) do
     if not has(head, condition) then return false end
   end
   return true
 end
+local function number_at(position, descending)  -- Of the execution at a position or, if it is gone, of its neighbour by the time of creation.
+  local head = load(pack(position.key))
+  if head then return head.number end
+  local number = call('ZREVRANGEBYSCORE', at('created_at'), string.format('%.17g', position.created_at_s), '-inf', 'LIMIT', 0, 1)[1]
+  return tonumber(number or 0) + (descending and 1 or 0)
+end
+local function walk_heads(which, fits)  -- Of each tenant the first that fit, in order of an attribute.
+  local order, after, found, bound = which.order, which.after, {}, nil
+  local descending = order.descending
+  if after then bound = '(' .. attributed(after.value, numbered(number_at(after, descending)) .. (descending and '' or '\255')) end
+  for _, tenant in ipairs(which.tenant and {which.tenant} or call('SMEMBERS', at('tenants'))) do
+    walk(at(which.ended == false and 'living' or 'attributes', pack({tenant, order.name})), bound, descending, function(member)
+      local value, number, address = member:match('^(%x*) (%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d)(.*)$')
+      local head = load(address)
+      if extreme(head.attributes, order) ~= value or not fits(head, address) then return false end
+      found[#found + 1] = {place = value .. ' ' .. number, head = head}
+      return true
+    end, which.limit)
+  end
+  table.sort(found, function(a, b)
+    if descending then return a.place > b.place end
+    return a.place < b.place
+  end)
+  for i = 1, math.min(#found, which.limit) do answer.heads[i] = found[i].head end
+end
 function ask.heads(which)
   local statuses, keys = which.statuses and set(which.statuses), which.keys and set(which.keys)
-  local last = which.older_than and load(pack(which.older_than))
+  local function fits(head, address)
+    local tenant, workflow, id = head.key[1], head.key[2], head.key[3]
+    return (which.tenant or tenant) == tenant and (which.workflow or workflow) == workflow and id:sub(1, #which.id_prefix) == which.id_prefix
+      and (not statuses or statuses[head.status]) and (not keys or keys[address]) and (not which.root or pack(which.root) == pack(head.root))
+      and head.created_at_s >= (which.created_from_s or 0) and (which.ended == nil or which.ended == not not head.ended_at_s) and has_all(head, which.where)
+  end
   answer.heads = {}
+  if which.order then return walk_heads(which, fits) end
+  local before = which.after and number_at(which.after, true)
   local function add(address)
     local head = load(address)
-    local tenant, workflow, id = head.key[1], head.key[2], head.key[3]
-    if (which.tenant or tenant) == tenant and (which.workflow or workflow) == workflow and id:sub(1, #which.id_prefix) == which.id_prefix
-      and (not statuses or statuses[head.status]) and (not keys or keys[address]) and (not which.root or pack(which.root) == pack(head.root))
-      and head.created_at_s >= (which.created_from_s or 0) and has_all(head, which.where) then
-      answer.heads[#answer.heads + 1] = head
+    if fits(head, address) then answer.heads[#answer.heads + 1] = head end
+  end
+  if keys then  -- These alone are read, newest first.
+    local there = {}
+    for address in pairs(keys) do
+      local number = call('ZSCORE', at('listed'), address)
+      if number and (not before or tonumber(number) < before) then there[#there + 1] = {-tonumber(number), address} end
     end
+    table.sort(there, function(a, b) return a[1] < b[1] end)
+    for _, one in ipairs(there) do
+      if #answer.heads < which.limit then add(one[2]) end
+    end
+    return
+  end
+  local behind = before and after(before) or '+inf'
+  while #answer.heads < which.limit do  -- A page at a time, so that a list that is found among the newest reads no others.
+    local page = call('ZREVRANGEBYSCORE', at('listed'), behind, '-inf', 'WITHSCORES', 'LIMIT', 0, math.max(which.limit, 100))
+    for i = 1, #page, 2 do
+      if #answer.heads < which.limit then add(page[i]) end
+    end
+    if #page == 0 then break end
+    behind = '(' .. page[#page]
+  end
+end
+local function tell_record(place, record)
+  answer.records[#answer.records + 1], tail[#tail + 1] = record, call('HGET', at('record_bodies'), place)
+end
+function ask.record(key)
+  local record, lives = record_at(pack(key))
+  answer.records = {}
+  if lives then tell_record(pack(key), record) end
+end
+function ask.records(which)
+  local order, after = which.order, which.after
+  local descending = order and order.descending
+  answer.records = {}
+  local function found(member)
+    local value, key = '', member
+    if order then value, key = member:match('^(%x*) (.*)$') end
+    local place = pack({which.tenant, which.kind, key})
+    local record, lives = record_at(place)
+    if not lives or key:sub(1, #which.prefix) ~= which.prefix or order and extreme(record.attributes, order) ~= value then return false end
+    if not has_all(record, which.where) then return false end
+    tell_record(place, record)
+    return true
+  end
+  if order then
+    walk(at('record_values', pack({which.tenant, which.kind, order.name})), after and '(' .. attributed(after[2], after[1]), descending, found, which.limit)
+  else
+    local first = #which.prefix > 0 and '[' .. which.prefix
+    if after and after[1] >= which.prefix then first = '(' .. after[1] end
+    local line, ended = at('record_keys', pack({which.tenant, which.kind})), false
+    walk(line, first, false, function(member)
+      ended = ended or member:sub(1, #which.prefix) ~= which.prefix
+      return ended or found(member)
+    end, which.limit)
   end
   if keys then  -- These alone are read, newest first.
     local there = {}

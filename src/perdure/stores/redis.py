@@ -17,8 +17,9 @@ from uuid import uuid4
 import msgspec
 from msgspec.structs import asdict
 
+from perdure.core.attribute_filter import AttributeCondition
 from perdure.core.attributes import IndexedAttributes
-from perdure.core.envelopes import Ack, NewExecution, OutgoingMessage, QueuedMessage
+from perdure.core.envelopes import Ack, NewExecution, OutgoingMessage, QueuedMessage, StartAdmission
 from perdure.core.errors import ProgrammingError, StoreUnavailable
 from perdure.core.limits import UNCLAIMED_MESSAGE_S
 from perdure.core.paths import Address, Key, QueueAddress
@@ -39,10 +40,13 @@ from perdure.stores.protocol import (
     Post,
     QueueLimits,
     QueueStatus,
+    Refused,
     StoredLog,
     StoreTime,
     Superseded,
+    check_changes,
 )
+from perdure.stores.records import RecordChange, RecordFilter, RecordKey, Stale, StoredRecord
 from perdure.stores.secret_vault import VAULT, SealedValue
 from perdure.stores.store_parts import PartName, StoreParts
 
@@ -78,6 +82,33 @@ class _Head(Head, frozen=True, gc=False):
     message_at_s: float | None = msgspec.field(default=None, name="mail_at_s")
 
 
+class _Record(msgspec.Struct):
+    """A record as the script encodes it, without its value."""
+
+    key: tuple[str, str, str]
+    version: int
+    changed_at_s: float
+    attributes: list[tuple[str, str]] = []
+    expires_at_s: float | None = None
+
+
+class _Stale(msgspec.Struct):
+    key: tuple[str, str, str]
+    version: int
+
+
+class _Admission(msgspec.Struct):
+    attribute: str
+    value: str
+    max: int
+
+
+class _Refused(msgspec.Struct):
+    key: Key
+    admission: _Admission
+    present: int
+
+
 class _Assignment(msgspec.Struct):
     head: _Head
     messages: list[_Message]
@@ -89,6 +120,8 @@ class _Change(msgspec.Struct):
     superseded: bool = False
     conflict: bool = False
     head: _Head | None = None
+    stale: _Stale | None = None
+    refused: _Refused | None = None
 
 
 class _Answer(msgspec.Struct):
@@ -109,6 +142,8 @@ class _Answer(msgspec.Struct):
     done: bool = False
     queued: list[bool] = []
     marked: BlobTotals = BlobTotals()
+    records: list[_Record] = []
+    count: int = 0
 
 
 class RedisStore:
@@ -142,6 +177,7 @@ class RedisStore:
     # The methods of `Store`, which documents them.
 
     async def commit(self, changes: Sequence[Commit | Post]) -> list[ChangeAnswer]:
+        check_changes(changes)
         answer, _ = await self._ask("commit", [*map(_change, changes)])
         return [_change_answer(change, answer) for change in answer.answers]
 
@@ -155,8 +191,8 @@ class RedisStore:
         return StoredLog(_head(answer.heads[0]), tuple(LogRow(int(row[:VERSION_DIGITS]), row[VERSION_DIGITS:]) for row in rows)) if answer.heads else None
 
     async def heads(self, which: HeadFilter = ALL_HEADS) -> list[Head]:
-        where = [(condition.name, [(low.hex(), high.hex()) for low, high in condition.spans]) for condition in which.where]
-        answer, _ = await self._ask("heads", asdict(which) | {"where": where})
+        after = None if which.after is None else asdict(which.after) | {"value": which.after.value.hex()}
+        answer, _ = await self._ask("heads", asdict(which) | {"where": _where(which.where), "after": after})
         return [*map(_head, answer.heads)]
 
     async def messages(self, to: Address) -> list[QueuedMessage]:
@@ -166,6 +202,15 @@ class RedisStore:
     async def are_queued(self, messages: Sequence[Ack]) -> list[bool]:
         answer, _ = await self._ask("are_queued", messages)
         return answer.queued
+
+    async def record(self, key: RecordKey) -> StoredRecord | None:
+        answer, values = await self._ask("record", key)
+        return next(_records(answer.records, values), None)
+
+    async def records(self, which: RecordFilter) -> list[StoredRecord]:
+        after = None if which.after is None else (which.after.key[2], which.after.value.hex())
+        answer, values = await self._ask("records", asdict(which) | {"where": _where(which.where), "after": after})
+        return [*_records(answer.records, values)]
 
     async def store_time(self) -> StoreTime:
         answer, _ = await self._ask("moment")
@@ -192,6 +237,10 @@ class RedisStore:
     async def drop_expired(self, limit: int = 100) -> list[QueuedMessage]:
         answer, bodies = await self._ask("sweep", {"waited_s": UNCLAIMED_MESSAGE_S, "limit": limit})
         return [*_messages(answer.messages, bodies)]
+
+    async def drop_expired_records(self, limit: int = 100) -> int:
+        answer, _ = await self._ask("drop_records", limit)
+        return answer.count
 
     async def raise_epoch(self) -> int:
         answer, _ = await self._ask("raise_epoch")
@@ -361,7 +410,24 @@ def _change(change: Commit | Post) -> dict[str, object]:
     if isinstance(change, Commit):
         fields["row"], fields["compacted"] = _text(change.row), None if change.compacted is None else _text(change.compacted)
         fields["attributes"] = None if change.attributes is None else _in_hex(change.attributes)
+    else:
+        fields["records"] = [*map(_record_change, change.records)]
     return fields
+
+
+def _record_change(change: RecordChange) -> dict[str, object]:
+    return asdict(change) | {"value": None if change.value is None else _text(change.value), "attributes": _in_hex(change.attributes)}
+
+
+def _records(encoded: Iterable[_Record], values: Iterator[bytes]) -> Iterator[StoredRecord]:
+    """Decodes records; each gets the next of `values`."""
+    for one in encoded:
+        attributes = tuple((name, bytes.fromhex(value)) for name, value in one.attributes)
+        yield StoredRecord(RecordKey(*one.key), one.version, next(values), attributes, one.changed_at_s, one.expires_at_s)
+
+
+def _where(conditions: Iterable[AttributeCondition]) -> list[tuple[str, list[tuple[str, str]]]]:
+    return [(condition.name, [(low.hex(), high.hex()) for low, high in condition.spans]) for condition in conditions]
 
 
 def _send(send: OutgoingMessage) -> dict[str, object]:
@@ -369,7 +435,8 @@ def _send(send: OutgoingMessage) -> dict[str, object]:
 
 
 def _opening(opens: NewExecution) -> dict[str, object]:
-    return asdict(opens) | {"attributes": _in_hex(opens.attributes) or None}
+    limit = opens.admission
+    return asdict(opens) | {"attributes": _in_hex(opens.attributes) or None, "admission": limit and asdict(limit) | {"value": limit.value.hex()}}
 
 
 def _in_hex(attributes: IndexedAttributes) -> list[tuple[str, str]]:
@@ -389,6 +456,11 @@ def _text(payload: bytes) -> msgspec.Raw:
 def _change_answer(change: _Change, answer: _Answer) -> ChangeAnswer:
     if change.superseded:
         return Superseded(answer.epoch)
+    if change.stale is not None:
+        return Stale(RecordKey(*change.stale.key), change.stale.version)
+    if (refused := change.refused) is not None:
+        admission = StartAdmission(refused.admission.attribute, bytes.fromhex(refused.admission.value), refused.admission.max)
+        return Refused(refused.key, admission, refused.present)
     return Conflict(None if change.head is None else _head(change.head)) if change.conflict else Committed(change.version, answer.now_s, tuple(change.created))
 
 

@@ -37,6 +37,7 @@ from perdure.stores.protocol import (
     StoredLog,
     StoreTime,
 )
+from perdure.stores.records import RecordFilter, RecordKey, StoredRecord
 from perdure.stores.secret_vault import VAULT
 from perdure.stores.store_parts import PartName, StoreParts
 from perdure.stores.user_transactions import USER_TRANSACTIONS
@@ -93,6 +94,14 @@ class SeparateBlobsStore:
         """See `Store.are_queued`."""
         return await self.inner.are_queued(messages)
 
+    async def record(self, key: RecordKey) -> StoredRecord | None:
+        """See `Store.record`."""
+        return await self.inner.record(key)
+
+    async def records(self, which: RecordFilter) -> list[StoredRecord]:
+        """See `Store.records`."""
+        return await self.inner.records(which)
+
     async def store_time(self) -> StoreTime:
         """See `Store.store_time`."""
         return await self.inner.store_time()
@@ -120,6 +129,10 @@ class SeparateBlobsStore:
     async def drop_expired(self, limit: int = 100) -> list[QueuedMessage]:
         """See `Store.drop_expired`."""
         return await self.inner.drop_expired(limit)
+
+    async def drop_expired_records(self, limit: int = 100) -> int:
+        """See `Store.drop_expired_records`."""
+        return await self.inner.drop_expired_records(limit)
 
     async def raise_epoch(self) -> int:
         """See `Store.raise_epoch`."""
@@ -176,7 +189,8 @@ class SeparateBlobsStore:
 
     async def _stubbed(self, change: Commit | Post) -> Commit | Post:
         addresses = [*(send.to for send in change.messages), *(ack.to for ack in change.acks)]
-        tenant = change.key.tenant if isinstance(change, Commit) else addresses[0][0] if addresses else ""
+        records = () if isinstance(change, Commit) else change.records
+        tenant = change.key.tenant if isinstance(change, Commit) else records[0].key.tenant if records else addresses[0][0] if addresses else ""
         return replace(change, blobs=tuple([(name, await self.separated(tenant, name, payload)) for name, payload in change.blobs]))
 
 

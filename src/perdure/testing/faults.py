@@ -34,6 +34,7 @@ from perdure.stores.protocol import (
     StoredLog,
     StoreTime,
 )
+from perdure.stores.records import RecordFilter, RecordKey, StoredRecord
 from perdure.stores.secret_vault import VAULT
 from perdure.stores.store_parts import PartName
 
@@ -174,6 +175,14 @@ class FaultyStore:
         """See `Store.are_queued`."""
         return await self._call("are_queued", lambda: self.inner.are_queued(messages))
 
+    async def record(self, key: RecordKey) -> StoredRecord | None:
+        """See `Store.record`."""
+        return await self._call("record", lambda: self.inner.record(key))
+
+    async def records(self, which: RecordFilter) -> list[StoredRecord]:
+        """See `Store.records`."""
+        return await self._call("records", lambda: self.inner.records(which))
+
     async def store_time(self) -> StoreTime:
         """See `Store.store_time`."""
         return await self._call("store_time", self.inner.store_time)
@@ -201,6 +210,10 @@ class FaultyStore:
     async def drop_expired(self, limit: int = 100) -> list[QueuedMessage]:
         """See `Store.drop_expired`."""
         return await self._call("drop_expired", lambda: self.inner.drop_expired(limit))
+
+    async def drop_expired_records(self, limit: int = 100) -> int:
+        """See `Store.drop_expired_records`."""
+        return await self._call("sweep_records", lambda: self.inner.drop_expired_records(limit))
 
     async def raise_epoch(self) -> int:
         """See `Store.raise_epoch`."""

@@ -14,7 +14,7 @@ from perdure.code.function_codec import FunctionCodec, codec_of_function
 from perdure.code.results import Vote
 from perdure.core import events as e
 from perdure.core import log_format, messages, values, views
-from perdure.core.attributes import AttributeValue, indexed_attribute_values
+from perdure.core.attributes import ShownAttributes, indexed_attribute_values
 from perdure.core.errors import Ambiguous, DecisionRefused, ErrorInfo, NeedsAttention, NotFound, Timeout, Undecodable, WorkflowError
 from perdure.core.execution import Execution
 from perdure.core.operation_state import PendingOperation, SettledOperation
@@ -252,7 +252,7 @@ class Run(Generic[R_co]):
         return self._world.run_of(Key(self.key.tenant, op.workflow, op.id))
 
     @property
-    def attributes(self) -> dict[str, AttributeValue]:
+    def attributes(self) -> ShownAttributes:
         """The attributes by which it is found."""
         head = self._world.machine.head(self.key)
         return {} if head is None else indexed_attribute_values(head.attributes)

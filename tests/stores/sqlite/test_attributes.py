@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from perdure.core.attribute_filter import AttributeFilter, Is, attribute_conditions
 from perdure.core.attributes import AttributeValue, checked_attributes, index_attributes
-from perdure.stores.protocol import ALL_HEADS, HeadFilter, Post, matches_filter
+from perdure.stores.protocol import ALL_HEADS, HeadFilter, Post, head_position, matches_filter
 from perdure.stores.sqlite import store_rows
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.testing.conformance.store_world import key, start_message
@@ -50,13 +50,13 @@ async def test_however_a_list_is_made_it_has_the_newest_that_are_meant(file: Pat
         HeadFilter(),
         HeadFilter(tenant="acme"),
         HeadFilter(statuses=frozenset({"pending"})),
-        HeadFilter(older_than=heads[100].key),
+        HeadFilter(after=head_position(heads[100])),
         HeadFilter(statuses=frozenset({"failed"})),
     )
     for asked in map(attribute_conditions, ASKED):
         for way in ways:
             which = replace(way, where=asked, limit=7)
-            behind = heads[101:] if way.older_than else heads
+            behind = heads[101:] if way.after else heads
             assert await store.heads(which) == [head for head in behind if matches_filter(head, which)][:7]
     await store.close()
 
@@ -68,7 +68,7 @@ async def test_of_several_conditions_the_one_is_looked_up_that_the_fewest_fulfil
     with sqlite3.connect(file) as database:
 
         def looked_up(where: Any) -> Any:
-            found = store_rows.rarest_condition(database.execute, attribute_conditions(where))
+            found = store_rows.rarest_condition(database.execute, HeadFilter(where=attribute_conditions(where)))
             return found and found.name
 
         assert looked_up({"many": True, "few": 3}) == looked_up({"few": 3, "many": True}) == "few"

@@ -14,6 +14,7 @@ import pytest
 from perdure.core.paths import Key
 from perdure.stores.memory import MemoryStore
 from perdure.stores.protocol import Claim, Commit, HeadFilter
+from perdure.stores.records import PagePosition
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.stores.sqlite.store_rows import read_heads
 from perdure.testing.conformance import Clock, StoreWorld
@@ -85,7 +86,7 @@ async def test_lists_are_those_of_the_memory_store_whatever_is_asked_for(store: 
             keys=perhaps(0.1, tuple(rng.sample(keys, 10)), ()),
             root=perhaps(0.1, *keys),
             created_from_s=perhaps(0.2, clock.now_s - rng.choice([0, 5, 50, 1000])),
-            older_than=perhaps(0.3, *keys),
+            after=perhaps(0.3, *map(PagePosition, keys)),
             limit=rng.choice([0, 1, 3, 10, 1000]),
         )
         assert await store.heads(which) == await memory.heads(which), which
@@ -128,7 +129,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (HeadFilter(id_prefix=f"{4_096:032x}", workflow="order"), 1),
         (HeadFilter(keys=(Key("default", "order", f"{5:032x}"),)), 1),
         (HeadFilter(root=Key("default", "order", f"{5:032x}")), 1),
-        (HeadFilter(older_than=Key("default", "order", f"{1000:032x}"), statuses=frozenset({"running"})), 100),
+        (HeadFilter(after=PagePosition(Key("default", "order", f"{1000:032x}")), statuses=frozenset({"running"})), 100),
         (HeadFilter(created_from_s=4e9), 0),
     ],
 )

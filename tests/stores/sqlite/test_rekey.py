@@ -22,6 +22,7 @@ from perdure.stores.encoded_store import EncodedStore
 from perdure.stores.encryption import Encrypted, new_key, parse_keys
 from perdure.stores.payload_codec import Compressed, PayloadCodec
 from perdure.stores.protocol import Commit, Committed, Post
+from perdure.stores.records import RecordChange, RecordFilter, RecordKey
 from perdure.stores.sqlite import rekey as rekeying
 from perdure.stores.sqlite import write_lock_queue
 from perdure.stores.sqlite.backup import back_up
@@ -48,6 +49,7 @@ async def fill(file: Path, codec: PayloadCodec | None, executions: int = 20, row
     store = inner if codec is None else EncodedStore(inner, codec)
     changes: list[Commit | Post] = [step(each, version, row=SECRET + b"%d" % version) for each in several(executions) for version in range(rows)]
     changes += [Post(messages=(message(queue(), f"{SECRET!r} {number}"),), blobs=(blob(number),)) for number in range(executions)]
+    changes += [Post(records=(RecordChange(RecordKey("acme", "note", f"{number}"), 0, SECRET + b"%d" % number),)) for number in range(executions)]
     changes += [step(key("0"), rows, row=b"last", compacted=SECRET + b" compacted")]
     assert all(isinstance(answer, Committed) for answer in await store.commit(changes))
     await inner.close()
@@ -58,6 +60,7 @@ async def content(file: Path, codec: PayloadCodec | None, blobs: int = 20) -> li
     store = inner if codec is None else EncodedStore(inner, codec)
     found: list[Any] = [await store.read(head.key) for head in await store.heads()]
     found += [await store.messages(queue()), [await store.blob(blob(number)[0]) for number in range(blobs)]]
+    found.append(await store.records(RecordFilter("acme", "note")))
     await inner.close()
     return found
 
@@ -66,14 +69,14 @@ async def content(file: Path, codec: PayloadCodec | None, blobs: int = 20) -> li
 async def test_everything_comes_under_the_newest_key_whatever_it_was_under_before(file: Path) -> None:
     await fill(file, None)
     seen = await content(file, None)
-    assert key_uses(file) == [KeyUse(None, 97, 20, 20)]
+    assert key_uses(file) == [KeyUse(None, 97, 20, 20, 20)]
     told: list[tuple[str, int, int]] = []
     done = rekey(file, Encrypted(OLD, Compressed()), lambda *progress: told.append(progress))
-    assert (done.done, done.wiped, done.left, done.refused) == (137, True, 0, ())
-    assert [progress for progress in told if progress[1] == progress[2]][:3] == [("log", 97, 97), ("mail", 20, 20), ("blob", 20, 20)]
-    assert key_uses(file) == [KeyUse("old", 97, 20, 20)]
+    assert (done.done, done.wiped, done.left, done.refused) == (157, True, 0, ())
+    assert [progress for progress in told if progress[1] == progress[2]][:4] == [("log", 97, 97), ("mail", 20, 20), ("blob", 20, 20), ("record", 20, 20)]
+    assert key_uses(file) == [KeyUse("old", 97, 20, 20, 20)]
     assert await content(file, Encrypted(OLD, required=True)) == seen
-    assert rekey(file, Encrypted(NEW | OLD)).done == 137
+    assert rekey(file, Encrypted(NEW | OLD)).done == 157
     assert rekey(file, Encrypted(NEW | OLD)).done == 0
     assert await content(file, Encrypted(NEW, required=True)) == seen
     assert check_database(file).damage == ()
@@ -213,6 +216,7 @@ REKEY = """
 import sys
 from pathlib import Path
 from perdure.stores.encryption import Encrypted, parse_keys
+from perdure.stores.records import RecordChange, RecordFilter, RecordKey
 from perdure.stores.sqlite import rekey as rekeying
 rekeying.BATCH_ROWS = 5
 print("begun", flush=True)

@@ -30,6 +30,7 @@ from perdure.stores.protocol import (
     StoredLog,
     StoreTime,
 )
+from perdure.stores.records import RecordFilter, RecordKey, StoredRecord
 from perdure.stores.sqlite import holders as sqlite_members
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.stores.store_parts import PartName
@@ -84,6 +85,12 @@ class InTurns:
     async def are_queued(self, messages: Sequence[Ack]) -> list[bool]:
         return await next(self._turns).are_queued(messages)
 
+    async def record(self, key: RecordKey) -> StoredRecord | None:
+        return await next(self._turns).record(key)
+
+    async def records(self, which: RecordFilter) -> list[StoredRecord]:
+        return await next(self._turns).records(which)
+
     async def store_time(self) -> StoreTime:
         return await next(self._turns).store_time()
 
@@ -98,6 +105,9 @@ class InTurns:
 
     async def drop_expired(self, limit: int = 100) -> list[QueuedMessage]:
         return await next(self._turns).drop_expired(limit)
+
+    async def drop_expired_records(self, limit: int = 100) -> int:
+        return await next(self._turns).drop_expired_records(limit)
 
     async def raise_epoch(self) -> int:
         return await next(self._turns).raise_epoch()

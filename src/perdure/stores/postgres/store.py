@@ -18,6 +18,7 @@ from perdure.stores.blob_marks import BLOB_REMOVAL
 from perdure.stores.postgres import limited_queues as queues
 from perdure.stores.postgres import store_tables as tables
 from perdure.stores.postgres.blobs import PostgresBlobRemoval
+from perdure.stores.postgres.record_rows import read_record, read_records
 from perdure.stores.postgres.store_rows import escape_nul, unescape_nul
 from perdure.stores.postgres.store_tables import CHANGE_CHANNEL, EPOCH_LOCK, LOCK_EXECUTIONS, WAKE_CHANNEL
 from perdure.stores.postgres.transactional_steps import StepWork, run_transactional_step
@@ -43,7 +44,9 @@ from perdure.stores.protocol import (
     TransactionGuard,
     TransactionRaised,
     TransactionRefused,
+    check_changes,
 )
+from perdure.stores.records import RecordFilter, RecordKey, StoredRecord
 from perdure.stores.secret_vault import VAULT
 from perdure.stores.store_parts import PartName, StoreParts
 from perdure.stores.user_transactions import USER_TRANSACTIONS
@@ -92,7 +95,8 @@ class PostgresStore:
     # The methods of `Store`, which documents them.
 
     async def commit(self, changes: Sequence[Commit | Post]) -> list[ChangeAnswer]:
-        async with self._transaction(tables.executions_touched(changes)) as here:
+        check_changes(changes)
+        async with self._transaction(tables.places_touched(changes)) as here:
             return [await here.change(change) for change in changes]
 
     async def claim(self, claim: Claim) -> Claimed:
@@ -114,6 +118,14 @@ class PostgresStore:
     async def are_queued(self, messages: Sequence[Ack]) -> list[bool]:
         async with self._connected() as connection:
             return await tables.are_queued(connection.fetch, messages)
+
+    async def record(self, key: RecordKey) -> StoredRecord | None:
+        async with self._transaction() as here:
+            return await read_record(here.fetch, key, here.moment.now_s)
+
+    async def records(self, which: RecordFilter) -> list[StoredRecord]:
+        async with self._transaction() as here:
+            return await read_records(here.fetch, which, here.moment.now_s)
 
     async def store_time(self) -> StoreTime:
         async with self._transaction() as here:
@@ -143,6 +155,10 @@ class PostgresStore:
     async def drop_expired(self, limit: int = 100) -> list[QueuedMessage]:
         async with self._transaction() as here:
             return await here.drop_expired(limit)
+
+    async def drop_expired_records(self, limit: int = 100) -> int:
+        async with self._transaction() as here:
+            return await here.drop_expired_records(limit)
 
     async def raise_epoch(self) -> int:
         async with self._transaction(alone=True) as here:
@@ -201,10 +217,10 @@ class PostgresStore:
     # Transactions and connections.
 
     @asynccontextmanager
-    async def _transaction(self, executions: Iterable[Key] = (), *, alone: bool = False) -> AsyncIterator[tables.PostgresTables]:
+    async def _transaction(self, places: Iterable[tuple[str, ...]] = (), *, alone: bool = False) -> AsyncIterator[tables.PostgresTables]:
         """Yields the tables in one transaction and one epoch (with `alone`, while no other transaction runs), and notifies listeners when it is durable."""
         async with self._connected() as connection, connection.transaction(isolation="read_committed"):
-            here = await tables.begin_transaction(connection.fetch, executions, self._clock and self._clock(), alone=alone)
+            here = await tables.begin_transaction(connection.fetch, places, self._clock and self._clock(), alone=alone)
             yield here
             for channel in here.channels_to_notify:
                 await connection.fetch("SELECT pg_notify($1, $2)", channel, self._name)
@@ -272,7 +288,7 @@ class PostgresStore:
     async def _prepare(self, connection: Any, on_own_loop: bool) -> None:
         """Prepares a new connection, and creates or upgrades the tables if needed."""
         await connection.set_type_codec("text", schema="pg_catalog", encoder=escape_nul, decoder=unescape_nul, format="text")
-        if await connection.fetchval("SELECT to_regclass('vault')") is None:
+        if await connection.fetchval("SELECT to_regclass('record_attributes')") is None:
             async with connection.transaction():
                 await connection.fetch(LOCK_EXECUTIONS.format(""), EPOCH_LOCK, [])
                 await connection.execute(SCHEMA)

@@ -33,7 +33,10 @@ ATTRIBUTES_COLUMN = """(SELECT string_agg(encode(convert_to(name, 'UTF8'), 'hex'
 """The column that returns the attributes of a head."""
 
 DELETE_ATTRIBUTES = "DELETE FROM attributes WHERE number = $1"
-INSERT_ATTRIBUTES = "INSERT INTO attributes SELECT $1, * FROM unnest($2::text[], $3::bytea[])"
+INSERT_ATTRIBUTES = """INSERT INTO attributes (number, name, value, tenant, ended)
+    SELECT $1, its.name, its.value, tenant, ended_at_s IS NOT NULL FROM heads, unnest($2::text[], $3::bytea[]) AS its(name, value) WHERE heads.number = $1"""
+SET_ENDED = "UPDATE attributes SET ended = $2 WHERE number = $1 AND ended <> $2"
+COUNT_LIVING = "SELECT count(*) FROM (SELECT 1 FROM attributes WHERE tenant = $1 AND name = $2 AND value = $3 AND NOT ended LIMIT $4) AS found"
 
 
 def attributes_from_column(text: str | None) -> IndexedAttributes:
@@ -49,7 +52,7 @@ async def write_attributes(fetch: Callable[..., Awaitable[Any]], number: int, at
 
 
 def attribute_conditions(where: Sequence[AttributeCondition], first: int) -> tuple[str, list[object]]:
-    """Returns conditions on heads as SQL, with their arguments, which are numbered from `first` on."""
+    """Returns conditions on heads as SQL, with their arguments, which are numbered from `first` on. The first argument of the query is the tenant."""
     arguments: list[object] = []
     return "".join(_attribute_condition(condition, first, arguments) for condition in where), arguments
 
@@ -63,11 +66,13 @@ def _attribute_condition(condition: AttributeCondition, first: int, arguments: l
     (name,) = added(condition.name)
     spans = [tuple(added(low, high)) for low, high in condition.spans]
     within = " OR ".join(f"(value >= {low} AND value < {high})" for low, high in spans)
-    return f" AND number IN (SELECT attributes.number FROM attributes WHERE name = {name} AND ({within}))"
+    return f" AND heads.number IN (SELECT attributes.number FROM attributes WHERE ($1::text IS NULL OR tenant = $1) AND name = {name} AND ({within}))"
 
 
 HEAD_COLUMNS = "tenant, workflow, id, program, root, version, holder, wake_at_s, mail_at_s, status, created_at_s, ended_at_s, queue, lane, priority"
 HEAD_COLUMNS_WITH_ATTRIBUTES = f"{HEAD_COLUMNS}, {ATTRIBUTES_COLUMN}"
+QUALIFIED_HEAD_COLUMNS = f"heads.{HEAD_COLUMNS}, {ATTRIBUTES_COLUMN}"
+"""The same for a query that joins `attributes`, which has a tenant too."""
 MESSAGE_COLUMNS = "mail.number, mail.address, key, body, due_at_s, deliveries, mail.lane, mail.priority"
 
 

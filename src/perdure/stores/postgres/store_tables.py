@@ -1,8 +1,8 @@
 """The operations of the store on its tables in Postgres, inside of one transaction. Nothing here begins or ends a transaction, or depends on a driver.
 
-A change first takes an advisory lock for each execution that it decides or sends to, all at once and in order. So no other transaction changes their heads
-or sends them messages meanwhile, whether a head exists or not. A claim locks the rows that it takes, and waits only for claims on the same queue with
-limits. A new epoch, and a change of limits, waits until no other transaction is running.
+A change first takes an advisory lock for each execution that it decides or sends to and each record that it changes, all at once and in order. So no other
+transaction changes these heads and records or sends such messages meanwhile, whether a head or a record exists or not. A claim locks the rows that it takes,
+and waits only for claims on the same queue with limits. A new epoch, and a change of limits, waits until no other transaction is running.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,16 +11,26 @@ from zlib import crc32
 
 from msgspec.structs import astuple
 
-from perdure.core.envelopes import Ack, OutgoingMessage, QueuedMessage
+from perdure.core.envelopes import Ack, OutgoingMessage, QueuedMessage, StartAdmission
 from perdure.core.limits import UNCLAIMED_MESSAGE_S
 from perdure.core.paths import Address, Key, QueueAddress
 from perdure.core.program import program_requirements
 from perdure.stores.blob_marks import blob_names_of
 from perdure.stores.postgres import limited_queues as queues
+from perdure.stores.postgres import record_rows
 from perdure.stores.postgres import store_rows as attributes
 from perdure.stores.postgres.claim_queries import free_orphans, has_orphans, ready_executions, ready_work
 from perdure.stores.postgres.limited_queues import TENANTS, WANTED, ClaimArguments, Fetch, PostgresCandidate
-from perdure.stores.postgres.store_rows import HEAD_COLUMNS, HEAD_COLUMNS_WITH_ATTRIBUTES, MESSAGE_COLUMNS, address_bytes, escape_nul, head_of, message_of
+from perdure.stores.postgres.store_rows import (
+    HEAD_COLUMNS,
+    HEAD_COLUMNS_WITH_ATTRIBUTES,
+    MESSAGE_COLUMNS,
+    QUALIFIED_HEAD_COLUMNS,
+    address_bytes,
+    escape_nul,
+    head_of,
+    message_of,
+)
 from perdure.stores.protocol import (
     ORPHANS_FREED_MIN,
     ChangeAnswer,
@@ -35,10 +45,13 @@ from perdure.stores.protocol import (
     HolderStatus,
     LogRow,
     Post,
+    Refused,
     StoredLog,
     StoreTime,
     Superseded,
     creation_time,
+    has_admission,
+    refused_start,
 )
 
 EPOCH_LOCK, LOCKS_MAX = 0x50657264 << 16, 1024
@@ -91,10 +104,14 @@ LET_GO_OF_WORK = "UPDATE mail SET holder = NULL WHERE holder = $1 RETURNING numb
 LEASES = "SELECT name, until_s > $1, (SELECT count(*) FROM heads WHERE holder = name), (SELECT count(*) FROM mail WHERE holder = name), about FROM holders"
 _ROWS_AFTER = "FROM log WHERE execution = number AND log.version > $2 ORDER BY log.version"
 READ = f"SELECT {HEAD_COLUMNS_WITH_ATTRIBUTES}, array(SELECT log.version {_ROWS_AFTER}), array(SELECT row {_ROWS_AFTER}) FROM heads {_HERE}"
-HEADS = f"""SELECT {HEAD_COLUMNS_WITH_ATTRIBUTES} FROM heads WHERE ($1::text IS NULL OR tenant = $1) AND ($2::text IS NULL OR workflow = $2)
+NUMBER_AT = f"""SELECT coalesce((SELECT number FROM heads {_HERE}),
+    (SELECT number FROM heads WHERE created_at_s <= $2 ORDER BY created_at_s DESC, number DESC LIMIT 1) + $3, 0)"""
+"""The number of the execution at a position or, if it is gone, of its neighbour by the time of creation."""
+HEADS = f"""SELECT {QUALIFIED_HEAD_COLUMNS} FROM {{source}} WHERE ($1::text IS NULL OR heads.tenant = $1) AND ($2::text IS NULL OR workflow = $2)
     AND ($3::text[] IS NULL OR status = ANY($3)) AND starts_with(id, $4) AND ($5::bytea[] IS NULL OR address = ANY($5)) AND ($6::bytea IS NULL OR root = $6)
-    AND ($7::float8 IS NULL OR created_at_s >= $7) AND number < coalesce((SELECT number FROM heads WHERE address = $8), {2**63 - 1}){{}}
-    ORDER BY number DESC LIMIT $9"""
+    AND ($7::float8 IS NULL OR created_at_s >= $7) AND ($8::boolean IS NULL OR (ended_at_s IS NOT NULL) = $8){{where}} ORDER BY {{order}} LIMIT $9"""
+IN_ORDER = """ AND at.name = {name} AND ($1::text IS NULL OR at.tenant = $1) {living} AND NOT EXISTS (SELECT 1 FROM attributes AS other
+    WHERE other.number = at.number AND other.name = at.name AND other.value {further} at.value)"""
 
 
 class PostgresTables:
@@ -121,6 +138,12 @@ class PostgresTables:
             return await self._commit(change)
         if not await self._has_all(change):
             return Conflict(None)
+        if change.records and (stale := await record_rows.stale_record(self.fetch, change.records, self.moment.now_s)) is not None:
+            return stale
+        if has_admission(change) and (refused := await self._refused(change)) is not None:
+            return refused
+        if change.records:
+            await record_rows.change_records(self.fetch, change.records, self.moment.now_s)
         return Committed(0, self.moment.now_s, await self._carry_out(change))
 
     async def _has_all(self, post: Post) -> bool:
@@ -128,6 +151,16 @@ class PostgresTables:
         carried = {name for name, _ in post.blobs}
         refers = [names for send in post.messages for names in send.refers if carried.isdisjoint(names)]
         return all([await self._first("SELECT true FROM blobs WHERE sha256 = ANY($1::text[]) LIMIT 1", list(names)) for names in refers])
+
+    async def _refused(self, post: Post) -> Refused | None:
+        """Returns the refusal of a start that its admission does not allow. What is counted is locked, see `places_touched`."""
+        starts = {send.to: send.opens.admission for send in post.messages if isinstance(send.to, Key) and send.opens is not None}
+        existing = {key for key in starts if await self._first(f"SELECT true FROM heads {_HERE}", address_bytes(key))}
+        counts: dict[tuple[str, StartAdmission], int] = {}
+        for key, one in starts.items():
+            if one is not None:
+                counts[key.tenant, one] = await self._first(attributes.COUNT_LIVING, key.tenant, one.attribute, one.value, max(one.max, 0))
+        return refused_start(post, existing.__contains__, lambda tenant, one: counts[tenant, one])
 
     async def _commit(self, commit: Commit) -> ChangeAnswer:
         version, now_s, address = commit.version + commit.count, self.moment.now_s, address_bytes(commit.key)
@@ -153,6 +186,8 @@ class PostgresTables:
             await self.fetch("INSERT INTO log VALUES ($1, $2, $3)", number, version, commit.row)
         if commit.attributes is not None:
             await attributes.write_attributes(self.fetch, number, commit.attributes)
+        else:
+            await self.fetch(attributes.SET_ENDED, number, commit.ended_at_s is not None)
         created = await self._carry_out(commit)
         await self._know(commit.program)
         if commit.creates or commit.release:
@@ -197,7 +232,7 @@ class PostgresTables:
         """Queues a message unless its key is queued already. Returns whether an execution was created."""
         to, opens, opened = send.to, send.opens, None
         if isinstance(to, Key) and opens is not None:
-            program, root, *more = astuple(opens)
+            program, root, *more, _ = astuple(opens)
             await self._know(program)
             opened = await self._create(Head(to, program, root, 0, None, None, None, "pending", self.moment.now_s, None, *more))
         queue, due_at_s = to.name if isinstance(to, QueueAddress) else None, max(send.due_at_s, self.moment.now_s)
@@ -263,6 +298,10 @@ class PostgresTables:
         swept = map(message_of, await self.fetch(SWEEP, self.moment.now_s - UNCLAIMED_MESSAGE_S, limit))
         return sorted(swept, key=lambda message: (message.due_at_s, message.number))
 
+    async def drop_expired_records(self, limit: int) -> int:
+        """See `Store.drop_expired_records`."""
+        return await record_rows.drop_expired_records(self.fetch, limit, self.moment.now_s)
+
     async def raise_epoch(self) -> int:
         """See `Store.raise_epoch`. No other transaction may be running."""
         await self.fetch("DELETE FROM holders")
@@ -282,12 +321,12 @@ class PostgresTables:
             await self.fetch("INSERT INTO holders VALUES ($1, $2, $3)", holder, now_s + lease_s, about)
 
 
-async def begin_transaction(fetch: Fetch, executions: Iterable[Key], now_s: float | None, *, alone: bool = False) -> PostgresTables:
-    """Returns the tables in an open transaction, in one epoch (with `alone`, while no other transaction runs). It locks `executions` until the end.
+async def begin_transaction(fetch: Fetch, places: Iterable[tuple[str, ...]], now_s: float | None, *, alone: bool = False) -> PostgresTables:
+    """Returns the tables in an open transaction, in one epoch (with `alone`, while no other transaction runs). It locks the `places` until the end.
 
     The time is `now_s`, or else the server's.
     """
-    await fetch(LOCK_EXECUTIONS.format("" if alone else "_shared"), EPOCH_LOCK, sorted({_lock(key) for key in executions}))
+    await fetch(LOCK_EXECUTIONS.format("" if alone else "_shared"), EPOCH_LOCK, sorted({_lock(place) for place in places}))
     ((now, epoch),) = map(tuple, await fetch(STORE_TIME, now_s))
     return PostgresTables(fetch, StoreTime(now, epoch))
 
@@ -298,13 +337,30 @@ async def read_log(fetch: Fetch, key: Key, after: int) -> StoredLog | None:
 
 
 async def read_heads(fetch: Fetch, which: HeadFilter) -> list[Head]:
-    """See `Store.heads`."""
+    """See `Store.heads`. The number of a position is read before, since it never changes while its execution is there."""
     statuses = None if which.statuses is None else [*map(escape_nul, which.statuses)]
     keys = None if which.keys is None else [*map(address_bytes, which.keys)]
-    root, older_than = (key and address_bytes(key) for key in (which.root, which.older_than))
-    named = (which.tenant, which.workflow, statuses, which.id_prefix, keys, root)
+    named = (which.tenant, which.workflow, statuses, which.id_prefix, keys, which.root and address_bytes(which.root))
     where, wanted = attributes.attribute_conditions(which.where, first=10)
-    return [*map(head_of, await fetch(HEADS.format(where), *named, which.created_from_s, older_than, which.limit, *wanted))]
+    source, order, descending = "heads", "heads.number DESC", True
+
+    def given(value: object) -> str:
+        wanted.append(value)
+        return f"${9 + len(wanted)}"
+
+    if which.order is not None:
+        descending = which.order.descending
+        direction, further = ("DESC", ">") if descending else ("ASC", "<")
+        living = "AND NOT at.ended" if which.ended is False else ""
+        where += IN_ORDER.format(name=given(which.order.name), living=living, further=further)
+        source, order = "attributes AS at JOIN heads ON heads.number = at.number", f"at.value {direction}, at.number {direction}"
+    if which.after is not None:
+        at = (address_bytes(which.after.key), which.after.created_at_s, int(descending))
+        number = given(next(row[0] for row in await fetch(NUMBER_AT, *at)))
+        beyond = "<" if descending else ">"
+        where += f" AND heads.number < {number}" if which.order is None else f" AND (at.value, at.number) {beyond} ({given(which.after.value)}, {number})"
+    sql = HEADS.format(source=source, where=where, order=order)
+    return [*map(head_of, await fetch(sql, *named, which.created_from_s, which.ended, max(which.limit, 0), *wanted))]
 
 
 async def read_messages(fetch: Fetch, to: Address) -> list[QueuedMessage]:
@@ -328,12 +384,17 @@ async def read_removed_at(fetch: Fetch, sha256: str) -> float | None:
     return next((row[0] for row in await fetch("SELECT at_s FROM removed_blobs WHERE sha256 = $1", sha256)), None)
 
 
-def executions_touched(changes: Sequence[Commit | Post]) -> set[Key]:
-    """Returns the executions that changes decide or send to."""
-    addresses = {change.key for change in changes if isinstance(change, Commit)} | {send.to for change in changes for send in change.messages}
-    return {address for address in addresses if isinstance(address, Key)}
+def places_touched(changes: Sequence[Commit | Post]) -> set[tuple[str, ...]]:
+    """Returns the executions that changes decide or send to, the records that they change, and what their admissions count."""
+    decided = {change.key for change in changes if isinstance(change, Commit)}
+    receivers = {send.to for change in changes for send in change.messages if isinstance(send.to, Key)}
+    starts = (send for change in changes for send in change.messages if send.opens is not None and send.opens.admission is not None)
+    counted = {
+        ("admission", send.to[0], send.opens.admission.attribute, send.opens.admission.value.hex()) for send in starts if send.opens and send.opens.admission
+    }
+    return {*decided, *receivers, *counted, *(record.key for change in changes if isinstance(change, Post) for record in change.records)}
 
 
-def _lock(key: Key) -> int:
-    """Returns the advisory lock of an execution, which others share: Postgres has room for a limited number of locks."""
-    return EPOCH_LOCK + 1 + crc32(address_bytes(key)) % LOCKS_MAX
+def _lock(place: tuple[str, ...]) -> int:
+    """Returns the advisory lock of an execution or a record, which others share: Postgres has room for a limited number of locks."""
+    return EPOCH_LOCK + 1 + crc32(address_bytes(place)) % LOCKS_MAX

@@ -16,7 +16,7 @@ import msgspec
 from perdure.core.errors import StoreUnavailable, WrongVerb
 from perdure.stores.postgres.limited_queues import Fetch
 from perdure.stores.postgres.store_rows import address_bytes
-from perdure.stores.postgres.store_tables import begin_transaction, executions_touched
+from perdure.stores.postgres.store_tables import begin_transaction, places_touched
 from perdure.stores.postgres.user_transaction_store import ABORTED_SQLSTATE, fetch_with_asyncpg
 from perdure.stores.protocol import ChangeAnswer, Post, Superseded, TransactionGuard, TransactionRaised, TransactionRefused
 
@@ -25,20 +25,8 @@ ATTEMPT_LOCK = 0x50657265 << 32
 
 LOCK = "SELECT pg_advisory_xact_lock($1)"
 PERDURE_TABLES = (
-    "meta",
-    "heads",
-    "attributes",
-    "programs",
-    "log",
-    "mail",
-    "holders",
-    "blobs",
-    "blob_marks",
-    "removed_blobs",
-    "queues",
-    "lanes",
-    "tenant_turns",
-    "vault",
+    *("meta", "heads", "attributes", "programs", "log", "mail", "holders", "blobs", "blob_marks", "removed_blobs", "queues", "lanes", "tenant_turns", "vault"),
+    *("records", "record_attributes"),
 )
 _CHANGED = f"""(SELECT coalesce(sum(pg_stat_get_xact_tuples_inserted(oid) + pg_stat_get_xact_tuples_updated(oid)
     + pg_stat_get_xact_tuples_deleted(oid)), 0)::bigint FROM pg_class WHERE relnamespace = 'perdure'::regnamespace AND relname IN {PERDURE_TABLES})"""
@@ -122,7 +110,7 @@ async def run_transactional_step(
             ) from error
         return TransactionRaised(error)
     await fetch("SELECT set_config('search_path', 'perdure', true)")
-    tables = await begin_transaction(fetch, executions_touched([post]), clock and clock())
+    tables = await begin_transaction(fetch, places_touched([post]), clock and clock())
     answer = await tables.change(msgspec.structs.replace(post, epoch=guard.epoch))
     for channel in tables.channels_to_notify:
         await fetch("SELECT pg_notify($1, '')", channel)

@@ -20,7 +20,7 @@ from perdure.stores.postgres import limited_queues as queues
 from perdure.stores.postgres import store_tables as tables
 from perdure.stores.postgres.limited_queues import Fetch
 from perdure.stores.postgres.store_rows import escape_nul, unescape_nul
-from perdure.stores.protocol import ALL_HEADS, ChangeAnswer, Commit, Head, HeadFilter, Post, QueueStatus, StoredLog, StoreTime
+from perdure.stores.protocol import ALL_HEADS, ChangeAnswer, Commit, Head, HeadFilter, Post, QueueStatus, StoredLog, StoreTime, check_changes
 from perdure.stores.user_transactions import CONNECTION_KINDS, EXPECTED_OPEN, driver_connection, is_instance_of
 
 NO_TRANSACTION = "in a transaction, and it commits by itself; begin one on it first, and commit afterwards"
@@ -145,7 +145,8 @@ class PostgresUserTransactionStore:
 
     async def commit(self, changes: Sequence[Commit | Post]) -> list[ChangeAnswer]:
         """See `Store.commit`."""
-        here = await self._begun(tables.executions_touched(changes))
+        check_changes(changes)
+        here = await self._begun(tables.places_touched(changes))
         answers = [await here.change(change) for change in changes]
         for channel in here.channels_to_notify:
             await self._fetch("SELECT pg_notify($1, '')", channel)
@@ -175,8 +176,8 @@ class PostgresUserTransactionStore:
         """See `Store.queues`."""
         return await queues.queue_statuses(self._fetch, (await self._begun()).moment.now_s)
 
-    async def _begun(self, executions: Iterable[Key] = ()) -> tables.PostgresTables:
-        return await tables.begin_transaction(self._fetch, executions, self._clock and self._clock())
+    async def _begun(self, places: Iterable[tuple[str, ...]] = ()) -> tables.PostgresTables:
+        return await tables.begin_transaction(self._fetch, places, self._clock and self._clock())
 
 
 @asynccontextmanager

@@ -9,27 +9,33 @@ from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
 
+import msgspec
+
 from perdure.stores.change_feed import (
     RemovedBlob,
     RemovedExecution,
     RemovedMessage,
+    RemovedRecord,
     Shipped,
     ShippedBlob,
     ShippedHead,
     ShippedItem,
     ShippedLimits,
     ShippedMessage,
+    ShippedRecord,
     ShippedRow,
     no_feed_error,
 )
 from perdure.stores.protocol import LogRow, QueueLimits
+from perdure.stores.records import RecordKey
 from perdure.stores.sqlite.database_file import Execute
+from perdure.stores.sqlite.record_rows import read_stored_record
 from perdure.stores.sqlite.store_rows import HEAD_COLUMNS, MESSAGE_COLUMNS, address_of, head_of, key_of, message_of, read_blob, read_removed_at
 
 PAGE_BYTES_MAX = 8 * 2**20
-"""A page ends once its rows, messages and blobs have this size."""
+"""A page ends once its rows, messages, blobs and records have this size."""
 
-TABLES = ("blobs", "removed_blobs", "heads", "mail")
+TABLES = ("blobs", "removed_blobs", "heads", "mail", "records")
 """The tables that are scanned, in this order: blobs before what names them, executions before their messages."""
 
 BEGIN_SCAN = "INSERT INTO feed_scans VALUES (?, '', 0, 0)"
@@ -42,11 +48,13 @@ BLOB_NAMES = "SELECT sha256 FROM blobs WHERE sha256 > ? ORDER BY sha256 LIMIT ?"
 REMOVED_BLOB_NAMES = "SELECT sha256 FROM removed_blobs WHERE sha256 > ? ORDER BY sha256 LIMIT ?"
 HEAD_NUMBERS = "SELECT number, address FROM heads WHERE number > ? ORDER BY number LIMIT ?"
 MESSAGE_KEYS = "SELECT number, address, key FROM mail WHERE number > ? ORDER BY number LIMIT ?"
+RECORD_KEYS = "SELECT number, json_array(tenant, kind, key) FROM records WHERE number > ? ORDER BY number LIMIT ?"
 BLOB_ENTRY = "INSERT OR IGNORE INTO feed (kind, name) VALUES ('blob', ?)"
 REMOVED_ENTRY = "INSERT OR REPLACE INTO feed (kind, name) VALUES ('removed', ?)"
 ROW_ENTRIES = "INSERT OR REPLACE INTO feed (kind, name, version) SELECT 'row', CAST(execution AS TEXT), version FROM log WHERE execution = ? ORDER BY version"
 HEAD_ENTRY = "INSERT OR REPLACE INTO feed (kind, name) VALUES ('head', CAST(? AS TEXT))"
 MESSAGE_ENTRY = "INSERT OR REPLACE INTO feed (kind, name, key) VALUES ('message', ?, ?)"
+RECORD_ENTRY = "INSERT OR REPLACE INTO feed (kind, name) VALUES ('record', ?)"
 
 ENTRIES = "SELECT position, kind, name, key, version FROM feed WHERE position > ? ORDER BY position LIMIT ?"
 TRIM = "DELETE FROM feed WHERE position <= ?"
@@ -119,6 +127,10 @@ def _scan_table(execute: Execute, table: str, after: tuple[str, int], limit: int
         for number, address, key in execute(MESSAGE_KEYS, (last, limit)).fetchall():
             execute(MESSAGE_ENTRY, (address, key))
             yield "", number
+    elif table == "records":
+        for number, key in execute(RECORD_KEYS, (last, limit)).fetchall():
+            execute(RECORD_ENTRY, (key,))
+            yield "", number
     else:
         entries = 0
         for number, address in execute(HEAD_NUMBERS, (last, limit)).fetchall():
@@ -161,6 +173,10 @@ def _item_of(execute: Execute, kind: str, name: str, key: str, version: int) -> 
         case "message":
             found = execute(SHIPPED_MESSAGE, (name, key)).fetchone()
             return RemovedMessage(address_of(name), key) if found is None else ShippedMessage(message_of(found))
+        case "record":
+            identity = RecordKey(*msgspec.json.decode(name))
+            record = read_stored_record(execute, identity)
+            return RemovedRecord(identity) if record is None else ShippedRecord(record)
         case _:
             found = execute(SHIPPED_LIMITS, (name,)).fetchone()
             return ShippedLimits(name, None if found is None else QueueLimits(*found))
@@ -174,5 +190,7 @@ def _size_bytes(item: ShippedItem) -> int:
             return len(item.message.body)
         case ShippedBlob():
             return len(item.payload)
+        case ShippedRecord():
+            return len(item.record.value)
         case _:
             return 0

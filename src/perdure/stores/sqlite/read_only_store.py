@@ -14,9 +14,11 @@ from perdure.core.envelopes import QueuedMessage
 from perdure.core.errors import StoreUnavailable
 from perdure.core.paths import Address, Key
 from perdure.stores.protocol import ALL_HEADS, Head, HeadFilter, HolderStatus, StoredLog, StoreTime
+from perdure.stores.records import RecordFilter, RecordKey, StoredRecord
 from perdure.stores.sqlite.database_file import DATABASE_ERRORS, DatabaseFile, Execute
 from perdure.stores.sqlite.database_setup import read_only_file
 from perdure.stores.sqlite.holders import OwnProcess, execution_leases
+from perdure.stores.sqlite.record_rows import read_record, read_records
 from perdure.stores.sqlite.steady_clock import Anchor, SteadyClock
 from perdure.stores.sqlite.store_rows import read_blob, read_heads, read_log, read_messages, read_removed_at
 from perdure.stores.sqlite.store_tables import READ_META
@@ -124,6 +126,14 @@ class ReadOnlySqliteStore:
         """See `Store.messages`."""
         return self._read(lambda execute: read_messages(execute, to))
 
+    async def record(self, key: RecordKey) -> StoredRecord | None:
+        """See `Store.record`."""
+        return self._read(lambda execute: read_record(execute, key, self._time(execute).now_s))
+
+    async def records(self, which: RecordFilter) -> list[StoredRecord]:
+        """See `Store.records`."""
+        return self._read(lambda execute: read_records(execute, which, self._time(execute).now_s))
+
     async def blob(self, sha256: str) -> bytes | None:
         """See `Store.blob`."""
         return self._read(lambda execute: read_blob(execute, sha256))
@@ -142,13 +152,7 @@ class ReadOnlySqliteStore:
 
     async def store_time(self) -> StoreTime:
         """See `Store.store_time`."""
-
-        def look(execute: Execute) -> StoreTime:
-            epoch, _, _, *anchor = execute(READ_META).fetchone()
-            self._clock.follow(Anchor(*anchor))
-            return StoreTime(self._clock(), epoch)
-
-        return self._read(look)
+        return self._read(self._time)
 
     def part(self, name: PartName[T]) -> T | None:
         """Returns None: every part of a store can change it."""
@@ -157,6 +161,11 @@ class ReadOnlySqliteStore:
     async def close(self) -> None:
         """Closes the connections."""
         self._readers.close()
+
+    def _time(self, execute: Execute) -> StoreTime:
+        epoch, _, _, *anchor = execute(READ_META).fetchone()
+        self._clock.follow(Anchor(*anchor))
+        return StoreTime(self._clock(), epoch)
 
     def _read(self, read: Callable[[Execute], T]) -> T:
         try:

@@ -20,6 +20,7 @@ from perdure.core import payload_header
 from perdure.core.errors import SealedPayload
 from perdure.stores.encoded_store import PayloadSealer
 from perdure.stores.encryption import Encrypted
+from perdure.stores.records import RecordKey
 from perdure.stores.sqlite.database_file import DatabaseFile
 from perdure.stores.sqlite.database_setup import existing_file, expect_schema_version
 from perdure.stores.sqlite.store_rows import address_of, key_of
@@ -32,18 +33,20 @@ WAIT_MAX_S = 30.0
 HEADER_BYTES = 2 + payload_header.SPAN_BYTES + 2 + 64
 """How much of a payload to read in order to know its key."""
 
-KINDS = {"log": "log", "mail": "mail", "blob": "blobs"}
-COLUMNS = {"log": "row", "mail": "body", "blob": "bytes"}
+KINDS = {"log": "log", "mail": "mail", "blob": "blobs", "record": "records"}
+COLUMNS = {"log": "row", "mail": "body", "blob": "bytes", "record": "value"}
 LOG = """SELECT log.rowid, log.row, heads.address, log.version,
     coalesce((SELECT max(before.version) FROM log AS before WHERE before.execution = log.execution AND before.version < log.version), 0)
     FROM log JOIN heads ON heads.number = log.execution WHERE log.rowid > ? AND log.rowid <= ? ORDER BY log.rowid"""
 MESSAGES = "SELECT number, body, address, key FROM mail WHERE number > ? AND number <= ? ORDER BY number"
 BLOBS = "SELECT rowid, bytes, sha256 FROM blobs WHERE rowid > ? AND rowid <= ? ORDER BY rowid"
-PAYLOAD_QUERIES = {"log": LOG, "mail": MESSAGES, "blob": BLOBS}
+RECORDS = "SELECT number, value, json_array(tenant, kind, key), version FROM records WHERE number > ? AND number <= ? ORDER BY number"
+PAYLOAD_QUERIES = {"log": LOG, "mail": MESSAGES, "blob": BLOBS, "record": RECORDS}
 REPLACE = {
     "log": "UPDATE log SET row = ? WHERE rowid = ? AND row = ?",
     "mail": "UPDATE mail SET body = ? WHERE number = ? AND body = ?",
     "blob": "UPDATE blobs SET bytes = ? WHERE rowid = ? AND bytes = ?",
+    "record": "UPDATE records SET value = ? WHERE number = ? AND value = ?",
 }
 KEEP_BLOB = "INSERT INTO blobs (sha256, bytes) VALUES (?, ?) ON CONFLICT (sha256) DO NOTHING"
 DROP_BLOB = "DELETE FROM blobs WHERE rowid = ? AND sha256 = ?"
@@ -56,11 +59,12 @@ class KeyUse(msgspec.Struct, frozen=True):
     log: int
     messages: int
     blob: int
+    record: int
 
     @property
     def total(self) -> int:
         """The sum over all kinds."""
-        return self.log + self.messages + self.blob
+        return self.log + self.messages + self.blob + self.record
 
 
 class RekeyResult(msgspec.Struct, frozen=True):
@@ -178,6 +182,9 @@ class _RekeyPass:
                 case "mail", [str(name)]:
                     to = address_of(str(place))
                     return _PayloadChange(number, stored, self._coding.seal_message(to, name, self._coding.open_message(to, name, stored)))
+                case "record", [int(version)]:
+                    record = RecordKey(*msgspec.json.decode(str(place)))
+                    return _PayloadChange(number, stored, self._coding.seal_record(record, version, self._coding.open_record(record, version, stored)))
                 case _:
                     return self._changed_blob(number, stored, str(place))
         except SealedPayload as refusal:

@@ -8,17 +8,19 @@ from perdure.stores.change_feed import (
     RemovedBlob,
     RemovedExecution,
     RemovedMessage,
+    RemovedRecord,
     ShippedBlob,
     ShippedHead,
     ShippedItem,
     ShippedLimits,
     ShippedMessage,
+    ShippedRecord,
     ShippedRow,
 )
 from perdure.stores.protocol import Head
-from perdure.stores.sqlite import limited_queues
+from perdure.stores.sqlite import limited_queues, record_rows
 from perdure.stores.sqlite.database_file import Execute
-from perdure.stores.sqlite.store_rows import DELETE_ATTRIBUTES, INSERT_ATTRIBUTE, address_text, root_text
+from perdure.stores.sqlite.store_rows import NUMBER, ExecuteMany, address_text, root_text, write_attributes
 
 FIRST_DUE = "(SELECT min(due_at_s) FROM mail WHERE mail.address = heads.address)"
 RESTORE_HEAD = f"""INSERT INTO heads (address, tenant, workflow, program, root, version, wake_at_s, status, created_at_s, ended_at_s, queue, lane, priority,
@@ -35,7 +37,6 @@ DROP_ASIDE = "DELETE FROM restored_rows WHERE address = ? AND version <= ?"
 DROP_ALL_ASIDE = "DELETE FROM restored_rows WHERE address = ?"
 EXPECTED = "UPDATE mail SET unclaimed = NULL WHERE address = ? AND unclaimed IS NOT NULL"
 UNEXPECTED = "UPDATE mail SET unclaimed = 1 WHERE address = ? AND unclaimed IS NULL"
-NUMBER = "SELECT number FROM heads WHERE address = ?"
 REMOVE = ("DELETE FROM attributes WHERE number = ?", "DELETE FROM log WHERE execution = ?", "DELETE FROM heads WHERE number = ?")
 MESSAGE_NUMBER = "SELECT number FROM mail WHERE address = ? AND key = ?"
 IS_TAKEN = "SELECT 1 FROM mail WHERE number = ? AND (address <> ? OR key <> ?)"
@@ -49,7 +50,7 @@ NOTE_REMOVAL = "INSERT INTO removed_blobs VALUES (?, ?) ON CONFLICT (sha256) DO 
 FORGET_REMOVAL = "DELETE FROM removed_blobs WHERE sha256 = ?"
 
 
-def restore_item(execute: Execute, item: ShippedItem, now_s: float, know: Callable[[str], None]) -> None:
+def restore_item(execute: Execute, executemany: ExecuteMany, item: ShippedItem, now_s: float, know: Callable[[str], None]) -> None:
     """Puts one item in place. `know` is called with the program of an execution."""
     match item:
         case ShippedBlob():
@@ -59,17 +60,21 @@ def restore_item(execute: Execute, item: ShippedItem, now_s: float, know: Callab
         case ShippedRow():
             execute(KEEP_ASIDE, (address_text(item.key), item.row.version, item.row.payload))
         case ShippedHead():
-            _restore_head(execute, item.head, item.first_version, now_s)
+            _restore_head(execute, executemany, item.head, item.first_version, now_s)
             know(item.head.program)
         case ShippedMessage():
             _restore_message(execute, item.message)
         case ShippedLimits():
             limited_queues.set_limits(execute, item.queue, item.limits)
+        case ShippedRecord():
+            record_rows.put_record(execute, executemany, item.record)
         case RemovedExecution():
             _remove_execution(execute, item.key)
         case RemovedMessage():
             execute(REMOVE_MESSAGE, (address_text(item.to), item.key))
             _set_message_time(execute, item.to)
+        case RemovedRecord():
+            record_rows.remove_record(execute, item.key)
         case RemovedBlob():
             execute(REMOVE_BLOB, (item.sha256,))
             execute(UNMARK, (item.sha256,))
@@ -79,7 +84,7 @@ def restore_item(execute: Execute, item: ShippedItem, now_s: float, know: Callab
                 execute(NOTE_REMOVAL, (item.sha256, item.removed_at_s))
 
 
-def _restore_head(execute: Execute, head: Head, first_version: int | None, now_s: float) -> None:
+def _restore_head(execute: Execute, executemany: ExecuteMany, head: Head, first_version: int | None, now_s: float) -> None:
     """Restores a head and the rows that it counts. What was held is free, and awake."""
     address = address_text(head.key)
     wake_at_s = head.wake_at_s if head.holder is None else now_s if head.wake_at_s is None else min(head.wake_at_s, now_s)
@@ -103,9 +108,7 @@ def _restore_head(execute: Execute, head: Head, first_version: int | None, now_s
     execute(DROP_ROWS, arguments)
     execute(TAKE_ROWS, arguments)
     execute(DROP_ASIDE, (address, head.version))
-    execute(DELETE_ATTRIBUTES, (number,))
-    for name, value in head.attributes:
-        execute(INSERT_ATTRIBUTE, (number, name, value))
+    write_attributes(execute, executemany, number, head.attributes, (head.key.tenant, head.ended_at_s is not None))
     execute(EXPECTED, (address,))
     execute(SET_MESSAGE_TIME, (address,))
 

@@ -42,7 +42,9 @@ from perdure.stores.protocol import (
     TransactionGuard,
     TransactionRaised,
     TransactionRefused,
+    check_changes,
 )
+from perdure.stores.records import RecordFilter, RecordKey, StoredRecord
 from perdure.stores.secret_vault import VAULT
 from perdure.stores.sqlite.backup import BackupCopies
 from perdure.stores.sqlite.blobs import SqliteBlobRemoval
@@ -58,6 +60,7 @@ from perdure.stores.sqlite.limited_queues import queue_statuses
 from perdure.stores.sqlite.notifications import CHANGE, MEMBERSHIP, WAKE_UP, notify
 from perdure.stores.sqlite.process_liveness import watch_process
 from perdure.stores.sqlite.read_only_store import ReadConnections
+from perdure.stores.sqlite.record_rows import read_record, read_records
 from perdure.stores.sqlite.steady_clock import Anchor, SteadyClock
 from perdure.stores.sqlite.store_rows import address_text, is_queued, read_blob, read_heads, read_log, read_messages, read_removed_at
 from perdure.stores.sqlite.store_tables import READ_META, SqliteTables
@@ -116,6 +119,7 @@ class SqliteStore:
     async def commit(self, changes: Sequence[Commit | Post]) -> list[ChangeAnswer]:
         """See `Store.commit`."""
         asked = tuple(changes)
+        check_changes(asked)
         return await self._write(lambda tables: tables.change(asked), len(asked))
 
     async def claim(self, claim: Claim) -> Claimed:
@@ -139,16 +143,17 @@ class SqliteStore:
         """See `Store.are_queued`."""
         return await self._read(lambda execute: [is_queued(execute, address_text(one.to), one.key) for one in messages])
 
+    async def record(self, key: RecordKey) -> StoredRecord | None:
+        """See `Store.record`."""
+        return await self._read(lambda execute: read_record(execute, key, self._now_s(execute)))
+
+    async def records(self, which: RecordFilter) -> list[StoredRecord]:
+        """See `Store.records`."""
+        return await self._read(lambda execute: read_records(execute, which, self._now_s(execute)))
+
     async def store_time(self) -> StoreTime:
         """See `Store.store_time`."""
-
-        def look(execute: Execute) -> StoreTime:
-            epoch, _, _, *anchor = execute(READ_META).fetchone()
-            if isinstance(self._clock, SteadyClock):
-                self._clock.follow(Anchor(*anchor))
-            return StoreTime(self._clock(), epoch)
-
-        return await self._read(look)
+        return await self._read(self._time)
 
     async def renew(self, holder: str, lease_s: float, about: bytes = b"") -> StoreTime:
         """See `Store.renew`."""
@@ -175,6 +180,10 @@ class SqliteStore:
     async def drop_expired(self, limit: int = 100) -> list[QueuedMessage]:
         """See `Store.drop_expired`."""
         return await self._write(lambda tables: tables.drop_expired(limit))
+
+    async def drop_expired_records(self, limit: int = 100) -> int:
+        """See `Store.drop_expired_records`."""
+        return await self._write(lambda tables: tables.drop_expired_records(limit))
 
     async def raise_epoch(self) -> int:
         """See `Store.raise_epoch`."""
@@ -292,6 +301,15 @@ class SqliteStore:
         if find_ready(execute, claim, liveness.living, now_s, TenantCursors()):
             return None
         return Claimed(now_s, next_at_s=next_ready_at(execute, claim, now_s))
+
+    def _time(self, execute: Execute) -> StoreTime:
+        epoch, _, _, *anchor = execute(READ_META).fetchone()
+        if isinstance(self._clock, SteadyClock):
+            self._clock.follow(Anchor(*anchor))
+        return StoreTime(self._clock(), epoch)
+
+    def _now_s(self, execute: Execute) -> float:
+        return self._time(execute).now_s
 
     def _check_open(self) -> None:
         if self._refusal is not None:

@@ -15,54 +15,82 @@ from typing import Any
 
 import msgspec
 
-from perdure.core.attribute_filter import AttributeCondition
+from perdure.core.attribute_filter import AttributeCondition, AttributeOrder
 from perdure.core.attributes import IndexedAttributes
-from perdure.core.envelopes import QueuedMessage
+from perdure.core.envelopes import QueuedMessage, StartAdmission
 from perdure.core.errors import LogDamaged
 from perdure.core.paths import Address, Key, QueueAddress
 from perdure.stores.protocol import Head, HeadFilter, LogRow, StoredLog, attributes_from_hex
+from perdure.stores.records import PagePosition
 from perdure.stores.sqlite.database_file import Execute
 
 ATTRIBUTES_COLUMN = "(SELECT group_concat(hex(name) || '=' || hex(value)) FROM attributes WHERE attributes.number = heads.number)"
 """The column that returns the attributes of a head."""
 
-ATTRIBUTE_HEADS = "attributes INDEXED BY attributes_by_value CROSS JOIN heads USING (number)"
-"""The heads with some attribute, as the source of a query."""
-
 RANGE_MATCHES_MAX = 10_000
 """Matches are not counted beyond this number."""
 
-COUNT_MATCHES = "SELECT count(*) FROM (SELECT 1 FROM attributes INDEXED BY attributes_by_value WHERE name = ? AND value >= ? AND value < ? LIMIT ?)"
+BY_VALUE, OF_LIVING = "attributes INDEXED BY attributes_by_value", "attributes INDEXED BY attributes_of_living"
+"""The attributes of all executions, and of those that have not ended, in order of tenant, name, value and number."""
+
+COUNT_MATCHES = f"SELECT count(*) FROM (SELECT 1 FROM {BY_VALUE} WHERE tenant = ? AND name = ? AND value >= ? AND value < ? LIMIT ?)"
+COUNT_LIVING = f"SELECT count(*) FROM (SELECT 1 FROM {OF_LIVING} WHERE tenant = ? AND name = ? AND value = ? AND ended = 0 LIMIT ?)"
+NEXT_TENANT = f"SELECT min(tenant) FROM {BY_VALUE} WHERE tenant > ?"
 
 DELETE_ATTRIBUTES = "DELETE FROM attributes WHERE number = ?"
-INSERT_ATTRIBUTE = "INSERT INTO attributes (number, name, value) VALUES (?, ?, ?)"
+INSERT_ATTRIBUTE = "INSERT INTO attributes (number, name, value, tenant, ended) VALUES (?, ?, ?, ?, ?)"
+
+ExecuteMany = Callable[[str, Iterable[Any]], sqlite3.Cursor]
 
 
-def write_attributes(execute: Execute, executemany: Callable[[str, Iterable[Any]], sqlite3.Cursor], number: int, attributes: IndexedAttributes) -> None:
-    """Replaces the attributes of an execution."""
+def write_attributes(execute: Execute, executemany: ExecuteMany, number: int, attributes: IndexedAttributes, its: tuple[str, bool]) -> None:
+    """Replaces the attributes of an execution. `its` tenant and whether it has ended go into each row."""
     execute(DELETE_ATTRIBUTES, (number,))
-    executemany(INSERT_ATTRIBUTE, [(number, name, value) for name, value in attributes])
+    executemany(INSERT_ATTRIBUTE, [(number, name, value, *its) for name, value in attributes])
 
 
-def rarest_condition(execute: Execute, where: Sequence[AttributeCondition]) -> AttributeCondition | None:
-    """Returns the condition to look up in the index of attributes; None if going through the newest executions is better."""
-    if len(where) == 1 and where[0].points:
-        return where[0]
-    counted = [(sum(_count_matches(execute, condition.name, *span) for span in condition.spans), not condition.points, condition) for condition in where]
-    count, is_range, condition = min(counted, key=itemgetter(0, 1), default=(RANGE_MATCHES_MAX, True, None))
-    return condition if count < RANGE_MATCHES_MAX or not is_range else None
-
-
-def _count_matches(execute: Execute, name: str, low: bytes, high: bytes) -> int:
-    (count,) = execute(COUNT_MATCHES, (name, low, high, RANGE_MATCHES_MAX)).fetchone()
+def count_living(execute: Execute, tenant: str, admission: StartAdmission) -> int:
+    """Counts the executions that an admission counts, up to its maximum."""
+    (count,) = execute(COUNT_LIVING, (tenant, admission.attribute, admission.value, max(admission.max, 0))).fetchone()
     return int(count)
 
 
-def index_lines(condition: AttributeCondition) -> list[dict[str, object]]:
-    """Returns the parts of the index that together hold every match of a condition."""
+def rarest_condition(execute: Execute, which: HeadFilter) -> AttributeCondition | None:
+    """Returns the condition to look up in the index of attributes; None if going through the list in its order is better."""
+    if len(which.where) == 1 and which.where[0].points and which.order is None:
+        return which.where[0]
+    tenants = [*attribute_tenants(execute, which)] if which.where else []
+    counted = [
+        (sum(_count_matches(execute, tenant, condition.name, *span) for tenant in tenants for span in condition.spans), not condition.points, condition)
+        for condition in which.where
+    ]
+    count, is_range, condition = min(counted, key=itemgetter(0, 1), default=(RANGE_MATCHES_MAX, True, None))
+    return condition if count < RANGE_MATCHES_MAX or (not is_range and which.order is None) else None
+
+
+def attribute_tenants(execute: Execute, which: HeadFilter) -> Iterator[str]:
+    """Yields the tenant that is asked for, or else each that has attributes, by one index lookup."""
+    if which.tenant is not None:
+        yield which.tenant
+        return
+    tenant: str | None = ""
+    while tenant is not None:
+        (tenant,) = execute(NEXT_TENANT, (tenant,)).fetchone()
+        if tenant is not None:
+            yield tenant
+
+
+def _count_matches(execute: Execute, tenant: str, name: str, low: bytes, high: bytes) -> int:
+    (count,) = execute(COUNT_MATCHES, (tenant, name, low, high, RANGE_MATCHES_MAX)).fetchone()
+    return int(count)
+
+
+def index_lines(tenant: str, condition: AttributeCondition) -> list[dict[str, object]]:
+    """Returns the parts of the index that together hold every match of a condition in a tenant."""
+    named = {"attributes.tenant = ?": tenant, "name = ?": condition.name}
     if points := condition.points:
-        return [{"name = ?": condition.name, "value = ?": point} for point in points]
-    return [{"name = ?": condition.name, "value >= ?": low, "value < ?": high} for low, high in condition.spans]
+        return [{**named, "value = ?": point} for point in points]
+    return [{**named, "value >= ?": low, "value < ?": high} for low, high in condition.spans]
 
 
 def head_condition(condition: AttributeCondition) -> tuple[str, tuple[object, ...]]:
@@ -85,7 +113,9 @@ OLDEST_SINCE = "SELECT min(number) FROM heads INDEXED BY heads_by_time WHERE cre
 NUMBER_MAX = 2**63 - 1
 BLOB = "SELECT bytes FROM blobs WHERE sha256 = ?"
 REMOVED_AT = "SELECT at_s FROM removed_blobs WHERE sha256 = ?"
-HEADS = f"SELECT {HEAD_COLUMNS} FROM heads WHERE number IN (SELECT value FROM json_each(?)) ORDER BY number DESC"
+HEADS = f"SELECT number, {HEAD_COLUMNS} FROM heads WHERE number IN (SELECT value FROM json_each(?))"
+NUMBER = "SELECT number FROM heads WHERE address = ?"
+LATEST_UNTIL = "SELECT number FROM heads INDEXED BY heads_by_time WHERE created_at_s <= ? ORDER BY created_at_s DESC, number DESC LIMIT 1"
 
 HEADS_BY_ADDRESS, HEADS_OF_FAMILY = "sqlite_autoindex_heads_1", "heads_of_family"
 """The indexes of heads by address, and of those that are not their own root by root."""
@@ -137,33 +167,82 @@ def read_heads(execute: Execute, which: HeadFilter) -> list[Head]:
     """The heads that match `which`, newest first."""
     if which.limit <= 0:
         return []
-    where = _Conditions()
+    where = SqlConditions()
     where.also(which.keys is not None, "address IN (SELECT value FROM json_each(?))", json_text([address_text(key) for key in which.keys or ()]))
     if which.created_from_s is not None:  # Heads are numbered nearly in order of creation time, so the list need not go back to the first.
         (oldest,) = execute(OLDEST_SINCE, (which.created_from_s,)).fetchone()
         where.also(True, "number >= ?", NUMBER_MAX if oldest is None else oldest)
         where.also(True, "created_at_s >= ?", which.created_from_s)
-    where.also(
-        which.older_than is not None,
-        f"number < coalesce((SELECT number FROM heads WHERE address = ?), {NUMBER_MAX})",
-        which.older_than and address_text(which.older_than),
-    )
-    if which.id_prefix:  # an address begins with the id, and each character of the id is encoded by itself
-        where.also(True, "address >= ? AND address < ?", *_range(json_text([which.id_prefix])[:-2]))
+    where.also(which.ended is not None, f"ended_at_s IS {'NOT ' * bool(which.ended)}NULL")
+    if which.id_prefix:  # an address begins with a bracket and the id, of which each character is encoded by itself
+        where.also(True, "address >= ? AND address < ?", *prefix_range(json_text([which.id_prefix])[:-2]))
     where.also(which.root is not None, "coalesce(root, address) = ?", which.root and address_text(which.root))
     narrow = _narrow(which)
-    rare = None if narrow else rarest_condition(execute, which.where)
+    rare = None if narrow else rarest_condition(execute, which)
     for condition in which.where:
         if condition is not rare:
             text_of_it, arguments = head_condition(condition)
             where.also(True, text_of_it, *arguments)
-    lines = _lines(execute, which, narrow) if rare is None else _lines_of_attribute(which, rare)
+    if which.order is not None:
+        return _heads_of(execute, _numbers_in_order(execute, which, which.order, where, narrow, rare))
+    where.also(which.after is not None, "number < ?", which.after and _number_at(execute, which.after, descending=True))
+    lines = _lines(execute, which, narrow) if rare is None else _lines_of_attribute(execute, which, rare)
     numbers = chain.from_iterable(_line(execute, source, where.and_also(line), which.limit) for source, line in lines)
-    newest = sorted(numbers, reverse=True)[: which.limit]
-    return [head_of(row) for row in execute(HEADS, (json_text(newest),)).fetchall()]
+    return _heads_of(execute, sorted({*numbers}, reverse=True)[: which.limit])
 
 
-class _Conditions:
+def _heads_of(execute: Execute, numbers: list[int]) -> list[Head]:
+    found = {number: head_of(row) for number, *row in execute(HEADS, (json_text(numbers),))}
+    return [found[number] for number in numbers]
+
+
+def _number_at(execute: Execute, position: PagePosition, descending: bool) -> int:
+    """Returns the number of the execution at a position. If it is gone, that of its neighbour by the time of creation stands for it."""
+    if row := execute(NUMBER, (json_text(position.key),)).fetchone():
+        return int(row[0])
+    row = execute(LATEST_UNTIL, (position.created_at_s,)).fetchone()
+    return (int(row[0]) if row else 0) + descending
+
+
+def _numbers_in_order(
+    execute: Execute, which: HeadFilter, order: AttributeOrder, where: "SqlConditions", narrow: str, rare: AttributeCondition | None
+) -> list[int]:
+    """The numbers of a list that is ordered by an attribute."""
+    beyond, further, direction = ("<", ">", "DESC") if order.descending else (">", "<", "ASC")
+    where.also(True, "at.name = ?", order.name)
+    where.also(
+        True, f"NOT EXISTS (SELECT 1 FROM attributes AS other WHERE other.number = at.number AND other.name = at.name AND other.value {further} at.value)"
+    )
+    if which.after is not None:
+        where.also(True, f"(at.value, at.number) {beyond} (?, ?)", which.after.value, _number_at(execute, which.after, order.descending))
+    where.also(which.workflow is not None, "workflow = ?", which.workflow)
+    where.also(which.statuses is not None, "status IN (SELECT value FROM json_each(?))", json_text(sorted(which.statuses or ())))
+    placed = set[tuple[bytes, int]]()
+    for source, line in _walks(execute, which, narrow, rare):
+        conditions, arguments = where.and_also(line)
+        select = f"SELECT at.value, number FROM {source} WHERE {conditions} ORDER BY at.value {direction}, at.number {direction} LIMIT ?"
+        placed.update(execute(select, (*arguments, which.limit)))
+    return [number for _, number in sorted(placed, reverse=order.descending)[: which.limit]]
+
+
+def _walks(execute: Execute, which: HeadFilter, narrow: str, rare: AttributeCondition | None) -> Iterator[tuple[str, IndexLine]]:
+    """Yields the sources that together hold every head of a list that is ordered by an attribute `at`, with conditions of their own."""
+    if narrow:
+        yield f"heads INDEXED BY {narrow} CROSS JOIN attributes AS at USING (number)", {} if which.tenant is None else {"heads.tenant = ?": which.tenant}
+        return
+    index, within = ("attributes_of_living", "at.ended = 0 AND at.tenant = ?") if which.ended is False else ("attributes_by_value", "at.tenant = ?")
+    for tenant in attribute_tenants(execute, which):
+        if rare is None:
+            yield f"attributes AS at INDEXED BY {index} CROSS JOIN heads USING (number)", {within: tenant}
+            continue
+        for line in index_lines(tenant, rare):
+            found = execute(f"SELECT DISTINCT number FROM {BY_VALUE} WHERE {' AND '.join(line)} LIMIT {RANGE_MATCHES_MAX}", (*line.values(),))
+            numbers = json_text([number for (number,) in found])
+            looked_up = "attributes AS at INDEXED BY sqlite_autoindex_attributes_1 CROSS JOIN heads USING (number)"
+            yield looked_up, {"at.number IN (SELECT value FROM json_each(?))": numbers}
+
+
+class SqlConditions:
     """A conjunction of SQL conditions, with their arguments."""
 
     def __init__(self) -> None:
@@ -184,7 +263,8 @@ class _Conditions:
 def _line(execute: Execute, source: str, where: tuple[str, tuple[Any, ...]], limit: int) -> list[int]:
     """The numbers of the newest heads of a line that satisfy the conditions."""
     conditions, arguments = where
-    return [number for (number,) in execute(f"SELECT number FROM {source} WHERE {conditions} ORDER BY number DESC LIMIT ?", (*arguments, limit))]
+    distinct = "DISTINCT " if "value >= ?" in conditions else ""  # an execution may have several values in a range
+    return [number for (number,) in execute(f"SELECT {distinct}number FROM {source} WHERE {conditions} ORDER BY number DESC LIMIT ?", (*arguments, limit))]
 
 
 def _narrow(which: HeadFilter) -> str:
@@ -193,12 +273,13 @@ def _narrow(which: HeadFilter) -> str:
     return HEADS_BY_ADDRESS if by_address else HEADS_OF_FAMILY if which.root is not None else ""
 
 
-def _lines_of_attribute(which: HeadFilter, condition: AttributeCondition) -> Iterator[tuple[str, IndexLine]]:
+def _lines_of_attribute(execute: Execute, which: HeadFilter, condition: AttributeCondition) -> Iterator[tuple[str, IndexLine]]:
     """Yields the lines of the index of attributes that together hold every matching head."""
-    for line in index_lines(condition):
-        for status in [None] if which.statuses is None else sorted(which.statuses):
-            given = (("tenant = ?", which.tenant), ("workflow = ?", which.workflow), ("status = ?", status))
-            yield ATTRIBUTE_HEADS, {**line, **{column: value for column, value in given if value is not None}}
+    for tenant in attribute_tenants(execute, which):
+        for line in index_lines(tenant, condition):
+            for status in [None] if which.statuses is None else sorted(which.statuses):
+                given = (("workflow = ?", which.workflow), ("status = ?", status))
+                yield f"{BY_VALUE} CROSS JOIN heads USING (number)", {**line, **{column: value for column, value in given if value is not None}}
 
 
 def _lines(execute: Execute, which: HeadFilter, narrow: str) -> Iterator[tuple[str, IndexLine]]:
@@ -239,9 +320,11 @@ def _each(execute: Execute, column: str, line: IndexLine, given: str | None) -> 
         (value,) = execute(f"{smallest} AND {column} > ?", (*line.values(), value)).fetchone()
 
 
-def _range(prefix: str) -> tuple[str, str]:
-    """Returns the bounds, in code point order, of the texts that begin with `prefix`: the first is included, the second is not."""
-    shortened = prefix.rstrip(chr(sys.maxunicode))  # `prefix` begins with a bracket, so something is left
+def prefix_range(prefix: str) -> tuple[str, str | None]:
+    """Returns the bounds of the texts that begin with `prefix` in code point order: the first included, the second excluded (None: no upper bound)."""
+    shortened = prefix.rstrip(chr(sys.maxunicode))
+    if not shortened:
+        return prefix, None
     last = ord(shortened[-1])
     return prefix, shortened[:-1] + chr(0xE000 if last == 0xD7FF else last + 1)
 

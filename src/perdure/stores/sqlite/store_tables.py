@@ -6,7 +6,7 @@ holders and processes, and the numbers of executions, which never change.
 
 import sqlite3
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import NamedTuple, TypeVar
 
 from perdure.core.envelopes import Ack, NewExecution, OutgoingMessage, QueuedMessage
@@ -31,8 +31,10 @@ from perdure.stores.protocol import (
     TransactionRaised,
     TransactionRefused,
     creation_time,
+    has_admission,
+    refused_start,
 )
-from perdure.stores.sqlite import limited_queues, restored_items, store_rows, transactional_steps
+from perdure.stores.sqlite import limited_queues, record_rows, restored_items, store_rows, transactional_steps
 from perdure.stores.sqlite.claim_queries import (
     TenantCursors,
     assign_executions,
@@ -60,7 +62,7 @@ COUNT_TRANSACTION = "UPDATE meta SET writes = writes + 1"
 SET_TRANSACTION_COUNT = "UPDATE meta SET writes = ?"
 
 _FIRST_DUE = "(SELECT min(due_at_s) FROM mail WHERE mail.address = heads.address)"
-NUMBER = "SELECT number FROM heads WHERE address = ?"
+SET_ENDED = "UPDATE attributes SET ended = ? WHERE number = ?"
 CREATE = """INSERT INTO heads (address, tenant, workflow, program, root, version, holder, wake_at_s, status, created_at_s, ended_at_s,
     queue, lane, priority, limited, mail_at_s)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, (SELECT min(due_at_s) FROM mail WHERE address = ?))
@@ -254,6 +256,10 @@ class SqliteTables:
         _ = self._acknowledge([Ack(one.to, one.key) for one in swept])
         return swept
 
+    def drop_expired_records(self, limit: int) -> int:
+        """See `Store.drop_expired_records`."""
+        return record_rows.drop_expired_records(self._execute, limit, self._clock())
+
     def raise_epoch(self) -> int:
         """See `Store.raise_epoch`."""
         self.epoch = max(self.epoch + 1, int(self._clock()))
@@ -277,7 +283,9 @@ class SqliteTables:
             return Conflict(read_head(self._execute, commit.key))
         version = commit.version + commit.count
         number = self._create(commit, version, now_s) if commit.creates else self._number(commit.key)
-        if number is None or not (commit.creates or self._is_next(commit, number, version)):
+        ended = commit.ended_at_s is not None
+        had_ended = None if number is None else ended if commit.creates else self._advance(commit, number, version)
+        if number is None or had_ended is None:
             return Conflict(read_head(self._execute, commit.key))
         if commit.forgets:
             return self._forget(commit, number, now_s)
@@ -301,7 +309,9 @@ class SqliteTables:
             if commit.wake_at_s is not None and commit.wake_at_s <= now_s:
                 self.pending.holders.add(commit.holder)
         if commit.attributes is not None:
-            store_rows.write_attributes(self._execute, self._executemany, number, commit.attributes)
+            store_rows.write_attributes(self._execute, self._executemany, number, commit.attributes, (commit.key.tenant, ended))
+        elif ended is not had_ended:
+            self._execute(SET_ENDED, (ended, number))
         if commit.news:
             self.pending.news = True
         return Committed(version, now_s, created)
@@ -316,22 +326,23 @@ class SqliteTables:
         self.pending.everyone = True  # in a queue with limits, others may have waited for its place
         return Committed(commit.version, now_s)
 
-    def _is_next(self, commit: Commit, number: int, version: int) -> bool:
-        """Whether the execution is at the version that the commit was decided on. Unless it releases the execution, this also writes the head.
+    def _advance(self, commit: Commit, number: int, version: int) -> bool | None:
+        """Returns whether the execution had ended, None if it is not at the version that the commit was decided on. Unless it releases the execution, this
+        also writes the head.
 
         Most commits change only the version of the head, which one UPDATE does if nothing else has changed.
         """
         decided = (commit.holder, commit.program, commit.status, commit.wake_at_s, commit.ended_at_s)
         if not commit.release and self._execute(ADVANCE_HEAD, (version, number, commit.version, *decided)).rowcount:
-            return True
+            return commit.ended_at_s is not None
         before = self._state(number)
         if before is None or before.version != commit.version:
-            return False
+            return None
         if not commit.release:
             holder = commit.holder if before.holder is None else before.holder
             state = HeadState(version, holder, commit.program, commit.status, commit.wake_at_s, before.message_at_s, commit.ended_at_s)
             self._set_state(number, before, state)
-        return True
+        return before.ended_at_s is not None
 
     def _release(self, commit: Commit, number: int, version: int, now_s: float) -> None:
         """Writes the head and gives the execution back, if the holder of the commit still holds it."""
@@ -360,8 +371,17 @@ class SqliteTables:
             return Superseded(self.epoch)
         if any(not self._has(names, post) for send in post.messages for names in send.refers):
             return Conflict(None)
+        if post.records and (stale := record_rows.stale_record(self._execute, post.records, now_s)) is not None:
+            return stale
+        if has_admission(post) and (refused := refused_start(post, self._exists, partial(store_rows.count_living, self._execute))) is not None:
+            return refused
         self._put_blobs(post)
+        if post.records:
+            record_rows.change_records(self._execute, self._executemany, post.records, now_s)
         return Committed(0, now_s, self._carry_out(post, now_s))
+
+    def _exists(self, key: Key) -> bool:
+        return self._number(key) is not None
 
     def _has(self, names: Sequence[str], post: Post) -> bool:
         """Whether a blob is in the store or carried by the post under one of its names."""
@@ -395,7 +415,7 @@ class SqliteTables:
             self._insert(to, address, (send.opens.program, root_text(send.opens.root, to), 0, None, None, "pending", now_s, None, *self._place(send.opens)))
             receiver = self._execute(RECEIVER, (address,)).fetchone()
             if send.opens.attributes:
-                store_rows.write_attributes(self._execute, self._executemany, receiver[0], send.opens.attributes)
+                store_rows.write_attributes(self._execute, self._executemany, receiver[0], send.opens.attributes, (to.tenant, False))
         delivered = self._execute(DELIVER, (address, send.key, send.body, due_at_s, None, None, None if receiver else 1, "", 0)).rowcount
         if receiver is None:
             return False
@@ -424,7 +444,7 @@ class SqliteTables:
         """See `ChangeFeed.restore`."""
         now_s = self._clock()
         for item in items:
-            restored_items.restore_item(self._execute, item, now_s, self._know)
+            restored_items.restore_item(self._execute, self._executemany, item, now_s, self._know)
         self._numbers.clear()
         self._execute(MEMBERSHIP_CHANGED)  # as in `_forget`: a number may have been taken by another execution
         self.pending.everyone = True
@@ -475,7 +495,7 @@ class SqliteTables:
 
     def _number(self, key: Key) -> int | None:
         number = self._numbers.get(key)
-        if number is None and (row := self._execute(NUMBER, (address_text(key),)).fetchone()):
+        if number is None and (row := self._execute(store_rows.NUMBER, (address_text(key),)).fetchone()):
             return self._remember(key, row[0])
         return number
 

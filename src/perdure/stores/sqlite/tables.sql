@@ -69,9 +69,11 @@ CREATE INDEX heads_by_queue ON heads (queue, holder, ready_at_s) WHERE queue <> 
 -- programs: the programs that need capabilities, of all executions that there were
 CREATE TABLE programs (name TEXT PRIMARY KEY) WITHOUT ROWID, STRICT;
 
--- attributes: the values by which executions are found, in a form that is compared as bytes
-CREATE TABLE attributes (number INTEGER NOT NULL, name TEXT NOT NULL, value BLOB NOT NULL, PRIMARY KEY (number, name)) WITHOUT ROWID, STRICT;
-CREATE INDEX attributes_by_value ON attributes (name, value, number);
+-- attributes: the values by which executions are found, in a form that is compared as bytes; tenant and ended are those of the execution
+CREATE TABLE attributes (number INTEGER NOT NULL, name TEXT NOT NULL, value BLOB NOT NULL, tenant TEXT NOT NULL, ended INTEGER NOT NULL,
+    PRIMARY KEY (number, name, value)) WITHOUT ROWID, STRICT;
+CREATE INDEX attributes_by_value ON attributes (tenant, name, value, number);
+CREATE INDEX attributes_of_living ON attributes (tenant, name, value, number) WHERE ended = 0;
 
 -- log: the rows of the logs, each with one or more events
 CREATE TABLE log (execution INTEGER NOT NULL, version INTEGER NOT NULL, row BLOB NOT NULL) STRICT;
@@ -149,3 +151,22 @@ CREATE INDEX tenant_turns_by_turn ON tenant_turns (turn);
 -- vault: the secrets of all tenants, encrypted
 CREATE TABLE vault (tenant TEXT NOT NULL, name TEXT NOT NULL, version INTEGER NOT NULL, sealed BLOB NOT NULL, set_at_s REAL NOT NULL,
     PRIMARY KEY (tenant, name)) WITHOUT ROWID, STRICT;
+
+-- records: small versioned documents of tenants
+CREATE TABLE records (
+    number INTEGER PRIMARY KEY,
+    tenant TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    key TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    value BLOB NOT NULL,
+    changed_at_s REAL NOT NULL,
+    expires_at_s REAL,
+    UNIQUE (tenant, kind, key)
+) STRICT;
+CREATE INDEX records_expiring ON records (expires_at_s) WHERE expires_at_s IS NOT NULL;
+
+-- record_attributes: the values by which records are found, in a form that is compared as bytes
+CREATE TABLE record_attributes (tenant TEXT NOT NULL, kind TEXT NOT NULL, key TEXT NOT NULL, name TEXT NOT NULL, value BLOB NOT NULL,
+    PRIMARY KEY (tenant, kind, key, name, value)) WITHOUT ROWID, STRICT;
+CREATE INDEX record_attributes_by_value ON record_attributes (tenant, kind, name, value, key);

@@ -23,6 +23,7 @@ PERDURE_TABLES = frozenset(
     (
         *("meta", "processes", "holders", "heads", "attributes", "programs", "log", "mail", "blobs", "blob_marks", "removed_blobs"),
         *("feed", "feed_scans", "restored_rows", "queues", "lanes", "tenant_turns", "vault"),
+        *("records", "record_attributes"),
     )
 )
 WRITE_ACTIONS = frozenset(

@@ -135,3 +135,24 @@ CREATE TRIGGER feed_limits_removed AFTER DELETE ON queues BEGIN
     DELETE FROM feed WHERE kind = 'limits' AND name = OLD.name AND key = '' AND version = 0;
     INSERT INTO feed (kind, name) VALUES ('limits', OLD.name);
 END
+
+-- feed_record_created: a record is created
+CREATE TRIGGER feed_record_created AFTER INSERT ON records
+WHEN (SELECT done OR NEW.number <= number FROM feed_scans WHERE table_name = 'records') BEGIN
+    DELETE FROM feed WHERE kind = 'record' AND name = json_array(NEW.tenant, NEW.kind, NEW.key) AND key = '' AND version = 0;
+    INSERT INTO feed (kind, name) VALUES ('record', json_array(NEW.tenant, NEW.kind, NEW.key));
+END
+
+-- feed_record_changed: a record changes, its attributes with it, or is encrypted with another key
+CREATE TRIGGER feed_record_changed AFTER UPDATE ON records
+WHEN (SELECT done OR NEW.number <= number FROM feed_scans WHERE table_name = 'records') BEGIN
+    DELETE FROM feed WHERE kind = 'record' AND name = json_array(NEW.tenant, NEW.kind, NEW.key) AND key = '' AND version = 0;
+    INSERT INTO feed (kind, name) VALUES ('record', json_array(NEW.tenant, NEW.kind, NEW.key));
+END
+
+-- feed_record_removed: a record is removed, or swept since it has expired
+CREATE TRIGGER feed_record_removed AFTER DELETE ON records
+WHEN (SELECT done OR OLD.number <= number FROM feed_scans WHERE table_name = 'records') BEGIN
+    DELETE FROM feed WHERE kind = 'record' AND name = json_array(OLD.tenant, OLD.kind, OLD.key) AND key = '' AND version = 0;
+    INSERT INTO feed (kind, name) VALUES ('record', json_array(OLD.tenant, OLD.kind, OLD.key));
+END

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from perdure.core.envelopes import QueuedMessage
 from perdure.core.errors import BadValue
 from perdure.core.paths import Address, Key
-from perdure.stores.protocol import ALL_HEADS, ChangeAnswer, Commit, Head, HeadFilter, Post, QueueStatus, StoredLog, StoreTime
+from perdure.stores.protocol import ALL_HEADS, ChangeAnswer, Commit, Head, HeadFilter, Post, QueueStatus, StoredLog, StoreTime, check_changes
 from perdure.stores.sqlite.database_file import DatabaseFile
 from perdure.stores.sqlite.limited_queues import queue_statuses
 from perdure.stores.sqlite.store_rows import address_text, read_blob, read_heads, read_log, read_messages
@@ -52,6 +52,7 @@ class SqliteUserTransactionStore:
     async def commit(self, changes: Sequence[Commit | Post]) -> list[ChangeAnswer]:
         """See `Store.commit`."""
         asked = tuple(changes)
+        check_changes(asked)
         sends = [send for change in asked for send in change.messages]
         if sends and self.posted is None:
             self.posted = address_text(sends[0].to), sends[0].key

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from perdure.stores.protocol import Store
+from perdure.testing.conformance.attribute_suite import AdmissionSuite, OrderedListSuite
 from perdure.testing.conformance.blob_and_vault_suite import BlobRemovalSuite, VaultSuite
 from perdure.testing.conformance.commit_suite import CommitSuite
 from perdure.testing.conformance.feed_suite import FeedSuite
@@ -20,6 +21,7 @@ from perdure.testing.conformance.lease_suite import LeaseSuite, WakeUpSuite
 from perdure.testing.conformance.message_suite import MessageSuite
 from perdure.testing.conformance.query_suite import QuerySuite
 from perdure.testing.conformance.queue_suite import QueueSuite, TaskSuite
+from perdure.testing.conformance.record_suite import RecordSuite
 from perdure.testing.conformance.store_world import Clock, StoreWorld
 from perdure.testing.conformance.tenant_suite import TenantSuite
 
@@ -27,7 +29,20 @@ __all__ = ["Clock", "StoreConformance", "StoreWorld"]
 
 
 class StoreConformance(
-    CommitSuite, LeaseSuite, WakeUpSuite, MessageSuite, TaskSuite, QueueSuite, TenantSuite, QuerySuite, VaultSuite, BlobRemovalSuite, FeedSuite
+    CommitSuite,
+    LeaseSuite,
+    WakeUpSuite,
+    MessageSuite,
+    TaskSuite,
+    QueueSuite,
+    TenantSuite,
+    QuerySuite,
+    VaultSuite,
+    BlobRemovalSuite,
+    FeedSuite,
+    RecordSuite,
+    AdmissionSuite,
+    OrderedListSuite,
 ):
     """All tests of the suite. They need pytest-asyncio in its mode `auto`."""
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import pytest
 from msgspec.structs import replace
 
+from perdure.core.attribute_filter import AttributeOrder
 from perdure.core.attributes import IndexedAttributes
 from perdure.core.envelopes import Ack
 from perdure.core.errors import StoreError
@@ -16,18 +17,22 @@ from perdure.stores.change_feed import (
     RemovedBlob,
     RemovedExecution,
     RemovedMessage,
+    RemovedRecord,
     ShippedBlob,
     ShippedHead,
     ShippedItem,
     ShippedLimits,
     ShippedMessage,
+    ShippedRecord,
     ShippedRow,
 )
 from perdure.stores.memory import MemoryStore
-from perdure.stores.protocol import Commit, Head, HeadFilter, Post, QueueLimits, Store
+from perdure.stores.protocol import Commit, Committed, Head, HeadFilter, Post, QueueLimits, Store
+from perdure.stores.records import RecordChange, RecordFilter, RecordKey
 from perdure.testing.conformance.store_world import Clock, StoreWorld, key, plain_message, queue, start_message
 
 COLOUR: IndexedAttributes = (("colour", b"sred"),)
+NOTES = RecordFilter("acme", "note", limit=100_000)
 
 
 def feed_of(store: Store) -> ChangeFeed:
@@ -56,14 +61,21 @@ def free_head(head: Head, now_s: float) -> Head:
     return replace(head, holder=None, wake_at_s=min(times_s, default=None), message_at_s=None)
 
 
-async def contents(store: Store, addresses: Iterable[Address], blobs: Iterable[str] = ()) -> dict[object, object]:
+def note(name: str, version: int = 0, value: bytes | None = b"note", attributes: IndexedAttributes = COLOUR, expires_at_s: float | None = None) -> Post:
+    """Returns the post that changes a record."""
+    return Post(records=(RecordChange(RecordKey("acme", "note", name), version, value, attributes, expires_at_s),))
+
+
+async def contents(store: Store, addresses: Iterable[Address], blobs: Iterable[str] = (), records: Iterable[RecordFilter] = (NOTES,)) -> dict[object, object]:
     """Returns everything that a copy of a store must have."""
     now_s = (await store.store_time()).now_s
     heads = {head.key: free_head(head, now_s) for head in await store.heads(HeadFilter(limit=100_000))}
     logs = {of: log and log.rows for of in heads for log in [await store.read(of)]}
     boxes: dict[object, object] = {to: [replace(one, number=0) for one in await store.messages(to)] for to in (*heads, *addresses)}
     kept = {name: (await store.blob(name), await store.removed_at(name)) for name in blobs}
-    return {"heads": heads, "logs": logs, "messages": boxes, "blobs": kept, "limits": {one.name: one.limits for one in await store.queues()}}
+    limits = {one.name: one.limits for one in await store.queues()}
+    documents = [record for which in records for record in await store.records(which)]
+    return {"heads": heads, "logs": logs, "messages": boxes, "blobs": kept, "limits": limits, "records": documents}
 
 
 def names(items: Iterable[ShippedItem]) -> list[object]:
@@ -83,6 +95,10 @@ def _name(item: ShippedItem) -> object:
             return "blob"
         case ShippedLimits():
             return item.queue
+        case ShippedRecord():
+            return f"{item.record.key.key}@{item.record.version}"
+        case RemovedRecord():
+            return f"-{item.key.key}"
         case RemovedExecution():
             return f"-{item.key.id}"
         case RemovedMessage():
@@ -123,6 +139,7 @@ class FeedSuite:
         await world.post(plain_message(queue(), "later"), acks=[Ack(key("alone"), "letter")])
         await world.store.limit("slow", QueueLimits(concurrency=7))
         await world.store.limit("fast", None)
+        await world.change(note("kept", 1, b"changed", ()), note("new"))
         at = await copy_changes(world.store, other, at, limit)
         assert await contents(other, boxes, "ab") == await contents(world.store, boxes, "ab")
         assert (await feed_of(world.store).shipped(at)).items == ()
@@ -138,6 +155,7 @@ class FeedSuite:
         await world.work("one")
         await world.store.limit("slow", QueueLimits(concurrency=2, per_lane=1, interval_s=0.5, burst=3, declared="x"))
         await world.store.limit("fast", QueueLimits())
+        await world.change(note("kept"), note("short", expires_at_s=world.clock.now_s + 10))
 
     async def test_each_thing_is_shipped_once_and_as_it_is_now(self, world: StoreWorld) -> None:
         feed = feed_of(world.store)
@@ -207,6 +225,26 @@ class FeedSuite:
         await world.change(Post(blobs=(("a", b"a"),)))
         await copy_changes(world.store, other, at)
         assert await other.blob("a") is not None and await other.removed_at("a") is None
+
+    async def test_records_are_shipped_with_their_versions_and_go_when_they_are_removed_or_dropped(self, world: StoreWorld) -> None:
+        feed, other = feed_of(world.store), await self.make_other(world.clock)
+        await world.change(note("a"), note("a", 1, b"second"), note("b"), note("c", expires_at_s=world.clock.now_s + 5))
+        await feed.begin_feed()
+        at = await copy_changes(world.store, other, limit=1)
+        assert await contents(other, []) == await contents(world.store, [])
+        world.clock.advance(5)
+        await world.change(note("a", 2, b"third", (("size", b"n"),)), note("b", 1, None))
+        assert names((await feed.shipped(at)).items) == ["a@3", "-b"]
+        assert await world.store.drop_expired_records() == 1
+        page = await feed.shipped(at)
+        assert names(page.items) == ["a@3", "-b", "-c"]
+        for _ in range(2):
+            await feed_of(other).restore(page.items)
+            assert await contents(other, []) == await contents(world.store, [])
+        assert await other.drop_expired_records() == 0
+        red, sized = (RecordFilter("acme", "note", order=AttributeOrder(name)) for name in ("colour", "size"))
+        assert [one.key.key for one in await other.records(sized)] == ["a"] and await other.records(red) == []
+        assert [type(one) for one in await other.commit([note("a", 3), note("b", 0)])] == [Committed, Committed]
 
     async def test_an_execution_that_was_removed_and_created_anew_has_nothing_of_the_old(self, world: StoreWorld) -> None:
         other = await self.make_other(world.clock)

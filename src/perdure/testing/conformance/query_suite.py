@@ -9,6 +9,7 @@ from perdure.core.attribute_filter import AttributeCondition, AttributeFilter, C
 from perdure.core.attributes import AttributeValue, checked_attribute_value, sortable_bytes
 from perdure.core.envelopes import Ack
 from perdure.stores.protocol import Commit, Conflict, HeadFilter, HolderStatus
+from perdure.stores.records import PagePosition
 from perdure.testing.conformance.store_world import PROGRAM, StoreWorld, key, plain_message, queue, start_message
 
 VALUES: list[AttributeValue] = [
@@ -48,9 +49,9 @@ class QuerySuite:
             (HeadFilter(keys=()), []),
             (HeadFilter(root=key("a/0")), ["b/2", "a/0"]),
             (HeadFilter(created_from_s=1_000_000_002.0), ["c/3", "b/2"]),
-            (HeadFilter(older_than=key("b/1", "other", "ship")), ["a/0"]),
-            (HeadFilter(older_than=key("b/2"), tenant="other"), ["b/1"]),
-            (HeadFilter(older_than=key("a/0")), []),
+            (HeadFilter(after=PagePosition(key("b/1", "other", "ship"))), ["a/0"]),
+            (HeadFilter(after=PagePosition(key("b/2")), tenant="other"), ["b/1"]),
+            (HeadFilter(after=PagePosition(key("a/0"))), []),
         ],
     )
     async def test_heads_are_listed_newest_first_as_far_as_they_are_meant(self, world: StoreWorld, which: HeadFilter, ids: list[str]) -> None:
@@ -103,7 +104,7 @@ class QuerySuite:
             one for one in meant if one.tenant == "acme"
         ][:3]
         if len(meant) > 2:
-            assert [head.key for head in await world.store.heads(HeadFilter(where=where, older_than=meant[1], limit=2))] == meant[2:4]
+            assert [head.key for head in await world.store.heads(HeadFilter(where=where, after=PagePosition(meant[1]), limit=2))] == meant[2:4]
             assert [head.key for head in await world.store.heads(HeadFilter(where=where, keys=(meant[0], key("none"))))] == meant[:1]
             assert [head.key for head in await world.store.heads(HeadFilter(where=where, id_prefix=meant[0].id[:2]))] == [
                 one for one in meant if one.id.startswith(meant[0].id[:2])

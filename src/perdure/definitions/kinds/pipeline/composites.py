@@ -36,7 +36,7 @@ from perdure.definitions.kinds.pipeline import pipeline_runner, row_conditions
 from perdure.definitions.kinds.pipeline.pipeline_limits import DEFAULT_LIMITS, PipelineFailed, PipelineLimits
 from perdure.definitions.kinds.pipeline.pipeline_rows import Row
 from perdure.definitions.kinds.pipeline.pipeline_runner import OPERATIONS, ROWS, OperationCall, http_kind_factory, run_operations
-from perdure.stores.protocol import Head, HeadFilter, ReadOnlyStore, StoredLog
+from perdure.stores.protocol import Head, HeadFilter, ReadOnlyStore, StoredLog, head_position
 
 HASH_CHARACTERS = 12
 NAME_CHARACTERS_MAX = 48
@@ -318,7 +318,7 @@ async def _heads(looking: ReadOnlyStore, tenant: str) -> AsyncIterator[Head]:
         for head in heads:
             yield head
         seen += len(heads)
-        which = msgspec.structs.replace(which, older_than=heads[-1].key)
+        which = msgspec.structs.replace(which, after=head_position(heads[-1]))
 
 
 def _words(text: str) -> list[str]:
