@@ -296,7 +296,10 @@ PLANTED = {
     "an attribute is another": ("UPDATE attributes SET value = CAST(value || x'00' AS BLOB) WHERE name = 'state'", {"damage"}),
     "an attribute is no value": ("UPDATE attributes SET value = x'ff' WHERE name = 'state'", {"damage"}),
     "attributes are gone": ("DELETE FROM attributes", {"damage"}),
-    "an attribute is of no use": ("INSERT INTO attributes SELECT number, 'planted', x'6201' FROM heads WHERE version > 0", {"damage"}),
+    "an attribute is of no use": (
+        "INSERT INTO attributes SELECT number, 'planted', x'6201', tenant, ended_at_s IS NOT NULL FROM heads WHERE version > 0",
+        {"damage"},
+    ),
     "a child is gone": ("DELETE FROM heads WHERE workflow = 'child'", {"damage"}),
     "heads sleep": ("UPDATE heads SET wake_at_s = NULL, mail_at_s = NULL, holder = NULL", {"damage"}),
     "a blob is of no use": (f"INSERT INTO blobs VALUES ('{'0' * 64}', x'00')", {"note"}),

@@ -198,7 +198,7 @@ def _heads_of(execute: Execute, numbers: list[int]) -> list[Head]:
 
 def _number_at(execute: Execute, position: PagePosition, descending: bool) -> int:
     """Returns the number of the execution at a position. If it is gone, that of its neighbour by the time of creation stands for it."""
-    if row := execute(NUMBER, (json_text(position.key),)).fetchone():
+    if row := execute(NUMBER, (address_text(Key(*position.key)),)).fetchone():
         return int(row[0])
     row = execute(LATEST_UNTIL, (position.created_at_s,)).fetchone()
     return (int(row[0]) if row else 0) + descending
@@ -228,7 +228,9 @@ def _numbers_in_order(
 def _walks(execute: Execute, which: HeadFilter, narrow: str, rare: AttributeCondition | None) -> Iterator[tuple[str, IndexLine]]:
     """Yields the sources that together hold every head of a list that is ordered by an attribute `at`, with conditions of their own."""
     if narrow:
-        yield f"heads INDEXED BY {narrow} CROSS JOIN attributes AS at USING (number)", {} if which.tenant is None else {"heads.tenant = ?": which.tenant}
+        given: IndexLine = {} if which.tenant is None else {"heads.tenant = ?": which.tenant}
+        for source, line in _family(which) if narrow == HEADS_OF_FAMILY else [(narrow, IndexLine())]:
+            yield f"heads INDEXED BY {source} CROSS JOIN attributes AS at USING (number)", given | line
         return
     index, within = ("attributes_of_living", "at.ended = 0 AND at.tenant = ?") if which.ended is False else ("attributes_by_value", "at.tenant = ?")
     for tenant in attribute_tenants(execute, which):
@@ -286,9 +288,8 @@ def _lines(execute: Execute, which: HeadFilter, narrow: str) -> Iterator[tuple[s
     """Yields lines, each in order of number in its index, that together hold every matching head."""
     given: IndexLine = {column: value for column, value in (("tenant = ?", which.tenant), ("workflow = ?", which.workflow)) if value is not None}
     statuses = sorted(which.statuses or ())
-    if narrow == HEADS_OF_FAMILY and which.root is not None:
-        for source, condition in ((HEADS_BY_ADDRESS, "address = ?"), (HEADS_OF_FAMILY, "root = ?")):
-            of_root: IndexLine = {condition: address_text(which.root)}
+    if narrow == HEADS_OF_FAMILY:
+        for source, of_root in _family(which):
             yield from ((f"heads INDEXED BY {source}", given | of_root | of_status) for of_status in _each_status(which))
     elif given and not narrow:
         for tenant in _each(execute, "tenant", {}, which.tenant):
@@ -300,6 +301,12 @@ def _lines(execute: Execute, which: HeadFilter, narrow: str) -> Iterator[tuple[s
         yield f"heads INDEXED BY {narrow}" if narrow else "heads", given
     else:
         yield from ((f"heads INDEXED BY {narrow or 'heads_by_status'}", given | of_status) for of_status in _each_status(which))
+
+
+def _family(which: HeadFilter) -> list[tuple[str, IndexLine]]:
+    """Returns the indexes that together have the executions of a root: the root itself, and those below it."""
+    root = which.root and address_text(which.root)
+    return [(HEADS_BY_ADDRESS, {"address = ?": root}), (HEADS_OF_FAMILY, {"root = ?": root})]
 
 
 def _each_status(which: HeadFilter) -> list[IndexLine]:
