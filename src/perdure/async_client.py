@@ -73,8 +73,7 @@ class AsyncClient:
 
     async def aclose(self) -> None:
         """Let the store go. Who waits here for something is told that the client was closed; what was posted is durable."""
-        self._access.watch.close()
-        self._access.notices.close()
+        self._access.close()
         if self._ours:
             await self._store.close()
 

@@ -16,7 +16,6 @@ from perdure.core import messages, values
 from perdure.core.paths import Key
 from perdure.core.views import PublicEvent, StepView
 from perdure.definition_workflow import Definition
-from perdure.runtime import execution_results
 from perdure.runtime.workflow_programs import encode_input
 from perdure.service import definition_patches, definition_views, execution_operations, history, queries, reruns
 from perdure.service.execution_folds import ExecutionFold
@@ -72,7 +71,7 @@ class AsyncHandle(Generic[R_co]):
         """
         with short_traceback, self._access.notices.waiting(self.key):
             async with with_timeout(timeout, f"the result of {self.key}", self._why):
-                raw = await execution_results.wait_for_result(self._access.watch, self._access.store, self.key, self._after)
+                raw = await self._access.result(self.key, self._after)
         value: R_co = values.decode(raw, self._kind, f"the result of {self.key}")
         return value
 

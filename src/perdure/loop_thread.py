@@ -16,6 +16,9 @@ T = TypeVar("T")
 SIGNALS_S = 1.0
 """For so long, the main thread may wait before it handles a signal."""
 
+CLEANUP_S = 5.0
+"""For so long, who was interrupted waits for what it has begun."""
+
 CLOSED = "this client was closed; open another one"
 
 
@@ -51,6 +54,26 @@ class LoopThread:
             raise StoreUnavailable(CLOSED) from error
         except BaseException:
             future.cancel()
+            raise
+
+    def call_to_end(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """The same. Who is interrupted here waits for some seconds until the coroutine has ended there, so that it can put things in order."""
+        begun, ended = threading.Event(), threading.Event()
+
+        async def watched() -> T:
+            begun.set()
+            try:
+                return await coroutine
+            finally:
+                ended.set()
+
+        try:
+            return self.call(watched())
+        except BaseException:
+            if begun.is_set():
+                _ = ended.wait(CLEANUP_S)
+            else:
+                coroutine.close()
             raise
 
     def drain(self, items: AsyncGenerator[T, None]) -> Iterator[T]:

@@ -95,7 +95,9 @@ class Workflow(Generic[P, R_co]):
             asyncio.get_running_loop()
             raise WrongVerb(f"{self.code.name}.run() inside a running event loop", f"use `await {self.code.name}.arun(...)`")
         with short_traceback:
-            return asyncio.run(self._run("run", args, kwargs))
+            from perdure.shared_engines import run_in_thread  # here, so that importing a workflow costs no engine
+
+            return run_in_thread(self._run("run", args, kwargs))
 
     def arun(self, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co]:
         """As `run`, inside a running event loop."""
@@ -115,17 +117,15 @@ class Workflow(Generic[P, R_co]):
             return await self._run("arun", args, kwargs)
 
     async def _run(self, verb: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R_co:
-        from perdure.runtime.local_engine import local_engine  # here, so that importing a workflow costs no engine
         from perdure.service.execution_operations import start_request
-        from perdure.service.local_run import run_in_engine
-        from perdure.service.secrets.secret_resolver import secret_resolver_for
+        from perdure.shared_engines import run_workflow  # here, so that importing a workflow costs no engine
 
         if self.code.sync:
             import_greenlet()  # a missing library is to be known before anything is started
         start, _ = start_request(self.code, args, kwargs, verb)
-        async with local_engine(_family(self), self.code.calling.db, root=start.key, secrets=secret_resolver_for) as engine:
-            result: R_co = values.decode(await run_in_engine(engine, start), self.code.codec.result, f"the result of {self.code.name}")
-            return result
+        raw = await run_workflow(self.code, _family(self), start, self.code.calling.db)
+        result: R_co = values.decode(raw, self.code.codec.result, f"the result of {self.code.name}")
+        return result
 
 
 def _family(workflow: Workflow[..., Any]) -> list[CodeWorkflow]:

@@ -56,7 +56,7 @@ CLAIM_MAX = 100
 class Engine:
     """Advances the executions of some workflows on a store, until stopped.
 
-    With `root`, it advances only that execution and its descendants. A waiting execution stays in memory for `idle_s`; with 0 each is evicted after every
+    With `roots`, it advances only these executions and their descendants; `admit` and `dismiss` change which these are. A waiting execution stays in memory for `idle_s`; with 0 each is evicted after every
     commit and rebuilt for the next. `secrets` finds the secrets of calls, unless their definition has a finder of its own.
     """
 
@@ -68,7 +68,7 @@ class Engine:
         queues: Iterable[str] = (),
         declares: Iterable[Queue] = (),
         holder: str | None = None,
-        root: Key | None = None,
+        roots: Iterable[Key] | None = None,
         lease_s: float = HOLDER_LEASE_S,
         poll_s: float = STORE_POLL_S,
         idle_s: float = 60.0,
@@ -79,17 +79,11 @@ class Engine:
     ) -> None:
         self.store = store
         self.payloads = BlobCache(store)
-        workflows = tuple(workflows)
-        self.known = runnable_workflows(workflows)
-        self.releases, self._toolboxes = definition_releases(workflows), engine_toolboxes(workflows)
-        self.workflows: Mapping[str, Workflow] = {**self.known, **runnable_workflows(BUILT_IN_WORKFLOWS)}
-        self.versions = {one.name: one.version for one in self.workflows.values()}
+        self.roots = None if roots is None else frozenset(roots)
+        self._know(tuple(workflows))
         self.queues = frozenset(("", *queues))
-        self.root = root
-        self._programs = _program_names(self.workflows)
-        self._membership = Holder(
-            store, holder, process_info_here("engine", _program_names(self.known), self.queues - {""}, root, self._toolboxes), lease_s, threaded=threaded
-        )
+        self._about = process_info_here("engine", _program_names(self.known), self.queues - {""}, self.roots, self._toolboxes)
+        self._membership = Holder(store, holder, self._about, lease_s, threaded=threaded)
         self._housekeeping = StoreMaintenance(store, (*declares, *_declared_queues(self.known.values())), self.queues - {""}, self._serve)
         self._poll_s, self._idle_s = poll_s, idle_s
         self._seed, self.secrets = seed, secrets
@@ -97,7 +91,7 @@ class Engine:
         self._endings = EndWaiters()
         self._residents = ResidentCache(memory_bytes_max, self._endings.tell)
         self._tasks: set[asyncio.Task[Any]] = set()
-        self.watch = ChangeWatcher(store, self._holds)
+        self.watch = ChangeWatcher(store, self.holds)
         self.threads: Executor | None = None
         self.resources = OpenResources(store)
         self.variables = Context()  # empty, as it is when an execution is recovered
@@ -105,11 +99,79 @@ class Engine:
         self.settled_messages: set[tuple[Key, int]] = set()  # since the last claim was asked for: its answer may still contain these
         self.stopping = self._closed = False
         self._grace_ends_s = 0.0
+        self._claim_waiters: list[asyncio.Future[None]] = []
         self._is_ready = asyncio.Event()
         self._ring = asyncio.Event()
         self._damage: StoreDamaged | None = None
         self._backoff = Backoff()
         self._reports = QuarantineReports(logger)
+
+    def _know(self, workflows: tuple[Workflow, ...]) -> None:
+        self.known = runnable_workflows(workflows)
+        self.releases, self._toolboxes = definition_releases(workflows), engine_toolboxes(workflows)
+        self.workflows: Mapping[str, Workflow] = {**self.known, **runnable_workflows(BUILT_IN_WORKFLOWS)}
+        self.versions = {one.name: one.version for one in self.workflows.values()}
+        self._programs = _program_names(self.workflows)
+
+    def register(self, workflows: Iterable[Workflow]) -> None:
+        """Replaces the workflows that the engine knows. Executions that are resident go on with what they began with here.
+
+        Raises:
+            UnsupportedType: one of them has a type that can't be decoded; the engine knows what it knew.
+        """
+        self._know(tuple(workflows))
+        if self.joined:
+            self.host = self._as_host()
+
+    def publish(self) -> None:
+        """Says in the store, with the next renewal of the lease, which workflows and roots the engine has by now."""
+        roots = None if self.roots is None else sorted(self.roots)
+        self._about = msgspec.structs.replace(self._about, programs=sorted(_program_names(self.known)), roots=roots, toolboxes=self._toolboxes)
+        self._membership.describe(self._about)
+
+    async def publish_now(self) -> None:
+        """Says so at once."""
+        self.publish()
+        await self._renewed(await self._membership.renew())
+
+    def admit(self, root: Key) -> None:
+        """Has an engine that is restricted to roots advance this execution and its descendants as well, from its next claim on."""
+        self.roots = frozenset((*(self.roots or ()), root))
+
+    async def dismiss(self, root: Key) -> None:
+        """Stops advancing an execution and its descendants: gives back their attempts in flight, uncounted, and releases them.
+
+        A sync step that is running ends first; its execution is released after that.
+        """
+        self.roots = (self.roots or frozenset()) - {root}
+        ends_s = asyncio.get_running_loop().time() + GIVE_BACK_S
+        while (left := self._family(root)) and not self._closed and asyncio.get_running_loop().time() < ends_s:
+            for resident in left:
+                if not resident.busy and not resident.held:
+                    self._residents.drop(resident)
+                elif not resident.busy and not resident.leaving:
+                    resident.leaving = True
+                    self.deliver(resident, messages.EvictMessage("what it ran for has gone"))
+            if all(resident.leaving and resident.threads and not resident.busy for resident in self._family(root)):
+                return
+            await asyncio.sleep(0.005)
+
+    def _family(self, root: Key) -> list[ResidentExecution]:
+        """The resident executions of a root; one that is about to be read again is of any."""
+        return [one for one in self._residents if root in (one.key, one.execution.root if one.execution is not None else root)]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is resident."""
+        return not len(self._residents)
+
+    async def claim_now(self) -> None:
+        """Has the engine claim what is ready for it, and waits until that is in its hands."""
+        claimed = asyncio.get_running_loop().create_future()
+        self._claim_waiters.append(claimed)
+        self._ring.set()
+        if not self._closed:
+            await claimed
 
     @property
     def holder(self) -> str:
@@ -182,6 +244,7 @@ class Engine:
         while any(resident.flights or resident.threads for resident in self._residents) and (left_s := self._grace_ends_s - loop.time()) > 0:
             _ = await asyncio.wait(self._tasks, timeout=min(left_s, 0.05), return_when=asyncio.FIRST_COMPLETED)
         self._closed = True
+        self._tell_claimed(list(self._claim_waiters))
         if self._damage is None:
             await self._give_back()
         self._residents.clear()
@@ -268,9 +331,10 @@ class Engine:
     async def _claim(self) -> None:
         self._ring.clear()
         self.settled_messages.clear()
+        waiters = list(self._claim_waiters)
         asked_s = asyncio.get_running_loop().time()
         try:
-            wanted = Claim(holder=self.holder, epoch=self.epoch, programs=self._programs, root=self.root, limit=CLAIM_MAX, toolboxes=self._toolboxes)
+            wanted = Claim(holder=self.holder, epoch=self.epoch, programs=self._programs, roots=self.roots, limit=CLAIM_MAX, toolboxes=self._toolboxes)
             claimed = await self.store.claim(wanted)
         except StoreDamaged:
             raise
@@ -285,8 +349,17 @@ class Engine:
         self._alarm.at(claimed.next_at_s)
         for assignment in claimed.executions:
             self._take(assignment)
+            if self.roots is not None and assignment.head.root not in self.roots:  # it was dismissed while the store was asked
+                _ = self.spawn(self.dismiss(assignment.head.root))
+        self._tell_claimed(waiters)
         if len(claimed.executions) == CLAIM_MAX:  # there may be more, and no notification follows for them
             self._ring.set()
+
+    def _tell_claimed(self, waiters: list[asyncio.Future[None]]) -> None:
+        for one in waiters:
+            self._claim_waiters.remove(one)
+            if not one.done():
+                one.set_result(None)
 
     def _take(self, assignment: ClaimedExecution) -> None:
         head = assignment.head
@@ -465,18 +538,24 @@ class Engine:
         if self._idle_s <= 0 and not resident.undecided:
             resident.forget()
 
-    async def start(self, key: Key, value: bytes) -> bool:
+    async def start(self, key: Key, value: bytes, workflow: Workflow | None = None) -> bool:
         """Start an execution, unless there is one of this key; return whether it was created.
+
+        With `workflow`, its version, deadline, grace and definition count, and not those of what the engine knows under this name.
 
         Raises:
             UnknownWorkflow: this engine does not know the workflow.
         """
-        workflow = self.workflows.get(key.workflow)
-        if workflow is None:
+        known = self.workflows.get(key.workflow)
+        if known is None:
             raise UnknownWorkflow(key.workflow, list(self.workflows))
-        start = messages.StartMessage(
-            workflow.version, value, self._seed(), None, workflow.deadline_s, definition=workflow.definition, grace_s=workflow.grace_s
+        code = workflow or known
+        return await self.begin(
+            key, messages.StartMessage(code.version, value, self._seed(), None, code.deadline_s, definition=code.definition, grace_s=code.grace_s)
         )
+
+    async def begin(self, key: Key, start: messages.StartMessage) -> bool:
+        """Start an execution of a known workflow with this message, unless there is one of this key; return whether it was created."""
         while not self.stopping:
             resident = self._residents.get(key)
             ours = resident is None
@@ -494,7 +573,8 @@ class Engine:
         """Returns a future for the end of the execution here. Its result is None if the execution leaves the engine; it fails if the engine does."""
         return self._endings.of(key)
 
-    def _holds(self, key: Key) -> bool:
+    def holds(self, key: Key) -> bool:
+        """Whether the engine holds an execution at present, so that `ending` says what becomes of it."""
         resident = self._residents.get(key)
         return resident is not None and resident.held
 

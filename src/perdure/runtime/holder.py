@@ -32,7 +32,7 @@ from perdure.stores.protocol import Claim, Post, Store, StoreTime
 class ProcessInfo(msgspec.Struct, frozen=True):
     """Who a holder is: its kind (engine, worker), where it runs, which programs it advances and with which capabilities, and which queues it serves.
 
-    With a `root`, it advances only that execution and its descendants, as the engine of a script does.
+    With `roots`, it advances only these executions and their descendants, as the engine of a script does.
     """
 
     kind: str
@@ -41,15 +41,17 @@ class ProcessInfo(msgspec.Struct, frozen=True):
     programs: list[str]
     queues: list[str]
     started_at_s: float
-    root: Key | None = None
+    roots: list[Key] | None = None
     toolboxes: tuple[Toolbox, ...] = ()
 
 
 def process_info_here(
-    kind: str, programs: Iterable[str] = (), queues: Iterable[str] = (), root: Key | None = None, toolboxes: tuple[Toolbox, ...] = ()
+    kind: str, programs: Iterable[str] = (), queues: Iterable[str] = (), roots: Iterable[Key] | None = None, toolboxes: tuple[Toolbox, ...] = ()
 ) -> ProcessInfo:
     """The presence of something in this process."""
-    return ProcessInfo(kind, platform.node(), os.getpid(), sorted(programs), sorted(queues), round(time.time(), 3), root, toolboxes)
+    return ProcessInfo(
+        kind, platform.node(), os.getpid(), sorted(programs), sorted(queues), round(time.time(), 3), None if roots is None else sorted(roots), toolboxes
+    )
 
 
 _encoder = msgspec.json.Encoder()
@@ -102,6 +104,10 @@ class Holder:
         self._generation = 0
         self._renewed_s = 0.0
         self._broken_s = 0.0
+
+    def describe(self, about: ProcessInfo) -> None:
+        """Say something else of the process, from the next renewal on."""
+        self._about = encode_process_info(about)
 
     @property
     def lapsed(self) -> bool:
@@ -172,7 +178,7 @@ class Holder:
         turned.set()
 
         def renew_while_it_turns() -> None:
-            while not ended.wait(self._lease_s / 3):
+            while not ended.wait(self._lease_s / 3) and not loop.is_closed():
                 if not turned.is_set():
                     logger.warning(
                         "the event loop of %s has not turned for %.2g s, so its lease is not renewed; find what blocks it", self.name, self._lease_s / 3

@@ -1,4 +1,4 @@
-"""Runs an engine inside the calling process, on a store that it opens, for the duration of a block. `greet.run()` uses it."""
+"""Runs engines inside the calling process, and waits there for the end of executions. `greet.run()` and `App` use it."""
 
 import asyncio
 import sys
@@ -23,7 +23,7 @@ from perdure.stores.protocol import Post, Store
 async def local_engine(
     workflows: Iterable[Workflow],
     url: str | None = None,
-    root: Key | None = None,
+    roots: Iterable[Key] | None = None,
     declares: Iterable[Queue] = (),
     secrets: Callable[[Store], SecretSource] | None = None,
 ) -> AsyncIterator[Engine]:
@@ -33,20 +33,32 @@ async def local_engine(
     """
     store = open_store(url)
     try:
-        engine = Engine(store, workflows, root=root, declares=declares, threaded=True, secrets=None if secrets is None else secrets(store))
-        running = asyncio.create_task(engine.run())
-        joined = asyncio.create_task(engine.ready())
+        engine = Engine(store, workflows, roots=roots, declares=declares, threaded=True, secrets=None if secrets is None else secrets(store))
+        running = await begin_engine(engine)
         try:
-            _ = await asyncio.wait((running, joined), return_when=asyncio.FIRST_COMPLETED)
-            if running.done():
-                await running  # the engine failed before it joined: raise why
             yield engine
         finally:
-            joined.cancel()
             engine.stop()
             await running
     finally:
         await store.close()
+
+
+async def begin_engine(engine: Engine) -> "asyncio.Task[None]":
+    """Run an engine as a task, and wait until it has joined its store. If it fails before, or the wait is cancelled, it has ended when this raises."""
+    running = asyncio.create_task(engine.run(), name="perdure-engine")
+    joined = asyncio.create_task(engine.ready())
+    try:
+        _ = await asyncio.wait((running, joined), return_when=asyncio.FIRST_COMPLETED)
+    except asyncio.CancelledError:
+        engine.stop()
+        _ = await asyncio.wait((running,))
+        raise
+    finally:
+        joined.cancel()
+    if running.done():
+        await running  # raises why it failed
+    return running
 
 
 async def resume_if_diverged(engine: Engine, key: Key) -> int:
@@ -66,31 +78,36 @@ async def resume_if_diverged(engine: Engine, key: Key) -> int:
     return found.head.version
 
 
-async def run_to_end(engine: Engine, key: Key, value: bytes) -> bytes:
+async def run_to_end(engine: Engine, key: Key, value: bytes, workflow: Workflow | None = None) -> bytes:
     """Start an execution with an encoded input, or go on with the one that has this key; wait for its end and return its encoded result.
+
+    `workflow` is what is started, if the engine may know another one of its name.
 
     Raises:
         UnknownWorkflow: this engine does not know the workflow.
         ExecutionFailed, DeadlineExceeded, ExecutionCancelled, NeedsAttention: see `wait_for_end`.
     """
     ending = engine.ending(key)
-    if not await engine.start(key, value):
+    if not await engine.start(key, value, workflow):
+        await engine.claim_now()  # so that it is known here if something that waits for the execution changes how it stands
         return await wait_for_end(engine, key, await resume_if_diverged(engine, key))
     ended = await asyncio.shield(ending)  # this engine advances it from its start to its end, so the store need not be watched
     return await (wait_for_end(engine, key) if ended is None else result_of_ended(engine.store, key, ended))
 
 
-async def wait_for_end(engine: Engine, key: Key, after: int = 0) -> bytes:
+async def wait_for_end(engine: Engine, key: Key, after: int = 0, *, through_pauses: bool = False) -> bytes:
     """Wait for the end of an execution and return its encoded result. Events up to version `after` are ignored.
 
-    Any process may advance the execution. If this engine fails, the wait fails with the same error.
+    What this engine holds is not looked for in the store: the engine says what becomes of it. Any process may advance the execution. If this engine fails, the wait fails with the same error.
 
     Raises:
         NotFound: there is no such execution.
         ExecutionFailed, DeadlineExceeded, ExecutionCancelled: how it ended.
         NeedsAttention: it is parked.
     """
-    waiting = asyncio.create_task(wait_for_result(engine.watch, engine.store, key, after, through_pauses=False))
+    if engine.holds(key) and (ended := await asyncio.shield(engine.ending(key))) is not None:
+        return await result_of_ended(engine.store, key, ended)
+    waiting = asyncio.create_task(wait_for_result(engine.watch, engine.store, key, after, through_pauses=through_pauses))
     try:
         while True:
             ending = engine.ending(key)

@@ -1,7 +1,6 @@
 """Runs an engine, and a worker if there are queues to serve, until a signal stops the process."""
 
 import asyncio
-import gc
 import logging
 import signal
 import threading
@@ -13,6 +12,7 @@ from perdure.code.declarations import Step
 from perdure.code.declared_queues import Queue
 from perdure.runtime.call_secrets import SecretSource
 from perdure.runtime.engine import Engine
+from perdure.runtime.garbage_collection import relaxed_garbage_collection
 from perdure.runtime.worker import Worker
 from perdure.runtime.workflow_programs import Workflow
 from perdure.stores.configured_store import open_store
@@ -65,7 +65,6 @@ async def serve(
     Raises:
         StoreError: the store of `url` can't be opened.
     """
-    relax_garbage_collection()
     names, known = frozenset(queues), list(workflows)
     store = open_store(url)
     try:
@@ -76,7 +75,8 @@ async def serve(
             members.append(lends(store, found))
         elif names:
             members.append(Worker(store, steps, queues=names, threaded=True, secrets=found))
-        await _run_until_signal(members, lambda: ready(engine), grace_s)
+        with relaxed_garbage_collection():
+            await _run_until_signal(members, lambda: ready(engine), grace_s)
     finally:
         await store.close()
 
@@ -101,12 +101,6 @@ async def _run_until_signal(members: list[Engine | Worker | ServerMember], ready
         joined.cancel()
         stop(0.0 if any(task.done() and task.exception() for task in running) else grace_s)
         _ = await asyncio.gather(*running)
-
-
-def relax_garbage_collection() -> None:
-    """Let the garbage collector look more rarely for cycles, of which an engine makes few: a fifth of its time would go there. For a process of its own."""
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
 
 
 @contextmanager

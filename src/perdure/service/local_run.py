@@ -2,20 +2,24 @@
 
 from perdure.runtime.engine import Engine
 from perdure.runtime.local_engine import resume_if_diverged, run_to_end, wait_for_end
+from perdure.runtime.workflow_programs import Workflow
 from perdure.service import execution_operations
 from perdure.service.execution_operations import StartRequest
 from perdure.service.store_access import StoreAccess
 
 
-async def run_in_engine(engine: Engine, start: StartRequest) -> bytes:
+async def run_in_engine(engine: Engine, start: StartRequest, workflow: Workflow | None = None) -> bytes:
     """Return the encoded result of an execution that `engine` runs; one that exists goes on, and one that has ended has its result already.
+
+    `workflow` is what is started, if the engine may know another one of its name.
 
     Raises:
         InputDiffers: the start is a strict one, and there is one of another input.
-        ExecutionFailed, DeadlineExceeded, ExecutionCancelled, NeedsAttention: see `finished`.
+        ExecutionFailed, DeadlineExceeded, ExecutionCancelled, NeedsAttention: see `wait_for_end`.
     """
-    begins_at_once = not (start.delay_s or start.strict or start.attributes or start.ttl_s is not None or any(start.place))
-    if begins_at_once:  # by the engine itself, which saves a commit
-        return await run_to_end(engine, start.key, start.input)
+    if execution_operations.begins_at_once(start):
+        return await run_to_end(engine, start.key, start.input, workflow)
     _, created = await execution_operations.start_execution(StoreAccess(engine.store), start)
+    if not created:
+        await engine.claim_now()
     return await wait_for_end(engine, start.key, 0 if created else await resume_if_diverged(engine, start.key))

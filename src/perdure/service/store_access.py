@@ -15,6 +15,9 @@ from perdure.core.paths import Key
 from perdure.core.values import Value
 from perdure.runtime.blob_loader import BlobCache
 from perdure.runtime.change_watcher import ChangeWatcher
+from perdure.runtime.engine import Engine
+from perdure.runtime.execution_results import wait_for_result
+from perdure.runtime.local_engine import wait_for_end
 from perdure.service.execution_folds import FoldCache
 from perdure.service.missing_parts import WaitWarnings
 from perdure.stores.protocol import Head, HeadFilter, ReadOnlyStore, Store
@@ -34,14 +37,31 @@ async def head_pages(looking: ReadOnlyStore, which: HeadFilter) -> AsyncIterator
 
 
 class StoreAccess:
-    """A store as people use it, in one event loop."""
+    """A store as people use it, in one event loop; with an `engine` that runs on this loop, starts and ends go through that one directly."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, engine: Engine | None = None) -> None:
         self.store = store
-        self.watch = ChangeWatcher(store)
+        self.engine = engine
+        self.watch = ChangeWatcher(store) if engine is None else engine.watch
         self.notices = WaitWarnings(store)
         self.folds = FoldCache(store)
         self._payloads = BlobCache(store)
+
+    def close(self) -> None:
+        """Fail those who wait here. The watch of an engine stays open as long as the engine runs."""
+        if self.engine is None:
+            self.watch.close()
+        self.notices.close()
+
+    async def result(self, key: Key, after: int = 0) -> bytes:
+        """The encoded result of an execution, waited for. What happened up to version `after` is of no interest, and a pause is waited through.
+
+        Raises:
+            ExecutionFailed, DeadlineExceeded, ExecutionCancelled, NeedsAttention, NotFound: see `wait_for_result`.
+        """
+        if self.engine is None:
+            return await wait_for_result(self.watch, self.store, key, after)
+        return await wait_for_end(self.engine, key, after, through_pauses=True)
 
     async def payload(self, value: Value) -> bytes:
         """A value's bytes, wherever they are kept."""

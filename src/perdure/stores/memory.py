@@ -125,7 +125,7 @@ class MemoryStore:
             return self._is_dead(holder, now_s)
 
         ready = self._waiting.ready(claim.programs, claim.holder, is_dead, now_s)
-        family = (ready for ready in ready if claim.root in (None, ready.head.root))
+        family = (ready for ready in ready if claim.roots is None or ready.head.root in claim.roots)
         found = self._work.ready(claim.queues, None, is_dead, now_s)
         leasable = (mail for mail in found if claim.tenants is None or mail.to[0] in claim.tenants)
         executions = list(islice(self._queues.executions(family, claim, now_s), claim.limit))
@@ -473,10 +473,10 @@ class MemoryStore:
 
     def _next(self, claim: Claim, now_s: float) -> float | None:
         """When the first of what the claimer could have is due."""
-        if claim.root is None and not self._queues:
+        if claim.roots is None and not self._queues:
             times_s = [self._work.next(claim.queues, None), self._waiting.next(claim.programs, claim.holder)]
         else:
             waiting = self._waiting.waiting(claim.programs, claim.holder)
-            family = (one for one in waiting if claim.root in (None, one.head.root))
+            family = (one for one in waiting if claim.roots is None or one.head.root in claim.roots)
             times_s = [self._queues.next_work(self._work.waiting(claim.queues, None), now_s), self._queues.next_execution(family, claim, now_s)]
         return min((at_s for at_s in times_s if at_s is not None), default=None)

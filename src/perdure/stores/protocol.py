@@ -155,8 +155,8 @@ ChangeAnswer = Committed | Conflict | Superseded
 class Claim(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A request for executions of certain programs, and for tasks of certain queues, in the name of `holder`.
 
-    With `root`, only executions of that root are claimed. Of the programs that need capabilities, those are claimed for which one of the `toolboxes` has
-    every capability. `queues` are names in every tenant, or only in `tenants` if these are given.
+    With `roots`, only executions of one of these roots are claimed: none, if there are none. Of the programs that need capabilities, those are claimed for
+    which one of the `toolboxes` has every capability. `queues` are names in every tenant, or only in `tenants` if these are given.
     """
 
     holder: str
@@ -164,7 +164,7 @@ class Claim(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     programs: frozenset[str] = frozenset()
     queues: frozenset[str] = frozenset()
     limit: int = 100
-    root: Key | None = None
+    roots: frozenset[Key] | None = None
     tenants: frozenset[str] | None = None
     toolboxes: tuple[Toolbox, ...] = ()
 

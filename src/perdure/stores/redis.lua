@@ -336,9 +336,11 @@ function ask.claim(claim)
       end
     end
   end
+  local roots = claim.roots and {}
+  for _, root in ipairs(claim.roots or {}) do roots[pack(root)] = true end
   local function fits(member, head)
     head = head or load(member:sub(17))
-    return claim.knows[head.program] and (not claim.root or pack(head.root) == pack(claim.root))
+    return claim.knows[head.program] and (not roots or roots[pack(head.root)])
   end
   local function fits_freely(member)
     local head = load(member:sub(17))
@@ -351,7 +353,7 @@ function ask.claim(claim)
     local name = mail_of(member).to[2]
     return queues[name] and not limits[name] and (not tenants or is_of_tenant(member))
   end
-  local in_family = claim.root and fits
+  local in_family = roots and fits
   for _, name in ipairs(claim.programs) do look(ready, at('ready', name), '-inf', now, claim.limit, in_family) end
   look(ready, at('held', claim.holder), '(-inf', now, nil, fits)
   for _, holder in ipairs(call('SMEMBERS', at('holding'))) do

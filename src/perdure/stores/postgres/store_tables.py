@@ -224,9 +224,9 @@ class PostgresTables:
         if claim.epoch != self.moment.epoch or not alive:
             return Claimed(now_s)
         claim = claim.of([name for (name,) in await self.fetch("SELECT name FROM programs")])
-        root = claim.root and address_bytes(claim.root)
+        roots = None if claim.roots is None else [*map(address_bytes, claim.roots)]
         addresses = None if claim.addresses is None else [*map(address_bytes, claim.addresses)]
-        asked = ClaimArguments(now_s, [*map(escape_nul, claim.programs)], root, holder, [*map(escape_nul, claim.queues)], claim.limit, addresses)
+        asked = ClaimArguments(now_s, [*map(escape_nul, claim.programs)], roots, holder, [*map(escape_nul, claim.queues)], claim.limit, addresses)
         executions, work = await self._ready(asked, limited)
         numbers = [one.number for one in executions]
         assigned = {row[16]: head_of(row) for row in await self.fetch(ASSIGN, numbers, holder, now_s)}

@@ -11,7 +11,7 @@ from perdure.stores.sqlite import limited_queues
 from perdure.stores.sqlite.database_file import Execute
 from perdure.stores.sqlite.holders import HolderLiveness
 from perdure.stores.sqlite.limited_queues import SqliteCandidate
-from perdure.stores.sqlite.store_rows import HEAD_COLUMNS, MESSAGE_COLUMNS, address_text, head_of, json_text, message_of
+from perdure.stores.sqlite.store_rows import HEAD_COLUMNS, MESSAGE_COLUMNS, address_text, head_of, json_text, message_of, roots_text
 
 # Of each line (of one holder and one name) the first few that are due; or, if the holders are dead, due or not.
 _LINES = """SELECT number, {at} FROM ({{holders}}) AS who CROSS JOIN ({{names}}) AS name CROSS JOIN {table} AS waiting WHERE waiting.number IN (
@@ -26,18 +26,20 @@ _OF = "AND address IN (SELECT value FROM json_each(?))"
 DUE_WORK_OF = _LINES.format(table="mail", name="queue", at="due_at_s", due=f"due_at_s <= ? {_OF}")
 ORPHANED_WORK_OF = _LINES.format(table="mail", name="queue", at="due_at_s", due=f"? IS NOT NULL {_OF}")
 
-# The same for one family, which is named first.
-AWAKE_IN_FAMILY = """SELECT number, ready_at_s FROM heads WHERE root = ? AND ifnull(holder IN ({holders}), 1) AND program IN ({names}) AND limited = 0
-    AND ready_at_s <= ? ORDER BY ready_at_s, number LIMIT ?"""
-ORPHANED_IN_FAMILY = """SELECT number, ready_at_s FROM heads WHERE +root = ? AND holder IN ({holders}) AND program IN ({names}) AND limited = 0
-    AND ? IS NOT NULL ORDER BY ready_at_s, number LIMIT ?"""
+# The same for some families, whose roots come first.
+AWAKE_IN_FAMILIES = """SELECT number, ready_at_s FROM json_each(?) AS family CROSS JOIN heads AS waiting WHERE waiting.number IN (
+    SELECT number FROM heads WHERE root = family.value AND ifnull(holder IN ({holders}), 1) AND program IN ({names}) AND limited = 0
+    AND ready_at_s <= ? ORDER BY ready_at_s, number LIMIT ?)"""
+DEAD_HELD_IN_FAMILIES = """SELECT number, ready_at_s FROM heads WHERE +root IN (SELECT value FROM json_each(?)) AND holder IN ({holders})
+    AND program IN ({names}) AND limited = 0 AND ? IS NOT NULL ORDER BY ready_at_s, number LIMIT ?"""
 
 # When the first of each line is due.
 _NEXT = """SELECT min((SELECT min({at}) FROM {table} WHERE holder IS who.column1 AND {name} = name.column1))
     FROM ({{holders}}) AS who CROSS JOIN ({{names}}) AS name"""
 NEXT = _NEXT.format(table="heads", name="limited = 0 AND program", at="ready_at_s")
 NEXT_WORK = _NEXT.format(table="mail", name="queue", at="due_at_s")
-NEXT_IN_FAMILY = "SELECT min(ready_at_s) FROM heads WHERE root = ? AND ifnull(holder IN ({holders}), 1) AND program IN ({names}) AND limited = 0"
+NEXT_IN_FAMILIES = """WITH family AS (SELECT value FROM json_each(?)) SELECT min((SELECT min(ready_at_s) FROM heads
+    WHERE root = family.value AND ifnull(holder IN ({holders}), 1) AND program IN ({names}) AND limited = 0)) FROM family"""
 
 _CHOSEN = "number IN (SELECT value FROM json_each(?))"
 ASSIGN = f"""UPDATE heads SET holder = ?, wake_at_s = NULL,
@@ -66,10 +68,10 @@ def with_full_names(execute: Execute, claim: Claim) -> Claim:
 def find_ready(execute: Execute, claim: Claim, stands: HolderLiveness, now_s: float) -> ReadyNumbers:
     """What the claimer is to be handed."""
     names, limit, dead = sorted(claim.programs), claim.limit, stands.dead
-    family: tuple[Any, ...] = () if claim.root is None else (address_text(claim.root),)
-    awake, orphaned = (AWAKE, DEAD_HELD) if claim.root is None else (AWAKE_IN_FAMILY, ORPHANED_IN_FAMILY)
-    holders: list[str | None] = [None, claim.holder] if claim.root is None else [claim.holder]
-    lines = [(sql, who, (*family, *who, *names, now_s, limit)) for sql, who in ((awake, holders), (orphaned, dead))]
+    families: tuple[Any, ...] = () if claim.roots is None else (roots_text(claim.roots),)
+    awake, orphaned = (AWAKE, DEAD_HELD) if claim.roots is None else (AWAKE_IN_FAMILIES, DEAD_HELD_IN_FAMILIES)
+    holders: list[str | None] = [None, claim.holder] if claim.roots is None else [claim.holder]
+    lines = [(sql, who, (*families, *who, *names, now_s, limit)) for sql, who in ((awake, holders), (orphaned, dead))]
     limited = limited_queues.limited_queues(execute)
     free = sorted(claim.queues - {queue.name for queue in limited})
     nobody: list[str | None] = [None]
@@ -91,10 +93,10 @@ def find_ready(execute: Execute, claim: Claim, stands: HolderLiveness, now_s: fl
 def next_ready_at(execute: Execute, claim: Claim, now_s: float) -> float | None:
     """When the first of what the claimer could have is due."""
     times_s: list[float | None] = []
-    if claim.programs and claim.root is None:
+    if claim.programs and claim.roots is None:
         times_s += execute(_with_placeholders(NEXT, 2, len(claim.programs)), (None, claim.holder, *claim.programs)).fetchone()
-    elif claim.programs and claim.root is not None:
-        times_s += execute(_with_placeholders(NEXT_IN_FAMILY, 1, len(claim.programs)), (address_text(claim.root), claim.holder, *claim.programs)).fetchone()
+    elif claim.programs and claim.roots is not None:
+        times_s += execute(_with_placeholders(NEXT_IN_FAMILIES, 1, len(claim.programs)), (roots_text(claim.roots), claim.holder, *claim.programs)).fetchone()
     limited = limited_queues.limited_queues(execute)
     for queue in limited:
         times_s += limited_queues.next_times(execute, queue, claim, now_s)

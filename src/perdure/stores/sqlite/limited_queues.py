@@ -15,7 +15,7 @@ from msgspec.structs import astuple
 from perdure.stores.fairness import LANE_MEMORY_S, Candidate, QueueRecord, QueueState, choose_candidates, next_start_at, room_under_limits, starts_allowed
 from perdure.stores.protocol import UNLIMITED, Claim, QueueLimits, QueueStatus
 from perdure.stores.sqlite.database_file import Execute
-from perdure.stores.sqlite.store_rows import address_text, json_text
+from perdure.stores.sqlite.store_rows import address_text, json_text, roots_text
 
 LIMIT = """INSERT INTO queues (name, concurrency, per_lane, interval_s, burst, declared, turn, free_at_s, free_for_work_at_s)
     VALUES (?, ?, ?, ?, ?, ?, 0, 0, 0)
@@ -179,10 +179,10 @@ def _queue_status(execute: Execute, name: str, limits: QueueLimits, living: froz
 
 
 def _claim_condition(claim: Claim) -> tuple[str, tuple[str, ...]]:
-    """A condition on executions, and its arguments: of these programs, and of this family."""
-    if claim.root is None:
+    """A condition on executions, and its arguments: of these programs, and of these families."""
+    if claim.roots is None:
         return f"AND program IN ({_marks(claim.programs)})", (*claim.programs,)
-    return f"AND program IN ({_marks(claim.programs)}) AND root = ?", (*claim.programs, address_text(claim.root))
+    return f"AND program IN ({_marks(claim.programs)}) AND +root IN (SELECT value FROM json_each(?))", (*claim.programs, roots_text(claim.roots))
 
 
 def _numbered(sql: str, wanted: str) -> str:

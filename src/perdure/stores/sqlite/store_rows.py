@@ -247,6 +247,11 @@ def address_text(address: Address) -> str:
     return json_text(address)
 
 
+def roots_text(roots: Iterable[Key]) -> str:
+    """Roots as one argument, for `json_each`."""
+    return json_text([address_text(root) for root in sorted(roots)])
+
+
 def json_text(data: object) -> str:
     """Data as JSON text."""
     return _encode(data).decode()
