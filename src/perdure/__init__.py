@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from perdure.agent import Agent, Budget
+    from perdure.app import App, SyncApp
     from perdure.code.approval_requests import Notice
     from perdure.code.call_options import NamedWorkflow
     from perdure.code.context import Context, Turn
@@ -73,6 +74,7 @@ __all__ = [
     "AlreadyDecided",
     "AlreadyExists",
     "Ambiguous",
+    "App",
     "AsyncClient",
     "AsyncHandle",
     "Attempt",
@@ -134,6 +136,7 @@ __all__ = [
     "StepFailed",
     "StepInfo",
     "StoreError",
+    "SyncApp",
     "SyncContext",
     "SyncTurn",
     "Timeout",
@@ -155,6 +158,10 @@ _HOMES = {
     "perdure.agent": (
         "Agent",
         "Budget",
+    ),
+    "perdure.app": (
+        "App",
+        "SyncApp",
     ),
     "perdure.code.approval_requests": ("Notice",),
     "perdure.code.call_options": ("NamedWorkflow",),

@@ -19,7 +19,9 @@ SUFFIXES = (".yaml", ".yml", ".json")
 DefinitionSource = str | Path | Definition
 
 
-def load_definitions(sources: DefinitionSource | Iterable[DefinitionSource], calls: Sequence[Workflow[..., Any]], options: Mapping[str, Any]) -> list[Definition]:
+def load_definitions(
+    sources: DefinitionSource | Iterable[DefinitionSource], calls: Sequence[Workflow[..., Any]], options: Mapping[str, Any]
+) -> list[Definition]:
     """The definitions that these are, in their order; those that are called are loaded before those that call them. `options` are those of `Definition.of`.
 
     Raises:
@@ -47,8 +49,8 @@ def _files_of(source: str | Path) -> list[Path]:
     elif path.is_file():
         found, expected = [path], ""
     else:
-        found, expected = sorted(map(Path, glob.glob(str(source), recursive=True))), "a file, a directory, or a pattern that some file matches, seen from "
-        expected += str(Path.cwd())
+        found = sorted(map(Path, glob.glob(str(source), recursive=True)))  # noqa: PTH207  # a pattern may be absolute, and Path.glob takes none that is
+        expected = f"a file, a directory, or a pattern that some file matches, seen from {Path.cwd()}"
     if not found:
         raise BadValue("App(definitions=…)", str(source), expected)
     return found

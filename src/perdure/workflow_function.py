@@ -129,14 +129,18 @@ class Workflow(Generic[P, R_co]):
 
 
 def _family(workflow: Workflow[..., Any]) -> list[CodeWorkflow]:
-    """What a script's engine must know beside the workflow that it runs: those that its function or module can name, and so on from theirs."""
+    return [one.code for one in related_workflows(workflow)]
+
+
+def related_workflows(workflow: Workflow[..., Any]) -> list[Workflow[..., Any]]:
+    """What an engine must know to run a workflow: itself, those that its function or module can name, and so on from theirs."""
     found, left = {workflow.code.name: workflow}, [workflow]
     while left:
         for one in left.pop()._uses():
             if one.code.name not in found:  # the nearer of two namesakes is meant
                 found[one.code.name] = one
                 left.append(one)
-    return [one.code for one in found.values()]
+    return list(found.values())
 
 
 def _neighbours(fn: Callable[..., Any]) -> Callable[[], Sequence[Workflow[..., Any]]]:

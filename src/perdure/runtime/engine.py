@@ -56,8 +56,9 @@ CLAIM_MAX = 100
 class Engine:
     """Advances the executions of some workflows on a store, until stopped.
 
-    With `roots`, it advances only these executions and their descendants; `admit` and `dismiss` change which these are. A waiting execution stays in memory for `idle_s`; with 0 each is evicted after every
-    commit and rebuilt for the next. `secrets` finds the secrets of calls, unless their definition has a finder of its own.
+    With `roots`, it advances only these executions and their descendants; `admit` and `dismiss` change which these are. A waiting execution stays in memory
+    for `idle_s`; with 0 each is evicted after every commit and rebuilt for the next. `secrets` finds the secrets of calls, unless their definition has a
+    finder of its own.
     """
 
     def __init__(

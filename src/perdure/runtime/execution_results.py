@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Set as AbstractSet
+from weakref import WeakValueDictionary
 
 from perdure.core import events as e
 from perdure.core import log_format
@@ -27,11 +28,15 @@ READ_BACK_EVENTS = (1, 256, sys.maxsize)
 """How far the log is read back for the last turn: mostly it is the last commit."""
 
 
+Ending = asyncio.Future[e.EndedEvent | None]
+"""The next end of an execution in an engine; None if the execution leaves the engine, or is parked."""
+
+
 class EndWaiters:
-    """Whoever waits, in the process of an engine, for executions to end in it."""
+    """Those who wait, in the process of an engine, for executions to end in it. A future is kept by those who wait for it."""
 
     def __init__(self) -> None:
-        self._futures: dict[Key, asyncio.Future[e.EndedEvent | None]] = {}
+        self._futures: WeakValueDictionary[Key, Ending] = WeakValueDictionary()
         self._failure: Exception | None = None
 
     def of(self, key: Key) -> "asyncio.Future[e.EndedEvent | None]":

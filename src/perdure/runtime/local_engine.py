@@ -13,7 +13,7 @@ from perdure.core.events import ParkedEvent
 from perdure.core.paths import Key
 from perdure.runtime.call_secrets import SecretSource
 from perdure.runtime.engine import Engine
-from perdure.runtime.execution_results import last_lifecycle_event, result_of_ended, wait_for_result
+from perdure.runtime.execution_results import Ending, last_lifecycle_event, result_of_ended, wait_for_result
 from perdure.runtime.workflow_programs import Workflow
 from perdure.stores.configured_store import open_store
 from perdure.stores.protocol import Post, Store
@@ -95,17 +95,20 @@ async def run_to_end(engine: Engine, key: Key, value: bytes, workflow: Workflow 
     return await (wait_for_end(engine, key) if ended is None else result_of_ended(engine.store, key, ended))
 
 
-async def wait_for_end(engine: Engine, key: Key, after: int = 0, *, through_pauses: bool = False) -> bytes:
+async def wait_for_end(engine: Engine, key: Key, after: int = 0, *, through_pauses: bool = False, ending: Ending | None = None) -> bytes:
     """Wait for the end of an execution and return its encoded result. Events up to version `after` are ignored.
 
-    What this engine holds is not looked for in the store: the engine says what becomes of it. Any process may advance the execution. If this engine fails, the wait fails with the same error.
+    What this engine holds is not looked for in the store: the engine says what becomes of it. `ending` is the next end there, if one is known to come.
+    Any process may advance the execution. If this engine fails, the wait fails with the same error.
 
     Raises:
         NotFound: there is no such execution.
         ExecutionFailed, DeadlineExceeded, ExecutionCancelled: how it ended.
         NeedsAttention: it is parked.
     """
-    if engine.holds(key) and (ended := await asyncio.shield(engine.ending(key))) is not None:
+    if ending is None and engine.holds(key):
+        ending = engine.ending(key)
+    if ending is not None and (ended := await asyncio.shield(ending)) is not None:
         return await result_of_ended(engine.store, key, ended)
     waiting = asyncio.create_task(wait_for_result(engine.watch, engine.store, key, after, through_pauses=through_pauses))
     try:

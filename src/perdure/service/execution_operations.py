@@ -137,7 +137,7 @@ async def _begin_in_engine(engine: Engine, wanted: StartRequest) -> bool:
     return await engine.begin(wanted.key, start)
 
 
-def _can_begin(engine: Engine | None, wanted: StartRequest) -> TypeGuard[Engine]:
+def can_begin(engine: Engine | None, wanted: StartRequest) -> TypeGuard[Engine]:
     """Whether this engine knows what is to be started, in that version, and may begin it."""
     known = None if engine is None or engine.stopping or not begins_at_once(wanted) else engine.known.get(wanted.key.workflow)
     if known is None or wanted.version not in (0, known.version):
@@ -146,7 +146,7 @@ def _can_begin(engine: Engine | None, wanted: StartRequest) -> TypeGuard[Engine]
 
 
 async def _post_start(access: StoreAccess, wanted: StartRequest, besides: Sequence[Commit] = ()) -> bool:
-    if not besides and _can_begin(access.engine, wanted):
+    if not besides and can_begin(access.engine, wanted):
         return await _begin_in_engine(access.engine, wanted)
     key, blobs = wanted.key, dict[str, bytes]()
     given = values.offload_if_large(wanted.input, blobs)

@@ -16,7 +16,7 @@ from perdure.core.values import Value
 from perdure.runtime.blob_loader import BlobCache
 from perdure.runtime.change_watcher import ChangeWatcher
 from perdure.runtime.engine import Engine
-from perdure.runtime.execution_results import wait_for_result
+from perdure.runtime.execution_results import Ending, wait_for_result
 from perdure.runtime.local_engine import wait_for_end
 from perdure.service.execution_folds import FoldCache
 from perdure.service.missing_parts import WaitWarnings
@@ -53,15 +53,16 @@ class StoreAccess:
             self.watch.close()
         self.notices.close()
 
-    async def result(self, key: Key, after: int = 0) -> bytes:
-        """The encoded result of an execution, waited for. What happened up to version `after` is of no interest, and a pause is waited through.
+    async def result(self, key: Key, after: int = 0, ending: Ending | None = None) -> bytes:
+        """The encoded result of an execution, waited for. What happened up to version `after` is of no interest, and a pause is waited through. `ending`
+        is the next end of it in this engine, if that is known to come.
 
         Raises:
             ExecutionFailed, DeadlineExceeded, ExecutionCancelled, NeedsAttention, NotFound: see `wait_for_result`.
         """
         if self.engine is None:
             return await wait_for_result(self.watch, self.store, key, after)
-        return await wait_for_end(self.engine, key, after, through_pauses=True)
+        return await wait_for_end(self.engine, key, after, through_pauses=True, ending=ending)
 
     async def payload(self, value: Value) -> bytes:
         """A value's bytes, wherever they are kept."""
