@@ -11,6 +11,7 @@ import logging
 import os
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
 from functools import cached_property
 from inspect import isfunction
 from threading import Lock
@@ -29,6 +30,7 @@ from perdure.core.errors import BadValue, WrongVerb
 from perdure.core.paths import Key
 from perdure.definition_workflow import Definition, Tools
 from perdure.definitions.graph.policy import NO_POLICY, Policy
+from perdure.definitions.graph.version_ranges import version_order
 from perdure.definitions.kinds.deployment import NOTHING_MORE, Deployment
 from perdure.loop_thread import LoopThread
 from perdure.runtime.engine import Engine
@@ -38,8 +40,7 @@ from perdure.runtime.registrations import declared_queues
 from perdure.runtime.worker import Worker
 from perdure.service.secrets.secret_resolver import secret_resolver_for
 from perdure.service.store_access import StoreAccess
-from perdure.stores.configured_store import open_store
-from perdure.stores.encoded_store import EncodedStore
+from perdure.stores.configured_store import opened_store
 from perdure.stores.payload_codec import PayloadCodec
 from perdure.stores.protocol import Store
 from perdure.sync_client import Client, client_on_thread
@@ -103,7 +104,7 @@ class App:
     ) -> None:
         self._listed = _checked_workflows(workflows)
         self._definitions = definitions
-        self._definition_options = {"tools": () if tools is None else tools, "secrets": secrets, "deployment": deployment, "policy": policy}
+        self._definition_options: dict[str, Any] = {"tools": () if tools is None else tools, "secrets": secrets, "deployment": deployment, "policy": policy}
         self._queues = tuple(queues)
         self.queues = tuple(one.name if isinstance(one, Queue) else checked_name(one, "queue") for one in self._queues)
         self._steps, self._resources = tuple(steps), tuple(resources)
@@ -122,21 +123,35 @@ class App:
         return f"<App of {', '.join(one.code.name for one in self._listed) or 'definitions'}>"
 
     @cached_property
-    def code(self) -> AppCode:
-        """What it knows. The files of its definitions are read when this is first asked for.
+    def listed(self) -> tuple[Workflow[..., Any], ...]:
+        """The workflows that it was given, and its definitions, whose files are read when this is first asked for.
 
         Raises:
             BadDefinition: a definition is not valid.
-            BadValue: there is no definition where one was said to be, or two workflows or queues have one name.
+            BadValue: there is no definition where one was said to be, or two workflows have one name.
         """
         definitions = () if self._definitions is None else _load_definitions(self._definitions, self._listed, self._definition_options)
-        listed = [*self._listed, *definitions]
+        return (*self._listed, *definitions)
+
+    @cached_property
+    def code(self) -> AppCode:
+        """What it knows.
+
+        Raises:
+            BadDefinition, BadValue: see `listed`; or two queues of one name are declared in different ways.
+        """
+        listed = self.listed
         known = {one.code.name: one for one in reversed(listed)}
         related = [other for one in listed for other in related_workflows(one) if known.setdefault(other.code.name, other) is other and other not in listed]
         workflows = tuple(dict.fromkeys([*listed, *related]))
         steps = {one.name: one for one in (*_steps_near(workflows), *self._steps)}
         declared = declared_queues([one.code for one in workflows], steps.values())
         return AppCode(workflows, tuple(steps.values()), tuple({one.name: one for one in (*declared, *_queues_of(self._queues))}.values()))
+
+    def _override(self, deployment: Mapping[str, Any], **options: Any) -> None:
+        """Replace what the App says of its definitions: fields of its deployment, and options of `Definition.of`. To be called before they are loaded."""
+        own = self._definition_options["deployment"]
+        self._definition_options |= {"deployment": replace(own, **deployment), **options}
 
     async def __aenter__(self) -> Self:
         await self._open(None)
@@ -211,13 +226,17 @@ class App:
             raise WrongVerb(f"{what} within `with app as shop:`", f"use shop.{verb}(...), which does not need to be awaited")
         return opened
 
-    def workflow(self, name: str) -> NamedWorkflow:
-        """A workflow of which only the name is known here, to be started with options: ``app.start(app.workflow("order").with_(id="o1"), "o1", 500)``.
+    def workflow(self, name: str) -> Workflow[..., Any] | NamedWorkflow:
+        """The workflow or definition of a name, to be started with options: ``app.start(app.workflow("order").with_(id="o1"), "o1", 500)``.
+
+        It is the one of this App, the newest if there are several definitions; or one that only an engine elsewhere may know.
 
         Raises:
             BadName: it is no name.
+            BadDefinition, BadValue: the definitions of this App can't be loaded.
         """
-        return NamedWorkflow(checked_name(name, "workflow"))
+        found = [one for one in self.listed if one.code.name == name]
+        return max(found, key=_release_order) if found else NamedWorkflow(checked_name(name, "workflow"))
 
     @property
     def client(self) -> AsyncClient:
@@ -280,8 +299,8 @@ class SyncApp:
     def __repr__(self) -> str:
         return repr(self._app)
 
-    def workflow(self, name: str) -> NamedWorkflow:
-        """A workflow of which only the name is known here, to be started with options. See `App.workflow`."""
+    def workflow(self, name: str) -> Workflow[..., Any] | NamedWorkflow:
+        """The workflow or definition of a name, to be started with options. See `App.workflow`."""
         return self._app.workflow(name)
 
     @property
@@ -320,7 +339,8 @@ class SyncApp:
 class _OpenApp:
     """An App that is open on one event loop: its store, its engine, its worker and its client. `thread` runs the loop, if the App has one of its own."""
 
-    def __init__(self, thread: LoopThread | None) -> None:
+    def __init__(self, app: App, thread: LoopThread | None) -> None:
+        self._app = app
         self.thread = thread
         self.loop = asyncio.get_running_loop()
         self.failure: BaseException | None = None
@@ -331,17 +351,18 @@ class _OpenApp:
     @classmethod
     async def open(cls, app: App, thread: LoopThread | None) -> _OpenApp:
         """Open the store, and run what the App runs; nothing stays open if that fails."""
-        opened = cls(thread)
+        opened = cls(app, thread)
         try:
-            await opened._begin(app)
+            await opened._begin()
         except BaseException:
             await opened.close(0.0)
             raise
         return opened
 
-    async def _begin(self, app: App) -> None:
+    async def _begin(self) -> None:
+        app = self._app
         code = app.code if app.engine else AppCode((), (), ())
-        store = await self._open_store(app)
+        store = await self._stack.enter_async_context(opened_store(app.db, app.codec))
         self._stack.enter_context(relaxed_garbage_collection(app.tune_gc))
         engine = None
         if app.engine:
@@ -357,13 +378,6 @@ class _OpenApp:
         access = StoreAccess(store, engine)
         self.client = client_on(access)
         self._stack.callback(access.close)
-
-    async def _open_store(self, app: App) -> Store:
-        if app.db is not None and not isinstance(app.db, str):
-            return app.db if app.codec is None else EncodedStore(app.db, app.codec)
-        store = open_store(app.db, app.codec)
-        self._stack.push_async_callback(store.close)
-        return store
 
     def _run(self, member: Engine | Worker, running: asyncio.Task[None]) -> None:
         self._members.append(member)
@@ -394,12 +408,12 @@ class _OpenApp:
     async def start(self, verb: str, workflow: Workflow[..., Any] | NamedWorkflow | str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> AsyncHandle[Any]:
         """See `App.start`."""
         self._expect_use(verb)
-        return await self.client._start(verb, workflow, args, kwargs)
+        return await self.client._start(verb, self._app.workflow(workflow) if isinstance(workflow, str) else workflow, args, kwargs)
 
     async def run(self, verb: str, workflow: Workflow[..., Any] | NamedWorkflow | str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """See `App.run`."""
         self._expect_use(verb)
-        return await self.client._run(verb, workflow, args, kwargs)
+        return await self.client._run(verb, self._app.workflow(workflow) if isinstance(workflow, str) else workflow, args, kwargs)
 
     async def handle(self, id: str | Key, workflow: Workflow[..., Any] | str | None, tenant: str) -> AsyncHandle[Any]:
         """See `App.handle`."""
@@ -435,6 +449,10 @@ def _load_definitions(sources: Definitions, calls: Sequence[Workflow[..., Any]],
     from perdure.definition_sources import load_definitions  # here, as most programs have no definitions
 
     return load_definitions(sources, calls, options)
+
+
+def _release_order(one: Workflow[..., Any]) -> Any:
+    return version_order(one.ir.version) if isinstance(one, Definition) else (0, 0, 0, False)
 
 
 def _steps_near(workflows: Iterable[Workflow[..., Any]]) -> list[Step[..., Any, Any]]:

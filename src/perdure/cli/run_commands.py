@@ -143,7 +143,8 @@ def tool_options(command: F) -> F:
 def run(settings: GlobalOptions, /, *, target: str, id: str | None, wait: bool, watch: bool, format: str, **given: Any) -> None:
     """Run a workflow to its end, in this process.
 
-    TARGET is FILE.py, FILE.py:workflow or module:workflow, or a definition: FILE.yaml, FILE.json, or - for standard input. Its result is printed.
+    TARGET is FILE.py, FILE.py:workflow or module:workflow, module:app or module:app:workflow of an App, or a definition: FILE.yaml, FILE.json, or - for
+    standard input. Its result is printed.
     Interrupted or killed, it goes on when it is run again with its id.
     """
     from perdure.cli import definition_files, output, targets
@@ -153,6 +154,7 @@ def run(settings: GlobalOptions, /, *, target: str, id: str | None, wait: bool, 
     if settings.tenant != "default":
         raise CommandExit(ExitCode.FLAGS, "run works for the tenant 'default' alone\nperdure --tenant NAME start, with a worker, is for any")
     workflow = targets.load_workflow(target, given["tools"], given["calls"], definition_files.environment_of(given))
+    targets.use_database_of(settings, [target])
     args, kwargs = _input(target, workflow, given)
     key = workflow.key(uuid4().hex if id is None else id)
     settings.log("perdure.workflow")
@@ -242,12 +244,14 @@ def start(settings: GlobalOptions, /, *, workflow: str, wait: bool, timeout: str
     WORKFLOW is its name, or a target (FILE.py, FILE.py:workflow, module:workflow, FILE.yaml, FILE.json or -), whose arguments are then checked here. Its key
     is printed.
     """
-    from perdure.cli import definition_files, output
+    from perdure.cli import definition_files, output, targets
     from perdure.cli.execution_lookup import known_programs, unknown_program, wait_for_result
     from perdure.cli.live_view import watch_in_background
     from perdure.cli.terminal_text import execution_name
 
     asked = _start_request(workflow, given)
+    if targets.is_target(workflow):
+        targets.use_database_of(settings, [workflow])
     with settings.client(creates=True) as client:
         meant = client.workflow(asked.workflow) if isinstance(asked.workflow, str) else asked.workflow
         handle = client.start(meant.with_(**asked.options, tenant=settings.tenant), *asked.args, **asked.kwargs)
@@ -334,10 +338,12 @@ def _start_request(workflow: str, given: dict[str, Any]) -> _StartRequest:
 @shared_options.environment_options
 @click.option("--queue", "queues", multiple=True, metavar="NAME", help="Also do the steps that wait on this queue.")
 @task_broker_options
-@click.option("--grace", default="30s", show_default=True, metavar="TIME", help="How long steps may take to end, once it is told to stop.")
+@click.option("--grace", metavar="TIME", help="How long steps may take to end, once it is told to stop; 30s, unless an App says otherwise.")
 @click.pass_obj
-def worker(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tuple[str, ...], grace: str, **given: Any) -> None:
-    """Run all workflows of some files or modules, and definitions (FILE.yaml, FILE.json), until stopped.
+def worker(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tuple[str, ...], grace: str | None, **given: Any) -> None:
+    """Run all workflows of some files or modules, definitions (FILE.yaml, FILE.json), and Apps (module:app), until stopped.
+
+    An App brings its database, its queues and its grace; options win over what it says.
 
     With --listen, --exec or --each, the work of the queues is not done here, but given to programs in any language (docs/guides/workers.md); then no
     workflow has to be named.
@@ -347,11 +353,11 @@ def worker(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tupl
     import asyncio
 
     from perdure.cli import definition_files, terminal_text
-    from perdure.cli.targets import TargetCode
+    from perdure.cli.targets import TargetCode, use_database_of
     from perdure.cli.targets import load_code as found
     from perdure.code.durations import duration_seconds
     from perdure.definition_workflow import Definition
-    from perdure.runtime.server import serve
+    from perdure.runtime.server import SHUTDOWN_GRACE_S, serve
     from perdure.service.secrets.secret_resolver import secret_resolver_for
 
     lends = task_broker_of(queues, given)
@@ -360,7 +366,11 @@ def worker(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tupl
     code = found(targets, given["tools"], given["calls"], definition_files.environment_of(given)) if targets else TargetCode((), ())
     for definition in (one for one in code.workflows if isinstance(one, Definition)):
         definition_files.require_dependencies(definition)
-    grace_s = duration_seconds(grace, "--grace")
+    use_database_of(settings, targets)
+    apps = code.apps
+    queues = queues or tuple(dict.fromkeys(queue for app in apps for queue in app.queues))
+    grace_s = max((app.grace_s for app in apps), default=SHUTDOWN_GRACE_S) if grace is None else duration_seconds(grace, "--grace")
+    db = settings.db or next((app.db for app in apps if app.db is not None), None)
     settings.log("perdure")
 
     def ready(engine: Engine | None) -> None:
@@ -373,7 +383,7 @@ def worker(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tupl
             click.echo(f"{lends}{'' if engine is not None else f', from {place}; Ctrl-C stops it'}")
 
     workflows = [one.code for one in code.workflows]
-    how: dict[str, Any] = {"queues": queues, "declares": code.queues, "url": settings.db, "grace_s": grace_s}
+    how: dict[str, Any] = {"queues": queues, "declares": code.queues, "db": db, "codec": next((app.codec for app in apps), None), "grace_s": grace_s}
     asyncio.run(serve(workflows, code.steps, **how, ready=ready, secrets=secret_resolver_for, lends=lends))
 
 

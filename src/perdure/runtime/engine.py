@@ -568,6 +568,8 @@ class Engine:
             if seed is not None or resident.exists:
                 return ours and start.seed == (seed if seed is not None else await retry_with_backoff(lambda: recorded_seed(self.store, key)))
             await asyncio.sleep(0)  # the start was given up before it was durable: try again
+        if self._endings.failure is not None:
+            raise self._endings.failure
         raise StoreUnavailable(f"the engine has stopped before {key} was started; start it again")
 
     def ending(self, key: Key) -> "asyncio.Future[EndedEvent | None]":

@@ -39,6 +39,11 @@ class EndWaiters:
         self._futures: WeakValueDictionary[Key, Ending] = WeakValueDictionary()
         self._failure: Exception | None = None
 
+    @property
+    def failure(self) -> Exception | None:
+        """Why the engine has failed, if it has."""
+        return self._failure
+
     def of(self, key: Key) -> "asyncio.Future[e.EndedEvent | None]":
         """A future that is done when the execution next ends or (then with None) is not gone on with here, and fails if the engine does."""
         future = self._futures.get(key)

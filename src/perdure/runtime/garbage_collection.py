@@ -28,7 +28,8 @@ class _Tuning:
             found = gc.get_threshold()
             if self._users == 1 and 0 < found[0] < RELAXED[0]:
                 self._before, self._freezes = found, gc.get_freeze_count() == 0
-                gc.freeze()
+                if self._freezes:  # otherwise the program has chosen what is never looked through
+                    gc.freeze()
                 gc.set_threshold(*RELAXED)
 
     def end(self) -> None:

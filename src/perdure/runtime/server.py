@@ -15,7 +15,8 @@ from perdure.runtime.engine import Engine
 from perdure.runtime.garbage_collection import relaxed_garbage_collection
 from perdure.runtime.worker import Worker
 from perdure.runtime.workflow_programs import Workflow
-from perdure.stores.configured_store import open_store
+from perdure.stores.configured_store import opened_store
+from perdure.stores.payload_codec import PayloadCodec
 from perdure.stores.protocol import Store
 
 logger = logging.getLogger("perdure.serve")
@@ -48,7 +49,8 @@ async def serve(
     *,
     queues: Iterable[str] = (),
     declares: Iterable[Queue] = (),
-    url: str | None = None,
+    db: str | Store | None = None,
+    codec: PayloadCodec | None = None,
     grace_s: float = SHUTDOWN_GRACE_S,
     ready: Callable[[Engine | None], None] = lambda _: None,
     secrets: Callable[[Store], SecretSource] | None = None,
@@ -63,11 +65,10 @@ async def serve(
     ended goes on in another process, or in the next.
 
     Raises:
-        StoreError: the store of `url` can't be opened.
+        StoreError: the store of `db` can't be opened. One that was open already stays open.
     """
     names, known = frozenset(queues), list(workflows)
-    store = open_store(url)
-    try:
+    async with opened_store(db, codec) as store:
         found, mine = None if secrets is None else secrets(store), () if lends else names
         engine = Engine(store, known, queues=mine, declares=declares, threaded=True, secrets=found) if known or lends is None else None
         members: list[Engine | Worker | ServerMember] = [] if engine is None else [engine]
@@ -77,8 +78,6 @@ async def serve(
             members.append(Worker(store, steps, queues=names, threaded=True, secrets=found))
         with relaxed_garbage_collection():
             await _run_until_signal(members, lambda: ready(engine), grace_s)
-    finally:
-        await store.close()
 
 
 async def _run_until_signal(members: list[Engine | Worker | ServerMember], ready: Callable[[], object], grace_s: float) -> None:

@@ -1,6 +1,8 @@
 """Opens the store that a URL, or else the environment, names, with the codec that the environment configures."""
 
 import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -31,6 +33,19 @@ def open_store(url: str | None = None, codec: PayloadCodec | None = None) -> Sto
     codec = configured_codec(codec)
     store = _store_of_url(configured_url(url))
     return store if codec is None else EncodedStore(store, codec)
+
+
+@asynccontextmanager
+async def opened_store(db: str | Store | None = None, codec: PayloadCodec | None = None) -> AsyncIterator[Store]:
+    """The store of a URL, opened as `open_store` does and closed after the block; or one that is open already and stays open."""
+    if db is not None and not isinstance(db, str):
+        yield db if codec is None else EncodedStore(db, codec)
+        return
+    store = open_store(db, codec)
+    try:
+        yield store
+    finally:
+        await store.close()
 
 
 def _store_of_url(url: str) -> Store:

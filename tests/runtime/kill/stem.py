@@ -36,7 +36,7 @@ def known(name: str) -> Leg:
 def engine(leg: Leg, url: str, deploy: int) -> None:
     """Serve the code of a deploy, until told to stop; of no deploy, without queues."""
     codes, queues = [one.code for one in leg.workflows(deploy)], leg.queues if deploy else ()
-    asyncio.run(serve(codes, leg.steps, queues=queues, declares=leg.declares, url=url, grace_s=GRACE_S, ready=lambda _: say_ready()))
+    asyncio.run(serve(codes, leg.steps, queues=queues, declares=leg.declares, db=url, grace_s=GRACE_S, ready=lambda _: say_ready()))
 
 
 def say_ready() -> None:
