@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure import AsyncClient, Context, ExecutionFailed, Signal, shared_engines, step, workflow
-from perdure.code.declarations import CodeWorkflow
+from perdure import AsyncClient, Context, ExecutionFailed, Signal, Workflow, shared_engines, step, workflow
 from perdure.core.paths import Key
 from perdure.stores.configured_store import open_store
 from perdure.stores.protocol import HeadFilter
@@ -232,18 +231,19 @@ async def test_two_workflows_of_one_name_run_side_by_side_each_with_its_own_code
     async with AsyncClient() as client:
         for id in "12":
             await (await client.get(id, "same")).send(go_on, "!")
-    assert await asyncio.wait_for(asyncio.gather(first, second), 10) == ["one!", "two!"]
+    assert list(await asyncio.wait_for(asyncio.gather(first, second), 10)) == ["one!", "two!"]
 
 
 def test_a_workflow_that_was_defined_anew_runs_as_it_is_now() -> None:
-    def defined(number: int) -> CodeWorkflow:
+    def defined(number: int) -> Workflow[[], int]:
         async def body(ctx: Context) -> int:
             return number
 
-        return workflow(name="again")(body)  # type: ignore[return-value]  # only run
+        return workflow(name="again")(body)
 
-    assert [defined(number).run() for number in range(5)] == list(range(5))  # type: ignore[attr-defined]  # a workflow
-    ((_, shared),) = [one for one in shared_engines._registry.stores.items() if "shared.db" in one[0][1].url and not one[0][0].is_closed()][-1:]
+    assert [defined(number).run() for number in range(5)] == list(range(5))
+    stores = [one for (loop, _), one in shared_engines._registry.stores.items() if not loop.is_closed()]
+    (shared,) = [one for one in stores if [known.name for engine in one.engines for known in engine.family] == ["again"]]
     assert len(shared.engines) == 1, "what runs nothing takes the new code"
 
 
