@@ -123,6 +123,41 @@ GUARDS = (
         suite("runtime/test_letting_go.py"),
     ),
     Guard("work that was leased too slowly is not begun", "runtime.holder:WorkClaims.claim", never("claimed.work"), suite("runtime/test_worker.py")),
+    Guard(
+        "a claim of some families gets nothing of others",
+        "stores.memory:MemoryStore.claim",
+        Instead("ready.head.root in claim.roots", "True"),
+        suite("stores/test_memory.py", "famil"),
+    ),
+    Guard(
+        "a claim of some families gets nothing of others in a file",
+        "stores.sqlite.claim_queries:find_ready",
+        Instead("roots_text(claim.roots)", "json_text([])"),
+        suite("stores/sqlite/test_store.py", "famil"),
+    ),
+    Guard(
+        "a run that was given up releases what it held",
+        "runtime.engine:Engine.dismiss",
+        Instead("messages.EvictMessage('what it ran for has gone')", "messages.TickMessage()"),
+        suite("test_shared_engines.py", "cancelled_arun"),
+    ),
+    Guard(
+        "what an engine has claimed for a run is known before the store is asked how it stands",
+        "runtime.local_engine:run_to_end",
+        without("engine.claim_now"),
+        suite("test_sdk.py", "interrupted_too_often"),
+    ),
+    Guard(
+        "an engine that fails fails those who wait in its App",
+        "runtime.engine:Engine.run",
+        without("self._endings.fail"),
+        suite("test_app.py", "engine_that_fails"),
+    ),
+    Guard("an App is open once", "app:App._open", never("self._pid"), suite("test_app.py", "twice")),
+    Guard("an App that was forked is not used", "app:App._expect_open", never("self._pid"), suite("test_app.py", "forked")),
+    Guard(
+        "a forked process does not use the engine of its parent", "shared_engines:_begin_anew", without("_registry"), suite("test_shared_engines.py", "forked")
+    ),
     Guard("a claim is repeated when the next work is due", "runtime.engine:Engine._claim", without("self._alarm"), suite("runtime/test_on_time.py")),
     # The fold and the log: intentions before effects, the same replayed as lived.
     Guard("an effect follows its commit", "runtime.decision_loop:advance_execution", before("_write", statement="act(engine, warm, decision.events)"), FAULTS),
