@@ -136,9 +136,7 @@ async def test_a_recursion_ends_at_a_depth_and_says_so() -> None:
 
     async with world(deeper, nested) as w:
         error = await w.failure(deeper, 0)
-        assert error.type == "child_failed" and error.message.endswith(
-            f"it would have more than {limits.DEPTH_MAX} ancestors. End the recursion, or use a loop"
-        )
+        assert error.type == "child_failed" and error.message.endswith(f"it would have more than {limits.DEPTH_MAX} ancestors. End the recursion, or use a loop")
         assert await w.run(nested, 20, id="n") == 20
         assert max(len(head.key.id) for head in await w.store.heads()) <= 200
 
