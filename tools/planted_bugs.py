@@ -154,10 +154,6 @@ GUARDS = (
         suite("test_app.py", "engine_that_fails"),
     ),
     Guard("an App is open once", "app:App._open", never("self._pid"), suite("test_app.py", "twice")),
-    Guard("an App that was forked is not used", "app:App._expect_open", never("self._pid"), suite("test_app.py", "forked")),
-    Guard(
-        "a forked process does not use the engine of its parent", "shared_engines:_begin_anew", without("_registry"), suite("test_shared_engines.py", "forked")
-    ),
     Guard("a claim is repeated when the next work is due", "runtime.engine:Engine._claim", without("self._alarm"), suite("runtime/test_on_time.py")),
     # The fold and the log: intentions before effects, the same replayed as lived.
     Guard("an effect follows its commit", "runtime.decision_loop:advance_execution", before("_write", statement="act(engine, warm, decision.events)"), FAULTS),
