@@ -9,6 +9,7 @@ PROGRAMS = $(filter-out bench/_%,$(wildcard bench/*.py))
 PACKAGE := $(VENV)/.package
 TOOLS := $(VENV)/.tools
 PEER := .venv-bench/.peers
+RESTATE := .venv-restate/.peer
 RELEASE := .venv-release/.tools
 INSTALL := $(PY) -m pip install -qq --disable-pip-version-check --no-input
 NO_INDEX = { echo "make: pip could not install (its own words are above). Is a package index in reach?" \
@@ -57,7 +58,7 @@ build: $(TOOLS) $(RELEASE) ## Build a release into dist/: wheel, source distribu
 	@rm -rf dist && $(PY) -m build --no-isolation --outdir dist .
 	@$(PY) -m tools.bill_of_materials
 
-bench: $(TOOLS) $(PEER) ## Measure: run each program in bench/, beside DBOS, LangGraph, Prefect and the bare disk
+bench: $(TOOLS) $(PEER) $(RESTATE) ## Measure: run each program in bench/, beside DBOS, Restate, LangGraph, Prefect and the bare disk
 	@set -e; for program in $(PROGRAMS); do echo "== $$program"; PYTHONPATH=. $(PY) "$$program"; done
 
 format: $(TOOLS) ## Format, mend what lint can mend, make the sync modules, and say whether docs/proof.md is outdated
@@ -67,7 +68,7 @@ format: $(TOOLS) ## Format, mend what lint can mend, make the sync modules, and 
 	@$(PY) -m tools.proof_page
 
 clean: ## Remove what make made: the environment, caches, builds
-	@rm -rf $(VENV) .venv-bench .venv-release build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf $(VENV) .venv-bench .venv-restate .venv-release build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	@find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(PY):
@@ -89,6 +90,13 @@ $(PEER):
 	@set -e; $(find_python); echo "make: creating .venv-bench for DBOS, LangGraph and Prefect"; "$$python" -m venv --clear .venv-bench
 	@.venv-bench/bin/python -m pip install -qq --disable-pip-version-check --no-input 'dbos>=3,<4' 'langgraph>=1,<2' 'langgraph-checkpoint-sqlite>=3,<4' 'prefect>=3,<4' 'fastapi<0.150' || $(NO_INDEX)
 	@touch $@
+
+# Restate's server comes as a program in a package of npm. Where there is no npm, or no server for this machine, the benchmarks run without Restate.
+$(RESTATE):
+	@set -e; $(find_python); echo "make: creating .venv-restate for Restate"; "$$python" -m venv --clear .venv-restate
+	@{ .venv-restate/bin/python -m pip install -qq --disable-pip-version-check --no-input 'restate_sdk>=1.3,<2' 'hypercorn>=0.18' 'aiohttp>=3.12' \
+		&& npm install --silent --no-audit --no-fund --ignore-scripts --prefix .venv-restate '@restatedev/restate-server@^1.7' \
+		&& touch $@; } || echo "make: Restate could not be installed; the benchmarks skip it"
 
 # What audits and describes a release, in an environment of its own, so that it is not among what it describes.
 $(RELEASE):

@@ -356,7 +356,7 @@ async def test_with_engine_false_it_only_starts_work(caplog: pytest.LogCaptureFi
 
 async def test_what_no_engine_knows_waits_and_says_so() -> None:
     async with App([greet], db=DB) as app:
-        with pytest.raises(Timeout, match="no engine here knows elsewhere@1"):
+        with pytest.raises(Timeout, match="no running engine knows elsewhere@1"):
             await (await app.start(workflow(name="elsewhere")(instant.code.fn), 1)).result(timeout=0.2)
         assert (await (await app.start("unheard of")).status()).why == "no engine here knows unheard of; it has not started"
 

@@ -324,7 +324,7 @@ def test_a_url_that_names_no_database_is_refused(make: Any, wrong: Any) -> None:
 
 
 def test_the_url_of_a_server_says_what_to_do() -> None:
-    with pytest.raises(BadValue, match="this version does not speak to servers, open the database that the server has"):
+    with pytest.raises(BadValue, match="this version does not connect to servers, so open the server"):
         Client("http://localhost:7000")
 
 
@@ -361,7 +361,7 @@ def test_who_waits_in_another_thread_is_told_that_the_client_was_closed() -> Non
         waiting = pool.submit(handle.result)
         time.sleep(0.2)
         client.close()
-        with pytest.raises(StoreUnavailable, match="its client was closed"):
+        with pytest.raises(StoreUnavailable, match="the client was closed"):
             waiting.result(10)
 
 

@@ -29,13 +29,13 @@ from perdure.definitions.graph.graph_program import GraphProgram
 from perdure.definitions.kinds import config_checks
 from perdure.dialects import definition_reader
 from perdure.runtime.workflow_programs import WorkflowProgram, program_of
-from tests.core.stories import driven
+from tests.core.scripted_execution import driven
 from tests.corpus import definitions, make, replay, workflows
 
 FILES = sorted((Path(__file__).parent / "corpus").glob("v*/*.json"))
 
 
-class Known(msgspec.Struct):
+class CorpusExecution(msgspec.Struct):
     """One execution of the corpus, with the blobs of its file."""
 
     case: str
@@ -54,11 +54,11 @@ class Known(msgspec.Struct):
         return program_of(replay.workflow(self.case, self.record.key, self.blobs), self.record.key)
 
 
-def known(file: Path) -> Iterator[Known]:
+def known(file: Path) -> Iterator[CorpusExecution]:
     recorded = msgspec.json.decode(file.read_bytes(), type=make.Recorded)
     blobs = {name: decompress(b64decode(raw)) for name, raw in recorded.blobs.items()}
     for record in (*recorded.executions, *recorded.in_flight):
-        yield Known(file.stem, record, blobs)
+        yield CorpusExecution(file.stem, record, blobs)
 
 
 EXECUTIONS = [one for file in FILES for one in known(file)]
@@ -183,7 +183,7 @@ def test_code_of_the_corpus_uses_every_verb_of_a_context() -> None:
 
 
 @each
-def test_the_log_folds_to_how_it_stood(one: Known) -> None:
+def test_the_log_folds_to_how_it_stood(one: CorpusExecution) -> None:
     execution = fold_events(one.record.key, one.events, one.record.root)
     assert (execution.status, execution.started is None or execution.started.version) == (one.record.status, one.record.version)
     assert log_format.decode_row(log_format.encode_row(one.events)) == one.events
@@ -196,7 +196,7 @@ def without_the_end(events: Sequence[e.Event]) -> tuple[Sequence[e.Event], e.Eve
 
 
 @each
-def test_the_log_replays_without_divergence_to_the_same_end(one: Known) -> None:
+def test_the_log_replays_without_divergence_to_the_same_end(one: CorpusExecution) -> None:
     events = one.events
     if one.record.status not in make.ENDED:
         return
@@ -222,19 +222,19 @@ def test_the_log_replays_without_divergence_to_the_same_end(one: Known) -> None:
             pytest.fail(f"it ended as {expected}, and ends now as {found}")
 
 
-def payloads(execution: Execution, event: e.Event, one: Known) -> dict[str, bytes]:
+def payloads(execution: Execution, event: e.Event, one: CorpusExecution) -> dict[str, bytes]:
     return {blob.sha256: one.blobs[blob.sha256] for blob in blobs_read(execution, event)}
 
 
 @each
-def test_the_log_can_be_cut_behind_every_commit_and_replays_to_what_was_open_there(one: Known) -> None:
+def test_the_log_can_be_cut_behind_every_commit_and_replays_to_what_was_open_there(one: CorpusExecution) -> None:
     assert replay.opens(one.case, one.record.key, one.record.root, one.rows, one.blobs) == one.record.opens
 
 
 @pytest.mark.parametrize(
     "one", [one for one in EXECUTIONS if one.record.status in make.ENDED and isinstance(one.program(), GraphProgram)], ids=lambda one: one.case
 )
-def test_a_definition_decides_at_each_event_of_its_log_as_it_did(one: Known) -> None:
+def test_a_definition_decides_at_each_event_of_its_log_as_it_did(one: CorpusExecution) -> None:
     execution, instance, left = Execution(one.record.key, one.record.root), one.program(), deque(one.events)
     while left:
         event = left.popleft()
@@ -260,5 +260,5 @@ def shown(thing: ProgramCommand | e.Event) -> Iterator[tuple[object, ...]]:
 
 
 @each
-def test_the_public_history_is_what_it_was(one: Known) -> None:
+def test_the_public_history_is_what_it_was(one: CorpusExecution) -> None:
     assert make.history_hash(one.record.key, one.rows) == one.record.history

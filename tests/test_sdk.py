@@ -351,7 +351,7 @@ def test_a_workflow_that_raises_fails_with_the_users_traceback_now_and_later() -
 
 @pytest.mark.slow
 def test_a_deadline_that_passes_fails_the_execution(url: str) -> None:
-    with pytest.raises(DeadlineExceeded, match=r"default/late/k failed: deadline_exceeded: not ended 0\.2 s after its start"):
+    with pytest.raises(DeadlineExceeded, match=r"default/late/k failed: deadline_exceeded: the execution did not end within 0\.2 s of its start"):
         late.with_(id="k").run()
     assert [head.status for head in stored(url)] == ["failed"]
 

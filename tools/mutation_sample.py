@@ -146,7 +146,7 @@ def commands(module: str) -> list[tuple[str, ...]]:
     near = [(*PYTEST, path) for path in dict.fromkeys(mirrored)]
     match package:
         case "stores":
-            return [*near, (*PYTEST, "tests/stores/test_memory.py"), (*SIMULATOR, "200")]
+            return [*near, (*PYTEST, "tests/stores/test_memory_store.py"), (*SIMULATOR, "200")]
         case "stores.sqlite":
             return [*near, (*PYTEST, "tests/stores/sqlite"), (*SIMULATOR, "40", "--store", "sqlite")]
         case "definitions.graph":

@@ -58,12 +58,12 @@ FAULTS = simulator()
 NO_FAULTS = simulator("--no-faults")
 IN_FILES = simulator("--store", "sqlite", worlds=40)
 DEFINITIONS = simulator("--definitions", worlds=40)
-MEMORY = suite("stores/test_memory.py")
-SQLITE = suite("stores/sqlite/test_store.py")
-ARCHIVES = suite("service/test_archives.py")
-REMOVAL = suite("stores/sqlite/test_store.py", "carries or sweep")
+MEMORY = suite("stores/test_memory_store.py")
+SQLITE = suite("stores/sqlite/test_sqlite_store.py")
+ARCHIVES = suite("service/test_log_archives.py")
+REMOVAL = suite("stores/sqlite/test_sqlite_store.py", "carries or sweep")
 NAMED_BLOBS = suite("core/test_effects.py", "names_the_blobs")
-DECIDE = suite("core/test_decide.py")
+DECIDE = suite("core/test_decision.py")
 PARKED = suite("proof/test_simulator.py", "not_late or parked")
 BAD_WEATHER = suite("proof/test_simulator.py", "weather")
 LIMITS = suite("proof/test_simulator.py", "no_limit_is_exceeded")
@@ -75,7 +75,7 @@ GUARDS = (
     Guard("a commit of an earlier epoch changes nothing", "stores.memory:MemoryStore._commit", never("commit.epoch"), FAULTS),
     Guard("a message whose key is queued is not sent again", "stores.memory:MemoryStore._deliver", always("send.key", "box"), FAULTS),
     Guard("a commit notifies those who wait for work", "stores.memory:MemoryStore.commit", never("self._may_wake"), NO_FAULTS),
-    Guard("mail that a release leaves is due again", "stores.memory:MemoryStore._set_head", never("released", "commit.creates"), FAULTS),
+    Guard("a message that a release leaves is due again", "stores.memory:MemoryStore._set_head", never("released", "commit.creates"), FAULTS),
     Guard("a stale commit changes nothing in a file", "stores.sqlite.store_tables:SqliteTables._is_next", always("commit.version", "row[0]"), SQLITE),
     Guard("a commit of an earlier epoch changes nothing in a file", "stores.sqlite.store_tables:SqliteTables._commit", never("commit.epoch"), IN_FILES),
     Guard("a release notifies those who wait for work in a file", "stores.sqlite.store_tables:SqliteTables._commit", never("limited", "now_s"), IN_FILES),
@@ -100,29 +100,42 @@ GUARDS = (
     Guard("a claim of an earlier epoch gets nothing", "stores.memory:MemoryStore.claim", never("claim.epoch"), MEMORY, quick=True),
     Guard("a holder whose lease is over gets nothing", "stores.memory:MemoryStore.claim", never("self._is_dead(claim.holder, now_s)"), MEMORY),
     Guard("what a living process holds is not handed to another", "stores.memory_queues:WaitingLines.ready", always("is_dead(holder)"), NO_FAULTS),
-    Guard("work is leased to one worker at a time", "stores.memory:MemoryStore._lease", without("self._leases[mail.number]"), LIMITS),
+    Guard("work is leased to one worker at a time", "stores.memory:MemoryStore._lease", without("self._leases[message.number]"), LIMITS),
     Guard(
         "what the dead held is handed to others in a file",
         "stores.sqlite.store_tables:SqliteTables.claim",
-        Instead("find_ready(self._execute, claim, stands, now_s)", "find_ready(self._execute, claim, stands._replace(dead=[]), now_s)"),
+        Instead("find_ready(self._execute, claim, liveness, now_s)", "find_ready(self._execute, claim, liveness._replace(dead=[]), now_s)"),
         IN_FILES,
     ),
-    Guard("a claim that failed is released", "runtime.engine:Engine._claim", before("self._let_go", statement="return"), BAD_WEATHER),
-    Guard("mail of a claim answered late is decided on once", "runtime.engine:Engine._take", never("self.settled_messages"), suite("runtime/test_engine.py")),
-    Guard("a fold behind its head is read again", "runtime.engine:Engine._take", never("resident.version"), suite("proof/test_simulator.py", "nothing_fails")),
+    Guard("a claim that failed is released", "runtime.engine:Engine._claim", before("self._release_all", statement="return"), BAD_WEATHER),
+    Guard(
+        "a message of a claim answered late is decided on once",
+        "runtime.engine:Engine._receive_claimed",
+        never("self.settled_messages"),
+        suite("runtime/test_engine.py"),
+    ),
+    Guard(
+        "a fold behind its head is read again",
+        "runtime.engine:Engine._receive_claimed",
+        never("resident.version"),
+        suite("proof/test_simulator.py", "nothing_fails"),
+    ),
     Guard(
         "an execution that another holds is not continued",
         "runtime.decision_loop:restore_execution",
         never("engine.holder", "found.head.holder"),
-        suite("runtime/test_zombie.py"),
+        suite("runtime/test_engine_past_its_lease.py"),
     ),
     Guard(
         "an execution that was let go is not revived",
-        "runtime.engine:Engine._advance",
-        Instead("resident.abandon()", "self._settle_down(resident)"),
-        suite("runtime/test_letting_go.py"),
+        "runtime.engine:Engine.finish",
+        Instead("resident.discard()", "self._after_advance(resident)"),
+        suite("runtime/test_released_executions.py"),
     ),
-    Guard("work that was leased too slowly is not begun", "runtime.holder:WorkClaims.claim", never("claimed.work"), suite("runtime/test_worker.py")),
+    Guard("work that was leased too slowly is not begun", "runtime.holder:TaskClaims.claim", never("claimed.work"), suite("runtime/test_worker.py")),
+    Guard(
+        "a claim is repeated when the next work is due", "runtime.engine:Engine._claim", without("self._wake_up_timer"), suite("runtime/test_timers_on_time.py")
+    ),
     Guard(
         "a claim of some families gets nothing of others",
         "stores.memory:MemoryStore.claim",
@@ -138,7 +151,7 @@ GUARDS = (
     Guard(
         "a run that was given up releases what it held",
         "runtime.engine:Engine.dismiss",
-        Instead("messages.EvictMessage('what it ran for has gone')", "messages.TickMessage()"),
+        Instead("messages.EvictMessage('the run that it belongs to has ended')", "messages.TickMessage()"),
         suite("test_shared_engines.py", "cancelled_arun"),
     ),
     Guard(
@@ -150,22 +163,50 @@ GUARDS = (
     Guard(
         "an engine that fails fails those who wait in its App",
         "runtime.engine:Engine.run",
-        without("self._endings.fail"),
+        without("self._end_waiters.fail"),
         suite("test_app.py", "engine_that_fails"),
     ),
     Guard("an App is open once", "app:App._open", never("self._pid"), suite("test_app.py", "twice")),
-    Guard("a claim is repeated when the next work is due", "runtime.engine:Engine._claim", without("self._alarm"), suite("runtime/test_on_time.py")),
     # The fold and the log: intentions before effects, the same replayed as lived.
-    Guard("an effect follows its commit", "runtime.decision_loop:advance_execution", before("_write", statement="act(engine, warm, decision.events)"), FAULTS),
-    Guard("messages of a failed commit are decided again", "runtime.decision_loop:advance_execution", without("resident.put_back"), BAD_WEATHER),
+    Guard(
+        "an effect follows its commit",
+        "runtime.batch_runner:BatchRunner._advance_batch",
+        before("self._engine.store.commit", statement="[act_on_decision(self._engine, one) for one in decided]"),
+        FAULTS,
+    ),
+    Guard("messages of a failed commit are decided again", "runtime.batch_runner:BatchRunner._fail", without("resident.put_back"), BAD_WEATHER),
+    Guard(
+        "a cancelled step learns of it before its undo begins",
+        "runtime.in_flight:_run_attempt",
+        without("asyncio.sleep"),
+        suite("code/test_in_flight.py", "settle_within_the_grace"),
+    ),
+    Guard(
+        "steps of one task have context variables of their own",
+        "runtime.batch_runner:BatchRunner._run",
+        Instead("run_in_context(attempt(), self._engine.variables.copy())", "attempt()"),
+        suite("runtime/test_batch_runner.py"),
+    ),
+    Guard(
+        "no step runs in a task that is being cancelled",
+        "runtime.batch_runner:BatchRunner._run",
+        Instead("me.cancelling()", "0"),
+        suite("runtime/test_batch_runner.py"),
+    ),
+    Guard(
+        "a step that waits keeps nothing else from running",
+        "runtime.batch_runner:BatchRunner._request_runner_for_rest",
+        never("self._ready", "self._attempts"),
+        suite("runtime/test_batch_runner.py"),
+    ),
     Guard("attempts of a dead engine are found", "runtime.decision_loop:restore_execution", Instead("execution.opened.performing()", "[]"), FAULTS),
     Guard(
         "an execution with a running step is held",
-        "runtime.resident_executions:ResidentExecution.parks",
+        "runtime.resident_executions:ResidentExecution.is_releasable",
         Instead("self.execution.opened.performed", "False"),
         NO_FAULTS,
     ),
-    Guard("a stopping engine begins no attempt", "runtime.in_flight:_begin_attempt", never("engine.stopping"), suite("runtime/test_stopping.py")),
+    Guard("a stopping engine begins no attempt", "runtime.in_flight:_begin_attempt", never("engine.stopping"), suite("runtime/test_engine_shutdown.py")),
     Guard(
         "replay reads a kept value and computes none",
         "code.code_program:CodeProgram.remember",
@@ -173,7 +214,7 @@ GUARDS = (
         simulator("--no-faults", "--always-suspend"),
     ),
     Guard(
-        "replay notices an operation no longer asked for", "core.replay:_replay_group", Instead("left if events else ()", "()"), suite("core/test_rebuild.py")
+        "replay notices an operation no longer asked for", "core.replay:_replay_group", Instead("left if events else ()", "()"), suite("core/test_replay.py")
     ),
     Guard("what settled during a pause is fed when it ends", "core.replay:events_fed", never("e.ResumedEvent"), simulator("--always-suspend")),
     Guard("a program is fed nothing during a pause", "core.replay:events_fed", never("execution.parked"), FAULTS),
@@ -183,15 +224,15 @@ GUARDS = (
         "events without their turn are not compacted",
         "core.compaction:_kept_events",
         before("turn = _resuming_event(alive, trimmed)", statement="continue"),
-        suite("core/test_compact.py"),
+        suite("core/test_compaction.py"),
     ),
     Guard(
         "turns needed by a patch are not compacted",
         "core.compaction:_kept_events",
         never("e.PatchedEvent", "kept.events"),
-        suite("proof/definitions/test_worlds.py", "found_once"),
+        suite("proof/definitions/test_simulated_definitions.py", "found_once"),
     ),
-    Guard("old code stops at a newer gate", "code.version_gates:version_at_gate", never("way > latest"), suite("code/test_gates.py")),
+    Guard("old code stops at a newer gate", "code.version_gates:version_at_gate", never("way > latest"), suite("code/test_version_gates.py")),
     Guard("a note of a choice is read on replay", "definitions.graph.operation_log:OperationLog.judged", without("self.ask(path, choice)"), DEFINITIONS),
     Guard(
         "a step that a turn passes by is null in it",
@@ -217,8 +258,8 @@ GUARDS = (
     Guard("a parent hears of its child's end", "core.effects:_effects_of_ended", without("execution.watchers"), NO_FAULTS),
     # Time: timers, interruptions, pauses.
     Guard(
-        "a message in hand wins over a timeout",
-        "runtime.engine:Engine._take",
+        "a message that was received wins over a timeout",
+        "runtime.engine:Engine._receive_claimed",
         Instead("resident.undecided.append", "resident.undecided.appendleft"),
         suite("proof/test_simulator.py", "wins_over_a_timeout"),
     ),
@@ -235,17 +276,20 @@ GUARDS = (
         PARKED,
     ),
     Guard(
-        "a step without heartbeats is late", "core.operation_state:PendingOperations.beat", never("pending.by is not None"), suite("runtime/test_at_work.py")
+        "a step without heartbeats is late",
+        "core.operation_state:PendingOperations.record_heartbeat",
+        never("pending.by is not None"),
+        suite("runtime/test_steps_in_progress.py"),
     ),
     Guard("timers wait during a pause", "core.execution:Execution.wake_at", never("self.parked"), DECIDE),
     Guard("nothing settles during a pause", "core.decision:_DecisionDraft._at_once", never("self.execution.parked"), DECIDE),
     Guard("what is ready after a pause goes on", "core.decision:_DecisionDraft._feed", never("e.ResumedEvent"), FAULTS),
     Guard("a cancelled execution ends as cancelled", "core.decision:_DecisionDraft._finish", never("cancelling is not None"), DECIDE),
     Guard(
-        "a try that began late is not looked at again before its time is over",
+        "an attempt that began late is not checked again before its time is over",
         "runtime.resident_executions:ResidentExecution.wake_at",
         Instead("clock.surely_past(min(young.values()))", "due_s"),
-        suite("runtime/test_warm.py"),
+        suite("runtime/test_resident_executions.py"),
     ),
     # A file and its write-ahead log.
     Guard(
@@ -273,33 +317,38 @@ GUARDS = (
         "a start that is too late does not begin",
         "core.decision:_DecisionDraft.start",
         never("message.expires_at_s", "self.now.earliest_s"),
-        suite("service/test_pending.py"),
+        suite("service/test_unstarted_executions.py"),
     ),
     Guard(
         "what an engine takes while it is withdrawn is told to end",
         "service.execution_requests:post_requests",
         never("missed"),
-        suite("service/test_bulk.py", "an_engine_takes"),
+        suite("service/test_bulk_requests.py", "an_engine_takes"),
     ),
     Guard(
         "parents are told to end before their children",
         "service.bulk_requests:post_bulk",
         Instead("keys[::-1]", "keys"),
-        suite("service/test_bulk.py", "parents_before_their_children"),
+        suite("service/test_bulk_requests.py", "parents_before_their_children"),
     ),
     Guard(
         "children are told to go on before their parents",
         "service.bulk_requests:post_bulk",
         never("verb.name in NEWEST_FIRST"),
-        suite("service/test_bulk.py", "begun_last"),
+        suite("service/test_bulk_requests.py", "begun_last"),
     ),
     Guard(
         "what is told is committed before it is said to be told",
         "service.bulk_requests:post_bulk",
         without("execution_requests.post_requests"),
-        suite("service/test_bulk.py", "dies_between_two_batches"),
+        suite("service/test_bulk_requests.py", "dies_between_two_batches"),
     ),
-    Guard("of a singleton one runs at a time", "service.execution_operations:start_execution", never("row[0].status"), suite("service/test_pending.py")),
+    Guard(
+        "of a singleton one runs at a time",
+        "service.execution_operations:start_execution",
+        never("series[0].status"),
+        suite("service/test_unstarted_executions.py"),
+    ),
     # Transactions with a user's data, and files that are not Perdure's.
     Guard(
         "who lost an execution commits no transaction",
@@ -311,33 +360,38 @@ GUARDS = (
         "a user's transaction cannot write Perdure's tables",
         "stores.sqlite.transactional_steps:_restricted.decide",
         never("action in WRITE_ACTIONS"),
-        suite("runtime/test_transact.py"),
+        suite("runtime/test_transactional_steps.py"),
     ),
-    Guard("another program's tables are left alone", "stores.sqlite.database_setup:_has_room", never("taken"), suite("stores/sqlite/test_opening.py", "room")),
-    # Tasks lent to other programs.
+    Guard(
+        "another program's tables are left alone",
+        "stores.sqlite.database_setup:_has_room",
+        never("taken"),
+        suite("stores/sqlite/test_database_setup.py", "room"),
+    ),
+    # Tasks leased to other programs.
     Guard(
         "a task of a silent worker is queued again",
         "runtime.task_broker:TaskBroker._due",
         without("self.interrupt"),
-        suite("runtime/test_lending.py", "nothing_is_heard"),
+        suite("runtime/test_task_broker.py", "nothing_is_heard"),
     ),
     Guard(
-        "a task is answered by its borrower only",
+        "a task is answered by its own worker only",
         "runtime.task_broker:TaskLeases.find",
         always("task_lease.task_worker.owner"),
-        suite("runtime/test_lending.py", "nobody_elses"),
+        suite("runtime/test_task_broker.py", "nobody_elses"),
     ),
     Guard(
         "a token opens its own tenants only",
         "tasks.http_endpoint:TaskApp._lease",
         Instead("asked.grant.tenants", "None"),
-        suite("tasks/test_app.py", "tenants_alone"),
+        suite("tasks/test_task_app.py", "tenants_alone"),
     ),
     Guard(
         "pages in a browser reach no endpoint without a token",
-        "tasks.http_endpoint:TaskApp._asked",
+        "tasks.http_endpoint:TaskApp._authorized",
         never("self.access", "is_loopback"),
-        suite("tasks/test_app.py", "name_of_this_machine"),
+        suite("tasks/test_task_app.py", "name_of_this_machine"),
     ),
     # Secrets and people.
     Guard(
@@ -346,18 +400,20 @@ GUARDS = (
         Returns("outcome"),
         suite("service/secrets/test_canaries.py", "tool and error"),
     ),
-    Guard("a secret is masked within base64", "core.secret_masks:_base64", Instead("((0, 0), (1, 2), (2, 3))", "((0, 0),)"), suite("core/test_masks.py")),
+    Guard(
+        "a secret is masked within base64", "core.secret_masks:_base64", Instead("((0, 0), (1, 2), (2, 3))", "((0, 0),)"), suite("core/test_secret_masks.py")
+    ),
     Guard(
         "a stored secret opens in its own place only",
         "service.secrets.vault_client:_secret_identity",
         Returns("b'secret'"),
-        suite("service/secrets/test_safe.py", "moved"),
+        suite("service/secrets/test_vault_client.py", "moved"),
     ),
     Guard(
         "the environment is read for its own tenant only",
         "service.secrets.secret_resolver:SecretResolver._find",
         always("PROCESS_TENANT"),
-        suite("service/secrets/test_chain.py", "another_tenant"),
+        suite("service/secrets/test_secret_resolver.py", "another_tenant"),
     ),
     Guard(
         "a removed secret leaves no bytes behind",
@@ -369,7 +425,7 @@ GUARDS = (
         "a provider's error shows no key",
         "definitions.kinds.models.model_errors:_text",
         never("key"),
-        suite("definitions/kinds/models/test_asking.py", "key_stands"),
+        suite("definitions/kinds/models/test_model_requests.py", "key_stands"),
     ),
     Guard(
         "an approval link needs the deployment's secret",
@@ -389,7 +445,7 @@ GUARDS = (
         "every address of a host is checked",
         "definitions.kinds.http.guarded_network:GuardedBackend.connect_tcp",
         always("self._reach"),
-        suite("definitions/kinds/http/test_network.py", "one_of_its_addresses"),
+        suite("definitions/kinds/http/test_guarded_network.py", "one_of_its_addresses"),
     ),
     Guard(
         "a host is reached at the address that was checked",
@@ -398,25 +454,25 @@ GUARDS = (
             "self._network.connect_tcp(str(address), port, wait_s, local_address, socket_options)",
             "self._network.connect_tcp(host, port, wait_s, local_address, socket_options)",
         ),
-        suite("definitions/kinds/http/test_network.py", "a_moment_later"),
+        suite("definitions/kinds/http/test_guarded_network.py", "a_moment_later"),
     ),
     Guard(
         "a redirect carries no secret to another origin",
         "definitions.kinds.http.http_exchange:HttpExchange._redirect",
         never("url_origin(url)", "self.content.content"),
-        suite("definitions/kinds/http/test_sending.py", "nobody_else"),
+        suite("definitions/kinds/http/test_http_exchange.py", "nobody_else"),
     ),
     Guard(
         "a request in doubt is not sent twice",
         "definitions.kinds.http.http_exchange:HttpExchange._lost",
         always("self._repeatable"),
-        suite("definitions/kinds/http/test_sending.py", "what_breaks"),
+        suite("definitions/kinds/http/test_http_exchange.py", "what_breaks"),
     ),
     Guard(
         "a sandbox has no environment",
         "definitions.kinds.sandbox.sandbox_process:_started",
         Instead("{}", "None"),
-        suite("definitions/kinds/sandbox/test_pool.py", "given_up"),
+        suite("definitions/kinds/sandbox/test_sandbox_pool.py", "given_up"),
     ),
     Guard(
         "a Python condition imports nothing",
@@ -424,18 +480,18 @@ GUARDS = (
         never("ast.Import"),
         suite("definitions/kinds/test_python_conditions.py", "imports"),
     ),
-    Guard("a schema fetches nothing", "definitions.expr.json_schema:_validator", Instead("_refuse", "None"), suite("definitions/expr/test_schema.py")),
+    Guard("a schema fetches nothing", "definitions.expr.json_schema:_validator", Instead("_refuse", "None"), suite("definitions/expr/test_json_schema.py")),
     Guard(
         "a tag in YAML builds nothing",
         "definitions.format.document_parser:_YamlReader._scalar",
         never("tag not in _TEXT_TAGS"),
-        suite("definitions/format/test_parse.py"),
+        suite("definitions/format/test_document_parser.py"),
     ),
     Guard(
         "no reference is put into a shell command",
         "definitions.format.reference_check:ReferenceCheck._reference_in_source",
         never('"@{"'),
-        suite("definitions/format/test_check.py"),
+        suite("definitions/format/test_validator.py"),
     ),
     Guard(
         "an isolated command writes in its own directory only",
@@ -447,30 +503,49 @@ GUARDS = (
         "what a command has started ends with it",
         "supervision.process_tree:become_subreaper",
         Returns("None"),
-        suite("definitions/kinds/bash/test_command.py", "nothing_is_left"),
+        suite("definitions/kinds/bash/test_command_supervisor.py", "nothing_is_left"),
     ),
     # Receipts: a message goes back unless something was done with it.
-    Guard("a verb that only waits uses no message", "core.mailbox:uses_messages", Returns("True"), suite("core/test_receipts.py")),
-    Guard("a step uses the messages that its branch has received", "core.mailbox:UnusedMessages.use", Returns("None"), suite("core/test_receipts.py")),
+    Guard("a verb that only waits uses no message", "core.mailbox:uses_messages", Returns("True"), suite("core/test_message_consumption.py")),
+    Guard(
+        "a step uses the messages that its branch has received", "core.mailbox:UnusedMessages.use", Returns("None"), suite("core/test_message_consumption.py")
+    ),
     Guard(
         "an ended branch leaves unused messages to its caller",
         "core.mailbox:UnusedMessages.end",
         without("caller", "setdefault"),
-        suite("core/test_receipts.py"),
+        suite("core/test_message_consumption.py"),
     ),
-    Guard("a completable message is held until it is completed", "core.mailbox:UnusedMessages.receive", never("completable"), suite("core/test_receipts.py")),
+    Guard(
+        "a completable message is held until it is completed",
+        "core.mailbox:UnusedMessages.receive",
+        never("completable"),
+        suite("core/test_message_consumption.py"),
+    ),
     Guard(
         "a message consumed in a forgotten turn does not come again",
         "core.compaction:_kept_events",
         never("consumed"),
-        suite("core/test_compact.py", "loser_gave_back"),
+        suite("core/test_compaction.py", "loser_gave_back"),
     ),
     # What is undone, also of turns that are forgotten.
-    Guard("what a forgotten turn did is undone all the same", "core.execution:Execution._forget", never("path in kept"), suite("core/test_retained.py")),
-    Guard("what a compacted turn did is undone all the same", "core.compaction:_SettledInTrimmed.among", Returns("[]"), suite("core/test_retained.py")),
-    Guard("what was done before a commit is not undone", "core.execution:Execution._commit", Returns("None"), suite("core/test_retained.py")),
-    Guard("what was undone is not undone again", "core.undo_plan:operations_to_undo", always("path not in undone"), suite("core/test_undo.py")),
-    Guard("a block is undone as a whole only", "core.undo_plan:operations_to_undo", never("lies_within(path, blocks)"), suite("core/test_undo.py")),
+    Guard(
+        "what a forgotten turn did is undone all the same",
+        "core.execution:Execution._forget",
+        never("path in kept"),
+        suite("core/test_undo_of_forgotten_iterations.py"),
+    ),
+    Guard(
+        "what a compacted turn did is undone all the same",
+        "core.compaction:_SettledInTrimmed.among",
+        Returns("[]"),
+        suite("core/test_undo_of_forgotten_iterations.py"),
+    ),
+    Guard(
+        "what was done before a commit is not undone", "core.execution:Execution._commit", Returns("None"), suite("core/test_undo_of_forgotten_iterations.py")
+    ),
+    Guard("what was undone is not undone again", "core.undo_plan:operations_to_undo", always("path not in undone"), suite("core/test_undo_plan.py")),
+    Guard("a block is undone as a whole only", "core.undo_plan:operations_to_undo", never("lies_within(path, blocks)"), suite("core/test_undo_plan.py")),
     Guard(
         "an execution that begins its undo as a cancel resumes it is not cancelled",
         "core.execution:Execution.may_be_told_to_unwind",
@@ -500,9 +575,9 @@ GUARDS = (
         suite("code/test_in_flight.py", "waits_for_a_thread"),
     ),
     Guard(
-        "a try whose function was not called is not in doubt",
+        "an attempt whose function was not called is not in doubt",
         "runtime.in_flight:_run_attempt",
-        Instead("life.begun or not flight.is_cancelled", "True"),
+        Instead("control.begun or not running.is_cancelled", "True"),
         suite("code/test_in_flight.py", "waits_for_a_thread"),
     ),
     Guard(
@@ -535,7 +610,7 @@ GUARDS = (
         Instead("max(self.deadline_at_s, self.cancelling.at_s + self.grace_s)", "self.deadline_at_s"),
         suite("code/test_deadline.py"),
     ),
-    Guard("a step in flight at the end is told so", "runtime.in_flight:act_on_events", without("flight.cancel()"), suite("code/test_in_flight.py")),
+    Guard("a step in flight at the end is told so", "runtime.in_flight:act_on_events", without("running.cancel()"), suite("code/test_in_flight.py")),
     Guard(
         "a step dropped in the commit that opened it is not begun",
         "core.decision:_DecisionDraft._dropped",
@@ -549,7 +624,7 @@ GUARDS = (
         suite("code/test_in_flight.py", "abandoned_and_in_doubt"),
     ),
     Guard(
-        "a try that fails within the grace is not made again",
+        "an attempt that fails within the grace is not repeated",
         "core.attempt_rules:event_after_failure",
         never("pending.grace_until_s is not None"),
         suite("code/test_in_flight.py", "not_tried_again"),
@@ -570,51 +645,54 @@ GUARDS = (
         "a failure that nobody awaits fails the execution",
         "code.code_program:CodeProgram._abandoned_failure",
         Returns("None"),
-        suite("code/test_left_behind.py"),
+        suite("code/test_unawaited_tasks.py"),
     ),
     # Clocks: a timer may be late, and is never early.
     Guard(
         "a timer rings when it is surely its time",
         "core.time_bounds:TimeBounds.is_past",
         Instead("self.earliest_s", "self.latest_s"),
-        suite("core/test_decide.py", "latest_time"),
+        suite("core/test_decision.py", "latest_time"),
     ),
     Guard(
         "a deadline counts from the latest time that it can be",
         "core.decision:_DecisionDraft.__init__",
         Instead("now.latest_s", "now.earliest_s"),
-        suite("core/test_decide.py", "latest_time"),
+        suite("core/test_decision.py", "latest_time"),
     ),
     Guard(
         "a pause while the store is asked widens the bounds of its time",
         "runtime.store_clock:StoreClock._take",
         Instead("time_s - after_s", "time_s - before_s"),
-        suite("runtime/test_clock.py"),
+        suite("runtime/test_store_clock.py"),
     ),
     Guard(
-        "a try that began late has its whole time", "runtime.resident_executions:ResidentExecution.young", Returns("{}"), suite("runtime/test_timers_paused.py")
+        "an attempt that began late has its whole time",
+        "runtime.resident_executions:ResidentExecution.young",
+        Returns("{}"),
+        suite("runtime/test_timers_paused.py"),
     ),
-    Guard("a clock that is set back stops no timer", "stores.sqlite.steady_clock:steady_time", Returns("wall_s"), suite("stores/sqlite/test_time.py")),
+    Guard("a clock that is set back stops no timer", "stores.sqlite.steady_clock:steady_time", Returns("wall_s"), suite("stores/sqlite/test_steady_clock.py")),
     Guard(
         "the wall clock is read before the monotonic one",
         "stores.sqlite.steady_clock:SteadyClock.__call__",
         Instead("(self._wall(), self._monotonic())", "(self._monotonic(), self._wall())[::-1]"),
-        suite("runtime/test_clock.py", "steady"),
+        suite("runtime/test_store_clock.py", "steady"),
     ),
     Guard(
         "what was committed too slowly is not acted upon",
-        "runtime.decision_loop:advance_execution",
+        "runtime.decision_loop:record_answer",
         always("engine.held_since"),
-        suite("runtime/test_zombie.py"),
+        suite("runtime/test_engine_past_its_lease.py"),
     ),
     # What is damaged, or of a newer version, is neither believed nor lost.
-    Guard("a changed row is not read", "core.payload_header:without_header", never("crc32"), suite("core/test_wire_and_log.py")),
+    Guard("a changed row is not read", "core.payload_header:without_header", never("crc32"), suite("core/test_log_format.py")),
     Guard("a changed blob is not read", "core.values:verified_payload", never("sha256"), suite("core/test_values.py", "damaged")),
     Guard(
         "a row that could never be read is not written",
         "core.log_format:encode_row",
         without("_decoder.decode(raw)"),
-        suite("core/test_wire_and_log.py", "never_be_read"),
+        suite("core/test_log_format.py", "never_be_read"),
     ),
     Guard(
         "an execution under unknown rules is left to a newer version",
@@ -623,21 +701,26 @@ GUARDS = (
         suite("runtime/test_quarantine.py", "rules"),
     ),
     Guard(
-        "mail that can't be read is kept",
+        "a message that can't be read is kept",
         "runtime.quarantine:postponement",
-        Instead("Ack(mail.to, mail.key, postpone_to_s=now_s + quarantine_retry_s(error))", "Ack(mail.to, mail.key)"),
+        Instead("Ack(queued.to, queued.key, postpone_to_s=now_s + quarantine_retry_s(error))", "Ack(queued.to, queued.key)"),
         suite("runtime/test_quarantine.py"),
     ),
-    Guard("postponed mail stays", "stores.memory:MemoryStore._acknowledge", never("ack.postpone_to_s is not None"), suite("stores/test_memory.py", "postpone")),
     Guard(
-        "postponed mail stays in a file",
+        "a postponed message stays",
+        "stores.memory:MemoryStore._acknowledge",
+        never("ack.postpone_to_s is not None"),
+        suite("stores/test_memory_store.py", "postpone"),
+    ),
+    Guard(
+        "a postponed message stays in a file",
         "stores.sqlite.store_tables:SqliteTables._acknowledge",
         always("ack.postpone_to_s is None"),
-        suite("stores/sqlite/test_store.py", "postpone"),
+        suite("stores/sqlite/test_sqlite_store.py", "postpone"),
     ),
     Guard(
         "an ended execution that can't be read stays ended",
-        "runtime.engine:Engine._give_back_to",
+        "runtime.engine:Engine._release",
         never("head.ended_at_s is not None"),
         suite("runtime/test_quarantine.py", "stays_ended"),
     ),
@@ -649,11 +732,11 @@ GUARDS = (
     ),
     Guard(
         "what can't be carried on is parked before what is behind it",
-        "runtime.decision_loop:advance_execution",
-        never("messages.DivergeMessage"),
+        "runtime.resident_executions:PendingDecision.is_complete",
+        Instead("isinstance(self.batch[-1].message, DivergeMessage)", "False"),
         suite("runtime/test_engine.py", "carry_on"),
     ),
-    Guard("an error's text can be stored", "core.error_text:valid_utf8", Returns("text"), suite("code/test_raised.py")),
+    Guard("an error's text can be stored", "core.error_text:valid_utf8", Returns("text"), suite("code/test_step_exceptions.py")),
     # Capabilities and children.
     Guard(
         "an engine claims only what it has the capabilities for",
@@ -677,7 +760,7 @@ GUARDS = (
         "a program that needs capabilities is known to claims in a file",
         "stores.sqlite.store_tables:SqliteTables._know",
         Returns("None"),
-        suite("stores/sqlite/test_store.py", "capabilities"),
+        suite("stores/sqlite/test_sqlite_store.py", "capabilities"),
     ),
     Guard(
         "a child that another waits for goes on",
@@ -689,115 +772,115 @@ GUARDS = (
         "a child that was merely joined goes on",
         "core.execution:Execution._unwatch",
         always("same_parent(self.started.parent, event.parent)"),
-        suite("core/test_decide.py", "merely_joined"),
+        suite("core/test_decision.py", "merely_joined"),
     ),
     # What is refused before anything runs, and what is not repeated.
-    Guard("an option that does not act is refused", "code.call_options:refuse_ineffective_options", Returns("None"), suite("code/test_options.py")),
-    Guard("an option among the arguments is refused", "code.call_options:refuse_options_among_arguments", Returns("None"), suite("code/test_options.py")),
-    Guard("a value that would lose something is refused", "code.function_codec:RoundTripPlan.hold", Returns("None"), suite("code/test_round_trip.py")),
+    Guard("an option that does not act is refused", "code.call_options:refuse_ineffective_options", Returns("None"), suite("code/test_call_options.py")),
+    Guard("an option among the arguments is refused", "code.call_options:refuse_options_among_arguments", Returns("None"), suite("code/test_call_options.py")),
+    Guard("a value that would lose something is refused", "code.function_codec:RoundTripPlan.hold", Returns("None"), suite("code/test_value_round_trip.py")),
     Guard(
         "a type that can't be decoded is refused before anything runs",
         "code.function_codec:refuse_unsupported",
         Returns("None"),
-        suite("code/test_round_trip.py"),
+        suite("code/test_value_round_trip.py"),
     ),
-    Guard("a secret of a model is not logged", "core.values:secret_field_of", Returns("None"), suite("code/test_round_trip.py")),
+    Guard("a secret of a model is not logged", "core.values:secret_field_of", Returns("None"), suite("code/test_value_round_trip.py")),
     Guard(
         "an interrupted tool runs again only if it declares that",
         "code.declarations:Step.declares_repeat",
         Returns("self.idempotent is not False"),
-        suite("definitions/graph/test_idempotent.py"),
+        suite("definitions/graph/test_tool_idempotence.py"),
     ),
     Guard(
         "what may not run twice is not tried again after a timeout",
         "core.attempt_rules:event_after_failure",
         never("failure.kind == 'timeout' and not op.idempotent and not is_final"),
-        suite("definitions/graph/test_idempotent.py"),
+        suite("definitions/graph/test_tool_idempotence.py"),
     ),
     # What is code of users, and data of others, in the engine.
     Guard(
         "a codec that raises anything is an error of the store",
         "stores.encoded_store:PayloadSealer._made",
         Instead("BaseException", "ValueError"),
-        suite("stores/test_coded_workflows.py", "whatever_a_codec"),
+        suite("stores/test_encoded_workflows.py", "whatever_a_codec"),
     ),
     Guard(
         "a start that a codec refuses is told of it",
-        "runtime.engine:Engine._set_aside",
+        "runtime.engine:Engine._quarantine",
         never("resident.exists"),
-        suite("stores/test_coded_workflows.py", "whatever_a_codec and encode"),
+        suite("stores/test_encoded_workflows.py", "whatever_a_codec and encode"),
     ),
     Guard(
         "a function of a kind that raises anything fails its step",
         "definitions.graph.step_kind:_call_kind_function",
         Instead("BaseException", "ValueError"),
-        suite("definitions/kinds/test_hostile.py", "function_of_a_kind"),
+        suite("definitions/kinds/test_hostile_kinds.py", "function_of_a_kind"),
     ),
     Guard(
         "what finds the key of a model may raise StopIteration",
         "definitions.kinds.models.model_client:send_model_request",
         Instead("without_stop_iteration(_key)", "_key"),
-        suite("definitions/kinds/test_hostile.py", "finds_the_key"),
+        suite("definitions/kinds/test_hostile_kinds.py", "finds_the_key"),
     ),
     Guard(
         "a schema has no more parts than its bound",
         "definitions.expr.json_schema:_expect_bounded",
         Returns("None"),
-        suite("definitions/expr/test_schema.py", "double"),
+        suite("definitions/expr/test_json_schema.py", "double"),
     ),
     Guard(
         "a restored loop without end has its variables",
         "definitions.graph.verb_runs:restore_iteration",
         without("run.roots.variables"),
-        suite("definitions/graph/test_endless.py", "restored_at"),
+        suite("definitions/graph/test_endless_loops.py", "restored_at"),
     ),
     Guard(
         "tokens that can't be true are estimated",
         "definitions.kinds.models.model_messages:_count",
         always("TOKENS_MAX"),
-        suite("definitions/kinds/models/test_usage.py"),
+        suite("definitions/kinds/models/test_token_usage.py"),
     ),
     Guard(
         "the tools of one answer are within the budget",
         "definitions.kinds.agents.agent_task:check_tool_budget",
         Returns("None"),
-        suite("definitions/kinds/agents/test_task.py", "calls_of_tools"),
+        suite("definitions/kinds/agents/test_agent_task.py", "calls_of_tools"),
     ),
     Guard(
         "a path leads nowhere else",
         "definitions.kinds.file.confined_directory:path_parts",
         never('".." in found'),
-        suite("definitions/kinds/file/test_directory.py", "leads_elsewhere"),
+        suite("definitions/kinds/file/test_confined_directory.py", "leads_elsewhere"),
     ),
     Guard(
         "no part of a path is a link to another directory",
         "definitions.kinds.file.confined_directory:_directory",
         Instead("DIRECTORY", "DIRECTORY & ~NOFOLLOW"),
-        suite("definitions/kinds/file/test_directory.py", "no_symbolic_link"),
+        suite("definitions/kinds/file/test_confined_directory.py", "no_symbolic_link"),
     ),
     Guard(
         "no link is read as a file",
         "definitions.kinds.file.confined_directory:_read",
         Instead("NOFOLLOW", "0"),
-        suite("definitions/kinds/file/test_directory.py", "no_symbolic_link"),
+        suite("definitions/kinds/file/test_confined_directory.py", "no_symbolic_link"),
     ),
     Guard(
         "two writers of a directory wait for one another",
         "definitions.kinds.file.confined_directory:_is_locked",
         Returns("True"),
-        suite("definitions/kinds/file/test_directory.py", "another_does_waits"),
+        suite("definitions/kinds/file/test_confined_directory.py", "another_does_waits"),
     ),
     Guard(
         "a document type of XML is refused",
         "definitions.kinds.text_formats:_refuse_doctype",
         Returns("None"),
-        suite("definitions/kinds/test_contents.py", "would_expand"),
+        suite("definitions/kinds/test_text_formats.py", "would_expand"),
     ),
     Guard(
         "bytes that wait decrypted are not taken for the next answer",
         "definitions.kinds.http.guarded_network:GuardedStream._has_decrypted",
         Returns("False"),
-        suite("definitions/kinds/http/test_network.py", "behind_an_encrypted"),
+        suite("definitions/kinds/http/test_guarded_network.py", "behind_an_encrypted"),
     ),
     Guard(
         "a connection is not used again with bytes behind an answer",
@@ -809,74 +892,74 @@ GUARDS = (
         "a connection that is retired is not used again",
         "definitions.kinds.http.guarded_network:GuardedStream.retire",
         Returns("None"),
-        suite("definitions/kinds/http/test_sending.py", "behind"),
+        suite("definitions/kinds/http/test_http_exchange.py", "behind"),
     ),
     Guard(
         "a head that begins on an idle connection has the time of a head",
         "tasks.http_connections:Connection.data_received",
         without("self._end_within"),
-        suite("tasks/test_connections.py", "on_an_idle_connection"),
+        suite("tasks/test_http_connections.py", "on_an_idle_connection"),
     ),
     Guard(
         "no more connections are open than the limit",
         "tasks.http_connections:Admission.admit",
         never("self.limit"),
-        suite("tasks/test_connections.py", "at_the_limit"),
+        suite("tasks/test_http_connections.py", "at_the_limit"),
     ),
     Guard(
         "a new connection displaces one that is in no request",
         "tasks.http_connections:Admission.admit",
         Instead("oldest is None", "True"),
-        suite("tasks/test_connections.py", "at_the_limit"),
+        suite("tasks/test_http_connections.py", "at_the_limit"),
     ),
     Guard(
         "a connection that is displaced is ended",
         "tasks.http_connections:Admission.admit",
         without("oldest.transport.abort()"),
-        suite("tasks/test_connections.py", "at_the_limit"),
+        suite("tasks/test_http_connections.py", "at_the_limit"),
     ),
     Guard(
         "a connection for which there is no room is refused",
         "tasks.http_connections:Connection.connection_made",
         never("not self._admission.admit(self)"),
-        suite("tasks/test_connections.py", "no_room"),
+        suite("tasks/test_http_connections.py", "no_room"),
     ),
     # Bounds of expressions and sandboxes, headers, and files.
     Guard(
         "an expression expands no further than its bounds",
         "definitions.expr.template:check_expansion",
         Returns("value"),
-        suite("definitions/expr/test_expansion.py", "no_more_than_one"),
+        suite("definitions/expr/test_template_limits.py", "no_more_than_one"),
     ),
     Guard(
         "a sandbox that overran is not used again",
         "definitions.kinds.sandbox.sandbox_pool:_Pool.using",
         Instead("self._put(process, False)", "self._put(process, True)"),
-        suite("definitions/kinds/sandbox/test_pool.py", "overran"),
+        suite("definitions/kinds/sandbox/test_sandbox_pool.py", "overran"),
     ),
     Guard(
         "a sandbox's answer has its bound",
         "definitions.kinds.sandbox.sandbox_process:_frame_reader",
         never("size_bytes > bytes_max"),
-        suite("definitions/kinds/sandbox/test_pool.py", "not_believed"),
+        suite("definitions/kinds/sandbox/test_sandbox_pool.py", "not_believed"),
     ),
     Guard(
         "headers with secrets go to no other origin",
         "definitions.kinds.http.http_exchange:HttpExchange._redirect",
         without("KEPT"),
-        suite("definitions/kinds/http/test_sending.py", "told_nothing"),
+        suite("definitions/kinds/http/test_http_exchange.py", "told_nothing"),
     ),
     Guard(
         "a new database is its owner's alone",
         "stores.sqlite.file_permissions:make_database_file",
         Instead("_make(unfinished, os.O_WRONLY, mode)", "_make(unfinished, os.O_WRONLY, 0o644)"),
-        suite("stores/sqlite/test_modes.py"),
+        suite("stores/sqlite/test_file_permissions.py"),
     ),
     Guard(
         "what is beside a database is read by nobody else",
         "stores.sqlite.file_permissions:neighbour_mode",
         Returns("0o666"),
-        suite("stores/sqlite/test_modes.py"),
+        suite("stores/sqlite/test_file_permissions.py"),
     ),
     # People: what is recorded is not contradicted, and what an engine has taken up is not taken back.
     Guard(
@@ -889,7 +972,7 @@ GUARDS = (
         "a patch that an engine has judged is not said to be withdrawn",
         "service.definition_patches:withdraw_patches",
         never("PatchedEvent"),
-        suite("service/test_patching.py", "taken_up"),
+        suite("service/test_waiting_patches.py", "taken_up"),
     ),
     Guard(
         "a content that was changed is not taken for the one of its hash",

@@ -1,6 +1,6 @@
-"""Perdure: durable workflows. What ran is remembered; killed at any instant, an execution goes on where it stood.
+"""Perdure: durable workflows. Every outcome is recorded, so an execution that is killed at any instant continues where it was.
 
-Each name is imported when it is first asked for, so that whoever needs one, such as the command line, does not wait for all.
+Each public name is imported on first use, so that importing the package, as the command line does, is fast.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""Agents as users hold them: a workflow that a model drives, by the tools that it is given."""
+"""The public class `Agent`: a workflow that a language model drives through tools."""
 
 from __future__ import annotations
 
@@ -21,16 +21,22 @@ __all__ = ["Agent", "AgentTask", "Budget"]
 
 R_co = TypeVar("R_co", covariant=True)
 
-TAKES = {"type": "object", "properties": {"task": {"type": "string", "description": "what it is to do, with all that it has to know"}}, "required": ["task"]}
-"""What a model gives an agent that it uses as a tool."""
+TAKES = {
+    "type": "object",
+    "properties": {"task": {"type": "string", "description": "what the agent should do, with everything that it must know"}},
+    "required": ["task"],
+}
+"""The JSON Schema of the input that a model passes to an agent that it uses as a tool."""
 
 
 class Agent(Workflow[[AgentTask | str], R_co]):
-    """A workflow in which a model decides which tools to use: ``triage = Agent("triage", model="large", tools=[search], output=Ticket)``, and then
-    ``triage.run("Look at ticket 7")``.
+    """A workflow in which a model decides which tools to use.
 
-    Every model call and every tool call is an operation of its own, so a crash repeats none that has settled, and a fork from ``model#2`` with another task,
-    such as ``AgentTask(prompt=..., model="small")``, takes over the turn before.
+        triage = Agent("triage", model="large", tools=[search], output=Ticket)
+        triage.run("Look at ticket 7")
+
+    Each model call and each tool call is an operation, so a crash repeats none that has settled. A fork from ``model#2`` with another task, such as
+    ``AgentTask(prompt=..., model="small")``, keeps the first model call and its tool calls.
     """
 
     def __init__(
@@ -49,12 +55,14 @@ class Agent(Workflow[[AgentTask | str], R_co]):
         about: str = "",
         deployment: Deployment = NOTHING_MORE,
     ) -> None:
-        """`tools` are steps, functions, workflows of code, agents, and names of Perdure's own tools and kinds of steps. `output` is a type, or a JSON Schema:
-        without one, the answer is text. `approve` names the tools before each use of which a person is asked. An answer that does not fit is mended up to
-        `repairs` times. `about` says what it is for to agents of which it is a tool.
+        """Declares an agent.
+
+        `tools` are steps, functions, workflows written as code, agents, and names of Perdure's built-in tools and kinds. `output` is a type or a JSON Schema;
+        without one, the answer is text. Each use of a tool named in `approve` waits for an approval. An answer that does not fit `output` is corrected by the
+        model up to `repairs` times. `about` is the description that other agents see when this one is their tool.
 
         Raises:
-            BadValue: something of that means nothing.
+            BadValue: an argument is invalid.
         """
         given = [one for one in tools if not isinstance(one, str)]
         workflows = {one.code.name: one for one in given if isinstance(one, Workflow)}
@@ -83,7 +91,7 @@ class Agent(Workflow[[AgentTask | str], R_co]):
 
 
 def _workflow(profile: AgentProfile) -> CodeWorkflow:
-    """The workflow that an agent is, whose result is its answer."""
+    """The workflow that runs the agent and returns its answer."""
 
     async def agent(ctx: Context, task: AgentTask | str) -> Any:
         return (await perform_agent_task(ctx, profile, task)).output

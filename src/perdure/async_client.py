@@ -1,10 +1,6 @@
-"""The client of asyncio programs: start executions and deal with them, on any store that this process can open.
+"""The asyncio client: starts, finds and manages executions, one by one or in bulk, on any store that this process can open.
 
-No rule stands here: it is the typed face of `perdure.service`. What it says of options holds for its sync twin, `perdure.sync_client`.
-
-A selection of executions, of asyncio programs: all that a filter or a list of keys means, to be told the same in batches.
-
-No rule stands here: it is the typed face of `perdure.service.bulk_requests`. What it says holds for its sync twin, `perdure.sync_client`.
+It holds no rules, but gives `perdure.service` its typed interface. `perdure.sync_client` is generated from it.
 """
 
 from __future__ import annotations
@@ -55,11 +51,10 @@ def client_on(access: StoreAccess) -> AsyncClient:
 
 
 class AsyncClient:
-    """Starts executions and finds them, on the store of a URL: ``sqlite:///file.db``; by default `PERDURE_DB`, else ``.perdure/perdure.db``.
+    """Starts and manages executions on the store of a URL such as ``sqlite:///file.db``; by default `PERDURE_DB`, else ``.perdure/perdure.db``.
 
-    It runs none: engines do, in this process or another. A store that is open here already may be given in place of a URL, and stays open.
-    What the store keeps is encoded by `codec`, which has to be that of the engines; by default, by what the environment says: see the guide to
-    encryption.
+    The client runs no executions; engines do, in this process or another. An open store can be passed in place of a URL; closing the client leaves it open.
+    `codec` must be the codec of the engines; by default it follows from the environment (see the guide to encryption).
 
     Raises:
         BadValue: the URL names no store, or the environment no codec.
@@ -70,7 +65,7 @@ class AsyncClient:
         if url is not None and not isinstance(url, str) and not hasattr(url, "heads"):
             raise BadValue("client URL", url, "sqlite:///path/to/file.db, or a store")
         if isinstance(url, str) and url.lower().startswith(("http://", "https://")):
-            raise BadValue("client URL", url, "a database's; this version does not speak to servers, open the database that the server has")
+            raise BadValue("client URL", url, "the URL of a database; this version does not connect to servers, so open the server's database")
         if url is None or isinstance(url, str):
             self._store, self._ours = open_store(url, codec), True
         else:
@@ -79,7 +74,7 @@ class AsyncClient:
         self._declared: set[str] = set()
 
     async def aclose(self) -> None:
-        """Let the store go. Who waits here for something is told that the client was closed; what was posted is durable."""
+        """Closes the client. Pending waits raise `StoreUnavailable`; messages that were posted are durable."""
         self._access.close()
         if self._ours:
             await self._store.close()
@@ -91,10 +86,10 @@ class AsyncClient:
         await self.aclose()
 
     def workflow(self, name: str) -> NamedWorkflow:
-        """A workflow of which only the name is known here, to be started with options: ``client.start(client.workflow("order").with_(id="o1"), "o1", 500)``.
+        """A workflow that is known by its name only, to start it with options: ``client.start(client.workflow("order").with_(id="o1"), "o1", 500)``.
 
         Raises:
-            BadName: it is no name.
+            BadName: the name is invalid.
         """
         return NamedWorkflow(checked_name(name, "workflow"))
 
@@ -103,25 +98,26 @@ class AsyncClient:
     @overload
     async def start(self, workflow: NamedWorkflow | str, /, *args: Any, **kwargs: Any) -> AsyncHandle[Any]: ...
     async def start(self, workflow: Workflow[..., Any] | NamedWorkflow | str, /, *args: Any, **kwargs: Any) -> AsyncHandle[Any]:
-        """Start an execution: durable when this returns, and begun by an engine that knows the workflow. Options are given by `with_`, never beside the
-        arguments: ``client.start(order.with_(id="o1", delay="1h"), "o1", 500)``.
+        """Starts an execution. It is durable when this returns; an engine that knows the workflow runs it.
 
-        An `id` that exists is returned as it is (`created` is False), whatever the input; with `strict`, another input is an error. The
-        `deadline` is counted from when it begins; what has not begun after `ttl` does not begin any more. A workflow is started in the version that it
-        has here, a name in that of the engine. In a `queue` (a name, or a `Queue`) it begins as that allows, in the turn of its `lane`, and by `priority`.
+        Options are given by `with_`, never among the arguments: ``client.start(order.with_(id="o1", delay="1h"), "o1", 500)``.
 
-        By its `attributes` it is found: up to 32 by name, each a str, int, float, bool, or datetime with its zone (see `Context.set_attributes`). They are
-        kept in the clear, also where payloads are encrypted.
+        If an execution of this `id` exists, it is returned (`created` is False), whatever its input; with `strict`, another input is an error. The
+        `deadline` is counted from the beginning; after `ttl` the execution no longer begins. A workflow object pins its own version, a name the version of
+        the engine. In a `queue` (a name, or a `Queue`) the execution begins within the limits of the queue, when its `lane` is served, by `priority`.
 
-        With `debounce`, a later start of the same `id` within that time replaces this one, if it has not begun; with `singleton`, the one that goes on
-        is returned, if one does. The ids of their executions count: ``id@1``, ``id@2``.
+        `attributes` make the execution searchable: up to 32 by name, each a str, int, float, bool, or datetime with its zone (see `Context.set_attributes`).
+        They are stored unencrypted, even where payloads are encrypted.
 
-        With a `connection` to the store's database, the start takes part in the transaction that is open on it: there with its commit, and seen then by
-        engines within some milliseconds, a second at the latest; gone with its rollback. See the guide to transactions.
+        With `debounce`, a later start of the same `id` within that time replaces this one, unless it has begun; with `singleton`, the execution that is
+        running is returned, if there is one. The ids of their executions are counted: ``id@1``, ``id@2``.
+
+        With a `connection` to the store's database, the start takes part in the transaction that is open on it: it exists once that commits, when engines
+        notice it within milliseconds, at the latest after a second, and never existed if that rolls back. See the guide to transactions.
 
         Raises:
-            BadValue: the arguments are not those of the workflow, or the connection has no transaction on this database.
-            WrongVerb: an option has no effect here, or stands among the arguments.
+            BadValue: the arguments do not fit the workflow, or the connection has no transaction on this database.
+            WrongVerb: an option has no effect here, or is passed among the arguments.
             InputDiffers: `strict`, and the execution was started with another input.
         """
         return await self._start("client.start", workflow, args, kwargs)
@@ -152,7 +148,7 @@ class AsyncClient:
     @overload
     async def run(self, workflow: NamedWorkflow | str, /, *args: Any, **kwargs: Any) -> Any: ...
     async def run(self, workflow: Workflow[..., Any] | NamedWorkflow | str, /, *args: Any, **kwargs: Any) -> Any:
-        """Start an execution, as `start` does, and wait for its result, as `AsyncHandle.result` does. An engine has to run somewhere."""
+        """Starts an execution, as `start` does, and waits for its result, as `AsyncHandle.result` does. An engine must be running."""
         return await self._run("client.run", workflow, args, kwargs)
 
     async def _run(self, verb: str, workflow: Workflow[..., Any] | NamedWorkflow | str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -168,7 +164,7 @@ class AsyncClient:
     @overload
     async def get(self, id: str | Key, workflow: str | None = ..., *, tenant: str = ...) -> AsyncHandle[Any]: ...
     async def get(self, id: str | Key, workflow: Workflow[..., Any] | str | None = None, *, tenant: str = DEFAULT_TENANT) -> AsyncHandle[Any]:
-        """The execution of an id, or of a key; without a `workflow`, the only one of that id.
+        """The handle of an execution by its id or key; without a `workflow`, of the only execution of that id.
 
         Raises:
             NotFound: there is none.
@@ -198,10 +194,10 @@ class AsyncClient:
         internal: bool = False,
         tenant: str = DEFAULT_TENANT,
     ) -> Listing:
-        """Executions, newest first: those of a workflow, in a status (or any of several), created since a time or for so long.
+        """Lists executions, newest first: those of a workflow, in one of the statuses, and created since a time (or within a duration before now).
 
-        `where` says what their attributes are: ``{"customer": "c1", "cents": Is(">=", 500)}``. `older_than` is the key of the last one of the page before.
-        Perdure's own executions, such as those of approvals, are left out, unless `internal` ones are asked for, or their `workflow` is.
+        `where` has conditions on attributes: ``{"customer": "c1", "cents": Is(">=", 500)}``. For the next page, `older_than` is the key of the last
+        execution of this one. Perdure's own executions, such as those of approvals, are listed only with `internal`, or if `workflow` names theirs.
         """
         return await queries.list_executions(
             self._access,
@@ -227,12 +223,12 @@ class AsyncClient:
         where: AttributeFilter | None = None,
         tenant: str = DEFAULT_TENANT,
     ) -> AsyncSelection:
-        """All executions that fit, as `list` says, or those of `keys`, to be told the same in batches: ``client.select(workflow="order").cancel("sold out")``.
+        """Selects all executions that match, as `list` does, or those of `keys`, for bulk operations: ``client.select(workflow="order").cancel("sold out")``.
 
-        Without any of these, it means all executions of the tenant on which the verb has an effect, but for Perdure's own.
+        Without conditions, it selects all executions of the tenant on which the operation has an effect, except Perdure's own.
 
         Raises:
-            BadValue: there are both keys and a filter.
+            BadValue: both keys and a filter are given.
         """
         if keys is not None and (workflow, status, id_prefix, since, where) != (None, None, "", None, None):
             raise BadValue("select(keys=…)", "keys and a filter", "keys alone: leave the filter out, or the keys")
@@ -248,27 +244,27 @@ class AsyncClient:
         return AsyncSelection(self._access, which)
 
     async def find(self, text: str, *, tenant: str = DEFAULT_TENANT) -> Key:
-        """Which execution people mean by an id, the beginning of one, ``workflow/id``, ``@latest``, or ``@failed`` (the latest that failed).
+        """Finds an execution by its id, a prefix of it, ``workflow/id``, ``@latest``, or ``@failed`` (the latest that failed).
 
         Raises:
-            NotFound, Ambiguous: it means none, or several.
+            NotFound, Ambiguous: no execution matches, or several do.
         """
         return await queries.find_execution(self._access, text, checked_name(tenant, "tenant"))
 
     async def approvals(self, assignee: str | None = None, *, groups: Sequence[str] = (), limit: int = 100, tenant: str = DEFAULT_TENANT) -> Approvals:
-        """The approvals that wait, newest first: all, or those on which `assignee`, a member of `groups`, may decide and has not."""
+        """Lists the approvals that wait, newest first: all of them, or those on which `assignee`, a member of `groups`, may still decide."""
         return await approvals.waiting_approvals(self._access, checked_name(tenant, "tenant"), assignee, groups, whole_number(limit, "approvals(limit)"))
 
     async def approval(self, which: str, *, path: str | None = None, tenant: str = DEFAULT_TENANT) -> Approval:
-        """One approval, also when it was decided. It is meant as `approve` says.
+        """One approval, waiting or decided. `which` and `path` select it as in `approve`.
 
         Raises:
-            NotFound, Ambiguous: none is meant that has begun, or several.
+            NotFound, Ambiguous: no approval that has begun matches, or several do.
         """
         key = await approvals.find_approval(self._access, which, checked_name(tenant, "tenant"), path)
         found = await approvals.read_approval(self._access, key)
         if found is None:
-            raise NotFound(key, f"the approval {key} can't be read: no engine has started it. Start an engine, or try again later")
+            raise NotFound(key, f"the approval {key} can't be read: no engine has started it. Start an engine, or ask again later")
         return found
 
     async def approve(
@@ -285,17 +281,17 @@ class AsyncClient:
         tenant: str = DEFAULT_TENANT,
         means: Means = "api",
     ) -> None:
-        """Decide for it, with the form filled in as `value`; of two who decide at once one does, and the other is told.
+        """Approves, with the form filled in as `value`. Of two concurrent decisions one is accepted, and the other is refused.
 
-        An approval is meant by its id, or by that of the execution that asks for it, with the `path` there if it asks for several. An engine takes the
-        decision; without `wait` it is kept until one does. It is remembered with who, when, the comment, and by what `means` it came.
+        An approval is selected by its id, or by the id of the execution that asks for it, with `path` if that asks for several. An engine accepts the decision;
+        without `wait`, it is stored until one does. The log records who decided, when, with which comment, and by which `means`.
 
         Raises:
-            NotFound, Ambiguous: no approval is meant, or several.
+            NotFound, Ambiguous: no approval matches, or several do.
             HasEnded: it was decided before.
             DecisionRefused: `by` may not decide, or has decided already.
             BadValue: `value` does not fit the form.
-            Timeout: no engine has taken it in time; it is kept.
+            Timeout: no engine accepted the decision in time; it remains stored.
         """
         vote = Vote(by, True, comment, value, tuple(groups), means=means)
         await self._vote(approval, vote, path=path, wait=wait, timeout=timeout, tenant=tenant)
@@ -313,7 +309,7 @@ class AsyncClient:
         tenant: str = DEFAULT_TENANT,
         means: Means = "api",
     ) -> None:
-        """Decide against it. What holds of `approve` holds here."""
+        """Rejects. Everything else is as in `approve`."""
         vote = Vote(by, False, comment, None, tuple(groups), means=means)
         await self._vote(approval, vote, path=path, wait=wait, timeout=timeout, tenant=tenant)
 
@@ -324,52 +320,54 @@ class AsyncClient:
     async def approval_link(
         self, approval: str | Approval, *, by: str, approve: bool, lifetime: Duration = "7d", secret: str | None = None, tenant: str = DEFAULT_TENANT
     ) -> str:
-        """A signed text with which whoever has it gives this answer as `by`, to `decide_by_link`. Signed with `secret`, else with `PERDURE_SIGNING_SECRET`.
+        """A signed link whose bearer can give this answer as `by`, with `decide_by_link`. The secret is `secret`, else `PERDURE_SIGNING_SECRET`.
 
         Raises:
-            NotFound, Ambiguous: no approval is meant, or several.
-            BadValue: there is no secret, or a short one.
+            NotFound, Ambiguous: no approval matches, or several do.
+            BadValue: there is no secret, or it is too short.
         """
         key = approval.key if isinstance(approval, Approval) else await approvals.find_approval(self._access, approval, checked_name(tenant, "tenant"))
         until_s = (await self._store.store_time()).now_s + duration_seconds(lifetime, "lifetime")
         return approvals.sign_link(secret_of(secret), approvals.ApprovalLink(key, checked_name(by, "by"), approve, until_s))
 
     async def decide_by_link(self, link: str, *, value: Any = None, comment: str = "", secret: str | None = None, timeout: Duration | None = None) -> None:
-        """Give the answer that a signed link stands for. What holds of `approve` holds here.
+        """Gives the answer of a signed link. Everything else is as in `approve`.
 
         Raises:
-            LinkRefused: it was not signed with this secret, or its time is over.
+            LinkRefused: it was not signed with this secret, or has expired.
         """
         await approvals.decide_by_link(self._access, secret_of(secret), link, Vote("", True, comment, value), timeout)
 
     @property
     def dead_letters(self) -> AsyncDeadLetterOffice:
-        """What has failed or needs attention, by what it has in common, to be run again or discarded."""
+        """The dead letters of the store: lists them in groups, requeues and discards them."""
         return AsyncDeadLetterOffice(self._access)
 
     @property
     def upkeep(self) -> AsyncUpkeep:
-        """What whoever looks after the store does: carry executions elsewhere, and look whether all records agree."""
+        """Maintenance of the store: export, import, verification and retention."""
         return AsyncUpkeep(self._store)
 
     async def check(self, workflows: Iterable[Workflow[..., Any]], *, failed: bool = False, limit: int | None = None, tenant: str = DEFAULT_TENANT) -> Checks:
-        """What would become of each execution that has not ended (or also has `failed`) if engines had this code. No step is run, nothing is changed."""
+        """Checks whether this code replays the executions that have not ended (with `failed`, also those that failed). No step is run, and nothing is
+        changed.
+        """
         which = replay_checks.ReplayFilter(tenant=checked_name(tenant, "tenant"), failed=failed, limit=limit and whole_number(limit, "limit"))
         heads = await replay_checks.choose_heads(self._store, which)
         return [one async for one in replay_checks.check_executions(self._store, replay_checks.workflows_by_name(one.code for one in workflows), heads)]
 
     async def queues(self) -> Queues:
-        """The queues that have limits or hold anything, over all tenants: what they allow, what is held, and what waits."""
+        """Lists the queues that have limits or hold anything, of all tenants: their limits, what is claimed, and what waits."""
         return await self._store.queues()
 
     async def limit(
         self, queue: str, *, concurrency: int | None = UNCHANGED, concurrency_per_key: int | None = UNCHANGED, rate: Rate | None = UNCHANGED
     ) -> QueueStatus:
-        """Change limits of a queue while everything runs; None takes one away. It stays so until the code declares something else."""
+        """Changes limits of a queue while workers use it; None removes a limit. The change holds until code declares other limits."""
         return await change_queue_limits(self._store, checked_name(queue, "queue"), concurrency, concurrency_per_key, rate)
 
     async def engines(self) -> Engines:
-        """Who works on this store: engines and workers, with what they know, and what they hold."""
+        """Lists the engines and workers of this store, with what they serve and hold."""
         return await queries.list_holders(self._access)
 
 
@@ -377,14 +375,14 @@ Keys = list[Key]
 
 
 class AsyncSelection:
-    """Executions that are told the same, 500 in each commit. It is what `AsyncClient.select` returns.
+    """Executions for bulk operations, posted in batches of 500 per commit. `AsyncClient.select` returns it.
 
-    Each verb does to all what the verb of a handle does to one; of a selection without `status`, to those on which it has an effect. Which these are is found
-    out when the verb is called. The answer is durable when it returns, and names the executions that were `told`, those that had `ended` before, and those
-    that `failed`, with their errors. With `wait`, each batch is waited for before the next is told, each execution for up to `timeout`. Whoever has started
-    others is told to end before them; `retry` and `requeue` begin with those that were started last.
+    Each operation does to all executions what the same method of a handle does to one; without a `status`, to those on which it has an effect. The selection is
+    evaluated when the operation is called. When it returns, the requests are durable; the result has the executions that `accepted` the request, those that had
+    `ended` before, and those for which it `failed`, with their errors. With `wait`, each batch takes effect before the next is posted, with up to `timeout` for
+    each execution. Parents are asked to end before their children; `retry` and `requeue` begin with the newest executions.
 
-    A process that dies in the middle has told the first batches and not the others; calling the verb again tells the rest.
+    If the process dies in between, the first batches are posted and the rest are not; calling the operation again posts the rest.
     """
 
     def __init__(self, access: StoreAccess, which: BulkFilter) -> None:
@@ -392,41 +390,41 @@ class AsyncSelection:
         self._which = which
 
     async def keys(self) -> Keys:
-        """The executions that are meant now, newest first; of all statuses, if none is chosen."""
+        """The selected executions, newest first; in any status, if the selection names none."""
         return await bulk_requests.choose_executions(self._access, self._which)
 
     async def cancel(self, reason: str = "", *, undo: bool = True, wait: bool = False, timeout: Duration | None = None) -> BulkResult:
-        """Have each unwind, undo what it has done unless that is not wanted, and end as cancelled, as `AsyncHandle.cancel` does."""
+        """Cancels each execution, as `AsyncHandle.cancel` does."""
         return await bulk_requests.post_bulk(self._access, self._which, bulk_requests.cancel(reason, undo), wait, timeout)
 
     async def terminate(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> BulkResult:
-        """End each as cancelled, at once, as `AsyncHandle.terminate` does."""
+        """Ends each execution as cancelled at once, as `AsyncHandle.terminate` does."""
         return await bulk_requests.post_bulk(self._access, self._which, bulk_requests.terminate(reason), wait, timeout)
 
     async def pause(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> BulkResult:
-        """Have each begin nothing more until it is resumed, as `AsyncHandle.pause` does."""
+        """Pauses each execution, as `AsyncHandle.pause` does."""
         return await bulk_requests.post_bulk(self._access, self._which, bulk_requests.pause(reason), wait, timeout)
 
     async def resume(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> BulkResult:
-        """Have each go on that is paused or needs attention, as `AsyncHandle.resume` does."""
+        """Resumes each execution that is paused or needs attention, as `AsyncHandle.resume` does."""
         return await bulk_requests.post_bulk(self._access, self._which, bulk_requests.resume(reason), wait, timeout)
 
     async def evict(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> BulkResult:
-        """Have each leave the engine that has it, and go on from its log, as `AsyncHandle.evict` does."""
+        """Evicts each execution from its engine, as `AsyncHandle.evict` does."""
         return await bulk_requests.post_bulk(self._access, self._which, bulk_requests.evict(reason), wait, timeout)
 
     async def retry(self, reason: str = "", *, from_step: str | None = None, wait: bool = False, timeout: Duration | None = None) -> BulkResult:
-        """Have each go on from what failed, or from where it is parked, as `AsyncHandle.retry` does."""
+        """Retries each execution that failed or is parked, as `AsyncHandle.retry` does."""
         return await bulk_requests.post_bulk(self._access, self._which, bulk_requests.retry(reason, from_step), wait, timeout)
 
     async def undo(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> BulkResult:
-        """Undo what each has done, as `AsyncHandle.undo` does."""
+        """Undoes each execution, as `AsyncHandle.undo` does."""
         return await bulk_requests.post_bulk(self._access, self._which, bulk_requests.undo(reason), wait, timeout)
 
     async def requeue(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> BulkResult:
-        """Run each dead letter again, from what failed, as `AsyncDeadLetterOffice.requeue` does."""
+        """Runs each dead letter again from what failed, as `AsyncDeadLetterOffice.requeue` does."""
         return await bulk_requests.post_bulk(self._access, self._which, bulk_requests.requeue(reason), wait, timeout)
 
     async def discard(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> BulkResult:
-        """Cancel each dead letter as it stands, as `AsyncDeadLetterOffice.discard` does."""
+        """Cancels each dead letter without running anything, as `AsyncDeadLetterOffice.discard` does."""
         return await bulk_requests.post_bulk(self._access, self._which, bulk_requests.discard(reason), wait, timeout)

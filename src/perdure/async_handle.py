@@ -1,6 +1,6 @@
-"""The handle of asyncio programs: one execution, to people and programs outside of it.
+"""The asyncio handle of one execution.
 
-No rule stands here: it is the typed face of `perdure.service`. What it says holds for its sync twin, `perdure.sync_client.Handle`.
+It holds no rules, but gives `perdure.service` its typed interface. `perdure.sync_client.Handle` is generated from it.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
 
 Change = Mapping[str, Any] | Sequence[Mapping[str, Any]]
-"""A change of a definition: operations, or a mapping that holds them."""
+"""A change of a definition: a list of operations, or a mapping that contains one."""
 
 
 class AsyncHandle(Generic[R_co]):
-    """One execution, to people and programs outside of it. `created` says whether the start that this came from made it."""
+    """The handle of one execution. `created` says whether the start that returned this handle created it."""
 
     def __init__(self, access: StoreAccess, key: Key, kind: Any, created: bool = False, after: int = 0) -> None:
         self.key = key
@@ -59,22 +59,22 @@ class AsyncHandle(Generic[R_co]):
         return self.key.id
 
     async def result(self, timeout: Duration | None = None) -> R_co:
-        """Wait for the end and return what the workflow returned; at once, if it has ended. A paused execution is waited for.
+        """Waits for the end and returns the result of the workflow; at once, if it has ended. While the execution is paused, the wait continues.
 
-        What was before this handle's `resume` or `retry` does not count. While something is missing for it to go on, such as an engine that knows
-        the workflow, a warning says so, after two seconds and once a minute.
+        An end from before this handle's `resume` or `retry` is ignored. While the execution lacks something, such as an engine that knows the workflow, a
+        warning is logged after two seconds and once a minute.
 
         Raises:
-            ExecutionFailed, DeadlineExceeded, ExecutionCancelled: how else it ended.
-            NeedsAttention: it is parked until somebody looks at it.
-            Timeout: it did not end in time, for the reason in `why`; it goes on.
-            NotFound: there is no such execution any more.
+            ExecutionFailed, DeadlineExceeded, ExecutionCancelled: it ended without a result.
+            NeedsAttention: it is parked until a person acts on it.
+            Timeout: it did not end in time, for the reason in `why`; it continues.
+            NotFound: the execution no longer exists.
         """
         return await self._result(timeout)
 
     async def _result(self, timeout: Duration | None, ending: Ending | None = None) -> R_co:
-        """See `result`. `ending` is given if the execution has just begun in the engine of this process: the end that follows."""
-        with short_traceback, self._access.notices.waiting(self.key):
+        """Does the same. `ending` is the end that follows in the engine of this process, if the execution has just begun there."""
+        with short_traceback, self._access.wait_warnings.waiting(self.key):
             async with with_timeout(timeout, f"the result of {self.key}", self._why):
                 raw = await self._access.result(self.key, self._after, ending)
         value: R_co = values.decode(raw, self._kind, f"the result of {self.key}")
@@ -84,34 +84,34 @@ class AsyncHandle(Generic[R_co]):
         return (await self.status()).why
 
     async def summary(self) -> ListedExecution:
-        """What `AsyncClient.list` says of it: its status, version, times and attributes. That is one row of the store, however long the execution is."""
+        """The entry of this execution in `AsyncClient.list`: status, version, times and attributes. It reads one row of the store, however long the log is."""
         return await queries.execution_summary(self._access, self.key)
 
     async def status(self) -> ExecutionStatus:
-        """How it stands, and in a sentence why it waits.
+        """The status, with a sentence that says what the execution waits for.
 
-        The first call of a client reads the whole log for that, 100,000 steps in one or two seconds, the next ones what is new; `summary` reads none of it.
+        The first call of a client reads the whole log (100,000 steps take one or two seconds), later calls read what is new; `summary` reads none of it.
         """
         return await queries.execution_status(self._access, self._fold)
 
     async def steps(self) -> list[StepView]:
-        """Every operation that it knows, settled and open, in the order in which they were opened; of a definition, by its verbs."""
+        """Every operation, settled and open, in the order of opening; for a definition, with the verb of each."""
         return await definition_views.step_views(self._access, self._fold)
 
     async def query(self, key: str | None = None, default: Any = None) -> Any:
-        """What the workflow has set under `key` (`default`, if it has not), or all that it has set as a dict; also after its end."""
+        """The value that the workflow has set under `key` (`default` if none), or all values as a dict. It works after the end, too."""
         return await queries.workflow_state(self._access, self._fold, key, default)
 
     def stream(self, after: int = 0, follow: bool = True) -> AsyncGenerator[EmittedValue, None]:
-        """The values that the workflow emits, from number `after` + 1 on, as they come; ends when the execution ends.
+        """Yields the values that the workflow emits, from number `after` + 1 on, until the execution ends; without `follow`, the values so far.
 
-        Without `follow`, those that are there. A stream is resumed with the number of the last value that was dealt with. Values in
-        turns of a loop that were forgotten since are gone; the next one says how many are missing before it.
+        To resume a stream, pass the number of the last value that was processed. Values of iterations that have been forgotten are gone; the next value says
+        how many are missing before it.
         """
         return history.stream_values(self._access, self.key, whole_number(after, "stream(after)", 0), follow)
 
     def events(self, after: int = 0, follow: bool = False) -> AsyncGenerator[PublicEvent, None]:
-        """What happened to the execution, as public events after the one with the id `after`; with `follow`, also what comes, until its end."""
+        """Yields the public events of the execution after the id `after`; with `follow`, until it ends."""
         return history.stream_history(self._access, self.key, whole_number(after, "events(after)", 0), follow)
 
     @overload
@@ -119,13 +119,13 @@ class AsyncHandle(Generic[R_co]):
     @overload
     async def send(self, signal: str, body: Any = ..., *, key: str | None = ..., may_come: bool = ..., connection: Any = ...) -> None: ...
     async def send(self, signal: Signal[Any] | str, body: Any = None, *, key: str | None = None, may_come: bool = False, connection: Any = None) -> None:
-        """Send a message; it is durable when this returns. Sent again within 24 hours with the same `key`, it arrives once.
+        """Sends a message; it is durable when this returns. Sent again with the same `key` within 24 hours, it arrives once.
 
-        With `may_come`, an execution that does not exist yet is no error: the message waits for it, for 7 days. With a `connection` to the
-        store's database, the message takes part in the transaction that is open on it, as a start does: see `AsyncClient.start`.
+        With `may_come`, the execution need not exist yet: the message waits for it, for 7 days. With a `connection` to the store's database, the message takes
+        part in the transaction that is open on it: see `AsyncClient.start`.
 
         Raises:
-            NotFound, HasEnded: nobody would read it.
+            NotFound, HasEnded: no execution would receive it.
             BadValue: the body is not of the signal's type, or the connection has no transaction on this database.
         """
         message = execution_operations.signal_message(signal, body, key)
@@ -139,12 +139,12 @@ class AsyncHandle(Generic[R_co]):
     @overload
     async def ask(self, signal: str, body: Any = ..., *, timeout: Duration | None = ...) -> Any: ...
     async def ask(self, signal: Signal[Any] | str, body: Any = None, *, timeout: Duration | None = None) -> Any:
-        """Send a message and wait for the reply that the workflow gives with ``message.complete(reply)``.
+        """Sends a message and waits for the reply that the workflow gives with ``message.complete(reply)``.
 
         Raises:
-            NotFound, HasEnded: nobody would read it.
+            NotFound, HasEnded: no execution would receive it.
             NoReply: the execution ended without a reply, or its mailbox was full.
-            Timeout: there was no reply in time; the message stays where it is.
+            Timeout: there was no reply in time; the message remains with the execution.
         """
         message = execution_operations.signal_message(signal, body)
         async with with_timeout(timeout, f"the reply of {self.key} to {message.name}"):
@@ -152,32 +152,32 @@ class AsyncHandle(Generic[R_co]):
         return values.decode(await self._access.payload(reply), Any, f"the reply of {self.key}")
 
     async def cancel(self, reason: str = "", *, undo: bool = True, wait: bool = False, timeout: Duration | None = None) -> None:
-        """Have the workflow unwind, undo what it has done unless that is not wanted, and end as cancelled.
+        """Cancels the execution: the workflow unwinds, completed steps are undone unless `undo` is false, and it ends as cancelled.
 
-        Like its siblings it is durable when this returns; with `wait`, it has taken effect.
+        As with the other commands, the request is durable when this returns; with `wait`, it has taken effect.
         """
         async with with_timeout(timeout, f"the end of {self.key}"):
             await execution_operations.cancel_execution(self._access, self.key, reason, wait, undo)
 
     async def terminate(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> None:
-        """End the execution as cancelled, at once; the workflow gets no say."""
+        """Ends the execution as cancelled at once, without running the workflow any further."""
         async with with_timeout(timeout, f"the end of {self.key}"):
             await execution_operations.terminate_execution(self._access, self.key, reason, wait)
 
     async def pause(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> None:
-        """Begin nothing more until resumed; what is being done is finished and remembered."""
+        """Pauses the execution: it begins nothing more until it is resumed. Attempts in flight finish, and their outcomes are recorded."""
         async with with_timeout(timeout, f"the pause of {self.key}"):
             await execution_operations.pause_execution(self._access, self.key, reason, wait)
 
     async def resume(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> None:
-        """Have a paused or parked execution go on from where it stands."""
+        """Resumes a paused or parked execution where it is."""
         async with with_timeout(timeout, f"the resume of {self.key}"):
             self._after = await execution_operations.resume_execution(self._access, self.key, reason, wait)
 
     async def evict(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> None:
-        """Have the execution leave the engine that has it, and go on from its log, there or elsewhere.
+        """Evicts the execution from its engine. It continues from its log, there or elsewhere.
 
-        Async steps in progress there are cancelled and begun again, which counts neither as a try nor as an interruption; sync ones are finished first.
+        Async steps in flight are cancelled and begun again, which counts neither as an attempt nor as an interruption; sync steps finish first.
         """
         async with with_timeout(timeout, f"the eviction of {self.key}"):
             await execution_operations.evict_execution(self._access, self.key, reason, wait)
@@ -191,15 +191,16 @@ class AsyncHandle(Generic[R_co]):
         self, change: Definition | Change, *, base: str = "", reason: str = "", wait: bool = True, timeout: Duration | None = None
     ) -> int | None: ...
     async def patch(self, change: Definition | Change, *, base: str = "", reason: str = "", wait: bool = True, timeout: Duration | None = None) -> int | None:
-        """Have an execution of a definition go on by another one; what has begun stays as it is. Return the number of the event from which on it does.
+        """Patches the pinned definition of the execution; what has begun stays as it is. Returns the number of the event from which the new definition
+        applies.
 
-        `change` is that definition, or a change of the present one: a JSON Patch of its canonical form or of its nodes and edges, operations by id,
-        ``{operations, description}`` or ``{workflow_tag, patch_spec}``. A change raises the minor version. With `base`, only if that is still the hash of the
-        definition by which it goes on. An engine judges it; without `wait`, it is kept until one does, and None is returned.
+        `change` is the new definition, or a change of the present one: a JSON Patch of its canonical form or of its nodes and edges, operations by id,
+        ``{operations, description}`` or ``{workflow_tag, patch_spec}``. A change raises the minor version. With `base`, the patch applies only while that is
+        the hash of the present definition. An engine decides; without `wait`, the patch is stored until one does, and None is returned.
 
         Raises:
-            PatchRefused: what has begun does not fit it, and nothing was changed.
-            BadDefinition: the change can't be carried out, or what it makes is not valid.
+            PatchRefused: the new definition does not fit what has begun, and nothing was changed.
+            BadDefinition: the change does not apply, or its result is not valid.
         """
         async with with_timeout(timeout, f"the patch of {self.key}"):
             sha256 = base.removeprefix("sha256:")
@@ -210,29 +211,31 @@ class AsyncHandle(Generic[R_co]):
             return await definition_patches.apply_patch(self._access, self.key, message, wait)
 
     async def withdraw_patches(self) -> int:
-        """Take back the patches that no engine has judged yet, such as those of a `patch` that was not waited for; return how many.
+        """Withdraws the patches that no engine has decided on yet, such as those of a `patch` without `wait`; returns how many.
 
         Raises:
-            PatchRefused: an engine has judged them meanwhile, or may be about to.
+            PatchRefused: an engine has decided on them, or may be about to.
         """
         return await definition_patches.withdraw_patches(self._access, self.key)
 
     async def undo(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> None:
-        """Undo what a completed execution has done, by its own handlers, last first and once; its result stays. Of one that failed or was cancelled, undo
-        what could not be undone then."""
+        """Undoes the steps of a completed execution by their own handlers, last first and once; its result stays.
+
+        Of an execution that failed or was cancelled, undoes the steps whose undo failed then.
+        """
         async with with_timeout(timeout, f"the undoing of {self.key}"):
             await execution_operations.undo_execution(self._access, self.key, reason, wait)
 
     async def retry(self, reason: str = "", *, from_step: str | None = None, wait: bool = False, timeout: Duration | None = None) -> None:
-        """Have a failed execution go on from what failed, and a parked one from where it stands; what had succeeded is not done again.
+        """Retries a failed execution from what failed; a parked one continues where it is. Steps that have succeeded are not called again.
 
-        With `from_step`, what a failed one did from that step on is done again; what was begun earlier is not.
+        With `from_step`, a failed execution repeats that step and everything after it.
         """
         async with with_timeout(timeout, f"the retry of {self.key}"):
             self._after = await execution_operations.retry_execution(self._access, self.key, reason, wait, from_step)
 
     async def rerun(self, *, id: str | None = None, version: int | None = None) -> AsyncHandle[R_co]:
-        """Begin a new execution with the same input, under a new id; return its handle.
+        """Starts a new execution with the same input under a new id; returns its handle.
 
         Raises:
             AlreadyExists: the id is taken.
@@ -244,13 +247,13 @@ class AsyncHandle(Generic[R_co]):
     async def fork(
         self, from_step: str | None = None, *, input: Sequence[Any] | Mapping[str, Any] | None = None, id: str | None = None, version: int | None = None
     ) -> AsyncHandle[R_co]:
-        """Begin a new execution with what this one had reached: all, or with `from_step` what was begun earlier; return its handle.
+        """Starts a new execution with the outcomes of this one: all, or with `from_step` those that were opened before that step. Returns its handle.
 
-        What is open here is opened anew there; messages that this one has not read stay with it. `input` replaces the arguments, by position or,
-        as a mapping, by name; `version` the pinned version of the workflow.
+        Open operations are opened again in the new execution; unread messages stay with this one. `input` replaces the arguments, by position or, as a
+        mapping, by name; `version` replaces the pinned version of the workflow.
 
         Raises:
-            BadValue: it has not come to that step.
+            BadValue: this execution has not reached that step.
             AlreadyExists: the id is taken.
         """
         args, kwargs = ((), input) if isinstance(input, Mapping) else (tuple(input or ()), {})
@@ -260,7 +263,7 @@ class AsyncHandle(Generic[R_co]):
         return AsyncHandle(self._access, wanted.key, self._kind, True)
 
     async def preset(self, step: str, value: Any = None) -> None:
-        """Give the result of a step in place of its work: of one that is open, now; of one that is yet to come or failed, when it is asked for.
+        """Supplies the result of a step in place of performing it: of an open one, now; of one that is still to come or failed, when it is asked for.
 
         Raises:
             BadValue: the step has its result already.
@@ -272,7 +275,7 @@ class AsyncHandle(Generic[R_co]):
 
 
 def name_of(workflow: Workflow[..., Any] | str) -> str:
-    """What a workflow is called."""
+    """The name of a workflow."""
     return workflow.code.name if isinstance(workflow, Workflow) else checked_name(workflow, "workflow")
 
 
@@ -282,6 +285,6 @@ def kind_of(workflow: Workflow[..., Any] | NamedWorkflow | str | None) -> Any:
 
 
 def connection_of(workflow: Workflow[..., Any] | NamedWorkflow | str) -> Any:
-    """The connection that was chosen for a start; None, if none was."""
+    """The connection that was chosen for a start; None if there is none."""
     known = workflow.code if isinstance(workflow, Workflow) else workflow
-    return getattr(known, "calling", CallOptions()).connection  # whatever else is given is refused by the start
+    return getattr(known, "calling", CallOptions()).connection  # the start itself refuses an argument that is no workflow

@@ -1,6 +1,6 @@
-"""A directory with the contents that definitions refer to as ``cas://sha256:…``, one a file, named like the reference with or without ``sha256:``.
+"""Definitions as workflows: a document in YAML or JSON, with the tools that its steps use, is run like any workflow.
 
-Definitions as users hold them: a document in YAML or JSON, with the tools that its steps use, run like any workflow.
+Documents can refer to contents as ``cas://sha256:…``; `ContentDirectory` reads these from files that are named after their SHA-256.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from perdure.workflow_function import Workflow
 ALGORITHM = "sha256:"
 DATA = (".json", ".yaml", ".yml")
 SUFFIXES = ("", *DATA, ".py", ".ts", ".txt")
-"""How the name of a file may end. Files of data are read as such; one without a suffix is data if it is JSON, and text otherwise."""
+"""The suffixes that the name of a content file may have. Files of `DATA` are parsed; a file without a suffix is parsed if it is JSON, and is text otherwise."""
 
 _NAME = re.compile(r"[\w.:+=-]{1,255}")
 _HASH = re.compile(r"[0-9a-f]{64}")
 
 
 class ContentDirectory(Mapping[str, Any]):
-    """The contents in a directory, read when they are asked for. A file that is named by a whole SHA-256 has to have it."""
+    """The contents in a directory, one file each, read on access. A file that is named by a full SHA-256 must match it."""
 
     def __init__(self, directory: str | Path) -> None:
         self._directory = Path(directory)
@@ -74,7 +74,7 @@ class ContentDirectory(Mapping[str, Any]):
 
 
 def _content(file: Path, raw: bytes) -> Any:
-    """What is in a file: data, or text."""
+    """The content of a file: parsed data, or text."""
     if file.suffix in DATA or raw.lstrip()[:1] in (b"{", b"["):
         read = parse_document(raw)
         if not read.findings:
@@ -92,25 +92,25 @@ Tools = Mapping[str, Callable[..., Any]] | Sequence[Callable[..., Any]]
 
 
 class Definition(Workflow[..., Any]):
-    """A workflow that is a document. Its executions carry it along, so whatever becomes of the file, they go on as they began."""
+    """A workflow that is a document. Its executions carry the document along, so a change of the file does not affect those in progress."""
 
     def __init__(self, graph: GraphWorkflow, read: definition_reader.ReadDefinition, calls: Sequence[Workflow[..., Any]]) -> None:
-        super().__init__(graph, lambda: calls)  # type: ignore[arg-type]  # what is asked of code here, a graph answers as well
+        super().__init__(graph, lambda: calls)  # type: ignore[arg-type]  # a GraphWorkflow has every attribute of a CodeWorkflow that Workflow uses
         self.read = read
 
     @property
     def graph(self) -> GraphWorkflow:
-        """The workflow as engines know it."""
-        return self.code  # type: ignore[return-value]  # it was made with one
+        """The workflow as engines run it."""
+        return self.code  # type: ignore[return-value]  # __init__ takes a GraphWorkflow
 
     @property
     def ir(self) -> IR:
-        """What it was compiled to."""
+        """The intermediate form of the document."""
         sha256 = self.read.hash.removeprefix("sha256:")
         return plan_of_definition(sha256, {sha256: definition_bytes(self.read.canonical)}).ir
 
     def lacks(self) -> list[Requirement]:
-        """What its steps need and is not here: tools, workflows and definitions that they call, kinds, and the extras of the package that kinds take."""
+        """What its steps require and this process lacks: tools, workflows and definitions that they call, kinds, and extras of the package that kinds need."""
         graph = self.graph
         known = {"tool": graph.tools, "kind": {*graph.kinds, *AGENT_VERBS}, "workflow": {*graph.family, *(one.code.name for one in self._uses())}}
         found = list[Requirement]()
@@ -126,14 +126,14 @@ class Definition(Workflow[..., Any]):
                 found.append(Requirement("extra", extra, need.id))
         agents = [node for node in self.ir.nodes if node.kind in AGENT_VERBS and node.kind not in graph.kinds and isinstance(node.config, Mapping)]
         if agents:
-            from perdure.definitions.kinds.agents.built_in_tools import ToolContext  # here, as most definitions have none
+            from perdure.definitions.kinds.agents.built_in_tools import ToolContext  # imported here because most definitions have no agents
 
             around = ToolContext(graph.tools, graph.kinds, {})
             found += [Requirement("tool", name, node.id) for node in agents for name in node.config.get("tools", ()) if around.find(name) is None]
         return found
 
     def _undoes(self, need: Requirement, kinds: Mapping[str, Kind]) -> bool:
-        """Whether what a step needs is a kind that undoes it."""
+        """Whether the required tool is in fact a kind that undoes the step."""
         return need.name in kinds and any(node.id == need.id and node.undo is not None and node.undo.tool == need.name for node in self.ir.nodes)
 
     def __repr__(self) -> str:
@@ -141,10 +141,10 @@ class Definition(Workflow[..., Any]):
 
     @classmethod
     def load(cls, file: str | Path, **options: Any) -> Definition:
-        """The definition in a file; see `of` for the options.
+        """Reads the definition in a file; see `of` for the options.
 
         Raises:
-            BadDefinition: it is none; with all that is wrong with it.
+            BadDefinition: it is not valid; the error lists everything that is wrong.
         """
         path = Path(file)
         return cls.of(path.read_text(encoding="utf-8"), name=path.stem, **options)
@@ -163,16 +163,16 @@ class Definition(Workflow[..., Any]):
         blobs: Mapping[str, Any] | str | Path = NO_BLOBS,
         name: str = "",
     ) -> Definition:
-        """The definition that a text, or plain data, is.
+        """Reads the definition in a text, or in plain data.
 
-        `tools` are the functions or steps that its steps may use, by name; `calls` the workflows and definitions that it may call; `kinds` what does the
-        work of a kind of steps in place of what is registered for it: a `Kind`, or a function that is given `config`, `input`, and `env` if there is one;
-        `deployment` what steps may reach where they run, `policy` what the definition may do; `secrets` are those that its steps read, by name, or what finds
-        them, before those of the process; `blobs` are the contents that a document refers to as ``cas://…``, by these references, or the directory that has
-        them; `name` is its name if it does not say one.
+        `tools` are the functions or steps that its steps may use, by name; `calls` the workflows and definitions that it may call. `kinds` replaces
+        registered kinds: each value is a `Kind`, or a function of `config`, `input`, and `env` if there is one. `deployment` says what steps may reach where
+        they run, `policy` what the definition may do. `secrets` has secrets by name, or is a function that finds them; they take precedence over those of
+        the process. `blobs` has the contents that the document refers to as ``cas://…``, by reference, or is the directory that holds them. `name` applies
+        if the document has no name.
 
         Raises:
-            BadDefinition: it is none; with all that is wrong with it.
+            BadDefinition: it is not valid; the error lists everything that is wrong.
         """
         find = secrets.get if isinstance(secrets, Mapping) else secrets
         if find is not None and deployment.secret is NOTHING_MORE.secret:
@@ -202,7 +202,7 @@ class Definition(Workflow[..., Any]):
 
 
 def _family(release: DefinitionRelease, calls: Sequence[Workflow[..., Any]]) -> dict[str, list[DefinitionRelease]]:
-    """The releases that a definition may call, by name: itself, those that it is given, and what these may call."""
+    """The releases that a definition may call, by name: itself, those of `calls`, and what these may call."""
     family: dict[str, list[DefinitionRelease]] = {release.name: [release]}
     for one in calls:
         if isinstance(one, Definition) and one.graph.release is not None:
@@ -213,14 +213,14 @@ def _family(release: DefinitionRelease, calls: Sequence[Workflow[..., Any]]) -> 
 
 
 def _has_agents(ir: IR, document: Mapping[str, Any], kinds: Mapping[str, Kind]) -> bool:
-    """Whether a definition has agents that nothing stands in for, or may come to have some."""
+    """Whether a definition has agents that no replaced kind performs, or may add some by editing itself."""
     wanted = {name for name in AGENT_VERBS if name not in kinds}
     return any(node.kind in wanted for node in ir.nodes) or bool(wanted and document.get("allow", {}).get("self_edit"))
 
 
 def _agents(graph: GraphWorkflow, deployment: Deployment, calls: Sequence[Workflow[..., Any]]) -> Workflow[..., Any]:
-    """The workflow of a definition's agents."""
-    from perdure.definitions.kinds.agents.agent_workflow import definition_agents  # here, as most definitions have none
+    """The workflow that runs a definition's agents."""
+    from perdure.definitions.kinds.agents.agent_workflow import definition_agents  # imported here because most definitions have no agents
     from perdure.definitions.kinds.agents.built_in_tools import ToolContext
 
     around = ToolContext(graph.tools, graph.kinds, {one.code.name: one for one in calls if not isinstance(one, Definition)})
@@ -232,14 +232,14 @@ def _kind(name: str, one: Callable[..., Any] | Kind) -> Kind:
 
 
 def _evaluated_conditions(sources: list[str], output: Any, context: dict[str, Any]) -> list[bool]:
-    """What conditions in Python say; in a thread, as it blocks."""
-    from perdure.definitions.kinds.sandbox.python_conditions import evaluate_conditions  # here, as it takes a library that is optional
+    """Evaluates conditions in Python. It runs in a thread, because it blocks."""
+    from perdure.definitions.kinds.sandbox.python_conditions import evaluate_conditions  # imported here because it needs an optional library
 
     return evaluate_conditions(sources, output, context)
 
 
 def tool_steps(tools: Tools) -> dict[str, Step[Any, Any, Any]]:
-    """Tools by name: steps by theirs, functions by theirs.
+    """Tools by name: steps by their own names, functions by theirs.
 
     Raises:
         BadValue: one of them is no function, or two have one name.
@@ -264,7 +264,7 @@ def imported(name: str) -> Step[Any, Any, Any]:
     """The step of ``py:package.module.function``.
 
     Raises:
-        BadValue: there is none.
+        BadValue: it cannot be imported.
     """
     module, _, attribute = name.removeprefix("py:").rpartition(".")
     try:

@@ -1,4 +1,4 @@
-"""A loop in a thread: how sync code calls into the async inside. It blocks the caller and nobody else."""
+"""Runs an event loop in a thread, through which sync code calls async code. A call blocks only the calling thread."""
 
 import asyncio
 import threading
@@ -14,7 +14,7 @@ from perdure.stores.user_transactions import expect_user_transactions, is_async_
 T = TypeVar("T")
 
 SIGNALS_S = 1.0
-"""For so long, the main thread may wait before it handles a signal."""
+"""How long the main thread may take to handle a signal."""
 
 CLEANUP_S = 5.0
 """For so long, who was interrupted waits for what it has begun."""
@@ -23,7 +23,7 @@ CLOSED = "this client was closed; open another one"
 
 
 class LoopThread:
-    """An event loop that runs in a daemon thread until it is closed, or the process ends."""
+    """An event loop in a daemon thread, which runs until it is closed or the process ends."""
 
     def __init__(self, name: str) -> None:
         self.closed = False
@@ -33,7 +33,7 @@ class LoopThread:
         self._thread.start()
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in the thread, and wait for what it returns or raises. Who is interrupted here, interrupts it there.
+        """Runs a coroutine in the thread and returns its result. An interruption of the caller cancels the coroutine.
 
         Raises:
             StoreUnavailable: the thread was closed.
@@ -77,7 +77,7 @@ class LoopThread:
             raise
 
     def drain(self, items: AsyncGenerator[T, None]) -> Iterator[T]:
-        """The items of an async generator, one by one as they are asked for."""
+        """Yields the items of an async generator as they are requested."""
         try:
             while (found := self.call(_next(items))) is not None:
                 yield found[0]
@@ -86,7 +86,7 @@ class LoopThread:
                 self.call(items.aclose())
 
     def close(self) -> None:
-        """End the loop; what runs on it is cancelled, and waited for. Closing twice does nothing."""
+        """Stops the loop after cancelling its tasks and waiting for them. Closing twice has no effect."""
         with self._closing:
             if self.closed:
                 return
@@ -109,7 +109,8 @@ class LoopThread:
 
 
 def run_in_user_transaction(thread: LoopThread, store: Store, connection: Any, coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run what joins a transaction on `connection` here and now, in the caller's thread; only what the store has to know for that is asked in its own.
+    """Runs a coroutine that joins the transaction on `connection` in the calling thread, which owns the connection. Only the store's preparation for it runs in
+    the loop thread.
 
     Raises:
         WrongVerb: the connection belongs to an event loop.
@@ -126,8 +127,10 @@ def run_in_user_transaction(thread: LoopThread, store: Store, connection: Any, c
 
 
 def _result(future: Future[T]) -> T:
-    """What a future comes to. The main thread looks up from time to time: Python runs the handler of a signal there, and a signal that arrives right before
-    the thread begins to wait does not end the wait."""
+    """Waits for the result of a future.
+
+    In the main thread it wakes up every `SIGNALS_S`: Python runs signal handlers there, and a signal that arrives just before the wait begins does not end it.
+    """
     wait_s = SIGNALS_S if threading.current_thread() is threading.main_thread() else None
     while True:
         try:

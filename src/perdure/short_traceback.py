@@ -1,4 +1,4 @@
-"""Tracebacks of failed executions: how an execution ended is said by its error, and the frames of the engine between it and the caller say nothing."""
+"""Shortens the tracebacks of failed executions: the error describes the failure, so the engine's frames between it and the caller only distract."""
 
 from types import TracebackType
 
@@ -6,7 +6,7 @@ from perdure.core.errors import WorkflowError
 
 
 class ShortTraceback:
-    """A block that an outcome of the user's work leaves without the frames inside it: those of the caller come first. Other errors keep all frames."""
+    """A block that removes its own frames from a `WorkflowError` that leaves it, so that the traceback begins at the caller. Other errors keep all frames."""
 
     def __enter__(self) -> None:
         return None

@@ -45,43 +45,43 @@ class Selection:
         self._inner = inner
 
     def keys(self) -> Keys:
-        """The executions that are meant now, newest first; of all statuses, if none is chosen."""
+        """The selected executions, newest first; in any status, if the selection names none."""
         return self._thread.call(self._inner.keys())
 
     def cancel(self, reason: str = "", *, undo: bool = True, wait: bool = False, timeout: Duration | None = None) -> BulkResult:
-        """Have each unwind, undo what it has done unless that is not wanted, and end as cancelled, as `Handle.cancel` does."""
+        """Cancels each execution, as `Handle.cancel` does."""
         return self._thread.call(self._inner.cancel(reason, undo=undo, wait=wait, timeout=timeout))
 
     def terminate(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> BulkResult:
-        """End each as cancelled, at once, as `Handle.terminate` does."""
+        """Ends each execution as cancelled at once, as `Handle.terminate` does."""
         return self._thread.call(self._inner.terminate(reason, wait=wait, timeout=timeout))
 
     def pause(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> BulkResult:
-        """Have each begin nothing more until it is resumed, as `Handle.pause` does."""
+        """Pauses each execution, as `Handle.pause` does."""
         return self._thread.call(self._inner.pause(reason, wait=wait, timeout=timeout))
 
     def resume(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> BulkResult:
-        """Have each go on that is paused or needs attention, as `Handle.resume` does."""
+        """Resumes each execution that is paused or needs attention, as `Handle.resume` does."""
         return self._thread.call(self._inner.resume(reason, wait=wait, timeout=timeout))
 
     def evict(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> BulkResult:
-        """Have each leave the engine that has it, and go on from its log, as `Handle.evict` does."""
+        """Evicts each execution from its engine, as `Handle.evict` does."""
         return self._thread.call(self._inner.evict(reason, wait=wait, timeout=timeout))
 
     def retry(self, reason: str = "", *, from_step: str | None = None, wait: bool = False, timeout: Duration | None = None) -> BulkResult:
-        """Have each go on from what failed, or from where it is parked, as `Handle.retry` does."""
+        """Retries each execution that failed or is parked, as `Handle.retry` does."""
         return self._thread.call(self._inner.retry(reason, from_step=from_step, wait=wait, timeout=timeout))
 
     def undo(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> BulkResult:
-        """Undo what each has done, as `Handle.undo` does."""
+        """Undoes each execution, as `Handle.undo` does."""
         return self._thread.call(self._inner.undo(reason, wait=wait, timeout=timeout))
 
     def requeue(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> BulkResult:
-        """Run each dead letter again, from what failed, as `DeadLetterOffice.requeue` does."""
+        """Runs each dead letter again from what failed, as `DeadLetterOffice.requeue` does."""
         return self._thread.call(self._inner.requeue(reason, wait=wait, timeout=timeout))
 
     def discard(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> BulkResult:
-        """Cancel each dead letter as it stands, as `DeadLetterOffice.discard` does."""
+        """Cancels each dead letter without running anything, as `DeadLetterOffice.discard` does."""
         return self._thread.call(self._inner.discard(reason, wait=wait, timeout=timeout))
 
 
@@ -141,10 +141,10 @@ class Client:
         self.close()
 
     def workflow(self, name: str) -> NamedWorkflow:
-        """A workflow of which only the name is known here, to be started with options: ``client.start(client.workflow("order").with_(id="o1"), "o1", 500)``.
+        """A workflow that is known by its name only, to start it with options: ``client.start(client.workflow("order").with_(id="o1"), "o1", 500)``.
 
         Raises:
-            BadName: it is no name.
+            BadName: the name is invalid.
         """
         return self._inner.workflow(name)
 
@@ -165,7 +165,7 @@ class Client:
     @overload
     def run(self, workflow: NamedWorkflow | str, /, *args: Any, **kwargs: Any) -> Any: ...
     def run(self, workflow: Workflow[..., Any] | NamedWorkflow | str, /, *args: Any, **kwargs: Any) -> Any:
-        """Start an execution, as `start` does, and wait for its result, as `Handle.result` does. An engine has to run somewhere."""
+        """Starts an execution, as `start` does, and waits for its result, as `Handle.result` does. An engine must be running."""
         return self._thread.call(self._inner.run(workflow, *args, **kwargs))
 
     @overload
@@ -173,7 +173,7 @@ class Client:
     @overload
     def get(self, id: str | Key, workflow: str | None = ..., *, tenant: str = ...) -> Handle[Any]: ...
     def get(self, id: str | Key, workflow: Workflow[..., Any] | str | None = None, *, tenant: str = DEFAULT_TENANT) -> Handle[Any]:
-        """The execution of an id, or of a key; without a `workflow`, the only one of that id.
+        """The handle of an execution by its id or key; without a `workflow`, of the only execution of that id.
 
         Raises:
             NotFound: there is none.
@@ -194,10 +194,10 @@ class Client:
         internal: bool = False,
         tenant: str = DEFAULT_TENANT,
     ) -> Listing:
-        """Executions, newest first: those of a workflow, in a status (or any of several), created since a time or for so long.
+        """Lists executions, newest first: those of a workflow, in one of the statuses, and created since a time (or within a duration before now).
 
-        `where` says what their attributes are: ``{"customer": "c1", "cents": Is(">=", 500)}``. `older_than` is the key of the last one of the page before.
-        Perdure's own executions, such as those of approvals, are left out, unless `internal` ones are asked for, or their `workflow` is.
+        `where` has conditions on attributes: ``{"customer": "c1", "cents": Is(">=", 500)}``. For the next page, `older_than` is the key of the last
+        execution of this one. Perdure's own executions, such as those of approvals, are listed only with `internal`, or if `workflow` names theirs.
         """
         return self._thread.call(
             self._inner.list(
@@ -224,34 +224,34 @@ class Client:
         where: AttributeFilter | None = None,
         tenant: str = DEFAULT_TENANT,
     ) -> Selection:
-        """All executions that fit, as `list` says, or those of `keys`, to be told the same in batches: ``client.select(workflow="order").cancel("sold out")``.
+        """Selects all executions that match, as `list` does, or those of `keys`, for bulk operations: ``client.select(workflow="order").cancel("sold out")``.
 
-        Without any of these, it means all executions of the tenant on which the verb has an effect, but for Perdure's own.
+        Without conditions, it selects all executions of the tenant on which the operation has an effect, except Perdure's own.
 
         Raises:
-            BadValue: there are both keys and a filter.
+            BadValue: both keys and a filter are given.
         """
         return Selection(
             self._thread, self._inner.select(keys=keys, workflow=workflow, status=status, id_prefix=id_prefix, since=since, where=where, tenant=tenant)
         )
 
     def find(self, text: str, *, tenant: str = DEFAULT_TENANT) -> Key:
-        """Which execution people mean by an id, the beginning of one, ``workflow/id``, ``@latest``, or ``@failed`` (the latest that failed).
+        """Finds an execution by its id, a prefix of it, ``workflow/id``, ``@latest``, or ``@failed`` (the latest that failed).
 
         Raises:
-            NotFound, Ambiguous: it means none, or several.
+            NotFound, Ambiguous: no execution matches, or several do.
         """
         return self._thread.call(self._inner.find(text, tenant=tenant))
 
     def approvals(self, assignee: str | None = None, *, groups: Sequence[str] = (), limit: int = 100, tenant: str = DEFAULT_TENANT) -> Approvals:
-        """The approvals that wait, newest first: all, or those on which `assignee`, a member of `groups`, may decide and has not."""
+        """Lists the approvals that wait, newest first: all of them, or those on which `assignee`, a member of `groups`, may still decide."""
         return self._thread.call(self._inner.approvals(assignee, groups=groups, limit=limit, tenant=tenant))
 
     def approval(self, which: str, *, path: str | None = None, tenant: str = DEFAULT_TENANT) -> Approval:
-        """One approval, also when it was decided. It is meant as `approve` says.
+        """One approval, waiting or decided. `which` and `path` select it as in `approve`.
 
         Raises:
-            NotFound, Ambiguous: none is meant that has begun, or several.
+            NotFound, Ambiguous: no approval that has begun matches, or several do.
         """
         return self._thread.call(self._inner.approval(which, path=path, tenant=tenant))
 
@@ -269,17 +269,17 @@ class Client:
         tenant: str = DEFAULT_TENANT,
         means: Means = "api",
     ) -> None:
-        """Decide for it, with the form filled in as `value`; of two who decide at once one does, and the other is told.
+        """Approves, with the form filled in as `value`. Of two concurrent decisions one is accepted, and the other is refused.
 
-        An approval is meant by its id, or by that of the execution that asks for it, with the `path` there if it asks for several. An engine takes the
-        decision; without `wait` it is kept until one does. It is remembered with who, when, the comment, and by what `means` it came.
+        An approval is selected by its id, or by the id of the execution that asks for it, with `path` if that asks for several. An engine accepts the decision;
+        without `wait`, it is stored until one does. The log records who decided, when, with which comment, and by which `means`.
 
         Raises:
-            NotFound, Ambiguous: no approval is meant, or several.
+            NotFound, Ambiguous: no approval matches, or several do.
             HasEnded: it was decided before.
             DecisionRefused: `by` may not decide, or has decided already.
             BadValue: `value` does not fit the form.
-            Timeout: no engine has taken it in time; it is kept.
+            Timeout: no engine accepted the decision in time; it remains stored.
         """
         self._thread.call(
             self._inner.approve(approval, by=by, value=value, comment=comment, groups=groups, path=path, wait=wait, timeout=timeout, tenant=tenant, means=means)
@@ -298,7 +298,7 @@ class Client:
         tenant: str = DEFAULT_TENANT,
         means: Means = "api",
     ) -> None:
-        """Decide against it. What holds of `approve` holds here."""
+        """Rejects. Everything else is as in `approve`."""
         self._thread.call(
             self._inner.reject(approval, by=by, comment=comment, groups=groups, path=path, wait=wait, timeout=timeout, tenant=tenant, means=means)
         )
@@ -306,48 +306,50 @@ class Client:
     def approval_link(
         self, approval: str | Approval, *, by: str, approve: bool, lifetime: Duration = "7d", secret: str | None = None, tenant: str = DEFAULT_TENANT
     ) -> str:
-        """A signed text with which whoever has it gives this answer as `by`, to `decide_by_link`. Signed with `secret`, else with `PERDURE_SIGNING_SECRET`.
+        """A signed link whose bearer can give this answer as `by`, with `decide_by_link`. The secret is `secret`, else `PERDURE_SIGNING_SECRET`.
 
         Raises:
-            NotFound, Ambiguous: no approval is meant, or several.
-            BadValue: there is no secret, or a short one.
+            NotFound, Ambiguous: no approval matches, or several do.
+            BadValue: there is no secret, or it is too short.
         """
         return self._thread.call(self._inner.approval_link(approval, by=by, approve=approve, lifetime=lifetime, secret=secret, tenant=tenant))
 
     def decide_by_link(self, link: str, *, value: Any = None, comment: str = "", secret: str | None = None, timeout: Duration | None = None) -> None:
-        """Give the answer that a signed link stands for. What holds of `approve` holds here.
+        """Gives the answer of a signed link. Everything else is as in `approve`.
 
         Raises:
-            LinkRefused: it was not signed with this secret, or its time is over.
+            LinkRefused: it was not signed with this secret, or has expired.
         """
         self._thread.call(self._inner.decide_by_link(link, value=value, comment=comment, secret=secret, timeout=timeout))
 
     @property
     def dead_letters(self) -> DeadLetterOffice:
-        """What has failed or needs attention, by what it has in common, to be run again or discarded."""
+        """The dead letters of the store: lists them in groups, requeues and discards them."""
         return DeadLetterOffice(self._thread, self._inner.dead_letters)
 
     @property
     def upkeep(self) -> Upkeep:
-        """What whoever looks after the store does: carry executions elsewhere, and look whether all records agree."""
+        """Maintenance of the store: export, import, verification and retention."""
         return Upkeep(self._thread, self._inner.upkeep)
 
     def check(self, workflows: Iterable[Workflow[..., Any]], *, failed: bool = False, limit: int | None = None, tenant: str = DEFAULT_TENANT) -> Checks:
-        """What would become of each execution that has not ended (or also has `failed`) if engines had this code. No step is run, nothing is changed."""
+        """Checks whether this code replays the executions that have not ended (with `failed`, also those that failed). No step is run, and nothing is
+        changed.
+        """
         return self._thread.call(self._inner.check(workflows, failed=failed, limit=limit, tenant=tenant))
 
     def queues(self) -> Queues:
-        """The queues that have limits or hold anything, over all tenants: what they allow, what is held, and what waits."""
+        """Lists the queues that have limits or hold anything, of all tenants: their limits, what is claimed, and what waits."""
         return self._thread.call(self._inner.queues())
 
     def limit(
         self, queue: str, *, concurrency: int | None = UNCHANGED, concurrency_per_key: int | None = UNCHANGED, rate: Rate | None = UNCHANGED
     ) -> QueueStatus:
-        """Change limits of a queue while everything runs; None takes one away. It stays so until the code declares something else."""
+        """Changes limits of a queue while workers use it; None removes a limit. The change holds until code declares other limits."""
         return self._thread.call(self._inner.limit(queue, concurrency=concurrency, concurrency_per_key=concurrency_per_key, rate=rate))
 
     def engines(self) -> Engines:
-        """Who works on this store: engines and workers, with what they know, and what they hold."""
+        """Lists the engines and workers of this store, with what they serve and hold."""
         return self._thread.call(self._inner.engines())
 
 

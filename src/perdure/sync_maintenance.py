@@ -37,12 +37,12 @@ class DeadLetterOffice:
         limit: int = 10_000,
         tenant: str = DEFAULT_TENANT,
     ) -> Groups:
-        """The dead letters by what they have in common, what failed last first; of at most `limit` executions, the newest.
+        """Groups dead letters that failed alike, the most recent failure first; reads at most `limit` executions, the newest.
 
-        A `fingerprint`, or the beginning of one, chooses one group. Where there are more than `limit`, the groups say that they are not `complete`.
+        A `fingerprint`, or a prefix of one, selects one group. If there are more executions than `limit`, the groups are not `complete`.
 
         Raises:
-            BadValue: there is no group of that fingerprint, or several begin so.
+            BadValue: no group has that fingerprint, or several have that prefix.
         """
         return self._thread.call(self._inner.groups(workflow=workflow, id_prefix=id_prefix, since=since, fingerprint=fingerprint, limit=limit, tenant=tenant))
 
@@ -57,21 +57,21 @@ class DeadLetterOffice:
         timeout: Duration | None = None,
         tenant: str = DEFAULT_TENANT,
     ) -> Handle[Any]:
-        """Run one again: from what failed or, with `edits` of its input, as a new execution from the beginning, for which this one is discarded.
+        """Runs a dead letter again from what failed; with `edits` of its input, as a new execution from the beginning, and discards this one.
 
-        Edits are arguments by name; those that were given by position have their numbers, from 1, or their names where the `workflow` is given, which
-        is then held against the input. Returns the handle of what goes on. With `wait`, the wish has been carried out.
+        Edits are keyed by argument name; arguments that were passed by position are keyed by their number, from 1, or by name if `workflow` is given, which
+        then also checks the input. Returns the handle of the execution that continues. With `wait`, the request has taken effect.
 
         Raises:
-            NotFound, BadValue: it is no dead letter, or can't be edited so.
-            NeedsAttention: with `wait`, it went on and is parked again.
+            NotFound, BadValue: it is no dead letter, or the edits do not fit.
+            NeedsAttention: with `wait`, it continued and is parked again.
         """
         return Handle(
             self._thread, self._thread.call(self._inner.requeue(execution, reason, edits=edits, workflow=workflow, wait=wait, timeout=timeout, tenant=tenant))
         )
 
     def discard(self, execution: str | Key, reason: str = "", *, wait: bool = False, timeout: Duration | None = None, tenant: str = DEFAULT_TENANT) -> None:
-        """Take one off the list, and run nothing: it is cancelled as it stands, and whoever waited for it is not told again.
+        """Cancels a dead letter without running anything. Its parent, which has its outcome already, is not notified again.
 
         Raises:
             NotFound, BadValue: it is no dead letter.
@@ -87,32 +87,32 @@ class Upkeep:
         self._inner = inner
 
     def export(self, execution: str | Key, *, children: bool = False, secret: str | None = None, tenant: str = DEFAULT_TENANT) -> bytes:
-        """An execution as a file: its log, its mail and the blobs that it refers to; with `children`, also all that was started below it.
+        """Exports an execution as a file with its log, its messages and the blobs that it refers to; with `children`, also with its descendants.
 
-        It is signed with `secret`, else with `PERDURE_SIGNING_SECRET`, if there is one. Nothing is changed, and the execution goes on.
+        It is signed with `secret`, else with `PERDURE_SIGNING_SECRET`, if there is one. Nothing is changed, and the execution continues.
 
         Raises:
-            NotFound, Ambiguous: no execution is meant, or several.
-            LogDamaged: something of it is missing.
+            NotFound, Ambiguous: no execution matches, or several do.
+            LogDamaged: a part of it is missing.
         """
         return self._thread.call(self._inner.export(execution, children=children, secret=secret, tenant=tenant))
 
     def import_(self, raw: bytes, *, id: str | None = None, paused: bool = False, unsigned: bool = False, secret: str | None = None) -> Imports:
-        """Have what was exported go on here; the first under another `id`, if one is given, and with `paused` only once it is resumed.
+        """Imports an exported file: its executions continue here, the first under `id` if one is given; with `paused`, after they are resumed.
 
-        What was being done when it was exported counts as interrupted, and is done again. If the original goes on elsewhere, it runs twice.
+        Attempts that were in flight at the export count as interrupted, and are made again. If the original continues too, everything from there on runs twice.
 
         Raises:
-            ExportRefused: the file is damaged, or it was not signed with this secret and may not be `unsigned`.
+            ExportRefused: the file is damaged, or is not signed with this secret, and `unsigned` is false.
             AlreadyExists: there is an execution of this id; nothing was changed.
         """
         return self._thread.call(self._inner.import_(raw, id=id, paused=paused, unsigned=unsigned, secret=secret))
 
     def verify(self, *executions: str | Key, tenant: str = DEFAULT_TENANT) -> Findings:
-        """What does not agree in the records of these executions, or of all of all tenants; nothing is changed. None is as it should be.
+        """Verifies the records of these executions, or of all executions of all tenants, and returns what does not agree. Nothing is changed.
 
         Raises:
-            NotFound, Ambiguous: an execution is not meant, or several.
+            NotFound, Ambiguous: no execution matches, or several do.
         """
         return self._thread.call(self._inner.verify(*executions, tenant=tenant))
 
@@ -127,26 +127,26 @@ class Upkeep:
         forget_ids: bool = False,
         tenant: str = DEFAULT_TENANT,
     ) -> Prunes:
-        """Remove what executions have done that ended so long ago: logs and mail. Their ids, statuses and times are kept, so that none is begun again.
+        """Removes the logs and messages of executions that ended longer ago than this. Their ids, statuses and times are kept, so that none is started
+        again.
 
-        Of inputs and results the beginning of the SHA-256 is kept; who asks for a result hears that it was removed. With an `archive`, that is given an
-        export of each before. What somebody holds is left as it is, and so is that for which another has waited that has not ended. Large values stay until
-        `prune_values`.
-        With `forget_ids`, nothing is kept, not even ids: what is started again under one of them runs again.
+        Of inputs and results a prefix of the SHA-256 is kept; asking for a result then raises `Removed`. `archive` receives an export of each execution
+        before it is removed. An execution is left if it has a holder, or if a parent has waited for it that has not ended. Large values stay until
+        `prune_values`. With `forget_ids`, not even ids are kept: an execution that is started under one of them runs again.
 
         Raises:
-            BadValue: the duration or a status makes no sense.
+            BadValue: the duration or a status is invalid.
         """
         return self._thread.call(
             self._inner.prune(older_than, status=status, workflow=workflow, archive=archive, dry_run=dry_run, forget_ids=forget_ids, tenant=tenant)
         )
 
     def archives(self, execution: str | Key, *, tenant: str = DEFAULT_TENANT) -> Archives:
-        """What compactions have replaced in the log of an execution that keeps archives, the newest first. Where some were pruned, the last says so.
+        """Lists the archives of an execution that keeps them, newest first. If some were pruned, the last entry says so.
 
         Raises:
-            NotFound, Ambiguous: no execution is meant, or several.
-            LogDamaged: something of it can't be read.
+            NotFound, Ambiguous: no execution matches, or several do.
+            LogDamaged: a part of it cannot be read.
         """
         return self._thread.call(self._inner.archives(execution, tenant=tenant))
 
@@ -160,21 +160,21 @@ class Upkeep:
         dry_run: bool = False,
         tenant: str = DEFAULT_TENANT,
     ) -> CollectedBlobs:
-        """Remove the archives that were made so long ago, also of executions that go on, and the large values that nothing needs any more.
+        """Removes archives that were made longer ago than this, even of executions in progress, and the large values that nothing refers to.
 
-        Of an execution, an archive goes with all that are older. That there were archives, and which turns were in them, stays known. With an `archive`,
-        that is given an export of each execution before. Reads all logs of all tenants; engines may be at work meanwhile.
+        An archive goes together with all older ones of its execution. It stays known that there were archives, and which iterations they held. `archive`
+        receives an export of each execution first. It reads all logs of all tenants; engines may work at the same time.
 
         Raises:
-            BadValue: the duration or a status makes no sense.
+            BadValue: the duration or a status is invalid.
             LogDamaged, SealedPayload: a log, a message or an archive can't be read; nothing was removed.
         """
         return self._thread.call(self._inner.prune_archives(older_than, status=status, workflow=workflow, archive=archive, dry_run=dry_run, tenant=tenant))
 
     def prune_values(self, *, dry_run: bool = False) -> CollectedBlobs:
-        """Remove the large values, of all tenants, that nothing needs any more: neither an execution that is there, nor a message, nor an archive.
+        """Removes the large values of all tenants to which no execution, message or archive refers.
 
-        Reads all logs; engines may be at work meanwhile.
+        It reads all logs; engines may work at the same time.
 
         Raises:
             LogDamaged, SealedPayload: a log, a message or an archive can't be read; nothing was removed.

@@ -1,6 +1,6 @@
-"""What users import: decorators and, on a workflow, `run` and `arun`. A sync face over the async inside, once.
+"""The decorator `workflow`, and the methods `run` and `arun` of a workflow: the one sync interface over the async implementation.
 
-Nothing here is touched at import: a workflow is bound to a store and an engine when it is run.
+Importing it has no effects: a workflow gets a store and an engine when it is run.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class Workflow(Generic[P, R_co]):
-    """A function that survives crashes: whatever its steps returned is remembered, and it goes on from there."""
+    """A function that survives crashes: the outcomes of its steps are recorded, and it continues from them."""
 
     def __init__(self, code: CodeWorkflow, uses: Callable[[], Sequence[Workflow[..., Any]]]) -> None:
         self.code = code
@@ -43,30 +43,30 @@ class Workflow(Generic[P, R_co]):
         return f"<workflow {self.code.name}@{self.code.version}>"
 
     def signature(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
-        """The types of its input and result, for type checkers; never called."""
-        raise WrongVerb(f"{self.code.name}.signature() was called", "it only says types; use run, arun, or in a workflow ctx.call")
+        """Declares the types of input and result for type checkers; it is never called."""
+        raise WrongVerb(f"{self.code.name}.signature() was called", "it only declares types; use run, arun, or in a workflow ctx.call")
 
     def __call__(self, *_: Any, **__: Any) -> Any:
         raise WrongVerb(f"{self.code.name} was called", f"use {self.code.name}.run(...), or in a workflow `await ctx.call({self.code.name}, ...)`")
 
     def with_(self, **options: Unpack[WithOptions]) -> Self:
-        """The same workflow with other options, for one start or call: ``client.start(order.with_(id="o1", delay="1h"), "o1", 500)``,
-        ``order.with_(id="o1").run("o1", 500)``, ``ctx.call(receipt.with_(undo=True), "o1")``. An option that is not given stays as it is.
+        """The same workflow with options for one start or call: ``client.start(order.with_(id="o1", delay="1h"), "o1", 500)``,
+        ``order.with_(id="o1").run("o1", 500)``, ``ctx.call(receipt.with_(undo=True), "o1")``. Options that are not given keep their values.
 
-        For starts and calls alike: `id` (unique per tenant and workflow: started again, it is the same execution; a child's follows from where it is called
-        by default), `deadline` (a time from its beginning on), `grace` (how long steps in flight may go on when it
-        fails, is cancelled or late), `queue` (a name or a `Queue`, in which it begins as that allows), `lane` (stands for the key by
-        which the queue is served in turns), `priority` (higher ones come first in the queue), and `attributes` (by which it is found).
+        For starts and calls alike: `id` (unique per tenant and workflow, so that a second start finds the same execution; a child's default follows from its
+        path), `deadline` (counted from the beginning), `grace` (how long steps in flight may continue when the execution fails, is cancelled or is late),
+        `queue` (a name or a `Queue`, within whose limits it begins), `lane` (replaces the key by which the queue serves fairly), `priority` (higher ones
+        come first in the queue), and `attributes` (by which it is found).
 
-        For starts from outside: `tenant`, `delay` (before it begins), `ttl` (what has not begun by then does not begin any more), `strict` (an id that exists
-        with another input is an error), `debounce` (a later start of the id within that time replaces this one, if it has not begun), `singleton` (the one that
-        goes on is returned, if one does), `connection` (the start takes part in the transaction that is open on it). For `run` and `arun`: `db`.
+        For starts from outside: `tenant`, `delay` (before it begins), `ttl` (after which it no longer begins), `strict` (an existing id with another input
+        is an error), `debounce` (a later start of the id within that time replaces this one, unless it has begun), `singleton` (if an execution of the id is
+        running, it is returned), `connection` (the start takes part in the transaction that is open on it). For `run` and `arun`: `db`.
 
-        For children: `name` of the operation, `undo` (undo a completed child with its parent), `on_cancel` (what becomes of it when its parent ends or stops
-        waiting: cancel, terminate or detach), `retry` (a child that fails is started anew, as another execution).
+        For children: `name` of the operation, `undo` (undo a completed child with its parent), `on_cancel` (what happens to it when its parent ends or stops
+        waiting: cancel, terminate or detach), `retry` (a child that fails is started again, as another execution).
 
         Raises:
-            BadValue, BadName: an option is unknown, or its value means nothing. Where an option has no effect on a call, that call refuses it.
+            BadValue, BadName: an option is unknown, or its value is invalid. A call refuses options that have no effect on it.
         """
         calling = with_options(self.code.calling, options, self.code.name)
         deadline_s = self.code.deadline_s if calling.deadline_s is None else calling.deadline_s
@@ -76,22 +76,23 @@ class Workflow(Generic[P, R_co]):
         return other
 
     def key(self, id: str, tenant: str = DEFAULT_TENANT) -> Key:
-        """Which execution an id of this workflow means, to send a message to it: ``ctx.send(order.key("o1"), approved, body)``."""
+        """The key of the execution of this workflow with an id, for example to send it a message: ``ctx.send(order.key("o1"), approved, body)``."""
         return Key(tenant, self.code.name, checked_name(id, "id"))
 
     def run(self, /, *args: P.args, **kwargs: P.kwargs) -> R_co:
-        """Run an execution to its end and return its result. Options are given by `with_`: of an `id` that has ended already, it returns the stored result.
+        """Runs an execution to its end and returns its result. Options are given by `with_`. If an execution of the `id` has ended, its stored result is
+        returned.
 
-        The history is kept in `db`, else in `PERDURE_DB`, else in ``./.perdure/perdure.db``. Killed, it goes on when run again with its `id`;
-        parked because the code did not match its log, it goes on once the code does.
+        The log is stored in `db`, else in `PERDURE_DB`, else in ``./.perdure/perdure.db``. If the process is killed, running it again with the same `id`
+        continues the execution; if it is parked because the code diverged from its log, it continues once the code fits.
 
         Raises:
-            ExecutionFailed, ExecutionCancelled, NeedsAttention: how it ended, or why it doesn't go on.
-            BadValue: the arguments are not those of the workflow; nothing was started.
-            WrongVerb: an event loop is running here, or an option stands among the arguments.
+            ExecutionFailed, ExecutionCancelled, NeedsAttention: how it ended, or why it does not continue.
+            BadValue: the arguments do not fit the workflow; nothing was started.
+            WrongVerb: an event loop is running here, or an option is passed among the arguments.
         """
         self._not_in_a_workflow("run")
-        with suppress(RuntimeError):  # which says that none is running
+        with suppress(RuntimeError):  # get_running_loop raises it if no loop is running
             asyncio.get_running_loop()
             raise WrongVerb(f"{self.code.name}.run() inside a running event loop", f"use `await {self.code.name}.arun(...)`")
         with short_traceback:
@@ -100,16 +101,16 @@ class Workflow(Generic[P, R_co]):
             return run_in_thread(self._run("run", args, kwargs))
 
     def arun(self, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co]:
-        """As `run`, inside a running event loop."""
+        """Does the same as `run`, inside a running event loop."""
         self._not_in_a_workflow("arun")
         return self._arun(args, kwargs)
 
     def _not_in_a_workflow(self, verb: str) -> None:
-        with suppress(RuntimeError):  # which says that no loop is running
+        with suppress(RuntimeError):  # get_running_loop raises it if no loop is running
             if isinstance(asyncio.get_running_loop(), DeterministicLoop):
                 raise WrongVerb(
                     f"{self.code.name}.{verb}() inside a workflow",
-                    f"run it as a child: `await ctx.call({self.code.name}, ...)`, or `await ctx.start({self.code.name}, ...)` to go on at once",
+                    f"run it as a child: `await ctx.call({self.code.name}, ...)`, or `await ctx.start({self.code.name}, ...)` to continue at once",
                 )
 
     async def _arun(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R_co:
@@ -121,7 +122,7 @@ class Workflow(Generic[P, R_co]):
         from perdure.shared_engines import run_workflow  # here, so that importing a workflow costs no engine
 
         if self.code.sync:
-            import_greenlet()  # a missing library is to be known before anything is started
+            import_greenlet()  # reports a missing library before anything is started
         start, _ = start_request(self.code, args, kwargs, verb)
         raw = await run_workflow(self.code, _family(self), start, self.code.calling.db)
         result: R_co = values.decode(raw, self.code.codec.result, f"the result of {self.code.name}")
@@ -133,11 +134,11 @@ def _family(workflow: Workflow[..., Any]) -> list[CodeWorkflow]:
 
 
 def related_workflows(workflow: Workflow[..., Any]) -> list[Workflow[..., Any]]:
-    """What an engine must know to run a workflow: itself, those that its function or module can name, and so on from theirs."""
+    """The workflows that an engine must know to run one: that one itself, those that its function or module can name, and so on from these."""
     found, left = {workflow.code.name: workflow}, [workflow]
     while left:
         for one in left.pop()._uses():
-            if one.code.name not in found:  # the nearer of two namesakes is meant
+            if one.code.name not in found:  # of two workflows of one name, the nearer one is meant
                 found[one.code.name] = one
                 left.append(one)
     return list(found.values())
@@ -147,7 +148,7 @@ def _neighbours(fn: Callable[..., Any]) -> Callable[[], Sequence[Workflow[..., A
     def named() -> list[Workflow[..., Any]]:
         found = list(getattr(fn, "__globals__", {}).values())
         for cell in getattr(fn, "__closure__", None) or ():
-            with suppress(ValueError):  # which says that it is empty
+            with suppress(ValueError):  # raised by a cell that is still empty
                 found.append(cell.cell_contents)
         found += [one for module in found if isinstance(module, ModuleType) for one in list(vars(module).values())]
         return [one for one in found if isinstance(one, Workflow)]
@@ -156,7 +157,7 @@ def _neighbours(fn: Callable[..., Any]) -> Callable[[], Sequence[Workflow[..., A
 
 
 class _Decorator:
-    """``@workflow(version=2)``: the options, waiting for the function."""
+    """The decorator that ``@workflow(version=2)`` returns: it has the options, and takes the function."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         self._options = options
@@ -185,10 +186,10 @@ def workflow(
     queue: str | Queue = ...,
 ) -> _Decorator: ...
 def workflow(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Make a function a workflow: an async one of a `Context`, or a plain one of a `SyncContext`, which runs on a greenlet.
+    """Declares a function as a workflow: an async function of a `Context`, or a plain function of a `SyncContext`, which runs on a greenlet.
 
-    Options: `name` (the function's), `version` (1), `replays` (earlier versions that this code also replays), `deadline` (from its start),
-    `grace` (how long steps in flight may go on when an execution fails, is cancelled or misses its deadline: 30 s, unless the step says otherwise),
+    Options: `name` (default: the function's), `version` (1), `replays` (earlier versions that this code also replays), `deadline` (counted from the start),
+    `grace` (how long steps in flight may continue when an execution fails, is cancelled or misses its deadline: 30 s, unless the step says otherwise),
     `archive` (keep what compaction replaces), `queue` (in which executions begin: a name, or a `Queue`).
     """
     return _Decorator(options) if fn is None else _declared(fn, **options)
@@ -216,10 +217,10 @@ def _declared(
 
 
 def _asynchronous(fn: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]:
-    """The function of a workflow as an async one of a `Context`, which it may be already.
+    """The function of a workflow as an async function of a `Context`; an async function is returned unchanged.
 
     Raises:
-        BadValue: it is no function of the one kind or the other, as far as it says.
+        BadValue: its first parameter or its form shows that it is neither of the two.
     """
     hint = _first_hint(fn)
     if inspect.iscoroutinefunction(fn):
@@ -233,9 +234,9 @@ def _asynchronous(fn: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, A
 
 
 def _first_hint(fn: Callable[..., Any]) -> Any:
-    """The hint of a function's first parameter as far as it can be read without evaluating anything; of one that is text, the last name."""
+    """The annotation of a function's first parameter, as far as it can be read without evaluating it; of a text, the last name."""
     code = getattr(inspect.unwrap(fn), "__code__", None)
     hint = None
-    with suppress(NameError, AttributeError):  # which say that something that is hinted at is not defined yet
+    with suppress(NameError, AttributeError):  # raised if an annotation names something that is not defined yet
         hint = getattr(fn, "__annotations__", {}).get(code.co_varnames[0] if code is not None and code.co_argcount else "")
     return hint.rpartition(".")[2] if isinstance(hint, str) else hint

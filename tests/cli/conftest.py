@@ -18,7 +18,7 @@ from perdure.async_handle import AsyncHandle
 from perdure.core.errors import WorkflowError
 from perdure.runtime.engine import Engine
 from perdure.stores.sqlite.store import SqliteStore
-from tests.cli.shell import DESK, FLOWS, Shell
+from tests.cli.shell import APPROVAL_FLOWS, FLOWS, Shell
 
 
 def flows(file: Path = FLOWS) -> ModuleType:
@@ -95,9 +95,9 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-async def make_desk(file: Path) -> None:
+async def make_approvals_history(file: Path) -> None:
     """Approvals that wait and one that was decided, and many that failed, most of them alike."""
-    code = flows(DESK)
+    code = flows(APPROVAL_FLOWS)
     store = SqliteStore(file)
     async with AsyncClient(store) as client:
         engine = Engine(store, [one.code for one in vars(code).values() if isinstance(one, Workflow)])
@@ -126,17 +126,17 @@ async def make_desk(file: Path) -> None:
 
 
 @pytest.fixture(scope="session")
-def desk_history(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def approvals_history(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The file that all desks are made of."""
     file = tmp_path_factory.mktemp("desk") / "perdure.db"
-    asyncio.run(make_desk(file))
+    asyncio.run(make_approvals_history(file))
     return file
 
 
 @pytest.fixture
-def desk(desk_history: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
+def approvals_shell(approvals_history: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
     """A shell where people are asked, and where much has failed."""
-    copied(desk_history, tmp_path)
+    copied(approvals_history, tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("PERDURE_DB", raising=False)
     monkeypatch.setenv("PERDURE_USER", "ada")

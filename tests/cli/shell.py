@@ -20,8 +20,8 @@ from perdure.cli.command_list import root
 
 HERE = Path(__file__).parent
 FLOWS = HERE / "flows.py"
-DESK = HERE / "desk.py"
-CHANGED = HERE / "changed.py"
+APPROVAL_FLOWS = HERE / "approval_flows.py"
+CHANGED = HERE / "changed_flows.py"
 GOLDEN = HERE / "golden"
 SECTION = r"^#### (\S+)\n"
 WRITES = os.environ.get("PERDURE_GOLDEN") == "write"
@@ -65,8 +65,8 @@ class Shell:
         return Path(self.db.removeprefix("sqlite:///")).parent
 
     def run(self, command: str, stdin: str = "") -> Said:
-        """A command line, without `perdure`; FLOWS, DESK and CHANGED stand for the files with the workflows."""
-        words = [word.replace("FLOWS", str(FLOWS)).replace("DESK", str(DESK)).replace("CHANGED", str(CHANGED)) for word in shlex.split(command)]
+        """A command line, without `perdure`; FLOWS, APPROVALS and CHANGED stand for the files with the workflows."""
+        words = [word.replace("FLOWS", str(FLOWS)).replace("APPROVALS", str(APPROVAL_FLOWS)).replace("CHANGED", str(CHANGED)) for word in shlex.split(command)]
         result = CliRunner().invoke(root, ["--db", self.db, *words], input=stdin, prog_name="perdure")
         return Said(result.exit_code, result.stdout, result.stderr)
 

@@ -10,7 +10,7 @@ import pytest
 
 from perdure.cli import exit_codes, targets
 from perdure.cli.command_list import root
-from tests.cli.guide import BLOCK, GUIDE, commands, file
+from tests.cli.guide_writer import BLOCK, GUIDE, commands, file
 
 TEXT = GUIDE.read_text()
 

@@ -189,5 +189,5 @@ def test_the_database_is_the_one_that_is_named_last_else_that_of_the_environment
 def test_a_tenant_sees_its_own_only(shell: Shell) -> None:
     assert shell.run("--tenant other start greet Ada --id ada").code == 0
     assert shell.run("ls --tenant other -q").out == "greet/ada\n"
-    assert "tenant     other" in shell.run("show ada --tenant other").out
+    assert "tenant       other" in shell.run("show ada --tenant other").out
     assert shell.run("show ada").out.startswith("greet/ada  completed\n")

@@ -65,7 +65,7 @@ def resident(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., No
     return one_way
 
 
-class World:
+class MemoryEngine:
     """A store in memory and an engine on it, with what tests want to do and know."""
 
     def __init__(self, workflows: Sequence[Workflow[..., Any]], store: MemoryStore | None = None) -> None:
@@ -94,7 +94,7 @@ class World:
     async def crash(self) -> None:
         """Kill the engine without a word, and begin another on the same store, where the lease of the first has run out."""
         for held in self.engine._residents:  # killed, it can't give back anything in good order
-            held.abandon()
+            held.discard()
         self.engine._residents.clear()
         if self._running is not None:
             asyncio.get_running_loop().kill([self._running, *self.engine._tasks])  # type: ignore[attr-defined]  # a virtual loop has it
@@ -130,10 +130,10 @@ class World:
         """Start an execution and return its result."""
         return await self.result(await self.start(workflow, *args, id=id))
 
-    async def tell(self, key: Key, message: ExecutionMessage, mail_key: str = "") -> None:
+    async def tell(self, key: Key, message: ExecutionMessage, message_key: str = "") -> None:
         """Put a message into the mail."""
         self._told = getattr(self, "_told", 0) + 1
-        await self.store.commit([Post(messages=(OutgoingMessage(key, mail_key or f"test:{self._told}", messages.encode_message(message)),))])
+        await self.store.commit([Post(messages=(OutgoingMessage(key, message_key or f"test:{self._told}", messages.encode_message(message)),))])
 
     async def send(self, key: Key, name: str, body: Any = None, once: str = "") -> None:
         """Send a message from outside; with `once`, under that key."""
@@ -171,13 +171,13 @@ class World:
     async def replayed(self, key: Key) -> CodeProgram:
         """A cold program, fed the whole log; it must not diverge."""
         workflow = next(one for one in self.workflows if one.code.name == key.workflow)
-        return (await cold(self.store, workflow, key))[1]
+        return (await evicted(self.store, workflow, key))[1]
 
 
 @asynccontextmanager
-async def world(*workflows: Workflow[..., Any], store: MemoryStore | None = None) -> AsyncIterator[World]:
+async def world(*workflows: Workflow[..., Any], store: MemoryStore | None = None) -> AsyncIterator[MemoryEngine]:
     """A world in which these workflows run."""
-    it = World(workflows, store)
+    it = MemoryEngine(workflows, store)
     await it.begin()
     try:
         yield it
@@ -190,7 +190,7 @@ async def settle(s: float = 0.001) -> None:
     await asyncio.sleep(s)
 
 
-async def cold(store: MemoryStore, workflow: Workflow[..., Any], key: Key) -> tuple[Execution, CodeProgram]:
+async def evicted(store: MemoryStore, workflow: Workflow[..., Any], key: Key) -> tuple[Execution, CodeProgram]:
     """Rebuild an execution from its log; its program must not diverge."""
     found = await store.read(key)
     assert found is not None
@@ -235,13 +235,15 @@ async def cut(key: Key, rows: Sequence[bytes], blobs: dict[str, bytes]) -> Memor
     return store
 
 
-async def every_cut(workflow: Workflow[..., Any], *args: Any, say: Callable[[World, Key], Coroutine[Any, Any, None]] | None = None, turns: bool = False) -> Any:
+async def every_cut(
+    workflow: Workflow[..., Any], *args: Any, say: Callable[[MemoryEngine, Key], Coroutine[Any, Any, None]] | None = None, turns: bool = False
+) -> Any:
     """Run a workflow to its end, then again from every cut of its log; all must end alike. Return the result.
 
     `say` sends its messages, under keys, so that saying them again after a cut is harmless.
     """
 
-    async def ended(it: World, key: Key) -> Any:
+    async def ended(it: MemoryEngine, key: Key) -> Any:
         if say is not None:
             await say(it, key)
         return await it.result(key)

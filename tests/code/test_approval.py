@@ -14,9 +14,9 @@ from perdure.core.execution import Execution
 from perdure.core.messages import CancelMessage
 from perdure.core.operations import APPROVAL_WORKFLOW, SpawnOperation
 from perdure.core.paths import Key
-from tests.code.engines import World, settle, virtually, world
+from tests.code.engines import MemoryEngine, settle, virtually, world
 from tests.crash_budgets import Budget, crash_budgets
-from tests.proof.crash_search import Play, Stage, crash_at_every_write
+from tests.proof.crash_search import Play, ScriptStage, crash_at_every_write
 from tests.proof.disks import MemoryDisk
 
 told: list[tuple[str, tuple[str, ...]]] = []
@@ -38,18 +38,18 @@ def open_approvals(execution: Execution) -> list[Key]:
     return [Key("default", APPROVAL_WORKFLOW, child.id) for child in children if child.workflow == APPROVAL_WORKFLOW]
 
 
-async def the_one(w: World, key: Key) -> Key:
+async def the_one(w: MemoryEngine, key: Key) -> Key:
     await settle(1.0)
     (approval,) = open_approvals(await w.fold(key))
     return approval
 
 
-async def shown(w: World, approval: Key) -> ApprovalState:
+async def shown(w: MemoryEngine, approval: Key) -> ApprovalState:
     found: ApprovalState = values.decode((await w.fold(approval)).state["approval"], ApprovalState, "shown")  # type: ignore[arg-type]  # it is small
     return found
 
 
-async def vote(w: World, approval: Key, by: str, approve: bool = True, **more: Any) -> None:
+async def vote(w: MemoryEngine, approval: Key, by: str, approve: bool = True, **more: Any) -> None:
     await w.send(approval, "vote", {"by": by, "approve": approve, **more})
     await settle(1.0)
 
@@ -251,7 +251,7 @@ async def asked_twice(ctx: Context) -> list[Any]:
 @crash_budgets
 @pytest.mark.parametrize("always_suspend", [False, True])
 def test_killed_at_any_write_an_approval_is_decided_once(always_suspend: bool, budget: Budget) -> None:
-    async def script(stage: Stage) -> None:
+    async def script(stage: ScriptStage) -> None:
         key = await stage.start(asked_twice)
         await asyncio.sleep(150.0)
         approval = Key(key.tenant, APPROVAL_WORKFLOW, f"{key}:approve:Two?")

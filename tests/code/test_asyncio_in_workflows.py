@@ -16,7 +16,7 @@ import pytest
 import perdure
 from perdure import Context, StepFailed, step, workflow
 from perdure.core import limits, messages
-from tests.code.driver import Hand
+from tests.code.decision_driver import Hand
 from tests.code.engines import every_cut, resident, settle, virtually, world
 
 SRC = Path(perdure.__file__).parents[1]
@@ -361,7 +361,7 @@ import asyncio, sys
 from perdure import Context, step
 from perdure.core import log_format, values
 from perdure.core import messages
-from tests.code.driver import Hand
+from tests.code.decision_driver import Hand
 
 @step
 async def double(n: int) -> int:

@@ -11,7 +11,7 @@ from perdure.core import messages as m
 from perdure.core.errors import BadName, BadValue
 from perdure.core.operations import KeepOperation, SpawnOperation
 from perdure.workflow_function import workflow
-from tests.code.driver import Hand
+from tests.code.decision_driver import Hand
 
 DUE = datetime(2026, 1, 31, 12, tzinfo=UTC)
 

@@ -13,7 +13,7 @@ from perdure.core import events as e
 from perdure.core import messages
 from perdure.core.operations import Success
 from perdure.core.paths import path_text
-from tests.code.driver import Hand
+from tests.code.decision_driver import Hand
 from tests.code.engines import cut, every_cut, resident, settle, virtually, world
 
 ran: Counter[str] = Counter()
@@ -209,7 +209,7 @@ async def test_a_deadline_fails_the_execution() -> None:
 
     async with world(slow) as w:
         key = await w.start(slow)
-        with pytest.raises(DeadlineExceeded, match="not ended 10 s after its start"):
+        with pytest.raises(DeadlineExceeded, match="the execution did not end within 10 s of its start"):
             await w.result(key)
 
 

@@ -13,7 +13,7 @@ from perdure.core.messages import CancelMessage
 from perdure.core.paths import Key
 from tests.code.engines import settle, virtually, world
 from tests.crash_budgets import Budget, crash_budgets
-from tests.proof.crash_search import Play, Stage, crash_at_every_write
+from tests.proof.crash_search import Play, ScriptStage, crash_at_every_write
 from tests.proof.disks import MemoryDisk
 
 did: list[str] = []
@@ -136,7 +136,9 @@ async def test_a_recursion_ends_at_a_depth_and_says_so() -> None:
 
     async with world(deeper, nested) as w:
         error = await w.failure(deeper, 0)
-        assert error.type == "child_failed" and error.message.endswith(f"it would have more than {limits.DEPTH_MAX} ancestors. End the recursion, or use a loop")
+        assert error.type == "child_failed" and error.message.endswith(
+            f"it would have more than {limits.DEPTH_MAX} ancestors. End the recursion, or use a loop"
+        )
         assert await w.run(nested, 20, id="n") == 20
         assert max(len(head.key.id) for head in await w.store.heads()) <= 200
 
@@ -273,7 +275,7 @@ async def family(ctx: Context) -> list[Any]:
 @crash_budgets
 @pytest.mark.parametrize("always_suspend", [False, True])
 def test_killed_at_any_write_a_parent_has_each_child_as_often_as_undisturbed(always_suspend: bool, budget: Budget) -> None:
-    async def script(stage: Stage) -> None:
+    async def script(stage: ScriptStage) -> None:
         await stage.start(family)
 
     report = crash_at_every_write(Play([family, child], script, always_suspend=always_suspend), MemoryDisk, **budget)

@@ -12,7 +12,7 @@ from perdure.core.errors import BadValue
 from perdure.core.operations import CallOperation, Failure
 from perdure.core.paths import Key, QueueAddress, parse_path, path_text
 from perdure.core.views import execution_summary, public_history, step_views
-from tests.code.engines import World, settle, virtually, world
+from tests.code.engines import MemoryEngine, settle, virtually, world
 
 done: list[str] = []
 broken: set[str] = set()
@@ -69,7 +69,7 @@ async def failing(ctx: Context, takes_s: float) -> None:
         raise Rollback("the other branch has failed")
 
 
-async def told(w: World, key: Key) -> list[str]:
+async def told(w: MemoryEngine, key: Key) -> list[str]:
     """The public events of steps."""
     found = await w.store.read(key)
     assert found is not None
@@ -77,7 +77,7 @@ async def told(w: World, key: Key) -> list[str]:
     return [f"{one.type.removeprefix('step.')} {one.subject}" for one in public_history(key, rows) if one.type.startswith("step.")]
 
 
-async def states(w: World, key: Key) -> dict[str, str]:
+async def states(w: MemoryEngine, key: Key) -> dict[str, str]:
     return {one.path: one.state for one in step_views(await w.fold(key)) if not one.path.startswith("~undo") and one.kind == "call"}
 
 
@@ -555,4 +555,5 @@ async def test_a_step_that_could_not_be_undone_still_counts_as_done_when_the_exe
             await w.result(key)
         broken.clear()
         await w.tell(key, messages.RetryMessage("again"))
+        await asyncio.sleep(0.1)
         assert await w.result(key) == "a" and done == ["a"]

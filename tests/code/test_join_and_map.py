@@ -12,7 +12,7 @@ from perdure import Context, JoinFailed, Record, Retry, StepFailed, SyncContext,
 from perdure.core import log_format, messages
 from perdure.core.operations import CallOperation, SpawnOperation, Success
 from perdure.core.paths import Path, path_text
-from tests.code.driver import Hand
+from tests.code.decision_driver import Hand
 from tests.code.engines import every_cut, resident, settle, virtually, world
 
 

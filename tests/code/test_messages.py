@@ -9,8 +9,8 @@ from perdure import Context, Key, Message, Signal, Timeout, step, workflow
 from perdure.core import events as e
 from perdure.core import limits, log_format, messages
 from perdure.core.paths import path_text
-from tests.code.driver import Hand
-from tests.code.engines import World, cut, every_cut, resident, settle, virtually, world
+from tests.code.decision_driver import Hand
+from tests.code.engines import MemoryEngine, cut, every_cut, resident, settle, virtually, world
 
 
 @step
@@ -128,7 +128,7 @@ async def test_a_timeout_without_a_default_is_a_timeout_error_and_remembered() -
             found += [isinstance(error, Timeout), str(error)]
         return [*found, await ctx.listen("m")]
 
-    async def say(w: World, key: Key) -> None:
+    async def say(w: MemoryEngine, key: Key) -> None:
         await settle(20)
         await w.send(key, "m", "late", once="k")
 
@@ -354,7 +354,7 @@ async def answering(ctx: Context) -> list[Any]:
 @pytest.mark.slow
 @virtually
 async def test_a_completed_message_stays_completed_from_every_cut() -> None:
-    async def say(w: World, key: Key) -> None:
+    async def say(w: MemoryEngine, key: Key) -> None:
         await w.send(key, "m", "please", once="k")
 
     assert await every_cut(answering, say=say) == ["please", "none"]
@@ -390,7 +390,7 @@ async def test_a_message_is_completed_once() -> None:
     async with world(twice) as w:
         key = await w.start(twice)
         await w.send(key, "m")
-        assert "complete each once" in await w.result(key)
+        assert "complete each message once" in await w.result(key)
 
 
 @virtually
@@ -414,7 +414,7 @@ async def test_a_message_that_went_back_can_no_longer_be_completed_by_the_loser(
         key = await w.start(leaking)
         await w.send(key, "m", "back")
         error, body = await w.result(key)
-        assert "went back when its branch lost" in error and body == "back"
+        assert "returned to the mailbox when its branch lost" in error and body == "back"
 
 
 @virtually

@@ -10,7 +10,7 @@ from perdure.core import events as e
 from perdure.core import messages
 from perdure.core.limits import GRACE_S
 from perdure.core.paths import Key, path_text
-from tests.code.engines import World, every_cut, resident, settle, virtually, world
+from tests.code.engines import MemoryEngine, every_cut, resident, settle, virtually, world
 
 ended: list[str] = []
 
@@ -534,7 +534,7 @@ async def test_a_message_that_went_back_is_neither_lost_nor_taken_twice_from_eve
         await ctx.race(loser=loser, wins=lambda c: c.listen("go"))
         return await ctx.listen_many("m", limit=9, timeout=1)
 
-    async def say(w: World, key: Key) -> None:
+    async def say(w: MemoryEngine, key: Key) -> None:
         for number in range(3):
             await w.send(key, "m", number, once=f"k{number}")
         await settle(1)

@@ -16,7 +16,7 @@ from perdure.core.errors import NeedsAttention
 from perdure.core.paths import path_text
 from perdure.runtime.engine import Engine
 from perdure.stores.memory import MemoryStore
-from tests.code.engines import World, every_cut, resident, settle, virtually, world
+from tests.code.engines import MemoryEngine, every_cut, resident, settle, virtually, world
 
 ran: Counter[str] = Counter()
 
@@ -341,7 +341,7 @@ async def test_each_step_costs_one_commit() -> None:
 
 
 async def _real(*workflows: Any, then: Any) -> Any:
-    it = World(workflows, MemoryStore())
+    it = MemoryEngine(workflows, MemoryStore())
     it.engine = Engine(it.store, [one.code for one in workflows], lease_s=60, poll_s=60)
     await it.begin()
     try:
@@ -362,7 +362,7 @@ async def test_sync_steps_run_in_threads_several_at_once() -> None:
     async def meeting(ctx: Context) -> list[str]:
         return await ctx.map(lambda c, n: c.step(meets, n), range(3))
 
-    async def then(it: World) -> None:
+    async def then(it: MemoryEngine) -> None:
         threads = await it.run(meeting)
         assert len(set(threads)) == 3
         assert threading.main_thread().name not in threads
@@ -389,7 +389,7 @@ async def test_a_sync_step_that_timed_out_is_tried_again_only_when_its_thread_ha
     async def sticking(ctx: Context) -> str:
         return await ctx.step(stuck)
 
-    async def then(it: World) -> None:
+    async def then(it: MemoryEngine) -> None:
         key = await it.start(sticking)
         while not any(isinstance(event, e.RetryingEvent) for event in await it.events(key)):
             await asyncio.sleep(0.005)
@@ -421,7 +421,7 @@ async def test_verbs_in_a_step_or_in_its_thread_say_that_a_step_cannot_use_them(
             found.append(f"{outcome.kind}: {outcome.error.message}")
         return found
 
-    async def then(it: World) -> None:
+    async def then(it: MemoryEngine) -> None:
         for line in await it.run(nesting):
             assert line.startswith("fatal: ctx.") and "a step can't use verbs: return its result" in line
 

@@ -1,4 +1,4 @@
-"""Claims about sync workflows: whatever holds of async ones holds of them, cancelled, evicted, replayed, misused. See also test_sync_twins.py."""
+"""Claims about sync workflows: whatever holds of async ones holds of them, cancelled, evicted, replayed, misused. See also test_sync_equals_async.py."""
 
 import asyncio
 import contextvars
@@ -38,8 +38,8 @@ from perdure.core import messages
 from perdure.runtime.engine import Engine
 from perdure.stores.memory import MemoryStore
 from perdure.workflow_function import Workflow
-from tests.code.driver import Hand
-from tests.code.engines import World, every_cut, resident, settle, virtually, world
+from tests.code.decision_driver import Hand
+from tests.code.engines import MemoryEngine, every_cut, resident, settle, virtually, world
 
 ROOT = Path(__file__).parents[2]
 
@@ -118,7 +118,7 @@ ORDERED = ["Ada", 3.0, 2.0, "paid", ["x", "y"], 7, 24, 4, False]
 
 @pytest.mark.slow
 @virtually
-async def test_a_sync_workflow_runs_warm_and_evicted_at_every_wait_and_executes_each_step_once() -> None:
+async def test_a_sync_workflow_resident_or_evicted_at_every_wait_executes_each_step_once() -> None:
     ran.clear()
     async with world(order, child) as w:
         key = await w.start(order, "Ada")
@@ -144,7 +144,7 @@ def straight(ctx: SyncContext, name: str) -> list[Any]:
 @pytest.mark.slow
 @resident
 async def test_from_every_cut_of_its_log_a_sync_workflow_ends_alike() -> None:
-    async def say(w: World, key: Key) -> None:
+    async def say(w: MemoryEngine, key: Key) -> None:
         await w.send(key, "approved", True, once="a")
 
     assert await every_cut(straight, "Ada", say=say) == ["paid", 6.0, 18]
@@ -305,9 +305,9 @@ async def test_sync_steps_of_a_sync_workflow_run_in_threads_several_at_once() ->
 
 
 @asynccontextmanager
-async def in_real_time(workflow: Workflow[..., Any]) -> AsyncIterator[World]:
+async def in_real_time(workflow: Workflow[..., Any]) -> AsyncIterator[MemoryEngine]:
     """A world whose threads take their time."""
-    it = World([workflow], MemoryStore())
+    it = MemoryEngine([workflow], MemoryStore())
     it.engine = Engine(it.store, [workflow.code], lease_s=60, poll_s=60)
     await it.begin()
     try:
@@ -407,7 +407,7 @@ def test_a_function_that_swallows_its_eviction_ends_without_a_trace() -> None:
 def test_a_process_may_end_with_functions_that_still_wait(when: str) -> None:
     script = f"""
 from perdure import SyncContext, workflow
-from tests.code.driver import Hand
+from tests.code.decision_driver import Hand
 
 @workflow
 def waiting(ctx: SyncContext) -> None:
@@ -614,7 +614,7 @@ def test_a_verb_in_the_function_of_a_keep_is_refused_the_same_live_and_on_replay
     hand = Hand(workflow(sync).code).start().run().restart()
     year, step_refused, emit_refused, after = hand.result
     assert (year, after) == ("1970", "after")
-    assert "ctx.step in the function of ctx.keep" in step_refused and "ctx.emit in the function of ctx.keep" in emit_refused
+    assert "ctx.step was called in the function of ctx.keep" in step_refused and "ctx.emit was called in the function of ctx.keep" in emit_refused
     assert hand.performed == ["mark"]
 
 

@@ -15,7 +15,7 @@ from perdure.core.paths import path_text
 from perdure.runtime.worker import Worker
 from tests.code.engines import cut, settle, virtually, world
 from tests.crash_budgets import Budget, crash_budgets
-from tests.proof.crash_search import Play, Stage, crash_at_every_write
+from tests.proof.crash_search import Play, ScriptStage, crash_at_every_write
 from tests.proof.disks import MemoryDisk
 
 done: list[str] = []
@@ -110,7 +110,7 @@ async def test_it_reaches_every_depth() -> None:
         await w.failure(deep)
         assert undone(done)[:2] == ["-<gathered>", "-<deep>"]
         assert {"-<won>", *(f"-<turn {number}>" for number in range(6))} <= set(done)
-        assert ("-<lost>" in done) == ("lost" in done)
+        assert done.count("-<lost>") <= done.count("lost")
 
 
 @pytest.mark.parametrize("end", ["cancel", "cancel without undo", "terminate"])
@@ -165,7 +165,7 @@ async def test_an_execution_is_undone_when_its_deadline_passes() -> None:
     async with world(late) as w:
         done.clear()
         key = await w.start(late)
-        with pytest.raises(DeadlineExceeded, match="not ended 60 s after its start"):
+        with pytest.raises(DeadlineExceeded, match="the execution did not end within 60 s of its start"):
             await w.result(key)
         assert done == ["a", "-<a>"]
 
@@ -326,7 +326,7 @@ async def test_code_that_has_lost_a_handler_parks_and_goes_on_with_it() -> None:
         store = first.store
     async with world(without, store=store) as second:
         await second.send(key, "go")
-        with pytest.raises(NeedsAttention, match="nothing that undoes step act"):
+        with pytest.raises(NeedsAttention, match="no undo handler for step act"):
             await second.result(key)
     async with world(with_it, store=store) as third:
         await third.tell(key, messages.ResumeMessage("mended"))
@@ -383,7 +383,7 @@ def test_a_step_is_undone_by_one_function() -> None:
     @once.undo
     def first(_: Any) -> None: ...
 
-    with pytest.raises(BadName, match="undone by undo:once already"):
+    with pytest.raises(BadName, match="undo handler undo:once already"):
         once.undo(first)
     assert once.with_(timeout="1s").undo_when == "done"
 
@@ -401,7 +401,7 @@ async def undone_in_between(ctx: Context) -> None:
 @crash_budgets
 @pytest.mark.parametrize("always_suspend", [False, True])
 def test_killed_at_any_write_and_again_in_the_recovery_the_same_is_undone(always_suspend: bool, budget: Budget) -> None:
-    async def script(stage: Stage) -> None:
+    async def script(stage: ScriptStage) -> None:
         key = await stage.start(undone_in_between)
         await asyncio.sleep(30)
         await stage.retry(key, "once more")
@@ -460,7 +460,7 @@ def test_killed_at_any_write_what_was_done_in_forgotten_turns_is_undone(always_s
     monkeypatch.setattr(compaction, "DEAD_EVENTS_MIN", 8)
     monkeypatch.setattr(sys.modules[__name__], "CHARGES", 6)
 
-    async def script(stage: Stage) -> None:
+    async def script(stage: ScriptStage) -> None:
         await stage.start(charging)
 
     report = crash_at_every_write(Play([charging], script, always_suspend=always_suspend), MemoryDisk, **budget)
@@ -696,7 +696,7 @@ async def test_what_did_not_complete_is_not_undone_by_hand() -> None:
 @crash_budgets
 @pytest.mark.parametrize("always_suspend", [False, True])
 def test_killed_at_any_write_a_child_is_undone_all_the_same(always_suspend: bool, budget: Budget) -> None:
-    async def script(stage: Stage) -> None:
+    async def script(stage: ScriptStage) -> None:
         await stage.start(family)
 
     play = Play([family, child], script, always_suspend=always_suspend)

@@ -555,6 +555,6 @@ async def test_a_function_whose_value_is_kept_may_not_use_verbs_which_replay_wou
         return said
 
     async with world(wrong) as w:
-        refused = [f"ctx.{verb} in the function of ctx.keep" for verb in ("emit", "set", "random")]
+        refused = [f"ctx.{verb} was called in the function of ctx.keep" for verb in ("emit", "set", "random")]
         assert await w.run(wrong) == [*refused, "kept"]
         await w.replayed(w.key(wrong))

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from perdure.core import log_format, messages
+from tests.core.test_log_format import EVENTS
 from tests.core.test_messages import MESSAGES
-from tests.core.test_wire_and_log import EVENTS
 
 HERE = Path(__file__).parent / "golden"
 

@@ -76,7 +76,7 @@ def test_what_is_nearly_text_or_a_number_is_kept_as_that() -> None:
         (None, "None is not a str, int, float, bool or datetime, but NoneType"),
         (b"raw", "is not a str, int, float, bool or datetime, but bytes"),
         (["a"], "is not a str, int, float, bool or datetime, but list"),
-        (2**63, "is not a whole number of 64 bits; give larger ones as text"),
+        (2**63, "is not a whole number of 64 bits; pass larger ones as text"),
         (-(2**63) - 1, "is not a whole number of 64 bits"),
         (math.nan, "nan is not a finite number"),
         (-math.inf, "is not a finite number"),

@@ -14,7 +14,7 @@ from perdure.core.operations import CallOperation, Failure, Operation, ReceiveOp
 from perdure.core.paths import Key, QueueAddress
 from perdure.core.program import DropCommand, FinishCommand
 from perdure.core.values import Blob
-from tests.core.stories import DONE, KEY, OTHER, Script, Story, opens, path
+from tests.core.scripted_execution import DONE, KEY, OTHER, Script, ScriptedExecution, opens, path
 
 PAY, A = path("pay"), path("a")
 GPU = QueueAddress("acme", "gpu")
@@ -24,7 +24,7 @@ NO = Failure("failed", 1, ErrorInfo("ValueError", "no"))
 
 
 def test_work_goes_to_its_queue_with_one_key_for_each_try_and_one_for_the_world() -> None:
-    story = Story({"start": [opens("pay", QUEUED)]})
+    story = ScriptedExecution({"start": [opens("pay", QUEUED)]})
     story.begin()
     story.settle("pay", NO)
     story.tick(1.0)
@@ -32,8 +32,8 @@ def test_work_goes_to_its_queue_with_one_key_for_each_try_and_one_for_the_world(
     assert story.sent == [m.TaskMessage(KEY, PAY, attempt, "pay", "acme/order/1:pay", b"\x01", 9.0, grace_s=30.0) for attempt in (1, 2)]
 
 
-def test_what_the_host_performs_itself_needs_no_mail() -> None:
-    story = Story({"start": [opens("pay"), opens("a", SleepOperation(1.0)), opens("b", ReceiveOperation(("x",)))], "a": [DONE]})
+def test_what_the_engine_performs_itself_sends_no_message() -> None:
+    story = ScriptedExecution({"start": [opens("pay"), opens("a", SleepOperation(1.0)), opens("b", ReceiveOperation(("x",)))], "a": [DONE]})
     story.begin()
     story.say(m.LostMessage(PAY, 1))
     story.settle("pay", NO, 2)
@@ -42,7 +42,9 @@ def test_what_the_host_performs_itself_needs_no_mail() -> None:
 
 
 def test_a_child_is_started_under_the_parent_s_operation_and_its_root() -> None:
-    story = Story({"start": [opens("a", SpawnOperation("ship", "1", 2, b"\x01", deadline_s=9.0)), opens("b", SpawnOperation("ship", "1", awaited=False))]})
+    story = ScriptedExecution(
+        {"start": [opens("a", SpawnOperation("ship", "1", 2, b"\x01", deadline_s=9.0)), opens("b", SpawnOperation("ship", "1", awaited=False))]}
+    )
     story.begin()
     assert [(send.to, send.key, send.opens) for send in story.messages] == [
         (CHILD, "start:acme/order/1:a", NewExecution("ship@2", KEY)),
@@ -69,7 +71,9 @@ def test_every_child_has_a_seed_of_its_own_the_same_each_time() -> None:
 
 
 def test_signals_are_numbered_for_each_receiver() -> None:
-    story = Story({"start": [opens("a", SendOperation(OTHER, "x", b"\x01")), opens("b", SendOperation(CHILD, "x")), opens("c", SendOperation(OTHER, "y"))]})
+    story = ScriptedExecution(
+        {"start": [opens("a", SendOperation(OTHER, "x", b"\x01")), opens("b", SendOperation(CHILD, "x")), opens("c", SendOperation(OTHER, "y"))]}
+    )
     story.begin()
     assert [(send.to, send.key) for send in story.messages] == [(OTHER, f"signal:{KEY}:1"), (CHILD, f"signal:{KEY}:1"), (OTHER, f"signal:{KEY}:2")]
     assert story.sent == [m.SignalMessage("x", b"\x01", "", KEY, 1), m.SignalMessage("x", sender=KEY, sent=1), m.SignalMessage("y", sender=KEY, sent=2)]
@@ -78,7 +82,7 @@ def test_signals_are_numbered_for_each_receiver() -> None:
 def test_a_message_names_the_blobs_that_its_body_refers_to() -> None:
     given, described, sent, made = (Blob(letter * 64, 1) for letter in "abcd")
     child = SpawnOperation("ship", "1", input=given, definition=described, awaited=False)
-    story = Story(
+    story = ScriptedExecution(
         {
             "start": [opens("a", child), opens("b", SendOperation(OTHER, "x", sent)), opens("c", SpawnOperation("ship", "2", awaited=False)), opens("pay")],
             "pay": [FinishCommand("completed", Success(made))],
@@ -96,7 +100,7 @@ def test_a_message_names_the_blobs_that_its_body_refers_to() -> None:
 
 
 def test_whoever_waits_for_the_end_is_told_how_it_ended() -> None:
-    story = Story({"start": [opens("pay")], "pay": [DONE]})
+    story = ScriptedExecution({"start": [opens("pay")], "pay": [DONE]})
     story.begin(parent=Parent(OTHER, PAY))
     story.begin(parent=Parent(CHILD, A))
     assert story.messages == []
@@ -119,7 +123,7 @@ TAKEN_BACK: list[tuple[Operation, list[object]]] = [
 @pytest.mark.parametrize(("op", "expected"), TAKEN_BACK, ids=lambda part: type(part).__name__)
 def test_what_nobody_waits_for_any_more_is_taken_back(op: Operation, expected: list[object], ends: bool) -> None:
     script: Script = {"start": [opens("a", op), opens("go")], "go": [DONE] if ends or (type(op) is SpawnOperation and not op.awaited) else [DropCommand(A)]}
-    story = Story(script)
+    story = ScriptedExecution(script)
     story.begin()
     before = len(story.messages)
     story.settle("go")
@@ -129,7 +133,7 @@ def test_what_nobody_waits_for_any_more_is_taken_back(op: Operation, expected: l
 
 
 def test_work_that_waits_for_its_next_try_is_in_no_queue_and_is_not_taken_back() -> None:
-    story = Story({"start": [opens("a", QUEUED), opens("go")], "go": [DropCommand(A)]})
+    story = ScriptedExecution({"start": [opens("a", QUEUED), opens("go")], "go": [DropCommand(A)]})
     story.begin()
     story.settle("a", NO)
     answered = list(story.acks)

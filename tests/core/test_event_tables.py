@@ -22,7 +22,7 @@ from perdure.definitions.graph.graph_program import GraphProgram
 from perdure.runtime import in_flight
 from perdure.service import dead_letter_groups
 from perdure.testing.event_trace import EventTracer
-from tests.core import stories, test_messages, test_wire_and_log
+from tests.core import scripted_execution, test_log_format, test_messages
 
 ROOT = Path(__file__).parents[2]
 THIS = "tests/core/test_event_tables.py"
@@ -125,10 +125,8 @@ def event_tables() -> Iterator[Table]:
         words("ForkedEvent PresetEvent WatchedEvent UnwatchedEvent ProgressedEvent IterationResumedEvent AttributesSetEvent RetainedEvent RemovedEvent")
         | words("PatchedEvent TrimmedEvent"),
     )
-    golden = frozenset(type(one).__name__ for one in test_wire_and_log.EVENTS)
-    yield Table(
-        "tests/core/test_wire_and_log.py", "EVENTS", golden, "append one with every field, then run `PYTHONPATH=src:. python -m tests.core.make_golden`"
-    )
+    golden = frozenset(type(one).__name__ for one in test_log_format.EVENTS)
+    yield Table("tests/core/test_log_format.py", "EVENTS", golden, "append one with every field, then run `PYTHONPATH=src:. python -m tests.core.make_golden`")
     yield Table(
         "tests/corpus",
         "the logs in v2",
@@ -158,9 +156,9 @@ def program_tables() -> Iterator[Table]:
         words("CancellingEvent StoppedEvent UndoingEvent ResumedEvent"),
     )
     yield Table(
-        "tests/core/stories.py",
+        "tests/core/scripted_execution.py",
         "_trigger",
-        named_in(stories._trigger),
+        named_in(scripted_execution._trigger),
         "add a `case`, so that the scripted programs of the tests can react to it",
         words("UndoingEvent PatchedEvent"),
     )

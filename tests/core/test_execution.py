@@ -19,7 +19,7 @@ from perdure.core.messages import Parent
 from perdure.core.operations import CallOperation, Failure, KeepOperation, Operation, ReceiveOperation, SendOperation, SleepOperation, SpawnOperation, Success
 from perdure.core.paths import Path
 from perdure.core.replay import fold_events
-from tests.core.stories import KEY, NOW_S, OTHER, path
+from tests.core.scripted_execution import KEY, NOW_S, OTHER, path
 
 NO = ErrorInfo("ValueError", "no")
 PAY, A, B, LOOP = path("pay"), path("a"), path("b"), path("l")
@@ -85,10 +85,10 @@ def test_a_message_lies_in_the_mailbox_until_it_is_received() -> None:
         opened("a", ReceiveOperation(("x",))),
     ]
     execution = after(*events)
-    assert list(execution.mailbox.letters) == [4, 6] and execution.mailbox.receivers("x") == (A,)
+    assert list(execution.mailbox.messages) == [4, 6] and execution.mailbox.receivers("x") == (A,)
     execution.apply(e.ReceivedEvent(A, (4,), NOW_S + 1))
-    assert [letter.body for letter in execution.settled[A].letters] == [b"\x01"] and execution.settled[A].outcome is None
-    assert list(execution.mailbox.letters) == [6] and execution.mailbox.receivers("x") == () and not execution.open
+    assert [letter.body for letter in execution.settled[A].messages] == [b"\x01"] and execution.settled[A].outcome is None
+    assert list(execution.mailbox.messages) == [6] and execution.mailbox.receivers("x") == () and not execution.open
 
 
 def test_what_was_received_goes_back_to_its_place_but_for_what_was_completed() -> None:
@@ -97,7 +97,7 @@ def test_what_was_received_goes_back_to_its_place_but_for_what_was_completed() -
     execution = after(START, *arrivals, opened("a", ReceiveOperation(("x",), 2, completable=True)), e.ReceivedEvent(A, (1, 2), NOW_S), reply)
     assert execution.settled[A].completed == (1,)
     execution.apply(e.DroppedEvent(A))
-    assert sorted(execution.mailbox.letters) == [2, 3] and execution.mailbox.matching(ReceiveOperation(("x",), 9)) == (2, 3) and A not in execution.settled
+    assert sorted(execution.mailbox.messages) == [2, 3] and execution.mailbox.matching(ReceiveOperation(("x",), 9)) == (2, 3) and A not in execution.settled
 
 
 def test_what_was_completed_before_a_reopening_stays_completed() -> None:
@@ -113,12 +113,12 @@ def test_what_was_completed_before_a_reopening_stays_completed() -> None:
         e.EndedEvent("failed", Failure("failed", 1, NO), NOW_S),
     ]
     execution = after(*life, e.ReopenedEvent(NOW_S), ask, e.RecalledEvent(A, NOW_S), reply, e.DroppedEvent(A))
-    assert list(execution.mailbox.letters) == [2]
+    assert list(execution.mailbox.messages) == [2]
 
 
 def test_a_refused_message_is_remembered_and_not_kept() -> None:
     execution = after(START, e.MessageRefusedEvent(1, "x", NOW_S, "k"), e.MessageRefusedEvent(2, "x", NOW_S, "", OTHER, 1))
-    assert not execution.mailbox.letters and execution.seen.knows(None, 0, "k", NOW_S) and execution.seen.knows(OTHER, 1, "", NOW_S)
+    assert not execution.mailbox.messages and execution.seen.knows(None, 0, "k", NOW_S) and execution.seen.knows(OTHER, 1, "", NOW_S)
 
 
 def test_a_try_that_failed_counts_and_one_that_was_interrupted_does_not() -> None:
@@ -219,22 +219,22 @@ def test_a_snapshot_says_what_the_events_before_it_do_not() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5)), max_size=25), st.integers(0, 2**20))
-def test_timers_ring_in_the_order_of_their_times_and_among_equals_of_their_opening(plan: list[tuple[int, int]], seed: int) -> None:
+def test_timers_fire_in_the_order_of_their_times_and_among_equals_of_their_opening(plan: list[tuple[int, int]], seed: int) -> None:
     execution, rng = after(START), Random(seed)
     for number, (wait_s, drops) in enumerate(plan):
         execution.apply(e.OpenedEvent((("t", number),), SleepOperation(float(wait_s))))
         if not drops and execution.open:
             execution.apply(e.DroppedEvent(rng.choice(list(execution.open))))
     expected = sorted(execution.open.values(), key=lambda one: (one.due_at_s or 0.0, one.number))
-    rung = []
+    notified = []
     while (pending := execution.opened.due_first()) is not None:
         assert execution.wake_at() == pending.due_at_s
-        rung.append(pending)
+        notified.append(pending)
         execution.apply(e.SettledEvent(pending.path, Success(), NOW_S))
-    assert rung == expected
+    assert notified == expected
 
 
-def test_a_retry_of_what_is_still_busy_does_not_ring_and_what_comes_later_does() -> None:
+def test_a_retry_of_what_is_still_running_sets_no_timer_and_a_later_retry_does() -> None:
     execution = after(START, OPEN, e.RetryingEvent(PAY, 1, "timeout", NO, NOW_S + 1, NOW_S), opened("a", SleepOperation(3.0)))
     assert execution.opened.due_first() is execution.open[PAY]
     assert execution.opened.due_first({PAY}) is execution.open[A] and execution.wake_at({PAY}) == NOW_S + 3

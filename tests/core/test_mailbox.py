@@ -18,19 +18,19 @@ ACTIONS = st.lists(
 )
 
 
-def letter(number: int, name: str) -> ReceivedMessage:
+def received(number: int, name: str) -> ReceivedMessage:
     return ReceivedMessage(number, name, b"body", 0.0)
 
 
 @given(ACTIONS)
-def test_a_mailbox_is_the_letters_in_order_of_their_numbers(actions: list[tuple[str, object, object]]) -> None:
+def test_a_mailbox_is_the_messages_in_order_of_their_numbers(actions: list[tuple[str, object, object]]) -> None:
     mailbox, model, taken = Mailbox(), dict[int, ReceivedMessage](), list[ReceivedMessage]()
     for action in actions:
         match action:
             case "put", int(number), str(name):
                 if not any(one.number == number for one in taken):
-                    mailbox.put(letter(number, name))
-                    model.setdefault(number, letter(number, name))
+                    mailbox.put(received(number, name))
+                    model.setdefault(number, received(number, name))
             case "take", ReceiveOperation() as receive, bool(really):
                 wanted = sorted(number for number, one in model.items() if one.name in receive.names)[: receive.limit]
                 assert mailbox.matching(receive) == tuple(wanted)
@@ -42,7 +42,7 @@ def test_a_mailbox_is_the_letters_in_order_of_their_numbers(actions: list[tuple[
                 back = taken.pop(position % len(taken))
                 mailbox.put(back)
                 model[back.number] = back
-        assert mailbox.letters == model and len(mailbox) == len(model)
+        assert mailbox.messages == model and len(mailbox) == len(model)
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 4), RECEIVES), max_size=40))
@@ -58,19 +58,19 @@ def test_receivers_of_a_name_are_those_open_the_earliest_first(changes: list[tup
             assert mailbox.receivers(name) == tuple((one,) for one, known in model.items() if name in known.names)
 
 
-def test_a_letter_that_comes_twice_is_one_and_stays_what_it_was() -> None:
+def test_a_message_that_comes_twice_is_one_and_stays_what_it_was() -> None:
     mailbox = Mailbox()
-    mailbox.put(letter(1, "a"))
-    mailbox.put(letter(1, "b"))
-    assert mailbox.matching(ReceiveOperation(("a", "b"), 9)) == (1,) and mailbox.letters[1].name == "a"
+    mailbox.put(received(1, "a"))
+    mailbox.put(received(1, "b"))
+    assert mailbox.matching(ReceiveOperation(("a", "b"), 9)) == (1,) and mailbox.messages[1].name == "a"
 
 
 def test_what_is_empty_takes_no_memory() -> None:
     mailbox = Mailbox()
     for number in range(100):
         mailbox.wait((number,), ReceiveOperation((f"name {number}",)))
-        mailbox.put(letter(number, f"name {number}"))
+        mailbox.put(received(number, f"name {number}"))
         mailbox.leave((number,), ReceiveOperation((f"name {number}",)))
         mailbox.remove((number,))
     state: Callable[[str], object] = lambda name: getattr(mailbox, name)  # noqa: E731  # three words for three uses
-    assert not state("letters") and not state("_by_name") and not state("_receivers")
+    assert not state("messages") and not state("_by_name") and not state("_receivers")

@@ -11,7 +11,7 @@ from perdure.core.operations import CallOperation, Failure, Success
 from perdure.core.paths import Key
 from perdure.core.recalled import ForkData, RecalledResult
 from perdure.core.values import Blob
-from tests.core.test_wire_and_log import ATTRIBUTES, golden
+from tests.core.test_log_format import ATTRIBUTES, golden
 
 KEY, PAY = Key("acme", "order", "1"), (("pay", 2), 3)
 BLOB = Blob("ab" * 32, 70_000)

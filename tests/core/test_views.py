@@ -8,7 +8,7 @@ from perdure.core.errors import ErrorInfo
 from perdure.core.operations import CallOperation, Failure, ReceiveOperation, RetryPolicy, SleepOperation, SpawnOperation, Success
 from perdure.core.program import DropCommand
 from perdure.core.views import PublicEvent, execution_summary, public_history, status_reason, step_views
-from tests.core.stories import DONE, FAILED, KEY, NOW_S, Script, Story, opens, path
+from tests.core.scripted_execution import DONE, FAILED, KEY, NOW_S, Script, ScriptedExecution, opens, path
 
 NO = ErrorInfo("ValueError", "no")
 STORY: Script = {
@@ -19,9 +19,9 @@ STORY: Script = {
 }
 
 
-def told() -> tuple[Story, list[list[e.Event]]]:
+def told() -> tuple[ScriptedExecution, list[list[e.Event]]]:
     """A story with a bit of everything, and the events of each of its commits."""
-    story = Story(STORY)
+    story = ScriptedExecution(STORY)
     rows = [story.begin()]
     rows.append(story.settle("pay", Failure("failed", 1, NO)))
     rows.append(story.tick(1.0))
@@ -89,8 +89,8 @@ def test_a_trimmed_loop_is_seen() -> None:
     assert list(public_history(KEY, rows))[-1] == PublicEvent(2, "execution.trimmed", KEY, NOW_S, "l", {"before": 3})
 
 
-def stepping() -> Story:
-    story = Story(
+def stepping() -> ScriptedExecution:
+    story = ScriptedExecution(
         {
             "start": [opens("a"), opens("b", SleepOperation(5.0)), opens("c", CallOperation("c", retry=RetryPolicy(max=1)))],
             "a": [opens("d", SpawnOperation("ship", "1"))],
@@ -135,7 +135,7 @@ WHY: list[tuple[Script, list[m.ExecutionMessage], str]] = [
 
 @pytest.mark.parametrize(("script", "said", "expected"), WHY, ids=[expected for _, _, expected in WHY])
 def test_why_says_in_a_sentence_what_it_waits_for(script: Script, said: list[m.ExecutionMessage], expected: str) -> None:
-    story = Story(script)
+    story = ScriptedExecution(script)
     for message in said:
         story.say(message)
     assert status_reason(story.execution) == expected
@@ -146,4 +146,4 @@ def test_a_summary_is_the_execution_in_a_line() -> None:
     line = execution_summary(story.execution)
     assert (line.key, line.status, line.workflow_version, line.started_at_s, line.ended_at_s) == (KEY, "cancelled", 3, NOW_S, story.now_s)
     assert (line.version, line.open, line.why) == (len(story.events), 0, "cancelled: enough")
-    assert execution_summary(Story({}).execution).started_at_s is None
+    assert execution_summary(ScriptedExecution({}).execution).started_at_s is None

@@ -29,7 +29,7 @@ from perdure.dialects import definition_reader
 from perdure.runtime.workflow_programs import Workflow
 from perdure.workflow_function import _family
 from tests.corpus.workflows import broken
-from tests.definitions.kinds.agents.scripted import Script, deployed
+from tests.definitions.kinds.agents.scripted_model import ModelScript, deployed
 
 if TYPE_CHECKING:
     from tests.corpus.make import Played
@@ -131,7 +131,7 @@ class Voted(NamedTuple):
     form: Any = None
 
 
-class Given(NamedTuple):
+class GivenOutcome(NamedTuple):
     """The outcome of the operation at a path is given from outside, as by a worker."""
 
     path: str
@@ -154,22 +154,26 @@ class Repaired(NamedTuple):
     """The tools that are broken work from now on."""
 
 
-class Told(NamedTuple):
+class InternalMessage(NamedTuple):
     """Another message of Perdure's own comes."""
 
     message: messages.ExecutionMessage
 
 
-CANCELLED, RETRIED, UNDONE = Told(messages.CancelMessage("enough")), Told(messages.RetryMessage("it is repaired")), Told(messages.UndoMessage("a mistake"))
-PAUSED, RESUMED = Told(messages.PauseMessage("wait")), Told(messages.ResumeMessage("go on"))
+CANCELLED, RETRIED, UNDONE = (
+    InternalMessage(messages.CancelMessage("enough")),
+    InternalMessage(messages.RetryMessage("it is repaired")),
+    InternalMessage(messages.UndoMessage("a mistake")),
+)
+PAUSED, RESUMED = InternalMessage(messages.PauseMessage("wait")), InternalMessage(messages.ResumeMessage("go on"))
 
-Event = Sent | Voted | Given | Waited | Patched | Repaired | Told
+Event = Sent | Voted | GivenOutcome | Waited | Patched | Repaired | InternalMessage
 
 SETTLES_S = 3.0
 """So long it is waited before each thing that happens, and before the execution is recorded in flight."""
 
 
-class Case(NamedTuple):
+class DefinitionEntry(NamedTuple):
     """A document in YAML, or as data in a dialect; its input, what happens to its execution, the documents that it calls, and what the model of its agents
     answers (None: agents are stood in for)."""
 
@@ -657,32 +661,32 @@ TOKEN_GRAPH: dict[str, Any] = {
 VOTES = (Voted("ok", form={"price": 3}), Voted("ok", by="bob"), Voted("no", False), Voted("mended", False), Waited(20), Voted("rejected", False))
 HEARD = (Sent("right", 1), Sent("left", 2), Sent("first"), Sent("vote", 1), Sent("vote", 2), Waited(30_000), Sent())
 
-CASES: dict[str, Case] = {
-    "definition_work": Case(WORK, (Given("task", "printed"),), {"n": 7}),
-    "definition_head": Case(HEAD, input={"name": "ann"}),
-    "definition_blocks": Case(BLOCKS, (Sent("note", "n"), Waited(30), Sent("go", 1)), {"n": 7}),
-    "definition_each": Case(EACH, (Waited(30), Sent("x", 1), Sent("y", 2)), {"of": [5, 6, 7]}),
-    "definition_repeat": Case(REPEAT, (Waited(10), *(Sent("go", n) for n in (*range(5), "over")))),
-    "definition_ports": Case(PORTS, (Waited(20), Sent("go", 1)), {"n": 3}),
-    "definition_people": Case(PEOPLE, VOTES),
-    "definition_messages": Case(MESSAGES, HEARD),
-    "definition_children": Case(CHILDREN, (Waited(30), Sent()), calls=(CHILD, FAILING_CHILD, WAITING_CHILD)),
-    "definition_undo": Case(UNDO, (Sent(), Waited(0)), calls=(CHILD,)),
-    "definition_undone": Case(UNDONE_LATER, (UNDONE, Waited(0))),
-    "definition_grace": Case(GRACE, (CANCELLED, Waited(0))),
-    "definition_reopened": Case(REOPENED, (Waited(10), Repaired(), RETRIED, PAUSED, RESUMED, Sent())),
-    "definition_undo_parked": Case(UNDO_PARKED, (Sent(), Waited(10), Repaired(), RETRIED)),
-    "definition_patched": Case(PATCHED, (Patched(PATCHED.replace("before", "behind")), Sent())),
-    "definition_stand_ins": Case(STAND_INS),
-    "definition_agent": Case(AGENT, (Waited(30), Sent()), answers=([("ECHO", {"n": 1})], {"is": "fine"})),
-    "dialect_ref_dag": Case(REF_DAG, (Waited(0), Waited(0)), {"user": "ann"}),
-    "dialect_nested_steps": Case(NESTED_STEPS, (Waited(30), Voted("ask")), calls=(CHILD,)),
-    "dialect_port_graph": Case(PORT_GRAPH, (Voted("sign", by="m1"),)),
-    "dialect_token_graph": Case(TOKEN_GRAPH, (Waited(30), Voted("sign"))),
+CASES: dict[str, DefinitionEntry] = {
+    "definition_work": DefinitionEntry(WORK, (GivenOutcome("task", "printed"),), {"n": 7}),
+    "definition_head": DefinitionEntry(HEAD, input={"name": "ann"}),
+    "definition_blocks": DefinitionEntry(BLOCKS, (Sent("note", "n"), Waited(30), Sent("go", 1)), {"n": 7}),
+    "definition_each": DefinitionEntry(EACH, (Waited(30), Sent("x", 1), Sent("y", 2)), {"of": [5, 6, 7]}),
+    "definition_repeat": DefinitionEntry(REPEAT, (Waited(10), *(Sent("go", n) for n in (*range(5), "over")))),
+    "definition_ports": DefinitionEntry(PORTS, (Waited(20), Sent("go", 1)), {"n": 3}),
+    "definition_people": DefinitionEntry(PEOPLE, VOTES),
+    "definition_messages": DefinitionEntry(MESSAGES, HEARD),
+    "definition_children": DefinitionEntry(CHILDREN, (Waited(30), Sent()), calls=(CHILD, FAILING_CHILD, WAITING_CHILD)),
+    "definition_undo": DefinitionEntry(UNDO, (Sent(), Waited(0)), calls=(CHILD,)),
+    "definition_undone": DefinitionEntry(UNDONE_LATER, (UNDONE, Waited(0))),
+    "definition_grace": DefinitionEntry(GRACE, (CANCELLED, Waited(0))),
+    "definition_reopened": DefinitionEntry(REOPENED, (Waited(10), Repaired(), RETRIED, PAUSED, RESUMED, Sent())),
+    "definition_undo_parked": DefinitionEntry(UNDO_PARKED, (Sent(), Waited(10), Repaired(), RETRIED)),
+    "definition_patched": DefinitionEntry(PATCHED, (Patched(PATCHED.replace("before", "behind")), Sent())),
+    "definition_stand_ins": DefinitionEntry(STAND_INS),
+    "definition_agent": DefinitionEntry(AGENT, (Waited(30), Sent()), answers=([("ECHO", {"n": 1})], {"is": "fine"})),
+    "dialect_ref_dag": DefinitionEntry(REF_DAG, (Waited(0), Waited(0)), {"user": "ann"}),
+    "dialect_nested_steps": DefinitionEntry(NESTED_STEPS, (Waited(30), Voted("ask")), calls=(CHILD,)),
+    "dialect_port_graph": DefinitionEntry(PORT_GRAPH, (Voted("sign", by="m1"),)),
+    "dialect_token_graph": DefinitionEntry(TOKEN_GRAPH, (Waited(30), Voted("sign"))),
 }
 
 
-def document(case: Case) -> Any:
+def document(case: DefinitionEntry) -> Any:
     """The document of a case, with the first lines that go without saying."""
     return written(case.document, "it") if isinstance(case.document, str) else case.document
 
@@ -693,16 +697,16 @@ def written(text: str, name: str) -> str:
     return f"perdure: 1\n{body}\n" if body.startswith("name: ") else f"perdure: 1\nname: {name}\n{body}\n"
 
 
-def definition(case: Case) -> Definition:
+def definition(case: DefinitionEntry) -> Definition:
     """The definition of a case, with those that it calls."""
     kinds = KINDS if case.answers is None else {name: fn for name, fn in KINDS.items() if name not in AGENTS}
     calls = [Definition.of(written(one, "it"), tools=TOOLS, kinds=KINDS) for one in case.calls]
     return Definition.of(document(case), tools=TOOLS, kinds=kinds, calls=calls, deployment=deployment(case), secrets=SECRETS, name="it")
 
 
-def deployment(case: Case) -> Deployment:
+def deployment(case: DefinitionEntry) -> Deployment:
     """What the agents of a case reach: a model that answers by a script."""
-    return deployed(small=Script(*(case.answers or ())), default=Script("I am well", "Bye"))
+    return deployed(small=ModelScript(*(case.answers or ())), default=ModelScript("I am well", "Bye"))
 
 
 def family(name: str) -> list[Workflow]:
@@ -748,7 +752,7 @@ async def _let_happen(stage: "Played", key: Key, event: Event) -> None:
             await stage.send(key, name, body)
         case Voted(path, approve, by, form):
             await stage.vote(key, path, Vote(by, approve, "", form))
-        case Given(path, value):
+        case GivenOutcome(path, value):
             await stage.post(key, messages.PresetMessage(parse_path(path), Success(values.encode(value, "what is given"))))
         case Waited(seconds):
             await asyncio.sleep(seconds)
@@ -756,5 +760,5 @@ async def _let_happen(stage: "Played", key: Key, event: Event) -> None:
             await stage.post(key, messages.PatchMessage(definition_bytes(definition_reader.read_definition(written(text, "it")).canonical)))
         case Repaired():
             stage.repair()
-        case Told(message):
+        case InternalMessage(message):
             await stage.post(key, message)

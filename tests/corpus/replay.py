@@ -11,7 +11,7 @@ from perdure.core.replay import replay_program
 from perdure.definitions.graph.graph_program import GraphProgram
 from perdure.runtime.registrations import BUILT_IN_WORKFLOWS
 from perdure.runtime.workflow_programs import Workflow, WorkflowProgram, program_of
-from tests.core.stories import driven
+from tests.core.scripted_execution import driven
 from tests.corpus import definitions, workflows
 
 NAMES = (*workflows.CASES, *definitions.CASES)

@@ -96,12 +96,12 @@ TRUE = (
 @pytest.mark.parametrize("text", TRUE)
 def test_arithmetic_takes_ints_doubles_and_texts_as_the_data_has_them(text: str) -> None:
     made, errors = condition(text)
-    assert not errors and conditions.compile_condition(made, "false").evaluate(Given()) is True
+    assert not errors and conditions.compile_condition(made, "false").evaluate(ConditionScope()) is True
     again, errors = condition(made["expr"].replace("self.", "output."))
-    assert not errors and conditions.compile_condition(again, "false").evaluate(Given()) is True
+    assert not errors and conditions.compile_condition(again, "false").evaluate(ConditionScope()) is True
 
 
-class Given:
+class ConditionScope:
     """What the conditions see."""
 
     def root(self, name: str) -> Any:
@@ -121,7 +121,7 @@ def test_messages_quote_what_the_author_wrote() -> None:
     assert (wrong.pointer, "double" in wrong.message.partition(":")[0]) == ("/here", False) and "\"output.a * 'x' > 2\" is no CEL" in wrong.message
     made, _ = condition("output.nothing * 2 > 2")
     with pytest.raises(ExpressionFailed, match=r"^/expr: 'output.nothing \* 2 > 2': "):
-        conditions.compile_condition(made, "false").evaluate(Given())
+        conditions.compile_condition(made, "false").evaluate(ConditionScope())
 
 
 @pytest.mark.parametrize("text", ["output.a + 9223372036854775808 > 1", "output.a > 1e999"])

@@ -42,13 +42,14 @@ SYNONYMS = {
 
 ALLOWED = {
     ("cli/dead_letter_commands.py", "letters"): "dead letters",
-    ("code/branch_task.py", "strand"): "the module names the greenlets of sync branches",
     ("docs/guides/approvals.md", "mail"): "electronic mail",
     ("docs/guides/attributes.md", "letter"): "letters of an alphabet",
     ("docs/guides/versions.md", "mail"): "electronic mail",
     ("docs/reference/patterns.md", "activity"): "names of the patterns",
     ("dialects/token_graph/node_reader.py", "compensator"): "a field of that format",
-    ("docs/coming-from.md", "activity"): "a word of Temporal",
+    ("definitions/expr/references.py", "letter"): "letters of an alphabet",
+    ("definitions/format/shapes.py", "letter"): "letters of an alphabet",
+    ("docs/coming-from.md", "activit"): "a word of Temporal",
     ("docs/coming-from.md", "saga"): "a word of Temporal",
     ("docs/glossary.md", "compensation"): "the glossary says that others call it so",
     ("lint/workflow_code.py", "tries"): "`try` statements of Python",

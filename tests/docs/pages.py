@@ -50,7 +50,7 @@ class Block(msgspec.Struct, frozen=True):
     marks: dict[str, str]
 
 
-class Stage(msgspec.Struct, frozen=True):
+class PageSetup(msgspec.Struct, frozen=True):
     """What a page takes for granted: blocks of Python by their number that are files, and texts that stand for others when it is run."""
 
     files: dict[int, str] = {}
@@ -58,8 +58,8 @@ class Stage(msgspec.Struct, frozen=True):
 
 
 STAGES = {
-    "docs/guides/encryption.md": Stage(files={}, replaced={'os.environ["PAYROLL_KEY"]': '"A" * 43 + "="'}),
-    "README.md": Stage(files={2: "app.py"}, replaced={'delay="1h"': 'delay="50ms"', '"2d"': '"20s"'}),
+    "docs/guides/encryption.md": PageSetup(files={}, replaced={'os.environ["PAYROLL_KEY"]': '"A" * 43 + "="'}),
+    "README.md": PageSetup(files={2: "app.py"}, replaced={'delay="1h"': 'delay="50ms"', '"2d"': '"20s"'}),
 }
 """The README shows its second block as a whole, and then runs it from a file; nobody waits for an hour here, and nobody has a key."""
 
@@ -90,10 +90,10 @@ class Unlike(AssertionError):
         super().__init__(f"{page}:{block.line}: {what}")
 
 
-class Reader:
+class PageRunner:
     """Somebody who types a page, in a directory of their own."""
 
-    def __init__(self, page: str, directory: Path, stage: Stage) -> None:
+    def __init__(self, page: str, directory: Path, stage: PageSetup) -> None:
         self.page, self.directory, self.stage = page, directory, stage
         self.module = ModuleType("page")
         self.worker: subprocess.Popen[str] | None = None
@@ -229,7 +229,7 @@ def read(page: str) -> None:
     directory = Path(tempfile.mkdtemp(prefix="perdure-page-"))
     os.chdir(directory)
     try:
-        Reader(page, directory, STAGES.get(page, Stage())).read(blocks((ROOT / page).read_text(encoding="utf-8")))
+        PageRunner(page, directory, STAGES.get(page, PageSetup())).read(blocks((ROOT / page).read_text(encoding="utf-8")))
     finally:
         os.chdir(ROOT)
         shutil.rmtree(directory, ignore_errors=True)

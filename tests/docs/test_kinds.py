@@ -27,7 +27,7 @@ SAID = """
 """
 
 
-class Shop(BaseHTTPRequestHandler):
+class ExampleServer(BaseHTTPRequestHandler):
     """What the example of `http` asks."""
 
     def do_GET(self) -> None:
@@ -52,7 +52,7 @@ class Shop(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def shop() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Shop)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), ExampleServer)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_address[1]}"
     server.shutdown()

@@ -8,21 +8,21 @@ from collections.abc import Iterator
 import pytest
 
 from tests.docs.pages import ROOT, blocks
-from tests.stores.servers import Server, postgres
+from tests.stores.servers import DatabaseServer, postgres
 
 PAGE = "docs/guides/transactions-postgres.md"
 SHOWN = "postgresql://shop@db.example.com/shop"
-RUN = "import sys; from tests.docs import pages as p; page, *urls = sys.argv[1:]; p.STAGES[page] = p.Stage(replaced=dict([urls])); p.read(page)"
+RUN = "import sys; from tests.docs import pages as p; page, *urls = sys.argv[1:]; p.STAGES[page] = p.PageSetup(replaced=dict([urls])); p.read(page)"
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
+def server() -> Iterator[DatabaseServer]:
     with postgres() as server:
         yield server
 
 
 @pytest.mark.slow
-def test_what_it_shows_is_what_happens(server: Server) -> None:
+def test_what_it_shows_is_what_happens(server: DatabaseServer) -> None:
     shown = [block for block in blocks((ROOT / PAGE).read_text(encoding="utf-8")) if block.language == "python"]
     assert len(shown) == 1 and "not run" not in shown[0].marks
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import ROOT, Block, Reader, Stage, Unlike, alike, blocks
+from tests.docs.pages import ROOT, Block, PageRunner, PageSetup, Unlike, alike, blocks
 
 ELSEWHERE = {
     "docs/guides/cli.md": "tests/cli/test_guide.py",
@@ -34,7 +34,7 @@ def test_what_a_page_shows_is_what_happens(page: str) -> None:
 def test_pages_that_are_run_elsewhere_are() -> None:
     for page, test in ELSEWHERE.items():
         assert (ROOT / page).is_file()
-        near = (ROOT / test).read_text(encoding="utf-8") + "".join(path.read_text(encoding="utf-8") for path in (ROOT / test).parent.glob("guide.py"))
+        near = (ROOT / test).read_text(encoding="utf-8") + "".join(path.read_text(encoding="utf-8") for path in (ROOT / test).parent.glob("guide_writer.py"))
         assert page.rpartition("/")[2] in near
 
 
@@ -45,7 +45,7 @@ def test_little_is_only_shown_and_it_says_why() -> None:
 
 
 def read(text: str, directory: Path) -> None:
-    Reader("page.md", directory, Stage()).read(blocks(text))
+    PageRunner("page.md", directory, PageSetup()).read(blocks(text))
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ WAIT_S = 30.0
 TAKES_S = 0.1
 
 
-class Shop:
+class OrderProcess:
     """An order in a directory, and a worker process of its own, one after the other."""
 
     def __init__(self, directory: Path, approved: bool) -> None:
@@ -62,7 +62,7 @@ class Shop:
 
 
 def test_killed_again_and_again_it_does_each_thing_once_and_ends_as_if_undisturbed(tmp_path: Path) -> None:
-    undisturbed, killed = Shop(tmp_path / "undisturbed", approved=False), Shop(tmp_path / "killed", approved=False)
+    undisturbed, killed = OrderProcess(tmp_path / "undisturbed", approved=False), OrderProcess(tmp_path / "killed", approved=False)
     result = undisturbed.run()
     assert killed.run(kill_at=(1, 5, 9)) == result
     assert killed.done() == undisturbed.done()
@@ -99,7 +99,7 @@ async def test_a_customer_who_never_answers_is_reminded_so_often_and_then_taken_
 
 
 def test_a_line_that_a_kill_cut_short_spoils_no_other(tmp_path: Path) -> None:
-    killed = Shop(tmp_path / "killed", approved=True)
+    killed = OrderProcess(tmp_path / "killed", approved=True)
     killed.world.file.write_text('{"event":"asked","what":"rese')
     assert "was shipped" in killed.run()
     assert [what for what, _, _ in killed.done()] == ["reserve", "charge", "ship"]

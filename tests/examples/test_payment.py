@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-class Shop:
+class PaymentDirectory:
     """A shell in a directory of its own, in which payments are made."""
 
     def __init__(self, directory: Path) -> None:
@@ -28,8 +28,8 @@ class Shop:
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Shop:
-    return Shop(tmp_path)
+def shop(tmp_path: Path) -> PaymentDirectory:
+    return PaymentDirectory(tmp_path)
 
 
 def told(ended: "subprocess.CompletedProcess[str]") -> list[str]:
@@ -37,7 +37,7 @@ def told(ended: "subprocess.CompletedProcess[str]") -> list[str]:
     return [line.split()[0] for line in ended.stderr.splitlines() if not line.startswith("perdure")]
 
 
-def test_a_payment_is_charged_confirmed_and_shipped(shop: Shop) -> None:
+def test_a_payment_is_charged_confirmed_and_shipped(shop: PaymentDirectory) -> None:
     ended = shop.pays("1001", 4200)
     assert json.loads(ended.stdout) == {"order": "1001", "charge": "charge-1001", "parcel": "parcel-1001"}
     assert told(ended) == ["charge", "mail", "ship"]
@@ -45,14 +45,14 @@ def test_a_payment_is_charged_confirmed_and_shipped(shop: Shop) -> None:
     assert (again.stdout, told(again)) == (ended.stdout, [])
 
 
-def test_a_busy_bank_is_asked_again_and_a_large_order_goes_two_ways_that_meet(shop: Shop) -> None:
+def test_a_busy_bank_is_asked_again_and_a_large_order_goes_two_ways_that_meet(shop: PaymentDirectory) -> None:
     ended = shop.pays("1002", 420_000, "-i", "card=slow")
     assert ended.returncode == 0
     assert sorted(told(ended)) == ["charge", "charge", "charge", "crm:", "mail", "ship"]
     assert told(ended)[-1] == "ship"
 
 
-def test_when_the_bank_says_no_a_person_is_asked_and_decides(shop: Shop) -> None:
+def test_when_the_bank_says_no_a_person_is_asked_and_decides(shop: PaymentDirectory) -> None:
     for order, decision in (("1003", "approve"), ("1004", "deny")):
         asked = shop.pays(order, 4200, "-i", "card=broken", "--no-wait")
         assert (asked.returncode, told(asked)) == (31, ["charge"])
@@ -63,7 +63,7 @@ def test_when_the_bank_says_no_a_person_is_asked_and_decides(shop: Shop) -> None
     assert "NotPaid: order 1004 was not paid" in given_up.stderr
 
 
-def test_what_was_charged_is_given_back_when_the_carrier_will_not_go(shop: Shop) -> None:
+def test_what_was_charged_is_given_back_when_the_carrier_will_not_go(shop: PaymentDirectory) -> None:
     ended = shop.pays("x1", 4200)
     assert ended.returncode == 40
     assert told(ended) == ["charge", "mail", "refund"]

@@ -18,7 +18,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples/payment_http.yaml"
 RUN_S_MAX = 60.0
 
 
-class Mortal(Bank):
+class KillingBank(Bank):
     """The bank, which kills whoever asks for `kills` when that is done and before it is told."""
 
     kills = ""
@@ -35,8 +35,8 @@ class Mortal(Bank):
 
 
 @pytest.fixture
-def bank(tmp_path: Path) -> Iterator[Mortal]:
-    with Mortal(tmp_path / "ledger.jsonl") as it:
+def bank(tmp_path: Path) -> Iterator[KillingBank]:
+    with KillingBank(tmp_path / "ledger.jsonl") as it:
         it.asked = []
         serving = threading.Thread(target=it.serve_forever, args=(0.01,), daemon=True)
         serving.start()
@@ -45,7 +45,7 @@ def bank(tmp_path: Path) -> Iterator[Mortal]:
         serving.join()
 
 
-def pays(bank: Mortal, order: str, cents: int) -> tuple[int, str, str]:
+def pays(bank: KillingBank, order: str, cents: int) -> tuple[int, str, str]:
     """How a payment by the command line ended, and what it said."""
     at = f"127.0.0.1:{bank.server_address[1]}"
     command = [sys.executable, "-m", "perdure.cli", "--db", f"sqlite:///{bank.ledger.parent}/perdure.db", "run", str(EXAMPLE), "--allow", f"http:{at}"]
@@ -64,7 +64,7 @@ def ledger(bank: Bank) -> list[tuple[str, str]]:
 
 
 @pytest.mark.slow
-def test_a_large_payment_is_charged_when_the_bank_is_no_longer_busy_and_shipped_by_its_way(bank: Mortal, tmp_path: Path) -> None:
+def test_a_large_payment_is_charged_when_the_bank_is_no_longer_busy_and_shipped_by_its_way(bank: KillingBank, tmp_path: Path) -> None:
     code, said, _ = pays(bank, "1002", 420_000)
     assert code == 0
     assert json.loads(said) == {
@@ -79,7 +79,7 @@ def test_a_large_payment_is_charged_when_the_bank_is_no_longer_busy_and_shipped_
 
 
 @pytest.mark.parametrize("kills", ["charges", pytest.param("parcels", marks=pytest.mark.prove)])
-def test_killed_when_the_bank_has_done_it_and_not_yet_said_so_it_is_done_once_all_the_same(bank: Mortal, kills: str) -> None:
+def test_killed_when_the_bank_has_done_it_and_not_yet_said_so_it_is_done_once_all_the_same(bank: KillingBank, kills: str) -> None:
     bank.kills = kills
     assert pays(bank, "1001", 4_200)[0] == -signal.SIGKILL
     code, said, _ = pays(bank, "1001", 4_200)
@@ -89,7 +89,7 @@ def test_killed_when_the_bank_has_done_it_and_not_yet_said_so_it_is_done_once_al
 
 
 @pytest.mark.parametrize("kills", ["refunds", pytest.param("", marks=pytest.mark.prove)])
-def test_what_nobody_ships_is_given_back_once_also_if_it_is_killed_at_that(bank: Mortal, kills: str) -> None:
+def test_what_nobody_ships_is_given_back_once_also_if_it_is_killed_at_that(bank: KillingBank, kills: str) -> None:
     bank.kills = kills
     if kills:
         assert pays(bank, "x1", 4_200)[0] == -signal.SIGKILL

@@ -17,7 +17,7 @@ LACKING = [name for name in ("bash", "git", "gzip", "tar", "python3", "sha256sum
 pytestmark = pytest.mark.skipif(bool(LACKING), reason=f"it takes {', '.join(LACKING)}")
 
 
-class Desk:
+class ReleaseDirectory:
     """A shell in a directory of its own, in which releases are made."""
 
     def __init__(self, directory: Path) -> None:
@@ -37,36 +37,36 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
+def release_directory(tmp_path: Path) -> ReleaseDirectory:
+    return ReleaseDirectory(tmp_path)
 
 
 @pytest.mark.slow
-def test_it_is_tested_packed_approved_looked_at_and_published(desk: Desk) -> None:
-    asked = desk.release("--no-wait")
+def test_it_is_tested_packed_approved_looked_at_and_published(release_directory: ReleaseDirectory) -> None:
+    asked = release_directory.release("--no-wait")
     assert asked.returncode == 31, asked.stderr
-    assert sorted(archive.name for archive in (desk.work / "dist").iterdir()) == ["greeting-1.0.0-amd64.tar.gz", "greeting-1.0.0-arm64.tar.gz"]
-    assert not (desk.work / "published").exists()
-    assert desk.perdure("approve", "r1", "--as", "ada", "-i", "channel=beta", "--no-wait").returncode == 0
-    ended = desk.release()
+    assert sorted(archive.name for archive in (release_directory.work / "dist").iterdir()) == ["greeting-1.0.0-amd64.tar.gz", "greeting-1.0.0-arm64.tar.gz"]
+    assert not (release_directory.work / "published").exists()
+    assert release_directory.perdure("approve", "r1", "--as", "ada", "-i", "channel=beta", "--no-wait").returncode == 0
+    ended = release_directory.release()
     assert ended.returncode == 0, ended.stderr
     result = json.loads(ended.stdout)
     assert (result["channel"], result["said"]) == ("beta", "Hello world\n") and re.fullmatch(r"[0-9a-f]{7,}\n", result["commit"])
-    published = {one.name: hashlib.sha256(one.read_bytes()).hexdigest() for one in (desk.work / "published" / "beta").glob("*.tar.gz")}
+    published = {one.name: hashlib.sha256(one.read_bytes()).hexdigest() for one in (release_directory.work / "published" / "beta").glob("*.tar.gz")}
     assert result["checksums"] == "".join(f"{digest}  {name}\n" for name, digest in sorted(published.items())) and len(published) == 2
-    assert (desk.release().stdout, list(desk.directory.rglob(".part"))) == (ended.stdout, [])
+    assert (release_directory.release().stdout, list(release_directory.directory.rglob(".part"))) == (ended.stdout, [])
 
 
 @pytest.mark.slow
-def test_when_its_tests_fail_nothing_is_packed_and_the_failure_says_which(desk: Desk) -> None:
-    ended = desk.release("-i", "broken=true")
+def test_when_its_tests_fail_nothing_is_packed_and_the_failure_says_which(release_directory: ReleaseDirectory) -> None:
+    ended = release_directory.release("-i", "broken=true")
     assert ended.returncode == 40
     assert "TestsFail: the tests of 1.0.0 fail" in ended.stderr and "Hello Ada" in ended.stderr
-    assert not (desk.work / "dist").exists()
+    assert not (release_directory.work / "dist").exists()
 
 
 @pytest.mark.slow
-def test_without_leave_no_command_is_run(desk: Desk) -> None:
-    ended = desk.perdure("run", str(EXAMPLE), "--work", "work")
+def test_without_leave_no_command_is_run(release_directory: ReleaseDirectory) -> None:
+    ended = release_directory.perdure("run", str(EXAMPLE), "--work", "work")
     assert ended.returncode == 40 and "not_allowed: bash is not allowed here" in ended.stderr
-    assert not (desk.directory / "work").exists()
+    assert not (release_directory.directory / "work").exists()

@@ -38,7 +38,7 @@ RUN_S_MAX = 60.0
 
 
 @dataclass(frozen=True)
-class Effect:
+class TaskEffect:
     """A line of the effect file."""
 
     event: str
@@ -56,7 +56,7 @@ class Remembered:
     effects: int
 
 
-class Traced:
+class TraceRun:
     """A trace with its history in a directory."""
 
     def __init__(self, file: Path, directory: Path, takes_s: float, at_once: int | None = None) -> None:
@@ -99,10 +99,10 @@ class Traced:
         assert process.returncode == -signal.SIGKILL, "it ended before it could be killed"
         return self.remembered()
 
-    def effects(self) -> list[Effect]:
+    def effects(self) -> list[TaskEffect]:
         """The whole lines of the effect file but its first; a kill may have cut one short."""
         lines = self.effect_file.read_text().split("\n")[1:] if self.effect_file.exists() else []
-        return [Effect(**json.loads(line)) for line in lines if line.endswith("}")]
+        return [TaskEffect(**json.loads(line)) for line in lines if line.endswith("}")]
 
     def remembered(self) -> Remembered:
         opened, settled = set[str](), Counter[str]()
@@ -138,7 +138,7 @@ class Traced:
         assert began == Counter(names - settled), "what had not settled did not run exactly once"
         self._check_order(effects)
 
-    def _check_order(self, effects: list[Effect]) -> None:
+    def _check_order(self, effects: list[TaskEffect]) -> None:
         ended = set[str]()
         parents = {task.id: task.parents for task in self.tasks}
         running = set[tuple[str, str]]()
@@ -168,7 +168,7 @@ class Traced:
 
 @pytest.mark.slow
 def test_every_task_runs_once_and_never_before_its_parents(tmp_path: Path) -> None:
-    traced = Traced(SMALL, tmp_path, 0.3)
+    traced = TraceRun(SMALL, tmp_path, 0.3)
     lines = traced.finish()
     traced.check([])
     assert len(traced.effects()) == 2 * len(traced.tasks) == 26
@@ -179,7 +179,7 @@ def test_every_task_runs_once_and_never_before_its_parents(tmp_path: Path) -> No
 @pytest.mark.slow
 @pytest.mark.parametrize("at_once", [1, 2])
 def test_no_more_tasks_run_at_once_than_may(at_once: int, tmp_path: Path) -> None:
-    traced = Traced(SMALL, tmp_path, 0.3, at_once)
+    traced = TraceRun(SMALL, tmp_path, 0.3, at_once)
     lines = traced.finish()
     traced.check([])
     assert f"at most {at_once} at once" in lines[-1]
@@ -187,7 +187,7 @@ def test_no_more_tasks_run_at_once_than_may(at_once: int, tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_started_again_after_its_end_it_runs_nothing(tmp_path: Path) -> None:
-    traced = Traced(SMALL, tmp_path, 0.0)
+    traced = TraceRun(SMALL, tmp_path, 0.0)
     traced.finish()
     effects = traced.effects()
     (line,) = traced.finish()
@@ -197,7 +197,7 @@ def test_started_again_after_its_end_it_runs_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_killed_in_the_middle_it_goes_on_and_nothing_settled_runs_twice(tmp_path: Path) -> None:
-    traced = Traced(SMALL, tmp_path, 0.8)
+    traced = TraceRun(SMALL, tmp_path, 0.8)
     kill = traced.kill(lines=12)
     assert kill.settled and kill.in_flight
     lines = traced.finish()
@@ -208,7 +208,7 @@ def test_killed_in_the_middle_it_goes_on_and_nothing_settled_runs_twice(tmp_path
 
 @pytest.mark.slow
 def test_a_line_of_the_effect_file_that_a_kill_cut_short_spoils_no_other(tmp_path: Path) -> None:
-    traced = Traced(SMALL, tmp_path, 0.0)
+    traced = TraceRun(SMALL, tmp_path, 0.0)
     witness = trace.Witness()
     witness.bind(traced.effect_file, traced.tasks, traced.scale, traced.at_once)
     with traced.effect_file.open("a") as file:
@@ -220,9 +220,9 @@ def test_a_line_of_the_effect_file_that_a_kill_cut_short_spoils_no_other(tmp_pat
 @pytest.mark.slow
 def test_a_database_may_be_moved_between_two_runs(tmp_path: Path) -> None:
     before, after = tmp_path / "before", tmp_path / "after"
-    kill = Traced(SMALL, before, 0.5).kill(lines=6)
+    kill = TraceRun(SMALL, before, 0.5).kill(lines=6)
     before.rename(after)
-    traced = Traced(SMALL, after, 0.5)
+    traced = TraceRun(SMALL, after, 0.5)
     traced.finish()
     traced.check([kill])
     assert not before.exists()
@@ -230,7 +230,7 @@ def test_a_database_may_be_moved_between_two_runs(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_started_again_while_it_runs_it_waits_for_the_same_end_and_runs_nothing(tmp_path: Path) -> None:
-    traced = Traced(SMALL, tmp_path, 1.0)
+    traced = TraceRun(SMALL, tmp_path, 1.0)
     with traced.process() as first:
         while not traced.effects():
             time.sleep(0.01)
@@ -319,7 +319,7 @@ def test_options_without_meaning_are_refused(options: list[str], said: str, tmp_
 
 @pytest.mark.slow
 def test_an_id_goes_on_only_with_what_it_began_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    Traced(SMALL, tmp_path, 0.0).finish()
+    TraceRun(SMALL, tmp_path, 0.0).finish()
     refused([str(SMALL), "--scale", "2"], "choose another --id", tmp_path, capsys)
     refused([str(SMALL), "--scale", "0", "--at-once", "2"], "choose another --id", tmp_path, capsys)
 
@@ -335,14 +335,14 @@ def refused(arguments: list[str], said: str, directory: Path, capsys: pytest.Cap
 # Real traces.
 
 
-def undisturbed_in_time(traced: Traced) -> bool:
+def undisturbed_in_time(traced: TraceRun) -> bool:
     lines = traced.finish()
     traced.check([])
     assert len(traced.effects()) == 2 * len(traced.tasks)
     return traced.in_time(lines, {task.id for task in traced.tasks})
 
 
-def resumed_in_time(traced: Traced) -> bool:
+def resumed_in_time(traced: TraceRun) -> bool:
     kill = traced.kill(lines=len(traced.tasks))
     lines = traced.finish()
     traced.check([kill])
@@ -354,8 +354,8 @@ def resumed_in_time(traced: Traced) -> bool:
 @pytest.mark.parametrize("at_once", [4, None], ids=["4 at once", "all at once"])
 @pytest.mark.parametrize("run", [undisturbed_in_time, resumed_in_time])
 @pytest.mark.parametrize("file", REAL, ids=lambda file: file.stem)
-def test_a_real_trace_runs_every_task_once_in_order_and_in_time(file: Path, run: Callable[[Traced], bool], at_once: int | None, tmp_path: Path) -> None:
-    assert any(run(Traced(file, tmp_path / str(number), 2.0, at_once)) for number in range(RUNS_MAX))
+def test_a_real_trace_runs_every_task_once_in_order_and_in_time(file: Path, run: Callable[[TraceRun], bool], at_once: int | None, tmp_path: Path) -> None:
+    assert any(run(TraceRun(file, tmp_path / str(number), 2.0, at_once)) for number in range(RUNS_MAX))
 
 
 @pytest.mark.real
@@ -371,7 +371,7 @@ def test_what_the_story_of_a_trace_claims_is_true() -> None:
 @pytest.mark.parametrize("stem", ["montage", "1000genome", "blast"])
 def test_a_real_trace_survives_kills_at_random_moments(stem: str, seed: int, tmp_path: Path) -> None:
     (file,) = (file for file in REAL if file.stem.startswith(stem))
-    traced = Traced(file, tmp_path, 1.0)
+    traced = TraceRun(file, tmp_path, 1.0)
     moments = random.Random(f"{stem} {seed}")
     kills: list[Remembered] = []
     for _ in range(5):

@@ -13,7 +13,7 @@ from perdure.fake_llm import load, models_yaml, serving_aside
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-class Desk:
+class TriageDirectory:
     """A shell in a directory of its own, and a scripted model."""
 
     def __init__(self, directory: Path, url: str) -> None:
@@ -30,9 +30,9 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
+def triage_directory(tmp_path: Path) -> Iterator[TriageDirectory]:
     with serving_aside(load(EXAMPLES / "triage_script.yaml")) as url:
-        yield Desk(tmp_path, url)
+        yield TriageDirectory(tmp_path, url)
 
 
 def told(ended: "subprocess.CompletedProcess[str]") -> list[str]:
@@ -40,24 +40,24 @@ def told(ended: "subprocess.CompletedProcess[str]") -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_ticket_about_money_waits_for_a_person_and_then_the_money_goes_back(desk: Desk) -> None:
-    asked = desk.triages("T-1041", "--no-wait")
+def test_a_ticket_about_money_waits_for_a_person_and_then_the_money_goes_back(triage_directory: TriageDirectory) -> None:
+    asked = triage_directory.triages("T-1041", "--no-wait")
     assert (asked.returncode, told(asked)) == (31, []), asked.stderr
-    assert desk.perdure("resume", "T-1041", "--decision", "approve", "--as", "ada").returncode == 0
-    ended = desk.triages("T-1041")
+    assert triage_directory.perdure("resume", "T-1041", "--decision", "approve", "--as", "ada").returncode == 0
+    ended = triage_directory.triages("T-1041")
     assert told(ended) == ["refund o-5521", "answer to T-1041: The kettle was charged twice. (refund-o-5521)"]
     assert json.loads(ended.stdout) == {"ticket": "T-1041", "went_to": ["approve_refund"], "urgency": "high", "calls": 3}
 
 
 @pytest.mark.prove
-def test_a_way_that_there_is_not_is_mended_and_the_bug_is_filed(desk: Desk) -> None:
-    ended = desk.triages("T-1042")
+def test_a_way_that_there_is_not_is_mended_and_the_bug_is_filed(triage_directory: TriageDirectory) -> None:
+    ended = triage_directory.triages("T-1042")
     assert told(ended)[0] == "bug of T-1042 (high): The app closes when the basket is opened.", ended.stderr
     assert json.loads(ended.stdout)["went_to"] == ["engineering"]
 
 
 @pytest.mark.prove
-def test_an_answer_that_leads_nowhere_in_particular_is_sent(desk: Desk) -> None:
-    ended = desk.triages("T-1043")
+def test_an_answer_that_leads_nowhere_in_particular_is_sent(triage_directory: TriageDirectory) -> None:
+    ended = triage_directory.triages("T-1043")
     assert told(ended) == ["answer to T-1043: The K2 takes filter F2, changed every eight weeks. (an answer)"], ended.stderr
     assert json.loads(ended.stdout) == {"ticket": "T-1043", "went_to": [], "urgency": "low", "calls": 2}

@@ -113,7 +113,7 @@ def test_each_real_workflow_keeps_its_bound(tmp_path: Path) -> None:
 def killed(file: Path, directory: Path, kills: int) -> list[str]:
     """Run a file in processes that are killed, so many times, and then to its end; return what its tasks have written."""
     ledger, scale = directory / "ledger", 1.0 / wfinstances.bound_s(wfinstances.load(file, 1.0), 8)
-    command = [sys.executable, "-m", "tests.examples.mortal", str(file), str(scale), str(directory / "it.db"), str(ledger)]
+    command = [sys.executable, "-m", "tests.examples.killed_workflow", str(file), str(scale), str(directory / "it.db"), str(ledger)]
     environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
     for number in range(kills):
         before = ledger.stat().st_size if ledger.exists() else 0

@@ -33,10 +33,10 @@ from perdure.stores.protocol import (
     StoreTime,
 )
 from perdure.testing.immediate_calls import AtOnce
-from tests.proof.audit_ledgers import Handed, Leases
 from tests.proof.auditor import Auditor
 from tests.proof.program_interpreter import ProgramWorld
 from tests.proof.program_nodes import Behaviour, Json
+from tests.proof.queue_audit import Handed, Leases
 
 EVERYTHING = HeadFilter(limit=sys.maxsize)
 
@@ -63,13 +63,13 @@ class AuditedStore:
         self._rings: list[Callable[[], None]] = []
         self._rang = False
         self.lines = Leases(auditor.complain, lambda holder: not self.is_dead(holder))
-        inner.on_wake(self._has_rung)
+        inner.on_wake(self._has_notified)
 
     def becomes(self, inner: Store) -> None:
         """From now on this is the store, opened anew where the other was; who does not live by it is dead."""
         if inner is not self.inner:
             self.inner = inner
-            inner.on_wake(self._has_rung)
+            inner.on_wake(self._has_notified)
         leases: list[HolderStatus] = self.at_once(inner.leases())
         living = {lease.holder for lease in leases if lease.alive}
         self._lives_until_s = {holder: until_s for holder, until_s in self._lives_until_s.items() if holder in living}
@@ -141,7 +141,7 @@ class AuditedStore:
         claimed: Claimed = self.at_once(self.inner.claim(claim))
         may = claim.epoch == self._epoch and not dead
         self.auditor.expect(may or not claimed.executions, lambda: f"{claim.holder} claimed, dead or in epoch {claim.epoch}")
-        assigned = tuple(ClaimedExecution(one.head, tuple(map(self._numbered, one.mail))) for one in claimed.executions)
+        assigned = tuple(ClaimedExecution(one.head, tuple(map(self._numbered, one.messages))) for one in claimed.executions)
         for assignment in assigned:
             self._assigned(assignment, before[assignment.head.key].holder, claim.holder)
         work = tuple(map(self._numbered, claimed.work))
@@ -164,9 +164,9 @@ class AuditedStore:
         """See `Store.messages`."""
         return list(self._box(to).values())
 
-    async def are_queued(self, mail: Sequence[Ack]) -> list[bool]:
+    async def are_queued(self, messages: Sequence[Ack]) -> list[bool]:
         """See `Store.are_queued`."""
-        return [one.key in self._box(one.to) for one in mail]
+        return [one.key in self._box(one.to) for one in messages]
 
     async def store_time(self) -> StoreTime:
         """See `Store.store_time`."""
@@ -241,14 +241,14 @@ class AuditedStore:
         found: float | None = self.at_once(self.inner.removed_at(sha256))
         return found
 
-    def on_wake(self, ring: Callable[[], None]) -> Callable[[], None]:
+    def on_wake(self, notify: Callable[[], None]) -> Callable[[], None]:
         """See `Store.on_wake`."""
-        self._rings.append(ring)
-        return lambda: self._rings.remove(ring) if ring in self._rings else None
+        self._rings.append(notify)
+        return lambda: self._rings.remove(notify) if notify in self._rings else None
 
-    def on_change(self, ring: Callable[[], None]) -> Callable[[], None]:
+    def on_change(self, notify: Callable[[], None]) -> Callable[[], None]:
         """See `Store.on_news`."""
-        return self.inner.on_change(ring)
+        return self.inner.on_change(notify)
 
     async def close(self) -> None:
         """See `Store.close`."""
@@ -327,7 +327,7 @@ class AuditedStore:
         self.auditor.expect(head.holder is None, lambda: f"{commit.key}: it was let go, and {head.holder} holds it")
         mail = [mail.due_at_s for mail in self._box(commit.key).values()]
         self.auditor.expect(
-            head.mail_at_s == min(mail, default=None), lambda: f"{commit.key}: nobody holds it, and its mail is due at {mail}, not {head.mail_at_s}"
+            head.message_at_s == min(mail, default=None), lambda: f"{commit.key}: nobody holds it, and its mail is due at {mail}, not {head.message_at_s}"
         )
         mine = [pending.path for pending in self.auditor.known[commit.key].shadow.opened.performing() if pending.by == commit.holder]
         self.auditor.expect(not mine, lambda: f"{commit.key}: {commit.holder} let it go while performing {mine}")
@@ -336,11 +336,11 @@ class AuditedStore:
         key = assignment.head.key
         free = before is None or before == holder or self.is_dead(before)
         self.auditor.expect(free, lambda: f"{key} was taken from {before}, who is alive")
-        numbers = [mail.number for mail in assignment.mail]
+        numbers = [mail.number for mail in assignment.messages]
         self.auditor.expect(numbers == sorted(set(numbers)), lambda: f"{key}: mail in the order {numbers}")
         self.auditor.expect(not self.auditor.acknowledged & set(numbers), lambda: f"{key}: mail of {numbers} was acknowledged before")
         if key in self.auditor.known and before != holder:
-            self.auditor.known[key].handed = (holder, assignment.mail)
+            self.auditor.known[key].handed = (holder, assignment.messages)
 
     # mail, by the numbers that it has here
 
@@ -362,7 +362,7 @@ class AuditedStore:
 
     # rings
 
-    def _has_rung(self) -> None:
+    def _has_notified(self) -> None:
         self._rang = True
 
     def _ring(self) -> None:
@@ -386,7 +386,7 @@ def _concerned(change: Commit | Post) -> set[Key]:
 
 
 def _is_awake(head: Head | None, now_s: float) -> bool:
-    return head is not None and any(at_s is not None and at_s <= now_s for at_s in (head.wake_at_s, head.mail_at_s))
+    return head is not None and any(at_s is not None and at_s <= now_s for at_s in (head.wake_at_s, head.message_at_s))
 
 
 def _begun(head: Head) -> Handed:

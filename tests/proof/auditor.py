@@ -25,7 +25,7 @@ from perdure.core.replay import fold_events
 from perdure.core.undo_plan import undo_subject
 from perdure.stores.protocol import Commit, Head
 from perdure.testing.faults import Killed
-from tests.proof.audit_ledgers import Leases, Ledger, TryKey, life
+from tests.proof.queue_audit import Leases, StepAudit, TryKey, life
 
 CallKey = tuple[Key, Path]
 """Which call: of which execution, at which path."""
@@ -35,7 +35,7 @@ acting_for: ContextVar[Callable[[], str]] = ContextVar("perdure_acting_for", def
 
 
 @dataclass
-class Known:
+class AuditedExecution:
     """What the auditor remembers of one execution beside its fold."""
 
     shadow: Execution
@@ -43,7 +43,7 @@ class Known:
     taken: set[int] = field(default_factory=set)
     settled: set[tuple[int, Path]] = field(default_factory=set)
     handed: tuple[str, tuple[QueuedMessage, ...]] | None = None
-    ledger: Ledger = field(default_factory=Ledger)
+    ledger: StepAudit = field(default_factory=StepAudit)
 
 
 class Auditor:
@@ -51,7 +51,7 @@ class Auditor:
 
     def __init__(self) -> None:
         self.problems: list[str] = []
-        self.known: dict[Key, Known] = {}
+        self.known: dict[Key, AuditedExecution] = {}
         self.digest = sha256()
         self.counts: Counter[str] = Counter()
         self.tries: dict[CallKey, int] = {}
@@ -90,7 +90,7 @@ class Auditor:
         self.expect(version == commit.version + commit.count, lambda: f"{commit.key}: {commit.count} events took it from {commit.version} to {version}")
         known = self.known.get(commit.key)
         if known is None:
-            known = self.known[commit.key] = Known(Execution(commit.key, commit.root))
+            known = self.known[commit.key] = AuditedExecution(Execution(commit.key, commit.root))
         if commit.compacted:
             self._compacted(known, commit.compacted)
         events = log_format.decode_row(commit.row) if commit.count else []
@@ -108,7 +108,7 @@ class Auditor:
         self.digest.update(commit.compacted or b"")
         self.digest.update(commit.row)
 
-    def _compacted(self, known: Known, raw: bytes) -> None:
+    def _compacted(self, known: AuditedExecution, raw: bytes) -> None:
         self.counts["compactions"] += 1
         events = log_format.decode_row(raw)
         snapshot = events[-1]
@@ -124,7 +124,7 @@ class Auditor:
             different = [f"{name}: {one[name]!r:.300} but {other[name]!r:.300}" for name in one if one[name] != other[name]]
             self.complain(f"{expected.key}: {what} differs from the fold: {'; '.join(different)}")
 
-    def _before(self, known: Known, event: e.Event) -> None:
+    def _before(self, known: AuditedExecution, event: e.Event) -> None:
         """Check an event against the state that it comes into."""
         shadow, where = known.shadow, f"{known.shadow.key} at {known.shadow.version + 1}"
         self.counts[type(event).__name__.removesuffix("Event")] += 1
@@ -168,7 +168,7 @@ class Auditor:
         if isinstance(event, e.ReceivedEvent):
             self._received(known, event, where)
 
-    def _of_its_code(self, known: Known, event: e.Event, holder: str) -> None:
+    def _of_its_code(self, known: AuditedExecution, event: e.Event, holder: str) -> None:
         """Code goes on with what it is meant for, and with nothing else."""
         shadow, where = known.shadow, f"{known.shadow.key} at {known.shadow.version + 1}"
         if isinstance(event, e.ParkedEvent) and event.reason == "diverged":
@@ -178,7 +178,7 @@ class Auditor:
         version = event.version if isinstance(event, e.StartedEvent) else 0 if shadow.started is None else shadow.started.version
         self.expect(version <= self._deploy_of(holder) + 1, lambda: f"{where}: version {version} came to code of deploy {self._deploy_of(holder)}")
 
-    def _settles(self, known: Known, path: Path, where: str) -> None:
+    def _settles(self, known: AuditedExecution, path: Path, where: str) -> None:
         once = (known.shadow.reopened, path)
         self.expect(path in known.shadow.open and once not in known.settled, lambda: f"{where}: {path_text(path)} settles, and is not open")
         known.settled.add(once)
@@ -200,17 +200,17 @@ class Auditor:
             case CallOperation(), _:
                 self.expect(pending.state in ("waiting", "performing"), lambda: f"{where}: {path_text(event.path)} was answered while {pending.state}")
 
-    def _received(self, known: Known, event: e.ReceivedEvent, where: str) -> None:
+    def _received(self, known: AuditedExecution, event: e.ReceivedEvent, where: str) -> None:
         pending = known.shadow.open.get(event.path)
         if pending is None or not isinstance(pending.op, ReceiveOperation):
             return
         names = pending.op.names
-        first = sorted(number for number, letter in known.shadow.mailbox.letters.items() if letter.name in names)
+        first = sorted(number for number, letter in known.shadow.mailbox.messages.items() if letter.name in names)
         self.expect(list(event.numbers) == first[: len(event.numbers)], lambda: f"{where}: {event.numbers} were received before {first}")
         self.expect(not known.taken & set(event.numbers), lambda: f"{where}: {event.numbers} were received before")
         known.taken.update(event.numbers)
 
-    def _timeouts(self, known: Known, commit: Commit, events: list[e.Event]) -> None:
+    def _timeouts(self, known: AuditedExecution, commit: Commit, events: list[e.Event]) -> None:
         """What was handed over with an execution comes before the passing of time: its messages are there when it times out."""
         handed, known.handed = known.handed, None
         if handed is None or handed[0] != commit.holder:
@@ -221,13 +221,14 @@ class Auditor:
                 arrived.add(event.number)
             if not isinstance(event, e.SettledEvent) or (pending := known.shadow.open.get(event.path)) is None or not isinstance(pending.op, ReceiveOperation):
                 continue
-            for mail in handed[1]:
-                signal = messages.decode_message_or_task(mail.body)
-                if isinstance(signal, messages.SignalMessage) and signal.name in pending.op.names and mail.number not in arrived:
+            for message in handed[1]:
+                signal = messages.decode_message_or_task(message.body)
+                if isinstance(signal, messages.SignalMessage) and signal.name in pending.op.names and message.number not in arrived:
                     unknown = (signal.sender, signal.sent, signal.key) not in known.arrived
-                    self.expect(not unknown, lambda: f"{commit.key}: {path_text(event.path)} timed out before message {mail.number}, which was there, was read")  # noqa: B023  # called at once
+                    read = f"timed out before message {message.number}, which was there, was read"
+                    self.expect(not unknown, lambda: f"{commit.key}: {path_text(event.path)} {read}")  # noqa: B023  # called at once
 
-    def _after(self, known: Known, event: e.Event) -> None:
+    def _after(self, known: AuditedExecution, event: e.Event) -> None:
         """Note what an event says, for later."""
         key = known.shadow.key
         known.ledger.note(known.shadow, event)
@@ -246,7 +247,7 @@ class Auditor:
             case e.ReopenedEvent():
                 self.runs = Counter({run: times for run, times in self.runs.items() if run[0] != key})  # tries are counted anew
             case e.DroppedEvent():
-                known.taken &= known.taken - known.shadow.mailbox.letters.keys()
+                known.taken &= known.taken - known.shadow.mailbox.messages.keys()
 
     def ran(self, world: str, effect: str, head: Callable[[Key], Head | None], is_dead: Callable[[str], bool], leases: Leases) -> None:
         """An effect happens in the world, now."""

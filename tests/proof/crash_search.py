@@ -26,9 +26,9 @@ from perdure.testing.crash_points import CrashPoint, around_writes, evenly_sprea
 from perdure.testing.replay_check import run_generator
 from tests.proof.auditor import CallKey
 from tests.proof.disks import Disk
-from tests.proof.process_lives import Play, PlayWorld, ProcessWrite, Stage, played
+from tests.proof.killed_processes import Play, PlayWorld, ProcessWrite, ScriptStage, played
 
-__all__ = ["CrashPoint", "Play", "Report", "Stage", "crash_at_every_write", "crashed"]
+__all__ = ["CrashPoint", "CrashSearchReport", "Play", "ScriptStage", "crash_at_every_write", "crashed"]
 
 Plan = tuple[CrashPoint, ...]
 """At which of its writes each process dies, the first one first; the one behind the last is spared."""
@@ -53,7 +53,7 @@ class Ended(NamedTuple):
     unread: dict[Key, Counter[tuple[str, str]]]
 
 
-class Report(msgspec.Struct, frozen=True):
+class CrashSearchReport(msgspec.Struct, frozen=True):
     """What came of all worlds: how many there were, with how many crashes, and the `problems`, each with the plan of its world.
 
     `moments` counts those at which the undisturbed process might have died; `repeated` are the keys of the steps that were in flight at
@@ -74,7 +74,7 @@ def crash_at_every_write(
     once_max: int | None = None,
     again_writes: int | None = None,
     again_max: int | None = None,
-) -> Report:
+) -> CrashSearchReport:
     """Play it undisturbed; then kill the process at each write; then at each write, and the next at each of the first `again_writes` of its own.
 
     Of the worlds with one crash at most `once_max` are played, of those with two `again_max`, evenly spread; None is all. Each has a
@@ -128,9 +128,9 @@ class _Reporting:
         return checked
 
     @property
-    def made(self) -> Report:
+    def made(self) -> CrashSearchReport:
         moments = len(_moments(self._undisturbed.world.lives[0]))
-        return Report(moments, self._worlds, self._crashes, tuple(self._problems), frozenset(self._repeated))
+        return CrashSearchReport(moments, self._worlds, self._crashes, tuple(self._problems), frozenset(self._repeated))
 
 
 class _Checked:
@@ -166,7 +166,7 @@ class _Checked:
         return Ended(
             {key: self._ending(known[key].shadow) for key in store.keys},
             {key: known[key].arrived for key in store.keys},
-            {key: Counter((letter.name, letter.key) for letter in known[key].shadow.mailbox.letters.values()) for key in store.keys},
+            {key: Counter((letter.name, letter.key) for letter in known[key].shadow.mailbox.messages.values()) for key in store.keys},
         )
 
     def _ending(self, execution: Execution) -> Ending:

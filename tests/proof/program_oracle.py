@@ -20,7 +20,7 @@ Reading = Generator[None, None, Json]
 """The reading of a node: yields as often as it can't go on, and returns the node's value."""
 
 
-class Prediction(NamedTuple):
+class ProgramPrediction(NamedTuple):
     """The result, how often each effect is executed if nothing crashes, and how often at most those of branches that lose a race, and of what
     only some code does."""
 
@@ -29,11 +29,11 @@ class Prediction(NamedTuple):
     maybe: dict[str, int]
 
 
-class Stuck(Exception):
+class ProgramStuck(Exception):
     """The program waits for something that never comes."""
 
 
-def predict(program: Program) -> Prediction:
+def predict(program: Program) -> ProgramPrediction:
     """Read `program` to its end.
 
     Raises:
@@ -53,12 +53,12 @@ def predict(program: Program) -> Prediction:
             before = oracle.sent
             next(reading)
             if oracle.sent == before:
-                raise Stuck(f"after {sum(effects.values())} effects")
+                raise ProgramStuck(f"after {sum(effects.values())} effects")
     except StopIteration as end:
         result = {"returned": end.value}
     except _Failure as failure:
         result = {"raised": str(failure)}
-    return Prediction(result, effects, dict(sum(oracle.lost, Counter[str]())))
+    return ProgramPrediction(result, effects, dict(sum(oracle.lost, Counter[str]())))
 
 
 class _Failure(Exception):

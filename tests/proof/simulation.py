@@ -56,7 +56,7 @@ class SimulatedProcess:
     @property
     def holder(self) -> str:
         """The name under which the present engine or worker holds anything."""
-        return self.runs._membership.name if self.runs is not None else ""
+        return self.runs._holder.name if self.runs is not None else ""
 
     async def live(self) -> None:
         """Run engines or workers for ever, a new one whenever the last has ended."""
@@ -86,7 +86,7 @@ class SimulatedProcess:
         simulation, seeds = self._simulation, Random(holder)
         idle_s = 0.0 if simulation.options.always_suspend else simulation.rng.choice((0.5, 3.0, 60.0))
         simulation.deploys[holder] = self.deploy
-        return Engine(
+        engine = Engine(
             store,
             simulation.workflows(self.deploy),
             queues=simulation.served if self.name == "engine0" else (),
@@ -97,6 +97,8 @@ class SimulatedProcess:
             idle_s=idle_s,
             seed=lambda: seeds.getrandbits(62),
         )
+        engine.runner.choose = simulation.loop.choose
+        return engine
 
     def _worker(self, store: FaultyStore, holder: str) -> Worker:
         simulation = self._simulation
@@ -162,7 +164,7 @@ class SimulatedProcess:
         else:
             self.runs.stop()
 
-    def warm_is_the_same(self) -> None:
+    def resident_equals_restored(self) -> None:
         """Compare what the engine has in memory with what was written, where it is at the same version."""
         simulation, engine = self._simulation, self.engine
         for resident in () if engine is None else engine._residents:
@@ -173,7 +175,7 @@ class SimulatedProcess:
 
 
 def _tasks(runs: Engine | Worker) -> list["asyncio.Task[None]"]:
-    return list(runs._tasks) if isinstance(runs, Engine) else [*runs._at_work.values(), *runs._telling]
+    return list(runs._tasks) if isinstance(runs, Engine) else [*runs._running.values(), *runs._progress_posts]
 
 
 SETTLE_S = 3000.0
@@ -261,7 +263,7 @@ class Simulation:
             task.cancel()
         await self._until_over()
         for process in self.processes:
-            process.warm_is_the_same()
+            process.resident_equals_restored()
         failed = [error for task in (*self._tasks, *trouble) if task.done() and not task.cancelled() and (error := task.exception())]
         self.auditor.problems += [f"the simulator failed: {error!r}" for error in failed]
         for process in self.processes:
@@ -352,7 +354,7 @@ class Simulation:
     def _kill_one(self) -> None:
         process = self.rng.choice(self.processes)
         if process.runs is not None:
-            process.warm_is_the_same()
+            process.resident_equals_restored()
             process.kill()
 
     def _stop_one(self) -> None:

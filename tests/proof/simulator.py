@@ -24,16 +24,16 @@ from perdure.core.errors import StoreUnavailable
 from perdure.testing.faults import Killed
 from perdure.testing.virtual_time import VirtualLoop
 from tests.proof.auditor import listening
-from tests.proof.code_cases import CodeCase
 from tests.proof.disks import Disk, MemoryDisk, SqliteDisk
 from tests.proof.program_nodes import Program
+from tests.proof.simulated_cases import CodeCase
 from tests.proof.simulation import Simulation, SimulationCase
 from tests.proof.world_options import Kind, Options, drawn
 
-__all__ = ["Options", "Report", "drawn", "simulate"]
+__all__ = ["Options", "SimulationReport", "drawn", "simulate"]
 
 
-class Report(msgspec.Struct, frozen=True):
+class SimulationReport(msgspec.Struct, frozen=True):
     """What came of a world: `problems` is empty if all was as it must be; `digest` is that of every row that was written.
 
     `form` is what kind of world it is, as it is given to the command.
@@ -55,13 +55,13 @@ class Report(msgspec.Struct, frozen=True):
         return " ".join([*words, *(flag for flag, given in flags.items() if given)])
 
 
-def simulate(programs: Program | Sequence[Program], seed: int, options: Options) -> Report:
+def simulate(programs: Program | Sequence[Program], seed: int, options: Options) -> SimulationReport:
     """Run `programs` to their end in a world drawn from `seed`; the same arguments give the same report, in every process."""
     several = [programs] if isinstance(programs, Program) else programs
     return run(lambda simulation: [CodeCase(simulation, number, program) for number, program in enumerate(several)], seed, options)
 
 
-def run(made: Callable[[Simulation], Sequence[SimulationCase]], seed: int, options: Options) -> Report:
+def run(made: Callable[[Simulation], Sequence[SimulationCase]], seed: int, options: Options) -> SimulationReport:
     """Run cases to their end in a world drawn from `seed`."""
     loop = VirtualLoop(Random(f"{seed}: order"), handles_max=400_000)
     began_s = loop.now_s
@@ -78,7 +78,7 @@ def run(made: Callable[[Simulation], Sequence[SimulationCase]], seed: int, optio
                 loop.close()
             except BaseExceptionGroup as others:
                 problems += [f"nobody received {error!r}" for error in others.exceptions if not isinstance(error, Killed | StoreUnavailable)]
-    return Report(seed, options, tuple(problems), simulation.auditor.digest.hexdigest(), _counted(simulation), virtual_s)
+    return SimulationReport(seed, options, tuple(problems), simulation.auditor.digest.hexdigest(), _counted(simulation), virtual_s)
 
 
 def _counted(simulation: Simulation) -> dict[str, int]:
@@ -115,10 +115,10 @@ def _tuned(options: Options) -> Iterator[None]:
         compaction.DEAD_EVENTS_MIN, limits.INTERRUPTION_WAIT_S = before
 
 
-def _of(seed: int, given: argparse.Namespace) -> Report:
+def _of(seed: int, given: argparse.Namespace) -> SimulationReport:
     """The report of a seed, in a world as it is asked for."""
     if given.definitions:
-        from tests.proof.definitions.worlds import drawn_definitions, simulate_definitions  # here, as it needs what runs definitions
+        from tests.proof.definitions.simulated_definitions import drawn_definitions, simulate_definitions  # here, as it needs what runs definitions
 
         plans, options = drawn_definitions(seed, faults=not given.no_faults, always_suspend=given.always_suspend, store=given.store)
         return simulate_definitions(plans, seed, options)

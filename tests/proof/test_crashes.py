@@ -10,13 +10,13 @@ import pytest
 
 from perdure import Context, Retry, step, workflow
 from tests.corpus.workflows import CANONICAL, broken
-from tests.proof.crash_search import CrashPoint, Play, Report, Stage, crash_at_every_write, crashed
+from tests.proof.crash_search import CrashPoint, CrashSearchReport, Play, ScriptStage, crash_at_every_write, crashed
 from tests.proof.disks import Disk, MemoryDisk, SqliteDisk
 
 Disks = Callable[[], Disk]
 
 
-class Repairing(Stage):
+class Repairing(ScriptStage):
     """A stage on which the world can be repaired. It records nothing."""
 
     async def halfway(self) -> None:
@@ -44,7 +44,7 @@ def on_files(directory: Path) -> Disks:
     return lambda: SqliteDisk(directory / str(next(numbers)))
 
 
-def good(report: Report) -> Report:
+def good(report: CrashSearchReport) -> CrashSearchReport:
     """A report without problems."""
     assert not report.problems, "\n".join(report.problems)
     return report
@@ -125,7 +125,7 @@ async def counting(ctx: Context) -> list[int]:
     return [await ctx.step("first", counted, "first"), await ctx.step("second", counted, "second")]
 
 
-async def _counted(stage: Stage) -> None:
+async def _counted(stage: ScriptStage) -> None:
     ran.clear()
     await stage.start(counting)
 

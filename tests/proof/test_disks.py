@@ -69,10 +69,10 @@ def test_what_was_committed_outlives_the_process_and_so_does_what_was_committed_
     assert all(isinstance(answer, Committed) for answer in answers)
     disk.crash()
     second = disk.opened(lambda: now_s)
-    assert [mail.key for mail in disk.at_once(second.messages(TO))] == ["one", "two"]
+    assert [message.key for message in disk.at_once(second.messages(TO))] == ["one", "two"]
     disk.at_once(second.commit([post("three")]))
     disk.crash()
-    assert [mail.key for mail in disk.at_once(disk.opened(lambda: now_s).messages(TO))] == ["one", "two", "three"]
+    assert [message.key for message in disk.at_once(disk.opened(lambda: now_s).messages(TO))] == ["one", "two", "three"]
 
 
 @on_each

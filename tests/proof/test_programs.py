@@ -26,7 +26,7 @@ from perdure.testing.virtual_time import run
 from tests.proof import program_nodes as n
 from tests.proof.program_generator import Child, Program, ProgramWorld, as_workflow, children, generate
 from tests.proof.program_interpreter import FIRST, Code
-from tests.proof.program_oracle import CENTURY_S, Prediction, Stuck, predict
+from tests.proof.program_oracle import CENTURY_S, ProgramPrediction, ProgramStuck, predict
 from tests.proof.program_variations import changed, queued, with_losers
 
 SEEDS = range(200)
@@ -140,7 +140,7 @@ def bad(name: str, **options: Any) -> n.Step:
 NEVER = n.Listen("never")
 EXHAUSTED = "StepFailed exhausted 3 ValueError"
 
-BY_HAND: dict[str, tuple[Program, Prediction]] = {
+BY_HAND: dict[str, tuple[Program, ProgramPrediction]] = {
     "tries": (
         Program(
             n.Sequence(
@@ -155,7 +155,7 @@ BY_HAND: dict[str, tuple[Program, Prediction]] = {
                 )
             )
         ),
-        Prediction({"raised": EXHAUSTED}, Counter(a=3, b=3, c=1, d=2, e=1, f=3), {}),
+        ProgramPrediction({"raised": EXHAUSTED}, Counter(a=3, b=3, c=1, d=2, e=1, f=3), {}),
     ),
     "failures as values": (
         Program(
@@ -168,7 +168,7 @@ BY_HAND: dict[str, tuple[Program, Prediction]] = {
                 )
             )
         ),
-        Prediction(
+        ProgramPrediction(
             {"returned": [{"caught": "StepFailed timeout 3"}, {"failed": "fatal 1 fatal"}, {"ok": 5}, {"caught": f"RaceFailed (Mishap, {EXHAUSTED})"}]},
             Counter(b=3, c=1, e=1, f=3),
             {},
@@ -186,7 +186,7 @@ BY_HAND: dict[str, tuple[Program, Prediction]] = {
                 n.Message(50.0, "m", "second", "k5"),
             ),
         ),
-        Prediction({"raised": "Timeout"}, Counter(), {}),
+        ProgramPrediction({"raised": "Timeout"}, Counter(), {}),
     ),
     "heard": (
         Program(
@@ -200,7 +200,7 @@ BY_HAND: dict[str, tuple[Program, Prediction]] = {
                 n.Message(50.0, "m", "second", "k5"),
             ),
         ),
-        Prediction({"returned": [{"heard": "first"}, {"heard": "second"}, {"heard": 0}, {"heard": [1, 2]}, {"heard": [3]}]}, Counter(), {}),
+        ProgramPrediction({"returned": [{"heard": "first"}, {"heard": "second"}, {"heard": 0}, {"heard": [1, 2]}, {"heard": [3]}]}, Counter(), {}),
     ),
     "a join waits for all, and a listener for its later sibling": (
         Program(
@@ -213,7 +213,7 @@ BY_HAND: dict[str, tuple[Program, Prediction]] = {
                 }
             )
         ),
-        Prediction(
+        ProgramPrediction(
             {
                 "returned": {
                     "failed": {"c": EXHAUSTED, "d": "JoinFailed (Mishap)"},
@@ -236,7 +236,7 @@ BY_HAND: dict[str, tuple[Program, Prediction]] = {
                 }
             )
         ),
-        Prediction({"returned": {"won": "wins", "value": [None, 7]}}, Counter(k=1), {"r": 1, "f": 3, "h": 1, "j": 1}),
+        ProgramPrediction({"returned": {"won": "wins", "value": [None, 7]}}, Counter(k=1), {"r": 1, "f": 3, "h": 1, "j": 1}),
     ),
     "turns and items": (
         Program(
@@ -248,7 +248,7 @@ BY_HAND: dict[str, tuple[Program, Prediction]] = {
             ),
             tuple(n.Message(float(turn), f"m[{item}]", [turn, item], f"{turn} {item}") for turn in range(5) for item in range(2)),
         ),
-        Prediction(
+        ProgramPrediction(
             {
                 "returned": {
                     "count": 5,
@@ -284,7 +284,7 @@ BY_HAND: dict[str, tuple[Program, Prediction]] = {
                 )
             )
         ),
-        Prediction(
+        ProgramPrediction(
             {"returned": [{"child": None}, {"caught": "ChildFailed"}, {"approved": True}, {"way": 3}]},
             Counter({"a": 1, "b": 1, "c": 3, "d": 3, "e": 1, "f": 1, "undo b": 1, "undo c": 1, "undo e": 1}),
             {},
@@ -303,7 +303,7 @@ BY_HAND: dict[str, tuple[Program, Prediction]] = {
             ),
             (n.Message(0.0, "m", "out", "k"),),
         ),
-        Prediction(
+        ProgramPrediction(
             {
                 "returned": [
                     {"count": 2, "last": [{"child": [None, {"heard": ["in", 0]}, [None, 0]]}, {"child": [None, {"heard": ["in", 1]}, [None, 1]]}]},
@@ -328,7 +328,7 @@ def test_the_oracle_says_what_was_found_by_hand(case: str) -> None:
 
 @pytest.mark.parametrize("root", [NEVER, n.Step("h", n.Hangs()), n.Sleep(CENTURY_S), n.Join({"a": ok("s"), "b": NEVER}), n.Race({"a": NEVER, "b": bad("f")})])
 def test_what_never_ends_is_stuck(root: n.Node) -> None:
-    with pytest.raises(Stuck):
+    with pytest.raises(ProgramStuck):
         predict(Program(root))
 
 
@@ -395,7 +395,7 @@ def test_code_of_a_deploy_goes_the_latest_way_that_it_knows_and_has_what_is_not_
         assert world.needs == ({} if pinned or not deploy else {Key("", "program", "1"): deploy})
 
 
-def unexpected(world: ProgramWorld, expected: Prediction) -> dict[str, int]:
+def unexpected(world: ProgramWorld, expected: ProgramPrediction) -> dict[str, int]:
     """The effects that were executed more or less often than was predicted."""
     certain = {effect: count for effect, count in world.effects.items() if not 0 < count <= expected.maybe.get(effect, 0)}
     return {effect: certain.get(effect, 0) for effect in certain.keys() | expected.effects.keys() if certain.get(effect, 0) != expected.effects[effect]}

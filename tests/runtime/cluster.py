@@ -30,7 +30,7 @@ NEVER_S = 1e6
 """How long an engine that must rely on rings waits for its poll."""
 
 
-class Process:
+class ClusterProcess:
     """An engine, a worker or a lender that runs, with the store as it sees it."""
 
     def __init__(self, inner: Engine | Worker | TaskBroker, store: FaultyStore, running: asyncio.Task[None]) -> None:
@@ -54,7 +54,7 @@ class Process:
     async def kill(self) -> None:
         """End it without a word: nothing that it does any more reaches the store."""
         self.store.gate.kill()
-        tasks = self.inner._at_work.values() if isinstance(self.inner, Worker) else self.inner._tasks
+        tasks = self.inner._running.values() if isinstance(self.inner, Worker) else self.inner._tasks
         await kill([self.running, *tasks])
 
 
@@ -63,31 +63,31 @@ class Cluster:
 
     def __init__(self) -> None:
         self.store = MemoryStore(asyncio.get_running_loop().time)
-        self.processes: list[Process] = []
+        self.processes: list[ClusterProcess] = []
         self._told = 0
 
-    async def engine(self, *workflows: Workflow[..., Any], **options: Any) -> Process:
+    async def engine(self, *workflows: Workflow[..., Any], **options: Any) -> ClusterProcess:
         """Begin an engine."""
         store = FaultyStore(self.store, Random(0), NO_FAULTS)
         engine = Engine(store, [one.code for one in workflows], **options)
-        process = Process(engine, store, asyncio.create_task(engine.run()))
+        process = ClusterProcess(engine, store, asyncio.create_task(engine.run()))
         self.processes.append(process)
         await engine.ready()
         return process
 
-    async def worker(self, *steps: Any, **options: Any) -> Process:
+    async def worker(self, *steps: Any, **options: Any) -> ClusterProcess:
         """Begin a worker, by default on the queue "gpu"."""
         store = FaultyStore(self.store, Random(0), NO_FAULTS)
         worker = Worker(store, steps, **{"queues": ["gpu"], **options})
-        process = Process(worker, store, asyncio.create_task(worker.run()))
+        process = ClusterProcess(worker, store, asyncio.create_task(worker.run()))
         self.processes.append(process)
         return process
 
-    async def broker(self, **options: Any) -> Process:
+    async def broker(self, **options: Any) -> ClusterProcess:
         """Begin a lender, by default of the queue "gpu"."""
         store = FaultyStore(self.store, Random(0), NO_FAULTS)
         broker = TaskBroker(store, **{"queues": ["gpu"], **options})
-        process = Process(broker, store, asyncio.create_task(broker.run()))
+        process = ClusterProcess(broker, store, asyncio.create_task(broker.run()))
         self.processes.append(process)
         await broker.joined.wait()
         return process
@@ -114,11 +114,11 @@ class Cluster:
         await self.store.commit([Post(messages=tuple(sends))])
         return key
 
-    async def start(self, process: Process, workflow: Workflow[..., Any], *args: Any, id: str = "e") -> bool:
+    async def start(self, process: ClusterProcess, workflow: Workflow[..., Any], *args: Any, id: str = "e") -> bool:
         """Start an execution in an engine."""
         return await process.engine.start(Key("default", workflow.code.name, id), workflow.code.codec.encode_args(args, {}, "input"))
 
-    async def result(self, process: Process, workflow: Workflow[..., Any], id: str = "e") -> Any:
+    async def result(self, process: ClusterProcess, workflow: Workflow[..., Any], id: str = "e") -> Any:
         """Wait for the end at an engine; return the result as the workflow hints at it.
 
         Raises:

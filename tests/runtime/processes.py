@@ -44,7 +44,7 @@ MARK = "PERDURE_TEST_STAGE"
 """The variable by which all processes of one stage are known."""
 
 
-class Effect(msgspec.Struct, frozen=True):
+class RecordedEffect(msgspec.Struct, frozen=True):
     """Something that a step did: `began`, `failed` or `ended`, under its idempotency key, in which try and process, when on the monotonic clock,
     and what it was about, if that was said."""
 
@@ -56,7 +56,7 @@ class Effect(msgspec.Struct, frozen=True):
     about: Any = None
 
 
-class Process:
+class RealProcess:
     """A Python process that runs the module `module` in `directory`, as the leader of a session of its own."""
 
     def __init__(self, directory: Path, number: int, module: str, *arguments: object, **environment: str) -> None:
@@ -65,7 +65,7 @@ class Process:
         self.began_s = time.monotonic()
         with self._out.open("w") as out, self._errors.open("w") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, "-W", "error", "-m", "tests.runtime.tied", module, *map(str, arguments)],
+                [sys.executable, "-W", "error", "-m", "tests.runtime.tied_process", module, *map(str, arguments)],
                 cwd=directory,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]), **environment},
                 stdin=subprocess.DEVNULL,
@@ -123,7 +123,7 @@ class Process:
             self.process.wait(WAIT_S)
 
 
-class Stage:
+class ProcessDirectory:
     """A directory with a database `file`, and the processes that were begun there."""
 
     def __init__(self, directory: Path) -> None:
@@ -132,7 +132,7 @@ class Stage:
         self.file = directory / "perdure.db"
         self.url = f"sqlite:///{self.file}"
         self.codec: PayloadCodec | None = None
-        self.processes: list[Process] = []
+        self.processes: list[RealProcess] = []
         self._numbers = count(1)
         self._mark = uuid4().hex
 
@@ -149,15 +149,15 @@ class Stage:
             unsound = [f"{process.name} said: {process.complained}" for process in self.processes if any(word in process.complained for word in UNSOUND)]
             assert not unsound, "\n".join(unsound)
 
-    def begin(self, module: str, *arguments: object, **environment: str) -> Process:
+    def begin(self, module: str, *arguments: object, **environment: str) -> RealProcess:
         """Begin a process."""
-        process = Process(self.directory, next(self._numbers), module, *arguments, **{MARK: self._mark, **environment})
+        process = RealProcess(self.directory, next(self._numbers), module, *arguments, **{MARK: self._mark, **environment})
         self.processes.append(process)
         return process
 
-    def member(self, role: str, *, pace: float = 1.0, shifted: bool = False, counted: bool = False, **settings: object) -> Process:
-        """Begin a member of a cluster (see `tests.runtime.member`); one that is `shifted` or `counted` as the modules of these names say."""
-        modules = ["tests.runtime.shifted"] * shifted + ["tests.runtime.counted"] * counted + ["tests.runtime.member"]
+    def member(self, role: str, *, pace: float = 1.0, shifted: bool = False, counted: bool = False, **settings: object) -> RealProcess:
+        """Begin a member of a cluster (see `tests.runtime.cluster_member`); one that is `shifted` or `counted` as the modules of these names say."""
+        modules = ["tests.runtime.shifted_clock"] * shifted + ["tests.runtime.statement_counter"] * counted + ["tests.runtime.cluster_member"]
         return self.begin(*modules, role, json.dumps({"url": self.url, **settings}), PERDURE_TEST_PACE=str(pace))
 
     def _left(self) -> list[int]:
@@ -169,7 +169,7 @@ class Stage:
                     found.append(int(path.parent.name))
         return found
 
-    def effects(self) -> list[Effect]:
+    def effects(self) -> list[RecordedEffect]:
         """What the steps have done, in order; a last line that is just being written is not there yet."""
         file = self.directory / EFFECTS
         return [_effect.decode(line) for line in file.read_bytes().rpartition(b"\n")[0].splitlines()] if file.exists() else []
@@ -216,7 +216,7 @@ class History(NamedTuple):
         return {path: idempotency_key(self.head.key, path) for path in calls}
 
 
-_effect = msgspec.json.Decoder(Effect)
+_effect = msgspec.json.Decoder(RecordedEffect)
 
 
 def until(holds: Callable[[], object], what: str, wait_s: float = WAIT_S, every_s: float = 0.002) -> float:

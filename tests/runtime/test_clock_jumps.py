@@ -10,9 +10,9 @@ import pytest
 from perdure.core import events as e
 from perdure.sync_client import Client
 from tests.runtime.flows import patient, ticking
-from tests.runtime.processes import Effect, Process, Stage, record, until
-from tests.runtime.shifted import set_clock
-from tests.runtime.storm import is_sound
+from tests.runtime.kill_storm import is_sound
+from tests.runtime.processes import ProcessDirectory, RealProcess, RecordedEffect, record, until
+from tests.runtime.shifted_clock import set_clock
 
 HOUR_S = 3600.0
 LEASE_S = 1.5
@@ -28,20 +28,20 @@ AGREE_S = 0.6
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
-    with Stage(tmp_path) as stage:
+def stage(tmp_path: Path) -> Iterator[ProcessDirectory]:
+    with ProcessDirectory(tmp_path) as stage:
         set_clock(tmp_path, 0.0)
         yield stage
 
 
-def told(process: Process) -> tuple[float, float]:
+def told(process: RealProcess) -> tuple[float, float]:
     """What a teller has said last: the monotonic time, and the store's."""
     lines = process.said.splitlines(keepends=True)
     monotonic_s, now_s = [line for line in lines if line.endswith("\n")][-1].split()
     return float(monotonic_s), float(now_s)
 
 
-def disagreement_s(one: Process, other: Process) -> float:
+def disagreement_s(one: RealProcess, other: RealProcess) -> float:
     """How far apart two tellers are by now."""
     monotonic_s = time.monotonic()
     until(lambda: min(told(one)[0], told(other)[0]) > monotonic_s, "both tell the time")
@@ -49,7 +49,7 @@ def disagreement_s(one: Process, other: Process) -> float:
     return abs((one_s - at_s) - (other_s - other_at_s))
 
 
-def gaps_s(effects: list[Effect]) -> list[float]:
+def gaps_s(effects: list[RecordedEffect]) -> list[float]:
     """How long each execution took from one step to the next."""
     began = dict[str, list[float]]()
     for effect in effects:
@@ -68,7 +68,7 @@ def gaps_s(effects: list[Effect]) -> list[float]:
         pytest.param((-HOUR_S, 0.0), id="back and forward", marks=pytest.mark.prove),
     ],
 )
-def test_a_clock_that_jumps_delays_nobody_kills_nobody_and_turns_no_time_back(stage: Stage, jumps: tuple[float, ...]) -> None:
+def test_a_clock_that_jumps_delays_nobody_kills_nobody_and_turns_no_time_back(stage: ProcessDirectory, jumps: tuple[float, ...]) -> None:
     engines = [stage.member("leased", shifted=True, lease_s=LEASE_S) for _ in range(2)]
     for engine in engines:
         engine.until_said("ready")

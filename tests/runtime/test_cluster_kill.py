@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.corpus.make_files import newest_file
-from tests.runtime.processes import Stage, record, seeded
-from tests.runtime.storm import Outcome, Storm
+from tests.runtime.kill_storm import Outcome, Storm
+from tests.runtime.processes import ProcessDirectory, record, seeded
 
 FEW, FEW_RAGE_S, FEW_PACE = 98, 7.0, 2.0
 MANY, MANY_RAGE_S, MANY_PACE = 1_000, 60.0, 8.0
@@ -25,7 +25,7 @@ PROVE_S = float(os.environ.get("PERDURE_KILL_S", "1500"))
 
 def undisturbed(directory: Path, executions: int) -> Outcome:
     """What comes of so many executions if nobody is killed."""
-    with Stage(directory) as stage:
+    with ProcessDirectory(directory) as stage:
         outcome, _ = Storm(stage, executions, pace=0.05).subside()
     return outcome
 
@@ -40,7 +40,7 @@ def put_used(file: Path) -> None:
 
 def killed(directory: Path, executions: int, seed: int, *, for_s: float, pace: float) -> Outcome:
     """What comes of them in a storm of `for_s` seconds, which begins with a used file."""
-    with Stage(directory) as stage, seeded(seed) as draw:
+    with ProcessDirectory(directory) as stage, seeded(seed) as draw:
         put_used(stage.file)
         storm = Storm(stage, executions, pace)
         storm.rage(draw, for_s)

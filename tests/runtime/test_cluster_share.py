@@ -16,8 +16,8 @@ from perdure.core import events as e
 from perdure.core.paths import Key
 from perdure.sync_client import AsyncClient, Client
 from tests.runtime.flows import LARGE_BYTES, hearing, patient, where
-from tests.runtime.processes import History, Process, Stage, record, seeded, until
-from tests.runtime.storm import every_try_was_announced, is_sound
+from tests.runtime.kill_storm import every_try_was_announced, is_sound
+from tests.runtime.processes import History, ProcessDirectory, RealProcess, record, seeded, until
 from tests.sampling import some
 
 LEASE_S = 1.0
@@ -29,25 +29,25 @@ KEY = Key("default", "patient", "k")
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
-    with Stage(tmp_path) as stage:
+def stage(tmp_path: Path) -> Iterator[ProcessDirectory]:
+    with ProcessDirectory(tmp_path) as stage:
         yield stage
 
 
 @pytest.fixture
-def client(stage: Stage) -> Iterator[Client]:
+def client(stage: ProcessDirectory) -> Iterator[Client]:
     with Client(stage.url) as client:
         yield client
 
 
-def ready(stage: Stage, **settings: Any) -> Process:
+def ready(stage: ProcessDirectory, **settings: Any) -> RealProcess:
     """A member that has joined."""
     member = stage.member("leased", **settings)
     member.until_said("ready")
     return member
 
 
-def begun(stage: Stage, step: str, process: Process, attempt: int | None = None) -> float:
+def begun(stage: ProcessDirectory, step: str, process: RealProcess, attempt: int | None = None) -> float:
     """Wait until a step has begun in a process (in this try); return when it did."""
 
     def found() -> list[float]:
@@ -61,7 +61,7 @@ def begun(stage: Stage, step: str, process: Process, attempt: int | None = None)
     return found()[0]
 
 
-def stop(stage: Stage, process: Process) -> None:
+def stop(stage: ProcessDirectory, process: RealProcess) -> None:
     """Stop a process, though not in the middle of a transaction, which would stop everybody until it goes on."""
     with closing(sqlite3.connect(stage.file, isolation_level=None, timeout=0.5)) as database:
         while True:
@@ -74,12 +74,12 @@ def stop(stage: Stage, process: Process) -> None:
                 process.send(signal.SIGCONT)
 
 
-def did(stage: Stage, process: Process, id: str) -> list[str]:
+def did(stage: ProcessDirectory, process: RealProcess, id: str) -> list[str]:
     """What a process did in the steps of one execution: what it comes back to may end, in vain, or be given up."""
     return [effect.event for effect in stage.effects() if effect.process == process.pid and f"/{id}:" in effect.key]
 
 
-def history(stage: Stage, key: Key = KEY) -> History:
+def history(stage: ProcessDirectory, key: Key = KEY) -> History:
     """What is remembered of an execution."""
     return stage.histories()[key]
 
@@ -104,7 +104,7 @@ async def tell_all(url: str) -> None:
 
 
 @pytest.mark.prove
-def test_engines_share_the_work_and_none_does_what_another_does(stage: Stage) -> None:
+def test_engines_share_the_work_and_none_does_what_another_does(stage: ProcessDirectory) -> None:
     engines = [ready(stage, lease_s=LONG_LEASE_S) for _ in range(3)]
     asyncio.run(tell_all(stage.url))
     effects = stage.effects()
@@ -117,7 +117,9 @@ def test_engines_share_the_work_and_none_does_what_another_does(stage: Stage) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", some(["loop", "thread"], 1))
-def test_an_engine_that_was_stopped_past_its_lease_finds_its_work_done_by_another_and_goes_on_with_other_work(stage: Stage, client: Client, how: str) -> None:
+def test_an_engine_that_was_stopped_past_its_lease_finds_its_work_done_by_another_and_goes_on_with_other_work(
+    stage: ProcessDirectory, client: Client, how: str
+) -> None:
     first = ready(stage, lease_s=LEASE_S)
     handle = client.start(patient.with_(id="k"), how, 1.5)
     step = {"loop": "slow", "thread": "slow_in_a_thread"}[how]
@@ -137,7 +139,7 @@ def test_an_engine_that_was_stopped_past_its_lease_finds_its_work_done_by_anothe
 
 
 @pytest.mark.slow
-def test_a_worker_that_was_stopped_past_its_lease_answers_in_vain_and_goes_on_with_other_work(stage: Stage, client: Client) -> None:
+def test_a_worker_that_was_stopped_past_its_lease_answers_in_vain_and_goes_on_with_other_work(stage: ProcessDirectory, client: Client) -> None:
     _ = ready(stage, lease_s=LONG_LEASE_S)
     first = ready(stage, lease_s=LEASE_S, engine=False, worker=True)
     handle = client.start(patient.with_(id="k"), "queue", 1.5)
@@ -158,7 +160,7 @@ def test_a_worker_that_was_stopped_past_its_lease_answers_in_vain_and_goes_on_wi
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", some(["loop", "thread", "queue"], 1))
-def test_the_death_of_a_process_is_noticed_at_once(stage: Stage, client: Client, how: str) -> None:
+def test_the_death_of_a_process_is_noticed_at_once(stage: ProcessDirectory, client: Client, how: str) -> None:
     on_queue = how == "queue"
     if on_queue:
         _ = ready(stage, lease_s=LONG_LEASE_S)
@@ -177,7 +179,7 @@ def test_the_death_of_a_process_is_noticed_at_once(stage: Stage, client: Client,
 
 
 @pytest.mark.prove
-def test_engines_that_are_frozen_past_their_leases_again_and_again_do_no_harm(stage: Stage, client: Client) -> None:
+def test_engines_that_are_frozen_past_their_leases_again_and_again_do_no_harm(stage: ProcessDirectory, client: Client) -> None:
     engines = [ready(stage, lease_s=0.5) for _ in range(2)]
     handles = [client.start(patient.with_(id=str(number)), "loop", 0.1 * (number % 10)) for number in range(24)]
     with seeded(3) as draw:

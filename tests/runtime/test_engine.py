@@ -226,7 +226,7 @@ async def test_a_claim_that_overtakes_the_refusal_of_a_start_is_not_forgotten(c:
 @virtually
 async def test_a_workflow_that_an_engine_does_not_know_is_not_started_there(c: Cluster) -> None:
     engine = await c.engine(one)
-    with pytest.raises(UnknownWorkflow, match="no engine here knows sleeper, only: one"):
+    with pytest.raises(UnknownWorkflow, match="no engine here knows sleeper; known are: one"):
         await c.start(engine, sleeper, 1.0)
     assert await c.events(key(sleeper)) == []
 
@@ -409,7 +409,7 @@ async def test_an_engine_begun_while_the_store_is_down_joins_when_it_is_up_again
 
 
 @pytest.mark.parametrize("idle_s", [0.0, 1e9], ids=["evicted", "warm"])
-def test_mail_wakes_an_engine_at_once_and_not_only_at_its_poll(idle_s: float) -> None:
+def test_a_message_wakes_an_engine_at_once_and_not_only_at_its_poll(idle_s: float) -> None:
     async def world() -> None:
         async with cluster() as c:
             engine = await c.engine(listener, poll_s=NEVER_S, idle_s=idle_s)
@@ -424,7 +424,7 @@ def test_mail_wakes_an_engine_at_once_and_not_only_at_its_poll(idle_s: float) ->
 
 
 @virtually
-async def test_mail_to_an_execution_that_is_performing_is_heard_at_once(c: Cluster) -> None:
+async def test_a_message_to_an_execution_with_a_step_in_flight_is_handled_at_once(c: Cluster) -> None:
     @workflow
     async def both(ctx: Context) -> tuple[str, Any]:
         return await ctx.join(lambda c: c.step(do, "x", 50.0), lambda c: c.listen("go"))
@@ -440,7 +440,7 @@ async def test_mail_to_an_execution_that_is_performing_is_heard_at_once(c: Clust
 
 
 @virtually
-async def test_a_start_by_mail_wakes_an_engine_at_once(c: Cluster) -> None:
+async def test_a_start_message_wakes_an_engine_at_once(c: Cluster) -> None:
     engine = await c.engine(one, poll_s=NEVER_S)
     await asyncio.sleep(100)
     began_s = now_s()
@@ -462,7 +462,7 @@ async def test_an_execution_that_another_engine_gives_back_is_taken_up_at_once(c
 
 
 @pytest.mark.parametrize("idle_s", [0.0, 1e9], ids=["evicted", "warm"])
-def test_the_timer_of_a_parked_execution_rings_on_time(idle_s: float) -> None:
+def test_the_timer_of_a_parked_execution_fires_on_time(idle_s: float) -> None:
     async def world() -> None:
         async with cluster() as c:
             engine = await c.engine(sleeper, poll_s=NEVER_S, idle_s=idle_s)
@@ -475,7 +475,7 @@ def test_the_timer_of_a_parked_execution_rings_on_time(idle_s: float) -> None:
 
 
 @virtually
-async def test_mail_that_a_late_answer_to_a_claim_hands_over_once_more_is_decided_on_once(c: Cluster) -> None:
+async def test_a_message_that_a_late_answer_to_a_claim_delivers_again_is_decided_on_once(c: Cluster) -> None:
     """A claim is carried out before the commit that acknowledges some mail, and answered after it."""
 
     @workflow
@@ -490,7 +490,7 @@ async def test_mail_that_a_late_answer_to_a_claim_hands_over_once_more_is_decide
     class Late(FaultyStore):
         async def claim(self, claim: Claim) -> Any:
             found = await answers.claim(claim)
-            if sum(len(one.mail) for one in found.executions) == 2:
+            if sum(len(one.messages) for one in found.executions) == 2:
                 await asyncio.sleep(5)
             return found
 
@@ -517,13 +517,13 @@ async def test_an_engine_that_finds_more_than_it_can_claim_at_once_claims_the_re
     await first.kill()
     await asyncio.sleep(LEASE_S + 1)
     begun.clear()
-    second.engine._ring.set()
+    second.engine._wake_up.set()
     await asyncio.sleep(0.1)
     assert len(begun) == 3 * CLAIM_MAX
 
 
 @virtually
-async def test_a_timer_set_by_a_stopped_engine_rings_in_the_next_at_most_a_poll_late(c: Cluster) -> None:
+async def test_a_timer_set_by_a_stopped_engine_fires_in_the_next_at_most_a_poll_late(c: Cluster) -> None:
     first = await c.engine(sleeper)
     began_s = now_s()
     assert await c.start(first, sleeper, 10.3)
@@ -688,7 +688,7 @@ async def talkative(ctx: Context) -> None:
     ctx.log.warning("after")
 
 
-class Witness(logging.Handler):
+class LogRecorder(logging.Handler):
     """Notes each line of a workflow together with the last event that the store had by then."""
 
     def __init__(self, store: MemoryStore) -> None:
@@ -708,7 +708,7 @@ def test_lines_of_a_workflow_come_once_and_after_their_commit(idle_s: float, mon
 
     async def world() -> list[tuple[str, str]]:
         async with cluster() as c:
-            witness = Witness(c.store)
+            witness = LogRecorder(c.store)
             monkeypatch.setattr(lines, "handlers", [witness])
             engine = await c.engine(talkative, idle_s=idle_s)
             assert await c.start(engine, talkative)

@@ -12,12 +12,12 @@ from perdure.core.events import StartedEvent
 from perdure.sync_client import Client
 from perdure.testing.virtual_time import VirtualLoop
 from tests.runtime.cluster import Cluster, until
-from tests.runtime.processes import History, Stage
+from tests.runtime.processes import History, ProcessDirectory
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
-    with Stage(tmp_path) as stage:
+def stage(tmp_path: Path) -> Iterator[ProcessDirectory]:
+    with ProcessDirectory(tmp_path) as stage:
         yield stage
 
 
@@ -54,7 +54,7 @@ def in_order(history: History) -> None:
 
 
 @pytest.mark.slow
-def test_an_execution_is_created_before_it_starts_and_starts_before_it_ends(stage: Stage) -> None:
+def test_an_execution_is_created_before_it_starts_and_starts_before_it_ends(stage: ProcessDirectory) -> None:
     for number in range(5):
         assert parent.with_(id=f"run {number}", db=stage.url).run(number) == 4 * number
     for fails, args in ((refusing, ()), (child, (-1,))):

@@ -100,7 +100,7 @@ print(json.dumps(story.with_(id="k").run(int(sys.argv[1]))))
 """
 
 
-class Story:
+class KilledWorkflow:
     """A workflow that runs in processes of its own, on a file in a directory."""
 
     def __init__(self, directory: Path) -> None:
@@ -175,7 +175,7 @@ class Unkilled(NamedTuple):
     ended: set[str]
 
 
-def killed_again_and_again(story: Story, seed: int) -> tuple[list[Any], int]:
+def killed_again_and_again(story: KilledWorkflow, seed: int) -> tuple[list[Any], int]:
     """Kill it at drawn moments until it is done, and hold it to its claims meanwhile; return the result and the number of kills."""
     draw = random.Random(seed)
     settled, seen, kills = Counter[str](), 0, 0
@@ -199,7 +199,7 @@ def killed_again_and_again(story: Story, seed: int) -> tuple[list[Any], int]:
 @pytest.fixture(scope="module")
 def unkilled(tmp_path_factory: pytest.TempPathFactory) -> Unkilled:
     """See `Unkilled`."""
-    story = Story(tmp_path_factory.mktemp("unkilled"))
+    story = KilledWorkflow(tmp_path_factory.mktemp("unkilled"))
     result = story.run()
     assert result is not None
     ended = [effect["key"] for effect in story.effects() if effect["event"] == "ended"]
@@ -209,7 +209,7 @@ def unkilled(tmp_path_factory: pytest.TempPathFactory) -> Unkilled:
 
 def check(directory: Path, seed: int, unkilled: Unkilled) -> int:
     """Kill a story, and compare it with the undisturbed one; return the number of kills."""
-    story = Story(directory)
+    story = KilledWorkflow(directory)
     result, kills = killed_again_and_again(story, seed)
     assert (result, set(story.settled())) == unkilled, f"seed {seed}"
     assert story.run() == result, f"seed {seed}: run once more, it ends otherwise"

@@ -62,7 +62,7 @@ async def test_a_turn_that_takes_most_of_the_lease_does_not_cost_it() -> None:
             block(LEASE_S * 0.6)
             assert lives(store)
         await asyncio.sleep(0.05)
-        assert holder.unbroken(since_s)
+        assert holder.held_since(since_s)
 
 
 async def test_a_loop_that_hangs_loses_the_lease_and_knows_it_afterwards() -> None:
@@ -78,9 +78,9 @@ async def test_a_loop_that_hangs_loses_the_lease_and_knows_it_afterwards() -> No
         await asyncio.sleep(0.01)
         block(LEASE_S * 2.5, look)
         assert lived == [False]
-        assert not holder.unbroken(since_s)
+        assert not holder.held_since(since_s)
         await asyncio.sleep(LEASE_S)
-        assert not holder.lapsed and not holder.unbroken(since_s)
+        assert not holder.lapsed and not holder.held_since(since_s)
 
 
 async def test_what_the_store_answers_is_told_on_the_loop_of_the_holder() -> None:

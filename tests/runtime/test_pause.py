@@ -143,6 +143,7 @@ async def test_a_message_that_comes_with_the_resume_wins_over_what_timed_out_mea
         "b": SignalMessage("b", values.encode("behind it", "a body")),
     }
     await c.store.commit([Post(messages=tuple(OutgoingMessage(key(hearing), name, messages.encode_message(message)) for name, message in told.items()))])
+    await settle()
     assert await c.result(engine, hearing) == ["with the resume", "behind it"]
 
 
@@ -167,22 +168,22 @@ async def test_what_is_paused_unwinds_when_it_is_cancelled(c: Cluster) -> None:
 
 
 @virtually
-async def test_whoever_waits_is_rung_when_something_ends_parks_is_resumed_or_reopened(c: Cluster) -> None:
+async def test_a_waiting_client_is_notified_of_an_end_a_pause_a_resume_and_a_retry(c: Cluster) -> None:
     engine = await c.engine(giving_up, listener, poll_s=NEVER_S)
-    rung: list[str] = []
-    silence = c.store.on_change(lambda: rung.append("news"))
+    notified: list[str] = []
+    silence = c.store.on_change(lambda: notified.append("news"))
     assert await c.start(engine, listener)
     await settle()
-    assert rung == []
+    assert notified == []
     for told in (PauseMessage(), ResumeMessage(), PauseMessage(), ResumeMessage()):
         await tell(c, listener, told)
-        assert rung.pop() and not rung, told
+        assert notified.pop() and not notified, told
     await c.send(key(listener), "go")
     await settle()
-    assert rung.pop() and not rung
+    assert notified.pop() and not notified
     assert await c.start(engine, giving_up)
     await settle()
-    assert rung.pop() and not rung
+    assert notified.pop() and not notified
     await tell(c, giving_up, Again())
-    assert rung.pop() and not rung
+    assert notified.pop() and not notified
     silence()

@@ -74,7 +74,7 @@ def test_a_message_that_can_t_be_read_is_logged_once_and_the_execution_goes_on(b
         await came(c, key, "completed")
 
     claim()
-    assert reported(caplog) == [f"mail unreadable to default/waits/e {ASIDE}"]
+    assert reported(caplog) == [f"message unreadable to default/waits/e {ASIDE}"]
 
 
 def test_an_execution_whose_log_is_damaged_needs_attention_is_tried_again_and_goes_on_once_it_is_whole(caplog: pytest.LogCaptureFixture) -> None:
@@ -127,7 +127,7 @@ def test_an_execution_started_under_rules_that_are_not_known_here_waits_for_a_ne
     assert reported(caplog) == [f"execution default/waits/e {ASIDE}"]
 
 
-def test_an_ended_execution_whose_log_is_damaged_stays_ended_when_it_gets_mail(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_ended_execution_whose_log_is_damaged_stays_ended_when_it_gets_a_message(caplog: pytest.LogCaptureFixture) -> None:
     @virtually
     async def claim(c: Cluster) -> None:
         _ = await c.engine(waits, idle_s=0.0)
@@ -163,7 +163,7 @@ def test_work_that_can_t_be_read_is_set_aside_and_other_work_is_done(caplog: pyt
         assert all(lease.work == 0 for lease in await c.store.leases())
 
     claim()
-    assert reported(caplog) == [f"mail newer to default/gpu {ASIDE}"]
+    assert reported(caplog) == [f"message newer to default/gpu {ASIDE}"]
 
 
 async def came(c: Cluster, key: Key, status: str) -> None:

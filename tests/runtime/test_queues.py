@@ -15,7 +15,7 @@ from perdure.stores.memory import MemoryStore
 from perdure.stores.protocol import QueueLimits
 from perdure.sync_client import AsyncClient
 from tests.runtime.cluster import Cluster, now_s, settle
-from tests.service.world import virtually
+from tests.service.cluster_client import virtually
 
 at_work: Counter[str] = Counter()
 most: Counter[str] = Counter()

@@ -15,9 +15,9 @@ from perdure.stores.memory import MemoryStore
 from perdure.stores.protocol import Post
 from perdure.stores.sqlite.steady_clock import SteadyClock
 from perdure.testing.virtual_time import VirtualLoop
-from tests.runtime.cluster import Cluster, Process
+from tests.runtime.cluster import Cluster, ClusterProcess
+from tests.runtime.measured_timers import KINDS, QUEUE, WORKFLOWS, Lasted, begun, early, reads, stuck, timing_out, tries
 from tests.runtime.processes import record
-from tests.runtime.timers import KINDS, QUEUE, WORKFLOWS, Lasted, begun, early, reads, stuck, timing_out, tries
 
 TIMERS = 120
 """How many a world has."""
@@ -66,7 +66,7 @@ def fresh() -> Iterator[None]:
     del reads[1:]
 
 
-async def measured(cluster: Cluster, process: Process, number: int, wanted_s: float) -> list[Lasted]:
+async def measured(cluster: Cluster, process: ClusterProcess, number: int, wanted_s: float) -> list[Lasted]:
     """Begin a workflow that measures a timer, here or by mail, and wait for it."""
     kind, id, on_queue = KINDS[number % len(KINDS)], str(number), (QUEUE,) * (number % 4 == 1)
     args = (wanted_s, *(on_queue if KINDS[number % len(KINDS)] is timing_out else ()))
@@ -78,7 +78,7 @@ async def measured(cluster: Cluster, process: Process, number: int, wanted_s: fl
     return found
 
 
-async def delayed(cluster: Cluster, process: Process, number: int, wanted_s: float) -> list[Lasted]:
+async def delayed(cluster: Cluster, process: ClusterProcess, number: int, wanted_s: float) -> list[Lasted]:
     """Begin a workflow later, as a client does."""
     asked_s, id = reads[-1](), f"delayed {number}"
     due_at_s = (await cluster.store.store_time()).now_s + wanted_s
@@ -88,7 +88,7 @@ async def delayed(cluster: Cluster, process: Process, number: int, wanted_s: flo
     return [("delay", wanted_s, await cluster.result(process, begun, id=id) - asked_s)]
 
 
-async def lasted(cluster: Cluster, process: Process, rng: Random) -> list[Lasted]:
+async def lasted(cluster: Cluster, process: ClusterProcess, rng: Random) -> list[Lasted]:
     """Begin timers of all kinds, here and there in time, and wait for all."""
 
     async def one(number: int) -> list[Lasted]:

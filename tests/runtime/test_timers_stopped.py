@@ -14,20 +14,20 @@ from typing import Self
 import pytest
 
 from perdure.sync_client import AsyncClient
-from tests.runtime.processes import Process, Stage, record, seeded
-from tests.runtime.timers import KINDS, QUEUE, Lasted, early, timing_out
+from tests.runtime.measured_timers import KINDS, QUEUE, Lasted, early, timing_out
+from tests.runtime.processes import ProcessDirectory, RealProcess, record, seeded
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
-    with Stage(tmp_path) as stage:
+def stage(tmp_path: Path) -> Iterator[ProcessDirectory]:
+    with ProcessDirectory(tmp_path) as stage:
         yield stage
 
 
 class Stopper:
     """Stops and continues processes, each for a moment, until it is told to end, and so many times at least."""
 
-    def __init__(self, processes: list[Process], rng: random.Random, least: int) -> None:
+    def __init__(self, processes: list[RealProcess], rng: random.Random, least: int) -> None:
         self._processes, self._rng, self._least = processes, rng, least
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run)
@@ -80,7 +80,7 @@ async def measured(url: str, stopper: Stopper, rng: random.Random, at_a_time: in
     ("seed", "stops", "at_a_time"),
     [pytest.param(1, 20, 20, id="a few"), pytest.param(2, 1000, 60, id="a thousand stops", marks=pytest.mark.prove)],
 )
-def test_no_timer_is_early_in_a_worker_that_is_stopped_and_continued(stage: Stage, seed: int, stops: int, at_a_time: int) -> None:
+def test_no_timer_is_early_in_a_worker_that_is_stopped_and_continued(stage: ProcessDirectory, seed: int, stops: int, at_a_time: int) -> None:
     with seeded(seed) as rng:
         members = [stage.member("timing"), stage.member("timing")]
         for member in members:

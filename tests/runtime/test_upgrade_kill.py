@@ -14,9 +14,9 @@ import pytest
 from perdure.stores.sqlite.database_setup import check_database, upgrade_database
 from perdure.stores.sqlite.table_schema import SCHEMA_VERSION
 from tests.corpus.make_files import newest_file
-from tests.runtime.processes import Process, Stage, record, seeded, until
-from tests.stores.sqlite import next_version
-from tests.stores.sqlite.next_version import NEXT
+from tests.runtime.processes import ProcessDirectory, RealProcess, record, seeded, until
+from tests.stores.sqlite import planted_table_version
+from tests.stores.sqlite.planted_table_version import NEXT
 
 SLEEPERS = 15_000
 """How many executions an old file has, so that upgrading it takes a while."""
@@ -38,15 +38,15 @@ OTHERS = (
 
 
 @pytest.fixture
-def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ProcessDirectory]:
     """A stage with a file of this version of the tables, many executions sleeping in it, whose processes know the next one."""
-    next_version.plant(monkeypatch)
-    with Stage(tmp_path) as stage:
+    planted_table_version.plant(monkeypatch)
+    with ProcessDirectory(tmp_path) as stage:
         renew(stage)
         yield stage
 
 
-def renew(stage: Stage) -> None:
+def renew(stage: ProcessDirectory) -> None:
     """Have the old file there, and nothing else."""
     for path in stage.directory.glob("perdure.db-*"):
         path.unlink()
@@ -79,7 +79,7 @@ def version(file: Path) -> int:
     return int(found)
 
 
-def opening(stage: Stage, draw: random.Random) -> Process:
+def opening(stage: ProcessDirectory, draw: random.Random) -> RealProcess:
     """A process that is in the middle of opening the file, at a drawn moment."""
     process = stage.member("opener")
     process.until_said("opening")
@@ -87,7 +87,7 @@ def opening(stage: Stage, draw: random.Random) -> Process:
     return process
 
 
-def killed_again_and_again(stage: Stage, seed: int, kills: int) -> None:
+def killed_again_and_again(stage: ProcessDirectory, seed: int, kills: int) -> None:
     """Kill those who open an old file, and look at what they leave."""
     before = content(stage.file)
     left = [0, 0]
@@ -106,17 +106,17 @@ def killed_again_and_again(stage: Stage, seed: int, kills: int) -> None:
 
 
 @pytest.mark.slow
-def test_killed_at_any_moment_of_an_upgrade_nothing_is_lost_and_the_next_does_it_again(stage: Stage) -> None:
+def test_killed_at_any_moment_of_an_upgrade_nothing_is_lost_and_the_next_does_it_again(stage: ProcessDirectory) -> None:
     killed_again_and_again(stage, 7, KILLS)
 
 
 @pytest.mark.prove
-def test_killed_at_many_moments_of_an_upgrade_nothing_is_lost(stage: Stage) -> None:
+def test_killed_at_many_moments_of_an_upgrade_nothing_is_lost(stage: ProcessDirectory) -> None:
     killed_again_and_again(stage, 8, MANY_KILLS)
 
 
 @pytest.mark.prove
-def test_who_waits_for_an_upgrade_does_it_if_the_other_is_killed(stage: Stage) -> None:
+def test_who_waits_for_an_upgrade_does_it_if_the_other_is_killed(stage: ProcessDirectory) -> None:
     before = content(stage.file)
     first, second = caught_upgrading(stage)
     first.send(signal.SIGKILL)
@@ -124,7 +124,7 @@ def test_who_waits_for_an_upgrade_does_it_if_the_other_is_killed(stage: Stage) -
     assert (version(stage.file), content(stage.file)) == (NEXT, before)
 
 
-def caught_upgrading(stage: Stage) -> tuple[Process, Process]:
+def caught_upgrading(stage: ProcessDirectory) -> tuple[RealProcess, RealProcess]:
     """Of two processes that open an old file, the one that is upgrading it, and the other; on a busy machine that may be over before it is seen."""
     for _ in range(TRIES):
         openers = [stage.member("opener") for _ in range(2)]
@@ -142,7 +142,7 @@ def caught_upgrading(stage: Stage) -> tuple[Process, Process]:
 
 
 @pytest.mark.prove
-def test_several_that_open_an_old_file_at_once_all_get_in(stage: Stage) -> None:
+def test_several_that_open_an_old_file_at_once_all_get_in(stage: ProcessDirectory) -> None:
     openers = [stage.member("opener") for _ in range(3)]
     for opener in openers:
         opener.until_said("opened")

@@ -18,13 +18,13 @@ from perdure.stores.memory import MemoryStore
 from perdure.stores.protocol import Claim, Claimed, StoreTime
 from perdure.testing.faults import NO_FAULTS, Faults
 from perdure.testing.virtual_time import run
-from tests.runtime.cluster import DOWN_AFTER, DOWN_BEFORE, NEVER_S, Cluster, Process, cluster, now_s, settle, until
+from tests.runtime.cluster import DOWN_AFTER, DOWN_BEFORE, NEVER_S, Cluster, ClusterProcess, cluster, now_s, settle, until
 
 LEASE_S = 15.0
 POLL_S = 1.0
 GPU = QueueAddress("default", "gpu")
 
-ABANDONED = ErrorInfo("abandoned", "it was in flight when its result was no longer needed, and its outcome is not known")
+ABANDONED = ErrorInfo("abandoned", "the attempt was in flight when its result was no longer needed, and its outcome is not known")
 
 begun: list[str] = []
 done: list[str] = []
@@ -201,7 +201,7 @@ async def test_what_is_not_idempotent_is_interrupted_when_its_worker_dies_and_no
 
 @virtually
 async def test_poison_that_kills_every_worker_parks_its_execution(c: Cluster) -> None:
-    workers: list[Process] = []
+    workers: list[ClusterProcess] = []
 
     @step
     async def poison() -> None:
@@ -228,7 +228,7 @@ async def test_poison_that_kills_every_worker_parks_its_execution(c: Cluster) ->
 
 @virtually
 async def test_poison_in_an_engine_parks_its_execution(c: Cluster) -> None:
-    engines: list[Process] = []
+    engines: list[ClusterProcess] = []
 
     @step
     async def poison() -> None:
@@ -318,7 +318,7 @@ async def test_a_step_that_a_worker_does_not_have_fails_and_says_what_to_do(c: C
     engine = await c.engine(paying)
     await c.worker()
     assert await c.start(engine, paying, "x", 1.0)
-    with pytest.raises(ExecutionFailed, match=r"no worker here has step charge; start one that has it on this queue"):
+    with pytest.raises(ExecutionFailed, match=r"this worker has no step charge; start a worker on this queue that has it"):
         await c.result(engine, paying)
 
 
@@ -531,7 +531,7 @@ async def test_a_worker_that_is_stopped_before_it_has_joined_ends(c: Cluster) ->
         await worker.running
 
 
-class Late(MemoryStore):
+class LateStore(MemoryStore):
     """A store that has given work to the worker "late" before it answers it; and that answers its letting go when it is let."""
 
     def __init__(self) -> None:
@@ -554,7 +554,7 @@ class Late(MemoryStore):
 
 @virtually
 async def test_work_that_comes_after_its_worker_has_taken_another_name_is_not_begun(c: Cluster) -> None:
-    c.store = store = Late()
+    c.store = store = LateStore()
     engine = await c.engine(paying)
     await c.worker(charge, holder="late")
     await settle()
@@ -572,7 +572,7 @@ async def test_work_that_comes_after_its_worker_has_taken_another_name_is_not_be
 
 @virtually
 async def test_work_that_comes_while_its_worker_takes_another_name_is_not_begun(c: Cluster) -> None:
-    c.store = store = Late()
+    c.store = store = LateStore()
     engine = await c.engine(paying)
     await c.worker(charge, holder="late")
     await settle()
@@ -592,7 +592,7 @@ async def test_work_that_comes_while_its_worker_takes_another_name_is_not_begun(
 
 @virtually
 async def test_work_that_comes_after_the_lease_of_its_worker_is_not_begun(c: Cluster) -> None:
-    c.store = store = Late()
+    c.store = store = LateStore()
     engine = await c.engine(paying)
     late = await c.worker(charge, holder="late")
     await settle()

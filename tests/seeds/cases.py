@@ -19,7 +19,7 @@ from tests.seeds.example import Example
 
 
 @dataclasses.dataclass(frozen=True)
-class Case(Row):
+class ExampleCase(Row):
     """A row about an example. `does` says, by the names of tools and kinds of steps, what stands in for them; `calls` are workflows, as name@version."""
 
     does: Mapping[str, Callable[..., Any]] = dataclasses.field(default_factory=dict)
@@ -55,7 +55,7 @@ def called(name: str, version: str) -> Definition:
     return made({"perdure": 1, "name": name, "version": version, "steps": [{"id": "it", "return": "@input"}]})
 
 
-def play(world: World, case: Case, example: Example) -> Run[Any]:
+def play(world: World, case: ExampleCase, example: Example) -> Run[Any]:
     """Run an example up to the end of its script, and to its own end if it has one."""
     world.callbacks_max = CALLBACKS_MAX
     for where in dict.fromkeys((*case.answers, *case.takes)):

@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.definitions.graph.semantics.table import Anything, Broken
-from tests.seeds.cases import Case, broken, given
+from tests.seeds.cases import ExampleCase, broken, given
 
 
 def validate(config: str, input: dict[str, Any]) -> dict[str, Any]:
@@ -21,7 +21,7 @@ def create_user(email: str) -> dict[str, Any]:
 
 CASES = [
     *(
-        Case(
+        ExampleCase(
             f"runs if it is {eligible!r}: {runs}",
             "000_when_truthy",
             {"eligible": eligible},
@@ -30,14 +30,14 @@ CASES = [
         )
         for eligible, runs in ((True, True), ("yes", True), ([0], True), (3, True), (False, False), ("", False), (0, False), (None, False), ([], True))
     ),
-    Case("true is eligible", "000_when_eq", {"eligible": True}, ran="validate checked", result={"eligible": True}),
-    Case("what is only truthy is not", "000_when_eq", {"eligible": 1}, ran="validate", skipped="checked"),
-    Case("nothing said is not", "000_when_eq", ran="validate", skipped="checked"),
-    Case("one is more than none", "000_when_gt", {"count": 1}, ran="fetch checked"),
-    Case("none is not more than none", "000_when_gt", {"count": 0}, ran="fetch", skipped="checked"),
-    Case("high is not low", "000_when_neq", {"priority": "high"}, ran="classify checked"),
-    Case("low is low", "000_when_neq", {"priority": "low"}, ran="classify", skipped="checked"),
-    Case(
+    ExampleCase("true is eligible", "000_when_eq", {"eligible": True}, ran="validate checked", result={"eligible": True}),
+    ExampleCase("what is only truthy is not", "000_when_eq", {"eligible": 1}, ran="validate", skipped="checked"),
+    ExampleCase("nothing said is not", "000_when_eq", ran="validate", skipped="checked"),
+    ExampleCase("one is more than none", "000_when_gt", {"count": 1}, ran="fetch checked"),
+    ExampleCase("none is not more than none", "000_when_gt", {"count": 0}, ran="fetch", skipped="checked"),
+    ExampleCase("high is not low", "000_when_neq", {"priority": "high"}, ran="classify checked"),
+    ExampleCase("low is low", "000_when_neq", {"priority": "low"}, ran="classify", skipped="checked"),
+    ExampleCase(
         "no address: it returns the error, and no user is created",
         "000_early_exit",
         {"email": ""},
@@ -45,14 +45,14 @@ CASES = [
         ran="validate exit_if_invalid",
         result={"error": "Email required"},
     ),
-    Case(
+    ExampleCase(
         "nothing given: the same",
         "000_early_exit",
         does={"ts": validate, "CREATE_USER": create_user},
         ran="validate exit_if_invalid",
         result={"error": "Email required"},
     ),
-    Case(
+    ExampleCase(
         "an address: the user is created, and the exit is skipped",
         "000_early_exit",
         {"email": "ann@example.com"},
@@ -61,14 +61,14 @@ CASES = [
         skipped="exit_if_invalid",
         result={"create_user": {"id": 7, "email": "ann@example.com"}},
     ),
-    Case(
+    ExampleCase(
         "references of every spelling",
         "000_references",
         {"user": "u1"},
         ran="get-user inputData greet",
         result={"text": "u1, mail ops@example.com", "key": "1", "all": {"first": "b", "second": "c"}, "gone": None},
     ),
-    Case(
+    ExampleCase(
         "two at a time",
         "000_for_each",
         {"contacts": [{"email": name} for name in "abcde"]},
@@ -78,18 +78,18 @@ CASES = [
         ran="send/~0 send/~1 send/~2 send/~3 send/~4 count",
         result={"sent": [{"to": name, "nth": nth} for nth, name in enumerate("abcde")]},
     ),
-    Case(
+    ExampleCase(
         "an item that fails is null at its place",
         "000_for_each",
         {"contacts": [{"email": name} for name in "abc"]},
         answers={"send/~1": [Broken("no")]},
         result={"sent": [{"to": "a", "nth": 0}, None, {"to": "c", "nth": 2}]},
     ),
-    Case("no contacts", "000_for_each", {"contacts": []}, ran="count", result={"sent": []}),
-    Case("contacts that nobody gave are none", "000_for_each", ran="count", result={"sent": []}),
-    Case("done: what it found is the result", "000_bail", {"done": True}, ran="look look_bail", result={"done": True}),
-    Case("not done: the work follows", "000_bail", {"done": False}, ran="look work", skipped="look_bail", result=Anything()),
-    Case("without go, a and c are skipped, and b sees null", "000_skips_cascade", ran="b", skipped="a c"),
-    Case("with go, all run", "000_skips_cascade", {"go": True}, ran="a b c", result={"b": {"a": {"x": 1}}, "c": {"x": 1}}),
-    Case("it fails, is null, and the next runs", "000_goes_on", does={"FAILS": broken, "ECHO": given}, ran="shaky next", result={"of": None}),
+    ExampleCase("no contacts", "000_for_each", {"contacts": []}, ran="count", result={"sent": []}),
+    ExampleCase("contacts that nobody gave are none", "000_for_each", ran="count", result={"sent": []}),
+    ExampleCase("done: what it found is the result", "000_bail", {"done": True}, ran="look look_bail", result={"done": True}),
+    ExampleCase("not done: the work follows", "000_bail", {"done": False}, ran="look work", skipped="look_bail", result=Anything()),
+    ExampleCase("without go, a and c are skipped, and b sees null", "000_skips_cascade", ran="b", skipped="a c"),
+    ExampleCase("with go, all run", "000_skips_cascade", {"go": True}, ran="a b c", result={"b": {"a": {"x": 1}}, "c": {"x": 1}}),
+    ExampleCase("it fails, is null, and the next runs", "000_goes_on", does={"FAILS": broken, "ECHO": given}, ran="shaky next", result={"of": None}),
 ]

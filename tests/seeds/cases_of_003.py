@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.definitions.graph.semantics.table import Skip, Voted
-from tests.seeds.cases import Case
+from tests.seeds.cases import ExampleCase
 from tests.seeds.example import Example
 from tests.seeds.examples_003 import INLINE
 
@@ -23,7 +23,7 @@ def says(answer: str) -> dict[str, Any]:
 
 
 CASES = [
-    Case(
+    ExampleCase(
         "not urgent: two messages at a time, and then it counts",
         "003_inline",
         GIVEN,
@@ -31,7 +31,7 @@ CASES = [
         ran=f"ask decide {REPLIES} count",
         result={"pageSize": 51},
     ),
-    Case(
+    ExampleCase(
         "urgent, and approved",
         "003_inline",
         GIVEN,
@@ -40,7 +40,14 @@ CASES = [
         ran=f"ask decide sign {REPLIES} count",
         result={"pageSize": 51},
     ),
-    Case("urgent, and rejected: null ends it", "003_inline", GIVEN, does=says("yes"), script=(Voted("sign", False, by="m1"),), ran="ask decide sign"),
-    Case("no messages: done at once", "003_inline", {"text": "help", "messages": []}, does=says("no"), ran="ask decide count"),
-    Case("nobody signs in the time that all of it has", "003_inline", GIVEN, does=says("yes"), took=60, failed="not ended 60 s after its start"),
+    ExampleCase("urgent, and rejected: null ends it", "003_inline", GIVEN, does=says("yes"), script=(Voted("sign", False, by="m1"),), ran="ask decide sign"),
+    ExampleCase("no messages: done at once", "003_inline", {"text": "help", "messages": []}, does=says("no"), ran="ask decide count"),
+    ExampleCase(
+        "nobody signs in the time that all of it has",
+        "003_inline",
+        GIVEN,
+        does=says("yes"),
+        took=60,
+        failed="the execution did not end within 60 s of its start",
+    ),
 ]

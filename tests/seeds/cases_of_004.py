@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.definitions.graph.semantics.table import Broken, Skip, Voted
-from tests.seeds.cases import Case, broken, given
+from tests.seeds.cases import ExampleCase, broken, given
 
 FIVE = "call_external_api/~0 call_external_api/~1 call_external_api/~2 call_external_api/~3 call_external_api/~4"
 PAID = "call_payment_api/~0 call_payment_api/~1 call_payment_api/~2 call_payment_api/~3 call_payment_api/~4"
@@ -23,10 +23,10 @@ def to(*ids: str) -> dict[str, Any]:
     return {"agent": lambda config, input: {"next_nodes": list(ids), "reasoning": "the lead is large"}}
 
 
-def judged(example: str, holds: bool, said: dict[str, Any], before: str = "") -> Case:
+def judged(example: str, holds: bool, said: dict[str, Any], before: str = "") -> ExampleCase:
     """A condition about what a step says, in which the other step says the same."""
     end = "holds" if holds else "fails"
-    return Case(f"{end} for {said}", example, said, ran=f"{before} checked {end}", result={end: said})
+    return ExampleCase(f"{end} for {said}", example, said, ran=f"{before} checked {end}", result={end: said})
 
 
 CONDITIONS = [
@@ -58,37 +58,39 @@ CONDITIONS = [
 ]
 
 LOOPS = [
-    Case("the schema is matched at once", "004_schema_loop", {"status": "success", "data": [1]}, ran="checked/~0", result={"status": "success", "data": [1]}),
-    Case("never matched: three times", "004_schema_loop", {"status": "success", "data": []}, ran="checked/~0 checked/~1 checked/~2"),
-    Case(
+    ExampleCase(
+        "the schema is matched at once", "004_schema_loop", {"status": "success", "data": [1]}, ran="checked/~0", result={"status": "success", "data": [1]}
+    ),
+    ExampleCase("never matched: three times", "004_schema_loop", {"status": "success", "data": []}, ran="checked/~0 checked/~1 checked/~2"),
+    ExampleCase(
         "at once: it goes on",
         "004_loop",
         answers={"svc.http": [{"status": 200}]},
         ran="prepare_request call_external_api/~0 process_response",
         result={"process_response": {"status": 200}},
     ),
-    Case(
+    ExampleCase(
         "success on the fifth try is success",
         "004_loop",
         answers={"svc.http": [{"status": 500}] * 4 + [{"status": 200}]},
         ran=f"prepare_request {FIVE} process_response",
         result={"process_response": {"status": 200}},
     ),
-    Case(
+    ExampleCase(
         "after the fifth failure the timeout path",
         "004_loop",
         answers={"svc.http": [{"status": 500}] * 5},
         ran=f"prepare_request {FIVE} error_dlq",
         result={"error_dlq": {"status": 500}},
     ),
-    Case(
+    ExampleCase(
         "good the first time",
         "004_loop_back",
         does={"review": lambda **_: {"good": True}, "draft": lambda **_: {}},
         ran="draft/~0/draft draft/~0/review publish",
         result={"publish": {"good": True}},
     ),
-    Case(
+    ExampleCase(
         "good the third time",
         "004_loop_back",
         answers={"review": [{"good": False}, {"good": False}, {"good": True}]},
@@ -96,15 +98,15 @@ LOOPS = [
         ran="draft/~0/draft draft/~0/review draft/~1/draft draft/~1/review draft/~2/draft draft/~2/review publish",
         result={"publish": {"good": True}},
     ),
-    Case(
+    ExampleCase(
         "never good: both ways of its timeout",
         "004_loop_back",
         does={"review": lambda **_: {"good": False}, "draft": lambda **_: {}},
         ran="draft/~0/draft draft/~0/review draft/~1/draft draft/~1/review draft/~2/draft draft/~2/review give_up tell",
         result={"give_up": {"good": False}, "tell": {"good": False}},
     ),
-    Case("round until its hops are used up", "004_endless", failed="exceeded_max_hops: more than 50 hops were made"),
-    Case(
+    ExampleCase("round until its hops are used up", "004_endless", failed="exceeded_max_hops: more than 50 transitions were taken"),
+    ExampleCase(
         "paid at once",
         "004_payment",
         skipped=UNUSED,
@@ -113,7 +115,7 @@ LOOPS = [
         ran="calculate_total call_payment_api/~0 confirm_payment",
         result={"confirm_payment": tried("success")},
     ),
-    Case(
+    ExampleCase(
         "every error that may pass, then paid with the last try",
         "004_payment",
         skipped=UNUSED,
@@ -122,7 +124,7 @@ LOOPS = [
         ran=f"calculate_total {PAID} confirm_payment",
         result={"confirm_payment": tried("success")},
     ),
-    Case(
+    ExampleCase(
         "after the fifth failure: the customer is refunded",
         "004_payment",
         skipped=UNUSED,
@@ -131,7 +133,7 @@ LOOPS = [
         ran=f"calculate_total {PAID} refund_customer",
         result={"refund_customer": tried("failed", "TIMEOUT")},
     ),
-    Case(
+    ExampleCase(
         "an error that will not pass is not tried again",
         "004_payment",
         skipped=UNUSED,
@@ -140,7 +142,7 @@ LOOPS = [
         ran="calculate_total call_payment_api/~0 confirm_payment",
         result={"confirm_payment": tried("failed", "CARD_DECLINED")},
     ),
-    Case(
+    ExampleCase(
         "nor is another amount",
         "004_payment",
         skipped=UNUSED,
@@ -151,46 +153,48 @@ LOOPS = [
 ]
 
 ROUTED = [
-    Case(
+    ExampleCase(
         "large and rich: two ways",
         "004_branch",
         {"revenue": 200000},
         does={"svc.scoring": lambda **_: {"score": 90}},
         ran="enrich_data score_customer enterprise_sales send_gift",
     ),
-    Case(
+    ExampleCase(
         "large and poor: the second rule",
         "004_branch",
         {"revenue": 100},
         does={"svc.scoring": lambda **_: {"score": 90}},
         ran="enrich_data score_customer standard_sales",
     ),
-    Case(
+    ExampleCase(
         "60: the second rule",
         "004_branch",
         {"revenue": 200000},
         does={"svc.scoring": lambda **_: {"score": 60}},
         ran="enrich_data score_customer standard_sales",
     ),
-    Case("10: the third", "004_branch", {"revenue": 1}, does={"svc.scoring": lambda **_: {"score": 10}}, ran="enrich_data score_customer nurture_campaign"),
-    Case("no score: the default", "004_branch", {"revenue": 1}, does={"svc.scoring": lambda **_: {}}, ran="enrich_data score_customer manual_review"),
-    *(Case(f"the agent says {name}", "004_agent_branch", does=to(name), ran=f"enrich_data qualify_lead_agent {name}") for name in ROUTES),
-    Case(
+    ExampleCase(
+        "10: the third", "004_branch", {"revenue": 1}, does={"svc.scoring": lambda **_: {"score": 10}}, ran="enrich_data score_customer nurture_campaign"
+    ),
+    ExampleCase("no score: the default", "004_branch", {"revenue": 1}, does={"svc.scoring": lambda **_: {}}, ran="enrich_data score_customer manual_review"),
+    *(ExampleCase(f"the agent says {name}", "004_agent_branch", does=to(name), ran=f"enrich_data qualify_lead_agent {name}") for name in ROUTES),
+    ExampleCase(
         "the agent names two", "004_agent_branch", does=to("enterprise_sales", "disqualify"), ran="enrich_data qualify_lead_agent enterprise_sales disqualify"
     ),
-    Case("the agent names none", "004_agent_branch", does=to(), ran="enrich_data qualify_lead_agent manual_review"),
-    Case(
+    ExampleCase("the agent names none", "004_agent_branch", does=to(), ran="enrich_data qualify_lead_agent manual_review"),
+    ExampleCase(
         "the agent names one that is not in its list",
         "004_agent_branch",
         does=to("enterprise_sales", "wire_money"),
         ran="enrich_data qualify_lead_agent",
-        failed="qualify_lead_agent tried to go on to 'wire_money', which is unauthorized; allowed are enterprise_sales, standard_sales",
+        failed="qualify_lead_agent chose the step 'wire_money', which is not allowed; choose one of enterprise_sales, standard_sales",
     ),
     *(
-        Case(f"{score}: {name}", "004_exclusive", {"score": score}, ran=f"A {name}", result={name: {"score": score}})
+        ExampleCase(f"{score}: {name}", "004_exclusive", {"score": score}, ran=f"A {name}", result={name: {"score": score}})
         for score, name in ((80, "high_value"), (79, "medium_value"), (50, "medium_value"), (49, "low_value"))
     ),
-    Case(
+    ExampleCase(
         "approved: the account",
         "004_human",
         DEAL,
@@ -198,8 +202,8 @@ ROUTED = [
         took=47 * 3600,
         ran="validate_high_value_deal manager_approval setup_enterprise_account",
     ),
-    Case("nobody for 48 h: as well", "004_human", DEAL, took=48 * 3600, ran="validate_high_value_deal manager_approval setup_enterprise_account"),
-    Case(
+    ExampleCase("nobody for 48 h: as well", "004_human", DEAL, took=48 * 3600, ran="validate_high_value_deal manager_approval setup_enterprise_account"),
+    ExampleCase(
         "rejected: the path ends",
         "004_human",
         DEAL,
@@ -207,14 +211,14 @@ ROUTED = [
         took=0,
         ran="validate_high_value_deal manager_approval",
     ),
-    Case("approved: yes", "004_rejection", script=(Voted("ask"),), ran="ask yes"),
-    Case("rejected: no", "004_rejection", script=(Voted("ask", approve=False),), ran="ask no"),
-    Case("nobody for an hour: no", "004_rejection", took=3600, ran="ask no"),
-    Case("a person between two steps", "004_approval", {"x": 1}, script=(Skip("5m"), Voted("Approval")), ran="A Approval B"),
+    ExampleCase("approved: yes", "004_rejection", script=(Voted("ask"),), ran="ask yes"),
+    ExampleCase("rejected: no", "004_rejection", script=(Voted("ask", approve=False),), ran="ask no"),
+    ExampleCase("nobody for an hour: no", "004_rejection", took=3600, ran="ask no"),
+    ExampleCase("a person between two steps", "004_approval", {"x": 1}, script=(Skip("5m"), Voted("Approval")), ran="A Approval B"),
 ]
 
 JOINED = [
-    Case(
+    ExampleCase(
         "once, with both, when the second is there",
         "004_join",
         {"x": 1},
@@ -223,20 +227,20 @@ JOINED = [
         took=3,
         result={"fetch_user": {"x": 1}, "fetch_orders": {"x": 1}},
     ),
-    Case("three tries, each later than the one before", "004_task", does={"svc.validate": broken}, tries={"validate_customer": 3}, failed="Broken: no"),
-    Case("thirty seconds a try", "004_task", takes={"svc.validate": "31s"}, tries={"validate_customer": 3}, failed="30 s"),
-    Case(
+    ExampleCase("three tries, each later than the one before", "004_task", does={"svc.validate": broken}, tries={"validate_customer": 3}, failed="Broken: no"),
+    ExampleCase("thirty seconds a try", "004_task", takes={"svc.validate": "31s"}, tries={"validate_customer": 3}, failed="30 s"),
+    ExampleCase(
         "the third try succeeds, and both follow",
         "004_task",
         answers={"svc.validate": [Broken("no"), Broken("no"), 1]},
         ran="validate_customer kyc_check credit_check",
         took=None,
     ),
-    Case("one after the other", "004_sequential", {"x": 1}, ran="A B C", result={"x": 1}),
-    Case(
+    ExampleCase("one after the other", "004_sequential", {"x": 1}, ran="A B C", result={"x": 1}),
+    ExampleCase(
         "two at once, and once behind both", "004_fan_out", {"x": 1}, takes={"B": "1s", "C": "2s"}, ran="A B C D", took=2, result={"B": {"x": 1}, "C": {"x": 1}}
     ),
-    Case(
+    ExampleCase(
         "three sources at once, and once with all of them",
         "004_enrichment",
         {"city": "Rome"},
@@ -244,16 +248,16 @@ JOINED = [
         ran="start fetch_weather fetch_traffic fetch_news combine display",
         result={"fetch_weather": 200, "fetch_traffic": 200, "fetch_news": ["news"]},
     ),
-    Case("all begin at once, and one waits for all", "004_two_entries", takes={"A": "1s", "B": "2s", "C": "3s"}, ran="A B C E", took=3),
-    Case(
+    ExampleCase("all begin at once, and one waits for all", "004_two_entries", takes={"A": "1s", "B": "2s", "C": "3s"}, ran="A B C E", took=3),
+    ExampleCase(
         "once for each token, with what that brought",
         "004_each_token",
         does={"A": lambda **_: {"by": "A"}, "B": lambda **_: {"by": "B"}},
         takes={"A": "1s", "B": "1s"},
         ran="A B C C#2",
     ),
-    Case("charged", "004_compensator", {"amount": 5}, ran="charge_customer", result={"amount": 5}),
-    Case(
+    ExampleCase("charged", "004_compensator", {"amount": 5}, ran="charge_customer", result={"amount": 5}),
+    ExampleCase(
         "goes on in the other version, with what is made of the input",
         "004_migration",
         {"x": 1},
@@ -263,7 +267,7 @@ JOINED = [
         result={"x": 1, "since": "1.0"},
         children=(("untitled", "completed", {"x": 1, "since": "1.0"}),),
     ),
-    Case("the other version is not here", "004_migration", does={"ts": lambda config, input: {}}, failed="there is no version 2.0 of untitled"),
+    ExampleCase("the other version is not here", "004_migration", does={"ts": lambda config, input: {}}, failed="there is no version 2.0 of untitled"),
 ]
 
 CASES = [*CONDITIONS, *LOOPS, *ROUTED, *JOINED]

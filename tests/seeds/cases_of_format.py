@@ -4,7 +4,7 @@ from typing import Any
 
 from perdure.definitions.graph.step_kind import KindResult
 from tests.definitions.graph.semantics.table import ANYTHING, Skip, Voted
-from tests.seeds.cases import Case, given
+from tests.seeds.cases import ExampleCase, given
 from tests.seeds.cases_of_000 import create_user
 
 PEOPLE = [{"email": "bob@example.com"}, {"email": "cy@example.com"}]
@@ -37,29 +37,29 @@ def charge(*answers: dict[str, Any]) -> dict[str, list[Any]]:
     return {"CHARGE": [{"id": "ch_1", "amount": 1500, "error_code": None, **answer} for answer in answers]}
 
 
-def paying(claim: str, status: list[str], ran: str, amount: int = 1500, **more: Any) -> Case:
+def paying(claim: str, status: list[str], ran: str, amount: int = 1500, **more: Any) -> ExampleCase:
     """A payment that comes to these states, one after the other."""
     turns = charge(*({"status": one, "amount": amount, "error_code": "TIMEOUT" if one == "failed" else None} for one in status))
     does = {"TOTAL": lambda **_: {"final_amount": amount}, "agent": lambda config, input=None: {"next": "fraud"}} | more.pop("does", {})
     called = " ".join(f"call_payment_api/~{number}" for number in range(len(status)))
-    return Case(claim, "format_payment", answers=turns, does=does, ran=f"calculate_total {called} {ran}", **more)
+    return ExampleCase(claim, "format_payment", answers=turns, does=does, ran=f"calculate_total {called} {ran}", **more)
 
 
-def condition(number: int, holds: bool, said: dict[str, Any]) -> Case:
+def condition(number: int, holds: bool, said: dict[str, Any]) -> ExampleCase:
     """One of the conditions, of which all other steps say the same."""
     end = "holds" if holds else "fails"
-    return Case(f"{end} for {said}", f"format_condition_{number}", said, result=ANYTHING, targets={end: "ECHO"})
+    return ExampleCase(f"{end} for {said}", f"format_condition_{number}", said, result=ANYTHING, targets={end: "ECHO"})
 
 
 CASES = [
-    Case(
+    ExampleCase(
         "no address: it returns the error",
         "format_signup",
         does={"ts": validate, "CREATE_USER": create_user},
         ran="validate exit_if_invalid",
         result={"error": "Email required"},
     ),
-    Case(
+    ExampleCase(
         "an address: the user is created, and all are invited",
         "format_signup",
         {"email": "ann@example.com", "contacts": PEOPLE},
@@ -68,7 +68,7 @@ CASES = [
         skipped="exit_if_invalid",
         result={"user": 7, "invited": [{"to": one["email"], "from": 7, "nth": nth} for nth, one in enumerate(PEOPLE)]},
     ),
-    Case(
+    ExampleCase(
         "five at a time",
         "format_signup",
         {"email": "ann@example.com", "contacts": PEOPLE * 6},
@@ -78,7 +78,7 @@ CASES = [
         took=3,
         at_once=5,
     ),
-    Case(
+    ExampleCase(
         "tests pass: images, approval, two looks at its health, and what publishes it",
         "format_nightly_release",
         does=shell(0) | {"agent": given},
@@ -90,15 +90,15 @@ CASES = [
         children=(("perdure.approval", "completed", ANYTHING), ("publish-release", "completed", {"channel": "beta"})),
         result={"channel": "beta"},
     ),
-    Case(
+    ExampleCase(
         "nobody approves: its own time, four hours, is over before that of the approval",
         "format_nightly_release",
         does=shell(0) | {"agent": given},
         calls=("publish-release@2.3.0",),
-        failed="not ended 14400 s after its start",
+        failed="the execution did not end within 14400 s of its start",
         took=4 * 3600,
     ),
-    Case(
+    ExampleCase(
         "somebody rejects it: cancelled",
         "format_nightly_release",
         does=shell(0) | {"agent": given},
@@ -106,7 +106,7 @@ CASES = [
         script=(Voted("gate/sign_off", False, comment="too late"),),
         cancelled="sign_off was rejected by ada: too late",
     ),
-    Case(
+    ExampleCase(
         "tests fail: an agent looks into it, and is told what they said",
         "format_nightly_release",
         does=shell(1) | {"agent": lambda config, input=None: config["prompt"]},
@@ -114,7 +114,7 @@ CASES = [
         ran="test gate gate/triage",
         result="Find why this failed: pytest -q --json-report {'BRANCH': 'main'}",
     ),
-    Case(
+    ExampleCase(
         "not sure: a person labels, and the replies go two at a time",
         "format_support_triage",
         ASKED,
@@ -123,7 +123,7 @@ CASES = [
         ran="classify sure human replies/~0 replies/~1 close",
         result={"id": 5, "last": [{"messages": ["a", "b"], "label": "bug"}, {"messages": ["c"], "label": "bug"}]},
     ),
-    Case(
+    ExampleCase(
         "rejected: the ticket is closed",
         "format_support_triage",
         ASKED,
@@ -131,7 +131,7 @@ CASES = [
         script=(Voted("human", False, by="support"),),
         ran="classify sure human close",
     ),
-    Case(
+    ExampleCase(
         "sure of it, and the model has said all: the replies follow at once",
         "format_support_triage",
         ASKED,
@@ -163,7 +163,7 @@ CASES = [
         ["declined"],
         "route manual_review",
         does={"agent": lambda config, input=None: None},
-        failed="not ended 1800 s after its start",
+        failed="the execution did not end within 1800 s of its start",
         undone="call_payment_api/~0",
         took=1800,
     ),
@@ -171,8 +171,10 @@ CASES = [
     condition(1, False, {"ok": None}),
     condition(2, True, {"count": 1}),
     condition(2, False, {"count": 0}),
-    Case("holds for more than before", "format_condition_3", answers={"initial": [{"score": 1}], "checked": [{"score": 2}]}, ran="initial checked holds"),
-    Case("fails for as much", "format_condition_3", answers={"initial": [{"score": 2}], "checked": [{"score": 2}]}, ran="initial checked fails"),
+    ExampleCase(
+        "holds for more than before", "format_condition_3", answers={"initial": [{"score": 1}], "checked": [{"score": 2}]}, ran="initial checked holds"
+    ),
+    ExampleCase("fails for as much", "format_condition_3", answers={"initial": [{"score": 2}], "checked": [{"score": 2}]}, ran="initial checked fails"),
     condition(4, True, {"status": "failed"}),
     condition(4, False, {"status": "failed", "data": 1}),
     condition(5, True, {"transactions": [{"amount": 10001}]}),

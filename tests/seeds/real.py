@@ -27,7 +27,7 @@ from perdure.loop_thread import LoopThread
 from perdure.runtime.worker import Worker
 from perdure.stores.configured_store import open_store
 from tests.definitions.graph.semantics.table import ANYTHING, Voted, again
-from tests.seeds.cases import Case, called, given
+from tests.seeds.cases import ExampleCase, called, given
 from tests.seeds.definitions import definition
 from tests.seeds.example import Example
 
@@ -51,7 +51,7 @@ class Real:
     failed: str | None = None
 
 
-def expected(case: Case, real: Real) -> Case:
+def expected(case: ExampleCase, real: Real) -> ExampleCase:
     """The case, as it is with nothing standing in."""
     changed: dict[str, Any] = {}
     if real.failed is not None:
@@ -72,7 +72,7 @@ def vendor(url: str, name: str) -> dict[str, Any]:
     return dict.fromkeys(NAMES, models(url)[VENDORS[name]])
 
 
-def made(document: Mapping[str, Any], case: Case, here: Deployment, kinds: Mapping[str, Kind] | None = None) -> Definition:
+def made(document: Mapping[str, Any], case: ExampleCase, here: Deployment, kinds: Mapping[str, Kind] | None = None) -> Definition:
     """The definition of a case, with the tools of its user and nothing else that is played."""
     calls = tuple(called(*name.split("@")) for name in case.calls)
     ir = Definition.of(document, calls=calls, deployment=here).ir
@@ -82,7 +82,7 @@ def made(document: Mapping[str, Any], case: Case, here: Deployment, kinds: Mappi
     return Definition.of(document, tools=tools, calls=calls, kinds=kinds, deployment=here, secrets={"TOKEN": "hush-hush"})
 
 
-def tool(case: Case, name: str) -> Any:
+def tool(case: ExampleCase, name: str) -> Any:
     """A user's tool, which says what the case has it say, and may run again."""
     left = list(case.answers.get(name, ()))
     does = (lambda **_: left.pop(0)) if name in case.answers else case.does.get(name, given)
@@ -136,7 +136,7 @@ def placed(example: Example, address: str) -> dict[str, Any]:
     return read
 
 
-async def ended(it: Definition, case: Case, url: str) -> Any:
+async def ended(it: Definition, case: ExampleCase, url: str) -> Any:
     """The result of a case on a real engine; people decide as soon as they are asked."""
     running = asyncio.create_task(it.with_(id="1", db=url).arun(dict(case.input)))
     try:

@@ -75,7 +75,7 @@ def test_people_have_their_time_and_a_policy_for_its_end() -> None:
     assert (made["approve"]["on_timeout"], made["next"]) == ("reject", {"approved": "yes", "rejected": "no"})
 
 
-def test_a_compensator_undoes_with_what_its_node_came_to() -> None:
+def test_an_undo_node_undoes_with_the_result_of_its_node() -> None:
     made = step(definition(NAMED["004_compensator"]), "charge_customer")
     assert made["undo"] == {"tool": "stripe.refund", "with": "@self", "timeout": 60, "retry": {"max": 3}}
 

@@ -13,8 +13,8 @@ from perdure import ExecutionCancelled, ExecutionFailed
 from perdure.fake_llm import Fake, serving
 from perdure.testing import World
 from tests.definitions.graph.semantics.table import ANYTHING, LONGEST_S, OVER, Broken, Skip, befall, check
-from tests.definitions.kinds.agents.scripted import Script
-from tests.seeds.cases import Case
+from tests.definitions.kinds.agents.scripted_model import ModelScript
+from tests.seeds.cases import ExampleCase
 from tests.seeds.real import NAMES, REALS, Real, answering, asking_aside, deployment, ended, expected, made, pages, placed, put_on_path, vendor
 from tests.seeds.test_runs import CASES, NAMED
 
@@ -22,7 +22,7 @@ LONG_S = 60
 """What takes longer, in its own time, is run in virtual time."""
 
 
-def is_long(case: Case) -> bool:
+def is_long(case: ExampleCase) -> bool:
     """Whether a case waits for a time that nobody has: for its own, between tries, or while a tool is at work; or says things of single steps of a tool."""
     fails = any(isinstance(one, Broken) for answers in case.answers.values() for one in answers)
     waits = case.takes and case.failed is not None
@@ -33,7 +33,7 @@ def is_long(case: Case) -> bool:
     )
 
 
-def named(case: Case) -> str:
+def named(case: ExampleCase) -> str:
     """What a case is called."""
     return f"{case.definition}: {case.claim}"
 
@@ -44,7 +44,7 @@ FIRST = {case.definition: case for case in reversed(SHORT)}
 ASKED = [case for case in SHORT if REALS.get((case.definition, case.claim), Real()).answers]
 
 
-class Place(NamedTuple):
+class ExampleServices(NamedTuple):
     """What is around the examples: a provider of models, and a server."""
 
     fake: Fake
@@ -59,13 +59,13 @@ def address() -> Iterator[str]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def place(address: str) -> AsyncIterator[Place]:
+async def place(address: str) -> AsyncIterator[ExampleServices]:
     fake = Fake([])
     async with serving(fake) as url:
-        yield Place(fake, url, address)
+        yield ExampleServices(fake, url, address)
 
 
-async def comes_to_what_it_states(case: Case, place: Place, work: Path, provider: str = "openai") -> None:
+async def comes_to_what_it_states(case: ExampleCase, place: ExampleServices, work: Path, provider: str = "openai") -> None:
     """Run a case on a real engine."""
     real = REALS.get((case.definition, case.claim), Real())
     wanted = expected(case, real)
@@ -85,36 +85,36 @@ async def comes_to_what_it_states(case: Case, place: Place, work: Path, provider
 
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("case", FIRST.values(), ids=named)
-async def test_an_example_comes_to_what_it_states_with_all_that_is_real(case: Case, place: Place, tmp_path: Path) -> None:
+async def test_an_example_comes_to_what_it_states_with_all_that_is_real(case: ExampleCase, place: ExampleServices, tmp_path: Path) -> None:
     await comes_to_what_it_states(case, place, tmp_path)
 
 
 @pytest.mark.prove
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("case", [case for case in SHORT if case is not FIRST[case.definition]], ids=named)
-async def test_so_it_does_in_each_of_its_cases(case: Case, place: Place, tmp_path: Path) -> None:
+async def test_so_it_does_in_each_of_its_cases(case: ExampleCase, place: ExampleServices, tmp_path: Path) -> None:
     await comes_to_what_it_states(case, place, tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("case", [case for case in ASKED if case.definition in ("003_inline", "004_agent_branch")][:2], ids=named)
-async def test_models_of_another_vendor_answer_as_well(case: Case, place: Place, tmp_path: Path) -> None:
+async def test_models_of_another_vendor_answer_as_well(case: ExampleCase, place: ExampleServices, tmp_path: Path) -> None:
     await comes_to_what_it_states(case, place, tmp_path, "anthropic")
 
 
 @pytest.mark.prove
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("case", ASKED, ids=named)
-async def test_models_of_another_vendor_answer_in_each_case(case: Case, place: Place, tmp_path: Path) -> None:
+async def test_models_of_another_vendor_answer_in_each_case(case: ExampleCase, place: ExampleServices, tmp_path: Path) -> None:
     await comes_to_what_it_states(case, place, tmp_path, "anthropic")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", LONG, ids=named)
-def test_what_waits_for_long_does_so_in_virtual_time(world: World, case: Case, address: str, tmp_path: Path) -> None:
+def test_what_waits_for_long_does_so_in_virtual_time(world: World, case: ExampleCase, address: str, tmp_path: Path) -> None:
     real = REALS.get((case.definition, case.claim), Real())
-    wanted, script = expected(case, real), Script(*real.answers)
+    wanted, script = expected(case, real), ModelScript(*real.answers)
     for where in dict.fromkeys((*wanted.answers, *wanted.takes)):
         answer = {"answers": wanted.answers[where]} if where in wanted.answers else {"calls": wanted.does.get(where, lambda **given: given)}
         world.mock(where, takes=wanted.takes.get(where, 0), **answer)

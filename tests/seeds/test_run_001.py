@@ -119,7 +119,7 @@ def test_it_begins_fifty_steps_at_most_unless_its_policy_says_otherwise(world: W
     steps = [tool(f"s{number}") for number in range(most + 1)]
     assert world.start(workflow(*steps[:most], runtime={"policy": policy}, slug="enough")).status == "completed"
     run = world.start(workflow(*steps, runtime={"policy": policy}))
-    with pytest.raises(ExecutionFailed, match=f"more than {most} steps were begun"):
+    with pytest.raises(ExecutionFailed, match=f"more than {most} steps were started"):
         run.result()
     assert len(calls(run)) == most
 

@@ -13,7 +13,7 @@ claim   where
 10      test_run_000: test_a_tool_is_called_and_its_result_made_over_by_code; case 000_references
 11      later: tools of MCP servers
 12      case 000_early_exit, whose code test_real_kinds: test_an_example_comes_to_what_it_states_with_all_that_is_real runs in the sandbox;
-        steps/test_ts: test_the_default_export_is_called_with_the_input
+        kinds/test_ts_kind: test_the_default_export_is_called_with_the_input
 13, 33  case 000_early_exit; test_definitions_000: test_the_early_exit_returns_its_input_and_is_ordered_by_what_it_looks_at
 14, 15  case 000_references; test_definitions_000: test_references_are_whole_words_in_all_their_spellings
 16, 17  case 000_for_each; test_definitions_000: test_a_failed_item_is_null_unless_the_step_says_that_it_fails
@@ -48,7 +48,7 @@ claim   where
 68      test_after_a_crash_a_step_runs_again_only_if_it_bears_that below
 69      the log has its own events; what they stand for: created = Started, execute = Opened and Tried, completed = Settled
 70      test_tidy: test_the_package_keeps_the_rules
-71-74   format/test_published: test_the_examples_fit_as_written_and_in_canonical_form; as 18, 13 and 27
+71-74   format/test_format_schema: test_the_examples_fit_as_written_and_in_canonical_form; as 18, 13 and 27
 75-79   as 23, 27, 34, 35 and 25
 80      test_run_000: test_a_skipped_step_is_null_and_told_of
 """

@@ -22,14 +22,14 @@ claim   where
 49, 50  test_run_001: test_an_approval_halts_it_and_either_decision_leads_on_as_the_seed_says; row "a cancelled execution is undone as well"
 51      who runs an execution, since when: heads and leases; cli/test_transcripts: `show`, `engines`
 53      runtime/test_engine: test_a_store_that_is_down_for_a_minute_loses_nothing_and_work_goes_on
-54      format/test_canonical: test_the_hashes_of_format_version_1_never_change, test_the_hash_is_that_of_the_meaning
+54      format/test_canonical_form: test_the_hashes_of_format_version_1_never_change, test_the_hash_is_that_of_the_meaning
 55, 56  later: definitions are found by name in what an engine has; by what a service stores, later
 57      as 10
 58, 60  nothing is made before an execution but its row: runtime/test_engine; what asks for it over HTTP is later
 59, 61  test_run_001: test_an_execution_says_what_it_runs_and_how_it_stands
-62, 63  steps/bash/test_kind: test_it_has_nothing_of_the_engine_s_environment_and_a_directory_of_its_own
+62, 63  kinds/bash/test_bash_kind: test_it_has_nothing_of_the_engine_s_environment_and_a_directory_of_its_own
 64      test_run_001: test_what_happens_is_told_in_events
-65      steps/bash/test_kind: test_a_command_is_told_its_key_and_its_try
+65      kinds/bash/test_bash_kind: test_a_command_is_told_its_key_and_its_try
 66      case 001_step_types
 67      test_run_001: test_an_execution_says_what_it_runs_and_how_it_stands
 68-84   later: triggers
@@ -47,7 +47,7 @@ claim   where
         test_a_command_has_the_time_that_it_says_and_never_more_than_ten_minutes
 116     case 001_step_types
 117     test_run_001: test_an_agent_s_message_is_its_content_its_message_or_its_goal; case 001_step_types, with models that are asked over HTTP;
-        graph/test_agents: test_a_message_reaches_the_agent_that_is_at_work, test_an_answer_that_does_not_come_in_time_is_a_timeout
+        graph/test_agent_verbs: test_a_message_reaches_the_agent_that_is_at_work, test_an_answer_that_does_not_come_in_time_is_a_timeout
 118     case 001_conditional
 119     case 001_parallel; row "with concurrency, so many branches at a time, in the order in which they are written";
         row "the first branch that fails, fails the block, and the others are dropped"; row "tools, sleeps and people run beside one another"
@@ -59,11 +59,11 @@ claim   where
 124     case 001_conditional; test_definitions_001: test_what_a_step_stores_is_its_result_and_the_output_of_the_workflow
 125     test_run_001: test_what_happens_is_told_in_events
 126     cli: test_killed_at_its_approval_and_run_again_it_goes_on, test_a_denied_approval_ends_it_as_cancelled, test_a_definition_comes_from_standard_input
-127     later: proposals that are stored; what an agent proposes: steps/agents/test_patching: test_a_definition_is_only_proposed
-128     cli/test_exits: test_every_code_is_explained, and the codes in every transcript
+127     later: proposals that are stored; what an agent proposes: kinds/agents/test_agent_patches: test_a_definition_is_only_proposed
+128     cli/test_exit_codes: test_every_code_is_explained, and the codes in every transcript
 129     test_run_001: test_every_type_of_the_seed_is_known_and_no_other
 130     test_definitions_001: test_steps_without_an_id_are_called_by_their_path
-131     format/test_canonical: test_the_hash_is_that_of_the_meaning
+131     format/test_canonical_form: test_the_hash_is_that_of_the_meaning
 132     test_definitions_001: test_what_the_validator_of_the_seed_refuses_is_an_error
 133     test_run_001: test_every_type_of_the_seed_is_known_and_no_other; there is one validator, of which the command line, the SDK and engines make use
 134     test_an_id_starts_one_execution_however_many_ask below
@@ -71,9 +71,9 @@ claim   where
 136     later: triggers
 137     as 119
 138     later: definitions that a service stores
-139     format/test_published: test_it_is_a_schema_of_draft_2020_12
+139     format/test_format_schema: test_it_is_a_schema_of_draft_2020_12
 140     test_definitions_001: test_a_subworkflow_is_called_in_its_version_and_limits_are_read;
-        steps/agents/test_patching: test_a_definition_that_does_not_allow_it_is_not_changed_and_the_agent_is_told
+        kinds/agents/test_agent_patches: test_a_definition_that_does_not_allow_it_is_not_changed_and_the_agent_is_told
 141     test_steps_can_be_watched_while_it_runs below
 142, 143 later: the console
 """

@@ -2,7 +2,7 @@
 
 claim   where
 1       test_workflows_are_ordinary_async_functions below
-2       code/test_loop: test_joins_races_and_inner_loops_in_a_turn_resume_after_a_suspension_from_every_cut;
+2       code/test_durable_loops: test_joins_races_and_inner_loops_in_a_turn_resume_after_a_suspension_from_every_cut;
         code/test_step: test_from_every_cut_every_step_settles_as_it_would_have
 3       test_every_operation_is_in_the_history below
 4       code/test_step: test_none_failures_timeouts_and_fatal_errors_are_remembered_and_never_executed_again
@@ -32,9 +32,9 @@ claim   where
 43      code/test_race: test_the_winner_is_what_a_replay_returns,
         test_a_loser_is_cancelled_in_mid_step_before_the_workflow_goes_on
 44      test_a_loop_continues_with_state_and_breaks_with_a_value below
-45      code/test_loop: test_commit_every_remembers_the_state_of_every_nth_turn_only,
+45      code/test_durable_loops: test_commit_every_remembers_the_state_of_every_nth_turn_only,
         test_a_loop_resumes_at_the_last_committed_turn_and_runs_none_of_the_earlier_steps_again
-46      code/test_loop: test_history_is_trimmed_to_the_turns_kept_as_in_the_example_of_the_seed
+46      code/test_durable_loops: test_history_is_trimmed_to_the_turns_kept_as_in_the_example_of_the_seed
 48, 51  test_replay_writes_nothing below
 49, 50  test_a_name_and_not_a_position_is_what_an_operation_is_known_by below
 52      every test here has a store of its own
@@ -51,7 +51,7 @@ from perdure.core import events as e
 from perdure.core import messages
 from perdure.core.operations import Failure, operation_kind
 from perdure.core.paths import path_text
-from tests.code.engines import cold, resident, settle, virtually, world
+from tests.code.engines import evicted, resident, settle, virtually, world
 
 
 @step
@@ -261,7 +261,7 @@ async def test_replay_writes_nothing() -> None:
         key = await w.start(everything)
         await settle(20)
         before = await w.rows(key)
-        await cold(w.store, everything, key)
+        await evicted(w.store, everything, key)
         await w.crash()
         await w.tell(key, messages.TickMessage())
         await settle(5)

@@ -9,28 +9,28 @@ claim   where
 5       expr/test_braces: test_the_organization_is_the_tenant_and_else_what_is_called_so
 6       expr/test_braces: test_names_are_of_the_loop_then_variables_then_the_input_then_null
 7       expr/test_braces: test_a_secret_is_a_mark_alone_within_text_and_in_lists;
-        programs/graph/test_secrets: test_a_tool_is_given_the_secret_and_no_log_has_it
+        definitions/graph/test_secrets: test_a_tool_is_given_the_secret_and_no_log_has_it
 8       test_variables_of_the_workflow_are_there_from_the_beginning below
 10, 11  test_steps_and_the_last_output_are_envelopes below
-12      steps/models/test_llm: test_a_step_is_its_data_and_its_envelope_what_that_came_by
+12      kinds/models/test_llm_kind: test_a_step_is_its_data_and_its_envelope_what_that_came_by
 13      test_steps_and_the_last_output_are_envelopes below
 14      a node settles by a port, with a result or an error: test_the_ports_of_each_type_are_those_of_the_seed below;
         threadId: an agent is an execution, by its id:
-        graph/test_agents: test_without_an_agent_at_work_a_session_keeps_what_was_said_and_ends_with_the_execution
+        graph/test_agent_verbs: test_without_an_agent_at_work_a_session_keeps_what_was_said_and_ends_with_the_execution
 15      test_a_step_that_fails_fails_the_execution_unless_its_port_leads_on below
 16      test_only_a_loop_writes_the_loop below
 17, 18  test_the_ports_of_each_type_are_those_of_the_seed below
 19, 20  test_an_approval_is_recorded_waited_for_and_goes_on_by_its_port below
-21-24   programs/graph/test_ticks: test_the_sixth_tick_of_the_seed_s_example_is_as_it_says, test_with_batches_of_one_item_and_index_are_there
-25-27   programs/graph/test_ticks: test_the_last_batch_may_be_smaller_and_then_it_is_done
+21-24   definitions/graph/test_loop_ticks: test_the_sixth_tick_of_the_seed_s_example_is_as_it_says, test_with_batches_of_one_item_and_index_are_there
+25-27   definitions/graph/test_loop_ticks: test_the_last_batch_may_be_smaller_and_then_it_is_done
 28      test_a_loop_puts_out_its_state_and_its_batch below
-29      programs/graph/test_loops: test_without_items_it_is_done_at_once_and_without_a_body_it_ticks_by_itself; case 003_inline
+29      definitions/graph/test_batch_loops: test_without_items_it_is_done_at_once_and_without_a_body_it_ticks_by_itself; case 003_inline
 30-33   expr/test_braces: test_the_examples_of_the_seed_come_to_what_they_say
 34      test_what_was_set_stays_across_a_crash below
 35      test_the_batch_is_there_after_a_crash_too below
-36      programs/format/test_seed003: test_a_step_after_which_nothing_stands_ends_and_so_do_null_and_noop; case 003_inline
-37      programs/format/test_seed003: test_a_loop_without_a_body_leads_to_itself;
-        programs/graph/test_loops: test_each_batch_is_seen_once_and_what_follows_sees_how_it_ended
+36      dialects/test_port_graph: test_a_step_after_which_nothing_stands_ends_and_so_do_null_and_noop; case 003_inline
+37      dialects/test_port_graph: test_a_loop_without_a_body_leads_to_itself;
+        definitions/graph/test_batch_loops: test_each_batch_is_seen_once_and_what_follows_sees_how_it_ended
 38      case 003_inline
 39-42   later: tables of definitions by organization come with the service; what an execution and an approval keep is in their logs
 43      test_an_execution_keeps_the_definition_that_it_began_with below
@@ -44,7 +44,7 @@ claim   where
         a trigger: later, with them
 53, 54  test_the_sixth_tick_is_seen_by_the_body_as_the_seed_shows_it below
 55, 57  test_a_definition_runs_though_nobody_has_stored_it below
-56, 59  programs/format/test_seed003: test_the_seed_s_inline_workflow_is_a_definition_in_order_of_ports
+56, 59  dialects/test_port_graph: test_the_seed_s_inline_workflow_is_a_definition_in_order_of_ports
 58      case 003_inline has a step of each type
 60      as 12
 61, 62  test_only_a_loop_writes_the_loop below

@@ -4,12 +4,12 @@ A row is one of the claims in graph/semantics, a case is an example of the seed 
 
 claim   where
 1, 26   who holds an execution decides for it, and nobody stands between the steps: runtime/test_engine
-2, 43, 44 graph/test_counters: test_the_counter_is_zero_when_all_is_done_and_never_before
+2, 43, 44 graph/test_token_counters: test_the_counter_is_zero_when_all_is_done_and_never_before
 3       what is large is kept by its hash, as definitions are: perdure.testing.conformance; test_an_execution_goes_on_by_the_version_that_it_began_with below
 4       later: stores for so many; what one machine does is in the benchmarks
-5       steps/test_registry: test_a_kind_that_a_package_brings_runs_checks_its_config_and_is_shown
+5       kinds/test_kind_registry: test_a_kind_that_a_package_brings_runs_checks_its_config_and_is_shown
 6       graph/semantics: test_it_does_the_same_leaving_memory_at_each_wait
-7       case 004_agent_branch, whose model test_real_kinds asks over HTTP; graph/test_agents: test_the_context_is_what_the_step_names
+7       case 004_agent_branch, whose model test_real_kinds asks over HTTP; graph/test_agent_verbs: test_the_context_is_what_the_step_names
 8, 9    graph/semantics: test_it_does_the_same_wherever_its_process_is_killed
 10      case 004_human, case 004_approval
 11, 32, 40 test_a_patch_of_the_running_execution_is_seen_by_the_very_next_decision below
@@ -30,8 +30,8 @@ claim   where
 37      who sent a token to whom: test_the_counter_of_the_fan_out_is_that_of_the_seed_with_its_tokens_held_at_the_join below;
         hops: row "max_hops bounds how many edges are gone along"
 38      a token is no message here: it is in the decision that moves it
-39      graph/test_counters: test_the_counter_is_zero_when_all_is_done_and_never_before
-41      steps/agents/test_patching: test_the_execution_goes_on_by_what_its_agent_adds, test_killed_anywhere_it_is_changed_once
+39      graph/test_token_counters: test_the_counter_is_zero_when_all_is_done_and_never_before
+41      kinds/agents/test_agent_patches: test_the_execution_goes_on_by_what_its_agent_adds, test_killed_anywhere_it_is_changed_once
 45, 47  test_a_result_that_comes_twice_moves_its_token_once below
 46      test_in_a_loop_no_two_tokens_are_called_the_same below
 48      test_wherever_its_process_is_killed_no_token_is_lost_and_none_is_new below
@@ -45,7 +45,7 @@ claim   where
 61, 64, 65 test_a_join_of_three_holds_its_tokens_until_the_last_is_there_and_sees_all below
 66      case 004_join, case 004_enrichment; test_a_join_of_three_holds_its_tokens_until_the_last_is_there_and_sees_all below
 67      row "behind an exclusive choice, a join waits only for the way that was taken"
-69      graph/test_counters: test_results_are_there_from_the_event_on_by_which_a_step_has_settled
+69      graph/test_token_counters: test_results_are_there_from_the_event_on_by_which_a_step_has_settled
 70      test_the_counter_of_the_approval_is_zero_while_it_is_pending_and_the_execution_goes_on below
 71, 95  test_an_approval_keeps_who_may_decide_what_about_and_until_when below
 72      row "a task goes to a queue by its type, with its input, and any worker may do it"
@@ -54,7 +54,7 @@ claim   where
 77      code/test_approval: test_a_person_approves_with_a_form_and_the_workflow_gets_its_type,
         test_when_the_time_is_over_that_is_what_was_said_for_it, test_an_approval_that_is_cancelled_is_a_child_that_failed
 78      what stood at any event is in the log: test_what_stood_at_any_event_comes_from_the_log_alone below
-79      steps/test_registry: test_a_kind_that_a_package_brings_runs_checks_its_config_and_is_shown, test_own_kinds_are_called_as_they_are_registered
+79      kinds/test_kind_registry: test_a_kind_that_a_package_brings_runs_checks_its_config_and_is_shown, test_own_kinds_are_called_as_they_are_registered
 80      case 004_task, case 004_agent_branch, case 004_human, case 004_loop, case 004_branch
 81, 82  case 004_task
 83, 86  case 004_loop, case 004_loop_back, case 004_schema_loop
@@ -63,7 +63,8 @@ claim   where
 87-91   case 004_branch; test_definitions_004: test_rules_stand_in_their_order_with_the_default_behind_them
 92      case 004_agent_branch; test_the_counter_of_the_agent_grows_by_as_many_as_it_names below
 93      test_definitions_004: test_an_agent_chooses_from_a_closed_list
-94      case 004_human; test_definitions_004: test_people_have_their_time_and_a_policy_for_its_end; test_seed004: test_the_end_of_an_approval_follows_its_policy
+94      case 004_human; test_definitions_004: test_people_have_their_time_and_a_policy_for_its_end;
+        test_token_graph: test_the_end_of_an_approval_follows_its_policy
 96, 97  case 004_rejection
 98      test_the_decision_goes_to_what_follows below
 99      test_wherever_its_process_is_killed_no_token_is_lost_and_none_is_new below
@@ -75,30 +76,30 @@ claim   where
 105     case 004_cross_node, case 004_cross_node_expression
 106     case 004_composite_and, case 004_composite_or
 107     test_python_sees_what_the_nodes_before_came_to below; case 004_python_sandbox;
-        steps/test_python_conditions: test_there_is_nothing_to_reach_and_no_end_of_memory, test_it_has_a_second
+        kinds/test_python_conditions: test_there_is_nothing_to_reach_and_no_end_of_memory, test_it_has_a_second
 108     test_definitions_004: test_an_unknown_type_of_condition_is_an_error
 109     expr/test_cel: test_what_is_neither_true_nor_false_is_no_condition
 110     expr/test_cel: test_it_is_compiled_once
 111     later: figures
 112     case 004_payment
 113     there is one way: an agent is an execution of its own, by whose end its step goes on:
-        graph/test_agents: test_an_agent_is_told_what_its_step_says_and_settles_with_its_answer
-114     graph/test_agents: test_an_agent_is_told_what_its_step_says_and_settles_with_its_answer, test_the_context_is_what_the_step_names
-115     graph/test_agents: test_an_agent_is_told_what_its_step_says_and_settles_with_its_answer;
-        steps/agents/test_program: test_what_it_used_can_be_seen_while_it_works
-116     steps/agents/test_own: test_a_pipeline_runs_as_its_kind_does_and_only_its_result_is_told;
-        steps/pipeline/test_operations: test_there_are_eleven_primitives;
-        steps/pipeline/test_kind: test_a_pipeline_as_the_seed_writes_it_runs_as_it_stands
-117     steps/agents/test_patching: test_the_execution_goes_on_by_what_its_agent_adds, test_a_definition_is_only_proposed;
+        graph/test_agent_verbs: test_an_agent_is_told_what_its_step_says_and_settles_with_its_answer
+114     graph/test_agent_verbs: test_an_agent_is_told_what_its_step_says_and_settles_with_its_answer, test_the_context_is_what_the_step_names
+115     graph/test_agent_verbs: test_an_agent_is_told_what_its_step_says_and_settles_with_its_answer;
+        kinds/agents/test_agent_workflow: test_what_it_used_can_be_seen_while_it_works
+116     kinds/agents/test_built_in_tools: test_a_pipeline_runs_as_its_kind_does_and_only_its_result_is_told;
+        kinds/pipeline/test_operation_arguments: test_there_are_eleven_primitives;
+        kinds/pipeline/test_pipeline_kind: test_a_pipeline_as_the_seed_writes_it_runs_as_it_stands
+117     kinds/agents/test_agent_patches: test_the_execution_goes_on_by_what_its_agent_adds, test_a_definition_is_only_proposed;
         the patch of the seed: test_a_node_that_the_patch_of_the_seed_puts_behind_one_that_is_done_runs_at_once below
-118     steps/agents/test_own: test_tools_are_found_by_words_the_best_first_and_only_those_that_may_be_used
+118     kinds/agents/test_built_in_tools: test_tools_are_found_by_words_the_best_first_and_only_those_that_may_be_used
 119     later: tools that come of descriptions of OpenAPI, with those of MCP servers
-120     steps/agents/test_own: test_work_is_delegated_to_another_agent_by_its_name, test_the_interpreter_is_the_sandboxed_python
-121     what an agent came to is the result of its execution: graph/test_agents: test_an_agent_is_told_what_its_step_says_and_settles_with_its_answer;
-        steps/agents/test_program: test_every_request_holds_all_that_was_said_and_the_log_what_is_new
-122     what every agent is told first never changes: steps/agents/test_conversation: test_the_digest_is_of_all_that_was_said_and_the_same_for_the_same
+120     kinds/agents/test_built_in_tools: test_work_is_delegated_to_another_agent_by_its_name, test_the_interpreter_is_the_sandboxed_python
+121     what an agent came to is the result of its execution: graph/test_agent_verbs: test_an_agent_is_told_what_its_step_says_and_settles_with_its_answer;
+        kinds/agents/test_agent_workflow: test_every_request_holds_all_that_was_said_and_the_log_what_is_new
+122     what every agent is told first never changes: kinds/agents/test_agent_conversation: test_the_digest_is_of_all_that_was_said_and_the_same_for_the_same
 123     as 125
-124     steps/pipeline/test_composites: test_from_the_second_use_on_a_pipeline_is_a_composite_that_is_called_by_its_name
+124     kinds/pipeline/test_composites: test_from_the_second_use_on_a_pipeline_is_a_composite_that_is_called_by_its_name
 125     test_the_counter_of_the_agent_grows_by_as_many_as_it_names below
 126, 127 test_the_counter_of_the_approval_is_zero_while_it_is_pending_and_the_execution_goes_on below
 128, 129 case 004_human: nobody for 48 h; it says that nobody decided (`expired`, by nobody)
@@ -113,14 +114,15 @@ claim   where
 139     as 144, 149; authentication, limits of rates and the like are later, with the service
 140     test_wherever_its_process_is_killed_no_token_is_lost_and_none_is_new below
 141     row "max_fanout bounds how many steps one leads to"; row "a choice outside of the list fails the step, and the error names what is allowed";
-        programs/graph/test_guarding: test_where_it_may_not_go_it_does_not_go, test_what_is_denied_is_not_done,
+        definitions/graph/test_policy_checks: test_where_it_may_not_go_it_does_not_go, test_what_is_denied_is_not_done,
         test_a_person_is_asked_before_and_with_what_it_is_about, test_a_kind_says_itself_what_its_steps_may_do
 142     row "max_hops bounds how many edges are gone along"; row "max_fanout bounds the items of an each"; MaxBytesScanned and backpressure are later
 143     later: tenants with keys of their own
 144     row "by default a step has three tries, a second and two apart"; row "an error named fatal is not tried again"; case 004_task
-145     service/test_dead_letters: test_what_failed_alike_is_one_group_the_latest_first,
+145     service/test_dead_letter_groups: test_what_failed_alike_is_one_group_the_latest_first,
         test_what_is_discarded_is_cancelled_without_running_and_its_parent_is_not_told_again
-146     service/test_dead_letters: test_what_is_requeued_goes_on_from_what_failed, test_what_is_requeued_with_edits_begins_anew_once_and_the_other_is_discarded
+146     service/test_dead_letter_groups: test_what_is_requeued_goes_on_from_what_failed,
+        test_what_is_requeued_with_edits_begins_anew_once_and_the_other_is_discarded
 147     the log is written before anything is done: perdure.testing.conformance; figures are later
 148     row "cancelling an execution cancels the child that it waits for"
 149     row "the deadline ends the execution, whatever it waits for, and what was done is undone"
@@ -129,21 +131,21 @@ claim   where
         row "an undo that fails is tried again, and the rest is undone all the same"
 151-153  later: metrics, traces, alerts
 154     service/test_retention: test_what_ended_long_ago_goes_and_its_id_status_and_times_stay; archives are later
-155     test_an_execution_goes_on_by_the_version_that_it_began_with below; programs/graph/test_patching: test_a_step_that_has_not_begun_is_changed;
-        case 004_migration; test_handover004: test_it_goes_on_with_what_the_transform_makes_of_all_so_far,
+155     test_an_execution_goes_on_by_the_version_that_it_began_with below; definitions/graph/test_plan_patch: test_a_step_that_has_not_begun_is_changed;
+        case 004_migration; test_token_graph_migration: test_it_goes_on_with_what_the_transform_makes_of_all_so_far,
         test_wherever_its_process_is_killed_it_is_handed_over_once, test_the_highest_version_that_fits_is_meant_and_stays_the_one
 156     test_a_result_that_comes_twice_moves_its_token_once below; load is later
-157     test_what_stood_at_any_event_comes_from_the_log_alone below; perdure show --tokens --at: cli/test_definitions
+157     test_what_stood_at_any_event_comes_from_the_log_alone below; perdure show --tokens --at: cli/test_definition_commands
 158     every decision is in the store before it has effects: perdure.testing.conformance
 159     service/test_retention: test_what_ended_long_ago_goes_and_its_id_status_and_times_stay
-160     steps/agents/test_own: test_tools_are_found_by_words_the_best_first_and_only_those_that_may_be_used
+160     kinds/agents/test_built_in_tools: test_tools_are_found_by_words_the_best_first_and_only_those_that_may_be_used
 161     later: the console
 162     row "a result that does not fit the step's schema fails the step";
-        programs/graph/test_inputs: test_what_a_definition_does_not_take_is_refused_before_there_is_an_execution,
+        definitions/graph/test_definition_input: test_what_a_definition_does_not_take_is_refused_before_there_is_an_execution,
         test_what_was_started_without_its_definition_at_hand_fails_before_anything_is_done
 163-165  later: tenancy, backpressure, costs
 166     this table
-167     format/test_canonical: test_the_hashes_of_format_version_1_never_change; an execution keeps the version by which it is walked
+167     format/test_canonical_form: test_the_hashes_of_format_version_1_never_change; an execution keeps the version by which it is walked
 """
 
 from datetime import UTC, datetime

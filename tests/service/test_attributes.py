@@ -20,10 +20,10 @@ from perdure.stores.encryption import Encrypted
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.sync_client import AsyncClient
 from tests.crash_budgets import Budget, crash_budgets
-from tests.proof.crash_search import Play, Stage, crash_at_every_write
+from tests.proof.crash_search import Play, ScriptStage, crash_at_every_write
 from tests.proof.disks import Disk, MemoryDisk, SqliteDisk
 from tests.runtime.cluster import Cluster, settle
-from tests.service.world import virtually
+from tests.service.cluster_client import virtually
 
 DUE = datetime(2026, 1, 31, 12, tzinfo=UTC)
 MONTH_S = 30 * 86_400.0
@@ -153,7 +153,7 @@ BAD: list[tuple[Any, type[Exception], str]] = [
     ({"a": 2**63}, BadValue, "64 bits"),
     ({"a": "x" * 1025}, BadValue, "at most 1,024 bytes"),
     ({"a": datetime(2026, 1, 1)}, BadValue, "with its zone"),  # noqa: DTZ001  # which is the point
-    ("a=1", BadValue, "a mapping of attributes to what they are"),
+    ("a=1", BadValue, "a mapping of attributes to values or comparisons"),
     ({f"a{number}": 1 for number in range(33)}, BadValue, "at most 32"),
     ({"a": [Is("!=", number) for number in range(33)]}, BadValue, "at most 32"),
 ]
@@ -319,7 +319,7 @@ async def test_what_is_carried_elsewhere_is_found_there(c: Cluster, client: Asyn
 # Whatever happens.
 
 
-async def _played(stage: Stage) -> None:
+async def _played(stage: ScriptStage) -> None:
     key = await stage.start(order)
     await stage.start(parent, id="p")
     await stage.send(key, "go", once="once")

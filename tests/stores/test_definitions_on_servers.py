@@ -12,7 +12,7 @@ from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.protocol import Store
 from perdure.stores.redis import RedisStore
 from perdure.sync_client import AsyncClient
-from tests.stores.servers import Server, postgres, valkey
+from tests.stores.servers import DatabaseServer, postgres, valkey
 
 pytestmark = pytest.mark.prove
 
@@ -40,7 +40,7 @@ output: {turns: "@vars.turn", packed: "@pack[3].what"}
 def make(request: pytest.FixtureRequest) -> Iterator[Callable[[], Store]]:
     begin, store = request.param
     with begin() as server:
-        assert isinstance(server, Server)
+        assert isinstance(server, DatabaseServer)
         yield lambda: store(server.url)
 
 

@@ -88,7 +88,7 @@ class Twins:
         """Ask both, who must answer the same."""
         expected, answer = await ask(self.memory), await ask(self.sqlite)
         assert unnumbered(answer) == unnumbered(expected)
-        for mine, other in zip(mail_in(expected), mail_in(answer), strict=True):
+        for mine, other in zip(messages_in(expected), messages_in(answer), strict=True):
             assert self.numbers.setdefault(mine.number, other.number) == other.number
         return expected
 
@@ -103,7 +103,7 @@ class Twins:
         for key in self.keys:
             await self.both(partial(read, key=key))
         for to in self.addresses:
-            await self.both(partial(mail, to=to))
+            await self.both(partial(queued_messages, to=to))
         for name in BLOBS:
             await self.both(partial(blob, name=name))
         await self.both(queues)
@@ -117,7 +117,7 @@ class Twins:
     async def change(self) -> None:
         changes = [await self.some_commit() if self.random.random() < 0.6 else self.some_post() for _ in range(self.random.choice([1, 1, 1, 2, 4]))]
         before = {change.key: await self.head(change.key) for change in changes if isinstance(change, Commit)}
-        mail = await self.all_mail()
+        messages = await self.all_messages()
         answers = await self.both(lambda store: store.commit(changes))
         if len(changes) > 1:
             self.note("batch", all(isinstance(answer, Committed) for answer in answers))
@@ -127,13 +127,13 @@ class Twins:
         if done:
             self.blob_names.update(name for name, _ in change.blobs)
         if change.acks:
-            self.note("ack", done and any((ack.to, ack.key) in mail for ack in change.acks))
+            self.note("ack", done and any((ack.to, ack.key) in messages for ack in change.acks))
         if any(send.opens for send in change.messages):
             self.note("open", done and answer.created)
         if isinstance(change, Post):
             if change.epoch is not None:
                 self.note("post of an epoch", done)
-            self.note("post", done and any((send.to, send.key) not in mail for send in change.messages))
+            self.note("post", done and any((send.to, send.key) not in messages for send in change.messages))
             return
         self.note("create" if change.creates else "commit", done)
         if self.epoch > 1:
@@ -222,15 +222,15 @@ class Twins:
             before = holders[assignment.head.key]
             self.note("claim again", before == holder)
             self.note("claim what the dead held", before not in (None, holder))
-            self.note("claim due mail", assignment.mail)
-        for mail in claimed.work:
-            self.note("work again", mail.deliveries > 1)
+            self.note("claim due mail", assignment.messages)
+        for message in claimed.work:
+            self.note("work again", message.deliveries > 1)
 
     def note_limits(self, claim: Claim, claimed: Claimed, before: list[QueueStatus]) -> None:
         """What limits have done to a claim."""
         new = [one.head.queue for one in claimed.executions if one.head.queue in self.limits]
         self.note("claim from limits", new)
-        self.note("work from limits", any(isinstance(mail.to, QueueAddress) and mail.to.name in self.limits for mail in claimed.work))
+        self.note("work from limits", any(isinstance(message.to, QueueAddress) and message.to.name in self.limits for message in claimed.work))
         full = [one for one in before if one.limits.concurrency is not None and one.executions_waiting > one.limits.concurrency - one.executions]
         self.note("held up", full and claim.limit > len(claimed.executions))
         rates = {limits.interval_s for limits in self.limits.values()} - {0.0}
@@ -323,16 +323,16 @@ class Twins:
         """Whether the lease of `holder` has not run out."""
         return self.until_s.get(holder, 0.0) > self.clock.now_s
 
-    async def all_mail(self) -> set[tuple[Address, str]]:
+    async def all_messages(self) -> set[tuple[Address, str]]:
         """Who has mail of which keys."""
-        return {(to, mail.key) for to in self.addresses for mail in await self.memory.messages(to)}
+        return {(to, message.key) for to in self.addresses for message in await self.memory.messages(to)}
 
 
 async def read(store: Store, key: Key) -> object:
     return await store.read(key)
 
 
-async def mail(store: Store, to: Address) -> object:
+async def queued_messages(store: Store, to: Address) -> object:
     return await store.messages(to)
 
 
@@ -344,13 +344,13 @@ async def queues(store: Store) -> object:
     return await store.queues()
 
 
-def mail_in(answer: object) -> list[QueuedMessage]:
+def messages_in(answer: object) -> list[QueuedMessage]:
     """All mail in an answer of a store."""
     match answer:
         case Claimed():
-            return [*(mail for assignment in answer.executions for mail in assignment.mail), *answer.work]
+            return [*(message for assignment in answer.executions for message in assignment.messages), *answer.work]
         case list():
-            return [mail for mail in answer if isinstance(mail, QueuedMessage)]
+            return [message for message in answer if isinstance(message, QueuedMessage)]
         case _:
             return []
 
@@ -361,7 +361,7 @@ def unnumbered(answer: object) -> object:
         case QueuedMessage():
             return replace(answer, number=0)
         case Claimed():
-            executions = [replace(assignment, mail=tuple(map(unnumbered, assignment.mail))) for assignment in answer.executions]
+            executions = [replace(assignment, messages=tuple(map(unnumbered, assignment.messages))) for assignment in answer.executions]
             return replace(answer, executions=tuple(executions), work=tuple(map(unnumbered, answer.work)))
         case list():
             return list(map(unnumbered, answer))

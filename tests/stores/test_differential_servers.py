@@ -10,7 +10,7 @@ from redis.asyncio import Redis
 from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.redis import PREFIX, RedisStore
 from tests.stores import test_differential as walk
-from tests.stores.servers import Server, postgres, valkey
+from tests.stores.servers import DatabaseServer, postgres, valkey
 
 
 class PostgresTwin(PostgresStore):
@@ -32,20 +32,20 @@ class RedisTwin(RedisStore):
 
 
 @pytest.fixture(scope="module")
-def postgres_server() -> Iterator[Server]:
+def postgres_server() -> Iterator[DatabaseServer]:
     with postgres() as server:
         yield server
 
 
 @pytest.fixture(scope="module")
-def valkey_server() -> Iterator[Server]:
+def valkey_server() -> Iterator[DatabaseServer]:
     with valkey() as server:
         yield server
 
 
 @pytest.mark.real
 @pytest.mark.parametrize("seed", range(3))
-async def test_postgres_does_what_memory_does(seed: int, postgres_server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_postgres_does_what_memory_does(seed: int, postgres_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch) -> None:
     connection = await asyncpg.connect(postgres_server.url)
     await connection.execute("DROP SCHEMA IF EXISTS perdure CASCADE")
     await connection.close()
@@ -55,7 +55,7 @@ async def test_postgres_does_what_memory_does(seed: int, postgres_server: Server
 
 @pytest.mark.real
 @pytest.mark.parametrize("seed", range(5))
-async def test_redis_does_what_memory_does(seed: int, valkey_server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_redis_does_what_memory_does(seed: int, valkey_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch) -> None:
     async with Redis.from_url(valkey_server.url) as client:
         await client.flushall()
         await client.set(f"{PREFIX}epoch", 1)

@@ -1,4 +1,4 @@
-"""The rule of fairness in Lua chooses what that in Python chooses, whatever waits and however a queue stands: seeded random queues, on a real Valkey."""
+"""The fairness rule in Lua chooses what the one in Python chooses, for seeded random queues on a real Valkey."""
 
 import random
 from collections.abc import Iterator
@@ -17,10 +17,10 @@ pytestmark = pytest.mark.real
 
 ASK = """
 local asked = cmsgpack.unpack(ARGV[1])
-local stand, chosen, ready = asked.stand, {}, {}
+local state, chosen, ready = asked.state, {}, {}
 for i, one in ipairs(asked.ready) do ready[i] = {-one[3], one[4], one[1], lane = one[2], fresh = one[5]} end
-for i, one in ipairs(choose(stand, ready, asked.now_s, asked.most)) do chosen[i] = one[3] end
-local limits, free_at_s = stand.limits, stand.free_at_s
+for i, one in ipairs(choose(state, ready, asked.now_s, asked.most)) do chosen[i] = one[3] end
+local limits, free_at_s = state.limits, state.free_at_s
 local left = allowed(limits, free_at_s, asked.now_s)
 local later = next_turn(free_at_s, asked.now_s)
 return cmsgpack.pack({chosen, left, used(limits, free_at_s, asked.now_s, asked.most), next_free_at(limits, free_at_s), later})
@@ -41,9 +41,9 @@ def test_it_chooses_what_the_rule_in_python_chooses(seed: int, redis: Redis) -> 
     script = redis.register_script(FAIRNESS + ASK)
     sizes = set()
     for case in range(3_000):
-        stand, ready, most = some_stand(chance), some_candidates(chance), chance.choice([0, 1, 3, 10, 100])
-        limits, free_at_s = stand.limits, stand.free_at_s
-        chosen = [one.number for one in choose_candidates(stand, ready, NOW_S, most)]
+        state, ready, most = some_state(chance), some_candidates(chance), chance.choice([0, 1, 3, 10, 100])
+        limits, free_at_s = state.limits, state.free_at_s
+        chosen = [one.number for one in choose_candidates(state, ready, NOW_S, most)]
         sizes.add(len(chosen))
         times = [
             starts_allowed(limits, free_at_s, NOW_S),
@@ -51,13 +51,13 @@ def test_it_chooses_what_the_rule_in_python_chooses(seed: int, redis: Redis) -> 
             next_start_at(limits, free_at_s),
             next_lane_turn(free_at_s, NOW_S),
         ]
-        asked = {"stand": stand._asdict(), "ready": ready, "now_s": NOW_S, "most": most}
+        asked = {"state": state._asdict(), "ready": ready, "now_s": NOW_S, "most": most}
         told: bytes = script(args=[msgspec.msgpack.encode(asked)])
         assert msgspec.msgpack.decode(told) == [chosen, *times], f"seed {seed}, case {case}: {asked}"
     assert len(sizes) > 20, "the cases are too much alike"
 
 
-def some_stand(chance: random.Random) -> QueueState:
+def some_state(chance: random.Random) -> QueueState:
     limits = QueueLimits(
         chance.choice([None, None, 0, 1, 3, 8, 30]),
         chance.choice([None, None, None, 0, 1, 2, 5]),

@@ -14,10 +14,10 @@ from perdure.stores.postgres.transactional_steps import PERDURE_TABLES
 from perdure.stores.protocol import Committed, Post, Superseded, TransactionRaised, TransactionRefused
 from perdure.testing.conformance import Clock, StoreWorld
 from perdure.testing.conformance.store_world import key, plain_message
-from tests.stores.proxy import Loss, proxied
-from tests.stores.servers import Server, postgres
-from tests.stores.test_postgres import empty
-from tests.stores.transacting import TransactingStore, Work, guard, transact, writes
+from tests.stores.postgres_proxy import Loss, proxied
+from tests.stores.servers import DatabaseServer, postgres
+from tests.stores.test_postgres_store import empty
+from tests.stores.user_transaction_suite import TransactingStore, Work, guard, transact, writes
 
 pytestmark = pytest.mark.real
 
@@ -28,7 +28,7 @@ OTHERS = "SELECT count(*) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AN
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
+def server() -> Iterator[DatabaseServer]:
     with postgres() as server:
         yield server
 
@@ -37,7 +37,7 @@ class TestPostgresTransactions(TransactingStore):
     """The suite, and more."""
 
     @pytest.fixture
-    async def world(self, server: Server) -> AsyncIterator[StoreWorld]:
+    async def world(self, server: DatabaseServer) -> AsyncIterator[StoreWorld]:
         self.server = server
         await empty(server)
         self.other = await asyncpg.connect(server.url)
@@ -124,7 +124,7 @@ class TestPostgresTransactions(TransactingStore):
             proxy.go.set()
             assert await again == TransactionRefused(answered=True)
             (claimed,) = (await world.claim("two")).executions
-            assert [mail.key for mail in claimed.mail] == ["start", "answer a"]
+            assert [message.key for message in claimed.messages] == ["start", "answer a"]
             await far.store.close()
         assert await self.words() == ["a"]
 
@@ -139,7 +139,7 @@ class TestPostgresTransactions(TransactingStore):
         go.set()
         assert isinstance(await task, Committed)
         (claimed,) = (await world.claim("two")).executions
-        assert [mail.key for mail in claimed.mail] == ["start", "answer a"]
+        assert [message.key for message in claimed.messages] == ["start", "answer a"]
 
     async def test_nobody_waits_to_send_to_the_execution(self, world: StoreWorld) -> None:
         here, go = asyncio.Event(), asyncio.Event()
@@ -231,7 +231,7 @@ class TestPostgresTransactions(TransactingStore):
             return await writes("a")(transaction)
 
         answer = await transact(world, guard(), goes_on)
-        assert isinstance(answer, TransactionRaised) and "went on after an error of the database" in str(answer.error)
+        assert isinstance(answer, TransactionRaised) and "continued after a database error" in str(answer.error)
         assert isinstance(await transact(world, guard(), saves), Committed) and await self.words() == ["a"]
 
     async def test_what_would_fail_at_the_commit_fails_the_step(self, world: StoreWorld) -> None:

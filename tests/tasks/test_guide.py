@@ -22,7 +22,7 @@ from perdure.tasks.child_command import child_environment, split_command
 from perdure.tasks.http_endpoint import LEASE_END_ERRORS
 from perdure.tasks.program_per_task import ProgramPerTask
 from tests.docs.pages import Block, blocks
-from tests.tasks.places import Place, node, over_http, program
+from tests.tasks.worker_setup import WorkerSetup, node, over_http, program
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs/guides/workers.md").read_text(encoding="utf-8")
@@ -36,8 +36,8 @@ def block(language: str, word: str) -> Block:
 
 
 @asynccontextmanager
-async def album(directory: Path, make: Any = over_http) -> AsyncIterator[Place]:
-    """The definition of the guide, on an engine, with what lends its tasks."""
+async def album(directory: Path, make: Any = over_http) -> AsyncIterator[WorkerSetup]:
+    """The definition of the guide, on an engine, with a broker of its tasks."""
     definition = Definition.of(block("yaml", "name: album").text)
     store = SqliteStore(directory / "here.db", synchronous="OFF")
     engine, member = Engine(store, [definition.code]), make(TaskBroker(store, ["thumbnails"]))
@@ -45,7 +45,7 @@ async def album(directory: Path, make: Any = over_http) -> AsyncIterator[Place]:
     await engine.ready()
     await member.ready()
     try:
-        it = Place(store, engine, member)
+        it = WorkerSetup(store, engine, member)
         await it.start(definition, photo="cat.jpg")
         yield it
     finally:
@@ -55,7 +55,7 @@ async def album(directory: Path, make: Any = over_http) -> AsyncIterator[Place]:
         await store.close()
 
 
-async def result(it: Place) -> Any:
+async def result(it: WorkerSetup) -> Any:
     """What the execution comes to."""
     async with asyncio.timeout(30.0):
         return values.decode(await wait_for_end(it.engine, Key("default", "album", "e")), Any, "a result")

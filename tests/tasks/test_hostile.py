@@ -11,8 +11,8 @@ import pytest
 
 from perdure import ExecutionFailed
 from perdure.core import limits
-from tests.hostile import BIG, NAMES, nested
-from tests.tasks.places import Place, over_http, place, tasks
+from tests.hostile_values import BIG, NAMES, nested
+from tests.tasks.worker_setup import WorkerSetup, over_http, place, tasks
 
 ONE = tasks({"id": "n", "task": "t", "retry": {"max": 1}})
 DEEP = "[" * 100_000 + "]" * 100_000
@@ -52,7 +52,7 @@ def bodies() -> Iterator[tuple[str, str, bytes]]:
 BODIES = list(bodies())
 
 
-async def leased(it: Place, client: httpx2.AsyncClient, number: int) -> str:
+async def leased(it: WorkerSetup, client: httpx2.AsyncClient, number: int) -> str:
     await it.start(ONE, f"e{number}")
     (task,) = (await client.post("/v1/tasks/lease", json={"worker": "ada", "wait_s": 20})).json()["tasks"]
     lease: str = task["lease"]

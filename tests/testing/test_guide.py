@@ -30,7 +30,7 @@ def test_each_example_is_as_it_is_shown(snippet: str, pytester: pytest.Pytester,
 
 
 def test_the_guide_tells_of_every_setting_and_of_all_that_a_run_has() -> None:
-    hidden = {"id", "step", "pass_until", "run_of", "enter", "letter", "undisturbed", "ran_again", "close", "check", "next_id", "seed_of"}
+    hidden = {"id", "step", "pass_until", "run_of", "enter", "message_key", "undisturbed", "ran_again", "close", "check", "next_id", "seed_of"}
     shown = {name for kind in (Run, World) for name in vars(kind) if not name.startswith("_")} - hidden
     for name in (*WorldSettings._fields, *RanStep.__struct_fields__[3:], *shown):
         assert re.search(rf"(`|world\.){name}\b|\b{name}=", GUIDE), name

@@ -129,7 +129,7 @@ def test_not_checked(world):
     result = checked(project, source)
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(
-        ["*NotReplayed: default/fickle/1*is not the same: remembered even (call receipt), asked for odd (call receipt)", "*ctx.keep()*"]
+        ["*NotReplayed: default/fickle/1* diverges when*: remembered even (call receipt), asked for odd (call receipt)", "*ctx.keep()*"]
     )
 
 
@@ -143,7 +143,7 @@ def test_a_failure_comes_with_the_trace_and_its_seed(project: pytest.Pytester) -
             "*- perdure trace -*",
             "seed 7",
             "default/order/1 is completed*",
-            "*0:00:00  charge  * try 1 failed: TimeoutError*",
+            "*0:00:00  charge  * attempt 1 failed: TimeoutError*",
             "*0:00:01  listen:approved  *received 1 message",
         ]
     )
@@ -203,11 +203,11 @@ def test_a_step_that_is_not_idempotent_is_named_with_the_write_and_how_to_see_it
             'E*See it again: pytest "test_shop.py::test_once" --perdure-crash-at=before:2',
             "*perdure trace*",
             "*the process was killed before write 2 *",
-            "*charge  *try 1 was lost with its process",
+            "*charge  *attempt 1 was lost with its process",
             "*perdure crashes*",
             "killed at 8 moments, around 4 durable writes; failed at 1",
             "  before:2: *",
-            "ran again: step charge of order; nothing tells what it does to the world*",
+            "ran again: step charge of order; its effects are not known*",
         ]
     )
 
@@ -259,7 +259,7 @@ def test_effects_tell_whether_a_step_is_idempotent_where_the_test_asserts_nothin
     result.assert_outcomes(passed=1, failed=2)
     result.stdout.fnmatch_lines(
         [
-            "*NotIdempotent: not idempotent: step charge of default/order/1 did 'charged' in try 1, and again in try 2, with no key",
+            "*NotIdempotent: not idempotent: step charge of default/order/1 did 'charged' in attempt 1, and again in attempt 2, with no key",
             "*See it again: *test_without_a_key* --perdure-crash-at=before:2",
             "*NotIdempotent: not idempotent: step charge of default/order/1 did 'charged' 2 times in place of 1, *its key is not the same in both",
             "*test_keyed*",

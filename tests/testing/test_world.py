@@ -205,7 +205,7 @@ def test_undo_handlers_are_mocked_like_steps(world: World) -> None:
 def test_when_answers_run_out_the_error_names_the_step_and_how_many_there_were(world: World) -> None:
     world.mock(charge, answers=[TimeoutError()])
     run = world.start(paying)
-    with pytest.raises(Unanswered, match=r"mock of charge, in call 2 \(default/paying/1:charge\).*1 was given, and all are used"):
+    with pytest.raises(Unanswered, match=r"mock of charge, in call 2 \(default/paying/1:charge\).*1 was given, and all have been used"):
         run.result()
     assert run.step("charge").state == "performing"  # nobody has answered, and so it stands
 
@@ -631,7 +631,7 @@ def test_the_trace_tells_what_happened_and_when(world: World) -> None:
     assert lines[0] == "default/order/1 is completed: it has completed"
     for expected in (
         "0:00:00                           started with ('o1', 500)",
-        "0:00:00  charge                   try 1 failed: TimeoutError: late; again in 0:00:01",
+        "0:00:00  charge                   attempt 1 failed: TimeoutError: late; again in 0:00:01",
         "0:00:01  charge                   returned {'id': 'ch_1'}",
         "0:00:01  listen:approved          waits for approved for 2 days, 0:00:00 at most",
         "0:00:01                           completed with 'receipt of ch_1'",
@@ -650,7 +650,7 @@ def test_what_is_in_flight_at_a_crash_is_lost_and_runs_again(world: World) -> No
     assert run.step("charge").state == "performing" and run.step("charge").interruptions == 1
     assert run.result() == "c" and len(mock.calls) == 2 and run.step("charge").attempts == 1
     assert world.now.timestamp() - world.start_s == 15
-    assert "the process was killed" in world.trace() and "try 1 was lost with its process" in run.trace()
+    assert "the process was killed" in world.trace() and "attempt 1 was lost with its process" in run.trace()
     world.check()
 
 
@@ -692,7 +692,7 @@ def test_a_restart_gives_back_what_is_in_flight(world: World) -> None:
     world.skip("5s")
     world.restart()
     assert run.result() == "c" and len(mock.calls) == 2
-    assert "given back" in run.trace() and "stopped in good order" in world.trace()
+    assert "given back" in run.trace() and "the process was stopped" in world.trace()
 
 
 @workflow(name="changing")
@@ -753,7 +753,7 @@ def test_a_workflow_that_chooses_by_what_the_log_does_not_know_is_found() -> Non
     async def fickle(ctx: Context) -> None:
         await ctx.step("even" if next(counter) % 2 == 0 else "odd", receipt, Charge("c"))
 
-    with pytest.raises(NotReplayed, match=r"default/fickle/1, replayed.*even \(call receipt\)(.|\n)*odd \(call receipt\)(.|\n)*ctx.now"), World() as world:
+    with pytest.raises(NotReplayed, match=r"default/fickle/1 diverges.*even \(call receipt\)(.|\n)*odd \(call receipt\)(.|\n)*ctx.now"), World() as world:
         world.run(fickle)
 
 
@@ -836,7 +836,7 @@ def test_an_effect_without_a_key_that_happens_in_two_tries_is_reported() -> None
             world.mock(charge, calls=do)
             assert world.run(paying) == "c" and world.effects.count("charged") == 2
 
-    with pytest.raises(NotIdempotent, match=r"step charge of default/paying/1 did 'charged' in try 1, and again in try 2, with no key"):
+    with pytest.raises(NotIdempotent, match=r"step charge of default/paying/1 did 'charged' in attempt 1, and again in attempt 2, with no key"):
         tried(once=True)
     tried(once=False)
 

@@ -1,17 +1,17 @@
-"""The command `perdure`: argv in, text out. It holds no rules; it asks the client, and draws what that says.
+"""The command `perdure`. It holds no rules: it calls the client and renders the answers.
 
-`root` reads the command line and turns errors into exit codes (`exits`); `running`, `looking`, `acting`, `upkeep` and `linting`
-have the commands; `render` makes text of data and `draw` the same for terminals. What a command needs is imported when it runs.
+`root_command` parses the command line and turns errors into exit codes (`exit_codes`); the modules `*_commands` have the commands; `plain_text` renders data
+as text, and `rich_text` does so for terminals. A command imports what it needs when it runs.
 """
 
 import sys
 
 EXTRA = ("click", "rich")
-MISSING = 'perdure: the command needs click and rich; install them: pip install "perdure[cli]"'
+MISSING = 'perdure: the command needs click and rich. Install them: pip install "perdure[cli]"'
 
 
 def main() -> None:
-    """Run the command line, and exit with one of the codes of `exits`."""
+    """Runs the command line and exits with one of the codes of `exit_codes`."""
     try:
         from perdure.cli.command_list import root
 
@@ -19,7 +19,7 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] not in EXTRA:
             raise
-        print(MISSING, file=sys.stderr)  # noqa: T201  # click, which would write it, may be what is missing
+        print(MISSING, file=sys.stderr)  # noqa: T201  # click, which would print it, may be the missing package
         sys.exit(1)
-    except KeyboardInterrupt:  # before there was a command to be interrupted
+    except KeyboardInterrupt:  # an interruption while modules are imported
         sys.exit(130)

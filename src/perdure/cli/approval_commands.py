@@ -1,4 +1,4 @@
-"""The commands for people who are asked: `approvals`, `approve`, `reject`, and `decide`, which uses a signed link."""
+"""The commands for approvals: `approvals`, `approve`, `reject`, and `decide`, which uses a signed link."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ if TYPE_CHECKING:
     from perdure.sync_client import Approval, Client
 
 APPROVALS_MAX = 10_000
-"""How many approvals are looked at, for which of them an id of their execution is enough."""
+"""How many approvals are read to find those for which the id of their execution is enough."""
 
 
 def _person_options(command: F) -> F:
-    command = click.option("--group", "groups", multiple=True, metavar="G", help="A group that they are in.")(command)
-    return click.option("--as", "by", metavar="NAME", help="Who decides; else PERDURE_USER, else who is logged in.")(command)
+    command = click.option("--group", "groups", multiple=True, metavar="G", help="A group of that person.")(command)
+    return click.option("--as", "by", metavar="NAME", help="The person who decides; else PERDURE_USER, else the user who is logged in.")(command)
 
 
 def _form_options(command: F) -> F:
     command = click.option("-i", "pairs", metavar="KEY=VALUE", multiple=True, help="A field of the form.")(command)
-    return click.option("--value", metavar="JSON", help="The form as filled in.")(command)
+    return click.option("--value", metavar="JSON", help="The value of the form.")(command)
 
 
 def _decision_options(command: F) -> F:
     command = click.option("--lifetime", default="7d", show_default=True, metavar="TIME", help="How long the link can be used.")(command)
-    command = click.option("--link", is_flag=True, help="Decide nothing, but print a link with which whoever has it can (see PERDURE_SIGNING_SECRET).")(command)
-    command = click.option("--timeout", metavar="TIME", help="How long to wait at most; the decision is kept.")(command)
-    command = click.option("--no-wait", is_flag=True, help="Leave the decision for an engine to take, and don't wait for that.")(command)
-    command = click.option("--comment", default="", metavar="TEXT", help="Said to whoever asks.")(command)
-    command = click.option("--path", metavar="P", help="Which one, where an execution asks for several.")(command)
+    command = click.option("--link", is_flag=True, help="Decide nothing, but print a link whose bearer can decide (see PERDURE_SIGNING_SECRET).")(command)
+    command = click.option("--timeout", metavar="TIME", help="How long to wait at most; the decision stays recorded.")(command)
+    command = click.option("--no-wait", is_flag=True, help="Record the decision, and do not wait until an engine accepts it.")(command)
+    command = click.option("--comment", default="", metavar="TEXT", help="A comment for the workflow.")(command)
+    command = click.option("--path", metavar="P", help="The path of the approval, if an execution asks for several.")(command)
     return id_arguments(filter_options(_person_options(command)))
 
 
 @click.command("approvals", cls=CliCommand)
 @click.argument("id", required=False)
-@click.option("--for", "by", metavar="NAME", help="Only those on which this person may decide, and has not.")
-@click.option("--group", "groups", multiple=True, metavar="G", help="A group that they are in.")
-@click.option("--path", metavar="P", help="With an ID: which one, where an execution asks for several.")
-@click.option("--limit", default=100, show_default=True, type=click.IntRange(1), help="How many at most, the newest.")
+@click.option("--for", "by", metavar="NAME", help="Only those on which this person may still decide.")
+@click.option("--group", "groups", multiple=True, metavar="G", help="A group of that person.")
+@click.option("--path", metavar="P", help="With an ID: the path of the approval, if an execution asks for several.")
+@click.option("--limit", default=100, show_default=True, type=click.IntRange(1), help="The greatest number to list, newest first.")
 @json_option
 @format_option()
 @click.pass_obj
@@ -54,9 +54,9 @@ def approvals(settings: GlobalOptions, /, *, id: str | None, by: str | None, gro
     from perdure.cli import bulk_actions, output, record_views
 
     if id is None and path is not None:
-        raise click.UsageError("--path is for one: name its ID")
+        raise click.UsageError("--path needs an ID")
     if id is not None and (by is not None or groups):
-        raise click.UsageError("--for and --group choose among all: leave ID out")
+        raise click.UsageError("--for and --group filter the list; leave ID out")
     form = "json" if given["as_json"] else given["format"]
     with settings.client() as client:
         if id is not None:
@@ -90,9 +90,9 @@ def _show(client: Client, settings: GlobalOptions, text: str, path: str | None, 
 @_form_options
 @click.pass_obj
 def approve(settings: GlobalOptions, /, **given: Any) -> None:
-    """Decide for approvals, each named by its ID in perdure approvals, or by the execution that asks.
+    """Approve approvals, each named by its ID in perdure approvals, or by the execution that asks.
 
-    With --all: for all that are asked by executions of a --workflow, or of a --prefix, --since a time, and on which this person may decide.
+    With --all: all approvals on which this person may decide, of executions of a --workflow, with a --prefix, --since a time.
     """
     _decide(settings, given, True)
 
@@ -101,24 +101,24 @@ def approve(settings: GlobalOptions, /, **given: Any) -> None:
 @_decision_options
 @click.pass_obj
 def reject(settings: GlobalOptions, /, **given: Any) -> None:
-    """Decide against approvals. What holds of perdure approve holds here."""
+    """Reject approvals. The arguments are those of perdure approve."""
     _decide(settings, {"value": None, "pairs": (), **given}, False)
 
 
 @click.command("decide", cls=CliCommand)
 @click.argument("link")
 @_form_options
-@click.option("--comment", default="", metavar="TEXT", help="Said to whoever asks.")
-@click.option("--timeout", metavar="TIME", help="How long to wait at most; the decision is kept.")
+@click.option("--comment", default="", metavar="TEXT", help="A comment for the workflow.")
+@click.option("--timeout", metavar="TIME", help="How long to wait at most; the decision stays recorded.")
 @click.pass_obj
 def decide(settings: GlobalOptions, /, *, link: str, value: str | None, pairs: tuple[str, ...], comment: str, timeout: str | None) -> None:
-    """Give the answer that a signed LINK stands for; - reads it from standard input. It is held against PERDURE_SIGNING_SECRET."""
+    """Give the answer of a signed LINK; - reads it from standard input. The link must be signed with PERDURE_SIGNING_SECRET."""
     from perdure.cli import bulk_actions
     from perdure.cli.execution_lookup import ids_of
 
     def use(signed: str) -> None:
         client.decide_by_link(signed, value=_form_value(None, value, pairs), comment=comment, timeout=timeout)
-        click.echo("the answer of the link is taken")
+        click.echo("the answer of the link is accepted")
 
     with settings.client() as client:
         bulk_actions.one_by_one(ids_of([link]), use, explain=_decision_error)
@@ -130,7 +130,7 @@ def _decide(settings: GlobalOptions, given: dict[str, Any], yes: bool) -> None:
 
     bulk_actions.check_filter(given)
     if given["path"] is not None and given["everything"]:
-        raise click.UsageError("--path is for ids: leave --all out")
+        raise click.UsageError("--path needs ids; leave --all out")
     by, verb = given["by"] or _current_user(), "approve" if yes else "reject"
 
     def answer(one: Approval) -> None:
@@ -140,7 +140,7 @@ def _decide(settings: GlobalOptions, given: dict[str, Any], yes: bool) -> None:
             click.echo(client.approval_link(one, by=by, approve=yes, lifetime=given["lifetime"], tenant=settings.tenant))
         else:
             if not given["no_wait"] and not any(engine.alive for engine in client.engines()):
-                click.echo("perdure: no engine is running; the decision is kept until one takes it\n--no-wait does not wait for that", err=True)
+                click.echo("perdure: no engine is running; the decision takes effect when one runs\n--no-wait does not wait for that", err=True)
             how = {
                 "by": by,
                 "comment": given["comment"],
@@ -167,13 +167,13 @@ def _decide(settings: GlobalOptions, given: dict[str, Any], yes: bool) -> None:
 
 
 def decide_for_executions(settings: GlobalOptions, given: dict[str, Any], yes: bool) -> None:
-    """Decide the one approval of each execution that is meant; where several are asked, the one that is named. Without `wait`, engines take it later."""
+    """Decides the approval of each execution; if one waits for several, `path` selects it. Without `wait`, an engine accepts the decision later."""
     from perdure.cli import bulk_actions, terminal_text
     from perdure.cli.execution_lookup import ids_of
     from perdure.cli.terminal_text import execution_name
     from perdure.core.errors import Ambiguous
 
-    def told(text: str) -> None:
+    def decide_one(text: str) -> None:
         try:
             _ = client.approval(text, path=given["path"], tenant=settings.tenant)
         except Ambiguous:
@@ -185,7 +185,7 @@ def decide_for_executions(settings: GlobalOptions, given: dict[str, Any], yes: b
         _decide(settings, {**_RESUME_DEFAULTS, **given, "ids": (text,), "no_wait": not given["wait"]}, yes)
 
     with settings.client() as client:
-        bulk_actions.one_by_one(ids_of(given["ids"]), told, explain=_decision_error)
+        bulk_actions.one_by_one(ids_of(given["ids"]), decide_one, explain=_decision_error)
 
 
 _RESUME_DEFAULTS: dict[str, Any] = {"everything": False, "groups": (), "link": False, "lifetime": "7d", "value": None, "pairs": ()}
@@ -193,7 +193,7 @@ _RESUME_DEFAULTS: dict[str, Any] = {"everything": False, "groups": (), "link": F
 
 
 def _matches_filter(one: Approval, given: dict[str, Any]) -> bool:
-    """Whether the filter means this approval, by the execution that asks and by when it did."""
+    """Whether the filter selects this approval, by the execution that asks and the time of the request."""
     import time
 
     from perdure.code.durations import duration_seconds
@@ -204,7 +204,7 @@ def _matches_filter(one: Approval, given: dict[str, Any]) -> bool:
 
 
 def _form_value(form: dict[str, Any] | None, value: str | None, pairs: tuple[str, ...]) -> Any:
-    """The form as it was filled in: as one value, or field by field; where the form wants text, text it is."""
+    """The value of the form: given as a whole, or field by field. A field of type text stays text."""
     from perdure.cli import argument_values, record_views
     from perdure.core.errors import BadValue
 
@@ -217,14 +217,14 @@ def _form_value(form: dict[str, Any] | None, value: str | None, pairs: tuple[str
 
 
 def _current_user() -> str:
-    """Who types this."""
+    """The user who runs the command."""
     import getpass
     import os
 
     try:
         return os.environ.get("PERDURE_USER") or getpass.getuser()
-    except (OSError, KeyError) as error:  # a process without a name
-        raise click.UsageError("say who decides: --as NAME, or PERDURE_USER") from error
+    except (OSError, KeyError) as error:  # the user of the process has no name
+        raise click.UsageError("the deciding person is not known: pass --as NAME, or set PERDURE_USER") from error
 
 
 def _described(one: Approval) -> str:
@@ -235,14 +235,16 @@ def _described(one: Approval) -> str:
 
 
 def _decision_error(error: PerdureError) -> str:
-    """What went wrong with a decision, and what to do."""
+    """The text of a failed decision: what went wrong, and what to do."""
     from perdure.cli.terminal_text import error_message, safe_lines
     from perdure.core.errors import AlreadyDecided, Ambiguous, BadValue, DecisionRefused, HasEnded, NotFound, Timeout
     from perdure.core.paths import Key
 
     match error:
         case DecisionRefused(why=why):
-            return safe_lines(f"the decision does not count: {why}", "--as NAME and --group NAME say who decides; perdure approvals ID shows who may")
+            return safe_lines(
+                f"the decision does not count: {why}", "--as NAME and --group NAME name the deciding person; perdure approvals ID shows who may decide"
+            )
         case AlreadyDecided():
             return safe_lines(str(error).rpartition(". ")[0], "perdure approvals lists those that wait")
         case HasEnded(key=Key() as key, status=status):
@@ -252,7 +254,7 @@ def _decision_error(error: PerdureError) -> str:
         case NotFound():
             return safe_lines(str(error).rpartition(". ")[0], "perdure approvals lists those that wait")
         case Timeout(timeout_s=timeout_s):
-            return safe_lines(f"no engine has taken the decision within {timeout_s:g} s", "it is kept, and taken by the next engine that runs")
+            return safe_lines(f"no engine has accepted the decision within {timeout_s:g} s", "it stays recorded, and the next engine that runs accepts it")
         case BadValue(what="what was filled in"):
             return safe_lines(str(error), "perdure approvals ID shows the form; -i KEY=VALUE or --value JSON fills it in")
         case _:

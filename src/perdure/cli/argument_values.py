@@ -1,4 +1,4 @@
-"""Values from the command line: JSON where it parses, text where it does not, and named ones as `key=value`."""
+"""Parses values on the command line: JSON where it parses, otherwise text; named values as `key=value`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from perdure.core.errors import BadValue
 
 
 def parse_value(text: str, hint: Any = Any) -> Any:
-    """What `text` says as JSON (``3``, ``true``, ``{"a": 1}``), else the text itself.
+    """Parses `text` as JSON (``3``, ``true``, ``{"a": 1}``), else returns the text itself.
 
-    Where text is hinted at, ``007`` and ``true`` stay what they are; only ``"in quotes"`` is read.
+    If the hint is `str`, ``007`` and ``true`` stay text; only a text ``"in quotes"`` is parsed.
     """
     try:
         read = _json(text)
@@ -26,13 +26,13 @@ def parse_value(text: str, hint: Any = Any) -> Any:
 
 
 def workflow_arguments(given: Mapping[str, Any], parameters: Sequence[Parameter]) -> tuple[list[Any], dict[str, Any]]:
-    """The input of a workflow, by position and by name, from what the command line says.
+    """The input of a workflow, by position and by name.
 
-    `given` has `arguments`, `pairs` (``key=value``) and a `source`, a file of JSON (``-``: standard input). `parameters` are the workflow's, as far
-    as they are known.
+    `given` has `arguments`, `pairs` (``key=value``) and a `source`, a file of JSON (``-``: standard input). `parameters` are the workflow's, as far as they are
+    known.
 
     Raises:
-        BadValue: what can't be read; the file and the command line both give arguments by position.
+        BadValue: a value can't be read, or the file and the command line both give arguments by position.
     """
     positional = [parse_value(text, _hint(parameters, number)) for number, text in enumerate(given["arguments"])]
     keywords = parse_pairs(given["pairs"], {one.name: one.annotation for one in parameters})
@@ -50,19 +50,19 @@ def workflow_arguments(given: Mapping[str, Any], parameters: Sequence[Parameter]
 
 
 def workflow_parameters(fn: Callable[..., Any]) -> list[Parameter]:
-    """What a workflow's function takes, beside its context; hints that can't be resolved say nothing."""
+    """The parameters of a workflow's function without its context. Annotations that can't be resolved are ignored."""
     try:
         found = signature(fn, eval_str=True)
-    except Exception:  # whatever is in the caller's hints
+    except Exception:  # evaluating the user's annotations can raise anything
         found = signature(fn)
     return list(found.parameters.values())[1:]
 
 
 def parse_pairs(pairs: Sequence[str], hints: Mapping[str, Any]) -> dict[str, Any]:
-    """What ``key=value`` says, key by key.
+    """Parses ``key=value`` pairs.
 
     Raises:
-        BadValue: it says nothing of the kind, or one key twice.
+        BadValue: a pair has another form, or a key occurs twice.
     """
     found: dict[str, Any] = {}
     for pair in pairs:
@@ -76,10 +76,10 @@ def parse_pairs(pairs: Sequence[str], hints: Mapping[str, Any]) -> dict[str, Any
 
 
 def parse_attributes(pairs: Sequence[str]) -> dict[str, AttributeValue]:
-    """What ``name=value`` says, name by name, where values are written as in conditions.
+    """Parses ``name=value`` pairs of attributes, with values written as in conditions.
 
     Raises:
-        BadValue: it says nothing of the kind, or one name twice.
+        BadValue: a pair has another form, or a name occurs twice.
     """
     found: dict[str, AttributeValue] = {}
     for pair in pairs:
@@ -93,7 +93,7 @@ def parse_attributes(pairs: Sequence[str]) -> dict[str, AttributeValue]:
 
 
 def _hint(parameters: Sequence[Parameter], number: int) -> Any:
-    """What is hinted at the argument of this position."""
+    """The annotation of the argument at this position."""
     places = [one for one in parameters if one.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)]
     if number < len(places):
         return places[number].annotation

@@ -1,6 +1,6 @@
-"""Many at once: executions that are meant by a filter in place of ids, asked about beforehand, and told in batches; those of ids one after the other.
+"""Runs a command on many executions: on those of a filter in batches, after a confirmation, or on those of ids one by one.
 
-What goes wrong with one does not keep the others from it; the first failure gives the exit code.
+A failure of one does not keep the command from the others; the first failure determines the exit code.
 """
 
 from __future__ import annotations
@@ -27,12 +27,14 @@ from perdure.sync_client import BulkResult, Client, Handle, Selection
 T = TypeVar("T")
 
 UNCONFIRMED_MAX = 10
-"""More than these are not dealt with before somebody has said yes."""
+"""More executions than these need a confirmation."""
 
 
 class BulkAction(NamedTuple):
-    """What executions are to do: the `verb` that a person types, what is done to the execution of an id, and to a batch of all that are meant (None: they are
-    dealt with one after the other as well); and what is `said` of each in a batch."""
+    """A command on executions.
+
+    `verb` is its name, `do` performs it on one execution, `do_all` on a batch (None: one by one there, too), and `said` is what is printed of each in a batch.
+    """
 
     verb: str
     do: Callable[[Client, Handle[Any]], None]
@@ -41,9 +43,9 @@ class BulkAction(NamedTuple):
 
 
 def run_on_executions(settings: GlobalOptions, given: Mapping[str, Any], action: BulkAction) -> None:
-    """Have executions do something: those of the ids, or with --all those of a filter, which without --status means those on which it has an effect.
+    """Runs a command on the executions of the ids, or with --all on those of a filter; without --status, on those on which it has an effect.
 
-    Whoever has started others is older than they are, and hears of it first; what is to be done again is done by those first that were started.
+    Parents come before their children, except for commands that run something again, which begin with the newest executions.
     """
     check_filter(given)
     with settings.client() as client:
@@ -60,34 +62,34 @@ def run_on_executions(settings: GlobalOptions, given: Mapping[str, Any], action:
 
 
 def _action_on(get: Callable[[T], Handle[Any]], client: Client, given: Mapping[str, Any], action: BulkAction) -> Callable[[T], None]:
-    def doing(thing: T) -> None:
+    def act(thing: T) -> None:
         handle = get(thing)
         if given["dry_run"]:
             click.echo(f"{execution_name(handle.key)} {dry_run_text(action.verb)}")
         else:
             action.do(client, handle)
 
-    return doing
+    return act
 
 
 def in_batches(client: Client, keys: Sequence[Key], do_all: Callable[[Selection], BulkResult], action: BulkAction) -> None:
-    """Do something to all, a batch in one commit after the other; end with the code of the first failure, if there is one.
+    """Runs a command on all executions, one commit per batch; ends with the exit code of the first failure, if there is one.
 
-    Who interrupts it is told how far it came, and so is whoever loses the store.
+    If it is interrupted, or loses the store, it prints how far it came.
     """
-    failure, ended, told = ExitCode.OK, 0, 0
+    failure, ended, accepted = ExitCode.OK, 0, 0
     try:
         with progress_counter(len(keys), between=True) as count:
             for first in range(0, len(keys), bulk_requests.BULK_BATCH):
                 batch = keys[first : first + bulk_requests.BULK_BATCH]
                 result = do_all(client.select(keys=batch))
-                told += len(result.accepted)
+                accepted += len(result.accepted)
                 ended += len(result.ended)
                 _print_result(result, action.said)
                 failure = failure or next((exit_codes.exit_code_of_error(type(error)) for error in result.failed.values()), ExitCode.OK)
                 count(len(batch))
     except (KeyboardInterrupt, PerdureError):
-        so_far = f"{told:,} of {terminal_text.count(len(keys), 'execution')} {'was' if told == 1 else 'were'} told to {action.verb}"
+        so_far = f"{accepted:,} of {terminal_text.count(len(keys), 'execution')} {'was' if accepted == 1 else 'were'} told to {action.verb}"
         click.echo(f"perdure: {so_far}, and the next {bulk_requests.BULK_BATCH} may have been\nrun the command again for the rest", err=True)
         raise
     if ended:
@@ -104,7 +106,7 @@ def _print_result(result: BulkResult, said: str) -> None:
 
 
 def check_filter(given: Mapping[str, Any]) -> None:
-    """End the command unless it says in one way which are meant."""
+    """Ends the command unless it is given either ids or a filter."""
     filters = [f"--{option.replace('_', '-')}" for option in ("workflow", "status", "prefix", "since", "where", "fingerprint") if given.get(option)]
     chosen = given["everything"] or given.get("fingerprint")
     if given["ids"] and (chosen or filters):
@@ -112,19 +114,19 @@ def check_filter(given: Mapping[str, Any]) -> None:
     if given.get("fingerprint") and given.get("where"):
         raise click.UsageError("give --fingerprint or --where, not both")
     if filters and not chosen:
-        raise click.UsageError(f"{filters[0]} chooses among all: add --all")
+        raise click.UsageError(f"{filters[0]} needs --all")
     if not given["ids"] and not chosen:
         raise click.UsageError("Missing argument 'ID...', or --all.")
 
 
 def filtered_keys(client: Client, settings: GlobalOptions, given: Mapping[str, Any], statuses: Sequence[str]) -> list[Key] | None:
-    """The executions that the filter means, the newest first; None without a filter."""
+    """The executions that the filter selects, newest first; None without a filter."""
     if given.get("fingerprint"):
         (group,) = client.dead_letters.groups(
             fingerprint=given["fingerprint"], workflow=given["workflow"], id_prefix=given["prefix"], since=given["since"], tenant=settings.tenant
         )
         warn_if_cut([group])
-        return [letter.key for letter in group.dead_letters if not given["status"] or letter.status in _split(given["status"])]
+        return [one.key for one in group.dead_letters if not given["status"] or one.status in _split(given["status"])]
     if not given["everything"]:
         return None
     selection = client.select(
@@ -139,11 +141,11 @@ def filtered_keys(client: Client, settings: GlobalOptions, given: Mapping[str, A
 
 
 def warn_if_cut(groups: Sequence[DeadLetterGroup], limit: int | None = None) -> None:
-    """Say so, on standard error, if there are more dead letters than were looked at."""
+    """Warns on standard error if there are more dead letters than were read."""
     if groups and not groups[0].complete:
-        looked_at = "those" if limit is None else f"the newest {limit:,}"
-        then = "repeat the command for the rest" if limit is None else "the counts are at least these; --limit looks at more"
-        click.echo(f"perdure: there are more dead letters than {looked_at} that were looked at; {then}", err=True)
+        limited = "those" if limit is None else f"the newest {limit:,}"
+        then = "repeat the command for the rest" if limit is None else "the counts are lower bounds; --limit reads more"
+        click.echo(f"perdure: there are more dead letters than {limited} that were read; {then}", err=True)
 
 
 def _split(statuses: str | None) -> list[str]:
@@ -151,7 +153,7 @@ def _split(statuses: str | None) -> list[str]:
 
 
 def confirm(count: int, verb: str, given: Mapping[str, Any], what: str = "execution") -> None:
-    """Go on if these are few, or somebody says yes; else end the command."""
+    """Asks for a confirmation if there are many executions; ends the command unless it is given."""
     if not count:
         click.echo(f"perdure: no {what} fits; nothing was done", err=True)
     if given["dry_run"] or given["yes"] or count <= UNCONFIRMED_MAX:
@@ -164,18 +166,18 @@ def confirm(count: int, verb: str, given: Mapping[str, Any], what: str = "execut
 
 
 def dry_run_text(verb: str) -> str:
-    """What would happen to those that are meant."""
+    """What the command would do to the selected executions, in words."""
     done = {"approve": "approved", "reject": "rejected", "requeue": "requeued", "discard": "discarded"}.get(verb, f"told to {verb}")
     return f"would be {done}"
 
 
 def is_interactive() -> bool:
-    """Whether there is somebody to be asked."""
+    """Whether a person can be asked."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def one_by_one(things: Iterable[T], do: Callable[[T], None], total: int | None = None, explain: Callable[[PerdureError], str] = error_message) -> None:
-    """Do something to each, and count on a terminal how far that is; end with the code of the first failure, if there is one."""
+    """Runs `do` on each item, with a progress counter on a terminal; ends with the exit code of the first failure, if there is one."""
     failure = ExitCode.OK
     with progress_counter(total, between=True) as count:
         for thing in things:

@@ -1,7 +1,4 @@
-"""The command that replays executions against code, before that is deployed: `check`.
-
-The command that compares the records of executions with each other: `verify`.
-"""
+"""The commands that check executions: `check` replays them over code that is not deployed yet; `verify` compares their records with each other."""
 
 from __future__ import annotations
 
@@ -22,11 +19,11 @@ if TYPE_CHECKING:
 
 @click.command("check", cls=CliCommand)
 @click.argument("places", nargs=-1, required=True, metavar="TARGET...")
-@click.option("--against", metavar="URL", help="The database whose executions are replayed; else the one that --db names.")
-@click.option("--workflow", metavar="NAME", help="Only those of this workflow.")
-@click.option("--failed", is_flag=True, help="Those that have failed as well.")
-@click.option("--limit", type=click.IntRange(1), help="So many at most, the newest.")
-@click.option("--strict", is_flag=True, help="A pinned version that the code does not replay counts as well.")
+@click.option("--against", metavar="URL", help="The database whose executions are replayed; else the one of --db.")
+@click.option("--workflow", metavar="NAME", help="Only executions of this workflow.")
+@click.option("--failed", is_flag=True, help="Include executions that have failed.")
+@click.option("--limit", type=click.IntRange(1), help="The greatest number to check, newest first.")
+@click.option("--strict", is_flag=True, help="A pinned version that the code does not replay counts as a finding, too.")
 @json_option
 @format_option()
 @click.pass_obj
@@ -42,7 +39,7 @@ def check(
     format: str,
     **which: str | bool,
 ) -> None:
-    """Say which open executions would diverge with this code, where and how, and what can be done.
+    """Check which open executions would diverge with this code, where and how, and what can be done.
 
     TARGET is FILE.py, FILE.py:workflow, module:workflow, or module:app of an App. Each log is replayed; no step is run, and nothing is written.
     """
@@ -67,10 +64,10 @@ async def _checked(settings: GlobalOptions, against: str | None, code: TargetCod
     from perdure.service import replay_checks
 
     found: list[ReplayCheck] = []
-    async with settings.look(against) as looking:
-        heads = await replay_checks.choose_heads(looking, which)
+    async with settings.look(against) as store:
+        heads = await replay_checks.choose_heads(store, which)
         with progress_counter(len(heads)) as count:
-            async for one in replay_checks.check_executions(looking, replay_checks.workflows_by_name(workflow.code for workflow in code.workflows), heads):
+            async for one in replay_checks.check_executions(store, replay_checks.workflows_by_name(workflow.code for workflow in code.workflows), heads):
                 found.append(one)
                 count(1)
     return found
@@ -82,9 +79,9 @@ async def _checked(settings: GlobalOptions, against: str | None, code: TargetCod
 @format_option()
 @click.pass_obj
 def verify(settings: GlobalOptions, /, *, ids: tuple[str, ...], as_json: bool, format: str) -> None:
-    """Say whether the records of executions agree: logs, heads, mail, who holds them, large values, children. Without IDs, of all of all tenants.
+    """Verify that the records of executions agree: logs, heads, messages, holders, large values, children. Without IDs: of all executions of all tenants.
 
-    Damage keeps an execution from going on as it should; a note mends itself, or harms nobody. Nothing is changed.
+    Damage keeps an execution from continuing correctly; a note repairs itself, or does no harm. Nothing is changed.
     """
     import asyncio
 
@@ -107,12 +104,12 @@ async def _verified(settings: GlobalOptions, ids: tuple[str, ...]) -> tuple[int,
     from perdure.cli.terminal import progress_counter
     from perdure.service import verification
 
-    async with settings.look() as looking:
-        names = set(await looking.blob_names()) if isinstance(looking, verification.ListsBlobs) and not ids else set[str]()
-        heads = await verification.heads_to_verify(looking, await execution_keys(looking, settings, ids) if ids else None)
+    async with settings.look() as store:
+        names = set(await store.blob_names()) if isinstance(store, verification.ListsBlobs) and not ids else set[str]()
+        heads = await verification.heads_to_verify(store, await execution_keys(store, settings, ids) if ids else None)
         found: list[VerificationFinding] = []
         with progress_counter(len(heads)) as count:
-            async for one in verification.verify_executions(looking, [head.key for head in heads]):
+            async for one in verification.verify_executions(store, [head.key for head in heads]):
                 found += one.findings
                 names -= one.blobs
                 count(1)

@@ -1,7 +1,4 @@
-"""What replaying executions has shown: those that would not go on one by one, and all of them in a line.
-
-What verifying has found: damage and notes one by one, and how many there are in a line.
-"""
+"""Renders the results of `check` and `verify`: each finding, and a summary line."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ VERDICT_TEXTS = {"diverges": ("diverges", "bad"), "unadvertised": ("is not repla
 
 
 def show_replay_checks(found: Sequence[ReplayCheck], form: str) -> None:
-    """Print it. As `ids`, those that do not fit."""
+    """Prints replay checks. In the form `ids`, prints the executions that do not fit."""
     wrong = [one for one in found if one.verdict in VERDICT_TEXTS]
     if form != "table":
         output.print_list(form, (execution_name(one.key) for one in wrong), found, output.no_table)
@@ -50,7 +47,7 @@ def _replay_summary(found: Sequence[ReplayCheck]) -> str:
     said += [f"{counts['unadvertised']:,} of a version that this code does not replay"] if counts["unadvertised"] else []
     said += [f"{counts['unreadable']:,} can't be replayed"] if counts["unreadable"] else []
     left_out = (
-        f"; left out {terminal_text.count(counts['unknown'], 'execution')} of workflows that are not here: {terminal_text.clean(', '.join(others))}"
+        f"; left out {terminal_text.count(counts['unknown'], 'execution')} of workflows that this code does not have: {terminal_text.clean(', '.join(others))}"
         if others
         else ""
     )
@@ -58,11 +55,11 @@ def _replay_summary(found: Sequence[ReplayCheck]) -> str:
 
 
 UNREFERENCED_SHOWN = 20
-"""How many blobs without use are named."""
+"""How many unreferenced blobs are listed."""
 
 
 def show_verification(count: int, found: Sequence[VerificationFinding]) -> None:
-    """Print it: damage first."""
+    """Prints findings of a verification, damage first."""
     useless = [one for one in found if one.kind == "unreferenced"]
     for one in sorted(found, key=lambda one: one.level):
         if one.kind != "unreferenced" or one in useless[:UNREFERENCED_SHOWN]:
@@ -70,7 +67,7 @@ def show_verification(count: int, found: Sequence[VerificationFinding]) -> None:
             output.show_lines(((TextCell(one.level, "bad" if one.level == "damage" else "warn"), *where, cell(one.path)), (cell(f"  {one.what}"),)), screen())
             output.show_lines(((cell(f"    {one.advice}", "dim"),),), screen())
     if len(useless) > UNREFERENCED_SHOWN:
-        click.echo(f"and {len(useless) - UNREFERENCED_SHOWN:,} blobs more to which nothing refers")
+        click.echo(f"and {len(useless) - UNREFERENCED_SHOWN:,} more blobs to which nothing refers")
     damaged = sum(one.level == "damage" for one in found)
     said = f"{damaged:,} damaged" if damaged else "their records agree" if count != 1 else "its records agree"
     notes = f", {terminal_text.count(len(found) - damaged, 'note')}" if len(found) > damaged else ""

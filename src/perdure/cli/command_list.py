@@ -20,9 +20,9 @@ from perdure.cli.view_commands import engines, events, logs, ls, query, result, 
 __all__ = ["root"]
 
 root.section("Run", (run, start, worker))
-root.section("Look", (ls, show, graph, events, archives, logs, result, query, stream, queues, engines))
-root.section("Act", (send, cancel, terminate, undo, pause, resume, patch))
-root.section("Mend", (retry, evict, rerun, fork, preset, dead_letters, requeue, discard, dead_letter_queue))
+root.section("Inspect", (ls, show, graph, events, archives, logs, result, query, stream, queues, engines))
+root.section("Control", (send, cancel, terminate, undo, pause, resume, patch))
+root.section("Repair", (retry, evict, rerun, fork, preset, dead_letters, requeue, discard, dead_letter_queue))
 root.section("Decide", (approvals, approve, reject, decide))
-root.section("Keep up", (limit, doctor, verify, export, import_, prune, secret, db))
-root.section("Write", (validate, fmt, lint, diff, compile_, schema, kinds, tools, check, replay, fake_llm))
+root.section("Maintain", (limit, doctor, verify, export, import_, prune, secret, db))
+root.section("Develop", (validate, fmt, lint, diff, compile_, schema, kinds, tools, check, replay, fake_llm))

@@ -1,6 +1,6 @@
-"""The commands that tell executions something: `send`, `cancel`, `terminate`, `undo`, `pause`, `resume`, `evict`, `retry`.
+"""The commands that control executions: `send`, `cancel`, `terminate`, `undo`, `pause`, `resume`, `evict`, `retry`.
 
-The commands that make another execution of one, or give it what it would have worked for: `rerun`, `fork`, `preset`.
+The commands that start a new execution from another, or supply the outcome of a step: `rerun`, `fork`, `preset`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 @id_argument
 @click.argument("signal")
 @click.argument("body", required=False)
-@click.option("--key", metavar="TEXT", help="Sent again with the same key within 24 hours, it arrives once.")
+@click.option("--key", metavar="TEXT", help="The idempotency key: sent again under it within 24 hours, the message arrives once.")
 @click.option("--ask", is_flag=True, help="Wait for the reply of the workflow, and print it.")
 @click.option("--timeout", metavar="TIME", help="How long to wait for it at most.")
 @value_format
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 def send(settings: GlobalOptions, /, *, id: str, signal: str, body: str | None, key: str | None, ask: bool, timeout: str | None, format: str) -> None:
     """Send an execution a message. BODY is JSON where it parses, else text.
 
-    It is durable when the command returns, and waits until the workflow listens to it.
+    The message is durable when the command returns, and waits until the workflow receives it.
     """
     from perdure.cli import argument_values, execution_lookup, output
     from perdure.core.errors import BadValue
@@ -60,15 +60,15 @@ def send(settings: GlobalOptions, /, *, id: str, signal: str, body: str | None, 
 
 
 def action_options(command: F) -> F:
-    """Which executions, why, and whether to wait."""
+    """Options that select executions, give a reason, and say whether to wait."""
     command = click.option("--timeout", metavar="TIME", help="How long to wait at most.")(command)
-    command = click.option("--wait", is_flag=True, help="Wait until it has taken effect.")(command)
-    command = click.option("--reason", default="", metavar="TEXT", help="Why; it is remembered.")(command)
-    return id_arguments(filter_options(status_option(where_option("With --all: only those that are found")(command))))
+    command = click.option("--wait", is_flag=True, help="Wait until the command has taken effect.")(command)
+    command = click.option("--reason", default="", metavar="TEXT", help="The reason, which is recorded.")(command)
+    return id_arguments(filter_options(status_option(where_option("With --all: only executions with matching attributes")(command))))
 
 
 def run_action(settings: GlobalOptions, given: dict[str, Any], done: str, **how: Any) -> None:
-    """Have each execution that is meant do what the command is called, which is also the name of the method of a handle and of a selection."""
+    """Runs the current command on each selected execution. Its name is also that of the method of a handle and of a selection."""
     from perdure.cli import bulk_actions
     from perdure.cli.terminal_text import execution_name
 
@@ -87,10 +87,10 @@ def run_action(settings: GlobalOptions, given: dict[str, Any], done: str, **how:
 
 @click.command("cancel", cls=CliCommand)
 @action_options
-@click.option("--no-undo", is_flag=True, help="Leave what they have done as it is.")
+@click.option("--no-undo", is_flag=True, help="Do not undo completed steps.")
 @click.pass_obj
 def cancel(settings: GlobalOptions, /, *, no_undo: bool, **given: Any) -> None:
-    """Have executions unwind, undo what they have done, and end as cancelled."""
+    """Cancel executions: they unwind, undo completed steps, and end as cancelled."""
     run_action(settings, given, "is cancelled", undo=not no_undo)
 
 
@@ -98,7 +98,7 @@ def cancel(settings: GlobalOptions, /, *, no_undo: bool, **given: Any) -> None:
 @action_options
 @click.pass_obj
 def terminate(settings: GlobalOptions, /, **given: Any) -> None:
-    """End executions at once, as cancelled; the workflows get no say."""
+    """End executions as cancelled at once, without running their workflows any further."""
     run_action(settings, given, "is terminated")
 
 
@@ -106,7 +106,7 @@ def terminate(settings: GlobalOptions, /, **given: Any) -> None:
 @action_options
 @click.pass_obj
 def undo(settings: GlobalOptions, /, **given: Any) -> None:
-    """Undo what completed executions have done; their results stay. Of failed and cancelled ones, what could not be undone when they ended."""
+    """Undo the steps of completed executions; their results stay. Of failed and cancelled ones, undo the steps whose undo failed."""
     run_action(settings, given, "is undone")
 
 
@@ -114,7 +114,7 @@ def undo(settings: GlobalOptions, /, **given: Any) -> None:
 @action_options
 @click.pass_obj
 def pause(settings: GlobalOptions, /, **given: Any) -> None:
-    """Have executions begin nothing more until they are resumed."""
+    """Pause executions: they begin nothing more until they are resumed."""
     run_action(settings, given, "is paused")
 
 
@@ -122,9 +122,9 @@ def pause(settings: GlobalOptions, /, **given: Any) -> None:
 @action_options
 @click.pass_obj
 def evict(settings: GlobalOptions, /, **given: Any) -> None:
-    """Have executions leave the engine that has them, and go on from their logs.
+    """Evict executions from the engine that holds them; they continue from their logs.
 
-    Async steps in progress there are cancelled and begun again, which is not counted; sync ones are finished first.
+    Async steps in flight are cancelled and begun again, which is not counted; sync steps finish first.
     """
     run_action(settings, given, "is evicted")
 
@@ -134,39 +134,39 @@ def evict(settings: GlobalOptions, /, **given: Any) -> None:
 @click.option(
     "--decision",
     type=click.Choice(["approve", "reject", "deny"]),
-    help="Answer the approval that they wait for, where deny is another word for reject; --reason is the comment.",
+    help="Decide the approval that they wait for; deny is the same as reject, and --reason is the comment.",
 )
-@click.option("--approval", metavar="STEP", help="With --decision: which one, where several are asked.")
-@click.option("--as", "by", metavar="NAME", help="With --decision: who decides; else PERDURE_USER, else who is logged in.")
+@click.option("--approval", metavar="STEP", help="With --decision: the path of the approval, if they wait for several.")
+@click.option("--as", "by", metavar="NAME", help="With --decision: the person who decides; else PERDURE_USER, else the user who is logged in.")
 @click.pass_obj
 def resume(settings: GlobalOptions, /, *, decision: str | None, approval: str | None, by: str | None, **given: Any) -> None:
-    """Have executions go on that are paused, or that needed attention; or with --decision, that wait for an approval."""
+    """Resume executions that are paused or need attention; with --decision, decide the approval that they wait for."""
     if decision is None:
         if approval is not None or by is not None:
-            raise click.UsageError(f"--{'as' if approval is None else 'approval'} goes with --decision")
-        run_action(settings, given, "goes on")
+            raise click.UsageError(f"--{'as' if approval is None else 'approval'} needs --decision")
+        run_action(settings, given, "continues")
         return
     from perdure.cli.approval_commands import decide_for_executions
 
     if given["everything"]:
-        raise click.UsageError("--decision is for ids: leave --all out, or use perdure approve --all")
+        raise click.UsageError("--decision needs ids; leave --all out, or use perdure approve --all")
     decide_for_executions(settings, {**given, "by": by, "path": approval, "comment": given["reason"]}, decision == "approve")
 
 
 @click.command("retry", cls=CliCommand)
 @action_options
-@click.option("--from", "step", metavar="STEP", help="Do again what was done from this step on, as perdure show calls it.")
+@click.option("--from", "step", metavar="STEP", help="Repeat this step and everything after it; STEP is a path as in perdure show.")
 @click.pass_obj
 def retry(settings: GlobalOptions, /, *, step: str | None, **given: Any) -> None:
-    """Have executions go on that have failed, from what failed; what had succeeded is not done again.
+    """Retry failed executions from what failed; steps that have succeeded are not called again.
 
-    One that needs attention goes on from where it stands.
+    An execution that needs attention continues where it is.
     """
-    run_action(settings, given, "goes on", from_step=step)
+    run_action(settings, given, "continues", from_step=step)
 
 
 def _new_execution_options(command: F) -> F:
-    """What the new execution is called, in which version it is, whether to wait for it."""
+    """Options of commands that start a new execution: its id and version, and whether to wait for it."""
     command = click.option("--timeout", metavar="TIME", help="How long to wait at most.")(command)
     command = click.option("--wait", is_flag=True, help="Wait for its end, and print its result instead of its key.")(command)
     command = click.option("--version", type=click.IntRange(0), metavar="N", help="The version of the workflow; 0 is that of the engine.")(command)
@@ -179,23 +179,23 @@ def _new_execution_options(command: F) -> F:
 @_new_execution_options
 @click.pass_obj
 def rerun(settings: GlobalOptions, /, *, id: str, new: str | None, version: int | None, **given: Any) -> None:
-    """Begin a new execution with the same input as another. Its key is printed."""
+    """Start a new execution with the same input as another. Its key is printed."""
     from perdure.cli import execution_lookup
 
     with settings.client() as client:
         _print_new_execution(client, execution_lookup.handle_of(client, settings, id).rerun(id=new, version=version), given)
 
 
-@click.command("fork", cls=CliCommand, epilog=f"{ARGUMENTS_HELP} Given any, they are the whole input, by position or by name.")
+@click.command("fork", cls=CliCommand, epilog=f"{ARGUMENTS_HELP} If there are any, they are the whole input, by position or by name.")
 @id_argument
 @input_options
-@click.option("--from", "step", metavar="STEP", help="Only with what was begun before this step, as perdure show calls it.")
+@click.option("--from", "step", metavar="STEP", help="Copy only outcomes from before this step; STEP is a path as in perdure show.")
 @_new_execution_options
 @click.pass_obj
 def fork(settings: GlobalOptions, /, *, id: str, step: str | None, new: str | None, version: int | None, **given: Any) -> None:
-    """Begin a new execution with the results that another one has reached.
+    """Start a new execution with the outcomes of another one.
 
-    What is given as input takes the place of the other's. Its key is printed.
+    Arguments, if there are any, replace its input. The key of the new execution is printed.
     """
     from perdure.cli import execution_lookup
 
@@ -210,9 +210,9 @@ def fork(settings: GlobalOptions, /, *, id: str, step: str | None, new: str | No
 @click.argument("value", required=False)
 @click.pass_obj
 def preset(settings: GlobalOptions, /, *, id: str, step: str, value: str | None) -> None:
-    """Give the result of a STEP in place of its work: of one that is open, or is yet to come, or has failed.
+    """Supply the result of a STEP in place of performing it: of an open step, one that is still to come, or one that failed.
 
-    VALUE is JSON where it parses, else text; nothing is none. STEP is a path, as perdure show and perdure events have it.
+    VALUE is JSON where it parses, else text; if it is left out, the result is None. STEP is a path as in perdure show and perdure events.
     """
     from perdure.cli import argument_values, execution_lookup, terminal_text
     from perdure.cli.terminal_text import execution_name
@@ -224,7 +224,7 @@ def preset(settings: GlobalOptions, /, *, id: str, step: str, value: str | None)
 
 
 def _print_new_execution(client: Client, handle: Handle[Any], given: dict[str, Any]) -> None:
-    """Say which execution there is now, or wait for what it returns."""
+    """Prints the key of the new execution, or waits for its result."""
     from perdure.cli import output
     from perdure.cli.execution_lookup import known_programs, unknown_program, wait_for_result
     from perdure.cli.terminal_text import execution_name
@@ -233,6 +233,6 @@ def _print_new_execution(client: Client, handle: Handle[Any], given: dict[str, A
     if not given["wait"]:
         output.print_value({**handle.key._asdict(), "created": handle.created} if form == "json" else execution_name(handle.key), form)
     if (program := unknown_program(handle.summary(), known_programs(client))) is not None:
-        click.echo(f"perdure: no engine here knows {program}, so it waits\nperdure worker FILE.py starts one", err=True)
+        click.echo(f"perdure: no running engine knows {program}, so it waits\nperdure worker FILE.py starts one", err=True)
     if given["wait"]:
         output.print_value(wait_for_result(handle, given["timeout"]), form)

@@ -1,4 +1,4 @@
-"""The commands that look after the database: `doctor`, `db`."""
+"""The commands that maintain the database: `doctor`, `db`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @format_option(("table", "json", "jsonl"))
 @click.pass_obj
 def doctor(settings: GlobalOptions, /, *, format: str) -> None:
-    """Examine the database and who works on it, and say what to do."""
+    """Examine the database and the processes that work on it, and advise what to do."""
     from perdure.cli import doctor_report, output
     from perdure.cli.doctor_report import examine
 
@@ -31,39 +31,39 @@ def doctor(settings: GlobalOptions, /, *, format: str) -> None:
 
 @click.group("db", cls=CliGroup)
 def db() -> None:
-    """Look after the file of the database: where it is, its tables, check, back up, restore, vacuum, upgrade, encrypt."""
+    """Maintain the database file: locate, create, check, back up, restore, vacuum, upgrade, encrypt."""
 
 
 @click.command("path", cls=CliCommand)
 @click.pass_obj
 def path(settings: GlobalOptions) -> None:
-    """Print where the file is."""
+    """Print the path of the file."""
     click.echo(settings.file())
 
 
 @click.command("check", cls=CliCommand)
 @click.pass_obj
 def check(settings: GlobalOptions, /) -> None:
-    """Read all of the file, and say whether it is whole."""
+    """Read the whole file, and check that it is intact."""
     from perdure.stores.sqlite import database_setup
 
     file = settings.existing_file()
     if damage := database_setup.check_database(file).damage:
         raise CommandExit(ExitCode.STORE, f"{file} is damaged: {damage[0]}\nperdure db restore FILE --replace puts a backup in its place")
-    click.echo(f"{file} is whole")
+    click.echo(f"{file} is intact")
 
 
 MODES = ("600", "660", "664", "666", "0600", "0660", "0664", "0666")
-"""The permissions that a database may be given: its owner, and whoever else may use it, has to write as well."""
+"""The permissions that a database may have: each user who may read it must be able to write, too."""
 
 
 @click.command("init", cls=CliCommand)
-@click.option("--mode", metavar="OCTAL", help="Make a new file with these permissions, such as 660 for a group; without this, only its owner may read it.")
+@click.option("--mode", metavar="OCTAL", help="Create a new file with these permissions, such as 660 for a group; by default, only its owner may read it.")
 @click.pass_obj
 def init(settings: GlobalOptions, /, mode: str | None) -> None:
-    """Make Perdure's tables beside those of a program whose database is there already; or, with --mode, a new file.
+    """Create Perdure's tables beside those of an existing application database; or, with --mode, a new file.
 
-    A new file gets them by itself when it is first used, and is then its owner's alone (600, in a directory of 700).
+    A new file gets the tables by itself when it is first used, readable by its owner only (600, in a directory of 700).
     """
     from perdure.stores.sqlite import database_setup
     from perdure.stores.sqlite.database_file import DatabaseFile
@@ -72,9 +72,9 @@ def init(settings: GlobalOptions, /, mode: str | None) -> None:
     if mode is not None:
         file = settings.file()
         if mode not in MODES:
-            raise click.UsageError(f"--mode {mode} is none of {', '.join(MODES)}.")
+            raise click.UsageError(f"--mode {mode} is not one of {', '.join(MODES)}.")
         if file.exists():
-            raise CommandExit(ExitCode.INPUT, f"{file} is there already\n--mode is for a new file; chmod changes the permissions of this one")
+            raise CommandExit(ExitCode.INPUT, f"{file} exists already\n--mode is for a new file; chmod changes the permissions of this one")
         make_database_file(file, int(mode, 8))
         database_setup.open_database(DatabaseFile(file.absolute())).close()
     else:
@@ -87,7 +87,7 @@ def init(settings: GlobalOptions, /, mode: str | None) -> None:
 @click.argument("target", metavar="FILE", type=click.Path(path_type=Path))
 @click.pass_obj
 def backup(settings: GlobalOptions, /, target: Path) -> None:
-    """Copy the database to a new FILE, while it is in use."""
+    """Copy the database to a new FILE while it is in use."""
     from perdure.cli import terminal_text
     from perdure.stores.sqlite.backup import back_up as copy
 
@@ -97,13 +97,14 @@ def backup(settings: GlobalOptions, /, target: Path) -> None:
 
 @click.command("restore", cls=CliCommand)
 @click.argument("backup", metavar="FILE", type=click.Path(path_type=Path))
-@click.option("--replace", is_flag=True, help="Replace the database that is there; what it has is lost then.")
+@click.option("--replace", is_flag=True, help="Replace the existing database; its content is lost.")
 @click.pass_obj
 def restore(settings: GlobalOptions, /, backup: Path, *, replace: bool) -> None:
-    """Put a copy of the backup FILE in the place of the database.
+    """Replace the database by a copy of the backup FILE.
 
-    The backup is checked first. What belongs to the old database goes with it, the write-ahead log too, and the copy gets a new epoch: what engines decided
-    after the backup was made does not count. Nobody may use the database meanwhile. Interrupted, it leaves the old database or the new one; run it again.
+    The backup is checked first. All files of the old database are removed, including its write-ahead log, and the copy gets a new epoch, so that decisions of
+    engines from after the backup are refused. No process may use the database at the same time. If it is interrupted, the old database or the new one is there;
+    run it again.
     """
     from perdure.cli import terminal_text
     from perdure.stores.sqlite.backup import restore as put_back
@@ -119,7 +120,7 @@ def restore(settings: GlobalOptions, /, backup: Path, *, replace: bool) -> None:
 @click.command("vacuum", cls=CliCommand)
 @click.pass_obj
 def vacuum(settings: GlobalOptions, /) -> None:
-    """Give what is free in the file back to the disk, a little at a time, while engines go on. Interrupted, it goes on when it is run again."""
+    """Return free space in the file to the disk, a little at a time, while engines work. If it is interrupted, run it again to continue."""
     from perdure.cli import terminal_text
     from perdure.stores.sqlite.vacuum import vacuum as give_back
 
@@ -128,16 +129,16 @@ def vacuum(settings: GlobalOptions, /) -> None:
     before, after, free = (terminal_text.size(size_bytes) for size_bytes in (done.before_bytes, done.after_bytes, done.free_bytes))
     click.echo(f"{file} had {before} and has {after}, of which {free} free")
     if not done.emptied:
-        click.echo("the file becomes that small once nobody reads what was there before; end what has been reading for long", err=True)
+        click.echo("the file shrinks when no process reads its old content any more; end processes that have been reading for long", err=True)
 
 
 @click.command("upgrade", cls=CliCommand)
 @click.pass_obj
 def upgrade(settings: GlobalOptions, /) -> None:
-    """Bring the tables of an older file to those of this Perdure."""
+    """Upgrade the tables of an older file to this version of Perdure."""
     from perdure.stores.sqlite import database_setup
 
-    for done in database_setup.upgrade_database(settings.existing_file()) or ["nothing to do: its tables are those of this Perdure"]:
+    for done in database_setup.upgrade_database(settings.existing_file()) or ["nothing to do: its tables are those of this version of Perdure"]:
         click.echo(done)
 
 
@@ -145,7 +146,7 @@ def upgrade(settings: GlobalOptions, /) -> None:
 @format_option(("table", "json", "jsonl", "ids"))
 @click.pass_obj
 def keys(settings: GlobalOptions, /, *, format: str) -> None:
-    """List the keys that payloads are encrypted with, by their ids, and how many."""
+    """List the ids of the keys that encrypt payloads, and how many payloads each encrypts."""
     from perdure.cli import database_rekey, output
     from perdure.stores.sqlite.rekey import key_uses
 
@@ -154,10 +155,10 @@ def keys(settings: GlobalOptions, /, *, format: str) -> None:
 
 
 @click.command("rekey", cls=CliCommand)
-@click.option("--vacuum", is_flag=True, help="Then make the file anew, without what was deleted before; nobody can write meanwhile.")
+@click.option("--vacuum", is_flag=True, help="Then rewrite the file without deleted data; no process can write meanwhile.")
 @click.pass_obj
 def rekey(settings: GlobalOptions, /, *, vacuum: bool) -> None:
-    """Encrypt everything under the first key of PERDURE_ENCRYPTION_KEYS, while engines go on."""
+    """Encrypt all payloads with the first key of PERDURE_ENCRYPTION_KEYS, while engines work."""
     from perdure.cli import database_rekey
 
     click.echo(database_rekey.reencrypt(settings.existing_file(), vacuum))
@@ -165,12 +166,12 @@ def rekey(settings: GlobalOptions, /, *, vacuum: bool) -> None:
 
 @click.group("key", cls=CliGroup)
 def key() -> None:
-    """Make keys."""
+    """Create keys."""
 
 
 @click.command("new", cls=CliCommand)
 def new() -> None:
-    """Print a fresh key. It is kept nowhere; what is encrypted with a key that is lost is lost."""
+    """Print a fresh key. It is stored nowhere; if it is lost, so is everything that it encrypts."""
     from perdure.stores.encryption import new_key
 
     click.echo(new_key())

@@ -1,7 +1,4 @@
-"""The commands for those who write definitions: `validate`, `fmt`, `diff`, `compile`, `schema`.
-
-The commands that show what definitions may use: `kinds` and `tools`.
-"""
+"""The commands for authors of definitions: `validate`, `fmt`, `diff`, `compile`, `schema`; and `kinds` and `tools`, which list what definitions may use."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ if TYPE_CHECKING:
     from perdure.definitions.kinds.kind_registry import KindRegistry
 
 
-json_flag = click.option("--json", "as_json", is_flag=True, help="Say it as JSON.")
+json_flag = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 files_argument = click.argument("files", nargs=-1, required=True, metavar="FILE...")
 
 
@@ -34,7 +31,7 @@ files_argument = click.argument("files", nargs=-1, required=True, metavar="FILE.
 @click.option("--strict", is_flag=True, help="Warnings count as errors.")
 @json_flag
 def validate(*, files: tuple[str, ...], blobs: str | None, strict: bool, as_json: bool) -> None:
-    """Say what is wrong with definitions, and where; nothing is run. FILE is YAML or JSON, - is standard input."""
+    """Validate definitions, and print each problem with its place; nothing is run. FILE is YAML or JSON, - is standard input."""
     from perdure.cli import definition_files, output, terminal_text
 
     each = [(file, *definition_findings(file, blobs)) for file in files]
@@ -55,7 +52,7 @@ def validate(*, files: tuple[str, ...], blobs: str | None, strict: bool, as_json
 
 
 def definition_findings(file: str, blobs: str | None) -> tuple[ReadDefinition | None, list[DefinitionFinding]]:
-    """The definition in a file, if it is one, and all that is to be said of it."""
+    """The definition in a file, if it is valid, and all findings."""
     from perdure.cli import definition_files
     from perdure.core.errors import BadDefinition
     from perdure.definitions.format import definition_findings
@@ -73,7 +70,7 @@ def definition_findings(file: str, blobs: str | None) -> tuple[ReadDefinition | 
 
 
 def valid_definition(file: str, blobs: str | None) -> ReadDefinition:
-    """The definition in a file; the command ends if there is none, or it is not valid."""
+    """The definition in a file; the command ends if it is not valid."""
     from perdure.cli import definition_files
     from perdure.core.errors import BadDefinition
     from perdure.definitions.kinds import config_checks
@@ -85,7 +82,7 @@ def valid_definition(file: str, blobs: str | None) -> ReadDefinition:
 
 
 def _named(definition: ReadDefinition) -> str:
-    """What is said of a definition that is valid."""
+    """The summary of a valid definition."""
     from perdure.cli import terminal_text
 
     about = definition.canonical
@@ -103,10 +100,10 @@ def _as_data(file: str, definition: ReadDefinition | None, findings: list[Defini
 
 @click.command("fmt", cls=CliCommand)
 @files_argument
-@click.option("--check", is_flag=True, help="Change nothing, and list the files that would be written otherwise.")
-@click.option("--stdout", is_flag=True, help="Print them instead of changing the files.")
+@click.option("--check", is_flag=True, help="Change nothing, and list the files that would be changed.")
+@click.option("--stdout", is_flag=True, help="Print the result instead of changing the files.")
 def fmt(*, files: tuple[str, ...], check: bool, stdout: bool) -> None:
-    """Write definitions in the one way: fields in their order, quotes where they are needed. What they say, and comments, stay.
+    """Format definitions: fields in the standard order, quotes only where they are needed. The meaning and comments stay.
 
     FILE is YAML or JSON; - is standard input, which is printed.
     """
@@ -130,15 +127,15 @@ def fmt(*, files: tuple[str, ...], check: bool, stdout: bool) -> None:
         elif found != raw and not check:
             _write(Path(file), found)
     for file in changed:
-        click.echo(f"{definition_files.source_name(file)} {'would be written otherwise' if check else 'is written anew'}")
+        click.echo(f"{definition_files.source_name(file)} {'would be changed' if check else 'was changed'}")
     if not check and not stdout:
         return
     if check and changed:
-        raise CommandExit(ExitCode.FINDINGS, f"{terminal_text.count(len(changed), 'file')} would be written otherwise\nperdure fmt writes them")
+        raise CommandExit(ExitCode.FINDINGS, f"{terminal_text.count(len(changed), 'file')} would be changed\nperdure fmt changes them")
 
 
 def _write(file: Path, raw: bytes) -> None:
-    """Put other text into a file, in one go: whoever reads it finds the one or the other."""
+    """Replaces the content of a file atomically: a reader sees the old content or the new."""
     import os
     import tempfile
 
@@ -165,28 +162,28 @@ def _write(file: Path, raw: bytes) -> None:
 @blobs_option
 @json_flag
 def diff(*, before: str, after: str, blobs: str | None, as_json: bool) -> None:
-    """Say what is different in definition B, step by step; how they are written does not matter. A or B may be - for standard input."""
+    """Print the differences of definition B from A, step by step; formatting is ignored. A or B may be - for standard input."""
     from perdure.cli import output, terminal_text
-    from perdure.definitions.format import definition_diff as comparing
+    from perdure.definitions.format import definition_diff
 
     if before == after == "-":
         raise click.UsageError("only one of the two can come from standard input")
-    changes = comparing.definition_changes(valid_definition(before, blobs).canonical, valid_definition(after, blobs).canonical)
+    changes = definition_diff.definition_changes(valid_definition(before, blobs).canonical, valid_definition(after, blobs).canonical)
     if as_json:
         click.echo(output.indented_json(changes))
     else:
-        for one in comparing.render_changes(changes).splitlines():
+        for one in definition_diff.render_changes(changes).splitlines():
             click.echo(terminal_text.clean(one))
         if not changes:
-            click.echo("perdure: they say the same", err=True)
+            click.echo("perdure: the definitions are equal", err=True)
 
 
 @click.command("compile", cls=CliCommand)
 @click.argument("file", metavar="FILE")
 @blobs_option
-@click.option("--hash", "only_hash", is_flag=True, help="Print the hash of the definition, which names it, and nothing else.")
+@click.option("--hash", "only_hash", is_flag=True, help="Print only the hash of the definition.")
 def compile_(*, file: str, blobs: str | None, only_hash: bool) -> None:
-    """Print what a definition compiles to, as JSON: nodes, edges by port, regions. FILE is YAML or JSON, - is standard input."""
+    """Print the intermediate form of a definition as JSON: nodes, edges by port, regions. FILE is YAML or JSON, - is standard input."""
     from perdure.cli import output
     from perdure.definitions.format.compiler import compile_definition
 
@@ -196,7 +193,7 @@ def compile_(*, file: str, blobs: str | None, only_hash: bool) -> None:
 
 @click.command("schema", cls=CliCommand)
 def schema() -> None:
-    """Print the JSON Schema of definitions, for editors that complete and check while somebody writes."""
+    """Print the JSON Schema of definitions, for editors that complete and validate."""
     from perdure.cli import output
     from perdure.definitions.format.format_schema import format_schema
 
@@ -207,7 +204,7 @@ def schema() -> None:
 @click.argument("name", required=False)
 @format_option()
 def kinds(*, name: str | None, format: str) -> None:
-    """List the kinds of steps that there are here, Perdure's own and those that packages bring; of NAME, show all of it."""
+    """List the kinds that are available here, Perdure's own and those of packages; with NAME, describe one."""
     from perdure.cli import output
     from perdure.definitions.kinds import kind_descriptions
     from perdure.definitions.kinds.kind_descriptions import built_in_verbs
@@ -223,7 +220,7 @@ def kinds(*, name: str | None, format: str) -> None:
         return
     if name not in registry and name not in verbs:
         there = ", ".join(sorted({*registry, *verbs}))
-        raise CommandExit(ExitCode.NOT_FOUND, f"there is no kind {name!r} here; there are {there}\na package that brings it has to be installed")
+        raise CommandExit(ExitCode.NOT_FOUND, f"there is no kind {name!r} here; there are {there}\ninstall the package that provides it")
     shown = verbs[name] if name in verbs else kind_descriptions.describe_kind(registry[name])
     if format == "table":
         _show(shown)
@@ -233,10 +230,10 @@ def kinds(*, name: str | None, format: str) -> None:
 
 @click.command("tools", cls=CliCommand)
 @click.argument("places", nargs=-1, required=True, metavar="PLACE...")
-@click.option("--search", metavar="WORDS", help="Only those that have to do with these words, best first.")
+@click.option("--search", metavar="WORDS", help="Only those that match these words, best match first.")
 @format_option()
 def tools(*, places: tuple[str, ...], search: str | None, format: str) -> None:
-    """List the tools that definitions may use of FILE.py or a module: what each takes, and how it is performed."""
+    """List the tools of FILE.py or a module that definitions may use, with their parameters and retry policy."""
     from perdure.cli import output, targets
     from perdure.definition_workflow import tool_steps
     from perdure.definitions.kinds import kind_descriptions
@@ -248,7 +245,7 @@ def tools(*, places: tuple[str, ...], search: str | None, format: str) -> None:
 
 
 def _all_kinds(registry: KindRegistry) -> tuple[list[KindDescription], list[BadValue]]:
-    """All kinds, and what is wrong with those that can't be shown."""
+    """All kinds, and the errors of those that can't be described."""
     from perdure.core.errors import BadValue
     from perdure.definitions.kinds import kind_descriptions
 
@@ -265,7 +262,7 @@ def _kinds(found: Sequence[KindDescription]) -> Any:
     from perdure.cli.plain_text import TextCell, TextTable, cell
 
     rows = tuple((cell(one.name, "strong"), cell(one.title), TextCell(", ".join(one.ports)), cell(one.by), _state(one)) for one in found)
-    return TextTable(("KIND", "WHAT", "PORTS", "BY", "STATE"), rows)
+    return TextTable(("KIND", "TITLE", "PORTS", "PACKAGE", "STATE"), rows)
 
 
 def _state(one: KindDescription) -> Any:
@@ -277,7 +274,7 @@ def _state(one: KindDescription) -> Any:
 def _show(one: KindDescription) -> None:
     from perdure.cli import output, terminal_text
 
-    said = [f"{one.name} {one.version}: {one.title}", one.summary, f"Ports: {', '.join(one.ports)}.", f"Done again after an interruption: {one.idempotency}"]
+    said = [f"{one.name} {one.version}: {one.title}", one.summary, f"Ports: {', '.join(one.ports)}.", f"Repeated after an interruption: {one.idempotency}"]
     for limit in one.limits:
         most = "" if limit["most"] is None else f", at most {limit['most']}"
         said.append(f"Limit: {limit['name']} {limit['default']}{most}; {limit['then']}")
@@ -296,10 +293,10 @@ def _tools(found: Sequence[ToolDescription]) -> Any:
         (
             cell(one.name, "strong"),
             cell(", ".join(one.schema.get("properties", {}))),
-            TextCell(f"{one.tries} tries" if one.tries > 1 else "1 try"),
+            TextCell(str(one.attempts_max)),
             TextCell("yes" if one.idempotent else "no"),
             cell(one.summary),
         )
         for one in found
     )
-    return TextTable(("TOOL", "TAKES", "TRIES", "MAY BE REPEATED", "WHAT"), rows)
+    return TextTable(("TOOL", "PARAMETERS", "ATTEMPTS", "IDEMPOTENT", "DESCRIPTION"), rows)

@@ -35,14 +35,14 @@ SKIPPED_DIRECTORIES = {"__pycache__", "node_modules", "site-packages"}
 
 @dataclass(frozen=True)
 class TargetTools:
-    """What a definition may use: steps and functions by their names, and the workflows that it may call."""
+    """What a definition may use: steps and functions by name, and the workflows that it may call."""
 
     steps: dict[str, Callable[..., Any]]
     workflows: tuple[Workflow[..., Any], ...]
 
 
 class RunEnvironment(NamedTuple):
-    """Where definitions are run: what their steps may reach there, and what they may do."""
+    """What the steps of definitions may reach in this process, and what they may do."""
 
     deployment: Deployment
     policy: Policy
@@ -50,12 +50,12 @@ class RunEnvironment(NamedTuple):
 
 
 def python_files(paths: Iterable[str]) -> Iterator[str]:
-    """The files that are meant, each once: those named, and every .py in and below a directory, by name.
+    """The Python files below these paths, each once: files that are named, and every .py in a directory, sorted by name.
 
-    Directories that are hidden, hold an environment or are not written by hand are left out, unless they are named themselves.
+    Directories that are hidden, hold an environment or are generated are left out, unless they are named themselves.
 
     Raises:
-        FileNotFoundError: there is nothing of a name.
+        FileNotFoundError: a path does not exist.
     """
     seen: set[str] = set()
     for path in paths:
@@ -101,26 +101,26 @@ UNNAMED = "definition"
 
 
 def is_document(text: str) -> bool:
-    """Whether `text` says where a definition is: a file of YAML or JSON, or ``-`` for standard input."""
+    """Whether `text` is the place of a definition: a file of YAML or JSON, or ``-`` for standard input."""
     return text == STDIN or text.lower().endswith(SUFFIXES)
 
 
 def source_name(file: str) -> str:
-    """What is said of where a definition comes from."""
+    """The name of a source in messages."""
     return "standard input" if file == STDIN else terminal_text.clean(file)
 
 
 def default_name(file: str) -> str:
-    """What a definition is called that has no name of its own."""
+    """The name of a definition whose document has none."""
     return UNNAMED if file == STDIN else Path(file).stem
 
 
 class UnreadableFile(Exception):
-    """A file that has no text, and why; raised and caught within the command line."""
+    """A file without text, and why; raised and caught within the command line."""
 
 
 def read_or_exit(file: str) -> bytes:
-    """What is in a file, or on standard input; the command ends if that can't be read, or is nothing."""
+    """The content of a file or of standard input; the command ends if it can't be read, or is empty."""
     try:
         return read_nonempty(file)
     except UnreadableFile as why:
@@ -145,30 +145,30 @@ def read_nonempty(file: str) -> bytes:
 
 
 def decode_or_exit(file: str, raw: bytes) -> str:
-    """The text of a file; the command ends if it is none."""
+    """The text of a file; the command ends if it is not UTF-8."""
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
-        raise CommandExit(ExitCode.INPUT, f"{source_name(file)} is no text: byte {error.start} is not UTF-8\nsave the file as UTF-8") from error
+        raise CommandExit(ExitCode.INPUT, f"{source_name(file)} is not text: byte {error.start} is not UTF-8\nsave the file as UTF-8") from error
 
 
 def finding_line(file: str, finding: DefinitionFinding) -> str:
-    """A finding in a line, behind where it is: ``FILE:LINE:COLUMN: what is wrong``."""
+    """A finding in a line, after its place: ``FILE:LINE:COLUMN: what is wrong``."""
     shown = "-" if file == STDIN else file
     where = f"{shown}:{finding.line}:{finding.column}" if finding.line else shown
     return terminal_text.clean(f"{where}: {'warning: ' if finding.severity == 'warning' else ''}{finding_message(finding)}")
 
 
 def finding_message(finding: DefinitionFinding) -> str:
-    """What a finding says, without its place in the file, which stands before it."""
+    """The message of a finding without its place in the file."""
     return finding.message.removeprefix(f"line {finding.line}, column {finding.column}: ")
 
 
 def refuse_definition(file: str, findings: Sequence[DefinitionFinding], and_so: str = "") -> NoReturn:
-    """End the command, for the definition in a file is not valid; `and_so` says what has not happened."""
+    """Ends the command because the definition in a file is not valid; `and_so` says what has not happened."""
     for one in findings:
         click.echo(finding_line(file, one), err=True)
-    from perdure.definitions.format.shape_check import FINDINGS_MAX  # here, as most commands read no definition
+    from perdure.definitions.format.shape_check import FINDINGS_MAX  # imported here because most commands read no definition
 
     errors = sum(one.severity == "error" for one in findings)
     counted = f"{terminal_text.count(errors, 'error')}{' at least; no more are looked for' if len(findings) >= FINDINGS_MAX else ''}"
@@ -184,9 +184,9 @@ def load_definition(
     place: RunEnvironment | None = None,
     blobs: str | None = None,
 ) -> Definition:
-    """The definition in a file, with what it may use and do; the command ends if there is none, or it is not valid.
+    """The definition in a file, with its tools and its environment; the command ends if it is not valid.
 
-    `blobs` is the directory of the contents that it refers to, where there is no `place` that has them.
+    `blobs` is the directory of the contents that it refers to, if there is no `place`.
     """
     from perdure.definition_workflow import Definition
 
@@ -203,7 +203,7 @@ def load_definition(
 
 
 def definition_arguments(definition: Definition, given: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    """The input of a definition, by name, held against what it takes before anything is started."""
+    """The input of a definition, by name, checked against its declaration before anything is started."""
     from perdure.cli import argument_values
 
     if given["arguments"]:
@@ -215,7 +215,7 @@ def definition_arguments(definition: Definition, given: Mapping[str, Any]) -> tu
 
 
 def _check_input(definition: Definition, given: Mapping[str, Any]) -> None:
-    """End the command unless the definition takes what is given."""
+    """Ends the command unless the input fits the definition."""
     from perdure.cli.terminal_text import safe_lines
     from perdure.definitions.graph.definition_input import input_problems
 
@@ -227,7 +227,7 @@ def _check_input(definition: Definition, given: Mapping[str, Any]) -> None:
 
 def _input_summary(input: Mapping[str, Any], required: Sequence[str]) -> str:
     if not input:
-        return "it takes nothing in particular"
+        return "it declares no input"
     kinds = {one: about.get("type", "any") if isinstance(about, dict) else "any" for one, about in input.items()}
     return f"it takes {', '.join(f'{one} ({kind}' + ('' if one in required else ', optional') + ')' for one, kind in kinds.items())}"
 
@@ -244,7 +244,7 @@ def _input_mapping(source: str) -> dict[str, Any]:
 
 
 def require_dependencies(definition: Definition) -> None:
-    """End the command if the definition lacks what it needs to be run here."""
+    """Ends the command if this process lacks what the definition requires."""
     lacking = definition.lacks()
     if lacking:
         said = [_missing_dependency(need, definition) for need in dict.fromkeys(lacking)]
@@ -258,9 +258,9 @@ def require_dependencies(definition: Definition) -> None:
 def _missing_dependency(need: Requirement, definition: Definition) -> str:
     who = f"step {need.id}" if need.id else "on_failure"
     if need.what == "kind":
-        return f"{who}: there is nothing here that does {need.name}"
+        return f"{who}: the kind {need.name} is not available here"
     if need.what == "extra":
-        return f'{who}: it takes what is not installed: pip install "perdure[{need.name}]"'
+        return f'{who}: it needs an extra that is not installed: pip install "perdure[{need.name}]"'
     known = list(definition.graph.tools) if need.what == "tool" else list(definition.graph.family)
     near = difflib.get_close_matches(need.name, known, 1)
     return f"{who}: there is no {need.what} {need.name!r}{f', did you mean {near[0]!r}?' if near else ''}"
@@ -272,12 +272,12 @@ def shares_stdin(target: str, source: str | None) -> bool:
 
 
 def is_definition_file(text: str) -> bool:
-    """Whether `text` names a definition rather than an execution."""
+    """Whether `text` names a definition and not an execution."""
     return is_document(text) or os.path.isfile(text)  # noqa: PTH113  # what is no path at all is no file
 
 
 def blob_contents(directory: str | None) -> Mapping[str, Any]:
-    """The contents in a directory; the command ends if it is none."""
+    """The contents in a directory; the command ends if it is no directory."""
     from perdure.definition_workflow import ContentDirectory
 
     try:
@@ -287,7 +287,7 @@ def blob_contents(directory: str | None) -> Mapping[str, Any]:
 
 
 def environment_of(given: Mapping[str, Any]) -> RunEnvironment:
-    """What the options say."""
+    """The environment that the options describe."""
     from perdure.definitions.graph.policy import NO_POLICY
     from perdure.definitions.kinds.deployment import Allowed, Deployment
 
@@ -299,7 +299,7 @@ def environment_of(given: Mapping[str, Any]) -> RunEnvironment:
 
 
 def remote_environment(blobs: str | None) -> RunEnvironment:
-    """The place of definitions that are run elsewhere, and only read here."""
+    """The environment of definitions that are only read here, and run elsewhere."""
     from perdure.definitions.graph.policy import NO_POLICY
     from perdure.definitions.kinds.deployment import NOTHING_MORE
 
@@ -307,7 +307,7 @@ def remote_environment(blobs: str | None) -> RunEnvironment:
 
 
 def load_models(file: str) -> Mapping[str, ModelSource]:
-    """The models in a file; the command ends if it has none."""
+    """The models in a file; the command ends if it is not valid."""
     from perdure.definitions.kinds.models.model_sources import load_sources
 
     try:
@@ -319,7 +319,7 @@ def load_models(file: str) -> Mapping[str, ModelSource]:
 
 
 def load_policy(file: str) -> Policy:
-    """The policy in a file; the command ends if it is none."""
+    """The policy in a file; the command ends if it is not valid."""
     from perdure.definitions.format.document_parser import parse_document
     from perdure.definitions.graph.policy import Policy
 
@@ -329,4 +329,4 @@ def load_policy(file: str) -> Policy:
     try:
         return Policy.read(read.document)
     except BadValue as error:
-        raise CommandExit(ExitCode.INPUT, f"{source_name(file)} is no policy: {error}") from error
+        raise CommandExit(ExitCode.INPUT, f"{source_name(file)} is not a policy: {error}") from error

@@ -1,8 +1,6 @@
-"""The doctor's examination: what is to be known about a database and who works on it, each finding with what to do.
+"""Examines a database and the processes that work on it; each finding says what to do.
 
-It only looks: a database that is not there yet is not made. What can't be looked at is a finding too, and never an error.
-
-The doctor's findings as a table.
+It only reads: a database that does not exist is not created. What can't be examined is a finding, and never an error.
 """
 
 from __future__ import annotations
@@ -32,23 +30,23 @@ from perdure.stores.configured_store import database_file, open_store
 from perdure.stores.sqlite.database_setup import check_database
 
 FREE_BYTES_MIN = 500 * 2**20
-"""With less room than this on its disk, a database is in danger."""
+"""With less free space on its disk than this, a database is in danger."""
 
 WAL_BYTES_MAX = 256 * 2**20
-"""A write-ahead log of this size says that somebody has been reading for very long."""
+"""A write-ahead log larger than this shows that a process has been reading for very long."""
 
 LEAD_S_MAX = 1.0
-"""How far the store's time may be ahead of this computer's."""
+"""How far the store's time may differ from this computer's."""
 
 UNREADABLE_SHOWN = 10
-"""How many of the things that can't be read are named."""
+"""How many unreadable items are listed."""
 
 LISTED_MAX = 100_000
-"""How many executions are counted, the newest."""
+"""How many executions are counted, newest first."""
 
 
 class DoctorFinding(msgspec.Struct, frozen=True):
-    """One thing that was looked at: whether it is well, what was found, and what to do about it."""
+    """One examined fact: whether it is well, what was found, and what to do about it."""
 
     mark: Literal["ok", "warn", "bad"]
     what: str
@@ -57,7 +55,7 @@ class DoctorFinding(msgspec.Struct, frozen=True):
 
 
 def examine(url: str, tenant: str) -> list[DoctorFinding]:
-    """Look at everything. A finding marked `bad` says that the database can't be used, or not be trusted."""
+    """Examines everything. A finding marked `bad` means that the database can't be used, or not be trusted."""
     return [*_versions(), *_database(url, tenant)]
 
 
@@ -77,7 +75,7 @@ def _database(url: str, tenant: str) -> Iterator[DoctorFinding]:
     if file is not None:
         yield from _directory_findings(file)
         if not file.exists():
-            yield DoctorFinding("warn", "file", f"there is no {file} yet", "perdure run and perdure worker make it; --db or PERDURE_DB names another")
+            yield DoctorFinding("warn", "file", f"{file} does not exist yet", "perdure run and perdure worker create it; --db or PERDURE_DB names another")
             return
         inside = list(_file_findings(file))
         yield from inside
@@ -87,19 +85,21 @@ def _database(url: str, tenant: str) -> Iterator[DoctorFinding]:
 
 
 def _directory_findings(file: Path) -> Iterator[DoctorFinding]:
-    """The directory, or the nearest one above it that there is."""
+    """Examines the directory, or the nearest ancestor that exists."""
     directory = next(place for place in file.parents if place.exists())
     if os.access(directory, os.W_OK | os.X_OK):
         yield DoctorFinding("ok", "directory", f"{directory} can be written")
     else:
-        yield DoctorFinding("bad", "directory", f"{directory} can't be written", "let this user write there, or name another place with --db or PERDURE_DB")
+        yield DoctorFinding(
+            "bad", "directory", f"{directory} can't be written", "give this user write permission, or name another file with --db or PERDURE_DB"
+        )
     free_bytes = shutil.disk_usage(directory).free
     full = free_bytes < FREE_BYTES_MIN
     yield DoctorFinding("warn" if full else "ok", "disk", f"{terminal_text.size(free_bytes)} free", "free some space" if full else "")
 
 
 def _file_findings(file: Path) -> Iterator[DoctorFinding]:
-    """What stands in the file, read without changing it."""
+    """Examines the file without changing it."""
     try:
         health = check_database(file)
     except StoreError as error:
@@ -108,16 +108,16 @@ def _file_findings(file: Path) -> Iterator[DoctorFinding]:
     whole_size, free_size, wal_size = (terminal_text.size(size_bytes) for size_bytes in (health.size_bytes, health.free_bytes, health.wal_bytes))
     said = f"{whole_size}, of which {free_size} free; write-ahead log {wal_size}"
     long = health.wal_bytes > WAL_BYTES_MAX
-    yield DoctorFinding("warn" if long else "ok", "file", said, "end what has been reading it for long, such as a database shell" if long else "")
+    yield DoctorFinding("warn" if long else "ok", "file", said, "end processes that have been reading it for long, such as a database shell" if long else "")
     older = health.version < health.version_known
-    known = f"version {health.version}, this Perdure has {health.version_known}" if older else f"version {health.version}"
-    yield DoctorFinding("warn" if older else "ok", "tables", known, "end all that use it, then: perdure db upgrade" if older else "")
+    known = f"version {health.version}, this Perdure uses {health.version_known}" if older else f"version {health.version}"
+    yield DoctorFinding("warn" if older else "ok", "tables", known, "end all processes that use it, then run perdure db upgrade" if older else "")
     wal = health.mode == "wal"
     yield DoctorFinding("ok" if wal else "warn", "journal", health.mode, "" if wal else "opening it sets it to wal; if it can't, put it on a local disk")
     if health.damage:
         yield DoctorFinding("bad", "integrity", "; ".join(health.damage[:3]), "restore the file from a backup")
     else:
-        yield DoctorFinding("ok", "integrity", "the file is whole")
+        yield DoctorFinding("ok", "integrity", "the file is intact")
     yield DoctorFinding(
         "ok", "processes", f"{terminal_text.count(len(health.processes), 'other process', 'other processes')}: {_pids(health.processes)}".rstrip(": ")
     )
@@ -131,7 +131,9 @@ def _open_findings(url: str, tenant: str) -> Iterator[DoctorFinding]:
     try:
         yield from asyncio.run(_store_findings(url, tenant))
     except (PerdureError, OSError) as error:
-        yield DoctorFinding("bad", "store", terminal_text.without_passwords(terminal_text.first_line(str(error))), "perdure needs to open it; see above")
+        yield DoctorFinding(
+            "bad", "store", terminal_text.without_passwords(terminal_text.first_line(str(error))), "perdure can't work until the store opens; see above"
+        )
 
 
 async def _store_findings(url: str, tenant: str) -> list[DoctorFinding]:
@@ -141,28 +143,28 @@ async def _store_findings(url: str, tenant: str) -> list[DoctorFinding]:
         async with AsyncClient(store) as client:
             engines = await client.engines()
             listed = await client.list(limit=LISTED_MAX, internal=True, tenant=tenant)
-        aside = [one async for one in find_unreadable(store)]
+        unreadable = [one async for one in find_unreadable(store)]
     finally:
         await store.close()
     lead_s = max(moment.now_s - after_s, before_s - moment.now_s, 0.0)
-    return [_clock_finding(lead_s), *_engine_findings(engines), *_execution_findings(listed, engines), *_unreadable_findings(aside)]
+    return [_clock_finding(lead_s), *_engine_findings(engines), *_execution_findings(listed, engines), *_unreadable_findings(unreadable)]
 
 
 def _clock_finding(lead_s: float) -> DoctorFinding:
     if lead_s <= LEAD_S_MAX:
-        return DoctorFinding("ok", "clock", f"the store's time is this computer's, to {terminal_text.duration(lead_s)}")
+        return DoctorFinding("ok", "clock", f"the store's time agrees with this computer's, to {terminal_text.duration(lead_s)}")
     return DoctorFinding(
         "warn",
         "clock",
         f"the store's time is {terminal_text.duration(lead_s)} from this computer's",
-        "set the clock of the one that is wrong: timers go by the store's",
+        "correct the clock that is wrong: timers use the store's",
     )
 
 
 def _engine_findings(engines: Sequence[HolderView]) -> Iterator[DoctorFinding]:
     alive = [one for one in engines if one.alive]
     if not alive:
-        yield DoctorFinding("warn", "engines", "nobody works on this database", "perdure worker FILE.py starts an engine")
+        yield DoctorFinding("warn", "engines", "no process works on this database", "perdure worker FILE.py starts an engine")
     for one in engines:
         holds = f"holds {terminal_text.count(one.executions, 'execution')}, {terminal_text.count(one.tasks, 'call')}"
         where = f"{one.name} on {one.host} ({one.pid})" if one.pid else one.name
@@ -175,8 +177,8 @@ def _engine_findings(engines: Sequence[HolderView]) -> Iterator[DoctorFinding]:
 def _unreadable_findings(found: Sequence[UnreadableItem]) -> Iterator[DoctorFinding]:
     for one in found[:UNREADABLE_SHOWN]:
         what = f"message {one.message} of {one.key}" if one.message else f"the log of {one.key}"
-        advice = "perdure verify looks at everything; restore a backup, or run a Perdure that can read it"
-        yield DoctorFinding("bad", "unreadable", f"{what} can't be read and is set aside: {terminal_text.first_line(one.why)}", advice)
+        advice = "perdure verify examines everything; restore a backup, or run a version of Perdure that can read it"
+        yield DoctorFinding("bad", "unreadable", f"{what} can't be read and is in quarantine: {terminal_text.first_line(one.why)}", advice)
     if (more := len(found) - UNREADABLE_SHOWN) > 0:
         yield DoctorFinding("bad", "unreadable", f"{more:,} more can't be read", "perdure verify lists them")
 
@@ -188,11 +190,11 @@ def _execution_findings(listed: Sequence[ListedExecution], engines: Sequence[Hol
     yield DoctorFinding("ok", "executions", counts + newest)
     if by_status["needs_attention"]:
         found = terminal_text.count(by_status["needs_attention"], "execution")
-        yield DoctorFinding("warn", "attention", f"{found} can't go on alone", "perdure ls --status needs_attention, then perdure show ID")
+        yield DoctorFinding("warn", "attention", f"{found} can't continue without a person", "perdure ls --status needs_attention, then perdure show ID")
     programs = {program for one in engines if one.alive for program in one.programs}
     for program, count in sorted(Counter(unknown_program(one, programs) for one in listed).items(), key=str):
         if program is not None:
-            found = f"no engine here knows {program}, and {terminal_text.count(count, 'execution')} of it {'waits' if count == 1 else 'wait'}"
+            found = f"no running engine knows {program}, and {terminal_text.count(count, 'execution')} of it {'waits' if count == 1 else 'wait'}"
             yield DoctorFinding("warn", "programs", found, "start an engine with its code: perdure worker FILE.py")
 
 
@@ -200,8 +202,8 @@ MARK_STYLES = {"ok": "good", "warn": "warn", "bad": "bad"}
 
 
 def doctor_table(found: Sequence[DoctorFinding]) -> TextTable:
-    """A row each; what to do stands in the last column."""
-    return TextTable(("", "WHAT", "FOUND", "DO"), tuple(_finding_row(one) for one in found))
+    """A row for each finding; the last column says what to do."""
+    return TextTable(("", "SUBJECT", "FOUND", "WHAT TO DO"), tuple(_finding_row(one) for one in found))
 
 
 def _finding_row(one: DoctorFinding) -> tuple[TextCell, ...]:

@@ -1,4 +1,4 @@
-"""What several commands ask the client: which executions are meant, who knows a program, how one ends."""
+"""What several commands ask the client: which executions an argument names, which programs engines know, and how an execution ends."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from perdure.sync_client import Client, ExecutionStatus, Handle, ListedExecution
 
 
 def handle_of(client: Client, settings: GlobalOptions, text: str) -> Handle[Any]:
-    """The execution that `text` means."""
+    """The handle of the execution that `text` names."""
     return client.get(client.find(single_id(text), tenant=settings.tenant))
 
 
-async def execution_keys(looking: ReadOnlyStore, settings: GlobalOptions, given: Iterable[str]) -> list[Key]:
-    """The executions that are meant, in a store that is only looked at."""
-    client = AsyncClient(looking)  # type: ignore[arg-type]  # finding only looks
+async def execution_keys(store: ReadOnlyStore, settings: GlobalOptions, given: Iterable[str]) -> list[Key]:
+    """The keys of the named executions, in a read-only store."""
+    client = AsyncClient(store)  # type: ignore[arg-type]  # finding only reads
     return [await client.find(text, tenant=settings.tenant) for text in ids_of(given)]
 
 
@@ -38,26 +38,26 @@ def known_programs(client: Client) -> set[str]:
 
 
 def unknown_program(one: ExecutionStatus | ListedExecution, programs: Container[str]) -> str | None:
-    """The program of an execution that will not go on, because none of `programs` is its own."""
+    """The program of an execution that can't continue because `programs` does not contain it; None if it can."""
     program = program_name(one.key.workflow, one.workflow_version)
     return None if one.status in ENDED_STATUSES or program in programs else program_text(program)
 
 
 def wait_for_result(handle: Handle[Any], timeout: str | None = None) -> Any:
-    """The result of an execution, once it has ended; if it has not by then, the command ends with why it waits."""
+    """The result of an execution after its end; after a timeout, the command ends with what the execution waits for."""
     try:
         return handle.result(timeout=timeout)
     except Timeout as late:
         raise not_ended(handle.status()) from late
     except KeyboardInterrupt:
         click.echo(
-            f"perdure: {safe_lines(f'{execution_name(handle.key)} goes on', f'perdure result --wait {execution_name(handle.key)} waits for it')}", err=True
+            f"perdure: {safe_lines(f'{execution_name(handle.key)} continues', f'perdure result --wait {execution_name(handle.key)} waits for it')}", err=True
         )
         raise
 
 
 def not_ended(status: ExecutionStatus) -> CommandExit:
-    """What is said of an execution whose result was asked for, and is not there."""
+    """The exit of a command that asked for the result of an execution that has not ended."""
     shown = execution_name(status.key)
     if status.decided:
         return CommandExit(ExitCode.WAITS, safe_lines(f"{shown} has not ended: {status.why}", "perdure worker starts an engine"))
@@ -68,13 +68,13 @@ def not_ended(status: ExecutionStatus) -> CommandExit:
 
 
 _WHAT_TO_DO = {
-    "paused": "perdure resume {} lets it go on",
-    "waiting_approval": "perdure approvals lists what is asked, perdure approve {0} or perdure reject {0} decides",
+    "paused": "perdure resume {} resumes it",
+    "waiting_approval": "perdure approvals shows the question, perdure approve {0} or perdure reject {0} decides",
 }
 
 
 def single_id(text: str) -> str:
-    """The id that is given, or that standard input has in place of ``-``."""
+    """The given id, or the one on standard input in place of ``-``."""
     chosen = list(ids_of([text]))
     if len(chosen) != 1:
         raise BadValue("standard input", terminal_text.count(len(chosen), "id"), "one id; this command is about one execution")
@@ -82,7 +82,7 @@ def single_id(text: str) -> str:
 
 
 def ids_of(given: Iterable[str]) -> Iterator[str]:
-    """The ids that are given, those from standard input in place of ``-``."""
+    """The given ids; ``-`` stands for those on standard input."""
     for text in given:
         if text == "-":
             yield from (line.rstrip("\r\n") for line in sys.stdin if line.strip())

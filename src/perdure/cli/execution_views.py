@@ -1,11 +1,4 @@
-"""Lists as tables: executions, and the engines and workers that live; and the head of one execution.
-
-The steps of an execution as a tree, by path: what it does, did and waits for, how long it took, what went wrong.
-
-Public events, a line each; and the same as a story, with the errors and tracebacks of what failed.
-
-Where the tokens of a graph execution are: the counter, joins that wait, what is open, what the steps came to; and how many keys were applied.
-"""
+"""Renders executions as text: lists, engines and workers, one execution with its steps as a tree, events, and the tokens of a definition."""
 
 from __future__ import annotations
 
@@ -26,7 +19,7 @@ from perdure.runtime.execution_results import ENDED_STATUSES
 from perdure.service.queries import ExecutionStatus, HolderView, ListedExecution
 
 FORGOTTEN_LOOPS_MAX = 5
-"""Of how many loops it is said which turns are forgotten."""
+"""The number of loops of which forgotten iterations are listed."""
 
 
 def execution_table(listed: Sequence[ListedExecution], programs: Container[str], now_s: float) -> TextTable:
@@ -53,12 +46,12 @@ def _note(one: ListedExecution, program: str, programs: Container[str], now_s: f
         return TextCell("")
     if program not in programs:
         return cell(unknown_program_note(program), "warn")
-    return TextCell("" if one.due_at_s is None or one.due_at_s <= now_s else f"goes on {terminal_text.relative_time(one.due_at_s, now_s)}", "dim")
+    return TextCell("" if one.due_at_s is None or one.due_at_s <= now_s else f"continues {terminal_text.relative_time(one.due_at_s, now_s)}", "dim")
 
 
 def unknown_program_note(program: str) -> str:
-    """What is said of an execution that will not go on until somebody comes who knows its program."""
-    return f"no engine here knows {program.removesuffix('@')}"
+    """The note on an execution that will not continue until an engine that knows its program runs."""
+    return f"no running engine knows {program.removesuffix('@')}"
 
 
 def engine_table(views: Sequence[HolderView], now_s: float) -> TextTable:
@@ -81,7 +74,7 @@ def _engine_row(one: HolderView, now_s: float) -> tuple[TextCell, ...]:
 
 
 def execution_head(one: ExecutionStatus, programs: Container[str], now_s: float, definition: str = "") -> Iterator[tuple[TextCell, ...]]:
-    """What is to be said of one execution before its steps, in lines; with the version of its `definition`, if it has one."""
+    """The lines above the steps of one execution; with the version of its `definition`, if it has one."""
     program = program_name(one.key.workflow, one.workflow_version)
     lost = one.status not in ENDED_STATUSES and program not in programs
     yield (cell(execution_name(one.key), "strong"), status_cell(one.status))
@@ -89,7 +82,7 @@ def execution_head(one: ExecutionStatus, programs: Container[str], now_s: float,
     if lost:
         yield (cell(f"  start an engine that knows it: perdure worker {'FILE.yaml --tools FILE.py' if one.definition else 'FILE.py'}", "warn"),)
     for what, text in (("definition", definition), *_status_facts(one, program, now_s)) if definition else _status_facts(one, program, now_s):
-        yield (TextCell(f"  {what:<{10 if definition else 9}}", "dim"), cell(text))
+        yield (TextCell(f"  {what:<11}", "dim"), cell(text))
 
 
 def _status_facts(one: ExecutionStatus, program: str, now_s: float) -> Iterator[tuple[str, str]]:
@@ -101,17 +94,17 @@ def _status_facts(one: ExecutionStatus, program: str, now_s: float) -> Iterator[
         took_s = one.ended_at_s - (one.started_at_s or one.created_at_s)
         yield "ended", f"{terminal_text.utc_time(one.ended_at_s)} UTC, after {terminal_text.duration(took_s)}"
     elif one.due_at_s is not None and one.due_at_s > now_s:
-        yield "goes on", f"{terminal_text.utc_time(one.due_at_s)} UTC, {terminal_text.relative_time(one.due_at_s, now_s)}"
+        yield "continues", f"{terminal_text.utc_time(one.due_at_s)} UTC, {terminal_text.relative_time(one.due_at_s, now_s)}"
     if one.deadline_at_s is not None and one.ended_at_s is None:
         yield "deadline", f"{terminal_text.utc_time(one.deadline_at_s)} UTC, {terminal_text.relative_time(one.deadline_at_s, now_s)}"
     if one.attributes:
-        yield "found by", " ".join(attribute_text(name, value) for name, value in one.attributes.items())
+        yield "attributes", " ".join(attribute_text(name, value) for name, value in one.attributes.items())
     if one.unread:
         yield "unread", f"{', '.join(f'{called} ({count})' for called, count in one.unread.items())}: nothing waits for a message of this name"
     if one.version:
         yield "log", f"{terminal_text.count(one.version, 'event')}; {one.settled} settled, {one.open} open"
     for loop, turns in list(one.forgotten.items())[:FORGOTTEN_LOOPS_MAX]:
-        yield "history", f"{loop}: {'turn 1' if turns == 1 else f'turns 1–{turns:,}'} {_history(one)}"
+        yield "history", f"{loop}: {'iteration 1' if turns == 1 else f'iterations 1–{turns:,}'} {_history(one)}"
 
 
 def _history(one: ExecutionStatus) -> str:
@@ -123,7 +116,7 @@ def _history(one: ExecutionStatus) -> str:
 
 
 def execution_progress(one: ExecutionStatus, programs: Container[str], steps: Sequence[TreeNode], now_s: float) -> tuple[TreeNode, ...]:
-    """One execution as a tree, for a place that is drawn again and again."""
+    """One execution as a tree, for a view that is redrawn."""
     lines = tuple(execution_head(one, programs, now_s))
     return (TreeNode(lines[0], tuple(TextCell("  ".join(part.text for part in line).strip()) for line in lines[1:2]), tuple(steps)),)
 
@@ -137,7 +130,7 @@ QUIET_STATES = {"completed"}
 
 @dataclass(frozen=True)
 class Caption:
-    """What a step of a definition is, in words, and what one of its passages is called: an item or a turn."""
+    """The description of a step of a definition, and the word for its repetitions: item or turn."""
 
     text: str
     passage: str = "turn"
@@ -145,7 +138,7 @@ class Caption:
 
 @dataclass(frozen=True)
 class DefinitionCaptions:
-    """What is told of an execution of a definition beside its steps: which version that is, and what each step is, by its id."""
+    """The version of a definition, and the captions of its steps, by id."""
 
     definition: str = ""
     captions: Mapping[str, Caption] = field(default_factory=dict)
@@ -160,8 +153,9 @@ class _PathNode:
 
 
 def step_tree(steps: Iterable[StepView], now_s: float, unicode: bool = True, captions: Mapping[str, Caption] | None = None) -> tuple[TreeNode, ...]:
-    """The tree of all operations, in the order in which they were opened. A place where there is none (a branch, a turn) is only a name, and of a definition
-    what stands in its `captions`."""
+    """The tree of all operations in the order of opening. A path without an operation (a branch, an iteration) is only a name, or its caption in a
+    definition.
+    """
     root = _PathNode()
     for step in steps:
         place = root
@@ -173,7 +167,7 @@ def step_tree(steps: Iterable[StepView], now_s: float, unicode: bool = True, cap
 
 
 def shortened_tree(nodes: Sequence[TreeNode], lines_max: int) -> tuple[TreeNode, ...]:
-    """The same tree in fewer lines, if it has more than `lines_max`: of what is well, only how much there is, wherever it stands together."""
+    """The same tree in at most `lines_max` lines: successful parts are replaced by their number."""
     if sum(node.lines for node in nodes) <= lines_max:
         return tuple(nodes)
     short: list[TreeNode] = []
@@ -190,7 +184,7 @@ def shortened_tree(nodes: Sequence[TreeNode], lines_max: int) -> tuple[TreeNode,
 
 @dataclass(frozen=True)
 class _TreeBuilder:
-    """How places become nodes."""
+    """Turns paths into nodes."""
 
     now_s: float
     unicode: bool
@@ -221,14 +215,14 @@ def _is_noted_below(note: TextCell, below: Iterable[TreeNode]) -> bool:
 
 
 def _path_label(name: str, passage: str) -> str:
-    """A part of a path as people read it: a turn or an item by its number, a note of Perdure's own by its name."""
+    """A part of a path as people read it: an iteration or an item by its number, an internal operation by its name."""
     if not name.startswith("~"):
         return name
     return f"{passage} {name[1:]}" if name[1:].isdecimal() else name[1:]
 
 
 def _target_cell(name: str, step: StepView) -> TextCell:
-    """Kind and target, as far as the name does not say the same."""
+    """Kind and target, unless the name says the same."""
     if step.kind == "keep" and step.target:
         return cell(step.target.rstrip(": "), "dim")
     kind = "" if name.startswith(f"{step.kind}:") else step.kind
@@ -244,7 +238,7 @@ def _step_facts(step: StepView, now_s: float) -> Iterable[TextCell]:
     if step.port and step.state in QUIET_STATES:
         yield cell(step.port)
     if step.attempt > 1:
-        yield TextCell(terminal_text.count(step.attempt, "try", "tries"), "warn")
+        yield TextCell(terminal_text.count(step.attempt, "attempt"), "warn")
     if step.due_at_s is not None and step.settled_at_s is None:
         yield TextCell(f"due {terminal_text.relative_time(step.due_at_s, now_s)}")
     if step.settled_at_s is not None:
@@ -254,14 +248,14 @@ def _step_facts(step: StepView, now_s: float) -> Iterable[TextCell]:
 
 
 EVENT_STYLES = {"completed": "good", "failed": "bad", "retrying": "warn", "waiting": "live", "cancelled": "dim"}
-"""By the last word of the type of an event."""
+"""Styles by the last word of the type of an event."""
 
 TYPE_COLUMNS, SUBJECT_COLUMNS = 20, 12
 """Events come one by one, so their columns have a width that mostly suits."""
 
 
 def event_cells(event: PublicEvent) -> tuple[TextCell, ...]:
-    """One event: its number, its time, its type, what it is about, and what it says."""
+    """One event: its number, time, type, subject and data."""
     style = EVENT_STYLES.get(event.type.rpartition(".")[2], "")
     said = (f"{name.removesuffix('_s').removesuffix('_at')}={_data_text(name, value)}" for name, value in event.data.items())
     return (
@@ -274,7 +268,7 @@ def event_cells(event: PublicEvent) -> tuple[TextCell, ...]:
 
 
 def event_story(event: PublicEvent, error_at: Callable[[str], ErrorInfo | None]) -> Iterator[tuple[TextCell, ...]]:
-    """The lines that tell of one event; `error_at` finds errors by path (the execution's own: the empty path)."""
+    """The lines of one event, with its error; `error_at` finds errors by path (the execution's own: the empty path)."""
     yield event_cells(event)
     error = error_at(event.subject) if event.type in ("step.failed", "execution.failed") else None
     if error is not None:
@@ -288,7 +282,7 @@ def _data_text(name: str, value: str | float) -> str:
 
 
 def _user_frames(traceback: Iterable[str]) -> Iterator[str]:
-    """The lines of a traceback that are about users' own code: the frames of what calls it say nothing to them."""
+    """The lines of a traceback that belong to users' code; frames of Perdure's own are left out."""
     ours = False
     for line in traceback:
         if not line.startswith("    "):
@@ -301,13 +295,13 @@ _PERDURE_FRAME = re.compile(r'  File ".*[/\\]perdure[/\\](runtime|code|definitio
 
 
 APPLIED_KEYS_MAX = 20
-"""How many applied keys are shown, the last ones; as JSON, all are."""
+"""How many of the latest applied keys are shown; JSON has all."""
 
 OUTPUT_COLUMNS_MAX = 100
 
 
 def token_lines(tokens: TokenCounts) -> Iterator[tuple[TextCell, ...]]:
-    """What is said of them, in lines."""
+    """The lines of the tokens of an execution."""
     yield TextCell("event", "dim"), TextCell(str(tokens.number), "strong")
     yield (
         TextCell("counter", "dim"),

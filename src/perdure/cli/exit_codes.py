@@ -1,6 +1,6 @@
-"""Exit codes: what each means, and which error leads to it. The one table; help, guide and tests read it.
+"""The exit codes: their meanings, and the errors that lead to them. Help, guide and tests read this table.
 
-Errors are named and not imported, so that showing help costs nothing; a test holds the names to the classes they mean.
+Errors are named and not imported, so that printing help is fast; a test checks the names against the classes.
 """
 
 from enum import IntEnum
@@ -31,7 +31,7 @@ class ExitCode(IntEnum):
 
 
 class CommandExit(click.ClickException):
-    """The command has done what it could, and ends with this code; `message` says why, on standard error."""
+    """Ends the command with a code; `message` is printed on standard error."""
 
     def __init__(self, code: ExitCode, message: str = "") -> None:
         super().__init__(message)
@@ -39,24 +39,23 @@ class CommandExit(click.ClickException):
 
 
 MEANINGS: dict[ExitCode, str] = {
-    ExitCode.OK: "done",
+    ExitCode.OK: "success",
     ExitCode.DEFECT: "a defect of Perdure: --debug shows where",
-    ExitCode.INPUT: "bad input: an argument, a value, a target that is not there, a definition that is not valid",
-    ExitCode.FINDINGS: "something was found: by lint what is wrong, by fmt --check what is untidy, by check or replay what does not fit, "
-    "by verify what is damaged",
-    ExitCode.FLAGS: "bad flags: an option or a command that does not exist, an argument too few",
+    ExitCode.INPUT: "invalid input: an argument, a value, a target that does not exist, a definition that is not valid",
+    ExitCode.FINDINGS: "findings: problems by lint, unformatted files by fmt --check, executions that do not fit by check or replay, damage by verify",
+    ExitCode.FLAGS: "wrong usage: an option or a command that does not exist, or a missing argument",
     ExitCode.WAITS: "it has not ended: it waits, runs, is paused, or is yet to start",
     ExitCode.APPROVAL: "it waits for an approval",
     ExitCode.ATTENTION: "it needs attention",
     ExitCode.FAILED: "it failed",
     ExitCode.CANCELLED: "it was cancelled",
-    ExitCode.TIMEOUT: "its deadline is over, or nobody answered in time",
+    ExitCode.TIMEOUT: "its deadline has passed, or a wait timed out",
     ExitCode.NOT_FOUND: "there is no such execution",
     ExitCode.EXISTS: "there is an execution of this id already",
     ExitCode.REFUSED: "the decision does not count: not by this person, not again, or not with this link",
     ExitCode.STORE: "the store can't be opened, or did not answer",
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C",
-    ExitCode.PIPE: "whoever read the output has gone",
+    ExitCode.PIPE: "the reader of the output has gone",
 }
 
 EXIT_CODE_OF_ERROR: dict[str, ExitCode] = {
@@ -74,7 +73,7 @@ EXIT_CODE_OF_ERROR: dict[str, ExitCode] = {
     "Timeout": ExitCode.TIMEOUT,
     "NeedsAttention": ExitCode.ATTENTION,
 }
-"""By the name of its class, or of the nearest of its bases that is named here."""
+"""Exit codes by the name of an error class, or of the nearest of its bases that is named here."""
 
 EXIT_CODE_OF_STATUS: dict[str, ExitCode] = {
     "completed": ExitCode.OK,
@@ -83,7 +82,7 @@ EXIT_CODE_OF_STATUS: dict[str, ExitCode] = {
     "needs_attention": ExitCode.ATTENTION,
     "waiting_approval": ExitCode.APPROVAL,
 }
-"""Of an execution that is asked for its result; any other status means that it has not ended."""
+"""Exit codes of commands that ask for a result, by status; any other status means that the execution has not ended."""
 
 
 def exit_code_of_error(kind: type[BaseException]) -> ExitCode:

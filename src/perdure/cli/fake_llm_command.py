@@ -1,4 +1,4 @@
-"""The command `fake-llm`: a scripted provider of models on this machine."""
+"""The command `fake-llm`: a scripted model provider on this machine."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 @click.command("fake-llm", cls=CliCommand)
 @click.argument("script", metavar="SCRIPT")
-@click.option("--port", default=0, show_default=True, metavar="N", type=click.IntRange(0, 65_535), help="Where it listens; 0: any that is free.")
-@click.option("--log", metavar="FILE", help="Where each request is written, a line of JSON each.")
+@click.option("--port", default=0, show_default=True, metavar="N", type=click.IntRange(0, 65_535), help="The port to listen on; 0: any free port.")
+@click.option("--log", metavar="FILE", help="A file to which each request is written as a line of JSON.")
 def fake_llm(*, script: str, port: int, log: str | None) -> None:
-    """Answer as a provider of models what SCRIPT says, until Ctrl-C: OpenAI's and Anthropic's protocols, no key, no network."""
+    """Serve the answers of SCRIPT like a model provider, until Ctrl-C: OpenAI's and Anthropic's protocols, no key, no network."""
     from perdure.fake_llm import fake_server
 
     try:
         opened = fake_server.open_listener(port)
     except OSError as error:
-        raise CommandExit(ExitCode.INPUT, f"port {port} can't be listened on: {error.strerror or error}\n--port 0 takes any that is free") from None
+        raise CommandExit(ExitCode.INPUT, f"can't listen on port {port}: {error.strerror or error}\n--port 0 takes any free port") from None
     with opened:
         fake, url = _fake(script, log), fake_server.listener_address(opened)
         click.echo(f"listening on {url}\nenvironment:")

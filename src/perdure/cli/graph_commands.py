@@ -1,4 +1,4 @@
-"""The commands about executions of definitions: `graph`, `patch`, and what `show --tokens` shows."""
+"""The commands on executions of definitions: `graph`, `patch`, and the part of `show` behind `--tokens`."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 @click.command("graph", cls=CliCommand)
 @click.argument("what", metavar="FILE|APP|ID")
-@click.option("--format", "form", type=click.Choice(["text", "mermaid", "svg"]), default="text", show_default=True, help="As what it is drawn.")
-@click.option("--at", "number", type=click.IntRange(1), metavar="N", help="Of an execution: as it stood after event N of its log.")
+@click.option("--format", "form", type=click.Choice(["text", "mermaid", "svg"]), default="text", show_default=True, help="The format of the drawing.")
+@click.option("--at", "number", type=click.IntRange(1), metavar="N", help="Of an execution: its state after event N of its log.")
 @blobs_option
-@click.option("-o", "--output", "target", metavar="FILE", help="The file that it is written to; else it is printed.")
+@click.option("-o", "--output", "target", metavar="FILE", help="The file to write; by default, the drawing is printed.")
 @click.pass_obj
 def graph(settings: GlobalOptions, /, *, what: str, form: str, number: int | None, blobs: str | None, target: str | None) -> None:
-    """Draw a definition, or an execution of one: its plan, and what has come of it, in one picture.
+    """Draw a definition, or an execution of one: its plan and its progress in one picture.
 
     FILE is YAML or JSON, - is standard input; APP is FILE.py:app or FILE.py:app:definition; an ID is that of an execution, in any form.
     """
@@ -81,7 +81,7 @@ def _definition_of_app(text: str) -> Definition:
 
 
 COLUMNS_WITHOUT_TERMINAL = 160
-"""How many columns a picture takes that nobody looks at."""
+"""The width of a drawing that is not printed on a terminal."""
 
 
 async def _view(settings: GlobalOptions, text: str, number: int | None) -> ExecutionView:
@@ -104,7 +104,7 @@ async def _view_of(settings: GlobalOptions, key: Key, number: int | None) -> Exe
 
 
 def show_tokens(settings: GlobalOptions, key: Key, number: int | None, format: str) -> None:
-    """Print where the tokens of an execution are, or were after an event."""
+    """Prints where the tokens of an execution are, or were after an event."""
     import asyncio
 
     from perdure.cli import output
@@ -119,7 +119,7 @@ def show_tokens(settings: GlobalOptions, key: Key, number: int | None, format: s
 
 
 def captions_of(settings: GlobalOptions, status: ExecutionStatus) -> DefinitionCaptions:
-    """What is told of an execution beside its status and its steps: of a definition, its version, and what its steps are; of code, nothing."""
+    """What a view of an execution shows beside its status and steps: for a definition, its version and descriptions of its steps; for code, nothing."""
     import asyncio
 
     from perdure.cli.execution_views import Caption, DefinitionCaptions
@@ -145,22 +145,28 @@ def captions_of(settings: GlobalOptions, status: ExecutionStatus) -> DefinitionC
     "--json-patch",
     "patch_file",
     metavar="FILE",
-    help="Change its present definition by a JSON Patch (RFC 6902), of its canonical form or of its nodes and edges; - is standard input.",
+    help="Change its present definition by a JSON Patch (RFC 6902) of its canonical form or of its nodes and edges; - is standard input.",
 )
 @click.option("--edits", "edits_file", metavar="FILE", help="Change its present definition by operations that name steps by their ids; - is standard input.")
-@click.option("--set", "pairs", multiple=True, metavar="STEP.FIELD=VALUE", help="Set a field of a step of its present definition; of itself, as .FIELD=VALUE.")
+@click.option(
+    "--set",
+    "pairs",
+    multiple=True,
+    metavar="STEP.FIELD=VALUE",
+    help="Set a field of a step of its present definition; .FIELD=VALUE sets a field of the definition.",
+)
 @blobs_option
-@click.option("--base", default="", metavar="HASH", help="Only if that is still the hash of the definition by which it goes on.")
-@click.option("--reason", default="", metavar="TEXT", help="Why; it is remembered.")
-@click.option("--dry-run", is_flag=True, help="Say what would be different, and change nothing.")
-@click.option("--timeout", metavar="TIME", help="How long to wait for an engine at most; the patch is kept.")
-@click.option("--no-wait", is_flag=True, help="Leave the patch for an engine to carry out, and don't wait for that.")
-@click.option("--withdraw", is_flag=True, help="Take back the patches that no engine has judged yet.")
+@click.option("--base", default="", metavar="HASH", help="Patch only if this is still the hash of its present definition.")
+@click.option("--reason", default="", metavar="TEXT", help="The reason, which is recorded.")
+@click.option("--dry-run", is_flag=True, help="Print the differences, and change nothing.")
+@click.option("--timeout", metavar="TIME", help="How long to wait for an engine at most; the patch stays posted.")
+@click.option("--no-wait", is_flag=True, help="Post the patch, and do not wait until an engine applies it.")
+@click.option("--withdraw", is_flag=True, help="Withdraw the patches that no engine has decided on yet.")
 @click.pass_obj
 def patch(settings: GlobalOptions, /, *, id: str, file: str | None, base: str, reason: str, dry_run: bool, **changes: Any) -> None:
-    """Have a live execution of a definition go on by another: the one in FILE, or its present one with changes.
+    """Patch the definition of an execution in progress: replace it by FILE, or change the present one.
 
-    What has begun stays as it is. What does not fit that is refused whole. An engine judges it; where none is running, it is kept until one does.
+    What has begun stays as it is; a patch that does not fit it is refused as a whole. An engine decides; if none is running, the patch waits for one.
     """
     import asyncio
 
@@ -178,41 +184,40 @@ def patch(settings: GlobalOptions, /, *, id: str, file: str | None, base: str, r
         if base and not before.hash.removeprefix("sha256:").startswith(base.removeprefix("sha256:")):
             raise CommandExit(
                 ExitCode.INPUT,
-                f"{execution_name(handle.key)} goes on by {before.hash} by now, not by {terminal_text.clean(base)}\nsee what has changed, and patch it again",
+                f"{execution_name(handle.key)} uses the definition {before.hash} by now, not {terminal_text.clean(base)}\n"
+                "check what has changed, and patch it again",
             )
         different = [
             terminal_text.clean(one)
             for one in definition_diff.render_changes(definition_diff.definition_changes(before.document, chosen.read.canonical)).splitlines()
         ]
         if not different:
-            click.echo(f"perdure: {execution_name(handle.key)} goes on by just this already; nothing was changed", err=True)
+            click.echo(f"perdure: {execution_name(handle.key)} uses this definition already; nothing was changed", err=True)
             return
         said = "" if dry_run else _send_patch(client, handle, chosen, {"base": before.hash, "reason": reason or described, **changes})
         click.echo("\n".join([*different, *([said] if said else [])]))
 
 
 def _send_patch(client: Client, handle: Handle[Any], chosen: Definition, given: dict[str, Any]) -> str:
-    """Post a patch, and wait until an engine has judged it, unless that is not wanted; what is said of it."""
+    """Posts a patch and, unless the options say otherwise, waits until an engine has decided on it; returns what to print."""
     from perdure.cli.terminal_text import execution_name
     from perdure.core.errors import Timeout
 
     called, waits = execution_name(handle.key), not given["no_wait"]
-    kept = f"perdure patch {called} --withdraw takes it back"
+    kept = f"perdure patch {called} --withdraw withdraws it"
     if waits and not any(engine.alive for engine in client.engines()):
-        click.echo(f"perdure: no engine is running; the patch is kept until one carries it out\n--no-wait does not wait for that, {kept}", err=True)
+        click.echo(f"perdure: no engine is running; the patch waits until one applies it\n--no-wait does not wait for that, {kept}", err=True)
     try:
         number = handle.patch(chosen, base=given["base"], reason=given["reason"], wait=waits, timeout=given["timeout"])
     except Timeout as late:
         raise CommandExit(
-            ExitCode.TIMEOUT, f"no engine has judged the patch of {called} within {late.timeout_s:g} s; the next one that runs does\n{kept}"
+            ExitCode.TIMEOUT, f"no engine has decided on the patch of {called} within {late.timeout_s:g} s; the next one that runs does\n{kept}"
         ) from late
     except KeyboardInterrupt:
-        click.echo(f"perdure: the patch of {called} is kept, and the next engine that runs carries it out\n{kept}", err=True)
+        click.echo(f"perdure: the patch of {called} is posted, and the next engine that runs applies it\n{kept}", err=True)
         raise
     version = f"{chosen.read.canonical.get('version', '1.0.0')} ({short_hash(chosen.read.hash)})"
-    return (
-        f"{called} will go on by {version} once an engine carries the patch out" if number is None else f"{called} goes on by {version} from event {number} on"
-    )
+    return f"{called} will use {version} once an engine applies the patch" if number is None else f"{called} uses {version} from event {number} on"
 
 
 def _withdraw(handle: Handle[Any], file: str | None, given: dict[str, Any]) -> None:
@@ -220,7 +225,7 @@ def _withdraw(handle: Handle[Any], file: str | None, given: dict[str, Any]) -> N
     from perdure.cli.terminal_text import execution_name
 
     if file is not None or any(given[one] for one in ("patch_file", "edits_file", "pairs", "no_wait")):
-        raise click.UsageError("--withdraw takes back patches that wait, and makes no other; leave the rest out")
+        raise click.UsageError("--withdraw withdraws waiting patches and posts none; leave the other options out")
     if count := handle.withdraw_patches():
         click.echo(f"{terminal_text.count(count, 'patch', 'patches')} of {execution_name(handle.key)} {'is' if count == 1 else 'are'} withdrawn")
     else:
@@ -228,7 +233,7 @@ def _withdraw(handle: Handle[Any], file: str | None, given: dict[str, Any]) -> N
 
 
 def short_hash(hash: str) -> str:
-    """A hash, as short as people can still tell it from others."""
+    """A hash, shortened to what people need to tell it from others."""
     return hash.removeprefix("sha256:")[:12]
 
 
@@ -244,7 +249,7 @@ async def _current_definition(settings: GlobalOptions, key: Key) -> CurrentDefin
 
 
 def _patched_definition(before: CurrentDefinition, file: str | None, changes: dict[str, Any]) -> tuple[Definition, str]:
-    """The definition by which it is to go on, and what the change says of itself."""
+    """The patched definition, and the description that the change gives of itself."""
     from perdure.cli import definition_files
     from perdure.core.errors import BadDefinition
     from perdure.definition_workflow import Definition
@@ -274,7 +279,7 @@ def _patch_document(file: str) -> Any:
 
 
 def _set_operations(pairs: Sequence[str]) -> list[dict[str, Any]]:
-    """What ``step.field=value`` says, as operations."""
+    """Parses ``step.field=value`` as operations."""
     from perdure.cli import argument_values
     from perdure.core.errors import BadValue
     from perdure.definitions.format.definition_findings import joined_pointer

@@ -1,4 +1,4 @@
-"""The command that reads workflows without running them: `lint`."""
+"""The command `lint`, which checks workflows without running them."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ if TYPE_CHECKING:
     from perdure.lint import LintFinding, LintRule
 
 DEFINITION = "definition"
-"""The kind of what is wrong with a definition, of which each thing has a code of its own; a selection of kinds leaves it out."""
+"""The kind of all findings about definitions, which have codes of their own. A selection by codes leaves it out."""
 
 UNREADABLE = "PD000"
-"""The kind that is never left out by a selection, for of such a file nothing else is known."""
+"""The code that no selection leaves out, because nothing else is known of such a file."""
 
 
 @click.command("lint", cls=CliCommand)
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
-@click.option("--select", metavar="CODES", multiple=True, help="Only these kinds; PD1 stands for all that begin with it.")
-@click.option("--ignore", metavar="CODES", multiple=True, help="All but these kinds.")
+@click.option("--select", metavar="CODES", multiple=True, help="Only these codes; PD1 stands for all codes with this prefix.")
+@click.option("--ignore", metavar="CODES", multiple=True, help="All codes but these.")
 @blobs_option
 @click.option("--strict", is_flag=True, help="Warnings count as errors.")
-@click.option("--explain", metavar="CODE", help="Say why a kind is one, with an example of what is bad and what is good.")
-@click.option("--list", "listed", is_flag=True, help="List the kinds.")
+@click.option("--explain", metavar="CODE", help="Explain a rule, with a bad and a good example.")
+@click.option("--list", "listed", is_flag=True, help="List the rules.")
 @click.option("--json", "as_json", is_flag=True, help="The same as -o json.")
 @format_option(("table", "json", "jsonl"))
 def lint(*, paths: tuple[str, ...], explain: str | None, listed: bool, as_json: bool, format: str, strict: bool, **given: Any) -> None:
-    """Find what breaks replay in workflow functions, and what is wrong with definitions, without running them.
+    """Find code that breaks replay in workflow functions, and errors in definitions, without running them.
 
-    PATH is a file, of Python or a definition (YAML, JSON), a directory, whose Python files are meant, or - for Python on standard input (default: here).
+    PATH is a file (Python, or a definition in YAML or JSON), a directory whose Python files are checked, or - for Python on standard input (default: here).
     """
     from perdure.lint import RULES
 
@@ -52,7 +52,7 @@ def lint(*, paths: tuple[str, ...], explain: str | None, listed: bool, as_json: 
 
 
 def _findings(paths: Iterable[str], codes: set[str], blobs: str | None) -> tuple[int, list[LintFinding]]:
-    """How many files were looked into, and what was found."""
+    """How many files were checked, and the findings."""
     from perdure.cli import definition_files
 
     found: dict[str, list[LintFinding]] = {}
@@ -60,7 +60,7 @@ def _findings(paths: Iterable[str], codes: set[str], blobs: str | None) -> tuple
         for file in definition_files.python_files(paths):
             found[file] = _findings_in(file, blobs)
     except FileNotFoundError as error:
-        raise CommandExit(ExitCode.INPUT, f"there is no {error}\nname files or directories, or - for standard input") from error
+        raise CommandExit(ExitCode.INPUT, f"{error} does not exist\nname files or directories, or - for standard input") from error
     return len(found), [one for several in found.values() for one in several if one.code in codes or (one.kind == DEFINITION and DEFINITION in codes)]
 
 
@@ -77,7 +77,7 @@ def _findings_in(file: str, blobs: str | None) -> list[LintFinding]:
 
 
 def _findings_in_definition(file: str, blobs: str | None) -> list[LintFinding]:
-    """What `perdure validate` finds, as findings of lint."""
+    """The findings of `perdure validate` as findings of lint."""
     from perdure.cli.definition_commands import definition_findings
     from perdure.cli.definition_files import finding_message
     from perdure.lint import LintFinding
@@ -87,14 +87,14 @@ def _findings_in_definition(file: str, blobs: str | None) -> list[LintFinding]:
 
 
 def _codes(given: Iterable[str]) -> set[str]:
-    """The codes that are meant, by themselves or by how they begin."""
+    """The selected codes, given in full or by prefix."""
     from perdure.lint import RULES
 
     found: set[str] = set()
     for word in (word.strip().upper() for words in given for word in words.split(",")):
         meant = {code for code in RULES if word and code.startswith(word)}
         if not meant:
-            raise CommandExit(ExitCode.INPUT, f"there is no kind {word or repr(word)}\nperdure lint --list shows those that there are")
+            raise CommandExit(ExitCode.INPUT, f"there is no rule {word or repr(word)}\nperdure lint --list lists the rules")
         found |= meant
     return found
 

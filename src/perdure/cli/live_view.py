@@ -1,4 +1,4 @@
-"""Watching: on a terminal a picture that is drawn anew, elsewhere a line for each thing that happens."""
+"""Watches executions: redraws a picture on a terminal, and prints a line for each event elsewhere."""
 
 from __future__ import annotations
 
@@ -25,24 +25,27 @@ from perdure.runtime.execution_results import ENDED_STATUSES
 from perdure.sync_client import Client, ExecutionStatus, Handle, ListedExecution, PublicEvent
 
 FRAME_S = 0.25
-"""How often is looked, at most; looking may take a fifth of the time."""
+"""The shortest time between two reads. Reading takes a fifth of the time at most."""
 
 LAST_S = 5.0
-"""How long the last look may take, once there is nothing more to come."""
+"""The time limit of the final read."""
 
 HEAD_ROWS = 4
-"""How many rows of a terminal are not for steps."""
+"""The rows of a terminal that do not show steps."""
 
 RESTING_STATUSES = {*ENDED_STATUSES, "needs_attention"}
-"""The statuses in which an execution does not go on by itself."""
+"""The statuses in which an execution does not continue by itself."""
 
 Poll = Callable[[], bool]
+"""Reads once and shows the result; returns True if there is nothing more to come."""
 CaptionSource = Callable[[ExecutionStatus], execution_views.DefinitionCaptions]
-"""Look once and show what is seen; True if there is nothing more to come."""
+"""Returns the captions of the steps of a definition."""
 
 
-def watch_execution(client: Client, handle: Handle[Any], stopped: threading.Event, telling: CaptionSource, format: str = "table", error: bool = False) -> None:
-    """Show how an execution goes on, until it has ended or needs somebody, or one more time after `stopped`; `telling` says what is told beside."""
+def watch_execution(
+    client: Client, handle: Handle[Any], stopped: threading.Event, captions_of: CaptionSource, format: str = "table", error: bool = False
+) -> None:
+    """Shows the progress of an execution until it has ended or needs attention, or once more after `stopped`; `captions_of` describes its steps."""
     shown = screen(sys.stderr if error else sys.stdout)
     if format != "table" or not shown.terminal:
         _repeat(_events(handle, output.item_printer(format, lambda event: event.id, lambda event: [execution_views.event_cells(event)], error)), stopped)
@@ -53,7 +56,7 @@ def watch_execution(client: Client, handle: Handle[Any], stopped: threading.Even
 
     def look() -> bool:
         status, now_s = handle.status(), time.time()
-        told = known_of.setdefault(status.definition, known_of.get(status.definition) or telling(status))
+        told = known_of.setdefault(status.definition, known_of.get(status.definition) or captions_of(status))
         steps = execution_views.shortened_tree(execution_views.step_tree(handle.steps(), now_s, shown.unicode, told.captions), shown.rows - HEAD_ROWS)
         update(execution_views.execution_progress(status, known_programs(client), steps, now_s))
         return status.status in RESTING_STATUSES
@@ -67,7 +70,7 @@ def _events(handle: Handle[Any], print_one: Callable[[PublicEvent], None]) -> Po
 
     def look() -> bool:
         nonlocal last
-        is_still = handle.summary().status in RESTING_STATUSES  # asked first, so that what made it so is among the events
+        is_still = handle.summary().status in RESTING_STATUSES  # read first, so that the events that follow include the one that led to it
         for event in handle.events(after=last):
             last = event.id
             print_one(event)
@@ -77,7 +80,7 @@ def _events(handle: Handle[Any], print_one: Callable[[PublicEvent], None]) -> Po
 
 
 def watch_executions(client: Client, ask: Callable[[], Sequence[ListedExecution]], format: str) -> None:
-    """Show a list of executions for ever, anew on a terminal, elsewhere a line for each whose status is another than before."""
+    """Shows a list of executions until it is interrupted: redrawn on a terminal, elsewhere a line for each change of status."""
     shown = screen()
 
     def table(listed: Sequence[ListedExecution]) -> TextTable:
@@ -111,7 +114,7 @@ def _status_changes(ask: Callable[[], Sequence[ListedExecution]], print_one: Cal
 
 @contextmanager
 def watch_in_background(settings: GlobalOptions, key: Key) -> Iterator[None]:
-    """While the block does its work, show on standard error how an execution goes on, from a thread with a client of its own."""
+    """While the block runs, shows the progress of an execution on standard error, from a thread with its own client."""
     stop = threading.Event()
 
     def watch() -> None:
@@ -120,7 +123,7 @@ def watch_in_background(settings: GlobalOptions, key: Key) -> Iterator[None]:
                 if (handle := _started_handle(client, key, stop)) is not None:
                     watch_execution(client, handle, stop, partial(captions_of, settings), error=True)
         except PerdureError as error:
-            click.echo(f"perdure: it can't be watched: {error_message(error)}", err=True)
+            click.echo(f"perdure: the execution can't be watched: {error_message(error)}", err=True)
 
     thread = threading.Thread(target=watch, name="perdure-watch", daemon=True)
     thread.start()
@@ -132,7 +135,7 @@ def watch_in_background(settings: GlobalOptions, key: Key) -> Iterator[None]:
 
 
 def _started_handle(client: Client, key: Key, stop: threading.Event) -> Handle[Any] | None:
-    """The execution, which is about to be started."""
+    """The handle of an execution that is about to be started; None after `stop`."""
     while True:
         is_last = stop.is_set()
         try:

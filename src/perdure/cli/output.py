@@ -1,7 +1,7 @@
-"""What is printed: tables for people, JSON for programs, ids for pipes; values of workflows as text or JSON.
+"""Prints results: tables for people, JSON for programs, ids for pipes; values of workflows as text or JSON.
 
-The terms are the same everywhere: `table` is what people read, `json` one document, `jsonl` a line for each thing, `ids` a line for
-each thing that other commands take.
+The formats are the same everywhere: `table` is for people, `json` is one document, `jsonl` one line for each item, and `ids` one line for each item that
+other commands accept.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 def as_data(thing: msgspec.Struct) -> dict[str, Any]:
-    """A view as plain data. Whose it is, is said in three fields (tenant, workflow, id); who is meant otherwise, as text."""
+    """A view as plain data. Its own key becomes three fields (tenant, workflow, id); other keys become text."""
     fields = msgspec.structs.asdict(thing)
     key = fields.pop("key", None)
     own = key._asdict() if isinstance(key, Key) else {}
@@ -30,7 +30,7 @@ def as_data(thing: msgspec.Struct) -> dict[str, Any]:
 
 
 def print_list(format: str, ids: Iterable[str], things: Sequence[msgspec.Struct], table: Callable[[], TextTable]) -> None:
-    """Print things that were asked for at once."""
+    """Prints items that were read at once."""
     if format == "table":
         show_table(table(), screen())
     elif format == "ids":
@@ -42,12 +42,12 @@ def print_list(format: str, ids: Iterable[str], things: Sequence[msgspec.Struct]
 
 
 def no_table() -> TextTable:
-    """For what is not shown to people as a table."""
+    """An empty table, for results that have no table."""
     return TextTable((), ())
 
 
 def print_stream(format: str, things: Iterable[T], print_one: Callable[[T], None], follow: bool) -> None:
-    """Print things as they come. As `json` they are one document if they end, and else a line for each."""
+    """Prints items as they arrive. In `json` they are one document if the stream ends, else a line each."""
     if format == "json" and not follow:
         click.echo(indented_json([as_data(one) for one in things]))
         return
@@ -56,7 +56,7 @@ def print_stream(format: str, things: Iterable[T], print_one: Callable[[T], None
 
 
 def item_printer(format: str, name: Callable[[T], object], lines: Callable[[T], Iterable[Sequence[TextCell]]], error: bool = False) -> Callable[[T], None]:
-    """What prints one thing after the other: as lines, as its name, or as JSON on a line."""
+    """Returns a function that prints one item: as lines of text, as its name, or as a line of JSON."""
     shown = screen(sys.stderr if error else sys.stdout)
 
     def print_one(one: T) -> None:
@@ -69,25 +69,25 @@ def item_printer(format: str, name: Callable[[T], object], lines: Callable[[T], 
 
 
 def show_table(table: TextTable, screen: Screen) -> None:
-    """Print a table; nothing but its headers means that there is nothing, and is not worth printing."""
+    """Prints a table, unless it has no rows."""
     if table.rows:
         click.echo(_drawn(screen, lambda draw: draw.table(table, screen), lambda: plain_text.table(table)))
 
 
 def show_tree(nodes: Sequence[TreeNode], screen: Screen) -> None:
-    """Print a tree."""
+    """Prints a tree."""
     if nodes:
         click.echo(_drawn(screen, lambda draw: draw.tree(nodes, screen), lambda: plain_text.tree(nodes, screen.unicode)))
 
 
 def show_lines(lines: Iterable[Sequence[TextCell]], screen: Screen, error: bool = False) -> None:
-    """Print lines of cells."""
+    """Prints lines of cells."""
     for cells in lines:
         click.echo(_line(cells, screen), err=error)
 
 
 def print_value(given: Any, format: str) -> None:
-    """Print a value of a workflow: text as it is, nothing for None, anything else as JSON; with `json`, all of it as JSON."""
+    """Prints a value of a workflow: text as it is, nothing for None, other values as JSON; with `json`, every value as JSON."""
     if format == "json":
         click.echo(indented_json(given))
     elif isinstance(given, str):
@@ -97,7 +97,7 @@ def print_value(given: Any, format: str) -> None:
 
 
 def indented_json(given: Any) -> str:
-    """JSON for people: indented."""
+    """JSON for people, indented."""
     return msgspec.json.format(_json(given), indent=2).decode()
 
 
@@ -111,7 +111,7 @@ def _json(given: Any) -> bytes:
 
 
 def _foreign(given: Any) -> Any:
-    """What is no JSON and no type that msgspec knows: a pydantic model says what it is, anything else is shown as Python does."""
+    """Encodes a type that msgspec does not know: a pydantic model by its own method, others as `repr`."""
     dump = getattr(given, "model_dump", None)
     return dump(mode="json") if callable(dump) else repr(given)
 
@@ -126,7 +126,7 @@ def _lines(lines: Iterable[str]) -> None:
 
 
 def _drawn(screen: Screen, with_rich: Callable[[Any], str], plain: Callable[[], str]) -> str:
-    """On a terminal, drawn with rich, which is imported only then."""
+    """Renders with rich on a terminal, and as plain text elsewhere. rich is imported only when it is used."""
     if not screen.terminal:
         return plain()
     from perdure.cli import rich_text

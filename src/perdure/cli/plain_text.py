@@ -1,8 +1,4 @@
-"""From data to text: tables, trees and lines, plain. Pure functions; where a terminal is looked at, `draw` does the same with rich.
-
-A cell is text with the name of a style; both ways of drawing take the same cells, so what a pipe gets and what a terminal
-shows say the same. Everything in a cell is clean: see `words.clean`.
-"""
+"""Renders data as plain text: tables, trees and lines. The functions are pure; `rich_text` renders the same for terminals."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ from perdure.cli import terminal_text
 
 @dataclass(frozen=True)
 class TextCell:
-    """Some text and how it is meant: a style of `STYLES`, or none."""
+    """A text with a style of `STYLES`, or none."""
 
     text: str
     style: str = ""
@@ -22,7 +18,7 @@ class TextCell:
 
 @dataclass(frozen=True)
 class TextTable:
-    """Rows under headers. Cells that are too long for the terminal are cut, in a pipe they are whole."""
+    """Rows under headers. On a terminal, cells that are too long are cut; in a pipe they are printed in full."""
 
     headers: tuple[str, ...]
     rows: tuple[tuple[TextCell, ...], ...]
@@ -42,7 +38,7 @@ class TreeNode:
 
     @property
     def lines(self) -> int:
-        """How many lines it takes, with all below it."""
+        """The number of lines of the node and everything below it."""
         return 1 + len(self.notes) + sum(node.lines for node in self.below)
 
 
@@ -54,7 +50,7 @@ STYLES = {
     "dim": "dim",
     "strong": "bold",
 }
-"""What each style is on a terminal."""
+"""The look of each style on a terminal."""
 
 STATUS_STYLES = {
     "completed": "good",
@@ -93,12 +89,12 @@ GLYPHS = {
 
 
 def cell(text: object, style: str = "") -> TextCell:
-    """A cell of whatever came from outside."""
+    """A cell of text from outside, with control characters escaped."""
     return TextCell(terminal_text.clean(str(text)), style)
 
 
 def status_cell(name: str) -> TextCell:
-    """The status of an execution."""
+    """The cell of a status."""
     return TextCell(name, STATUS_STYLES.get(name, ""))
 
 
@@ -116,7 +112,7 @@ def table(content: TextTable) -> str:
 
 
 def tree(nodes: Sequence[TreeNode], unicode: bool = True) -> str:
-    """A tree, with a branch drawn to each node that hangs from another."""
+    """A tree, with lines that connect each node with its parent."""
     branches = BRANCHES if unicode else ASCII_BRANCHES
     return "\n".join(line for node in nodes for line in (_lines(node, "", branches)))
 
@@ -127,7 +123,7 @@ ASCII_BRANCHES = ("|-- ", "`-- ", "|   ", "    ")
 
 
 def _lines(node: TreeNode, indent: str, branches: tuple[str, str, str, str]) -> Iterator[str]:
-    """A node and what hangs below it; all but its first line begin with `indent`."""
+    """The lines of a node and its descendants; all but the first begin with `indent`."""
     yield line(node.cells)
     for note in node.notes:
         yield f"{indent}   {note.text}"
@@ -144,7 +140,7 @@ def line(cells: Iterable[TextCell]) -> str:
 
 
 def fields(pairs: Iterable[tuple[str, str]]) -> str:
-    """What is said of one thing: a name and its value on each line."""
+    """Names and values, a line each."""
     shown = [(name, text) for name, text in pairs if text]
     columns = max((len(name) for name, _ in shown), default=0)
     return "\n".join(f"{name.ljust(columns)}  {text}" for name, text in shown)

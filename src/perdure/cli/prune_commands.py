@@ -1,4 +1,4 @@
-"""The commands on what is kept of the past: `archives` lists it, `prune` removes it."""
+"""The commands for old data: `archives` lists archives, `prune` removes old executions and archives."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @format_option()
 @click.pass_obj
 def archives(settings: GlobalOptions, /, *, id: str, as_json: bool, format: str) -> None:
-    """List the archives of an execution, the newest first: which turns of loops are in them, how many events and bytes, and since when.
+    """List the archives of an execution, newest first: the iterations in them, how many events and bytes, and when they were made.
 
     Archives are kept if the workflow says so (archive=True, in a definition archive: true). perdure prune --archives removes them.
     """
@@ -42,28 +42,31 @@ def archives(settings: GlobalOptions, /, *, id: str, as_json: bool, format: str)
 
 
 @click.command("prune", cls=CliCommand)
-@click.option("--older-than", metavar="TIME", required=True, help="Those that ended longer ago than this: 30d, 12h.")
-@click.option("--archives", is_flag=True, help="Remove archives that were made longer ago instead, also of executions that go on.")
+@click.option("--older-than", metavar="TIME", required=True, help="Only executions that ended longer ago than this: 30d, 12h.")
+@click.option("--archives", is_flag=True, help="Remove archives that were made longer ago instead, even of executions in progress.")
 @click.option(
-    "--status", metavar="STATUS,...", help="Those that ended so [default: completed,cancelled; with --archives: any]; failed ones can't be retried any more."
+    "--status",
+    metavar="STATUS,...",
+    help="Only executions in one of these statuses [default: completed,cancelled; with --archives: any]; failed ones can't be retried afterwards.",
 )
-@click.option("--workflow", metavar="NAME", help="Only those of this workflow.")
-@click.option("--archive", metavar="DIR", type=click.Path(path_type=Path, file_okay=False), help="Write each to a file there before, as perdure export does.")
-@click.option("--forget-ids", is_flag=True, help="Keep nothing at all, of what was removed before neither: their ids may run again.")
-@click.option("--yes", is_flag=True, help="Do not ask before ids are forgotten.")
-@click.option("--dry-run", is_flag=True, help="Say what would be removed, and remove nothing.")
+@click.option("--workflow", metavar="NAME", help="Only executions of this workflow.")
+@click.option(
+    "--archive", metavar="DIR", type=click.Path(path_type=Path, file_okay=False), help="Write each execution to a file in DIR first, as perdure export does."
+)
+@click.option("--forget-ids", is_flag=True, help="Also remove the ids, even of executions that were pruned before: the ids can run again.")
+@click.option("--yes", is_flag=True, help="Do not ask for a confirmation of --forget-ids.")
+@click.option("--dry-run", is_flag=True, help="Print what would be removed, and remove nothing.")
 @json_option
 @format_option()
 @click.pass_obj
 def prune(settings: GlobalOptions, /, **given: Any) -> None:
-    """Remove what executions have done that ended long ago: their logs and mail.
+    """Remove the logs and messages of executions that ended long ago.
 
-    Their ids, statuses and times are kept, so that none is begun again under its id, and the beginning of the SHA-256 of inputs and results.
-    What another has waited for that goes on, or that would be undone with it, is left as it is. Engines may be at work meanwhile; interrupted, it
-    goes on when it is run again. Then the large values of all tenants go that nothing needs any more, for which all logs are read. The space
-    becomes free within the file; perdure db vacuum gives it back to the disk.
+    Ids, statuses and times are kept, so that no id runs again, and so is a prefix of the SHA-256 of inputs and results. An execution is left if its parent has
+    not ended, or would undo it. Engines may work at the same time; if the command is interrupted, run it again to continue. Then the large values of all
+    tenants to which nothing refers are removed, for which all logs are read. The space becomes free within the file; perdure db vacuum returns it to the disk.
 
-    With --archives, executions stay as they are, and what compactions of their logs had archived is removed. Which turns those were stays known.
+    With --archives, executions stay as they are, and the archives of their logs are removed. It stays known which iterations were in them.
     """
     if given["archives"] and given["forget_ids"]:
         raise click.UsageError("--archives leaves executions as they are: give it without --forget-ids")
@@ -96,18 +99,18 @@ def _prune_executions(settings: GlobalOptions, given: dict[str, Any]) -> None:
     click.echo(f"{terminal_text.count(len(found), 'execution')} {done} {'forgotten' if forget_ids else 'removed'}, {size} of logs and messages")
     if values is not None and values.values:
         done = "were" if values.values != 1 else "was"
-        click.echo(f"{terminal_text.count(values.values, 'large value')} that nothing needs any more {done} removed, {terminal_text.size(values.size_bytes)}")
+        click.echo(f"{terminal_text.count(values.values, 'large value')} without references {done} removed, {terminal_text.size(values.size_bytes)}")
     _print_free_space(settings, dry_run)
 
 
 def _pruned_values(client: Client) -> CollectedBlobs | None:
-    """What was removed of large values; None, with a warning, if it can't be told which are needed."""
+    """The removed large values; None, with a warning, if it is not known which are needed."""
     from perdure.core.errors import LogDamaged, SealedPayload
 
     try:
         return client.upkeep.prune_values()
     except (LogDamaged, SealedPayload) as error:
-        click.echo(f"large values stay: {error}", err=True)
+        click.echo(f"perdure: large values were not removed: {error}", err=True)
         return None
 
 
@@ -133,10 +136,10 @@ def _print_free_space(settings: GlobalOptions, dry_run: bool) -> None:
 
     file = database_file(settings.url())
     if not dry_run and file is not None and (free := free_bytes(file)):
-        click.echo(f"{terminal_text.size(free)} of the file are free now; perdure db vacuum gives them back to the disk")
+        click.echo(f"{terminal_text.size(free)} of the file are free now; perdure db vacuum returns them to the disk")
 
 
-FORGET_WARNING = "The ids of these executions are forgotten: what is started again under one of them runs again, with all its effects. Go on?"
+FORGET_WARNING = "The ids of these executions will be forgotten: an execution that is started under one of them runs again, with all its effects. Continue?"
 
 
 def _archive_writer(directory: Path) -> ArchiveWriter:

@@ -1,4 +1,4 @@
-"""The commands about queues: `queues` and `limit`."""
+"""The commands for queues: `queues` and `limit`."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from perdure.cli.shared_options import GlobalOptions, format_option
 @format_option()
 @click.pass_obj
 def queues(settings: GlobalOptions, /, *, format: str) -> None:
-    """List the queues: what they allow, what is held, and what waits. Over all tenants."""
+    """List the queues of all tenants: their limits, what is claimed, and what waits."""
     from perdure.cli import output, record_views
 
     with settings.client() as client:
         found = client.queues()
         output.print_list(format, (one.name for one in found), found, lambda: record_views.queue_table(found))
         if not found and format == "table":
-            click.echo("perdure: nothing is in a queue, and none has limits\nperdure limit QUEUE --concurrency N gives it some", err=True)
+            click.echo("perdure: no queue has limits or holds anything\nperdure limit QUEUE --concurrency N sets limits", err=True)
 
 
 @click.command("limit", cls=CliCommand)
 @click.argument("queue")
-@click.option("--concurrency", metavar="N", help="How many executions may run at a time, and how many calls; none: any number.")
-@click.option("--per-key", metavar="N", help="How many of each key; none: any number.")
-@click.option("--rate", metavar="N/TIME", help="How many may begin per time, such as 100/1m; none: any number.")
-@click.option("--burst", default=1, metavar="N", help="How many of those may be made up for at once.")
+@click.option("--concurrency", metavar="N", help="How many executions, and how many calls, may run at a time; none: no limit.")
+@click.option("--per-key", metavar="N", help="How many of each key; none: no limit.")
+@click.option("--rate", metavar="N/TIME", help="How many may begin per time, such as 100/1m; none: no limit.")
+@click.option("--burst", default=1, metavar="N", help="How many may begin at once after a pause.")
 @format_option()
 @click.pass_obj
 def limit(settings: GlobalOptions, /, *, queue: str, concurrency: str | None, per_key: str | None, rate: str | None, burst: int, format: str) -> None:
-    """Change what a queue allows, while everything runs.
+    """Change the limits of a queue while workers use it.
 
-    It stays so until the code declares something else. What is held stays held.
+    The change holds until code declares other limits. What is claimed stays claimed.
     """
     from perdure.cli import output, record_views
 
@@ -46,10 +46,10 @@ def limit(settings: GlobalOptions, /, *, queue: str, concurrency: str | None, pe
     if rate is not None:
         changes["rate"] = None if rate == "none" else _rate(rate, burst)
     if not changes:
-        raise click.UsageError("say what is to be changed: --concurrency, --per-key or --rate")
+        raise click.UsageError("nothing to change: pass --concurrency, --per-key or --rate")
     with settings.client(creates=True) as client:
-        stand = client.limit(queue, **changes)
-        output.print_list(format, (stand.name,), [stand], lambda: record_views.queue_table([stand]))
+        status = client.limit(queue, **changes)
+        output.print_list(format, (status.name,), [status], lambda: record_views.queue_table([status]))
 
 
 def _number(option: str, text: str) -> int:

@@ -1,13 +1,4 @@
-"""Approvals as a table, and one of them whole: what is asked, by which execution, of whom, until when, what was said, and the form.
-
-Dead letters as tables: those that failed alike in a row, and the executions of one such group.
-
-Queues as a table.
-
-Archives as people read them.
-
-Secrets as tables: those that there are, and those that a definition reads. Values are in none.
-"""
+"""Renders records as text: approvals, dead letters, queues, archives and secrets. No value of a secret is shown."""
 
 from __future__ import annotations
 
@@ -42,7 +33,7 @@ TYPE_NAMES = {"string": "text", "integer": "whole number", "number": "number", "
 
 @dataclass(frozen=True)
 class FormField:
-    """A field of a form: what it is called, what goes into it, and what holds if nothing is given (None: something must be)."""
+    """A field of a form: its name, its type, and its default (None: it is required)."""
 
     name: str
     kind: str
@@ -50,7 +41,7 @@ class FormField:
 
 
 def approval_names(waiting: Sequence[Approval]) -> dict[Key, str]:
-    """What each of all that wait is called: as short as the execution that asks, if that is waited for in one place only, else with that place."""
+    """The name of each waiting approval: the id of the execution that asks if it asks for one approval only, else the approval's own."""
     asked = Counter(None if one.requested_by is None else one.requested_by.id for one in waiting)
     return {one.key: _short(one.requested_by) if one.requested_by is not None and asked[one.requested_by.id] == 1 else _own(one) for one in waiting}
 
@@ -66,7 +57,7 @@ def _own(one: Approval) -> str:
 
 def approval_table(listed: Sequence[Approval], called: Mapping[Key, str], now_s: float) -> TextTable:
     """Approvals, a row each."""
-    headers = ("ID", "TITLE", "ASKED BY", "OF", "SINCE", "DUE", "VOTES")
+    headers = ("ID", "TITLE", "REQUESTED BY", "ASSIGNEES", "SINCE", "DUE", "VOTES")
     return TextTable(headers, tuple(_approval_row(one, called.get(one.key, one.id), now_s) for one in listed))
 
 
@@ -86,18 +77,18 @@ def _approval_row(one: Approval, called: str, now_s: float) -> tuple[TextCell, .
 
 
 def approval_details(one: Approval, called: str, now_s: float) -> Iterator[tuple[TextCell, ...]]:
-    """One approval, in lines; `called` is what it is decided by (empty: it does not wait any more)."""
+    """One approval, in lines; `called` is its name for `approve` (empty: it no longer waits)."""
     yield (cell(one.title, "strong"),)
     for what, text in _approval_facts(one, called, now_s):
-        yield (TextCell(f"  {what:<9}", "dim"), cell(text))
+        yield (TextCell(f"  {what:<11}", "dim"), cell(text))
     for vote in one.votes:
-        said = f"{'for it' if vote.approve else 'against it'}: {vote.by}{f', {vote.comment}' if vote.comment else ''} (by {vote.means})"
-        yield (TextCell("  vote     ", "dim"), cell(said), TextCell(terminal_text.relative_time(vote.at_s, now_s), "dim"))
+        said = f"{'for' if vote.approve else 'against'}: {vote.by}{f', {vote.comment}' if vote.comment else ''} (by {vote.means})"
+        yield (TextCell("  vote       ", "dim"), cell(said), TextCell(terminal_text.relative_time(vote.at_s, now_s), "dim"))
     if one.details is not None:
-        yield (TextCell("  details  ", "dim"),)
+        yield (TextCell("  details    ", "dim"),)
         yield from ((cell(f"    {line}"),) for line in _detail_lines(one.details))
     if one.form is not None:
-        yield (TextCell("  form     ", "dim"),)
+        yield (TextCell("  form       ", "dim"),)
         yield from _form_lines(one.form)
     if called:
         yield (cell(f"perdure approve {_quoted(called)}{' -i KEY=VALUE' if form_fields(one.form) else ''}, or perdure reject {_quoted(called)}", "dim"),)
@@ -105,16 +96,16 @@ def approval_details(one: Approval, called: str, now_s: float) -> Iterator[tuple
 
 def _approval_facts(one: Approval, called: str, now_s: float) -> Iterator[tuple[str, str]]:
     if one.requested_by is not None:
-        yield "asked by", execution_name(one.requested_by)
+        yield "requested", f"by {execution_name(one.requested_by)}"
     if one.path:
         yield "path", one.path
-    yield "of", ", ".join(one.assignees) or "anybody"
+    yield "assignees", ", ".join(one.assignees) or "anybody"
     yield "since", f"{terminal_text.utc_time(one.requested_at_s)} UTC, {terminal_text.relative_time(one.requested_at_s, now_s)}"
     if one.due_at_s is not None:
         yield "due", f"{terminal_text.utc_time(one.due_at_s)} UTC, {terminal_text.relative_time(one.due_at_s, now_s)}"
     if one.refused:
         yield "refused", one.refused
-    yield "votes", f"{sum(vote.approve for vote in one.votes)} of {one.quorum}{'' if called else '; it does not wait any more'}"
+    yield "votes", f"{sum(vote.approve for vote in one.votes)} of {one.quorum}{'' if called else '; it no longer waits'}"
 
 
 def _detail_lines(details: Any) -> list[str]:
@@ -132,7 +123,7 @@ def _form_lines(form: dict[str, Any]) -> Iterator[tuple[TextCell, ...]]:
 
 
 def form_fields(form: dict[str, Any] | None) -> list[FormField]:
-    """The fields of a form that is an object; of any other, none."""
+    """The fields of a form that is an object; none for any other."""
     schema = _resolved(form or {}, form or {})
     properties = schema.get("properties")
     required = schema.get("required", ())
@@ -144,7 +135,7 @@ def form_fields(form: dict[str, Any] | None) -> list[FormField]:
 
 
 def _resolved(schema: dict[str, Any], form: dict[str, Any]) -> dict[str, Any]:
-    """What a reference refers to, in the form's own definitions."""
+    """The target of a reference in the form's own definitions."""
     reference = schema.get("$ref", "")
     found = form.get("$defs", {}).get(reference.removeprefix("#/$defs/")) if isinstance(reference, str) else None
     return found if isinstance(found, dict) else schema
@@ -172,7 +163,7 @@ def _quoted(text: str) -> str:
 
 
 class DeadLetterSummary(msgspec.Struct, frozen=True):
-    """Executions that failed alike, with the latest of them for an example."""
+    """A group of dead letters with its most recent one as an example."""
 
     fingerprint: str
     workflow: str
@@ -215,7 +206,7 @@ def _dead_letter_group_row(one: DeadLetterSummary, now_s: float) -> tuple[TextCe
 
 def dead_letter_table(found: Sequence[DeadLetter], now_s: float) -> TextTable:
     """The executions of a group, a row each."""
-    headers = ("ID", "WORKFLOW", "STATUS", "SINCE", "STEP", "REASON", "TRIES", "ERROR")
+    headers = ("ID", "WORKFLOW", "STATUS", "SINCE", "STEP", "REASON", "ATTEMPTS", "ERROR")
     return TextTable(headers, tuple(_dead_letter_row(one, now_s) for one in found))
 
 
@@ -237,10 +228,10 @@ def _error_text(kind: str, message: str) -> str:
     return f"{kind}: {terminal_text.truncate(terminal_text.first_line(message), 100)}" if message else kind
 
 
-def queue_table(stands: Sequence[QueueStatus]) -> TextTable:
+def queue_table(queues: Sequence[QueueStatus]) -> TextTable:
     """Queues, a row each."""
-    headers = ("QUEUE", "AT A TIME", "OF A KEY", "RATE", "EXECUTIONS", "CALLS")
-    return TextTable(headers, tuple(_queue_row(one) for one in stands))
+    headers = ("QUEUE", "CONCURRENCY", "PER KEY", "RATE", "EXECUTIONS", "CALLS")
+    return TextTable(headers, tuple(_queue_row(one) for one in queues))
 
 
 def _queue_row(one: QueueStatus) -> tuple[TextCell, ...]:
@@ -266,15 +257,15 @@ def _rate_text(limits: QueueLimits) -> str:
 
 
 def _load_cell(held: int, waiting: int) -> TextCell:
-    return TextCell(f"{held} held, {waiting} waiting", "warn" if waiting and not held else "") if held or waiting else TextCell("none", "dim")
+    return TextCell(f"{held} claimed, {waiting} waiting", "warn" if waiting and not held else "") if held or waiting else TextCell("none", "dim")
 
 
 ARCHIVED_LOOPS_MAX = 5
-"""Of how many loops it is said which of their turns are in an archive."""
+"""The number of loops of which archived iterations are listed."""
 
 
 def archive_table(found: Sequence[LogArchive]) -> TextTable:
-    """One line for each."""
+    """Archives, a row each."""
     rows = tuple(
         (
             cell(f"{terminal_text.utc_time(one.archived_at_s)} UTC"),
@@ -285,13 +276,13 @@ def archive_table(found: Sequence[LogArchive]) -> TextTable:
         )
         for one in found
     )
-    return TextTable(("ARCHIVED", "TURNS", "EVENTS", "SIZE", ""), rows)
+    return TextTable(("ARCHIVED", "ITERATIONS", "EVENTS", "SIZE", ""), rows)
 
 
 def archived_iterations(one: LogArchive) -> str:
-    """Which turns of which loops were forgotten with it."""
+    """The iterations of each loop that are in an archive."""
     said = [f"{loop} {first:,}" + (f"–{last:,}" if last > first else "") for loop, (first, last) in one.turns.items()]
-    return ", ".join(said[:ARCHIVED_LOOPS_MAX]) + (f" and {len(said) - ARCHIVED_LOOPS_MAX} loops more" if len(said) > ARCHIVED_LOOPS_MAX else "")
+    return ", ".join(said[:ARCHIVED_LOOPS_MAX]) + (f" and {len(said) - ARCHIVED_LOOPS_MAX} more loops" if len(said) > ARCHIVED_LOOPS_MAX else "")
 
 
 def _archive_state(one: LogArchive) -> TextCell:
@@ -301,16 +292,16 @@ def _archive_state(one: LogArchive) -> TextCell:
 
 
 def pruning_summary(swept: CollectedBlobs, dry_run: bool) -> str:
-    """What a pruning of archives has removed, or would."""
+    """The summary of a removal of archives, in words."""
     executions = len({one.key for one in swept.archives})
     done = "would be" if dry_run else "was" if len(swept.archives) == 1 else "were"
     of = f" of {terminal_text.count(executions, 'execution')}" if executions else ""
-    values = f" with {terminal_text.count(swept.values, 'large value')} that nothing else needs" if swept.values else ""
+    values = f" with {terminal_text.count(swept.values, 'large value')} without other references" if swept.values else ""
     return f"{terminal_text.count(len(swept.archives), 'archive')}{of} {done} removed{values}: {terminal_text.size(swept.size_bytes)}"
 
 
 class ListedSecret(msgspec.Struct, frozen=True):
-    """A secret and where it is: environment, file or store; of one that is stored, how often it was written, when last, and with which key."""
+    """A secret and its place: environment, file or store. For a stored one, its version, when it was set, and its key."""
 
     name: str
     place: str
@@ -320,7 +311,7 @@ class ListedSecret(msgspec.Struct, frozen=True):
 
 
 class NeededSecret(msgspec.Struct, frozen=True):
-    """A secret that a definition reads: which steps do, and where it would be found (None: nowhere), or why it can't be."""
+    """A secret that a definition reads: the steps that read it, and the place where it would be found (None: nowhere), or why it can't be."""
 
     name: str
     steps: tuple[str, ...]
@@ -328,36 +319,36 @@ class NeededSecret(msgspec.Struct, frozen=True):
     trouble: str = ""
 
 
-async def listed_secrets(safe: VaultClient, chain: SecretResolver, tenant: str) -> list[ListedSecret]:
-    """What there is for a tenant, by name; of one name, the one that is meant first."""
-    stored = [ListedSecret(one.name, "store", one.version, one.set_at_s, one.key_id) for one in await safe.listed(tenant)]
-    return sorted([*(ListedSecret(name, place) for name, place in chain.names(tenant)), *stored], key=lambda one: one.name)
+async def listed_secrets(client: VaultClient, resolver: SecretResolver, tenant: str) -> list[ListedSecret]:
+    """The secrets of a tenant, by name; of one name, the one that takes precedence first."""
+    stored = [ListedSecret(one.name, "store", one.version, one.set_at_s, one.key_id) for one in await client.listed(tenant)]
+    return sorted([*(ListedSecret(name, place) for name, place in resolver.names(tenant)), *stored], key=lambda one: one.name)
 
 
-async def needed_secrets(definition: Definition, chain: SecretResolver, tenant: str) -> list[NeededSecret]:
-    """What a definition reads, by name."""
+async def needed_secrets(definition: Definition, resolver: SecretResolver, tenant: str) -> list[NeededSecret]:
+    """The secrets that a definition reads, by name."""
     from perdure.service.definition_views import secrets_read_by as names
 
     reads = names(definition.ir, definition.read.canonical.get("triggers"))
-    return [await asyncio.to_thread(_needed_secret, chain, tenant, name, tuple(steps)) for name, steps in sorted(reads.items())]
+    return [await asyncio.to_thread(_needed_secret, resolver, tenant, name, tuple(steps)) for name, steps in sorted(reads.items())]
 
 
-def _needed_secret(chain: SecretResolver, tenant: str, name: str, steps: tuple[str, ...]) -> NeededSecret:
+def _needed_secret(resolver: SecretResolver, tenant: str, name: str, steps: tuple[str, ...]) -> NeededSecret:
     from perdure.core.errors import SealedSecret
 
     try:
-        return NeededSecret(name, steps, next(iter(chain.places(tenant, name)), None))
+        return NeededSecret(name, steps, next(iter(resolver.places(tenant, name)), None))
     except SealedSecret as sealed:
         return NeededSecret(name, steps, None, sealed.why)
 
 
 def secret_table(found: Sequence[ListedSecret]) -> TextTable:
-    """A row for each."""
+    """Secrets, a row each."""
     return TextTable(("NAME", "WHERE", "KEY", "SET"), tuple(_secret_row(one) for one in found))
 
 
 def needed_secret_table(found: Sequence[NeededSecret]) -> TextTable:
-    """A row for each."""
+    """Secrets, a row each."""
     return TextTable(("NAME", "WHERE", "STEPS"), tuple(_needed_secret_row(one) for one in found))
 
 

@@ -1,4 +1,4 @@
-"""The same as `render`, for a terminal, with rich: the only module that imports it."""
+"""Renders what `plain_text` does for terminals, with rich; no other module imports it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def line(cells: Sequence[TextCell], screen: Screen) -> str:
 
 @contextmanager
 def live(screen: Screen, error: bool = False) -> Iterator[Callable[[TextTable | Sequence[TreeNode]], None]]:
-    """A place on the screen that is drawn anew each time that the given function is called; what it shows last stays."""
+    """A place on the screen that the returned function redraws; its last content stays."""
     console = Console(stderr=error, no_color=not screen.color, highlight=False)
     with Live(console=console, auto_refresh=False, transient=False) as place:
         yield lambda content: place.update(_table(content) if isinstance(content, TextTable) else _tree(content), refresh=True)

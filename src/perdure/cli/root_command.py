@@ -1,4 +1,4 @@
-"""The root of the commands: help in sections, errors in a line or two, and an exit code for everything that can happen."""
+"""The root command: help in sections, errors in a line or two, and an exit code for everything that can happen."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Exit codes:
 {exit_codes.exit_code_table()}
 
 \b
-An ID is a full id, the beginning of one that fits no other, workflow/id, @latest or @failed;
+An ID is a full id, a unique prefix of one, workflow/id, @latest or @failed;
 - reads ids from standard input, one a line:  perdure ls --status failed -o ids | perdure cancel -
 The guide is docs/guides/cli.md."""
 
@@ -46,17 +46,17 @@ class CliGroup(click.Group):
         self.sections: dict[str, list[str]] = {}
 
     def section(self, title: str, commands: Sequence[click.Command]) -> None:
-        """Add commands under a title."""
+        """Adds commands under a title."""
         self.sections[title] = [str(command.name) for command in commands]
         for command in commands:
             self.add_command(command)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """All of them, in their order."""
+        """All commands, in their order."""
         return [name for names in self.sections.values() for name in names]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write them, section by section."""
+        """Writes the commands section by section."""
         columns = max(map(len, self.commands))
         for title, names in self.sections.items():
             with formatter.section(title):
@@ -64,26 +64,26 @@ class CliGroup(click.Group):
 
 
 class CliRoot(CliGroup):
-    """The command itself: nothing leaves it but an exit code."""
+    """The root command. It ends with an exit code and never with an exception."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
-        """Run, and exit with a code of `exits`."""
+        """Runs the command and exits with a code of `exit_codes`."""
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, TextIOWrapper):
-                stream.reconfigure(errors="backslashreplace")  # what the terminal can't show is no reason to fail
+                stream.reconfigure(errors="backslashreplace")  # a character that the terminal can't show must not fail the command
         code = self._ended(partial(super().main, *args, **{**kwargs, "standalone_mode": False}))
         with suppress(BrokenPipeError):
             sys.stdout.flush()
             sys.exit(code)
-        _to_nowhere()
+        _discard_output()
         sys.exit(ExitCode.PIPE)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command that was named."""
+        """Runs the command that was named."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError as error:
-            _to_nowhere()
+            _discard_output()
             raise CommandExit(ExitCode.PIPE) from error
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
@@ -98,11 +98,11 @@ class CliRoot(CliGroup):
         try:
             given = run()
         except click.UsageError as error:
-            if type(error).__name__ == "NoArgsIsHelpError":  # which click has from 8.2 on; before, it shows the help by itself
+            if type(error).__name__ == "NoArgsIsHelpError":  # click has this class since 8.2; earlier versions print the help themselves
                 click.echo(error.format_message())
                 return ExitCode.OK
             where = error.ctx.command_path if error.ctx else "perdure"
-            _complain(f"{error.format_message()}\n{where} --help says what it takes")
+            _complain(f"{error.format_message()}\n{where} --help describes its options")
             return ExitCode.FLAGS
         except CommandExit as outcome:
             _complain(outcome.format_message())
@@ -117,12 +117,12 @@ def _complain(message: str) -> None:
         click.echo(f"perdure: {message}", err=True)
 
 
-def _to_nowhere() -> None:
-    """Have what is still to be written go nowhere, so that the interpreter does not complain as it ends."""
+def _discard_output() -> None:
+    """Redirects standard output to nowhere, so that the interpreter does not complain when it flushes it at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 @click.group("perdure", cls=CliRoot, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name="perdure", message="perdure %(version)s")
 def root() -> None:
-    """Durable workflows: run them, look at them, mend them."""
+    """Durable workflows: run, inspect and repair them."""

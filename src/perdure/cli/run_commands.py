@@ -1,7 +1,4 @@
-"""Lending: the options by which a worker process gives the tasks of its queues to programs in any language, instead of doing them itself.
-
-The commands that make executions go on: `run`, `start`, `worker`.
-"""
+"""The commands that run executions: `run`, `start`, `worker`; and the options by which a worker gives the tasks of its queues to programs in any language."""
 
 from __future__ import annotations
 
@@ -37,58 +34,58 @@ BROKER_FLAGS = {"listen": "--listen", "exec_": "--exec", "each": "--each"}
 
 
 def task_broker_options(command: F) -> F:
-    """How tasks are given to others."""
-    said = "With --exec or --each: a variable that the program has, too (NAME: as it is here, NAME=VALUE)."
+    """The options by which tasks are handed to other programs."""
+    said = "With --exec or --each: an additional environment variable of the program (NAME: with its value here; NAME=VALUE)."
     command = click.option("--env", "env", multiple=True, metavar="NAME", help=said)(command)
-    said = "With --each: how many at a time; else as many as there are processors."
+    said = "With --each: how many processes run at a time; by default, one per processor."
     command = click.option("--concurrency", type=click.IntRange(1, 10_000), metavar="N", help=said)(command)
-    said = "Do the tasks of the queues with a process for each: it reads PERDURE_TASK_FILE, and writes PERDURE_RESULT_FILE."
+    said = "Run a process for each task of the queues, which reads PERDURE_TASK_FILE and writes PERDURE_RESULT_FILE."
     command = click.option("--each", metavar="COMMAND", help=said)(command)
-    said = "Have one program do the tasks of the queues, which speaks JSON lines on its input and output."
+    said = "Run one program for the tasks of the queues, which exchanges JSON lines on its standard input and output."
     command = click.option("--exec", "exec_", metavar="COMMAND", help=said)(command)
-    said = "With --listen: one token, or the SHA-256 of several with what each opens; else PERDURE_WORKER_TOKEN."
+    said = "With --listen: a token, or the SHA-256 of several tokens with the queues of each; else PERDURE_WORKER_TOKEN."
     command = click.option("--token-file", metavar="FILE", help=said)(command)
-    said = "Lend the tasks of the queues over HTTP, to workers in any language (127.0.0.1:7800)."
+    said = "Offer the tasks of the queues over HTTP to workers in any language (127.0.0.1:7800)."
     return click.option("--listen", metavar="HOST:PORT", help=said)(command)
 
 
 class TaskBrokerFactory:
-    """What lends the tasks of some queues in this process, once its store is open."""
+    """Creates the broker that hands the tasks of some queues to other programs, once the store is open."""
 
     def __init__(self, make: Callable[[TaskBroker], ServerMember], queues: tuple[str, ...], to: str) -> None:
         self._make, self._queues, self._to = make, queues, to
         self._member: ServerMember | None = None
 
     def __call__(self, store: Store, secrets: SecretSource | None) -> ServerMember:
-        """It, on a store, with what finds secrets."""
+        """Creates the broker on a store, with a source of secrets."""
         from perdure.runtime.task_broker import TaskBroker
 
         self._member = self._make(TaskBroker(store, self._queues, threaded=True, secrets=secrets))
         return self._member
 
     def __str__(self) -> str:
-        """What it lends, and where or to whom."""
+        """The queues, and where or to which program their tasks go."""
         to = self._to or f"at {getattr(self._member, 'address', '')}"
-        return f"tasks of {', '.join(self._queues)} are lent {to}"
+        return f"tasks of {', '.join(self._queues)} are offered {to}"
 
 
 def task_broker_of(queues: tuple[str, ...], given: Mapping[str, Any]) -> TaskBrokerFactory | None:
-    """What the options say; None, if they say nothing of that.
+    """The broker that the options describe; None if they describe none.
 
     Raises:
-        UsageError: they don't fit together.
-        BadValue: one of them can't be understood.
+        UsageError: the options contradict each other.
+        BadValue: one of them is invalid.
     """
     named = [flag for name, flag in BROKER_FLAGS.items() if given[name] is not None]
     for name, flag, among in (("token_file", "--token-file", ("listen",)), ("concurrency", "--concurrency", ("each",)), ("env", "--env", ("exec_", "each"))):
         if given[name] and not any(given[one] for one in among):
-            raise click.UsageError(f"{flag} says something of {' and '.join(BROKER_FLAGS[one] for one in among)}")
+            raise click.UsageError(f"{flag} needs {' or '.join(BROKER_FLAGS[one] for one in among)}")
     if not named:
         return None
     if len(named) > 1:
-        raise click.UsageError(f"{' and '.join(named)} are two ways; give each a process of its own")
+        raise click.UsageError(f"{' and '.join(named)} exclude each other; start a process for each")
     if not queues:
-        raise click.UsageError(f"{named[0]} gives the tasks of queues to others: name them with --queue")
+        raise click.UsageError(f"{named[0]} needs queues: name them with --queue")
     return _task_broker(queues, given)
 
 
@@ -114,19 +111,19 @@ def _task_broker(queues: tuple[str, ...], given: Mapping[str, Any]) -> TaskBroke
 ARGUMENTS_HELP = """Arguments are JSON where they parse ('3', 'true', '{"a": 1}'), else text. A definition takes its input by name."""
 
 WAITING_STATUSES = ("waiting", "waiting_approval", "paused", "needs_attention")
-"""How an execution stands that goes on only when something comes to it."""
+"""The statuses in which an execution continues only when a message or a command arrives."""
 
 TREE_MAX = 10_000
-"""How many executions are looked at that one has called, for whether all of them wait."""
+"""How many descendants of an execution are read to decide whether all of them wait."""
 
 APPROVAL_POLL_S = 0.05
-"""How often is looked whether an execution waits for an approval."""
+"""The time between two checks whether an execution waits for an approval."""
 
 
 def tool_options(command: F) -> F:
     """What a definition may use."""
-    command = click.option("--calls", multiple=True, metavar="FILE", help="A definition that one may call; it may itself call those named before it.")(command)
-    said = "Where a definition has its tools: the steps, public functions and workflows of FILE.py or a module."
+    command = click.option("--calls", multiple=True, metavar="FILE", help="A definition that may be called; it may itself call those named before it.")(command)
+    said = "The tools of definitions: the steps, public functions and workflows of FILE.py or a module."
     return click.option("--tools", multiple=True, metavar="PLACE", help=said)(command)
 
 
@@ -135,24 +132,23 @@ def tool_options(command: F) -> F:
 @input_options
 @tool_options
 @shared_options.environment_options
-@click.option("--id", help="Its id: run again, the same execution goes on, and one that has ended returns its result.")
-@click.option("--wait/--no-wait", default=True, help="Wait while it waits for an approval (the default), or end the command then.")
-@click.option("--watch", is_flag=True, help="Show its steps as they go, on standard error.")
+@click.option("--id", help="Its id: run again with it, the same execution continues, or returns its result if it has ended.")
+@click.option("--wait/--no-wait", default=True, help="Keep waiting for an approval (the default), or end the command when it waits for one.")
+@click.option("--watch", is_flag=True, help="Show its progress on standard error.")
 @value_format
 @click.pass_obj
 def run(settings: GlobalOptions, /, *, target: str, id: str | None, wait: bool, watch: bool, format: str, **given: Any) -> None:
-    """Run a workflow to its end, in this process.
+    """Run a workflow to its end in this process, and print its result.
 
     TARGET is FILE.py, FILE.py:workflow or module:workflow, module:app or module:app:workflow of an App, or a definition: FILE.yaml, FILE.json, or - for
-    standard input. Its result is printed.
-    Interrupted or killed, it goes on when it is run again with its id.
+    standard input. If it is interrupted or killed, run it again with its id to continue.
     """
     from perdure.cli import definition_files, output, targets
     from perdure.cli.live_view import watch_in_background
     from perdure.cli.terminal_text import execution_name, safe_lines
 
     if settings.tenant != "default":
-        raise CommandExit(ExitCode.FLAGS, "run works for the tenant 'default' alone\nperdure --tenant NAME start, with a worker, is for any")
+        raise CommandExit(ExitCode.FLAGS, "run supports the tenant 'default' only\nuse perdure --tenant NAME start, with a worker")
     workflow = targets.load_workflow(target, given["tools"], given["calls"], definition_files.environment_of(given))
     targets.use_database_of(settings, [target])
     args, kwargs = _input(target, workflow, given)
@@ -163,20 +159,20 @@ def run(settings: GlobalOptions, /, *, target: str, id: str | None, wait: bool, 
             result = _run(settings, workflow, (args, kwargs), key, wait)
     except KeyboardInterrupt:
         again = f"perdure run {quote(target)} ... --id {quote(key.id)}"
-        click.echo(f"perdure: {safe_lines(f'{execution_name(key)} was interrupted', f'{again} goes on with it')}", err=True)
+        click.echo(f"perdure: {safe_lines(f'{execution_name(key)} was interrupted', f'{again} continues it')}", err=True)
         raise
     output.print_value(result, format)
 
 
 def _input(target: str, workflow: Workflow[..., Any], given: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    """The input of a workflow that is about to be run here; what does not fit is refused before there is an execution."""
+    """The input of a workflow that is about to run here; input that does not fit is refused before there is an execution."""
     from perdure.cli import argument_values, definition_files
     from perdure.definition_workflow import Definition
     from perdure.runtime.workflow_programs import encode_input
 
     if isinstance(workflow, Definition):
         if definition_files.shares_stdin(target, given["source"]):
-            raise click.UsageError("the definition is read from standard input, and so can't be its input: give that in a file, or with -i")
+            raise click.UsageError("standard input has the definition, so it can't have the input, too: pass that in a file, or with -i")
         definition_files.require_dependencies(workflow)
         args, kwargs = definition_files.definition_arguments(workflow, given)
     else:
@@ -196,7 +192,7 @@ def _run(settings: GlobalOptions, workflow: Workflow[..., Any], input: tuple[lis
 
 
 async def _until_approval(settings: GlobalOptions, running: Coroutine[Any, Any, Any], key: Key) -> Any:
-    """What it returns; once it waits for an approval, the command ends."""
+    """The result of the execution; the command ends when it waits for an approval."""
     import asyncio
 
     from perdure.async_client import AsyncClient
@@ -208,7 +204,7 @@ async def _until_approval(settings: GlobalOptions, running: Coroutine[Any, Any, 
         while not (await asyncio.wait({task}, timeout=APPROVAL_POLL_S))[0]:
             try:
                 asking = await _awaited_approval(client, key)
-            except NotFound:  # it is about to be started
+            except NotFound:  # the execution has not been started yet
                 continue
             if asking is not None:
                 task.cancel()
@@ -222,27 +218,27 @@ async def _until_approval(settings: GlobalOptions, running: Coroutine[Any, Any, 
 @input_options
 @tool_options
 @shared_options.blobs_option
-@click.option("--id", help="Its id: started again, it is the same execution.")
-@click.option("--delay", metavar="TIME", help="Begin after so long: 30s, 1h, 2d.")
-@click.option("--deadline", metavar="TIME", help="Fail it if it has not ended so long after its beginning.")
-@click.option("--queue", metavar="NAME", help="Begin in this queue, as it allows.")
-@click.option("--lane", metavar="KEY", help="In whose turn: the key by which the queue is served.")
-@click.option("--priority", type=int, metavar="N", help="Higher ones begin first.")
-@click.option("--ttl", metavar="TIME", help="If it has not begun after so long, it does not begin any more.")
-@click.option("--debounce", metavar="TIME", help="Begin after so long, unless it is started again until then; its id counts.")
-@click.option("--singleton", is_flag=True, help="Only if none of this id goes on; its id counts.")
-@click.option("--attribute", "attributes", multiple=True, metavar="NAME=VALUE", help="What it is found by; as with --where of perdure ls.")
-@click.option("--strict", is_flag=True, help="If the id exists with another input, that is an error.")
+@click.option("--id", help="Its id: started again with it, it is the same execution.")
+@click.option("--delay", metavar="TIME", help="Begin after this time: 30s, 1h, 2d.")
+@click.option("--deadline", metavar="TIME", help="Fail it if it has not ended this long after its beginning.")
+@click.option("--queue", metavar="NAME", help="Begin within the limits of this queue.")
+@click.option("--lane", metavar="KEY", help="The lane of the queue, which is served fairly beside the others.")
+@click.option("--priority", type=int, metavar="N", help="Executions with a higher priority begin first.")
+@click.option("--ttl", metavar="TIME", help="If it has not begun after this time, it no longer begins.")
+@click.option("--debounce", metavar="TIME", help="Begin after this time, unless it is started again before; its id gets a number.")
+@click.option("--singleton", is_flag=True, help="Start only if none of this id is running; its id gets a number.")
+@click.option("--attribute", "attributes", multiple=True, metavar="NAME=VALUE", help="An attribute by which perdure ls --where finds it.")
+@click.option("--strict", is_flag=True, help="Fail if the id exists with another input.")
 @click.option("--wait", is_flag=True, help="Wait for its end, and print its result instead of its key.")
 @click.option("--timeout", metavar="TIME", help="How long to wait at most.")
-@click.option("--watch", is_flag=True, help="Show its steps as they go, on standard error, and wait.")
+@click.option("--watch", is_flag=True, help="Show its progress on standard error, and wait.")
 @value_format
 @click.pass_obj
 def start(settings: GlobalOptions, /, *, workflow: str, wait: bool, timeout: str | None, watch: bool, format: str, **given: Any) -> None:
-    """Start a workflow; an engine that knows it, somewhere, runs it.
+    """Start a workflow; an engine that knows it, in any process, runs it.
 
-    WORKFLOW is its name, or a target (FILE.py, FILE.py:workflow, module:workflow, FILE.yaml, FILE.json or -), whose arguments are then checked here. Its key
-    is printed.
+    WORKFLOW is its name, or a target (FILE.py, FILE.py:workflow, module:workflow, FILE.yaml, FILE.json or -), whose arguments are then checked here. The key
+    of the execution is printed.
     """
     from perdure.cli import definition_files, output, targets
     from perdure.cli.execution_lookup import known_programs, unknown_program, wait_for_result
@@ -261,7 +257,7 @@ def start(settings: GlobalOptions, /, *, workflow: str, wait: bool, timeout: str
             click.echo(f"perdure: {execution_name(handle.key)} exists already; nothing was started", err=True)
         if (program := unknown_program(handle.summary(), known_programs(client))) is not None:
             what = "FILE.yaml --tools FILE.py" if definition_files.is_document(workflow) else "FILE.py"
-            click.echo(f"perdure: no engine here knows {program}, so it waits\nperdure worker {what} starts one", err=True)
+            click.echo(f"perdure: no running engine knows {program}, so it waits\nperdure worker {what} starts one", err=True)
         if wait or watch:
             with watch_in_background(settings, handle.key) if watch else nullcontext():
                 result = wait_for_result(handle, timeout)
@@ -269,9 +265,9 @@ def start(settings: GlobalOptions, /, *, workflow: str, wait: bool, timeout: str
 
 
 async def _awaited_approval(client: AsyncClient, key: Key) -> ExecutionStatus | None:
-    """How that execution stands, itself or one that it has called, that waits for a person; None as long as anything in it goes on without one.
+    """The status of the execution, or of a descendant, that waits for an approval; None as long as anything in the tree continues by itself.
 
-    Nothing does if each has begun, waits, and has no message that an engine is yet to take, such as a decision.
+    Nothing continues by itself if each execution has begun, waits, and has no due message that an engine has not handled yet, such as a decision.
     """
     from perdure.runtime.execution_results import ENDED_STATUSES
     from perdure.stores.protocol import HeadFilter
@@ -281,10 +277,10 @@ async def _awaited_approval(client: AsyncClient, key: Key) -> ExecutionStatus | 
     found = await store.heads(HeadFilter(root=root, limit=TREE_MAX))
     now_s = (await store.store_time()).now_s
     alive = [head for head in found if head.status not in ENDED_STATUSES]
-    if any(head.status not in WAITING_STATUSES or not head.version or (head.mail_at_s is not None and head.mail_at_s <= now_s) for head in alive):
+    if any(head.status not in WAITING_STATUSES or not head.version or (head.message_at_s is not None and head.message_at_s <= now_s) for head in alive):
         return None
     for head in alive:
-        if any(mail.due_at_s <= now_s for mail in await store.messages(head.key)):
+        if any(queued.due_at_s <= now_s for queued in await store.messages(head.key)):
             return None
     asking = next((head for head in sorted(alive, key=lambda one: one.key != root) if head.status == "waiting_approval"), None)
     if asking is None or not await _can_be_decided(client, asking.key):
@@ -293,7 +289,7 @@ async def _awaited_approval(client: AsyncClient, key: Key) -> ExecutionStatus | 
 
 
 async def _can_be_decided(client: AsyncClient, key: Key) -> bool:
-    """Whether all approvals for which an execution waits have begun, so that they can be decided when nobody runs it."""
+    """Whether all approvals that an execution waits for have begun, so that they can be decided while no engine runs."""
     from perdure.cli.approval_commands import APPROVALS_MAX
     from perdure.core.operations import APPROVAL_WORKFLOW
 
@@ -305,7 +301,7 @@ async def _can_be_decided(client: AsyncClient, key: Key) -> bool:
 
 
 class _StartRequest(NamedTuple):
-    """What is to be started: a workflow, or what one is called, with its input and with options."""
+    """A workflow to start, or its name, with input and options."""
 
     workflow: Any
     args: list[Any]
@@ -336,19 +332,18 @@ def _start_request(workflow: str, given: dict[str, Any]) -> _StartRequest:
 @click.argument("targets", nargs=-1, metavar="[TARGET]...")
 @tool_options
 @shared_options.environment_options
-@click.option("--queue", "queues", multiple=True, metavar="NAME", help="Also do the steps that wait on this queue.")
+@click.option("--queue", "queues", multiple=True, metavar="NAME", help="Also perform the steps of this queue.")
 @task_broker_options
-@click.option("--grace", metavar="TIME", help="How long steps may take to end, once it is told to stop; 30s, unless an App says otherwise.")
+@click.option("--grace", metavar="TIME", help="How long steps may take to end after a stop signal; 30s, unless an App sets another time.")
 @click.pass_obj
 def worker(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tuple[str, ...], grace: str | None, **given: Any) -> None:
     """Run all workflows of some files or modules, definitions (FILE.yaml, FILE.json), and Apps (module:app), until stopped.
 
     An App brings its database, its queues and its grace; options win over what it says.
 
-    With --listen, --exec or --each, the work of the queues is not done here, but given to programs in any language (docs/guides/workers.md); then no
-    workflow has to be named.
+    With --listen, --exec or --each, programs in any language perform the tasks of the queues (docs/guides/workers.md); then no workflow need be named.
 
-    SIGTERM or Ctrl-C stops it in good order: nothing new begins, what runs may end. A second one stops it at once. Nothing is lost either way.
+    SIGTERM or Ctrl-C stops it gracefully: nothing new begins, and steps in flight may end. A second signal stops it at once. Nothing is lost either way.
     """
     import asyncio
 
@@ -360,8 +355,8 @@ def worker(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tupl
     from perdure.runtime.server import SHUTDOWN_GRACE_S, serve
     from perdure.service.secrets.secret_resolver import secret_resolver_for
 
-    lends = task_broker_of(queues, given)
-    if not targets and lends is None:
+    broker = task_broker_of(queues, given)
+    if not targets and broker is None:
         raise click.UsageError("Missing argument 'TARGET...'.")
     code = found(targets, given["tools"], given["calls"], definition_files.environment_of(given)) if targets else TargetCode((), ())
     for definition in (one for one in code.workflows if isinstance(one, Definition)):
@@ -377,14 +372,14 @@ def worker(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tupl
         place = terminal_text.without_passwords(settings.url())
         if engine is not None:
             knows = ", ".join(f"{one.name}@{one.version}" for one in engine.known.values())
-            served = "" if lends else _served_queues(queues)
+            served = "" if broker else _served_queues(queues)
             click.echo(f"engine {engine.holder} on {place} knows {knows or 'no workflow'}{served}; Ctrl-C stops it")
-        if lends is not None:
-            click.echo(f"{lends}{'' if engine is not None else f', from {place}; Ctrl-C stops it'}")
+        if broker is not None:
+            click.echo(f"{broker}{'' if engine is not None else f', from {place}; Ctrl-C stops it'}")
 
     workflows = [one.code for one in code.workflows]
     how: dict[str, Any] = {"queues": queues, "declares": code.queues, "db": db, "codec": next((app.codec for app in apps), None), "grace_s": grace_s}
-    asyncio.run(serve(workflows, code.steps, **how, ready=ready, secrets=secret_resolver_for, lends=lends))
+    asyncio.run(serve(workflows, code.steps, **how, ready=ready, secrets=secret_resolver_for, task_server=broker))
 
 
 def _served_queues(queues: tuple[str, ...]) -> str:

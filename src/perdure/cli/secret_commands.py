@@ -1,4 +1,4 @@
-"""The commands for secrets: `secret set`, `secret ls`, `secret rm`, `secret rotate`, `secret check`. None of them ever shows the value of one."""
+"""The commands for secrets: `secret set`, `secret ls`, `secret rm`, `secret rotate`, `secret check`. None of them shows a value."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ T = TypeVar("T")
 
 
 def key_option(command: F) -> F:
-    """Where the keys are."""
-    said = "A file with the keys, id:key, of which the first encrypts; else PERDURE_SECRETS_KEY, or the file of PERDURE_SECRETS_KEY_FILE."
+    """The file with the keys."""
+    said = "A file with the keys, id:key, the first of which encrypts; else PERDURE_SECRETS_KEY, or the file of PERDURE_SECRETS_KEY_FILE."
     return click.option("--key-file", metavar="FILE", help=said)(command)
 
 
 class SecretAccess(NamedTuple):
-    """What the commands work with: the vault of the database, the safe that it is with the keys that are here, and where else secrets are looked for."""
+    """The vault of the database, a client of it with the keys of this process, and the resolver."""
 
     vault: Vault
-    safe: VaultClient
-    chain: SecretResolver
+    client: VaultClient
+    resolver: SecretResolver
 
 
 @asynccontextmanager
@@ -51,7 +51,7 @@ async def _secret_access(settings: GlobalOptions, key_file: str | None, creates:
         vault = vault_of(store)
         if vault is None:
             raise CommandExit(
-                ExitCode.STORE, f"{settings.url()} keeps no secrets\nset them in the environment, PERDURE_SECRET_NAME, or in files, PERDURE_SECRETS_PATH"
+                ExitCode.STORE, f"{settings.url()} stores no secrets\nset them in the environment, PERDURE_SECRET_NAME, or in files, PERDURE_SECRETS_PATH"
             )
         yield SecretAccess(vault, VaultClient(vault, chosen), secret_resolver_for(store, chosen))
     finally:
@@ -62,15 +62,15 @@ def _run(settings: GlobalOptions, key_file: str | None, work: Callable[[SecretAc
     import asyncio
 
     async def done() -> T:
-        async with _secret_access(settings, key_file, creates) as kept:
-            return await work(kept)
+        async with _secret_access(settings, key_file, creates) as access:
+            return await work(access)
 
     return asyncio.run(done())
 
 
 @click.group("secret", cls=CliGroup)
 def secret() -> None:
-    """Keep secrets that definitions read as @secrets.NAME: encrypted in the database, by PERDURE_SECRETS_KEY."""
+    """Store the secrets that definitions read as @secrets.NAME: encrypted in the database with PERDURE_SECRETS_KEY."""
 
 
 @click.command("set", cls=CliCommand)
@@ -79,7 +79,7 @@ def secret() -> None:
 @json_option
 @click.pass_obj
 def set_(settings: GlobalOptions, /, *, name: str, key_file: str | None, as_json: bool) -> None:
-    """Keep a secret, in the place of what was kept before. Its value is asked for, or read from standard input; never an argument, which others can see."""
+    """Store a secret in place of its present value. The value is prompted for, or read from standard input; it is never an argument, which others could see."""
     from perdure.cli import output
     from perdure.core.secret_masks import CHARACTERS_MIN, is_maskable
     from perdure.service.secrets.secret_sources import checked_secret_name
@@ -87,13 +87,13 @@ def set_(settings: GlobalOptions, /, *, name: str, key_file: str | None, as_json
     _ = checked_secret_name(name)
     value = _value(name)
 
-    async def keep(kept: SecretAccess) -> tuple[int, bool]:
-        return await kept.safe.put(settings.tenant, name, value), await kept.vault.wipe()
+    async def keep(access: SecretAccess) -> tuple[int, bool]:
+        return await access.client.put(settings.tenant, name, value), await access.vault.wipe()
 
     version, wiped = _run(settings, key_file, keep, creates=True)
     click.echo(output.indented_json({"name": name, "version": version}) if as_json else f"{name} is set")
     if not is_maskable(value):
-        click.echo(f"perdure: it has fewer than {CHARACTERS_MIN} characters, so it is not hidden in what steps say; set a longer one", err=True)
+        click.echo(f"perdure: it has fewer than {CHARACTERS_MIN} characters, so it is not masked in the outcomes of steps; set a longer one", err=True)
     _warn_not_wiped(wiped)
 
 
@@ -106,14 +106,14 @@ def _value(name: str) -> str:
         text = definition_files.read_source(definition_files.STDIN).decode()
     except UnicodeDecodeError as error:
         raise CommandExit(
-            ExitCode.INPUT, f"the value of {name} is no text: byte {error.start} is not UTF-8\ngive it in base64, and have the step decode it"
+            ExitCode.INPUT, f"the value of {name} is not text: byte {error.start} is not UTF-8\nset it in base64, and decode it in the step"
         ) from None
     return text.removesuffix("\n").removesuffix("\r") if text.count("\n") == 1 else text
 
 
 def _warn_not_wiped(wiped: bool) -> None:
     if not wiped:
-        left = "what was there before is in the write-ahead log still, encrypted, since somebody reads it; end what has been reading for long"
+        left = "the old value is still in the write-ahead log, encrypted, since a process reads it; end processes that have been reading for long"
         click.echo(f"perdure: {left}", err=True)
 
 
@@ -122,10 +122,10 @@ def _warn_not_wiped(wiped: bool) -> None:
 @format_option()
 @click.pass_obj
 def ls(settings: GlobalOptions, /, *, as_json: bool, format: str) -> None:
-    """List the secrets that there are, and where; not their values."""
+    """List the secrets and their places, without their values."""
     from perdure.cli import output, record_views
 
-    found = _run(settings, None, lambda kept: record_views.listed_secrets(kept.safe, kept.chain, settings.tenant))
+    found = _run(settings, None, lambda access: record_views.listed_secrets(access.client, access.resolver, settings.tenant))
     output.print_list("json" if as_json else format, dict.fromkeys(one.name for one in found), found, lambda: record_views.secret_table(found))
 
 
@@ -134,11 +134,11 @@ def ls(settings: GlobalOptions, /, *, as_json: bool, format: str) -> None:
 @json_option
 @click.pass_obj
 def rm(settings: GlobalOptions, /, *, names: tuple[str, ...], as_json: bool) -> None:
-    """Remove secrets that are kept. Nothing is left of them in the file of the database; backups have what they have."""
+    """Remove stored secrets. Nothing of them is left in the database file; backups keep what they have."""
     from perdure.cli import output, terminal_text
 
-    async def remove(kept: SecretAccess) -> tuple[dict[str, bool], bool]:
-        return {name: await kept.safe.remove(settings.tenant, name) for name in names}, await kept.vault.wipe()
+    async def remove(access: SecretAccess) -> tuple[dict[str, bool], bool]:
+        return {name: await access.client.remove(settings.tenant, name) for name in names}, await access.vault.wipe()
 
     removed, wiped = _run(settings, None, remove)
     if as_json:
@@ -147,7 +147,7 @@ def rm(settings: GlobalOptions, /, *, names: tuple[str, ...], as_json: bool) -> 
         click.echo(f"{terminal_text.clean(name)} is removed")
     _warn_not_wiped(wiped)
     if gone := [terminal_text.clean(name) for name, was in removed.items() if not was]:
-        raise CommandExit(ExitCode.INPUT, f"there is no secret {', '.join(gone)}\nperdure secret ls lists those that there are")
+        raise CommandExit(ExitCode.INPUT, f"there is no secret {', '.join(gone)}\nperdure secret ls lists the secrets")
 
 
 @click.command("rotate", cls=CliCommand)
@@ -155,12 +155,12 @@ def rm(settings: GlobalOptions, /, *, names: tuple[str, ...], as_json: bool) -> 
 @json_option
 @click.pass_obj
 def rotate(settings: GlobalOptions, /, *, key_file: str | None, as_json: bool) -> None:
-    """Encrypt all secrets, of all tenants, with the first of the keys, while engines go on. The others may then go."""
+    """Encrypt all secrets of all tenants with the first of the keys, while engines work. The other keys can then be dropped."""
     from perdure.cli import output, terminal_text
 
-    async def done(kept: SecretAccess) -> tuple[int, tuple[str, ...], bool]:
-        rotated = await kept.safe.rotate()
-        return *rotated, await kept.vault.wipe()
+    async def done(access: SecretAccess) -> tuple[int, tuple[str, ...], bool]:
+        rotated = await access.client.rotate()
+        return *rotated, await access.vault.wipe()
 
     count, refused, wiped = _run(settings, key_file, done)
     click.echo(
@@ -180,14 +180,14 @@ def rotate(settings: GlobalOptions, /, *, key_file: str | None, as_json: bool) -
 @format_option()
 @click.pass_obj
 def check(settings: GlobalOptions, /, *, file: str, blobs: str | None, key_file: str | None, as_json: bool, format: str) -> None:
-    """Say which secrets a definition reads, and where each would come from here."""
+    """Check which secrets a definition reads, and where each would come from here."""
     from perdure.cli import definition_files, output, record_views
 
     definition = definition_files.load_definition(file, and_so="its secrets are not known", blobs=blobs)
-    found = _run(settings, key_file, lambda kept: record_views.needed_secrets(definition, kept.chain, settings.tenant), creates=True)
+    found = _run(settings, key_file, lambda access: record_views.needed_secrets(definition, access.resolver, settings.tenant), creates=True)
     output.print_list("json" if as_json else format, (one.name for one in found), found, lambda: record_views.needed_secret_table(found))
     if missing := [one.name for one in found if one.place is None]:
-        raise CommandExit(ExitCode.FINDINGS, f"{len(missing)} of {len(found)} not there\nperdure secret set {missing[0]} sets it")
+        raise CommandExit(ExitCode.FINDINGS, f"{len(missing)} of {len(found)} secrets are missing\nperdure secret set {missing[0]} sets it")
     if not found and format == "table" and not as_json:
         click.echo(f"perdure: {definition_files.source_name(file)} reads no secret", err=True)
 

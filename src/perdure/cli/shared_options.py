@@ -29,7 +29,7 @@ class GlobalOptions:
     debug: bool = False
 
     def client(self, *, creates: bool = False) -> Client:
-        """A client of the database, which is made if it is not there yet and the command `creates` something."""
+        """A client of the database. A command that `creates` something also creates a missing database."""
         from perdure.stores.configured_store import database_file
         from perdure.sync_client import Client
 
@@ -39,60 +39,60 @@ class GlobalOptions:
 
     @asynccontextmanager
     async def look(self, url: str | None = None) -> AsyncIterator[ReadOnlyStore]:
-        """The database, or the one of `url`, to be looked at: nothing of it is changed, and nobody notices."""
+        """Opens the database, or that of `url`, read-only, so that other processes are not affected."""
         from perdure.stores.configured_store import configured_url, database_file, open_read_only_store
 
         chosen = self.url() if url is None else configured_url(url)
         if file := database_file(chosen):
             self.expect(file)
-        looking = open_read_only_store(chosen)
+        store = open_read_only_store(chosen)
         try:
-            yield looking
+            yield store
         finally:
-            await looking.close()
+            await store.close()
 
     def url(self) -> str:
-        """Which database that is; it may hold a password."""
+        """The URL of the database; it may contain a password."""
         from perdure.stores.configured_store import configured_url
 
         return configured_url(self.db)
 
     def expect(self, file: Path) -> None:
-        """End the command if the database is not there."""
+        """Ends the command if the database does not exist."""
         if not file.is_file():
-            raise CommandExit(ExitCode.STORE, f"there is no database at {file}\nperdure run makes one; --db or PERDURE_DB names another")
+            raise CommandExit(ExitCode.STORE, f"there is no database at {file}\nperdure run creates one; --db or PERDURE_DB names another")
 
     def file(self) -> Path:
-        """The database's file, which need not be there."""
+        """The file of the database, which need not exist."""
         from perdure.stores.configured_store import database_file
 
         file = database_file(self.url())
         if file is None:
-            raise CommandExit(ExitCode.INPUT, f"{self.url()} is no file\nname one: --db sqlite:///path/to/file.db")
+            raise CommandExit(ExitCode.INPUT, f"{self.url()} is not a file\nname one: --db sqlite:///path/to/file.db")
         return file
 
     def existing_file(self) -> Path:
-        """The same; without it, the command ends."""
+        """The file of the database; the command ends if it does not exist."""
         file = self.file()
         self.expect(file)
         return file
 
-    def log(self, speaker: str) -> None:
-        """Have what `speaker` logs go to standard error, unless the code that was loaded has its own idea of where logs go."""
+    def log(self, logger: str) -> None:
+        """Sends the log of `logger` to standard error, unless the loaded code has configured logging itself."""
         import logging
 
         logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-        logging.getLogger("perdure" if self.debug else speaker).setLevel(logging.DEBUG if self.debug else logging.INFO)
+        logging.getLogger("perdure" if self.debug else logger).setLevel(logging.DEBUG if self.debug else logging.INFO)
 
 
 def global_options() -> list[click.Parameter]:
-    """The global options, which may stand before the command and behind it."""
+    """The global options, which may precede or follow the command."""
     return [
         click.Option(
             ["--db"], metavar="URL", expose_value=False, callback=_store_option, help="The database; else PERDURE_DB, else sqlite:///.perdure/perdure.db."
         ),
-        click.Option(["--tenant"], metavar="NAME", expose_value=False, callback=_store_option, help="Whose executions are meant."),
-        click.Option(["--debug"], is_flag=True, default=None, expose_value=False, callback=_store_option, help="Show tracebacks, and log what engines do."),
+        click.Option(["--tenant"], metavar="NAME", expose_value=False, callback=_store_option, help="The tenant of the executions."),
+        click.Option(["--debug"], is_flag=True, default=None, expose_value=False, callback=_store_option, help="Show tracebacks, and log the work of engines."),
     ]
 
 
@@ -103,8 +103,8 @@ def _store_option(context: click.Context, option: click.Parameter, given: Any) -
 
 
 def format_option(choices: Sequence[str] = ("table", "json", "jsonl", "ids")) -> Callable[[F], F]:
-    """``-o``: in which form things are printed; the first choice is for people."""
-    return click.option("-o", "--output", "format", type=click.Choice(choices), default=choices[0], show_default=True, help="How it is printed.")
+    """``-o``: the output format; the first choice is for people."""
+    return click.option("-o", "--output", "format", type=click.Choice(choices), default=choices[0], show_default=True, help="The output format.")
 
 
 def value_format(command: F) -> F:
@@ -113,40 +113,42 @@ def value_format(command: F) -> F:
 
 
 def input_options(command: F) -> F:
-    """The arguments of a workflow: by position, by name, from a file."""
-    command = click.option("--input", "source", metavar="FILE", help="All of them, as JSON from a file, or from standard input (-).")(command)
+    """The arguments of a workflow: by position, by name, or from a file."""
+    command = click.option("--input", "source", metavar="FILE", help="All arguments, as JSON from a file, or from standard input (-).")(command)
     command = click.option("-i", "pairs", metavar="KEY=VALUE", multiple=True, help="An argument by name.")(command)
     return click.argument("arguments", nargs=-1, metavar="[ARGS]...")(command)
 
 
 def id_arguments(command: F) -> F:
-    """Executions, if no filter is given in their place."""
+    """The ids of executions, unless a filter selects them."""
     return click.argument("ids", nargs=-1, metavar="[ID]...")(command)
 
 
 def filter_options(command: F) -> F:
-    """A filter in place of ids, and how careful to be with what it means."""
-    command = click.option("--yes", is_flag=True, help="Don't ask, however many these are.")(command)
-    command = click.option("--dry-run", is_flag=True, help="List what would be told, and tell nothing.")(command)
-    command = click.option("--since", metavar="TIME", help="With --all: only those created in the last 30s, 1h, 2d.")(command)
-    command = click.option("--prefix", default="", metavar="TEXT", help="With --all: only those whose id begins like this.")(command)
-    command = click.option("--workflow", metavar="NAME", help="With --all: only those of this workflow.")(command)
-    return click.option("--all", "everything", is_flag=True, help="In place of ids: all that it has an effect on, or that these options choose.")(command)
+    """A filter in place of ids, and the options for a confirmation."""
+    command = click.option("--yes", is_flag=True, help="Do not ask for a confirmation.")(command)
+    command = click.option("--dry-run", is_flag=True, help="List the executions, and change nothing.")(command)
+    command = click.option("--since", metavar="TIME", help="With --all: only executions created in the last 30s, 1h, 2d.")(command)
+    command = click.option("--prefix", default="", metavar="TEXT", help="With --all: only executions whose id has this prefix.")(command)
+    command = click.option("--workflow", metavar="NAME", help="With --all: only executions of this workflow.")(command)
+    return click.option(
+        "--all", "everything", is_flag=True, help="In place of ids: all executions on which the command has an effect, or that these options select."
+    )(command)
 
 
 def where_option(help: str) -> Callable[[F], F]:
     """``--where``: conditions on attributes."""
-    said = f"{help} by an attribute: customer=c1, 'cents>=500', 'due<2026-01-31T12:00:00Z', or a name alone; several hold together."
+    said = f"{help}: customer=c1, 'cents>=500', 'due<2026-01-31T12:00:00Z', or a name alone; several must all hold."
     return click.option("--where", metavar="CONDITION", multiple=True, help=said)
 
 
 def status_option(command: F) -> F:
     """The statuses of a filter."""
-    return click.option("--status", metavar="STATUS,...", help="With --all: only those in one of these.")(command)
+    return click.option("--status", metavar="STATUS,...", help="With --all: only executions in one of these statuses.")(command)
 
 
 def replacement_input(given: dict[str, Any]) -> list[Any] | dict[str, Any] | None:
-    """The input that replaces another: by position or by name; None if there is none."""
+    """The input that replaces another, by position or by name; None if there is none."""
     from perdure.cli import argument_values
 
     args, kwargs = argument_values.workflow_arguments(given, [])
@@ -161,26 +163,26 @@ def json_option(command: F) -> F:
 
 
 def id_argument(command: F) -> F:
-    """One execution."""
+    """The id of one execution."""
     return click.argument("id", metavar="ID")(command)
 
 
 def blobs_option(command: F) -> F:
-    """Where the contents are that definitions refer to."""
-    said = "Where definitions have what they refer to as cas://sha256:…, a file each, named like the reference."
+    """The directory with the contents that definitions refer to."""
+    said = "The directory with the contents that definitions refer to as cas://sha256:…, one file each, named like the reference."
     return click.option("--blobs", metavar="DIR", envvar="PERDURE_BLOBS", help=said)(command)
 
 
 def environment_options(command: F) -> F:
     """What steps may reach, what definitions may do, and what they refer to."""
     command = blobs_option(command)
-    said = "Rules that hold whatever a definition says: who may start what, use which tools, go where, and what a person is asked before."
+    said = "A policy, which overrules definitions: who may start them, which tools and transitions they may use, and what needs an approval."
     command = click.option("--policy", metavar="FILE", envvar="PERDURE_POLICY", help=said)(command)
-    said = "Where models are asked: their names, and for each its provider."
+    said = "The names of models, and the provider of each."
     command = click.option("--models", metavar="FILE", envvar="PERDURE_MODELS", help=said)(command)
-    said = "Where steps of bash work, a directory for each execution."
+    said = "The working directory of bash steps, with a subdirectory for each execution."
     command = click.option("--work", metavar="DIR", envvar="PERDURE_WORK_DIRECTORY", help=said)(command)
-    said = "From what all shell commands are kept: nothing, the network, or all but their directory."
+    said = "What shell commands are isolated from: nothing, the network, or everything but their directory."
     command = click.option("--isolate", type=click.Choice(["none", "network", "all"]), default="none", envvar="PERDURE_ISOLATION", help=said)(command)
-    said = "What steps may do that they may not of themselves: bash, http:HOST for a private address, file:DIRECTORY for files below it. Several with commas."
+    said = "What steps may do beyond the default: bash, http:HOST for a private address, file:DIRECTORY for files below it. Separate several by commas."
     return click.option("--allow", multiple=True, metavar="WHAT", envvar="PERDURE_ALLOW", help=said)(command)

@@ -1,7 +1,7 @@
-"""Targets: where workflows and steps are found by name: ``FILE.py``, ``FILE.py:workflow``, ``module``, ``module:workflow``, and ``module:app`` of an `App`.
+"""Finds workflows and steps by targets: ``FILE.py``, ``FILE.py:workflow``, ``module``, ``module:workflow``, and ``module:app`` of an `App`.
 
-A file is imported as the module that it is called, with its directory on `sys.path`, as `python FILE.py` would have it; but not
-as ``__main__``, so that what stands behind ``if __name__ == "__main__"`` does not run.
+A file is imported as the module of its name, with its directory on `sys.path`, as `python FILE.py` would do; but not as ``__main__``, so that code under
+``if __name__ == "__main__"`` does not run.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class NoTarget(BadValue):
 
 @dataclass(frozen=True)
 class TargetCode:
-    """What was found in files and modules: one of each name."""
+    """The workflows, steps and queues that were found in files and modules, one of each name."""
 
     workflows: tuple[Workflow[..., Any], ...]
     steps: tuple[Step[..., Any, Any], ...]
@@ -50,14 +50,15 @@ class TargetCode:
 
 
 def is_target(text: str) -> bool:
-    """Whether `text` says where code or a definition is, rather than what a workflow is called."""
+    """Whether `text` is the place of code or of a definition, and not the name of a workflow."""
     file, name = _split(text)
     return definition_files.is_document(text) or file.endswith(".py") or (name != "" and _MODULE.fullmatch(text) is not None)
 
 
 def load_workflow(text: str, tools: Sequence[str] = (), calls: Sequence[str] = (), where: RunEnvironment | None = None) -> Workflow[..., Any]:
-    """The workflow that `text` names; of a file or an App without a name, the only one that is defined in it. ``module:app:workflow`` is one of an App. A
-    definition gets the `tools` of these files and modules, and may call the definitions in the files `calls`.
+    """The workflow that `text` names; of a file or an App without a name, the only one defined in it. ``module:app:workflow`` is one of an App.
+
+    A definition gets the `tools` of these files and modules, and may call the definitions in the files `calls`.
 
     Raises:
         NoTarget: there is none, or there are several.
@@ -136,7 +137,7 @@ def _workflow_of_app(text: str, app: App, name: str) -> Workflow[..., Any]:
 
 
 def load_definitions(files: Sequence[str], tools: Sequence[str] = (), calls: Sequence[str] = (), where: RunEnvironment | None = None) -> list[Definition]:
-    """The definitions in files, in their order. All have the same tools, and each may call all of them and those in the files `calls`, but for itself.
+    """The definitions in files, in their order. All have the same tools, and each may call the others and those in the files `calls`.
 
     Raises:
         NoTarget: the tools can't be imported, or two have one name.
@@ -150,10 +151,10 @@ def load_definitions(files: Sequence[str], tools: Sequence[str] = (), calls: Seq
 
 
 def load_tools(texts: Sequence[str]) -> TargetTools:
-    """What definitions may use of files and modules: every step, every public function that is defined there, every workflow.
+    """The tools in files and modules: every step, every public function that is defined there, and every workflow.
 
     Raises:
-        NoTarget: there is nothing of the kind, or two have one name.
+        NoTarget: there is none, or two have one name.
     """
     steps: dict[str, Callable[..., Any]] = {}
     workflows: dict[str, Workflow[..., Any]] = {}
@@ -234,7 +235,7 @@ def _split(text: str) -> tuple[str, str]:
 
 
 def _named(text: str, module: ModuleType, name: str) -> Workflow[..., Any]:
-    """By the name of its variable, else by its own."""
+    """The workflow by the name of its variable, else by its own name."""
     workflows: list[Workflow[..., Any]] = _all(module, Workflow)
     chosen = getattr(module, name, None)
     if isinstance(chosen, Workflow):
@@ -247,7 +248,7 @@ def _named(text: str, module: ModuleType, name: str) -> Workflow[..., Any]:
 
 
 def _defined(module: ModuleType) -> list[Workflow[..., Any]]:
-    """Its own workflows, or if it has none, those that it imports."""
+    """The workflows defined in a module or, if there are none, those that it imports."""
     found: list[Workflow[..., Any]] = _all(module, Workflow)
     return [one for one in found if one.code.fn.__module__ == module.__name__] or found
 
@@ -306,6 +307,6 @@ def _from_path(name: str) -> ModuleType:
 
 
 def _where(error: BaseException) -> str:
-    """The last line of the caller's own code that led there, as far as there is one."""
+    """The last line of the user's code in a traceback, if there is one."""
     frames = [frame for frame in extract_tb(error.__traceback__) if "importlib" not in frame.filename and frame.filename != __file__]
     return f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""

@@ -1,6 +1,6 @@
-"""The screen: whether somebody looks at a terminal, how wide it is, and what it can show.
+"""The terminal: whether there is one, its size, and what it can show; and a progress counter on standard error.
 
-How far something is that takes long: counted on standard error, on one line that is written again and again, and is gone in the end.
+The counter rewrites one line and removes it at the end.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import click
 
 @dataclass(frozen=True)
 class Screen:
-    """Where text goes. `columns` and `rows` are those of a terminal; without one, nothing is cut."""
+    """The target of printed text. `columns` and `rows` are those of a terminal; without one, nothing is cut."""
 
     terminal: bool = False
     columns: int = 80
@@ -28,7 +28,7 @@ class Screen:
 
 
 def screen(stream: TextIO | None = None) -> Screen:
-    """What `stream` (standard output) is. NO_COLOR turns colours off, whatever it says; so does TERM=dumb."""
+    """The properties of `stream` (default: standard output). NO_COLOR with any value turns colours off; so does TERM=dumb."""
     stream = stream or sys.stdout
     terminal = stream.isatty()
     plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
@@ -49,7 +49,7 @@ UNCOUNTED_MAX = 10
 
 
 def progress_counter(total: int | None, *, between: bool = False) -> AbstractContextManager[Callable[[int], None]]:
-    """What counts so many more, if standard error is a terminal, and there is much to be done. Where something else is printed `between` that is left alone."""
+    """A counter of processed items, shown if standard error is a terminal and there are many. `between` says that other text is printed meanwhile."""
     if total is None or total <= UNCOUNTED_MAX or not sys.stderr.isatty() or (between and sys.stdout.isatty()):
         return nullcontext(lambda _: None)
     return _Counter(total)

@@ -21,14 +21,14 @@ _INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
 
 
 def clean(text: str) -> str:
-    """`text` with whatever has no shape of its own (controls, direction marks, line breaks) written as an escape."""
+    """`text` with characters that have no shape of their own (controls, direction marks, line breaks) written as escapes."""
     if text.isprintable():
         return text
     return "".join(f"{character!a}"[1:-1] if unicodedata.category(character) in _INVISIBLE else character for character in text)
 
 
 def without_passwords(text: str) -> str:
-    """`text` with the password of each URL in it left out."""
+    """`text` without the passwords of URLs in it."""
     return re.sub(r"(?<=://)([^/@:\s]*):[^@/\s]*@", r"\1:***@", text)
 
 
@@ -81,7 +81,7 @@ def utc_timestamp(at_s: float) -> str:
 
 
 def relative_time(at_s: float, now_s: float) -> str:
-    """How long ago, or in how long."""
+    """A time relative to now: ``3 min ago``, ``in 2 h``."""
     return f"{duration(now_s - at_s)} ago" if at_s <= now_s else f"in {duration(at_s - now_s)}"
 
 
@@ -98,7 +98,7 @@ def size(size_bytes: int) -> str:
 
 
 def count(number: int, one: str, many: str = "") -> str:
-    """A number of things: ``1 step``, ``3 steps``, ``2 tries``."""
+    """A counted noun: ``1 step``, ``3 steps``, ``2 patches``."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
@@ -109,24 +109,24 @@ def first_line(text: str) -> str:
 
 
 LINE_COLUMNS_MAX = 600
-"""How long a line of a complaint may be: messages hold what users wrote."""
+"""The greatest length of a line of an error message, which may contain text of users."""
 
 
 def error_message(error: BaseException) -> str:
-    """The error in one or two lines. The messages of Perdure's own errors say what to do, where that is always the same."""
+    """The error in one or two lines; the second says what to do."""
     match error:
         case ExecutionFailed(key=Key() as key, error=info):
             return safe_lines(f"{execution_name(key)} failed: {info.type}: {info.message}", f"perdure logs {execution_name(key)} shows what led there")
         case NeedsAttention(key=Key() as key, reason=("diverged" | "paused")):
-            return safe_lines(str(error), f"perdure show {execution_name(key)} shows where it stands, perdure resume {execution_name(key)} lets it go on")
+            return safe_lines(str(error), f"perdure show {execution_name(key)} shows its state, perdure resume {execution_name(key)} resumes it")
         case NeedsAttention(key=Key() as key):
-            return safe_lines(str(error), f"perdure show {execution_name(key)} shows where it stands, perdure retry {execution_name(key)} has it go on")
+            return safe_lines(str(error), f"perdure show {execution_name(key)} shows its state, perdure retry {execution_name(key)} retries it")
         case AlreadyExists(key=Key() as key):
-            return safe_lines(f"there is an execution {execution_name(key)} already", "give the new one another id with --id, or none")
+            return safe_lines(f"the execution {execution_name(key)} exists already", "choose another id with --id, or leave --id out")
         case LinkRefused():
-            return safe_lines(str(error), "perdure approve ID --link makes one, with the PERDURE_SIGNING_SECRET that those have who use it")
+            return safe_lines(str(error), "perdure approve ID --link makes one; PERDURE_SIGNING_SECRET must be the same where it is used")
         case NotFound():
-            return safe_lines(str(error), "perdure ls lists those that there are")
+            return safe_lines(str(error), "perdure ls lists the executions that exist")
         case PerdureError():
             return safe_lines(str(error))
         case ModuleNotFoundError(name=("click" | "rich") as missing):
@@ -136,7 +136,7 @@ def error_message(error: BaseException) -> str:
 
 
 def execution_name(key: Key) -> str:
-    """An execution in a form that every command takes, and that people can read where that is possible."""
+    """The name of an execution as every command accepts it, in readable form where possible."""
     plain = f"{_readable(key.workflow)}/{_readable(key.id)}"
     return plain if plain == plain.strip() and plain[0] not in "@-" else str(key).partition("/")[2]
 
@@ -146,5 +146,5 @@ def _readable(part: str) -> str:
 
 
 def safe_lines(*lines: str) -> str:
-    """Lines that may be shown: without escapes, passwords, or more than people read."""
+    """Lines that are safe to print: without control characters and passwords, and cut to a readable length."""
     return "\n".join(truncate(clean(without_passwords(line)), LINE_COLUMNS_MAX) for line in lines)

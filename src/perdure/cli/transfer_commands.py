@@ -1,4 +1,4 @@
-"""The commands that carry executions elsewhere as files, and that replay such a file: `export`, `import`, `replay`."""
+"""The commands that export and import executions as files, and that replay such a file: `export`, `import`, `replay`."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ DEFAULT_TARGET = "app.py"
 
 @click.command("export", cls=CliCommand)
 @id_argument
-@click.option("-o", "--output", "target", metavar="FILE", help="The new file; - is standard output. Else it is called like the execution.")
-@click.option("--children", is_flag=True, help="With all executions that it has started, that they have started, and so on.")
-@click.option("--json", "as_json", is_flag=True, help="Say as JSON what the file has.")
+@click.option("-o", "--output", "target", metavar="FILE", help="The new file; - is standard output. By default, it is named after the execution.")
+@click.option("--children", is_flag=True, help="Include all descendants: its children, their children, and so on.")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary of the file as JSON.")
 @click.pass_obj
 def export(settings: GlobalOptions, /, *, id: str, target: str | None, children: bool, as_json: bool) -> None:
-    """Write an execution to a file: its log, its mail and its large values. Nothing is changed.
+    """Export an execution to a file: its log, its messages and its large values. Nothing is changed.
 
     The file is signed with PERDURE_SIGNING_SECRET, if that is set.
     """
@@ -53,9 +53,9 @@ async def _exported(settings: GlobalOptions, id: str, children: bool) -> tuple[K
     from perdure.service import execution_bundles
 
     chosen = single_id(id)
-    async with settings.look() as looking:
-        (key,) = await execution_keys(looking, settings, [chosen])
-        return key, await execution_bundles.export_bundle(looking, key, children)
+    async with settings.look() as store:
+        (key,) = await execution_keys(store, settings, [chosen])
+        return key, await execution_bundles.export_bundle(store, key, children)
 
 
 def _file_name(shown: str) -> str:
@@ -67,7 +67,7 @@ def _write_new(file: Path, raw: bytes) -> None:
         with file.open("xb") as opened:
             opened.write(raw)
     except FileExistsError as error:
-        raise CommandExit(ExitCode.INPUT, f"{file} is there already, and an export replaces nothing\nname a new file with -o") from error
+        raise CommandExit(ExitCode.INPUT, f"{file} exists already, and an export replaces no file\nname a new file with -o") from error
     except OSError as error:
         raise CommandExit(ExitCode.INPUT, f"{file} can't be written ({error.strerror})\nname another with -o") from error
 
@@ -93,17 +93,17 @@ def _print_export(bundle: Bundle, said: dict[str, Any], as_json: bool) -> None:
 
 @click.command("import", cls=CliCommand)
 @click.argument("file", metavar="FILE")
-@click.option("--id", metavar="NEW", help="Under another id.")
-@click.option("--paused", is_flag=True, help="It does nothing until it is resumed.")
-@click.option("--unsigned", is_flag=True, help="Take it though it was not signed with the PERDURE_SIGNING_SECRET that is set here.")
+@click.option("--id", metavar="NEW", help="Import it under another id.")
+@click.option("--paused", is_flag=True, help="Import it paused: it does nothing until it is resumed.")
+@click.option("--unsigned", is_flag=True, help="Accept a file that is not signed with the PERDURE_SIGNING_SECRET of this process.")
 @json_option
 @format_option(("table", "json", "jsonl", "ids"))
 @click.pass_obj
 def import_(settings: GlobalOptions, /, *, file: str, id: str | None, paused: bool, unsigned: bool, as_json: bool, format: str) -> None:
-    """Have an execution that was exported go on here, from where it stood. FILE may be - for standard input.
+    """Import an exported execution, which continues here. FILE may be - for standard input.
 
-    What was being done when it was exported counts as interrupted, and is done again. If the original goes on as well, everything from there on happens twice:
-    end it, or import --paused.
+    Attempts that were in flight at the export count as interrupted, and are made again. If the original continues as well, everything from there on happens
+    twice: end it, or import --paused.
     """
     from perdure.cli import output
     from perdure.cli.terminal_text import execution_name
@@ -115,11 +115,13 @@ def import_(settings: GlobalOptions, /, *, file: str, id: str | None, paused: bo
     form = "json" if as_json else format
     if form == "table":
         for one in found:
-            click.echo(f"{execution_name(one.key)} is here, {one.status.replace('_', ' ')}")
+            click.echo(f"{execution_name(one.key)} is imported, {one.status.replace('_', ' ')}")
     else:
         output.print_list(form, (execution_name(one.key) for one in found), found, output.no_table)
     if any(one.status not in ENDED_STATUSES | {"paused", "needs_attention"} for one in found):
-        click.echo("perdure: it goes on here from where it stood\nif the original goes on as well, it runs twice: end that, or import with --paused", err=True)
+        click.echo(
+            "perdure: it continues here from where it was\nif the original continues as well, it runs twice: end that, or import with --paused", err=True
+        )
 
 
 def _read(file: str) -> bytes:
@@ -137,9 +139,9 @@ def _read(file: str) -> bytes:
 @json_option
 @format_option()
 def replay(*, file: str, places: tuple[str, ...], as_json: bool, format: str) -> None:
-    """Say whether code still fits the executions of an exported FILE, as check does, without a database.
+    """Check whether code still replays the executions of an exported FILE, as check does, without a database.
 
-    TARGET is FILE.py, FILE.py:workflow or module:workflow (default: app.py). No step is run. Those that have ended are replayed as well.
+    TARGET is FILE.py, FILE.py:workflow or module:workflow (default: app.py). No step is run. Executions that have ended are replayed, too.
     """
     import asyncio
 

@@ -1,4 +1,4 @@
-"""The commands that look at executions and change nothing: `ls`, `show`, `events`, `logs`, `result`, `query`, `stream`, `engines`."""
+"""The commands that show executions and change nothing: `ls`, `show`, `events`, `logs`, `result`, `query`, `stream`, `engines`."""
 
 from __future__ import annotations
 
@@ -18,30 +18,31 @@ if TYPE_CHECKING:
     from perdure.sync_client import Client, EmittedValue, Handle, ListedExecution, PublicEvent
 
 ERROR_TIMEOUT_S = 5.0
-"""How long it may take to read the error of an execution that has failed."""
+"""The time limit for reading the error of a failed execution."""
 
-follow_option = click.option("--follow", "-f", is_flag=True, help="Go on with what comes, until it has ended.")
-after_option = click.option("--after", default=0, metavar="N", help="Only what comes after this number.")
+follow_option = click.option("--follow", "-f", is_flag=True, help="Follow new events until the execution has ended.")
+after_option = click.option("--after", default=0, metavar="N", help="Only items after this number.")
 
 
 @click.command("ls", cls=CliCommand)
-@click.option("--workflow", metavar="NAME", help="Only those of this workflow.")
+@click.option("--workflow", metavar="NAME", help="Only executions of this workflow.")
 @click.option(
     "--status",
     metavar="STATUS,...",
-    help="Only those in one of these: pending, running, waiting, waiting_approval, paused, needs_attention, ending, undoing, completed, failed, cancelled.",
+    help="Only executions in one of these statuses: pending, running, waiting, waiting_approval, paused, needs_attention, ending, undoing, completed, "
+    "failed, cancelled.",
 )
-@click.option("--prefix", default="", metavar="TEXT", help="Only those whose id begins like this.")
-@click.option("--since", metavar="TIME", help="Only those created in the last 30s, 1h, 2d.")
-@where_option("Only those that are found")
-@click.option("--limit", default=100, show_default=True, type=click.IntRange(1), help="How many at most, the newest.")
-@click.option("--all", "internal", is_flag=True, help="Also Perdure's own, such as those of approvals.")
-@click.option("-q", "--quiet", is_flag=True, help="Only ids: as -o ids.")
-@click.option("--watch", is_flag=True, help="Go on showing them as they change.")
+@click.option("--prefix", default="", metavar="TEXT", help="Only executions whose id has this prefix.")
+@click.option("--since", metavar="TIME", help="Only executions created in the last 30s, 1h, 2d.")
+@where_option("Only executions with matching attributes")
+@click.option("--limit", default=100, show_default=True, type=click.IntRange(1), help="The greatest number to list, newest first.")
+@click.option("--all", "internal", is_flag=True, help="Include Perdure's own executions, such as those of approvals.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only ids, as -o ids.")
+@click.option("--watch", is_flag=True, help="Keep showing changes.")
 @format_option()
 @click.pass_obj
 def ls(settings: GlobalOptions, /, *, quiet: bool, watch: bool, format: str, **which: Any) -> None:
-    """List executions, the newest first."""
+    """List executions, newest first."""
     from perdure.cli import execution_views, live_view, output
     from perdure.cli.execution_lookup import known_programs
     from perdure.cli.terminal_text import execution_name
@@ -81,14 +82,14 @@ def _listed(client: Client, settings: GlobalOptions, which: Mapping[str, Any]) -
 
 @click.command("show", cls=CliCommand)
 @id_argument
-@click.option("--watch", is_flag=True, help="Go on showing it as it goes on, until it has ended.")
-@click.option("--tokens", is_flag=True, help="Of a definition: the counter, open steps, joins that wait, applied keys, outputs.")
-@click.option("--at", "number", type=click.IntRange(1), metavar="N", help="With --tokens: as they were after event N of its log.")
+@click.option("--watch", is_flag=True, help="Keep showing its progress until it has ended.")
+@click.option("--tokens", is_flag=True, help="Of a definition: the event counter, open steps, waiting joins, applied keys, outputs.")
+@click.option("--at", "number", type=click.IntRange(1), metavar="N", help="With --tokens: the state after event N of its log.")
 @json_option
 @format_option()
 @click.pass_obj
 def show(settings: GlobalOptions, /, *, id: str, watch: bool, tokens: bool, number: int | None, as_json: bool, format: str) -> None:
-    """Show how an execution stands, why it waits, and its steps as a tree."""
+    """Show the status of an execution, what it waits for, and its steps as a tree."""
     import threading
 
     from perdure.cli import execution_lookup, execution_views, graph_commands, live_view, output
@@ -97,7 +98,7 @@ def show(settings: GlobalOptions, /, *, id: str, watch: bool, tokens: bool, numb
 
     format = "json" if as_json else format
     if (number is not None and not tokens) or (tokens and watch):
-        raise click.UsageError("--at goes with --tokens, and --watch without")
+        raise click.UsageError("--at needs --tokens, and --watch excludes it")
     with settings.client() as client:
         handle = execution_lookup.handle_of(client, settings, id)
         if tokens:
@@ -108,9 +109,9 @@ def show(settings: GlobalOptions, /, *, id: str, watch: bool, tokens: bool, numb
             return
         seen, status, now_s = screen(), handle.status(), time.time()
         if format == "table":
-            told = graph_commands.captions_of(settings, status)
-            output.show_lines(execution_views.execution_head(status, execution_lookup.known_programs(client), now_s, told.definition), seen)
-            output.show_tree(execution_views.step_tree(handle.steps(), now_s, seen.unicode, told.captions), seen)
+            captions = graph_commands.captions_of(settings, status)
+            output.show_lines(execution_views.execution_head(status, execution_lookup.known_programs(client), now_s, captions.definition), seen)
+            output.show_tree(execution_views.step_tree(handle.steps(), now_s, seen.unicode, captions.captions), seen)
         elif format == "ids":
             click.echo(execution_name(status.key))
         else:
@@ -125,7 +126,7 @@ def show(settings: GlobalOptions, /, *, id: str, watch: bool, tokens: bool, numb
 @format_option()
 @click.pass_obj
 def events(settings: GlobalOptions, /, *, id: str, follow: bool, after: int, format: str) -> None:
-    """Print what has happened to an execution, an event a line."""
+    """Print the events of an execution, one a line."""
     from perdure.cli import execution_lookup, execution_views, output
 
     with settings.client() as client:
@@ -139,9 +140,9 @@ def events(settings: GlobalOptions, /, *, id: str, follow: bool, after: int, for
 @format_option()
 @click.pass_obj
 def logs(settings: GlobalOptions, /, *, id: str, follow: bool, format: str) -> None:
-    """Tell the story of an execution: its events, with the errors and tracebacks of what failed.
+    """Print the events of an execution, with the errors and tracebacks of what failed.
 
-    What a workflow says with ctx.log is not in here: it goes to the log of the process that runs it (perdure worker writes that to standard error).
+    Text that a workflow logs with ctx.log is not included: it goes to the log of the process that runs it (perdure worker writes that to standard error).
     """
     from perdure.cli import execution_lookup, execution_views, output
 
@@ -153,7 +154,7 @@ def logs(settings: GlobalOptions, /, *, id: str, follow: bool, format: str) -> N
 
 
 def _errors_of(handle: Handle[Any]) -> Callable[[str], ErrorInfo | None]:
-    """What went wrong, by path (the execution's own error: the empty path); asked for when something unknown is looked up."""
+    """Finds errors by path (the execution's own error: the empty path). They are read when one is first needed."""
     from perdure.core.errors import ExecutionFailed, Timeout
 
     known: dict[str, ErrorInfo] = {}
@@ -166,7 +167,7 @@ def _errors_of(handle: Handle[Any]) -> Callable[[str], ErrorInfo | None]:
                 handle.result(timeout=ERROR_TIMEOUT_S)
             except ExecutionFailed as failed:
                 known[path] = failed.error
-            except Timeout:  # it has been reopened since
+            except Timeout:  # it has been reopened in the meantime
                 return None
         return known.get(path)
 
@@ -175,14 +176,14 @@ def _errors_of(handle: Handle[Any]) -> Callable[[str], ErrorInfo | None]:
 
 @click.command("result", cls=CliCommand)
 @id_argument
-@click.option("--wait", is_flag=True, help="Wait for its end.")
+@click.option("--wait", is_flag=True, help="Wait until it has ended.")
 @click.option("--timeout", metavar="TIME", help="How long to wait at most.")
 @value_format
 @click.pass_obj
 def result(settings: GlobalOptions, /, *, id: str, wait: bool, timeout: str | None, format: str) -> None:
-    """Print what an execution has returned.
+    """Print the result of an execution.
 
-    If it has not ended, or not well, the exit code says how it stands.
+    If it has no result, the exit code says why.
     """
     from perdure.cli import execution_lookup, exit_codes, output
 
@@ -204,7 +205,7 @@ def result(settings: GlobalOptions, /, *, id: str, wait: bool, timeout: str | No
 @value_format
 @click.pass_obj
 def query(settings: GlobalOptions, /, *, id: str, key: str | None, format: str) -> None:
-    """Print what a workflow has set with ctx.set: the value of KEY, or all of it."""
+    """Print the value that a workflow has set under KEY with ctx.set, or all values."""
     from perdure.cli import execution_lookup, output
     from perdure.cli.terminal_text import execution_name
 
@@ -213,7 +214,7 @@ def query(settings: GlobalOptions, /, *, id: str, key: str | None, format: str) 
         handle = execution_lookup.handle_of(client, settings, id)
         found = handle.query(key, nothing)
         if found is nothing:
-            raise CommandExit(ExitCode.INPUT, f"it has set nothing called {key}\nperdure query {execution_name(handle.key)} shows what it has set")
+            raise CommandExit(ExitCode.INPUT, f"the workflow has set no value {key}\nperdure query {execution_name(handle.key)} shows all values")
         output.print_value(found, format)
 
 
@@ -243,11 +244,11 @@ def stream(settings: GlobalOptions, /, *, id: str, follow: bool, after: int, for
 @format_option()
 @click.pass_obj
 def engines(settings: GlobalOptions, /, *, format: str) -> None:
-    """List the engines and workers of this database, and what they know."""
+    """List the engines and workers of this database, and the workflows and queues that they serve."""
     from perdure.cli import execution_views, output
 
     with settings.client() as client:
         found = client.engines()
         output.print_list(format, (one.name for one in found), found, lambda: execution_views.engine_table(found, time.time()))
         if not found and format == "table":
-            click.echo("perdure: nobody works on this database\nperdure worker FILE.py starts an engine", err=True)
+            click.echo("perdure: no process works on this database\nperdure worker FILE.py starts an engine", err=True)

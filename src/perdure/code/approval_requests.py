@@ -1,7 +1,7 @@
-"""Approvals: what is asked, how votes decide it, and the verb `ctx.approve`.
+"""Approvals: the request, how votes decide it, and the verb `ctx.approve`.
 
 An approval is a child execution (see `perdure.code.builtin_workflows`), so a wait for people holds up nothing else. Its state under `APPROVAL_STATE_KEY`
-is what people see; votes are messages that are replied to, so of two votes at the same time one counts and the other is refused.
+is what people see. Votes are messages with replies, so of two votes at the same time one counts and the other is refused.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from perdure.core.operations import APPROVAL_WORKFLOW, CallOperation, Failure, R
 from perdure.core.paths import Path, idempotency_key, path_text
 
 APPROVAL_STATE_KEY = "approval"
-"""The key of the state that people see."""
+"""The key under which an approval shows its state."""
 
 OnTimeout = Literal["fail", "approve", "reject"]
 NoticeKind = Literal["asked", "reminder", "escalated"]
@@ -50,7 +50,7 @@ class ApprovalRequest(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ApprovalState(msgspec.Struct, frozen=True):
-    """The state of an approval: the request, the people who may decide by now, the due time, and the votes so far."""
+    """The state of an approval: the request, the people who may decide at present, the due time, and the votes so far."""
 
     request: ApprovalRequest
     assignees: tuple[str, ...]
@@ -60,7 +60,7 @@ class ApprovalState(msgspec.Struct, frozen=True):
 
 
 class Notice(msgspec.Struct, frozen=True):
-    """A notice that people should be informed: the approval, the reason, and the people."""
+    """A notice to people about an approval: the approval, the reason, and the people."""
 
     approval: str
     kind: NoticeKind
@@ -82,7 +82,7 @@ class ApprovalVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
     details: Any = None
 
     def decision(self) -> Decision[Any]:
-        """The record that the asking workflow receives: the decision, by whom, when and by what means, the comment, and the form as it was filled in."""
+        """Returns what the workflow that asked receives: the decision, who made it, when and by what means, the comment, and the filled-in form."""
         filled = next((vote.value for vote in reversed(self.votes) if vote.value is not None), None)
         if self.expired or not self.votes:
             return Decision(self.approved, filled, votes=self.votes, expired=self.expired, at_s=self.at_s, means="timeout")
@@ -102,14 +102,14 @@ VOTE_SIGNAL = Signal("vote", Vote)
 
 
 def notice_message_name(approval: str) -> str:
-    """The name of the messages that carry notices to the parent."""
+    """Returns the name of the messages that carry notices to the parent."""
     return f"notice of {approval}"
 
 
 def vote_refusal(shown: ApprovalState, vote: Vote) -> str:
-    """The reason why a vote does not count; empty if it counts."""
+    """Returns the reason why a vote does not count; empty if it counts."""
     if not vote.by:
-        return "it does not say by whom it is"
+        return "the vote does not say whose it is"
     if any(one.by == vote.by for one in shown.votes):
         return f"{vote.by} has decided already"
     if shown.assignees and vote.by not in shown.assignees and not any(f"group:{group}" in shown.assignees for group in vote.groups):
@@ -118,14 +118,14 @@ def vote_refusal(shown: ApprovalState, vote: Vote) -> str:
 
 
 def verdict_of_votes(request: ApprovalRequest, votes: tuple[Vote, ...]) -> ApprovalVerdict | None:
-    """The verdict, once the votes decide: one vote against rejects, a quorum of votes in favour approves."""
+    """Returns the verdict once the votes decide: one vote against rejects, a quorum of votes in favour approves."""
     if any(not vote.approve for vote in votes):
         return ApprovalVerdict(False, False, votes, votes[-1].at_s)
     return ApprovalVerdict(True, False, votes, votes[-1].at_s) if len(votes) >= request.quorum else None
 
 
 class ApproveKeywords(TypedDict, total=False):
-    """The options of `ctx.approve` beside the form and the name."""
+    """The options of `ctx.approve` except the form and the name."""
 
     details: Any
     assignees: Sequence[str]
@@ -154,10 +154,10 @@ class ApprovalOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def approval_options(options: dict[str, Any]) -> ApprovalOptions:
-    """The options of `ctx.approve`.
+    """Reads the options of `ctx.approve`.
 
     Raises:
-        BadValue: there is no such option, or a list of names is a text.
+        BadValue: an option is unknown, or a text was given in place of a list of names.
     """
     given = dict(options)
     for which in ("assignees", "escalate_to"):
@@ -168,20 +168,20 @@ def approval_options(options: dict[str, Any]) -> ApprovalOptions:
     try:
         return ApprovalOptions(**given)
     except TypeError as error:
-        raise BadValue("approve", sorted(options), f"options that it has: {error}") from error
+        raise BadValue("approve", sorted(options), f"a valid set of options: {error}") from error
 
 
 def approval_request(title: str, given: ApprovalOptions) -> ApprovalRequest:
-    """The request that the approval execution is started with.
+    """Returns the request that the approval execution is started with.
 
     Raises:
-        BadValue: an option has no meaning.
+        BadValue: an option has a value that is not accepted.
     """
     if not title.strip():
-        raise BadValue("approve(title)", title, "a question that people understand")
+        raise BadValue("approve(title)", title, "text with a question for people")
     for what, names in (("assignees", given.assignees), ("escalate_to", given.escalate_to)):
         if not all(isinstance(name, str) and name for name in names):
-            raise BadValue(f"approve({what})", names, 'names, or "group:name" for whoever is in a group')
+            raise BadValue(f"approve({what})", names, 'a list of names, or of "group:name" for the members of a group')
     if given.on_timeout not in ("fail", "approve", "reject"):
         raise BadValue("approve(on_timeout)", given.on_timeout, "one of fail, approve, reject")
     whole_number(given.quorum, "approve(quorum)")
@@ -204,10 +204,10 @@ def approval_request(title: str, given: ApprovalOptions) -> ApprovalRequest:
 
 
 def form_schema(form: Any) -> dict[str, Any]:
-    """The JSON Schema of a form's type.
+    """Returns the JSON Schema of a form's type.
 
     Raises:
-        BadValue: it is no type that has one.
+        BadValue: the type has no JSON Schema.
     """
     try:
         found: dict[str, Any] = form.model_json_schema() if hasattr(form, "model_json_schema") else msgspec.json.schema(form)
@@ -221,7 +221,7 @@ def _optional_seconds(duration: Duration | None, what: str) -> float | None:
 
 
 async def decide_approval(program: CodeProgram, scope: NameScope, path: Path, asked: ApprovalRequest, given: ApprovalOptions) -> Decision[Any]:
-    """Ask, and wait for the decision; ask again while the filled-in form does not fit its type.
+    """Asks people and waits for the decision; asks again as long as the filled-in form does not fit its type.
 
     Raises:
         Timeout: no decision was made in time, and `on_timeout` is fail.
@@ -241,7 +241,7 @@ async def decide_approval(program: CodeProgram, scope: NameScope, path: Path, as
 
 
 def _decision(verdict: ApprovalVerdict, form: Any) -> Decision[Any]:
-    """The decision, with the filled-in form as a value of its type.
+    """Returns the decision, with the filled-in form as a value of its type.
 
     Raises:
         Undecodable: the filled-in form does not fit its type.
@@ -267,20 +267,20 @@ async def _wait_for_verdict(
             program.branches.pop(telling, None)
             telling.cancel()
     if not isinstance(outcome, Success):
-        failure = outcome if isinstance(outcome, Failure) else Failure("failed", 1, ErrorInfo(error_codes.OUTCOME_UNKNOWN, "it is not remembered how it ended"))
+        failure = outcome if isinstance(outcome, Failure) else Failure("failed", 1, ErrorInfo(error_codes.OUTCOME_UNKNOWN, "the log no longer holds its end"))
         raise ChildFailed(path_text(path), failure.kind, failure.error)
     verdict: ApprovalVerdict = program.decode(outcome.value, ApprovalVerdict, path)
     return verdict
 
 
 async def _send_notices(program: CodeProgram, path: Path, approval: str, step: Step[Any, Any, Any]) -> None:
-    """Run the step with each notice, one after the other. A notice whose step fails for good is skipped."""
+    """Runs the step with each notice, one after the other. A notice whose step fails for good is skipped."""
     number = 0
     while True:
         number += 1
         here = (*path, ("notice", number))
-        (letter,) = (await program.settle(here, ReceiveOperation((notice_message_name(approval),)))).letters
-        notice = program.decode(letter.body, Notice, here)
+        (message,) = (await program.settle(here, ReceiveOperation((notice_message_name(approval),)))).messages
+        notice = program.decode(message.body, Notice, here)
         raw = step.codec.encode_args((notice,), {}, "the arguments of step", here)
         call = CallOperation(step.name, raw, step.queue, step.rule, step.timeout_s, step.may_repeat)
         await program.settle((*path, ("notify", number)), step.placed(call, program.execution.key.tenant, (notice,), {}), step)

@@ -1,8 +1,7 @@
-"""Strands: plain functions that can wait, each on a greenlet beside the coroutine of its task.
+"""Runs a plain function as a workflow or a branch: on a greenlet beside the coroutine of its task, so that it can wait.
 
-What such a function wants awaited runs on the greenlet as well, up to the future that it waits for. Only the future crosses
-over to the task, and only what came of it crosses back. So the task sees what it would see of an async function, and a log
-can't tell the one from the other. greenlet is imported when the first strand begins, not before.
+A coroutine that the function awaits also runs on the greenlet, up to the future that it waits for. Only that future is passed to the task, and only its
+result is passed back. The task therefore behaves like that of an async function, and the log is the same. greenlet is imported at the first use.
 """
 
 from collections.abc import Callable, Coroutine, Generator
@@ -14,12 +13,12 @@ from perdure.core.errors import Evicted, WrongVerb
 
 R = TypeVar("R")
 
-# Freeing a greenlet that refuses to end would raise in it wherever it stands, again and again, so these are kept.
+# Freeing a greenlet that does not end would raise an exception in it again and again, so such greenlets are kept.
 _unending: list[object] = []
 
 
 class BranchTask:
-    """A function on a greenlet of its own: await `run`, once, for what it returns; in the function, `wait` awaits."""
+    """Runs a function on a greenlet of its own: `run`, awaited once, returns its result; the function calls `wait` to await a coroutine."""
 
     __slots__ = ("_current", "_greenlet", "_loop", "_make", "_outer", "_refused")
 
@@ -34,9 +33,9 @@ class BranchTask:
 
     @coroutine
     def run(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
-        """Call `fn` on the greenlet, in the very context of its task: what it sets there stays, as it would for an async function.
+        """Calls `fn` on the greenlet, in the context of its task: context variables that it sets stay set, as with an async function.
 
-        Whoever resumes it may stand on another greenlet each time, hence is noted each time.
+        Each time the greenlet is resumed, the caller may be on another greenlet, so the caller is recorded each time.
         """
         own = self._greenlet = self._make(fn)
         own.gr_context = cast("NumberedTask[Any]", self._loop.current).context
@@ -54,7 +53,7 @@ class BranchTask:
         return wanted
 
     def wait(self, awaited: Coroutine[Any, Any, R]) -> R:
-        """Await a coroutine, in the function that the strand runs."""
+        """Awaits a coroutine on behalf of the function that runs on the greenlet."""
         try:
             wanted = awaited.send(None)
             while True:
@@ -69,10 +68,10 @@ class BranchTask:
             return result
 
     def admit(self, verb: str) -> None:
-        """Let a verb be called.
+        """Checks that a verb may be called here.
 
         Raises:
-            WrongVerb: it is not called from the function that the strand runs.
+            WrongVerb: the caller is not the function that runs on the greenlet.
             Evicted: the program has left memory.
         """
         if self._current() is not self._greenlet:
@@ -84,7 +83,7 @@ class BranchTask:
             self._refuse()
 
     def _refuse(self) -> None:
-        """Raise `Evicted`; if the function catches that and goes on for ever, leave it where it stands."""
+        """Raises `Evicted`; a function that catches it and continues without end is abandoned where it is."""
         self._refused += 1
         if self._refused > CLEANUP_AWAITS_MAX:
             _unending.append(self._greenlet)
@@ -93,13 +92,13 @@ class BranchTask:
 
 
 def import_greenlet() -> Any:
-    """The library on which strands are made.
+    """Returns the greenlet library.
 
     Raises:
         WrongVerb: it is not installed.
     """
     try:
-        import greenlet  # type: ignore[import-untyped]  # it comes without types
+        import greenlet  # type: ignore[import-untyped]  # greenlet has no type hints
     except ImportError as error:
-        raise WrongVerb("a sync workflow runs on a greenlet, and greenlet is not installed", 'pip install "perdure[sync]", or make it async') from error
+        raise WrongVerb("a sync workflow needs greenlet, which is not installed", 'pip install "perdure[sync]", or make the workflow async') from error
     return greenlet

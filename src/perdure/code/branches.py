@@ -27,7 +27,7 @@ RETURN_WHEN = (asyncio.ALL_COMPLETED, asyncio.FIRST_COMPLETED, asyncio.FIRST_EXC
 
 
 class CompletedTasks(Generic[T]):
-    """Tasks in the order in which they end: an asynchronous iterator, and no generator, so that leaving it by `break` needs no cleanup."""
+    """Yields tasks in the order in which they end. It is an asynchronous iterator and not a generator, so leaving it by `break` needs no cleanup."""
 
     __slots__ = ("_came", "_ended", "_left", "_loop")
 
@@ -59,10 +59,10 @@ class CompletedTasks(Generic[T]):
 
 
 def tasks_of(verb: str, loop: DeterministicLoop, awaitables: Sequence[Awaitable[T]]) -> list[asyncio.Task[T]]:
-    """A task for each awaitable, in their order; one that is a task already is used as it is.
+    """Returns a task for each awaitable, in their order; an awaitable that is a task already is returned itself.
 
     Raises:
-        WrongVerb: there are none, or one can't be awaited. None has been started then.
+        WrongVerb: there are none, or one can't be awaited. No task was started.
     """
     wrong = next((one for one in awaitables if not hasattr(one, "__await__")), None)
     if wrong is None and awaitables:
@@ -70,8 +70,8 @@ def tasks_of(verb: str, loop: DeterministicLoop, awaitables: Sequence[Awaitable[
     for one in awaitables:
         if isinstance(one, Coroutine):
             one.close()
-    what = f"ctx.{verb} of nothing" if wrong is None else f"ctx.{verb} of {type(wrong).__name__}"
-    raise WrongVerb(what, "give it what verbs return, such as ctx.step(...), or tasks that were made of them")
+    what = f"ctx.{verb} was called without an awaitable" if wrong is None else f"ctx.{verb} was given an object of type {type(wrong).__name__}"
+    raise WrongVerb(what, "pass what verbs return, such as ctx.step(...), or tasks that were made of them")
 
 
 def _as_coroutine(one: Awaitable[T]) -> Coroutine[Any, Any, T]:
@@ -86,10 +86,10 @@ def _as_coroutine(one: Awaitable[T]) -> Coroutine[Any, Any, T]:
 
 
 def checked_return_when(when: str) -> str:
-    """`when`, if it is one of the constants of asyncio.
+    """Returns `when` if it is one of the constants of asyncio.
 
     Raises:
-        BadValue: it is none.
+        BadValue: it is not.
     """
     if when not in RETURN_WHEN:
         raise BadValue("wait(return_when)", when, "asyncio.ALL_COMPLETED, asyncio.FIRST_COMPLETED or asyncio.FIRST_EXCEPTION")
@@ -97,7 +97,7 @@ def checked_return_when(when: str) -> str:
 
 
 async def wait_for_tasks(loop: DeterministicLoop, tasks: Sequence[asyncio.Task[T]], when: str, limit: Coroutine[Any, Any, None] | None) -> None:
-    """Wait for as many as `when` says, or until `limit` returns."""
+    """Waits for as many tasks as `when` says, or until `limit` returns."""
     if limit is None:
         await asyncio.wait(tasks, return_when=when)
         return
@@ -112,7 +112,7 @@ async def wait_for_tasks(loop: DeterministicLoop, tasks: Sequence[asyncio.Task[T
 LABEL_BYTES_MAX = 200
 
 OWN_NAME_CHARACTERS_MAX = 200
-"""The longest name of a function that its branch is called by; with a longer one it is called like a function without a name."""
+"""The longest name of a function that names its branch; a branch with a longer one is named like that of an anonymous function."""
 
 Branch = tuple[str, Path, Callable[..., Awaitable[Any]]]
 """A branch before it starts: its name in results, its path, and its function of a context."""
@@ -122,7 +122,7 @@ StartBranch = Callable[[str, Path, Callable[..., Awaitable[Any]]], NumberedTask[
 
 
 class BranchGroup:
-    """The running branches of one join, map or race. The end of a branch costs the same for any number of branches."""
+    """The running branches of one join, map or race. The cost of the end of a branch does not depend on the number of branches."""
 
     __slots__ = ("_branches", "_failed", "_limit", "_live", "_program", "_start", "done", "errors", "outputs", "race", "tasks")
 
@@ -140,7 +140,7 @@ class BranchGroup:
         self._fill()
 
     def _fill(self) -> None:
-        """Start branches up to the limit, or complete `done` when no branch is left and none is running."""
+        """Starts branches up to the limit, or complete `done` when no branch is left and none is running."""
         while self._limit is None or self._live < self._limit:
             branch = next(self._branches, None)
             if branch is None:
@@ -173,7 +173,7 @@ class BranchGroup:
         self._fill()
 
     def cancel(self) -> None:
-        """Cancel every running branch. These branches, and those that failed before, put back the messages that they did not use."""
+        """Cancels every running branch. These branches, and those that failed before, put back the messages that they did not use."""
         self._branches, program = iter(()), self._program
         for path in self._failed:
             program.give_back(path)
@@ -183,7 +183,7 @@ class BranchGroup:
             task.cancel()
 
     async def run(self) -> None:
-        """Wait until all branches have ended or, in a race, until one has returned."""
+        """Waits until all branches have ended or, in a race, until one has returned."""
         try:
             await self.done
         except CancelledError:
@@ -195,7 +195,7 @@ class BranchGroup:
 
 
 def branches_label(verb: str, names: Sequence[str]) -> str:
-    """The label under which the log records the branches: their names or, if these are long, their number and a hash."""
+    """Returns the label under which the log records the branches: their names or, if these are long, their number and a hash."""
     listed = msgspec.json.encode(names)
     if len(listed) > LABEL_BYTES_MAX:
         return f"{verb} of {len(names)}, {sha256(listed).hexdigest()[:16]}"
@@ -203,8 +203,8 @@ def branches_label(verb: str, names: Sequence[str]) -> str:
 
 
 async def join_branches(program: CodeProgram, start: StartBranch, path: Path, branches: Sequence[Branch], limit: int | None = None) -> dict[str, Any]:
-    """Run all branches; return their results by name, or raise `JoinFailed` once all have ended."""
-    program.started(path)
+    """Runs all branches; returns their results by name, or raises `JoinFailed` once all have ended."""
+    program.note_awaited(path)
     running = BranchGroup(program, start, iter(branches), limit, race=False)
     await running.run()
     outputs = {name: running.outputs[name] for name, _, _ in branches if name in running.outputs}
@@ -215,8 +215,8 @@ async def join_branches(program: CodeProgram, start: StartBranch, path: Path, br
 
 
 async def race_branches(program: CodeProgram, start: StartBranch, path: Path, branches: Sequence[Branch]) -> Won[Any]:
-    """Run all branches until one returns, then cancel the others, even in the middle of a step."""
-    program.started(path)
+    """Runs all branches until one returns, then cancels the others, even in the middle of a step."""
+    program.note_awaited(path)
     running = BranchGroup(program, start, iter(branches), None, race=True)
     await running.run()
     winner = running.done.result()
@@ -229,10 +229,10 @@ async def race_branches(program: CodeProgram, start: StartBranch, path: Path, br
 
 
 def named_branches(path: Path, positional: Iterable[Any], by_name: dict[str, Any], adapt: Callable[[Any], Any]) -> list[Branch]:
-    """The branches of a join or race, each with its name, its path, and the function that `adapt` makes of it.
+    """Returns the branches of a join or race, each with its name, its path, and its function after `adapt`.
 
     Raises:
-        WrongVerb: a branch is no function of a context.
+        WrongVerb: a branch is not a function of a context.
     """
     counts: dict[str, int] = {}
     branches: list[Branch] = []
@@ -246,12 +246,12 @@ def named_branches(path: Path, positional: Iterable[Any], by_name: dict[str, Any
             if isinstance(fn, Coroutine):
                 fn.close()
             instead = "pass a step, a workflow or a function of a context, such as `lambda c: c.sleep('3d')`, not what it returns"
-            raise WrongVerb(f"branch {name} of {path_text(path)} is {type(fn).__name__}", instead)
+            raise WrongVerb(f"branch {name} of {path_text(path)} is of type {type(fn).__name__} and not a function", instead)
     return branches
 
 
 def function_name(fn: Any, instead: str) -> str:
-    """The name of a function, a step or a workflow, or `instead` for a function that has none of its own."""
+    """Returns the name of a function, a step or a workflow, or `instead` for an anonymous function."""
     if isinstance(fn, Step):
         return fn.explicit or fn.name
     if isinstance(code := getattr(fn, "code", None), CodeWorkflow):

@@ -1,8 +1,8 @@
-"""The workflows that every engine knows: an approval, and the count of the uses of a composite.
+"""The workflows that every engine has: an approval, and a counter for the uses of a composite.
 
-An approval ends when a person decides, or several do, or time does. A composite is a pipeline that agents have used; its id is the pipeline's name,
-which holds a hash of what the pipeline does, so that equal pipelines share one execution. That execution waits for messages about uses until there
-were `USES_MAX`, and then ends. It never forgets a sender, as no use may count twice. A composite that is cancelled is forgotten.
+An approval ends when people decide or its timeout passes. A composite is a pipeline that agents have used; its id contains a hash of what the pipeline
+does, so equal pipelines share one execution. That execution counts messages about uses up to `USES_MAX` and then ends. It remembers every sender, so no
+use counts twice. Cancelling it removes the composite.
 """
 
 from collections.abc import Awaitable, Callable
@@ -29,21 +29,21 @@ from perdure.code.results import Message, PortResult, Vote
 from perdure.core.operations import APPROVAL_WORKFLOW, COMPOSITE_WORKFLOW
 
 USED_SIGNAL = Signal("used")
-"""The message that says that it was used, once."""
+"""The message that reports one use of a composite."""
 
 USES, DESCRIPTION = "uses", "about"
-"""The attributes by which it is found, the number of its uses and words; the number is also its state of that name."""
+"""The attributes by which a composite is found: the number of its uses, and its description. The number is also shown as state under that name."""
 
 USES_AT_A_TIME = 1000
 GATHER_S = 1.0
-"""So long further uses are gathered after the first, to be counted at once. Who searches meanwhile counts them himself."""
+"""How long further uses are gathered after the first, to be counted together. A search meanwhile counts the messages itself."""
 
 USES_MAX = 10_000
-"""So many uses are counted; the number stays there."""
+"""The most uses that are counted."""
 
 
 class CompositeDefinition(msgspec.Struct, frozen=True):
-    """What a composite does: its operations, in which ``@input.NAME`` stands for what differs from use to use, in words, and the names of its inputs."""
+    """A composite: its description, its operations, in which ``@input.NAME`` marks what differs between uses, and the names of its inputs."""
 
     name: str
     description: str
@@ -73,7 +73,7 @@ COMPOSITE_CODE = CodeWorkflow(_composite_workflow, COMPOSITE_WORKFLOW)
 
 
 class _ApprovalRun:
-    """An approval under way."""
+    """A pending approval."""
 
     def __init__(self, ctx: Context, request: ApprovalRequest) -> None:
         self.request = request
@@ -83,20 +83,20 @@ class _ApprovalRun:
         self.shown = ApprovalState(request, request.assignees, began_s, due_at_s, ())
 
     def show(self, ctx: Context, **changes: Any) -> None:
-        """Let people see how it stands."""
+        """Changes the state that people see."""
         self.shown = msgspec.structs.replace(self.shown, **changes)
         ctx.set(APPROVAL_STATE_KEY, self.shown)
 
-    def tell(self, ctx: Context, kind: NoticeKind) -> None:
-        """Have people told."""
+    def notify(self, ctx: Context, kind: NoticeKind) -> None:
+        """Sends a notice to the people who may decide."""
         notice = Notice(self.id, kind, self.request.title, self.shown.assignees, self.request.details)
         ctx.emit(notice)
         parent = ctx.execution.parent
         if self.request.notifies and parent is not None:
             _ = ctx.send(parent, notice_message_name(self.id), notice)
 
-    async def votes(self, ctx: Context) -> ApprovalVerdict:
-        """Take votes until they decide."""
+    async def collect_votes(self, ctx: Context) -> ApprovalVerdict:
+        """Receives votes until they decide."""
         while True:
             message: Message[Vote] = await ctx.listen(VOTE_SIGNAL, completable=True)
             vote = msgspec.structs.replace(message.body, at_s=ctx.now().timestamp())
@@ -109,34 +109,34 @@ class _ApprovalRun:
             if found is not None:
                 return found
 
-    async def reminders(self, ctx: Context) -> None:
-        """Remind, again and again."""
+    async def send_reminders(self, ctx: Context) -> None:
+        """Sends a reminder at each interval, without end."""
         async for turn in ctx.loop("reminders", state=0, keep=1):
             await turn.sleep(self.request.remind_every_s or 0.0, name="wait")
-            self.tell(turn, "reminder")
+            self.notify(turn, "reminder")
 
-    async def escalation(self, ctx: Context) -> None:
-        """Let others decide as well, after a while; then wait for ever."""
+    async def escalate(self, ctx: Context) -> None:
+        """After a delay, lets further people decide as well; then waits without end, because a branch of a race that returns wins it."""
         await ctx.sleep(self.request.escalate_after_s or 0.0, name="wait")
         self.show(ctx, assignees=(*self.shown.assignees, *self.request.escalate_to))
-        self.tell(ctx, "escalated")
+        self.notify(ctx, "escalated")
         await ctx.listen("nothing")
 
-    async def late(self, ctx: Context) -> ApprovalVerdict:
-        """Decide when the time is over."""
+    async def time_out(self, ctx: Context) -> ApprovalVerdict:
+        """Decides as `on_timeout` says when the timeout has passed."""
         await ctx.sleep(self.request.timeout_s or 0.0, name="wait")
         return ApprovalVerdict(self.request.on_timeout == "approve", True, self.shown.votes, ctx.now().timestamp())
 
 
 async def _approval_workflow(ctx: Context, request: ApprovalRequest) -> PortResult:
-    under_way = _ApprovalRun(ctx, request)
-    under_way.show(ctx)
-    under_way.tell(ctx, "asked")
+    run = _ApprovalRun(ctx, request)
+    run.show(ctx)
+    run.notify(ctx, "asked")
     wanted: dict[str, Callable[[Context], Awaitable[Any]] | None] = {
-        "votes": under_way.votes,
-        "reminders": None if request.remind_every_s is None else under_way.reminders,
-        "escalation": None if request.escalate_after_s is None else under_way.escalation,
-        "late": None if request.timeout_s is None else under_way.late,
+        "votes": run.collect_votes,
+        "reminders": None if request.remind_every_s is None else run.send_reminders,
+        "escalation": None if request.escalate_after_s is None else run.escalate,
+        "late": None if request.timeout_s is None else run.time_out,
     }
     branches: dict[str, Any] = {name: branch for name, branch in wanted.items() if branch is not None}
     found: ApprovalVerdict = (await ctx.race(**branches)).value

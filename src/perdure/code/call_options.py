@@ -1,4 +1,4 @@
-"""Options of a start or a call, which `workflow.with_(...)` takes: they never stand among the arguments, so a workflow's parameters may have any name."""
+"""Options of a start or a call, given by `workflow.with_(...)`. They are never among the arguments, so a workflow's parameters may have any name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHOWN_CHARACTERS_MAX = 40
 
 
 class WithOptions(TypedDict, total=False):
-    """What `with_` takes; None leaves an option as it is."""
+    """The options of `with_`; None leaves an option unchanged."""
 
     id: str | None
     name: str | None
@@ -63,30 +63,30 @@ TAKES: Mapping[str, frozenset[str]] = {
     "ctx.attempt": _ANYWHERE | _FOR_CHILDREN,
     "ctx.start": _ANYWHERE | {"name"},
 }
-"""The options that act, by the verb for which they are given; others are refused there."""
+"""The options that have an effect, by the verb that takes them; a verb refuses others."""
 
 
 @dataclasses.dataclass(frozen=True)
 class NamedWorkflow:
-    """A workflow of which only the name is known here, with options: what ``client.workflow("order")`` returns, for `client.start` and `client.run`."""
+    """A workflow that is known by its name only, with options: what ``client.workflow("order")`` returns, for `client.start` and `client.run`."""
 
     name: str
     calling: CallOptions = dataclasses.field(default_factory=CallOptions)
 
     def with_(self, **options: Unpack[WithOptions]) -> NamedWorkflow:
-        """The same workflow with other options: ``client.start(client.workflow("order").with_(id="o1"), "o1", 500)``, with those of `Workflow.with_`.
+        """Returns the same workflow with other options, those of `Workflow.with_`: ``client.start(client.workflow("order").with_(id="o1"), "o1", 500)``.
 
         Raises:
-            BadValue, BadName: an option is unknown, or its value means nothing.
+            BadValue, BadName: an option is unknown, or its value is not accepted.
         """
         return dataclasses.replace(self, calling=with_options(self.calling, options, self.name))
 
 
 def with_options(calling: CallOptions, options: Mapping[str, Any], workflow: str) -> CallOptions:
-    """`calling` with these options besides.
+    """Returns `calling` with these options added.
 
     Raises:
-        BadValue, BadName: an option is unknown, or its value means nothing.
+        BadValue, BadName: an option is unknown, or its value is not accepted.
     """
     for option in options:
         if option not in WITH_OPTIONS:
@@ -99,7 +99,7 @@ def with_options(calling: CallOptions, options: Mapping[str, Any], workflow: str
     found = dataclasses.replace(calling, **fields, given=calling.given | given.keys())
     if (found.debounce_s is not None and (found.singleton or found.strict)) or (found.singleton and found.strict):
         both = sorted(found.given & {"debounce", "singleton", "strict"})
-        raise BadValue(f"{workflow}.with_", both, "to be combined: give one of debounce, singleton and strict")
+        raise BadValue(f"{workflow}.with_", both, "a valid combination; give only one of debounce, singleton and strict")
     _ = found.rule, found.line and found.line.ranked(found.priority)
     return found
 
@@ -154,29 +154,29 @@ _READ: Mapping[str, Callable[[Any, str], Any]] = {
 
 
 def refuse_ineffective_options(calling: CallOptions, verb: str, workflow: str) -> None:
-    """Refuse options that mean nothing for this verb.
+    """Refuses options that have no effect for this verb.
 
     Raises:
-        WrongVerb: there is one.
+        WrongVerb: there is such an option.
     """
     if not calling.given <= TAKES[verb]:
         option = min(calling.given - TAKES[verb])
-        raise WrongVerb(f"{verb} of {workflow}.with_({option}=...)", f"{_use(option, workflow)}; leave {option}= out here")
+        raise WrongVerb(f"{verb} does not take {workflow}.with_({option}=...)", f"{_use(option, workflow)}; leave {option}= out here")
 
 
 def _use(option: str, workflow: str) -> str:
     if option in _FOR_CHILDREN:
         return f"{option}= is for children: ctx.call({workflow}.with_({option}=...), ...)"
     if option == "db":
-        return f"db= is for {workflow}.with_(db=...).run(...); a client or a test's world has its own store, and a child is kept with its parent"
+        return f"db= is for {workflow}.with_(db=...).run(...); a client or a test world has its own store, and a child is in the store of its parent"
     return f"{option}= is for starts from outside: client.start({workflow}.with_({option}=...), ...)"
 
 
 def refuse_options_among_arguments(workflow: str, verb: str, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Refuse options that stand among the arguments of a workflow or step, where the function takes no arguments of these names.
+    """Refuses options among the arguments of a workflow or step whose function has no parameters of these names.
 
     Raises:
-        WrongVerb: there are some; it shows how the call is to be written.
+        WrongVerb: there is such an option; the message shows the correct call.
     """
     known = STEP_OPTIONS if verb == "ctx.step" else WITH_OPTIONS
     if kwargs.keys().isdisjoint(known):
@@ -190,7 +190,7 @@ def refuse_options_among_arguments(workflow: str, verb: str, fn: Callable[..., A
 
 
 def misplaced_options(workflow: str, verb: str, options: Mapping[str, Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> WrongVerb:
-    """The error of options that stand among the arguments; it shows how the call is to be written."""
+    """Returns the error about options among the arguments; its message shows the correct call."""
     whole = f"{workflow}.with_({', '.join(f'{name}={_shown(value)}' for name, value in options.items())})"
     rest = [*map(_shown, args), *(f"{name}={_shown(value)}" for name, value in kwargs.items())]
     call = f"{whole}.{verb}({', '.join(rest)})" if "." not in verb else f"{verb}({', '.join([whole, *rest])})"
@@ -204,7 +204,7 @@ def _shown(value: Any) -> str:
 
 
 def _near(option: str, known: Collection[str] = WITH_OPTIONS) -> str:
-    from difflib import get_close_matches  # here, as it is needed for a mistake only
+    from difflib import get_close_matches  # imported late, because only mistakes need it
 
     near = get_close_matches(option, sorted(known), 1)
     return f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(sorted(known))}"

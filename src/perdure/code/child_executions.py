@@ -24,7 +24,7 @@ RESTARTED_STATUSES = ("failed", "deadline_exceeded")
 
 
 def child_operation(program: CodeProgram, path: Path, workflow: CodeWorkflow, given: tuple[tuple[Any, ...], dict[str, Any]], awaited: bool) -> SpawnOperation:
-    """The operation of a child at `path`, started with the arguments `given`.
+    """Returns the operation of a child at `path`, started with the arguments `given`.
 
     Raises:
         TooDeep: it has so many ancestors that it is taken for an endless recursion.
@@ -51,12 +51,12 @@ def child_operation(program: CodeProgram, path: Path, workflow: CodeWorkflow, gi
 
 
 def child_id(place: str) -> str:
-    """The id of a child without an explicit one: the key of the call, or its hash if the key is long, as for children of children."""
+    """Returns the default id of a child: the key of the call, or its hash if the key is long, as for children of children."""
     return place if len(place) <= ID_CHARACTERS_MAX else sha256(place.encode()).hexdigest()[:32]
 
 
 async def call_child(program: CodeProgram, path: Path, op: SpawnOperation, workflow: CodeWorkflow) -> Any:
-    """Wait for a child and return its result.
+    """Waits for a child and returns its result.
 
     Raises:
         ChildFailed: its last start failed or was cancelled.
@@ -68,7 +68,7 @@ async def call_child(program: CodeProgram, path: Path, op: SpawnOperation, workf
 
 
 async def attempt_child(program: CodeProgram, path: Path, op: SpawnOperation, workflow: CodeWorkflow) -> Any:
-    """Wait for a child and return its outcome as data."""
+    """Waits for a child and returns its outcome as data."""
     outcome, times = await _child_outcome(program, path, op, workflow)
     if isinstance(outcome, Failure):
         return Failure(outcome.kind, times, outcome.error)
@@ -76,7 +76,7 @@ async def attempt_child(program: CodeProgram, path: Path, op: SpawnOperation, wo
 
 
 async def _child_outcome(program: CodeProgram, path: Path, op: SpawnOperation, workflow: CodeWorkflow) -> tuple[Outcome, int]:
-    """The outcome of the child, and how many times it was started."""
+    """Returns the outcome of the child, and how many times it was started."""
     outcome = (await program.settle(path, op)).outcome
     rule, times = workflow.calling.rule, 1
     while isinstance(outcome, Failure) and outcome.kind in RESTARTED_STATUSES and times < rule.max:
@@ -84,5 +84,5 @@ async def _child_outcome(program: CodeProgram, path: Path, op: SpawnOperation, w
         await program.settle((*path, ("wait", times)), SleepOperation(wait_s))
         times += 1
         outcome = (await program.settle((*path, ("again", times)), msgspec.structs.replace(op, id=f"{op.id}#{times}"))).outcome
-    nothing = Failure("failed", 1, ErrorInfo(error_codes.OUTCOME_UNKNOWN, "it is not remembered how it ended"))
+    nothing = Failure("failed", 1, ErrorInfo(error_codes.OUTCOME_UNKNOWN, "the log no longer holds how the child ended"))
     return (outcome if isinstance(outcome, Success | Failure) else nothing), times

@@ -1,7 +1,7 @@
-"""The program of a code workflow: one async function on its own loop, fed the events of its execution, asking for operations.
+"""The program of a code workflow: one async function on its own event loop, which is fed the events of its execution and asks for operations.
 
-Live, operations become commands. On replay each operation is compared with the log at its place, and the first difference stops the program before
-anything new runs. So the same events lead to the same state, with the program in memory or rebuilt.
+Live, operations become commands. On replay each operation is compared with the log in its place, and the first difference stops the program before
+anything new runs. The same events therefore lead to the same state, whether the program stayed in memory or was rebuilt.
 
 Once a workflow has failed or was cancelled, its steps are undone, the last first. The undo is code on the same loop: it records how the execution will end,
 then calls one handler after the other, each at the path of the step that it undoes. A handler that fails for good parks the execution, so that no undo is
@@ -57,9 +57,9 @@ def finish_of_task(
     unstarted: Mapping[Path, Coroutine[Any, Any, Any]],
     left_behind: BaseException | None = None,
 ) -> FinishCommand:
-    """The end of the execution, as the task of its function ended. Verbs that were never awaited are an error, as is an exception of a task `left_behind`."""
+    """Returns the end of the execution, given the ended task of its function. Verbs that were never awaited are an error, as is the exception `left_behind`."""
     if not root.done():
-        stuck = WrongVerb("the workflow waits for something that can never happen", "await a verb, or let another task settle what it awaits")
+        stuck = WrongVerb("the workflow waits for something that can never happen", "await a verb, or let another task complete what it awaits")
         return FinishCommand("failed", Failure("failed", 1, error_info(stuck)))
     if root.cancelled():
         reason = execution.cancelling.reason if execution.cancelling is not None else "the workflow cancelled itself"
@@ -84,11 +84,11 @@ def finish_of_task(
 
 
 async def undo_all(instance: "CodeProgram", finish: FinishCommand) -> None:
-    """Wait until nothing is in flight, then run the undo handlers, before `finish`."""
+    """Waits until nothing is in flight, then runs the undo handlers, before `finish`."""
     instance.remember(UNDO_PLAN, lambda: values.encode(finish.outcome, "the outcome"), role="undo", label=finish.status)
-    await instance.open(UNDO_BEGIN, SleepOperation(0.0))  # what the workflow has dropped with its last breath is known from then on
+    await instance.open(UNDO_BEGIN, SleepOperation(0.0))  # after this wait, everything that the workflow dropped at its end is recorded
     while cancelled := instance.execution.opened.cancelled():
-        await instance.wait_for(cancelled[0].path)
+        await instance.future_of_open(cancelled[0].path)
     for path in operations_to_undo(instance.execution.settled) if instance.undoes else ():
         outcome: Outcome | None = None
         done = undo_subject(instance.execution.settled, path)
@@ -103,27 +103,27 @@ async def undo_all(instance: "CodeProgram", finish: FinishCommand) -> None:
         elif isinstance(done.op, SpawnOperation):
             await instance.open((UNDO, *path), msgspec.structs.replace(done.op, input=ENCODED_NONE))
         if isinstance(outcome, Failure):
-            instance.say(WARNING_LEVEL, not_undone_line(path, outcome), {})
+            instance.log(WARNING_LEVEL, not_undone_line(path, outcome), {})
 
 
 def _missing_undo_handler(op: CallOperation) -> UndoHandler:
-    """A handler in place of one that the code no longer has: it fails for good with that reason."""
+    """Returns a handler in place of one that the code no longer has: it fails for good with that reason."""
 
     def refuse(*_: Any, **__: Any) -> None:
-        raise Fatal(f"the code that runs here has nothing that undoes step {op.target}; bring its @{op.target}.undo back, and resume the execution")
+        raise Fatal(f"the code has no undo handler for step {op.target} any more. Restore its @{op.target}.undo, and resume the execution")
 
     return UndoHandler(Step(refuse, name=f"undo:{op.target}", queue=op.queue), in_doubt=True)
 
 
 OPERATIONS_AT_ONCE_MAX = 100_000
-"""Operations that a workflow may open without waiting for any; more is a loop that never waits."""
+"""The most operations that a workflow may open without waiting for any; more is taken for a loop that never waits."""
 
 WorkflowEntry = Callable[["CodeProgram"], Coroutine[Any, Any, Any]]
-"""Makes the coroutine of a workflow in its program."""
+"""Creates the coroutine of a workflow in its program."""
 
 
 class CodeProgram:
-    """One workflow function, which finds context variables as they are in `variables`, by default in its caller. Satisfies `perdure.core.program.Program`."""
+    """The `perdure.core.program.Program` of one workflow function. The function runs with the context variables `variables`, by default those of the caller."""
 
     __slots__ = (
         "_closing",
@@ -188,13 +188,13 @@ class CodeProgram:
         self._has_returned = False
         self._left_behind: BaseException | None = None
 
-    # as a program
+    # The methods of a program.
 
     def feed(self, execution: Execution, event: e.Event, remembered: deque[e.Event] | None, values: Mapping[str, bytes]) -> Sequence[ProgramCommand]:
-        """Take one given event; return the commands that follow from it."""
+        """Takes one external event; returns the commands that follow from it."""
         if self._divergence is not None:
             raise self._divergence
-        if remembered is None or remembered is not self._remembered:  # else the execution does not have yet what was changed because of the event before
+        if remembered is None or remembered is not self._remembered:  # otherwise the commands of the event before are not folded into the execution yet
             self.attributes = execution.attributes
         self.execution, self._remembered, self._values, self._commands = execution, remembered, values, []
         self._opened.clear()
@@ -209,30 +209,30 @@ class CodeProgram:
 
     @property
     def awake(self) -> bool:
-        """Whether it has begun, or can no longer begin."""
+        """Whether the program has begun, or can no longer begin."""
         return self._root is not None or self._divergence is not None
 
     @property
     def keeps_archives(self) -> bool:
-        """Whether what compaction replaces is kept, as its workflow said when the execution was started."""
+        """Whether compaction keeps what it replaces, as the workflow declared when the execution started."""
         return self.execution.started is not None and self.execution.started.archive
 
     @property
     def required(self) -> frozenset[str] | None:
-        """Nothing beside the code itself."""
+        """None: a code workflow needs nothing but its code."""
         return frozenset()
 
     def unfit(self, definition: bytes) -> tuple[str, ...]:
-        """Why it can't go on by a definition: it is code."""
-        return (f"{self.workflow.name} is code, and no definition; deploy other code instead",)
+        """Returns the reason why a definition can't replace the program: it is code."""
+        return (f"{self.workflow.name} is a code workflow and has no definition; deploy other code instead",)
 
     def refuse(self, diverged: Diverged) -> None:
-        """Stop, because the code does not match the log."""
+        """Stops the program, because the code does not match the log."""
         self._divergence = diverged
         self.close()
 
     def close(self) -> None:
-        """Release everything held in memory. Coroutines end where they are, and what they do then is not recorded."""
+        """Releases everything held in memory. Coroutines end where they are, and what they do then is not recorded."""
         if not self.closed:
             self.closed = self._closing = True
             try:
@@ -255,11 +255,11 @@ class CodeProgram:
                 if future is not None and not future.done():
                     future.set_result(settlement)
             case e.StartedEvent():
-                self._recalled = self._values  # of a fork, what was kept before may be kept again at any later event
+                self._recalled = self._values  # values of the original may be kept again at any later event of the fork
                 self._begin()
             case e.ReopenedEvent():
                 self.loop.close()
-                self._recalled = self._values  # the same
+                self._recalled = self._values  # values from before the reopening may be kept again at any later event
                 self.loop, self._finished, self._undoing, self.receipts = DeterministicLoop(), False, None, UnusedMessages()
                 self._has_returned, self._left_behind = False, None
                 for memory in (self._waiting, self._unstarted, self.steps, self.branches):
@@ -282,7 +282,7 @@ class CodeProgram:
         self._root = self.loop.create_task(self._enter(self), name="workflow", context=None if self._variables is None else self._variables.copy())
 
     def _stop(self, root: NumberedTask[Any]) -> None:
-        """End the workflow's function and its tasks where they stand, and go on as if it had ended by being cancelled."""
+        """Ends the workflow's function and its tasks where they are, and continues as after a cancellation."""
         for path in [path for path in self.execution.open if path in self._waiting]:
             self.drop(path)
         self.close()
@@ -296,7 +296,7 @@ class CodeProgram:
         self._root = self.loop.create_task(undo_all(self, finish), name="undo", context=None if self._root is None else self._root.context)
 
     def _conclude(self) -> None:
-        """Finish the execution, once the workflow's function has ended and its other tasks have unwound, or can never go on."""
+        """Finishes the execution once the workflow's function has ended and its other tasks have unwound or can never continue."""
         root = self._root
         if root is None or self._finished or self.closed or self.loop.stopped:
             return
@@ -308,16 +308,16 @@ class CodeProgram:
             self._finish(root)
 
     def _abandoned_failure(self, root: NumberedTask[Any]) -> BaseException | None:
-        """What a workflow that has returned has left behind, as an error: a task whose failure nobody has awaited, or verbs that can't ever be done."""
+        """Returns the error that a workflow left behind when it returned: of a failed task that was never awaited, or of verbs that can never complete."""
         if root.cancelled() or root.exception() is not None:
             return None
-        if unheard := self.loop.unheard:
-            return unheard[0].exception()
+        if unretrieved := self.loop.unretrieved:
+            return unretrieved[0].exception()
         lost = [path_text(path) for path, task in self._opened if path in self._waiting and task is not None and not task.cancelling()]
         return NotAwaited(lost) if lost else None
 
     def _unwind_rest(self) -> None:
-        """Cancel the tasks that the workflow left behind, each once, as asyncio does; those of lost branches are unwinding already."""
+        """Cancels the tasks that the workflow left behind, each once, as asyncio does; those of lost branches are unwinding already."""
         told: set[int] = set()
         while left := [task for task in self.loop.pending if not task.cancelling() and task.number not in told]:
             for task in left:
@@ -333,7 +333,7 @@ class CodeProgram:
         self._end(finish, root)
 
     def _end(self, finish: FinishCommand, root: NumberedTask[Any]) -> None:
-        """End the execution so, once what was done is undone that is to be."""
+        """Ends the execution with `finish`, after its undo if there is something to undo."""
         if self._undoing is None and self._ends_later(finish):
             self._begin_undo(finish)
             self.loop.drive()
@@ -347,7 +347,7 @@ class CodeProgram:
             self.differs((), self._next_text(), "the end of the workflow")
 
     def _ends_later(self, finish: FinishCommand) -> bool:
-        """Whether something is in flight, or to be undone, before the execution ends so."""
+        """Whether something is in flight or has to be undone before the execution can end with `finish`."""
         if finish.status == "completed" and self.execution.cancelling is None:
             return False
         if self._remembered is not None:
@@ -356,36 +356,36 @@ class CodeProgram:
 
     @property
     def undoes(self) -> bool:
-        """Whether what was done is undone when the execution ends otherwise than by a return."""
+        """Whether completed steps are undone if the execution fails or is cancelled."""
         return self.execution.cancelling is None or self.execution.cancelling.undo
 
-    # what verbs use
+    # What verbs use.
 
     def open(self, path: Path, op: Operation, step: Any = None) -> NumberedFuture[SettledOperation]:
-        """Ask for an operation; the future settles with it. `step` is the function behind a call."""
+        """Opens an operation; the future settles with it. `step` is the function behind a call."""
         self._ask(path, op)
         if step is not None:
             self.steps[path] = step
             if isinstance(step, Step):
-                self._know(step)
+                self._register_undo_handler(step)
         future: NumberedFuture[SettledOperation] = self.loop.create_future()
         self._waiting[path] = future
         self._opened.append((path, self.loop.current))
         return future
 
-    def _know(self, step: Step[Any, Any, Any]) -> None:
-        """Know what undoes a step that the code has, or that nothing does."""
+    def _register_undo_handler(self, step: Step[Any, Any, Any]) -> None:
+        """Registers the undo handler of a step, or that it has none any more."""
         handler = self.handlers[step.name] = step.handlers[0] if step.handlers else None
         if handler is not None:
             self.workflow.handlers[step.name] = handler
 
     async def settle(self, path: Path, op: Operation, step: Any = None) -> SettledOperation:
-        """Open an operation and wait until it has settled; if the waiting task is cancelled first, drop the operation."""
-        self.started(path)
-        return await self.until(path, self.open(path, op, step))
+        """Opens an operation and waits until it has settled; if the waiting task is cancelled first, drops the operation."""
+        self.note_awaited(path)
+        return await self.wait_for_settlement(path, self.open(path, op, step))
 
-    async def until(self, path: Path, future: NumberedFuture[SettledOperation]) -> SettledOperation:
-        """Wait for the operation at `path` through its future; if the waiting task is cancelled first, drop the operation."""
+    async def wait_for_settlement(self, path: Path, future: NumberedFuture[SettledOperation]) -> SettledOperation:
+        """Waits for the operation at `path` through its future; if the waiting task is cancelled first, drops the operation."""
         try:
             return await future
         except CancelledError:
@@ -393,7 +393,7 @@ class CodeProgram:
             raise
 
     def remember(self, path: Path, make: Callable[[], Value], **how: Any) -> Value:
-        """Keep a value: made now if the log does not know it yet. Settles at once. That it could not be made is remembered as well."""
+        """Keeps a value, which is computed now unless the log has it. The operation settles at once. A failure to compute the value is recorded as well."""
         if self._remembered is not None:
             if self.is_next(mark := refusal_path(path)):
                 self._ask(mark, KeepOperation(label="refused"))
@@ -402,7 +402,7 @@ class CodeProgram:
             self._ask(path, asked)
             return self._matched_value
         known = self.execution.recalled_results.known.get(path)
-        if known is None and self.dry and not how:  # an exploration: what the user's function returns is not known, and it must not run
+        if known is None and self.dry and not how:  # an exploration must not call the user's function, so the value is not known
             self._ask(path, KeepOperation())
             self.loop.stopped = True
             raise Evicted
@@ -417,11 +417,11 @@ class CodeProgram:
 
     @property
     def replaying(self) -> bool:
-        """Whether what the program asks for now is remembered."""
+        """Whether the operation that the program asks for now is in the log."""
         return self._remembered is not None
 
     def take_removed(self, path: Path, kind: type[Operation]) -> NumberedFuture[SettledOperation] | None:
-        """Take what is remembered at `path` as asked for, if it is next and of this kind; a future, if it settles later."""
+        """Takes the recorded operation at `path` as asked for, if it is next and of this kind. Returns a future if it settles later."""
         event = self._next()
         if not isinstance(event, e.OpenedEvent) or event.path != path or not isinstance(event.op, kind) or self._remembered is None:
             return None
@@ -434,23 +434,23 @@ class CodeProgram:
         return future
 
     def send(self, path: Path, op: SendOperation | SpawnOperation) -> None:
-        """Ask for an operation that settles at once."""
+        """Opens an operation that settles at once."""
         self._ask(path, op)
 
-    def wait_for(self, path: Path) -> NumberedFuture[SettledOperation]:
-        """A future for an operation that is open, though nobody waited for it any more."""
+    def future_of_open(self, path: Path) -> NumberedFuture[SettledOperation]:
+        """Returns a new future for an operation that was dropped and is still open."""
         future: NumberedFuture[SettledOperation] = self.loop.create_future()
         self._waiting[path] = future
         return future
 
     def drop(self, path: Path) -> None:
-        """Drop a pending operation, or give back the messages of a settled receive."""
+        """Drops a pending operation, or returns the messages of a settled receive to the mailbox."""
         if self.closed:
             return
         self.steps.pop(path, None)
         if self._waiting.pop(path, None) is None:
             settlement = self.execution.settled.get(path)
-            if settlement is None or not settlement.letters:
+            if settlement is None or not settlement.messages:
                 return
         if self._remembered is None:
             self._commands.append(DropCommand(path, any(path[:depth] in self.lost for depth in range(1, len(path) + 1)) if self.lost else False))
@@ -460,43 +460,43 @@ class CodeProgram:
             self._remembered.popleft()
 
     def give_back(self, branch: Path) -> None:
-        """Put back the messages that a branch received and has not used, or not completed."""
+        """Returns the messages to the mailbox that a branch received and has not used or not completed."""
         for path in self.receipts.give_back(branch):
             self.drop(path)
 
     def trim(self, path: Path, before: int, undo_before: int = 0) -> None:
-        """Forget turns of a loop. How far was decided with it, so replay has nothing to do or compare."""
+        """Forgets iterations of a loop. The log records how many, so replay has nothing to decide or compare."""
         if self._remembered is None:
             self._commands.append(TrimCommand(path, before, undo_before))
 
-    def wait_for_turn(self, path: Path) -> NumberedFuture[e.IterationResumedEvent]:
-        """A future for the place in a compacted log from which the loop at `path` goes on."""
+    def wait_for_iteration(self, path: Path) -> NumberedFuture[e.IterationResumedEvent]:
+        """Returns a future for the iteration from which the loop at `path` continues in a compacted log."""
         future: NumberedFuture[e.IterationResumedEvent] = self.loop.create_future()
         self._waiting[path] = future
         return future
 
-    def say(self, level: int, line: str, fields: Mapping[str, Any]) -> None:
-        """Log a line, unless this is a replay."""
+    def log(self, level: int, line: str, fields: Mapping[str, Any]) -> None:
+        """Logs a line, unless this is a replay."""
         if self._remembered is None and not self.closed:
             self._commands.append(LogCommand(level, line, tuple(fields.items())))
 
-    def started(self, path: Path) -> None:
-        """Note that a verb's coroutine runs."""
+    def note_awaited(self, path: Path) -> None:
+        """Notes that the coroutine of a verb runs."""
         self._unstarted.pop(path, None)
 
-    def promised(self, path: Path, coroutine: Coroutine[Any, Any, Any]) -> None:
-        """Note that a verb was called, and that its coroutine has not run yet."""
+    def note_called(self, path: Path, coroutine: Coroutine[Any, Any, Any]) -> None:
+        """Notes that a verb was called and that its coroutine has not run yet."""
         self._unstarted[path] = coroutine
 
     def raw(self, value: Value) -> bytes:
-        """The payload of a value, which may be a blob that came with the event."""
+        """Returns the payload of a value, which may be a blob that came with the event."""
         if not isinstance(value, Blob):
             return value
         found = self._values.get(value.sha256)
         return self._recalled[value.sha256] if found is None else found
 
     def decode(self, value: Value, hint: Any, path: Path) -> Any:
-        """A remembered value by its hint. One that no longer fits is a divergence on replay, an error live."""
+        """Decodes a recorded value by its type hint. One that no longer fits is a divergence on replay, and an error live."""
         try:
             return values.decode(self.raw(value), hint, "the value of", path)
         except Undecodable as error:
@@ -507,19 +507,19 @@ class CodeProgram:
             raise
 
     def now(self) -> datetime:
-        """The store's time of the event that the program is being fed."""
+        """Returns the store's time of the event that the program is being fed."""
         return datetime.fromtimestamp(self.execution.now_s, UTC)
 
     def admit(self, verb: str) -> NumberedTask[Any]:
-        """The task that calls a verb.
+        """Returns the task that calls a verb.
 
         Raises:
-            WrongVerb: it is not called from the running workflow, or by a function whose value is to be kept.
+            WrongVerb: the caller is not the running workflow, or is the function of `ctx.keep`.
         """
         if self.closed and not self._closing:
             raise WrongVerb(
-                f"ctx.{verb} on a context whose execution has left memory or ended",
-                "a context belongs to one run of its workflow: pass it on to what the workflow calls, and keep it nowhere else",
+                f"ctx.{verb} was called on a context whose execution was evicted or has ended",
+                "a context belongs to one run of its workflow: pass it to the functions that the workflow calls, and keep it nowhere else",
             )
         if self.closed or self._divergence is not None:
             self._refuse()
@@ -530,13 +530,14 @@ class CodeProgram:
                 "a step can't use verbs: return its result, and call the verb in the workflow",
             )
         if self.keeping and verb != "now":
-            raise WrongVerb(f"ctx.{verb} in the function of ctx.keep", "replay does not call it: call the verb before, and keep what you make of it")
+            raise WrongVerb(f"ctx.{verb} was called in the function of ctx.keep", "replay does not call that function: call the verb before it")
         return task
 
-    # comparing with what is remembered
+    # The comparison with the log.
 
     def _refuse(self) -> None:
-        """Raise `Evicted`. What catches that and calls verbs for ever is let through at last, to await what never comes: only there can it be given up."""
+        """Raises `Evicted`. Code that catches it and keeps calling verbs is finally let through, to await a future that never completes: only there can it
+        be abandoned."""
         self._refused += 1
         if self._refused <= CLEANUP_AWAITS_MAX:
             raise Evicted
@@ -550,7 +551,7 @@ class CodeProgram:
         if self._remembered is None:
             self._commands.append(OpenCommand(path, op))
             if len(self._commands) > OPERATIONS_AT_ONCE_MAX:
-                raise WrongVerb(f"{OPERATIONS_AT_ONCE_MAX:,} operations were opened without waiting for any", "let each turn of the loop wait for something")
+                raise WrongVerb(f"{OPERATIONS_AT_ONCE_MAX:,} operations were opened without waiting for any", "let each iteration wait for something")
             return
         event = self._next()
         if type(event) is not e.OpenedEvent or event.path != path or not is_same_operation(event.op, op):
@@ -561,13 +562,13 @@ class CodeProgram:
         self._remembered.popleft()
 
     def _next(self) -> e.Event | None:
-        """What is remembered next, trimming aside."""
+        """Returns the next recorded command, except those that trim loops."""
         while (left := self._remembered) and type(left[0]) is e.TrimmedEvent:
             left.popleft()
         return left[0] if left else None
 
     def is_next(self, path: Path) -> bool:
-        """Whether an operation at `path` is remembered next."""
+        """Whether the next recorded command opens an operation at `path`."""
         event = self._next()
         return isinstance(event, e.OpenedEvent) and event.path == path
 
@@ -582,11 +583,11 @@ class CodeProgram:
         return "nothing here"
 
     def differs(self, path: Path, remembered: str, asked: str) -> None:
-        """Note that the program differs from its log, and stop it."""
+        """Records that the program differs from its log, and stops it."""
         if self._divergence is None:
             self._divergence = Diverged(path, (f"remembered {remembered}, asked for {asked}",))
             self.loop.stopped = True
 
 
 def removed_step(*_: object, **__: object) -> None:
-    """Do nothing: the body of a step that was removed from the code, should a retry of it be due."""
+    """Does nothing: the body of a step that was removed from the code, in case a retry of it is due."""

@@ -1,8 +1,8 @@
 """The context: the verbs of a workflow.
 
 Each verb takes its path when it is called, and does its work when it is awaited. The verbs that settle at once (`send`, `set`, `set_attributes`,
-`emit`, `keep`) have done their work when they return. Here are also the loops with durable state, whose old iterations are forgotten so that the log
-stays bounded, and the workflow's logger, which is silent on replay.
+`emit`, `keep`) are complete when they return. The module also has the loops with durable state, whose old iterations are forgotten so that the log stays
+bounded, and the workflow's logger, which writes nothing on replay.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ DEBUG, INFO, WARNING, ERROR = 10, 20, 30, 40
 
 
 class WorkflowLogger:
-    """`ctx.log`: the usual levels; fields go by keyword."""
+    """`ctx.log`: writes lines at the usual levels; fields are keyword arguments. Replay writes nothing."""
 
     __slots__ = ("_instance",)
 
@@ -72,28 +72,28 @@ class WorkflowLogger:
         self._instance = instance
 
     def debug(self, line: str, **fields: Any) -> None:
-        """Log for those who look for a fault."""
-        self._instance.say(DEBUG, line, fields)
+        """Logs a detail that helps to find a fault."""
+        self._instance.log(DEBUG, line, fields)
 
     def info(self, line: str, **fields: Any) -> None:
-        """Log what is as it should be."""
-        self._instance.say(INFO, line, fields)
+        """Logs normal operation."""
+        self._instance.log(INFO, line, fields)
 
     def warning(self, line: str, **fields: Any) -> None:
-        """Log what somebody may want to look at."""
-        self._instance.say(WARNING, line, fields)
+        """Logs something unusual that may need attention."""
+        self._instance.log(WARNING, line, fields)
 
     def error(self, line: str, **fields: Any) -> None:
-        """Log what somebody must look at."""
-        self._instance.say(ERROR, line, fields)
+        """Logs a failure that needs attention."""
+        self._instance.log(ERROR, line, fields)
 
 
 PLAIN_STATE_TYPES = (bool, int, float, str, bytes, list, dict, type(None))
-"""Types of state that are kept as what they are, so that a count may become a fraction, and None a page."""
+"""Types of loop state that are decoded without a type hint, so that an int may become a float, and None a text."""
 
 
 class LoopState(Generic[S]):
-    """What a turn leaves to the next one."""
+    """The state that one iteration passes to the next."""
 
     __slots__ = ("state",)
 
@@ -102,7 +102,7 @@ class LoopState(Generic[S]):
 
 
 class DurableLoop(Generic[S]):
-    """The turns of one loop: an asynchronous iterator, and no generator, so that leaving it by `break` needs no cleanup."""
+    """The iterations of one loop. It is an asynchronous iterator and not a generator, so leaving it by `break` needs no cleanup."""
 
     __slots__ = ("__weakref__", "_cell", "_commit_every", "_context", "_keep", "_kind", "_path", "_scope", "_trim_every", "_turn", "_undo_keep")
 
@@ -139,10 +139,10 @@ class DurableLoop(Generic[S]):
         return self._context._turn(self._scope, self._cell, self._turn, (*self._path, self._turn))
 
     async def _begin(self, instance: CodeProgram) -> None:
-        """Start at turn 0, at the turn from which a compacted log goes on, or, reopened or forked, at the earliest turn that is kept."""
+        """Starts at iteration 0, at the one from which a compacted log continues or, reopened or forked, at the earliest that is kept."""
         execution = instance.execution
         if self._path in execution.resumes:
-            turned = await instance.wait_for_turn(self._path)
+            turned = await instance.wait_for_iteration(self._path)
             self._turn = turned.turn
             self._cell.state = instance.decode(turned.value, self._kind, self._path)
             return
@@ -161,15 +161,16 @@ class DurableLoop(Generic[S]):
 
 
 def refuse_verb_outside_iteration(scope: NameScope, verb: str) -> None:
-    """Refuse a verb of the surrounding context while a turn of its loop runs: what it opens would never be trimmed."""
+    """Refuses a verb of the surrounding context while an iteration of its loop runs: what it opens would never be trimmed."""
     alive = scope.loop_alive
     if isinstance(alive, ref) and alive() is not None:
-        raise WrongVerb(f"ctx.{verb} in a turn of a loop", f"use the turn's own context: `async for turn in ctx.loop(...): await turn.{verb}(...)`")
+        instead = f"use the context of the iteration: `async for turn in ctx.loop(...): await turn.{verb}(...)`"
+        raise WrongVerb(f"ctx.{verb} was called in an iteration of a loop", instead)
     scope.loop_alive = None
 
 
 VerbCall = Coroutine[Any, Any, R]
-"""What a verb returns: await it once, or hand it to asyncio.gather or a task."""
+"""What a verb returns: await it once, or pass it to asyncio.gather or to a task."""
 
 _MISSING: Any = object()
 
@@ -188,7 +189,7 @@ class SettledResult(Generic[T]):
 
 
 class HasKey(Protocol):
-    """Whatever stands for an execution, such as a handle."""
+    """An object that identifies an execution, such as a handle."""
 
     @property
     def key(self) -> Key:
@@ -197,11 +198,11 @@ class HasKey(Protocol):
 
 
 class HasCode(Protocol[P, R_co]):
-    """Whatever stands for a code workflow, with the types of its input and result."""
+    """A code workflow, with the types of its input and result."""
 
     @property
     def code(self) -> CodeWorkflow:
-        """The workflow as engines know it."""
+        """The workflow in the form that engines use."""
         ...
 
     def signature(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
@@ -210,14 +211,14 @@ class HasCode(Protocol[P, R_co]):
 
 
 BranchOf = Callable[["Context"], Awaitable[R]]
-"""A branch: a function of a context of its own."""
+"""A branch: a function that takes a context of its own."""
 
 StepOrWorkflow = Step[..., R, Any] | HasCode[..., R]
-"""What may stand in for a branch: a step or a workflow that needs no arguments."""
+"""What may be used as a branch: a step or a workflow that needs no arguments."""
 
 
 class ExecutionInfo:
-    """What a workflow may know of its own execution."""
+    """What a workflow can read about its own execution."""
 
     __slots__ = ("_instance",)
 
@@ -247,12 +248,12 @@ class ExecutionInfo:
 
     @property
     def attempt(self) -> int:
-        """How many times it has begun: 1, and one more with each retry after a failure."""
+        """How many times the execution has begun: 1, and one more with each retry after a failure."""
         return self._instance.execution.reopened + 1
 
     @property
     def depth(self) -> int:
-        """How many executions stand above it, each started by the one before."""
+        """The number of its ancestors, each started by the one before."""
         return self._instance.execution.depth
 
     @property
@@ -263,7 +264,7 @@ class ExecutionInfo:
 
     @property
     def attributes(self) -> dict[str, AttributeValue]:
-        """What it is found by: as it was started with, and as `set_attributes` has changed that since. Changing this changes nothing."""
+        """A copy of the attributes: those of the start, as changed since by `set_attributes`."""
         return attributes.attribute_values(self._instance.attributes)
 
     @property
@@ -273,7 +274,7 @@ class ExecutionInfo:
 
 
 class Context:
-    """The verbs of a workflow, for one branch of it. A branch, and a turn of a loop, gets its own and uses no other."""
+    """The verbs of a workflow, for one branch of it. Each branch, and each iteration of a loop, has its own context and uses no other."""
 
     __slots__ = ("_children", "_instance", "_random", "_scope", "_task", "log")
 
@@ -285,7 +286,7 @@ class Context:
         self._random: Random | None = None
         self.log = WorkflowLogger(instance)
 
-    # steps
+    # Steps.
 
     @overload
     def step(self, fn: Step[P, R, Any], /, *args: P.args, **kwargs: P.kwargs) -> VerbCall[R]: ...
@@ -300,12 +301,12 @@ class Context:
     @overload
     def step(self, name: str, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> VerbCall[R]: ...
     def step(self, fn: Any, /, *args: Any, **kwargs: Any) -> VerbCall[Any]:
-        """Run a function once and remember its result: ``ctx.step(fn, *args)``, or ``ctx.step("name", fn, *args)``.
+        """Runs a function and records its result: ``ctx.step(fn, *args)``, or ``ctx.step("name", fn, *args)``.
 
         It runs at least once and settles exactly once; after that it is never run again. Options go to ``fn.with_(...)``.
 
         Raises:
-            StepFailed: its tries are used up, or it raised `Fatal`; of a class in its `raises`, the error itself.
+            StepFailed: its attempts are used up, or it raised `Fatal`. An error of a class in its `raises` is raised itself.
         """
         path, op, fn = self._prepare("step", fn, args, kwargs)
         return self._verb(path, self._step(path, op, fn))
@@ -325,7 +326,7 @@ class Context:
     @overload
     def attempt(self, name: str, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> VerbCall[Attempt[R]]: ...
     def attempt(self, fn: Any, /, *args: Any, **kwargs: Any) -> VerbCall[Any]:
-        """Run a step, or another workflow as a child, and return its failure as data: `Ok(value)`, or `Err(kind, attempts, error)`."""
+        """Runs a step, or another workflow as a child, and returns its outcome as data: `Ok(value)`, or `Err(kind, attempts, error)`."""
         named = isinstance(fn, str) and bool(args)
         child = getattr(args[0] if named else fn, "code", None)
         if isinstance(child, CodeWorkflow):
@@ -340,12 +341,12 @@ class Context:
         if isinstance(fn, str) and args:
             explicit, fn, args = fn, args[0], args[1:]
         if not callable(fn):
-            raise WrongVerb(f"ctx.{verb}({fn!r:.60})", f"pass a function and its arguments: ctx.{verb}(charge, order), not what calling it returns")
+            raise WrongVerb(f"ctx.{verb}({fn!r:.60}) was not given a function", f"pass a function and its arguments: ctx.{verb}(charge, order)")
         if isinstance(fn, Step):
             if kwargs:
                 refuse_options_among_arguments(fn.name, f"ctx.{verb}", fn.fn, args, kwargs)
             for handler in fn.handlers:
-                _ = handler.step.codec  # what undoes it has to be sound before it is done
+                _ = handler.step.codec  # an undo handler with unsupported types is refused before the step runs
             path = scope.take(fn.name, explicit or fn.explicit)
             raw = fn.codec.encode_args(args, kwargs, "the arguments of step", path)
             op = CallOperation(
@@ -379,10 +380,10 @@ class Context:
         codec = fn.codec if isinstance(fn, Step) else codec_of_function(fn)
         return self._instance.decode(value, codec.result, path)
 
-    # time
+    # Time.
 
     def sleep(self, duration: Duration, *, name: str | None = None) -> VerbCall[None]:
-        """Wait for `duration` (seconds, a timedelta, or text such as ``"3d"``), across restarts.
+        """Waits for `duration` (seconds, a timedelta, or text such as ``"3d"``), across restarts.
 
         The deadline is fixed when the operation is opened; replay and restarts do not move it. No memory is held while waiting.
         """
@@ -392,7 +393,7 @@ class Context:
         return self._verb(path, self._sleep(path, op))
 
     def sleep_until(self, when: datetime, *, name: str | None = None) -> VerbCall[None]:
-        """Wait until a point in time, which must have a time zone; one that is past does not wait."""
+        """Waits until a point in time, which must have a time zone; returns at once if it has passed."""
         scope = self._enter("sleep_until")
         if getattr(when, "tzinfo", None) is None:
             raise BadValue("sleep_until", when, "a datetime with a time zone, such as datetime.now(UTC) + timedelta(days=1)")
@@ -403,13 +404,13 @@ class Context:
         await self._instance.settle(path, op)
 
     def now(self) -> datetime:
-        """The time, in UTC, of the event that made the workflow go on: the same on every replay."""
+        """Returns the time, in UTC, of the event that resumed the workflow: the same on every replay."""
         self._enter("now")
         return self._instance.now()
 
     @property
     def random(self) -> Random:
-        """Random numbers of this scope, the same on every replay."""
+        """Returns the random number generator of this scope, with the same numbers on every replay."""
         self._enter("random")
         if self._random is None:
             started = self._instance.execution.started
@@ -417,10 +418,10 @@ class Context:
         return self._random
 
     def uuid(self) -> UUID:
-        """A random UUID, the same on every replay."""
+        """Returns a random UUID, the same on every replay."""
         return UUID(int=self.random.getrandbits(128), version=4)
 
-    # messages
+    # Messages.
 
     @overload
     def listen(self, signal: Signal[T], /, *, completable: Literal[True], timeout: Duration | None = ..., name: str | None = ...) -> VerbCall[Message[T]]: ...
@@ -433,13 +434,13 @@ class Context:
     def listen(
         self, *names: Any, timeout: Duration | None = None, default: Any = _MISSING, completable: bool = False, name: str | None = None
     ) -> VerbCall[Any]:
-        """Wait for the next message of a signal, or of any of these names, first in first out across them; return its body.
+        """Waits for the next message of a signal, or of any of these names, first in first out across them; returns its body.
 
-        A message that is there already wins over a timeout. Consuming it is one commit with what follows. With `completable`, it returns a
-        `Message` that stays the execution's until ``message.complete(reply)``, and goes back to its place if its branch is cancelled before.
+        A message that has arrived already takes precedence over a timeout. Consuming it is in one commit with what follows. With `completable`, the verb
+        returns a `Message`, which is not consumed until ``message.complete(reply)`` and returns to its place if its branch is cancelled before.
 
         Raises:
-            Timeout: nothing came in time, and there is no `default`.
+            Timeout: no message arrived in time, and there is no `default`.
         """
         path, op, signal = self._receive("listen", names, name, ReceiveOperation((), 1, timeout_s=_optional_s(timeout), completable=completable))
         return self._verb(path, self._listen(path, op, signal, default))
@@ -455,8 +456,8 @@ class Context:
         self, *names: str, limit: int = ..., timeout: Duration | None = ..., completable: bool = ..., name: str | None = ...
     ) -> VerbCall[list[Any]]: ...
     def listen_many(self, *names: Any, limit: int = 100, timeout: Duration | None = None, completable: bool = False, name: str | None = None) -> VerbCall[Any]:
-        """Wait for messages: without `timeout`, at least one and at most `limit`, as soon as there is one; with it, as many as come until there are `limit`
-        or the time is over, possibly none."""
+        """Waits for messages and returns their bodies: without `timeout`, from one to `limit` of them as soon as one is there; with it, all that arrive until
+        there are `limit` or the timeout has passed, possibly none."""
         receive = ReceiveOperation((), whole_number(limit, "listen_many(limit)"), timeout is not None, _optional_s(timeout), completable)
         path, op, signal = self._receive("listen_many", names, name, receive)
         return self._verb(path, self._listen_many(path, op, signal))
@@ -472,8 +473,8 @@ class Context:
 
     async def _received(self, path: Path, op: ReceiveOperation) -> SettledOperation:
         settlement = await self._instance.settle(path, op)
-        if settlement.letters:
-            self._instance.receipts.receive(path, [letter.number for letter in settlement.letters], op.completable)
+        if settlement.messages:
+            self._instance.receipts.receive(path, [message.number for message in settlement.messages], op.completable)
         return settlement
 
     async def _listen(self, path: Path, op: ReceiveOperation, signal: Signal[Any] | None, default: Any) -> Any:
@@ -482,23 +483,23 @@ class Context:
             if default is _MISSING:
                 raise Timeout(path_text(path), op.timeout_s)
             return default
-        return self._letter(path, op, signal, settlement.letters[0])
+        return self._received_body(path, op, signal, settlement.messages[0])
 
     async def _listen_many(self, path: Path, op: ReceiveOperation, signal: Signal[Any] | None) -> list[Any]:
         settlement = await self._received(path, op)
-        return [self._letter(path, op, signal, letter) for letter in settlement.letters]
+        return [self._received_body(path, op, signal, message) for message in settlement.messages]
 
-    def _letter(self, path: Path, op: ReceiveOperation, signal: Signal[Any] | None, letter: ReceivedMessage) -> Any:
-        body = self._instance.decode(letter.body, Any if signal is None else signal.body, path)
+    def _received_body(self, path: Path, op: ReceiveOperation, signal: Signal[Any] | None, message: ReceivedMessage) -> Any:
+        body = self._instance.decode(message.body, Any if signal is None else signal.body, path)
         if not op.completable:
             return body
-        return Message(letter.name, body, partial(self._complete, path, letter.number))
+        return Message(message.name, body, partial(self._complete, path, message.number))
 
     def _complete(self, path: Path, number: int, reply: Any) -> None:
         _ = self._instance.admit("complete")
         if not self._instance.receipts.holds(path, number):
-            what = f"the message of {path_text(path)} was completed before, or went back when its branch lost"
-            raise WrongVerb(what, "complete each once, while its branch goes on")
+            what = f"the message of {path_text(path)} was completed before, or returned to the mailbox when its branch lost"
+            raise WrongVerb(what, "complete each message once, while its branch runs")
         self._instance.remember(reply_path(path, number), lambda: values.encode(reply, "the reply to", path), role="reply", label=str(number))
         self._instance.receipts.complete(path, number)
 
@@ -507,7 +508,7 @@ class Context:
     @overload
     def send(self, execution: Key | HasKey, signal: str, body: Any = ..., *, name: str | None = ...) -> SettledResult[None]: ...
     def send(self, execution: Key | HasKey, signal: Signal[Any] | str, body: Any = None, *, name: str | None = None) -> SettledResult[None]:
-        """Send a message to another execution, or to this one; recorded, so never repeated by replay."""
+        """Sends a message to another execution, or to this one. It is recorded, so replay does not repeat it."""
         scope = self._enter("send")
         key = execution if isinstance(execution, Key) else execution.key
         wanted = signal.name if isinstance(signal, Signal) else checked_name(signal, "signal")
@@ -518,7 +519,7 @@ class Context:
         self._instance.send(path, SendOperation(key, wanted, raw))
         return SettledResult(None)
 
-    # branches
+    # Branches.
 
     @overload
     def join(self, a: BranchOf[T1], /, *, name: str | None = ...) -> VerbCall[tuple[T1]]: ...
@@ -543,12 +544,12 @@ class Context:
     @overload
     def join(self, *, name: str | None = ..., **by_name: BranchOf[Any] | StepOrWorkflow[Any]) -> VerbCall[Record]: ...
     def join(self, *branches: Any, name: str | None = None, **by_name: Any) -> VerbCall[Any]:
-        """Run branches side by side and wait for all, also when one fails. By position the results are a tuple, by keyword a record by name.
+        """Runs branches concurrently and waits for all, also if one fails. The results are a tuple for branches by position, a record for branches by keyword.
 
-        A branch is a function of a context of its own, or a step or a workflow that needs no arguments; type checkers know of mixtures by keyword.
+        A branch is a function of a context of its own, or a step or a workflow that needs no arguments. Type checkers accept mixtures by keyword only.
 
         Raises:
-            JoinFailed: branches failed; it has the error of each, and what the others returned.
+            JoinFailed: branches failed; it has the error of each, and the results of the others.
         """
         path, started = self._branches("join", branches, by_name, name)
         return self._verb(path, self._join(path, started, as_tuple=not by_name))
@@ -558,9 +559,9 @@ class Context:
     @overload
     def race(self, *, name: str | None = ..., **branches: StepOrWorkflow[T]) -> VerbCall[Won[T]]: ...
     def race(self, *, name: str | None = None, **branches: Any) -> VerbCall[Won[Any]]:
-        """Run branches side by side until one *returns*; the others are cancelled, in mid-step too. `Won` has its name and value.
+        """Runs branches concurrently until one *returns*; cancels the others, even in the middle of a step. `Won` has the name and the value of the winner.
 
-        A branch is a function of a context of its own, or a step or a workflow that needs no arguments; type checkers know of no mixtures of the two.
+        A branch is a function of a context of its own, or a step or a workflow that needs no arguments. Type checkers accept no mixtures of the two.
 
         Raises:
             RaceFailed: every branch failed.
@@ -575,13 +576,13 @@ class Context:
     @overload
     def map(self, fn: Callable[[Context, T], Awaitable[R]], items: Iterable[T], *, limit: int | None = ..., name: str | None = ...) -> VerbCall[list[R]]: ...
     def map(self, fn: Any, items: Iterable[Any], *, limit: int | None = None, name: str | None = None) -> VerbCall[list[Any]]:
-        """Run a branch for each item, at most `limit` at a time; return their results in the order of the items.
+        """Runs a branch for each item, at most `limit` at a time; returns their results in the order of the items.
 
         A branch is a step or a workflow, which is given the item, ``ctx.map(charge, orders)``, or a function of a context of its own and the item,
         ``ctx.map(lambda c, order: c.step(charge, order, 5), orders)``.
 
         Raises:
-            JoinFailed: branches failed; its errors and outputs go by the number of the item, from 0.
+            JoinFailed: branches failed; its errors and outputs are named by the number of the item, from 0.
         """
         scope = self._enter("map")
         if limit is not None:
@@ -594,9 +595,9 @@ class Context:
     def wait(
         self, *awaitables: Awaitable[T], timeout: Duration | None = None, return_when: str = asyncio.ALL_COMPLETED, name: str | None = None
     ) -> VerbCall[tuple[list[asyncio.Task[T]], list[asyncio.Task[T]]]]:
-        """Wait for what verbs return, or for tasks, as `asyncio.wait` does: return those that are done and those that are not, each in the order given.
+        """Waits for verbs or tasks as `asyncio.wait` does; returns those that are done and those that are pending, each in the order given.
 
-        What is not done goes on, and may be waited for again. `timeout` is durable; when it is over, nothing is raised.
+        The pending ones continue, and can be waited for again. `timeout` is durable; when it passes, nothing is raised.
         `return_when` is one of asyncio's constants.
         """
         scope = self._enter("wait")
@@ -609,14 +610,14 @@ class Context:
     async def _wait(
         self, path: Path, tasks: list[asyncio.Task[T]], when: str, limit: SleepOperation | None
     ) -> tuple[list[asyncio.Task[T]], list[asyncio.Task[T]]]:
-        self._instance.started(path)
+        self._instance.note_awaited(path)
         await branches.wait_for_tasks(self._instance.loop, tasks, when, None if limit is None else self._sleep(path, limit))
         return [task for task in tasks if task.done()], [task for task in tasks if not task.done()]
 
     def as_completed(self, *awaitables: Awaitable[T]) -> branches.CompletedTasks[T]:
-        """What verbs return, or tasks, as each comes to its end, as `asyncio.as_completed` does: ``async for task in ctx.as_completed(...): await task``.
+        """Yields verbs or tasks in the order in which they end, as `asyncio.as_completed` does: ``async for task in ctx.as_completed(...): await task``.
 
-        It waits for none longer than the workflow asks for the next: leave it by `break`, and the others go on.
+        After a `break`, the others continue.
         """
         self._enter("as_completed")
         return branches.CompletedTasks(self._instance.loop, branches.tasks_of("as_completed", self._instance.loop, awaitables))
@@ -624,7 +625,7 @@ class Context:
     def _branches(self, verb: str, positional: tuple[Any, ...], by_name: dict[str, Any], name: str | None) -> tuple[Path, list[branches.Branch]]:
         scope = self._enter(verb)
         if positional and by_name:
-            raise WrongVerb(f"ctx.{verb} with {len(positional)} branches by position and {len(by_name)} by name", "give all in the same way")
+            raise WrongVerb(f"ctx.{verb} was given {len(positional)} branches by position and {len(by_name)} by name", "pass all in the same way")
         if verb == "race" and not by_name:
             raise WrongVerb("ctx.race of nothing has no winner, so it would wait for ever", "give at least one branch: ctx.race(paid=wait_paid, ...)")
         for branch in by_name:
@@ -646,7 +647,7 @@ class Context:
         return await branches.race_branches(self._instance, self._branch, path, started)
 
     def _branch(self, name: str, path: Path, fn: Callable[[Context], Awaitable[Any]]) -> NumberedTask[Any]:
-        """Start a branch as a task with a context of its own."""
+        """Starts a branch as a task with a context of its own."""
         context = Context(self._instance, NameScope(path), None)
         context._task = task = self._instance.loop.create_task(context._run(fn), name=name)
         self._instance.branches[task] = context._scope
@@ -665,12 +666,11 @@ class Context:
             self._instance.branches.pop(cast("NumberedTask[Any]", self._task), None)
 
     def loop(self, name: str, state: S, *, commit_every: int = 1, keep: int = 10, trim_every: int = 1, undo_keep: int | None = None) -> DurableLoop[S]:
-        """Turns with durable state: ``async for turn in ctx.loop("audit", state=0): turn.state += 1``; leave it by `break`.
+        """A loop with durable state: ``async for turn in ctx.loop("audit", state=0): turn.state += 1``; leave it by `break`.
 
-        The state is remembered at the start of every `commit_every`-th turn. The last `keep` turns are kept, older ones forgotten at every
-        `trim_every`-th turn, so that a loop may go on for ever. In a turn, use the turn's own verbs. What forgotten turns have done is
-        undone all the same if the execution fails, up to 10,000 operations; with more it parks. With `undo_keep`, what lies more than
-        so many turns back is not undone any more.
+        The state is recorded at the start of every `commit_every`-th iteration. The last `keep` iterations are kept, and older ones are forgotten at every
+        `trim_every`-th, so a loop can run without end. In an iteration, use the verbs of `turn`. If the execution fails, forgotten iterations are undone as
+        well, up to 10,000 operations; with more to undo, the execution parks. With `undo_keep`, only so many of the last iterations are undone.
         """
         scope = self._enter("loop")
         path = scope.take(checked_name(name, "loop"), name)
@@ -679,22 +679,22 @@ class Context:
     def _turn(self, scope: NameScope, cell: LoopState[S], number: int, path: Path) -> Turn[S]:
         return Turn(self._instance, NameScope(path), self._instance.loop.current, cell, number)
 
-    # children
+    # Children.
 
     def call(self, workflow: HasCode[P, R], /, *args: P.args, **kwargs: P.kwargs) -> VerbCall[R]:
-        """Run another workflow as a child execution and wait for its result. If this execution ends or stops waiting, the child is cancelled.
+        """Runs another workflow as a child execution and waits for its result. If this execution ends or stops waiting, the child is cancelled.
 
         Options go to ``workflow.with_(...)``.
 
         Raises:
             ChildFailed: it failed or was cancelled.
-            TooDeep: more than 100 executions stand above it.
+            TooDeep: the child would have more than 100 ancestors.
         """
         path, op = self._spawn("call", None, workflow.code, (args, kwargs))
         return self._verb(path, child_executions.call_child(self._instance, path, op, workflow.code))
 
     def start(self, workflow: HasCode[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> SettledResult[Key]:
-        """Start another workflow as an execution that goes on by itself; return its key, to which messages can be sent."""
+        """Starts another workflow as an execution that continues independently; returns its key, to which messages can be sent."""
         path, op = self._spawn("start", None, workflow.code, (args, kwargs))
         self._instance.send(path, op)
         return SettledResult(Key(self._instance.execution.key.tenant, op.workflow, op.id))
@@ -705,21 +705,21 @@ class Context:
         path = self._enter(verb).take(f"{'start' if verb == 'start' else 'call'}:{workflow.name}", name or workflow.calling.name)
         return path, child_executions.child_operation(self._instance, path, workflow, given, awaited=verb != "start")
 
-    # people
+    # Approvals.
 
     @overload
     def approve(self, title: str, *, form: type[T], name: str | None = ..., **options: Unpack[ApproveKeywords]) -> VerbCall[Decision[T]]: ...
     @overload
     def approve(self, title: str, *, name: str | None = ..., **options: Unpack[ApproveKeywords]) -> VerbCall[Decision[Any]]: ...
     def approve(self, title: str, *, name: str | None = None, **options: Any) -> VerbCall[Decision[Any]]:
-        """Have people decide, and wait for it: ``await ctx.approve("Ship it?", form=ShipForm, assignees=["ada", "group:ops"], timeout="1d")``.
+        """Asks people for a decision and waits for it: ``await ctx.approve("Ship it?", form=ShipForm, assignees=["ada", "group:ops"], timeout="1d")``.
 
-        `form` is a type, which is filled in by who approves. Anybody may decide, or only the `assignees`; one against it denies, a `quorum` for it approves.
-        After `escalate`, those in `escalate_to` may decide too. When the `timeout` is over, that approves, denies or, by default, fails. The step `notify` is
-        run with a `Notice` whenever people are to be told: at first, every `remind`, and at the escalation.
+        `form` is a type that the person who approves fills in. Without `assignees`, any person may decide. One vote against rejects, a `quorum` of votes in
+        favour approves. After `escalate`, the people in `escalate_to` may decide too. When the `timeout` passes, the approval fails, or is approved or rejected
+        as `on_timeout` says. The step `notify` is run with a `Notice` at the beginning, every `remind`, and at the escalation.
 
         Raises:
-            Timeout: nobody decided in time.
+            Timeout: no decision was made in time.
             ChildFailed: the approval was cancelled.
         """
         scope = self._enter("approve")
@@ -728,10 +728,10 @@ class Context:
         path = scope.take(f"approve:{title}"[:200], name)
         return self._verb(path, approval_requests.decide_approval(self._instance, scope, path, asked, asking))
 
-    # what is remembered and shown
+    # Values, versions and state.
 
     def keep(self, name: str, fn: Callable[[], T]) -> SettledResult[T]:
-        """Remember what `fn` returns now: replay returns the same, without calling it. For work that may fail or wait, use a step."""
+        """Records what `fn` returns now: replay returns the same value without calling it. For work that may fail or wait, use a step."""
         scope = self._enter("keep")
         path = scope.take(checked_name(name, "keep"), name)
         value = self._instance.remember(path, lambda: values.encode(self._made(fn, path), "keep", path))
@@ -749,57 +749,55 @@ class Context:
         return made
 
     def version(self, name: str, latest: int) -> SettledResult[int]:
-        """Which way this execution goes where the code has changed: ``if await ctx.version("tax", 2) >= 2: ...``.
+        """Returns the version of a changed piece of code that this execution runs: ``if await ctx.version("tax", 2) >= 2: ...``.
 
-        Executions that come here from now on go the way `latest`, and remember it; those that passed here before the gate was written go the way 1. Each place
-        and each turn of a loop decides for itself. An execution that was reopened or forked goes the way 1 as long as it is where it has been before.
+        An execution that reaches the gate for the first time records and runs `latest`; one that passed this place before the gate was written runs 1. Each
+        gate, and each iteration of a loop, decides separately. A reopened or forked execution runs 1 until it has passed everything that it did before.
         """
         path = self._enter("version").take(f"version:{checked_name(name, 'version')}")
         return SettledResult(version_gates.version_at_gate(self._instance, path, whole_number(latest, "version(latest)")))
 
     def removed(self, name: str, kind: str = "step") -> VerbCall[None]:
-        """Stand where an operation was removed from the code, so that executions that remember it go on: ``await ctx.removed("charge", "step")``.
+        """Takes the place of an operation that was removed from the code, so that executions that recorded it continue: ``await ctx.removed("charge")``.
 
-        `name` is the one that it had by itself (``charge``, ``sleep:3d``, ``listen:approved``, ``version:tax``), `kind` one of step, sleep, listen, call,
-        start, send, keep, set, set_attributes, emit, commit, version. What is still open is waited for as it was; a step is not run again.
+        `name` is its default or explicit name (``charge``, ``sleep:3d``, ``listen:approved``, ``version:tax``), `kind` is step, sleep, listen, call, start,
+        send, keep, set, set_attributes, emit, commit or version. An operation that is still open is waited for; a step is not run again.
         """
         path = self._enter("removed").take(checked_name(name, "operation"))
         return self._verb(path, self._removed(path, kind))
 
     async def _removed(self, path: Path, kind: str) -> None:
-        self._instance.started(path)
+        self._instance.note_awaited(path)
         future = version_gates.removed_operation(self._instance, path, kind)
         if future is not None:
-            await self._instance.until(path, future)
+            await self._instance.wait_for_settlement(path, future)
 
     def set(self, key: str, value: Any) -> None:
-        """Show `value` under `key` to whoever queries the execution, from this commit on."""
+        """Shows `value` under `key` in queries of the execution, from this commit on."""
         path = self._enter("set").take(f"set:{checked_name(key, 'state')}"[:1000])
         self._instance.remember(path, lambda: values.encode(value, "the value of", path), role="state", label=key)
 
     def set_attributes(self, changes: Mapping[str, AttributeValue | None], /) -> None:
-        """Change what the execution is found by, from this commit on: ``ctx.set_attributes({"stage": "paid", "due": None})``; None removes one.
+        """Changes the attributes of the execution, from this commit on: ``ctx.set_attributes({"stage": "paid", "due": None})``; None removes one.
 
-        A value is a str of up to 1 KiB, an int of 64 bits, a finite float, a bool, or a datetime with its zone. An execution has up to 32 of them.
+        A value is a str of up to 1 KiB, an int of 64 bits, a finite float, a bool, or a datetime with a time zone. An execution has up to 32 attributes.
 
         Raises:
-            BadName, BadValue: a name or a value can't be kept, or there would be too many; nothing is changed.
+            BadName, BadValue: a name or a value is not accepted, or there would be too many attributes; nothing is changed.
         """
         path, instance = self._enter("set_attributes").take("set_attributes"), self._instance
-        recalled = instance.execution.recalled_results.recalls(
-            path, KeepOperation()
-        )  # an earlier life of the execution has passed here: it had other attributes then
+        recalled = instance.execution.recalled_results.recalls(path, KeepOperation())  # the execution passed here before it was reopened, with other attributes
         asked = () if recalled else attributes.checked_attribute_changes(instance.attributes, changes)
         kept = instance.remember(path, lambda: attributes.encode_attribute_changes(asked), role="attributes")
         instance.attributes = attributes.merge_attributes(instance.attributes, attributes.decode_attribute_changes(kept))
 
     def emit(self, value: Any) -> None:
-        """Append `value` to the execution's stream."""
+        """Appends `value` to the stream of the execution."""
         path = self._enter("emit").take("emit")
         self._instance.remember(path, lambda: values.encode(value, "the value of", path), role="stream")
 
     def commit(self) -> None:
-        """From here on, nothing that was done before is undone any more, whatever becomes of the execution."""
+        """Makes all steps so far final: they are not undone if the execution fails later."""
         path = self._enter("commit").take("commit")
         self._instance.remember(path, lambda: values.ENCODED_NONE, role="commit")
 
@@ -808,13 +806,13 @@ class Context:
         """The execution's id, workflow, version and deadline."""
         return ExecutionInfo(self._instance)
 
-    # how verbs come about
+    # How verbs are made.
 
     def _enter(self, verb: str) -> NameScope:
-        """The scope in which the calling task counts names.
+        """Returns the scope in which the calling task numbers names.
 
         Raises:
-            WrongVerb: this context is not the caller's.
+            WrongVerb: the context is not the caller's.
         """
         task = self._instance.admit(verb)
         scope = self._scope if task is self._task else self._scope_of(task, verb)
@@ -824,7 +822,7 @@ class Context:
 
     def _scope_of(self, task: NumberedTask[Any], verb: str) -> NameScope:
         if task in self._instance.branches:
-            raise WrongVerb(f"ctx.{verb} on the context of another branch", "use the one that this branch is given: `async def branch(c): await c.step(...)`")
+            raise WrongVerb(f"ctx.{verb} was called on the context of another branch", "use the context that this branch is given: `async def branch(c): ...`")
         if self._children is None:
             self._children = {}
         scope = self._children.get(task)
@@ -840,7 +838,7 @@ class Context:
         self._instance.receipts.end(path)
 
     def _verb(self, path: Path, coroutine: VerbCall[R]) -> VerbCall[R]:
-        self._instance.promised(path, coroutine)
+        self._instance.note_called(path, coroutine)
         return coroutine
 
     async def _main(self, workflow: CodeWorkflow) -> Any:
@@ -856,8 +854,8 @@ class Context:
             raise RuntimeError(f"{type(error).__name__} in a workflow") from error
 
 
-class Turn(Context, Generic[S]):  # The one subclass: a turn is a context in every respect, and has state besides.
-    """One turn of a loop: the verbs of a context, and the loop's state."""
+class Turn(Context, Generic[S]):  # The one subclass: an iteration is a context in every respect, and also has state.
+    """One iteration of a loop: the verbs of a context, and the loop's state."""
 
     __slots__ = ("_cell", "number")
 
@@ -868,7 +866,7 @@ class Turn(Context, Generic[S]):  # The one subclass: a turn is a context in eve
 
     @property
     def state(self) -> S:
-        """The loop's state; what is assigned to it, the next turn begins with."""
+        """The state of the loop. The next iteration begins with what is assigned here."""
         return self._cell.state
 
     @state.setter
@@ -877,7 +875,7 @@ class Turn(Context, Generic[S]):  # The one subclass: a turn is a context in eve
 
 
 def workflow_entry(workflow: CodeWorkflow) -> Callable[[CodeProgram], Coroutine[Any, Any, Any]]:
-    """How an instance begins: the workflow's function, with a context and the input that the execution was started with."""
+    """Returns the function that creates the coroutine of a workflow, with a context and the input of the execution."""
 
     def begin(instance: CodeProgram) -> Coroutine[Any, Any, Any]:
         return Context(instance, NameScope(()), None)._main(workflow)
@@ -886,12 +884,12 @@ def workflow_entry(workflow: CodeWorkflow) -> Callable[[CodeProgram], Coroutine[
 
 
 def new_code_program(workflow: CodeWorkflow, key: Key, variables: Variables | None = None) -> CodeProgram:
-    """A program for an execution of `workflow`, to be fed its events; it finds context variables as they are in `variables`, by default as here."""
+    """Returns a program for an execution of `workflow`, to be fed its events. It runs with the context variables `variables`, by default the current ones."""
     return CodeProgram(workflow, key, workflow_entry(workflow), variables)
 
 
 def as_branch(fn: Any) -> Any:
-    """What runs as a branch: a step is run as a durable step, a workflow as a child, each given what the branch is given behind its context."""
+    """Returns a function of a context that runs a step as a durable step, or a workflow as a child, with the further arguments of the branch."""
     if isinstance(fn, Step):
         return partial(_run_step, fn)
     return partial(_run_child, fn) if isinstance(getattr(fn, "code", None), CodeWorkflow) else fn
@@ -914,7 +912,7 @@ async def _with_item(fn: Callable[[Context, T], Awaitable[R]], item: T, context:
 
 
 def _raise_step_failure(path: Path, failure: Failure, fn: Any) -> NoReturn:
-    """Raise the failure of a step: as the error itself where its class is declared, else as `StepFailed`."""
+    """Raises the failure of a step: the error itself if its class is declared in `raises`, else `StepFailed`."""
     if failure.kind == "rollback":
         raise Rollback(failure.error.message)
     error = rebuild_exception(failure.error, fn.raises) if isinstance(fn, Step) else None

@@ -1,4 +1,4 @@
-"""What users declare: steps, workflows and signals. Declaring touches nothing; an engine binds them later."""
+"""The declarations of users: steps, workflows and signals. A declaration has no side effects; an engine binds it later."""
 
 import dataclasses
 import inspect
@@ -32,7 +32,7 @@ OnUndoError = Literal["park", "continue"]
 
 
 def checked_name(name: object, what: str) -> str:
-    """`name`, if it is text of 1 to 1024 bytes in UTF-8, and if it names a workflow on one line.
+    """Returns `name` if it is text of 1 to 1024 bytes in UTF-8; the name of a workflow is one line.
 
     Raises:
         BadName: it is not.
@@ -46,20 +46,20 @@ def checked_name(name: object, what: str) -> str:
     if not 1 <= size_bytes <= limits.NAME_BYTES_MAX:
         raise BadName(what, name, f"a name takes 1 to {limits.NAME_BYTES_MAX} bytes, this one {size_bytes}")
     if what == "workflow" and "\n" in name:
-        raise BadName(what, name, "the name of a workflow stands on one line")
+        raise BadName(what, name, "the name of a workflow is a single line")
     return name
 
 
 MAX_WAIT_S = DEFAULT_RETRY_POLICY.max_wait_s
-"""The longest wait between two tries, unless a step says another one or the first wait is longer."""
+"""The longest wait between two attempts, unless the step sets another one or the first wait is longer."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Retry:
-    """How often and when a step is tried again: `max` tries in all, the first wait, its growth, the longest wait (60 s, or `wait` if that is longer).
+    """A retry policy: `max` attempts in all, the first wait, its growth, and the longest wait (60 s, or `wait` if that is longer).
 
-    Only errors of the classes in `only` are tried again (all, if empty), those in `fatal` never; `should_retry` is asked of the rest. A step
-    that raises `RetryAfter` says itself when it is tried again.
+    Only errors of the classes in `only` are retried (all, if empty), those in `fatal` never; `should_retry` decides about the rest. A step that raises
+    `RetryAfter` sets the wait itself.
     """
 
     max: int = 3
@@ -72,7 +72,7 @@ class Retry:
     should_retry: Callable[[BaseException], bool] | None = None
 
     def rule(self) -> RetryRule:
-        """The part of it that the log remembers.
+        """Returns the part that the log records.
 
         Raises:
             BadValue: a number is out of range.
@@ -90,14 +90,14 @@ class Retry:
         return DEFAULT_RETRY_POLICY if rule == DEFAULT_RETRY_POLICY else rule
 
     def again(self, error: BaseException) -> bool:
-        """Whether it may be tried again after this error."""
+        """Whether the step may be attempted again after this error."""
         may = not isinstance(error, self.fatal) and (not self.only or isinstance(error, self.only))
         return may and (self.should_retry is None or bool(self.should_retry(error)))
 
 
 @dataclasses.dataclass(frozen=True)
 class Step(Generic[P, R_co, X_co]):
-    """A function whose result is remembered. Calling it directly is a plain call, without any durability."""
+    """A function whose result is recorded. Calling it directly is a plain call without durability."""
 
     fn: Callable[P, X_co]
     name: str
@@ -118,12 +118,12 @@ class Step(Generic[P, R_co, X_co]):
 
     @property
     def may_repeat(self) -> bool:
-        """Whether code runs it again when it is not known how far it came: unless it declares ``idempotent=False``."""
+        """Whether a code workflow runs the step again after an interruption: unless the step declares ``idempotent=False``."""
         return self.idempotent is not False
 
     @property
     def declares_repeat(self) -> bool:
-        """Whether the tool of a definition runs again when it is not known how far it came: only where that was declared, or what it did was taken back."""
+        """Whether a definition runs the tool again after an interruption: only if that was declared, or if its writes were rolled back."""
         return self.transaction if self.idempotent is None else self.idempotent
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> X_co:
@@ -143,23 +143,23 @@ class Step(Generic[P, R_co, X_co]):
         transaction: bool = ...,
     ) -> Callable[[F], F]: ...
     def undo(self, fn: Any = None, /, *, in_doubt: bool = False, on_error: OnUndoError = "park", **options: Any) -> Any:
-        """Declare what undoes the step, should its execution fail or be cancelled: a function of its result and its arguments.
+        """Declares the undo handler of the step, which is called if the execution fails or is cancelled: a function of the step's result and arguments.
 
-        It is a step of its own, with tries and a timeout, and perhaps in a `transaction`. With `in_doubt`, it is also called for a step that failed,
-        timed out, was interrupted or abandoned, with None for the result. When it fails for good, the execution needs attention, or with
-        ``on_error="continue"`` goes on with what else is to be undone. Use it as ``@charge.undo`` or ``@charge.undo(in_doubt=True)``; the function
-        stays what it is.
+        It is a step of its own, with a retry policy and a timeout, and optionally a `transaction`. With `in_doubt`, it is also called for a step that failed,
+        timed out, was interrupted or was abandoned, with None for the result. If it fails for good, the execution needs attention; with
+        ``on_error="continue"``, the undo continues with the other steps. Use it as ``@charge.undo`` or ``@charge.undo(in_doubt=True)``; the decorated
+        function is returned unchanged.
 
         Raises:
-            BadName: the step is undone by another function already.
+            BadName: the step has an undo handler already.
             BadValue: `on_error` is neither park nor continue.
         """
         if on_error not in get_args(OnUndoError):
-            raise BadValue(f"on_error of what undoes step {self.name}", on_error, f"one of {', '.join(get_args(OnUndoError))}")
+            raise BadValue(f"on_error of the undo handler of step {self.name}", on_error, f"one of {', '.join(get_args(OnUndoError))}")
 
         def declare(fn: F) -> F:
             if self.handlers:
-                raise BadName("undo of step", self.name, f"it is undone by {self.handlers[0].step.name} already")
+                raise BadName("undo of step", self.name, f"the step has the undo handler {self.handlers[0].step.name} already")
             handler: Step[Any, Any, Any] = Step(fn, name=f"undo:{self.name}", queue=self.queue, **options)
             _ = handler.rule, handler.timeout_s
             self.handlers.append(declared := UndoHandler(handler, in_doubt, on_error))
@@ -170,46 +170,46 @@ class Step(Generic[P, R_co, X_co]):
 
     @property
     def undo_when(self) -> Literal["", "done", "in_doubt"]:
-        """When it is to be undone, as the log remembers it."""
+        """When the step has to be undone, as the log records it."""
         if not self.handlers:
             return ""
         return "in_doubt" if self.handlers[0].in_doubt else "done"
 
     @cached_property
     def codec(self) -> FunctionCodec:
-        """How its arguments and its result are kept; a transaction is none of its arguments."""
+        """The codec of the arguments and the result. A transaction is not one of the arguments."""
         return FunctionCodec(self.fn, skip=int(self.transaction))
 
     @cached_property
     def rule(self) -> RetryRule:
-        """Its retry rule, as the log remembers it."""
+        """The retry policy, as the log records it."""
         return self.retry.rule()
 
     @cached_property
     def is_async(self) -> bool:
-        """Whether the function is to be awaited; if not, it runs in a thread."""
+        """Whether the function is awaited; if not, it runs in a thread."""
         return returns_awaitable(self.fn)
 
     @cached_property
     def timeout_s(self) -> float | None:
-        """The time that each try has, in seconds. What runs in a transaction can't be left half done, and has no such time."""
+        """The timeout of each attempt in seconds. A step in a transaction has none, because it can't be abandoned half-way."""
         return None if self.timeout is None or self.transaction else duration_seconds(self.timeout, f"timeout of step {self.name}")
 
     @cached_property
     def heartbeat_s(self) -> float | None:
-        """How long each try may say nothing, in seconds."""
+        """The longest time between two heartbeats of an attempt, in seconds."""
         return None if self.heartbeat is None else duration_seconds(self.heartbeat, f"heartbeat of step {self.name}")
 
     @cached_property
     def grace_s(self) -> float | None:
-        """How long it may go on when its execution fails or is cancelled, in seconds."""
+        """How long an attempt in flight may continue after the execution failed or was cancelled, in seconds."""
         return None if self.grace is None else duration_seconds(self.grace, f"grace of step {self.name}")
 
     def placed(self, op: CallOperation, tenant: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> CallOperation:
-        """A call with these arguments in its place in the queue of the step.
+        """Returns a call with these arguments, placed in the queue of the step.
 
         Raises:
-            BadValue: the queue is served by an argument that the step does not have.
+            BadValue: the lanes of the queue are chosen by an argument that the step does not have.
         """
         lane = self.line.lane(tenant, self.fn, args, kwargs, int(self.transaction)) if self.lane is None and self.line is not None else self.lane or ""
         return msgspec.structs.replace(op, lane=lane, priority=self.priority, limited=self.line is not None and self.line.is_limited)
@@ -226,9 +226,9 @@ class Step(Generic[P, R_co, X_co]):
         idempotent: bool | None = None,
         grace: Duration | None = None,
     ) -> "Step[P, R_co, X_co]":
-        """The same step with other options, for one call: ``ctx.step(charge.with_(timeout="5s"), order)``.
+        """Returns the same step with other options, for one call: ``ctx.step(charge.with_(timeout="5s"), order)``.
 
-        In its queue, `lane` stands for the key by which that is served in turns, and a higher `priority` comes first.
+        In the queue, `lane` replaces the lane that the arguments choose, and a higher `priority` comes first.
         """
         wanted, line = (self.queue, self.line) if queue is None else queue_name(queue)
         rank = self.priority if priority is None else priority
@@ -248,7 +248,7 @@ class Step(Generic[P, R_co, X_co]):
 
 @dataclasses.dataclass(frozen=True)
 class UndoHandler:
-    """What undoes a step: itself a step, called with the result (None `in_doubt`) and the arguments of what it undoes."""
+    """The undo handler of a step: itself a step, called with the result (None if that is in doubt) and the arguments of the step that it undoes."""
 
     step: Step[Any, Any, Any]
     in_doubt: bool
@@ -256,13 +256,13 @@ class UndoHandler:
 
 
 _UNDO_HANDLERS: dict[str, list["ref[UndoHandler]"]] = {}
-"""What undoes steps, by the names of these, as they are declared in this process."""
+"""The undo handlers declared in this process, by the names of their steps."""
 
 
 def undo_handler_of(name: str, workflow: "CodeWorkflow") -> UndoHandler | None:
-    """What undoes the step called `name`, which a program has not opened since it came into memory, as its turn is forgotten.
+    """Returns the undo handler of the step `name` for a program that has not opened the step itself, because its iteration is forgotten.
 
-    It is the one that other executions of `workflow` have opened; else the one that was declared; of several, that of its module, if there is one.
+    It is the handler that other executions of `workflow` have opened; else the declared one; of several, that of the module of the workflow.
     """
     known = [undo for one in _UNDO_HANDLERS.get(name, ()) if (undo := one()) is not None]
     _UNDO_HANDLERS[name] = [ref(undo) for undo in known]
@@ -272,19 +272,19 @@ def undo_handler_of(name: str, workflow: "CodeWorkflow") -> UndoHandler | None:
 
 
 def returns_awaitable(fn: Any) -> bool:
-    """Whether what `fn` returns is to be awaited."""
-    called = getattr(fn, "__call__", None)  # noqa: B004  # the method, not whether there is one
+    """Whether the result of `fn` has to be awaited."""
+    called = getattr(fn, "__call__", None)  # noqa: B004  # the method itself
     return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(called)
 
 
 class _TransactionDecorator(Protocol):
-    """``@step(transaction=True)``: the function is given a transaction before its arguments."""
+    """``@step(transaction=True)``: the function receives a transaction before its arguments."""
 
     def __call__(self, fn: Callable[Concatenate[Transaction, P], Coroutine[Any, Any, R]]) -> Step[P, R, Coroutine[object, object, R]]: ...
 
 
 class _Decorator:
-    """``@step(retry=...)``: the options, waiting for the function."""
+    """``@step(retry=...)``: holds the options until it is called with the function."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         self._options = options
@@ -308,11 +308,11 @@ def _declared(fn: Callable[..., Any], options: dict[str, Any]) -> Step[Any, Any,
         declared.heartbeat_s,
         declared.grace_s,
         line and line.ranked(declared.priority),
-    )  # a bad option is an error where it is written
+    )  # computed here, so that a bad option is an error where it is written
     if declared.transaction and (declared.timeout is not None or declared.heartbeat is not None):
-        raise BadValue(f"transaction of step {declared.name}", True, "to be combined with a timeout or a heartbeat: all that write wait for it, keep it short")
+        raise BadValue(f"transaction of step {declared.name}", True, "accepted with a timeout or a heartbeat; other writers wait for it, so keep it short")
     if declared.transaction and not declared.is_async:
-        raise BadValue(f"transaction of step {declared.name}", True, "that of an async function, which is given the transaction first")
+        raise BadValue(f"transaction of step {declared.name}", True, "accepted for a plain function; make it async, with the transaction first")
     return declared
 
 
@@ -347,15 +347,15 @@ def step(
     grace: Duration | None = ...,
 ) -> _Decorator: ...
 def step(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Make a function a step: run by an engine or worker, its result remembered, tried again when it fails.
+    """Makes a function a step: an engine or a worker runs it, its result is recorded, and it is retried when it fails.
 
-    Options: `name` (the function's), `retry` (3 tries, 1 s apart, doubling), `timeout` of each try, `queue` (the engine's own; a name, or a
-    `Queue`) and `priority` there, `idempotent` (False: not run again after an interruption or a timeout; undeclared, code runs it again and a definition
-    does not), `raises` (classes that are rebuilt and raised as themselves),
-    `transaction` (it is given a transaction on the store's database, and what it writes there is committed with its settling: exactly
-    once), `heartbeat` (a try that does not call ``step_info().heartbeat()`` for so long has failed), `grace` (how long a try in flight may go on when the
-    execution fails or is cancelled; by default as long as the execution says, 30 s), `version` (as a tool of a definition: an execution that has begun
-    with it goes on only where the tool has this version).
+    Options: `name` (default: the function's), `retry` (default: 3 attempts, 1 s apart, doubling), `timeout` of each attempt, `queue` (default: the engine
+    performs the step itself; a name, or a `Queue`) and `priority` there, `idempotent` (False: not run again after an interruption or a timeout; undeclared,
+    a code workflow runs it again and a definition does not), `raises` (classes of errors that are rebuilt and raised as themselves), `transaction` (the
+    function receives a transaction on the store's database, and its writes are committed together with its outcome, exactly once), `heartbeat` (an attempt
+    that does not call ``step_info().heartbeat()`` for so long has failed), `grace` (how long an attempt in flight may continue after the execution failed
+    or was cancelled; default: that of the execution, 30 s), `version` (of a tool of a definition: an execution that has begun with it continues only where
+    the tool has this version).
     """
     if fn is None:
         return _Decorator(options)
@@ -364,8 +364,8 @@ def step(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class CallOptions:
-    """How a workflow is started or called, as `with_` has chosen: under which id, in which queue, when, by which attributes it is found, and, as a child,
-    whether it is undone with its parent and what becomes of it when its parent stops waiting. `given` names the options that `with_` was given."""
+    """The options of a start or a call: its id, queue, times and attributes; of a child, whether it is undone with its parent, and what happens to it when
+    its parent stops waiting. `given` names the options that `with_` was given."""
 
     id: str | None = None
     name: str | None = None
@@ -391,14 +391,14 @@ class CallOptions:
 
     @cached_property
     def rule(self) -> RetryRule:
-        """Its retry rule, in seconds."""
+        """The retry policy, in seconds."""
         return self.retry.rule()
 
     def place(self, tenant: str, fn: Callable[..., Any] | None, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[str, str, int]:
-        """The queue in which an execution of this input begins, its lane and its priority there; without `fn`, what the input is called is not known.
+        """Returns the queue in which an execution of this input begins, its lane and its priority there. Without `fn`, the names of arguments are not known.
 
         Raises:
-            BadValue: there is a lane or a priority and no queue, or the queue is served by an argument that the workflow does not have.
+            BadValue: a lane or a priority was given without a queue, or the lanes are chosen by an argument that the workflow does not have.
         """
         if not self.queue and (self.priority or self.lane is not None):
             option = "priority" if self.priority else "lane"
@@ -412,14 +412,14 @@ class CallOptions:
 
 
 def _unnamed(*_: Any, **__: Any) -> None:
-    """Stands for a function of which nothing is known."""
+    """Takes the place of a function that is not known here."""
 
 
 @dataclasses.dataclass(frozen=True)
 class CodeWorkflow:
-    """An async function of a context, with what an engine needs to know of it. `sync` says that the user's own is a plain one, on a greenlet.
+    """An async function of a context, with what an engine needs to know about it. With `sync`, the user's function is a plain one that runs on a greenlet.
 
-    `handlers` are what undoes the steps that its executions have opened in this process, by the names of these.
+    `handlers` are the undo handlers of the steps that its executions have opened in this process, by the names of the steps.
     """
 
     fn: Callable[..., Coroutine[Any, Any, Any]]
@@ -435,34 +435,34 @@ class CodeWorkflow:
 
     @cached_property
     def codec(self) -> FunctionCodec:
-        """How its input and its result are kept; the context is no part of the input."""
+        """The codec of the input and the result. The context is not part of the input."""
         return FunctionCodec(self.fn, skip=1)
 
     def place(self, tenant: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[str, str, int]:
-        """The queue in which an execution of this input begins, its lane and its priority there.
+        """Returns the queue in which an execution of this input begins, its lane and its priority there.
 
         Raises:
-            BadValue: the queue is served by an argument that the workflow does not have.
+            BadValue: the lanes of the queue are chosen by an argument that the workflow does not have.
         """
         return self.calling.place(tenant, self.fn, args, kwargs)
 
     @property
     def definition(self) -> None:
-        """None: it is code, which no execution carries along."""
+        """None: executions of code do not pin a definition."""
 
     @property
     def what(self) -> Any:
-        """What it is, beside its name: its function."""
+        """What the workflow is besides its name: its function."""
         return self.fn
 
     @property
     def programs(self) -> frozenset[str]:
-        """What an engine that has it may claim."""
+        """The programs that an engine with this workflow may claim."""
         return frozenset(program_name(self.name, version) for version in (0, self.version, *self.replays))
 
 
 class Signal(Generic[T]):
-    """A name for messages, with the type of their body: typed at both ends."""
+    """A name for messages, with the type of their body, which the sender and the receiver share."""
 
     __slots__ = ("body", "name")
 

@@ -1,4 +1,4 @@
-"""Queues as users declare them: what may run at a time, of whom, and how fast. Declaring touches nothing; engines and clients tell the store."""
+"""Queues as users declare them, with their limits. A declaration has no side effects; engines and clients write it to the store."""
 
 import dataclasses
 import inspect
@@ -10,14 +10,14 @@ from perdure.code.durations import Duration, duration_seconds, whole_number
 from perdure.core.errors import BadValue
 
 PER_TENANT = "tenant"
-"""The key that is nobody's argument: the tenant."""
+"""The value of `per_key` that means the tenant, and not an argument."""
 
 LANE_CHARACTERS_MAX = 200
 
 
 @dataclasses.dataclass(frozen=True)
 class Rate:
-    """So many beginnings per time, one after the other; up to `burst` of them at once, after a pause."""
+    """A rate limit: at most `count` starts per `per`, evenly spaced; after a pause, up to `burst` of them at once."""
 
     count: int
     per: Duration = "1s"
@@ -25,25 +25,25 @@ class Rate:
 
     @cached_property
     def interval_s(self) -> float:
-        """The time from one beginning to the next."""
+        """The time from one start to the next."""
         whole_number(self.count, "Rate(count)")
         whole_number(self.burst, "Rate(burst)")
         per_s = duration_seconds(self.per, "Rate(per)")
         if per_s <= 0:
-            raise BadValue("Rate(per)", self.per, "a time that is not 0")
+            raise BadValue("Rate(per)", self.per, "a duration above 0")
         return per_s / self.count
 
 
 @dataclasses.dataclass(frozen=True)
 class Queue:
-    """A queue for executions that start and for calls: at most `concurrency` of each at a time over all processes, begun at most at `rate`.
+    """A queue for executions that start and for calls: at most `concurrency` of each at a time over all processes, started at most at `rate`.
 
-    An execution takes a place while it runs, not while it waits. `per_key` names the argument (or ``"tenant"``) by whose value the queue is served in
-    turns, so that one customer with much work does not hold up the others; `concurrency_per_key` bounds those of each. With `priority`, higher ones come
-    first. These are the limits until somebody changes them, or until the code does.
+    An execution counts while it runs, not while it waits. `per_key` names the argument (or ``"tenant"``) whose value is the lane; lanes are served in turn,
+    so that one customer with much work does not delay the others. `concurrency_per_key` limits each lane. With `priority`, higher ones come first. These
+    limits hold until an operator or the code changes them.
 
     Raises:
-        BadValue: a limit means nothing.
+        BadValue: a limit is not valid.
     """
 
     name: str
@@ -60,16 +60,16 @@ class Queue:
             if limit is not None:
                 whole_number(limit, f"Queue({what})")
         if self.concurrency_per_key is not None and self.per_key is None:
-            raise BadValue("Queue(concurrency_per_key)", self.concurrency_per_key, "to be given without per_key, which says what the key is")
+            raise BadValue("Queue(concurrency_per_key)", self.concurrency_per_key, "accepted without per_key=, which names the key")
         _ = self.rate and self.rate.interval_s
 
     @property
     def is_limited(self) -> bool:
-        """Whether it has any limit."""
+        """Whether the queue has any limit."""
         return self.concurrency is not None or self.concurrency_per_key is not None or self.rate is not None
 
     def lane(self, tenant: str, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], skip: int = 0) -> str:
-        """The key of a call: the value of the argument that `per_key` names, as text; the first `skip` parameters are not the caller's.
+        """Returns the lane of a call: the value of the argument that `per_key` names, as text. The first `skip` parameters are not the caller's.
 
         Raises:
             BadValue: the function has no such argument.
@@ -87,16 +87,16 @@ class Queue:
         return str(value)[:LANE_CHARACTERS_MAX]
 
     def ranked(self, priority: int) -> int:
-        """A priority, where there are any.
+        """Returns `priority` if the queue has priorities.
 
         Raises:
-            BadValue: the queue has none.
+            BadValue: it has none.
         """
         if priority and not self.priority:
-            raise BadValue("priority", priority, f"to be given for queue {self.name}, which is declared without priority=True")
+            raise BadValue("priority", priority, f"accepted by queue {self.name}; declare the queue with priority=True")
         return priority
 
 
 def queue_name(queue: str | Queue) -> tuple[str, Queue | None]:
-    """The name of a queue, and the queue itself if it was declared."""
+    """Returns the name of a queue, and the queue itself if it was declared."""
     return (queue.name, queue) if isinstance(queue, Queue) else (queue, None)

@@ -1,9 +1,8 @@
-"""The event loop on which workflow coroutines run: nothing happens on it that its owner did not cause.
+"""The deterministic event loop on which workflow coroutines run: everything on it is caused by its owner.
 
-It runs what is ready, first in first out, until nothing is. It has no clock, no threads and no I/O, so the order of
-everything follows from the order in which its owner settles futures. asyncio keeps tasks in sets; here tasks and futures
-hash by creation number, so that these sets are walked in the same order in every process. Whatever a log could not repeat
-raises `NotDeterministic`, which names the verb to use instead.
+It runs callbacks that are ready, first in first out, until none is. It has no clock, no threads and no I/O, so the order of execution follows from the
+order in which its owner settles futures. asyncio keeps tasks in sets; here tasks and futures hash by creation number, so that these sets are iterated in
+the same order in every process. What a log could not repeat raises `NotDeterministic`, which names the verb to use instead.
 """
 
 import asyncio
@@ -26,12 +25,12 @@ CLEANUP_AWAITS_MAX = 1_000
 """How many awaits of one task's cleanup are refused before the task is taken for one that never ends."""
 
 FAILED_MAX = 100
-"""How many failed tasks are kept before those are let go whose exception somebody has looked at."""
+"""How many failed tasks are kept before those whose exception was retrieved are removed."""
 
 ONE_TASK_PER_THREAD = sys.version_info >= (3, 14)
-"""Whether the current task belongs to the thread, as it does from 3.14 on, and not to the loop."""
+"""Whether the current task belongs to the thread and not to the loop: so from Python 3.14 on."""
 
-# Freeing a coroutine that refuses to end would make the interpreter print a complaint, so these are kept.
+# Freeing a coroutine that does not end would make the interpreter print a warning, so such coroutines are kept.
 _unending: list[object] = []
 
 
@@ -49,7 +48,7 @@ class NumberedTask(asyncio.Task[T]):
     """A task that hashes by `number`, the count of tasks made in its loop before it, plus one.
 
     `label` is the name that the program gave it, or None. Up to Python 3.12 asyncio names a task only after creating it,
-    so the label is there from the task's first step on, not yet in `DeterministicLoop.on_task`.
+    so the label is set from the task's first step on, and not yet in `DeterministicLoop.on_task`.
     """
 
     __slots__ = ("context", "label", "number")
@@ -69,11 +68,11 @@ class NumberedTask(asyncio.Task[T]):
 
 
 def _ended(*task: Any) -> None:
-    """The first callback of every task, by which its loop is told that it has ended; never run."""
+    """The first callback of every task. It never runs: scheduling it tells the loop that the task has ended."""
 
 
 class _Ready(asyncio.Handle):
-    """A callback that is due, without what asyncio's handles carry for debugging."""
+    """A callback that is ready, without the debugging data of asyncio's handles."""
 
     __slots__ = ()
     _callback: Callable[..., object]
@@ -89,7 +88,7 @@ class _Ready(asyncio.Handle):
 
 
 def _outermost(frame: FrameType | None) -> str | None:
-    """The function of asyncio through which workflow code came to `frame`, as it would write it; None if it came directly."""
+    """Returns the function of asyncio through which workflow code called `frame`, as the code would write it; None if it called directly."""
     name = None
     while frame is not None and frame.f_globals.get("__name__", "").startswith("asyncio."):
         name = f"asyncio.{frame.f_code.co_qualname}()"
@@ -97,18 +96,18 @@ def _outermost(frame: FrameType | None) -> str | None:
     return name
 
 
-def _refused(method: str, instead: str) -> Any:  # It stands for methods of fifty signatures.
+def _refused(method: str, instead: str) -> Any:  # It takes the place of methods with fifty signatures.
     def refuse(self: "DeterministicLoop", *args: object, **options: object) -> None:
         raise NotDeterministic(_outermost(sys._getframe(1)) or f"loop.{method}()", instead)
 
     return refuse
 
 
-_TIMER = "ctx.sleep(...) to wait; the verb's timeout= or ctx.race(..., late=lambda c: c.sleep(...)) for a limit; ctx.now() for the time"
-_STEP = "a step, where real work belongs: ctx.step(fn, ...)"
-_MESSAGE = "a message: ctx.listen(signal) here, and client.get(id).send(signal, body) where it comes from"
-_ENGINE = "await, ctx.join(...) or ctx.call(...): this loop is driven by the engine, from the execution's log"
-_SETTINGS = "the loop as it is: its settings are the engine's, and the same on every replay"
+_TIMER = "ctx.sleep(...) to wait, the verb's timeout= or ctx.race(..., late=lambda c: c.sleep(...)) for a limit, or ctx.now() for the time"
+_STEP = "a step for such work: ctx.step(fn, ...)"
+_MESSAGE = "a message: ctx.listen(signal) here, and client.get(id).send(signal, body) in the sender"
+_ENGINE = "await, ctx.join(...) or ctx.call(...): the engine drives this loop from the log of the execution"
+_SETTINGS = "the loop with its own settings, which are the same on every replay"
 _AS_COMPLETED = "ctx.as_completed(...), or tasks, made by asyncio.create_task(...): of bare coroutines, asyncio starts the one with the lowest address first"
 _EAGER = "asyncio.create_task(...) as it is: here tasks start in the order in which they are created"
 
@@ -116,11 +115,11 @@ _ENSURE_FUTURE = frozenset({"ensure_future", "_ensure_future"})
 
 
 class DeterministicLoop(asyncio.AbstractEventLoop):
-    """An event loop that moves only inside `drive`, and always in the same order.
+    """An event loop that runs callbacks only inside `drive`, and always in the same order.
 
     `on_task(parent, task)` is called as each task is created, before its first step; parent is None outside of tasks.
-    `stopped`, once true, makes `drive` return when the callback that it is in returns. `errors` has what a loop would
-    print: asyncio's contexts of callbacks that raised; `unheard` the tasks whose exceptions nobody retrieved.
+    `stopped`, once true, makes `drive` return after the current callback. `errors` has what a loop of asyncio would print, the contexts of callbacks that
+    raised; `unretrieved` has the tasks whose exception was never retrieved.
     """
 
     __slots__ = ("_closed", "_driving", "_failed", "_futures", "_numbers", "_ready", "_tasks", "errors", "on_task", "stopped")
@@ -133,20 +132,20 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         self._ready: deque[_Ready] = deque()
         # Tasks that have not ended, oldest first. asyncio refers to tasks weakly; the garbage collector must not end one.
         self._tasks: dict[int, NumberedTask[Any]] = {}
-        # Tasks that have failed, oldest first; asyncio notes of each whether somebody has looked at its exception.
+        # Tasks that have failed, oldest first; asyncio records of each whether its exception was retrieved.
         self._failed: list[NumberedTask[Any]] = []
         # Counted apart, because how many futures asyncio makes for itself differs from one Python to the next.
         self._numbers, self._futures = count(1), count(1)
 
     @property
     def driving(self) -> bool:
-        """Whether coroutines of this loop are being run, or ended, at this moment."""
+        """Whether the loop is running or ending coroutines now."""
         return self._driving
 
     @property
     def current(self) -> NumberedTask[Any] | None:
         """The task that is running on this loop now."""
-        return asyncio.current_task(self) if self._driving else None  # type: ignore[return-value]  # it makes all of its tasks itself
+        return asyncio.current_task(self) if self._driving else None  # type: ignore[return-value]  # the loop creates all of its tasks itself
 
     @property
     def pending(self) -> list[NumberedTask[Any]]:
@@ -154,16 +153,15 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         return list(self._tasks.values())
 
     def drive(self) -> int:
-        """Run what is ready, and what becomes ready by that, until nothing is or `stopped` is set; return how many callbacks ran.
+        """Runs callbacks until none is ready or `stopped` is set; returns how many ran.
 
-        Meanwhile this is the thread's running loop, and afterwards again the one that was. From Python 3.14 on it can't be
-        called by a task of another loop, because a thread has one current task; a callback of that loop may call it. An async
-        generator that workflow code drops is closed by a task of its own; one dropped in a reference cycle is closed whenever
-        the garbage collector finds it, so contextlib.aclosing is the way to end one whose cleanup awaits.
+        Meanwhile this is the running loop of the thread; afterwards the previous one is restored. From Python 3.14 on a task of another loop can't call it,
+        because a thread has one current task; a callback of that loop may. An async generator that workflow code drops is closed by a task of its own. One
+        in a reference cycle is closed only when the garbage collector finds it, so one whose cleanup awaits should be ended by contextlib.aclosing.
 
         Raises:
-            RuntimeError: it is being driven already.
-            Evicted: it is closed.
+            RuntimeError: the loop is being driven already.
+            Evicted: the loop is closed.
         """
         if self._closed:
             raise Evicted
@@ -180,7 +178,7 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
                 try:
                     handle._context.run(handle._callback, *handle._args)
                 except BaseException as error:
-                    # Without this frame, which would tie the error to the loop that holds it.
+                    # Without this frame, which would form a reference cycle between the error and the loop.
                     error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
                     self.call_exception_handler({"message": f"a callback raised: {handle._callback!r}", "exception": error})
         finally:
@@ -188,14 +186,14 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         return ran
 
     def close(self) -> None:
-        """End every task where it stands, oldest first, and accept nothing more.
+        """Ends every task where it is, oldest first, and accepts nothing more.
 
-        `Evicted` is raised at the await of each, and again at each await of its cleanup, until its coroutine has ended; what
-        the cleanup raises is dropped, as it has no bearing on the execution. Nothing is printed and nothing is left scheduled.
-        CPython's own `close()` would not do: where cleanup awaits, it abandons the inner coroutines of a chain half-way.
+        `Evicted` is raised at the await of each, and again at each await of its cleanup, until its coroutine has ended. What the cleanup raises is dropped,
+        because it does not affect the execution. Nothing is printed and nothing stays scheduled. CPython's own `close()` is not enough: where cleanup awaits,
+        it abandons the inner coroutines of a chain half-way.
 
         Raises:
-            RuntimeError: it is being driven.
+            RuntimeError: the loop is being driven.
         """
         outer = self._enter()
         self._closed = True
@@ -214,16 +212,16 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         context: Context | None = None,
         eager_start: bool | None = None,
     ) -> NumberedTask[T]:
-        """Start `coro` when its turn comes; the loop keeps the task until it has ended."""
+        """Schedules `coro` as a task; the loop keeps the task until it has ended."""
         coroutine = cast("Coroutine[Any, Any, T]", coro)
         if eager_start or sys._getframe(1).f_code.co_name in _ENSURE_FUTURE:
             _admit(coroutine, eager_start, sys._getframe(1))
         if self._closed:
-            return self._stillborn(coroutine)
+            return self._cancelled_task(coroutine)
         if context is None:
             context = copy_context()
         task = NumberedTask(coroutine, self, next(self._numbers), None if name is None else str(name), context)
-        # asyncio has one set of tasks for all loops, where the first tasks of ten thousand loops would have one hash.
+        # asyncio has one set of tasks for all loops, in which the first tasks of ten thousand loops would have the same hash.
         _unregister_task(task)
         self._tasks[task.number] = task
         task.add_done_callback(_ended, context=context)
@@ -232,7 +230,7 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         return task
 
     def create_future(self) -> NumberedFuture[Any]:
-        """A future of this loop; it hashes by its creation number."""
+        """Creates a future of this loop; it hashes by its creation number."""
         if self._closed:
             self._expect_unwinding()
         future: NumberedFuture[Any] = NumberedFuture(loop=self)
@@ -240,8 +238,8 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         return future
 
     def call_soon(self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None) -> asyncio.Handle:
-        """Have `callback` run behind everything that is ready now."""
-        if callback is _ended:  # Not worth a turn: it is forgotten at once.
+        """Schedules `callback` after everything that is ready now."""
+        if callback is _ended:  # It only reports the end of a task, so it is not scheduled.
             (task,) = cast("tuple[NumberedTask[Any]]", args)
             del self._tasks[task.number]
             if cast(Any, task)._exception is not None:
@@ -255,21 +253,21 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         return handle
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Keep in `errors` what asyncio would print; once closed, drop it."""
+        """Keeps in `errors` what asyncio would print; drops it once the loop is closed."""
         if not self._closed:
             self.errors.append(context)
 
     default_exception_handler = call_exception_handler
 
     @property
-    def unheard(self) -> list[NumberedTask[Any]]:
-        """The tasks that have failed, and whose exception nobody has awaited or looked at, in the order of their ends."""
+    def unretrieved(self) -> list[NumberedTask[Any]]:
+        """The failed tasks whose exception was never awaited or retrieved, in the order of their ends."""
         self._failed = [task for task in self._failed if cast(Any, task)._log_traceback]
         return list(self._failed)
 
     def _note_failed(self, task: NumberedTask[Any]) -> None:
         if len(self._failed) > FAILED_MAX:
-            _ = self.unheard
+            _ = self.unretrieved
         self._failed.append(task)
 
     def is_running(self) -> bool:
@@ -293,7 +291,7 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         outer = _get_running_loop()
         hooks = sys.get_asyncgen_hooks()
         _set_running_loop(self)
-        # With the outer loop's hooks, it would be the outer loop that finishes the async generators of workflows.
+        # With the hooks of the outer loop, that loop would close the async generators of workflows.
         sys.set_asyncgen_hooks(None, self._finish)
         self._driving = True
         return outer, hooks
@@ -304,12 +302,12 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         _set_running_loop(outer[0])
 
     def _expect_unwinding(self) -> None:
-        """What cleanup code starts while its task is being ended goes nowhere; once closed, to start anything is an error."""
+        """Checks whether tasks are being ended: what cleanup code starts then never runs. Once the loop is closed, starting anything is an error."""
         if not self._driving:
             raise Evicted
 
-    def _stillborn(self, coroutine: Coroutine[Any, Any, T]) -> NumberedTask[T]:
-        """A task that cleanup code wants to start: cancelled before it begins, as nobody will be there to run it."""
+    def _cancelled_task(self, coroutine: Coroutine[Any, Any, T]) -> NumberedTask[T]:
+        """Returns a task for cleanup code, cancelled before it begins, because the loop will not run it."""
         coroutine.close()
         self._expect_unwinding()
         task = NumberedTask(coroutine, self, next(self._numbers), None, copy_context())
@@ -321,13 +319,13 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         coroutine, waiter = task.get_coro(), cast(Any, task)._fut_waiter
         if coroutine is not None:
             _unwind(coroutine, task.context)
-        # Ended in name as well, neither task nor future refers to the other any more, so both go without the garbage collector.
+        # With the task marked as ended, task and future no longer refer to each other, so both are freed without the garbage collector.
         asyncio.Future.cancel(task)
         if waiter is not None and not isinstance(waiter, asyncio.Task):
             asyncio.Future.cancel(waiter)
 
     def _finish(self, generator: AsyncGenerator[Any, Any]) -> None:
-        """Close an async generator that was dropped before its end, as asyncio does: in a task of its own."""
+        """Closes an async generator that was dropped before its end in a task of its own, as asyncio does."""
         closing = generator.aclose()
         if not self._closed:
             _ = self.create_task(closing)
@@ -369,7 +367,7 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
     sock_sendfile = _refused("sock_sendfile", _STEP)
     sock_sendto = _refused("sock_sendto", _STEP)
 
-    # What is the engine's to do.
+    # What only the engine does.
     run_forever, run_until_complete = _refused("run_forever", _ENGINE), _refused("run_until_complete", _ENGINE)
     stop = _refused("stop", _ENGINE)
     shutdown_asyncgens, shutdown_default_executor = _refused("shutdown_asyncgens", _ENGINE), _refused("shutdown_default_executor", _ENGINE)
@@ -378,7 +376,7 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
 
 
 def _admit(coroutine: Coroutine[Any, Any, object], eager_start: bool | None, caller: FrameType) -> None:
-    """Refuse a task whose place in the order would be its own, or its address's; nobody else would close the coroutine."""
+    """Refuses a task whose order would depend on eager start or on memory addresses; closes its coroutine, which no other code would close."""
     if eager_start:
         what, instead = "eager_start=True", _EAGER
     elif _outermost(caller) == "asyncio.as_completed()":
@@ -390,7 +388,7 @@ def _admit(coroutine: Coroutine[Any, Any, object], eager_start: bool | None, cal
 
 
 def _unwind(coroutine: Coroutine[Any, Any, Any] | Generator[Any, Any, Any], context: Context) -> None:
-    """Raise `Evicted` in `coroutine` wherever it awaits, until it has ended."""
+    """Raises `Evicted` in `coroutine` wherever it awaits, until it has ended."""
     for _ in range(CLEANUP_AWAITS_MAX):
         try:
             context.run(coroutine.throw, Evicted())

@@ -1,7 +1,7 @@
-"""The structural diff: how the code of a workflow differs from what an execution remembers, in words.
+"""Explains a divergence: how the code of a workflow differs from the log of an execution, in words.
 
-Replay stops at the first difference, and can't say whether a step was renamed, removed or moved. So the new code is explored,
-and what it asks for is compared with what is remembered, scope by scope: the operations and what holds them, in their order.
+Replay stops at the first difference, and can't say whether a step was renamed, removed or moved. The new code is therefore explored, and the operations
+that it asks for are compared with the recorded ones, scope by scope and in their order.
 """
 
 from collections import deque
@@ -22,20 +22,20 @@ from perdure.core.paths import Key, Path, Segment, path_text
 from perdure.core.replay import LoadBlob
 
 LINES_MAX = 20
-"""Differences that are reported one by one."""
+"""The most differences that are reported singly."""
 
 ALIKE_MAX = 10
-"""Operations among which the one is looked for whose name is most like that of a lost one."""
+"""The most candidates that are compared with the name of a missing operation."""
 
 NAME_CHARACTERS_MAX = 60
-"""How much of a name is compared."""
+"""The number of characters of a name that are compared."""
 
 OTHER_SHAPE = "remembered a value of another shape,"
-"""How a divergence begins that is about a value; exploring adds nothing to it."""
+"""The beginning of a divergence about a value, to which exploration adds nothing."""
 
 
 class ReplayDifference(msgspec.Struct, eq=False):
-    """One difference: what kind it is of, what is remembered, what is asked, and where; as a line. `open_ended` ones stand at the end of a scope."""
+    """One difference: its kind, the recorded operation, the one that is asked for, and a line of text. An `open_ended` one is at the end of a scope."""
 
     clock: int
     what: str
@@ -46,7 +46,7 @@ class ReplayDifference(msgspec.Struct, eq=False):
 
     @property
     def places(self) -> list[Path]:
-        """The paths that it is about."""
+        """The paths of both operations."""
         return [node.path for node in (self.remembered, self.asked) if node is not None]
 
 
@@ -54,7 +54,7 @@ ReplayDifferences = Iterator[ReplayDifference]
 
 
 class ReplayComparison:
-    """What is remembered beside what was asked, scope by scope. Never claims that something is gone which was merely not reached."""
+    """Compares recorded operations with those that the code asks for, scope by scope. Never reports an operation as removed that was merely not reached."""
 
     def __init__(self, memory: RecordedOperations, exploration: CodeExploration) -> None:
         self._memory = memory
@@ -65,11 +65,11 @@ class ReplayComparison:
             self._waiting.update(path[:end] for end in range(self._race_around(path) + 1, len(path)))
 
     def _race_around(self, path: Path) -> int:
-        """How long the path of the outermost race is in which this was given up; 0 if in none."""
+        """Returns the length of the path of the outermost race in which this operation was dropped; 0 if there is none."""
         return next((end for end in range(len(path)) if _is_race(self._exploration.asked.get(path[:end]))), 0)
 
     def all(self) -> list[ReplayDifference]:
-        """Every difference. What is asked at the end of a scope may come from further on than the log, once something was left out."""
+        """Returns every difference. After a missing operation, what the code asks for at the end of a scope may be from beyond the log."""
         found = [*self._failure(), *self._sequence(self._memory.root, self._exploration.root, None)]
         paired = {one.remembered.path for one in found if one.remembered is not None and one.asked is not None}
         lost = (path for path in self._memory.ops if path not in self._exploration.asked and not any(path[:end] in paired for end in range(1, len(path) + 1)))
@@ -81,11 +81,11 @@ class ReplayComparison:
         if finish is not None and isinstance(finish.outcome, Failure) and finish.status == "failed" and not self._exploration.guesses:
             left = next((operation_text(path, op) for path, op in self._memory.ops.items() if path not in self._exploration.asked), "something else")
             error = finish.outcome.error
-            line = f"the workflow now ends with {error.type}: {error.message}, where {left} is remembered"
+            line = f"the workflow now ends with {error.type}: {error.message}, where the log has {left}"
             yield ReplayDifference(self._exploration.clock, "fails", None, None, line)
 
     def _both(self, remembered: OperationNode, asked: OperationNode, ended: Path | None) -> ReplayDifferences:
-        """Two operations at one path, and what lies below them; `ended` is what they belong to, if something else was asked behind it."""
+        """Yields the differences of two operations at one path and of what is below them. `ended` is their scope, if the code asked for something after it."""
         if remembered.op is not None and asked.op is not None and is_same_operation(remembered.op, asked.op):
             below = self._side_by_side if _is_branches(asked.op) else self._sequence
             yield from below(remembered, asked, None if _is_race(asked.op) else ended)
@@ -100,13 +100,13 @@ class ReplayComparison:
             yield _difference("other target", remembered, asked, f"{_shown(remembered)} is now {_shown(asked)}")
 
     def _side_by_side(self, remembered: OperationNode, asked: OperationNode, ended: Path | None) -> ReplayDifferences:
-        """Branches, which have no order among them."""
+        """Yields the differences of branches, which have no order."""
         for segment in remembered.children | asked.children:
             nothing = OperationNode((*asked.path, segment), 0)
             yield from self._both(remembered.children.get(segment, nothing), asked.children.get(segment, nothing), ended)
 
     def _sequence(self, remembered: OperationNode, asked: OperationNode, ended: Path | None) -> ReplayDifferences:
-        """What one scope asks for, one after the other."""
+        """Yields the differences of the operations of one scope, in order."""
         left, right = deque(remembered.children.values()), deque(asked.children.values())
         shared = remembered.children.keys() & asked.children.keys()
         moved = 0
@@ -128,8 +128,8 @@ class ReplayComparison:
     def _unmatched(
         self, lost: list[OperationNode], new: list[OperationNode], left: Sequence[OperationNode], right: Sequence[OperationNode], ended: Path | None
     ) -> ReplayDifferences:
-        """What is only remembered, and what is only asked, between two operations that are both."""
-        new = [node for node in new if not _is_gate(node.op)]  # one that is not remembered is passed the oldest way, and is no difference
+        """Yields the differences of operations that are only recorded or only asked for, between two that are both."""
+        new = [node for node in new if not _is_gate(node.op)]  # an unrecorded version gate chooses the oldest version, and is no difference
         by_sort: dict[str, list[OperationNode]] = {}
         for node in new:
             by_sort.setdefault(_sort(node), []).append(node)
@@ -157,7 +157,7 @@ class ReplayComparison:
                 yield _difference("inserted", None, node, line, open_ended=not right)
 
     def _gone(self, node: OperationNode, ended: Path | None) -> bool:
-        """Whether something at the end of a scope was not asked for though it had come to its turn."""
+        """Whether an operation at the end of a scope was reached and not asked for."""
         exploration = self._exploration
         if node.path[:-1] in self._waiting:
             return False
@@ -171,10 +171,10 @@ class ReplayComparison:
 
 
 def explain_divergence(workflow: CodeWorkflow, key: Key, events: Sequence[e.Event], diverged: Diverged) -> Generator[LoadBlob, bytes, tuple[str, ...]]:
-    """How `workflow` differs from the log `events` of the execution `key`, which rebuilding found to have `diverged`: a line for each difference.
+    """Returns how `workflow` differs from the log `events` of the execution `key`, given how replay `diverged`: a line for each difference.
 
-    The first line is about the earliest one. Nothing is executed, and no function of the user's is called but the workflow's own.
-    Where exploring tells nothing, or the code fails in a way of its own, the answer is the one mismatch that is known.
+    The first line is about the earliest one. Nothing is performed, and no function of the user but the workflow itself is called. If the exploration finds
+    nothing, or the code fails for another reason, the result is the one known mismatch.
     """
     if any(line.startswith(OTHER_SHAPE) for line in diverged.diff):
         return diverged.diff
@@ -188,7 +188,7 @@ def explain_divergence(workflow: CodeWorkflow, key: Key, events: Sequence[e.Even
 
 
 def _lines(differences: Iterable[ReplayDifference]) -> tuple[str, ...]:
-    """The differences in words, the earliest first; one that goes on in later turns of a loop stands there once."""
+    """Returns the differences in words, the earliest first; one that recurs in later iterations of a loop is listed once."""
     turns: dict[ReplayDifference, set[Path]] = {}
     first: dict[Path, ReplayDifference] = {}
     for difference in sorted(differences, key=lambda one: one.clock):
@@ -199,7 +199,7 @@ def _lines(differences: Iterable[ReplayDifference]) -> tuple[str, ...]:
         elif known is None or turn == _turn_of(known.places[0]):
             turns[difference] = {turn}
             first |= {_turnless(place): difference for place in difference.places if _turnless(place) not in first}
-    lines = [f"{one.what}: {one.line}{' (and in later turns)' if len(seen) > 1 else ''}" for one, seen in turns.items()]
+    lines = [f"{one.what}: {one.line}{' (and in later iterations)' if len(seen) > 1 else ''}" for one, seen in turns.items()]
     return (*lines[:LINES_MAX], *((f"and {len(lines) - LINES_MAX} more",) if len(lines) > LINES_MAX else ()))
 
 
@@ -248,19 +248,19 @@ def _label(node: OperationNode) -> str:
 
 
 def _name(node: OperationNode) -> str:
-    """The last name in its path, or the beginning of one that is too long to be compared with many."""
+    """Returns the last name of a path, cut to the length that is compared."""
     last = node.path[-1]
     return str(last) if isinstance(last, int) else last[0][:NAME_CHARACTERS_MAX]
 
 
 def _closest(node: OperationNode, others: Sequence[OperationNode]) -> OperationNode:
-    """The one of `others` whose name is most like the node's; the first, if none is."""
+    """Returns the one of `others` whose name is most similar; the first, if none is."""
     names = get_close_matches(_name(node), [_name(other) for other in others], 1) if len(others) > 1 else []
     return next((other for other in others if [_name(other)] == names), others[0])
 
 
 def _until(nodes: deque[OperationNode], shared: AbstractSet[Segment]) -> list[OperationNode]:
-    """Take the nodes before the first one that is on both sides."""
+    """Removes and returns the nodes before the first one that is on both sides."""
     taken = []
     while nodes and nodes[0].path[-1] not in shared:
         taken.append(nodes.popleft())
@@ -268,7 +268,7 @@ def _until(nodes: deque[OperationNode], shared: AbstractSet[Segment]) -> list[Op
 
 
 def _displaced(left: Sequence[Path], right: Sequence[Path]) -> Path:
-    """Of two that stand in each other's place, the one that has moved further."""
+    """Returns the one of two swapped operations that moved further."""
     return right[0] if left.index(right[0]) >= right.index(left[0]) else left[0]
 
 

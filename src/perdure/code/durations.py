@@ -1,4 +1,4 @@
-"""Durations: seconds, a timedelta, or text such as ``"3d"`` or ``"2h 30m"``, as seconds."""
+"""Converts durations (seconds, a timedelta, or text such as ``"3d"`` or ``"2h 30m"``) to seconds."""
 
 import math
 import re
@@ -9,17 +9,17 @@ from perdure.core.errors import BadValue
 Duration = float | int | str | timedelta
 
 LONGEST_S = 1000 * 365.25 * 86_400
-"""A thousand years: what is due later is no point in time that calendars or databases know."""
+"""A thousand years: calendars and databases can't represent later times."""
 
 _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)\s*")
 
 
 def duration_seconds(duration: Duration, what: str = "duration") -> float:
-    """The length of `duration` in seconds.
+    """Returns `duration` in seconds.
 
     Raises:
-        BadValue: it is negative, longer than a thousand years, not finite, or text that is no duration.
+        BadValue: it is negative, longer than a thousand years, not finite, or text that is not a duration.
     """
     expected = "a duration: seconds, a timedelta, or text such as '500ms', '30s', '2h 30m', '3d'"
     match duration:
@@ -36,12 +36,12 @@ def duration_seconds(duration: Duration, what: str = "duration") -> float:
     if not math.isfinite(value_s) or value_s < 0:
         raise BadValue(what, duration, "finite and at least 0")
     if value_s > LONGEST_S:
-        raise BadValue(what, duration, "at most 1,000 years; to wait without an end, listen for a message")
+        raise BadValue(what, duration, "at most 1,000 years; to wait without end, listen for a message")
     return value_s
 
 
 def whole_number(number: object, what: str, least: int = 1) -> int:
-    """`number`, if it is a whole one from `least`.
+    """Returns `number` if it is a whole number from `least`.
 
     Raises:
         BadValue: it is not.
@@ -52,7 +52,7 @@ def whole_number(number: object, what: str, least: int = 1) -> int:
 
 
 def duration_text(duration: Duration) -> str:
-    """The duration as people would write it, for the default name of a sleep."""
+    """Returns the duration as people would write it, for the default name of a sleep."""
     return duration if isinstance(duration, str) else f"{duration_seconds(duration):g}s"
 
 

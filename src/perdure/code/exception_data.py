@@ -1,6 +1,6 @@
-"""Failures: what user code raised, as data that the log can keep and from which it is raised again.
+"""Converts exceptions of user code to data that the log can hold, and rebuilds them from it.
 
-Nothing that user code raises can fail here: its text is repaired and bounded, and of what can't be read a placeholder is kept.
+No exception of user code makes this fail: texts are repaired and bounded, and a placeholder replaces what can't be read.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,20 +21,20 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 FRAMES_MAX = 20
-"""How many frames of a traceback are kept, the innermost that are the user's."""
+"""How many frames of a traceback are kept: the innermost ones of the user's code."""
 
 FRAMES_SEEN_MAX = 10 * FRAMES_MAX
-"""Among how many frames these are looked for."""
+"""How many frames are searched for those."""
 
 LIBRARY = values.__file__.rpartition("core")[0]
-"""Where Perdure's own code is, whose frames say nothing to the user."""
+"""The directory of Perdure's own code, whose frames do not help the user."""
 
 RELATED_MAX = 50
-"""Up to how many causes, contexts and members of groups are shown with an exception; with more, it is shown alone."""
+"""The most causes, contexts and members of groups that are shown with an exception; with more, it is shown alone."""
 
 
 class ExceptionData(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What an exception is rebuilt from: its arguments, its attributes, and the class in `raises` by which it was declared, where that is known."""
+    """The data from which an exception is rebuilt: its arguments, its attributes, and the class in `raises` that declared it, if that is known."""
 
     args: list[Any]
     attributes: dict[str, Any]
@@ -42,7 +42,7 @@ class ExceptionData(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 def error_info(error: BaseException, mask: Mask = NO_MASK, data: bytes | None = None) -> ErrorInfo:
-    """An exception as data, with its traceback from the user's first frame on. `mask` hides secrets where a text is cut."""
+    """Returns an exception as data, with its traceback from the user's first frame on. `mask` hides secrets where a text is cut."""
     name = shorten_text(safe_text(lambda: error_code(type(error)), "Exception"), limits.ERROR_TYPE_CHARACTERS_MAX)
     message = shorten_text(exception_text(error), limits.ERROR_MESSAGE_CHARACTERS_MAX, mask.cut)
     trace = safe_text(lambda: _traceback(error), "") or _frames(error) + f"{name}: {message}\n"
@@ -50,7 +50,7 @@ def error_info(error: BaseException, mask: Mask = NO_MASK, data: bytes | None = 
 
 
 def _traceback(error: BaseException) -> str:
-    """The traceback as Python prints it; nothing for an exception that has too many others behind it."""
+    """Returns the traceback as Python prints it; empty for an exception with too many related ones."""
     if sum(1 for _ in _related(error)) > RELATED_MAX:
         return ""
     found = TracebackException.from_exception(error, limit=-FRAMES_SEEN_MAX, lookup_lines=False)
@@ -60,7 +60,7 @@ def _traceback(error: BaseException) -> str:
 
 
 def _pairs(error: BaseException, shown: TracebackException) -> Iterator[tuple[BaseException, TracebackException]]:
-    """An exception and what is shown of it, then those of its causes, contexts and members that are shown."""
+    """Yields an exception with its summary, then its causes, contexts and members that are shown, with theirs."""
     left = [(error, shown)]
     while left:
         one, found = left.pop()
@@ -71,7 +71,7 @@ def _pairs(error: BaseException, shown: TracebackException) -> Iterator[tuple[Ba
 
 
 def _of_the_user(stack: StackSummary, keeps_end: bool) -> StackSummary:
-    """The innermost frames without Perdure's own; with them, where there are no others. `keeps_end` leaves those behind the user's last."""
+    """Returns the innermost frames without Perdure's own, unless there are no others. With `keeps_end`, the frames after the user's last stay."""
     own = [number for number, frame in enumerate(stack) if not frame.filename.startswith(LIBRARY)]
     last = own[-1] if own else -1
     kept = [frame for number, frame in enumerate(stack) if not own or number in set(own) or (keeps_end and number > last)]
@@ -79,7 +79,7 @@ def _of_the_user(stack: StackSummary, keeps_end: bool) -> StackSummary:
 
 
 def _related(error: BaseException) -> Iterator[BaseException]:
-    """An exception with its causes, contexts and members, up to more than `RELATED_MAX` of them."""
+    """Yields an exception with its causes, contexts and members, stopping after more than `RELATED_MAX`."""
     left, seen = [error], set[int]()
     while left and len(seen) <= RELATED_MAX:
         one = left.pop()
@@ -92,14 +92,14 @@ def _related(error: BaseException) -> Iterator[BaseException]:
 
 
 def _frames(error: BaseException) -> str:
-    """The frames alone of an exception whose traceback can't be made."""
+    """Returns only the frames of an exception whose traceback can't be formatted."""
     return safe_text(lambda: "".join(StackSummary.extract(walk_tb(error.__traceback__), limit=-FRAMES_MAX).format()), "")
 
 
 def encode_exception(error: BaseException, classes: Sequence[type[Exception]]) -> bytes | None:
-    """What an exception of one of these classes, or a class below one, is rebuilt from; None of any other, or if its arguments can't be kept.
+    """Encodes the data of an exception of one of these classes or their subclasses; None for any other, or if its arguments can't be encoded.
 
-    Attributes that can't be kept are left out.
+    Attributes that can't be encoded are left out.
     """
     try:
         declared = next((kind for kind in classes if isinstance(error, kind)), None)
@@ -122,9 +122,9 @@ def _is_plain(value: Any) -> bool:
 
 
 def rebuild_exception(info: ErrorInfo, classes: Sequence[type[Exception]]) -> Exception | None:
-    """The exception itself, if its class or one above it is among these; None if it can't be made of what remains of it.
+    """Rebuilds an exception whose class or base class is among these; None if its data does not suffice.
 
-    Its own `__init__` is not called, which may take other arguments than those that were kept.
+    Its `__init__` is not called, because it may take other arguments than those that were kept.
     """
     if info.data is None:
         return None
@@ -134,13 +134,13 @@ def rebuild_exception(info: ErrorInfo, classes: Sequence[type[Exception]]) -> Ex
         made = _builtin(kind, "__new__", BuiltinFunctionType)(kind, *kept.args)
         _builtin(kind, "__init__", WrapperDescriptorType)(made, *kept.args)
         made.__dict__.update(kept.attributes)
-    except Exception:  # whatever the class makes of it, the error itself is known, and arrives as StepFailed
+    except Exception:  # a class that can't be rebuilt loses nothing: the error is known, and is raised as StepFailed
         return None
     return made if isinstance(made, Exception) else None
 
 
 def _class(name: str, declared: str, classes: Sequence[type[Exception]]) -> type[Exception]:
-    """The class of this name among `classes` or below them, of several the newest; else the one that was declared, as then the workflow can't name it either.
+    """Returns the class of this name among `classes` and their subclasses, of several the newest; else the declared class.
 
     Raises:
         LookupError: there is neither.
@@ -154,12 +154,12 @@ def _class(name: str, declared: str, classes: Sequence[type[Exception]]) -> type
 
 
 def _builtin(kind: type, method: str, of: type) -> Any:
-    """A method of the nearest class above that is not written in Python."""
+    """Returns a method of the nearest base class that is not written in Python."""
     return next(found for one in kind.__mro__ if isinstance(found := one.__dict__.get(method), of))
 
 
 def encode_refusal(error: BaseException) -> bytes:
-    """That the value of an operation could not be made or kept, as bytes."""
+    """Encodes the error with which the value of an operation could not be computed or kept."""
     match error:
         case Unencodable(where=where, kind=what, why=why):
             return values.encode((Unencodable.code, where, what, why), "an error")
@@ -170,7 +170,7 @@ def encode_refusal(error: BaseException) -> bytes:
 
 
 def decode_refusal(path: Path, raw: bytes) -> Exception:
-    """The error that `refused` wrote: the same live and on replay, so one that is not Perdure's own comes as `StepFailed`."""
+    """Returns the error that `encode_refusal` wrote. It is the same live and on replay, so an error that is not Perdure's own becomes a `StepFailed`."""
     match values.decode(raw, list[Any], "an error"):
         case [Unencodable.code, where, what, why]:
             return Unencodable(where, what, why)

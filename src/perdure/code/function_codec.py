@@ -1,8 +1,7 @@
-"""Whether values arrive as they were given: which types can't be decoded at all, and what a value would lose on its way through the log.
+"""Encodes and decodes the arguments and the result of a function by its type hints.
 
-What a type may lose is found out once. Most types lose nothing, and cost one look at the value's own type or one decoding.
-
-How the arguments and the result of a function become bytes and come back, by its type hints.
+Types that can't be decoded, and values that would lose data on their way through the log, are refused. What a type may lose is computed once. Most types
+lose nothing, and cost one comparison of the value's type or one decoding.
 """
 
 import inspect
@@ -25,11 +24,11 @@ from perdure.core.values import is_model, secret_field_of
 R = TypeVar("R")
 
 SCALAR_TYPES = frozenset((str, int, bool, float, bytes, NoneType))
-"""Types whose values are what they are: one of exactly the hinted type arrives as it was."""
+"""Types without loss: a value of exactly the hinted type is decoded unchanged."""
 
 
 class RoundTripPlan:
-    """How values of a type are held against what arrives of them: not at all, if it `is_open`; and whether there are classes in it to which one may be cut."""
+    """How values of a type are compared with their decoded form: not at all if the type `is_open`; else also whether a value may be cut to a base class."""
 
     __slots__ = ("_hint", "_is_model", "_records", "decode", "is_open")
 
@@ -43,7 +42,7 @@ class RoundTripPlan:
         self.decode = values.value_decoder(hint)
 
     def hold(self, value: Any, raw: bytes | msgspec.Raw, where: Callable[[], str]) -> None:
-        """Hold an encoded value against its type, as `check` does."""
+        """Compares an encoded value with its type, as `refuse_lossy_value` does."""
         if self.is_open:
             return
         try:
@@ -55,21 +54,21 @@ class RoundTripPlan:
 
 
 def decodable_hint(hint: Any) -> Any:
-    """The hint as values are decoded by it: what is iterable as a list, what says nothing of its own as Any."""
+    """Returns the hint by which values are decoded: a list for iterables, Any for a hint without information."""
     origin = get_origin(hint) or hint
     if hint in (Never, NoReturn, Self):
         return Any
     if hint is LiteralString:
         return str
     if origin in (Iterable, Iterator, Generator):
-        return list[get_args(hint)[0]] if get_args(hint) else list  # type: ignore[misc]  # a type made of a value
+        return list[get_args(hint)[0]] if get_args(hint) else list  # type: ignore[misc]  # the type is computed
     if origin in (Awaitable, Coroutine):
         return decodable_hint(get_args(hint)[-1]) if get_args(hint) else Any
     return hint
 
 
 def refuse_unsupported(function: str, named: Iterable[tuple[str, Any]]) -> None:
-    """Refuse a function of which a parameter, or the result, has a type that can't be decoded.
+    """Refuses a function if the type of a parameter or of the result can't be decoded.
 
     Raises:
         UnsupportedType: there is one.
@@ -80,11 +79,11 @@ def refuse_unsupported(function: str, named: Iterable[tuple[str, Any]]) -> None:
 
 
 def refuse_lossy_value(value: Any, raw: bytes | msgspec.Raw, hint: Any, where: Callable[[], str]) -> None:
-    """Refuse an encoded value that would not arrive as it was given.
+    """Refuses an encoded value that would be decoded differently.
 
     Raises:
         Undecodable: it does not fit the hint.
-        LossyValue: it would be cut to a class above its own.
+        LossyValue: it would be cut to a base class.
     """
     if hint is not Any and (type(value) is not hint or hint not in SCALAR_TYPES):
         plan: RoundTripPlan = _cached(_round_trip_plan, hint)
@@ -92,7 +91,7 @@ def refuse_lossy_value(value: Any, raw: bytes | msgspec.Raw, hint: Any, where: C
 
 
 def _cached(find: Callable[[Any], R], hint: Any) -> R:
-    """What `find` finds of a hint, which may be one that has no hash."""
+    """Returns the cached result of `find` for a hint; for one without a hash, computes it."""
     try:
         return find(hint)
     except TypeError:
@@ -101,18 +100,18 @@ def _cached(find: Callable[[Any], R], hint: Any) -> R:
 
 @lru_cache(maxsize=4096)
 def _unsupported(hint: Any) -> str:
-    """Why values of a type can't be decoded; nothing, if they can."""
+    """Returns why values of a type can't be decoded; empty if they can."""
     try:
         found = msgspec.inspect.type_info(hint)
-    except Exception as error:  # of a type that is not ours, whatever it is
+    except Exception as error:  # a type of the user may raise anything
         return exception_text(error)
     for kind in _classes_of_type(found):
         if isinstance(kind, msgspec.inspect.CustomType) and kind.cls is not object:
             name = f"{kind.cls.__module__}.{kind.cls.__qualname__}"
             if not is_model(kind.cls):
-                return f"{name} has no decoding" + ("; a secret is named and not passed, see docs/guides/secrets.md" if _is_secret(kind.cls) else "")
+                return f"{name} has no decoding" + ("; pass the name of the secret, see docs/guides/secrets.md" if _is_secret(kind.cls) else "")
             if (field := secret_field_of(kind.cls)) is not None:
-                return f"its field {field} is a secret, which would stand in the log; pass the secret's name, see docs/guides/secrets.md"
+                return f"its field {field} is a secret, which would be stored in the log; pass the name of the secret, see docs/guides/secrets.md"
     return ""
 
 
@@ -126,7 +125,7 @@ def _round_trip_plan(hint: Any) -> RoundTripPlan:
 
 
 def _classes_of_type(found: Any) -> Iterator[Any]:
-    """A type and all that it is made of."""
+    """Yields a type and all types that it contains."""
     left, seen = [found], set[int]()
     while left:
         one = left.pop()
@@ -142,7 +141,7 @@ def _classes_of_type(found: Any) -> Iterator[Any]:
 
 
 def _compare_values(given: Any, arrived: Any, field: str, where: Callable[[], str]) -> None:
-    """Hold what was given against what arrives, as far as that has classes of its own."""
+    """Compares a value with its decoded form, as far as that has classes of its own."""
     kind = type(arrived)
     if kind in SCALAR_TYPES or given is arrived:
         return
@@ -171,7 +170,7 @@ def _compare_values(given: Any, arrived: Any, field: str, where: Callable[[], st
 
 
 def _record_fields(kind: type) -> tuple[str, ...] | None:
-    """The fields of a class of records; None of any other."""
+    """Returns the fields of a dataclass or struct; None for any other class."""
     if issubclass(kind, msgspec.Struct):
         return kind.__struct_fields__
     if is_dataclass(kind):
@@ -189,11 +188,11 @@ _arguments_decoder: msgspec.msgpack.Decoder[tuple[list[msgspec.Raw], dict[str, m
 
 
 class _NeverPlain:
-    """The type of no value: what is hinted otherwise is looked at more closely."""
+    """The type of no value, used where a value has to be compared in full."""
 
 
 class FunctionCodec:
-    """The type hints of one function, resolved once; its first `skip` parameters are left out."""
+    """The codec of one function, from its type hints; its first `skip` parameters are left out."""
 
     __slots__ = ("_fields", "_is_open", "_named", "_names", "_plain", "_plain_result", "_positional", "_rest", "_rest_name", "result")
 
@@ -214,11 +213,11 @@ class FunctionCodec:
         refuse_unsupported(_function_name(fn), (*hinted.items(), ("return", self.result)))
 
     def schema(self) -> dict[str, Any]:
-        """The JSON Schema of the arguments by name; of a type that has none, anything."""
+        """Returns the JSON Schema of the arguments by name; a type without one accepts anything."""
         properties, inner = dict[str, Any](), dict[str, Any]()
         for name in self._fields:
             properties[name] = dict(_hint_schema(self._named[name]))
-            inner |= properties[name].pop("$defs", {})  # references are from the top
+            inner |= properties[name].pop("$defs", {})  # references are relative to the top
         return {
             "type": "object",
             "properties": properties,
@@ -228,11 +227,11 @@ class FunctionCodec:
         }
 
     def encode_args(self, args: Sequence[Any], kwargs: Mapping[str, Any], what: str, path: Path = ROOT) -> bytes:
-        """The encoded pair of positional and named arguments.
+        """Encodes the pair of positional and named arguments.
 
         Raises:
-            Unencodable, TooLarge: they can't be kept.
-            Undecodable, LossyValue: one would not arrive as it was given.
+            Unencodable, TooLarge: they can't be encoded.
+            Undecodable, LossyValue: one would be decoded differently.
         """
         raw = values.encode((args, kwargs), what, path)
         for kind, value in zip(self._plain, args, strict=False):
@@ -245,11 +244,11 @@ class FunctionCodec:
         return raw
 
     def encode_result(self, result: Any, what: str, path: Path = ROOT) -> bytes:
-        """The encoded result.
+        """Encodes the result.
 
         Raises:
-            Unencodable, TooLarge: it can't be kept.
-            Undecodable, LossyValue: it would not arrive as it was returned.
+            Unencodable, TooLarge: it can't be encoded.
+            Undecodable, LossyValue: it would be decoded differently.
         """
         raw = values.encode(result, what, path)
         if type(result) is not self._plain_result:
@@ -257,7 +256,7 @@ class FunctionCodec:
         return raw
 
     def _check(self, args: Sequence[Any], kwargs: Mapping[str, Any], raw: bytes, what: str, path: Path) -> None:
-        """Hold each argument against its hint."""
+        """Compares each argument with its hint."""
         positional, named = _arguments_decoder.decode(raw)
         for number, (value, one, kind) in enumerate(zip(args, positional, self._kinds(len(args)), strict=False)):
             if kind is not Any:
@@ -266,7 +265,7 @@ class FunctionCodec:
             refuse_lossy_value(kwargs[name], one, self._named.get(name, Any), partial(self._where, name, what, path))
 
     def _where(self, which: int | str, what: str, path: Path) -> str:
-        """An argument, by its number or name, in words."""
+        """Describes an argument by its number or name."""
         name = which if isinstance(which, str) else self._names[which] if which < len(self._names) else self._rest_name
         return value_location(f"argument {name} of {what.removeprefix('the arguments of ')}", path)
 
@@ -274,7 +273,7 @@ class FunctionCodec:
         return self._positional + [self._rest] * (count - len(self._positional))
 
     def decode_args(self, raw: bytes, what: str, path: Path = ROOT) -> tuple[Sequence[Any], Mapping[str, Any]]:
-        """Read what `encode_args` wrote, each argument by its hint."""
+        """Decodes what `encode_args` wrote, each argument by its hint."""
         if raw == NO_ARGUMENTS_ENCODED:
             return (), _NO_NAMED
         args, kwargs = _arguments_decoder.decode(raw)
@@ -296,7 +295,7 @@ def _hint_schema(hint: Any) -> dict[str, Any]:
 
 
 def value_location(what: str, path: Path) -> str:
-    """What a value is, and of which operation, in words."""
+    """Describes a value and the operation that it belongs to."""
     return f"{what} {path_text(path)}" if path else what
 
 
@@ -305,7 +304,7 @@ _codecs: dict[Any, FunctionCodec] = {}
 
 
 def codec_of_function(fn: Callable[..., Any], skip: int = 0) -> FunctionCodec:
-    """The codec of a function; functions of the same code and hints, such as a lambda made again and again, share one."""
+    """Returns the codec of a function. Functions with the same code and hints, such as a lambda that is created repeatedly, share one."""
     code = getattr(fn, "__code__", None)
     if code is None or getattr(fn, "__annotations__", None):
         return FunctionCodec(fn, skip)
@@ -320,14 +319,14 @@ def _function_name(fn: Callable[..., Any]) -> str:
 
 
 def _hints(fn: Callable[..., Any]) -> Mapping[str, Any]:
-    target = fn if inspect.isroutine(fn) or inspect.isclass(fn) else getattr(fn, "func", getattr(fn, "__call__", fn))  # noqa: B004  # the method, not whether there is one
+    target = fn if inspect.isroutine(fn) or inspect.isclass(fn) else getattr(fn, "func", getattr(fn, "__call__", fn))  # noqa: B004  # the method itself
     if not getattr(target, "__annotations__", None):
         return {}
     try:
         return get_type_hints(target)
     except NameError as error:
-        instead = f"{error}; types used in hints must be reachable from the module, define them at its top level"
-        raise WrongVerb(f"the type hints of {_function_name(fn)}", instead) from error
+        instead = f"{error}. Define the types that hints use at the top level of the module"
+        raise WrongVerb(f"the type hints of {_function_name(fn)} can't be resolved", instead) from error
 
 
 def _parameters(fn: Callable[..., Any]) -> list[inspect.Parameter]:
@@ -338,5 +337,5 @@ def _parameters(fn: Callable[..., Any]) -> list[inspect.Parameter]:
 
 
 def _parameter_hint(hint: Any) -> Any:
-    """The hint, or Any where it names no type of its own."""
+    """Returns the hint, or Any for a hint without a type."""
     return Any if isinstance(hint, (TypeVar, ParamSpecArgs, ParamSpecKwargs)) or hint in (inspect.Parameter.empty, object) else decodable_hint(hint)

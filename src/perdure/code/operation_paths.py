@@ -1,9 +1,6 @@
-"""Places: where Perdure remembers what is its own beside an operation, and how an operation is shown.
+"""Gives operations their paths. Names are numbered per scope: each context, and each task that uses one, has its own.
 
-Scopes: where the names of operations are counted. Each context, and each task that uses one, has its own.
-
-A path must not depend on what other branches do, so numbers are counted per scope; and a name may contain anything, so a
-path is a tuple and never text.
+Numbers are per scope because a path must not depend on what other branches do. A name may contain anything, so a path is a tuple and never text.
 """
 
 from perdure.code.declarations import checked_name
@@ -13,17 +10,17 @@ from perdure.core.paths import Path, path_text
 
 
 def reply_path(path: Path, number: int) -> Path:
-    """Where the reply to message `number`, received at `path`, is remembered."""
+    """Returns the path of the reply to message `number`, received at `path`."""
     return (*path, (f"reply:{number}", 1))
 
 
 def refusal_path(path: Path) -> Path:
-    """Where it is remembered that the value of an operation could not be kept or read; no operation of a program has an empty name."""
+    """Returns the path that records a failure to keep or read the value of an operation. No operation of a program has an empty name."""
     return (*path, ("", 1))
 
 
 def operation_text(path: Path, op: Operation) -> str:
-    """An operation as people read it in a diff."""
+    """Returns an operation as text for a report of differences."""
     aim = operation_target(op)
     return f"{path_text(path)} ({operation_kind(op)} {aim})" if aim else f"{path_text(path)} ({operation_kind(op)})"
 
@@ -40,11 +37,11 @@ class NameScope:
         self._explicit: set[str] | None = None
 
     def take(self, default: str, explicit: str | None = None) -> Path:
-        """The path of the next operation, by its explicit name or by its default one, which is numbered when repeated.
+        """Returns the path of the next operation, by its explicit name or by its default name, which is numbered when repeated.
 
         Raises:
             DuplicateName: the explicit name was used before in this scope.
-            BadName: a name is no text, empty, or too long.
+            BadName: a name is not text, is empty, or is too long.
         """
         if explicit is not None:
             checked_name(explicit, "operation")
@@ -54,7 +51,7 @@ class NameScope:
                 raise DuplicateName(explicit, path_text(self.path))
             self._explicit.add(explicit)
             default = explicit
-        elif not default.isascii():  # of a task or a title, which may be anything; an ASCII one is bounded where it is made
+        elif not default.isascii():  # a default name from a task or a title may be any text; an ASCII one is bounded where it is made
             checked_name(default, "operation")
         number = self._counts.get(default, 0) + 1
         self._counts[default] = number

@@ -1,7 +1,7 @@
-"""Exploring: what would this code ask for, if it were led through the log of an execution that it may not match?
+"""Explores which operations changed code asks for when it is led through a log that it may not match.
 
-It is fed what the log has, in the log's order and as of its times, but what it asks for is noted and not compared; where it
-waits for what the log does not know, the answer is guessed. Nothing is executed, sent or written.
+The code is fed the events of the log in their order and with their times, but the operations that it asks for are recorded and not compared. Where it
+waits for an operation that the log does not have, an outcome is guessed. Nothing is performed, sent or written.
 """
 
 from collections import deque
@@ -31,24 +31,24 @@ Ts = TypeVarTuple("Ts")
 ExplorationSteps = Generator[LoadBlob, bytes, None]
 
 GUESSES_MAX = 100
-"""Answers that are guessed in one exploration, so that an endless loop is left."""
+"""The most outcomes that one exploration guesses, which ends endless loops."""
 
 KEEPS_MAX = 10
-"""Explorations that are begun again because the value of a `keep` had to be guessed."""
+"""The most restarts of an exploration because the value of a `keep` had to be guessed."""
 
 CALLBACKS_MAX = 200_000
-"""Callbacks that the code may run because of one event; more is a loop that waits for nothing."""
+"""The most callbacks of one event; more is taken for a loop that waits for nothing."""
 
 UNREADABLE = ("", 1)
-"""The name below an operation under which it is noted that its value does not fit its type; what the code does then says nothing."""
+"""The name, below an operation, of a note that its value does not fit its type. What the code does after that is not reported."""
 
 _BLANKS = [values.encode(blank, "a blank") for blank in (None, True, 0, "", list[Any](), dict[str, Any]())]
 
 
 class OperationNode(msgspec.Struct, eq=False):
-    """An operation, or what holds others: a loop, its turn, a branch, a task. `sure` says that no guess about a value led to it.
+    """An operation, or a scope of operations: a loop, an iteration, a branch, a task. It is `sure` if no guessed value led to it.
 
-    `clock` counts the events of the log up to the one because of which it was first asked for.
+    `clock` is the number of the event of the log that caused the first request for it.
     """
 
     path: Path
@@ -58,7 +58,7 @@ class OperationNode(msgspec.Struct, eq=False):
     children: dict[Segment, "OperationNode"] = msgspec.field(default_factory=dict)
 
     def note(self, path: Path, op: Operation, clock: int, sure: bool = True) -> None:
-        """Add an operation below this node, with all that holds it."""
+        """Adds an operation below this node, with its scopes."""
         node = self
         for end, segment in enumerate(path, 1):
             node = node.children.setdefault(segment, OperationNode(path[:end], clock, sure))
@@ -66,7 +66,7 @@ class OperationNode(msgspec.Struct, eq=False):
 
 
 class RecordedOperations(msgspec.Struct):
-    """What the log says of the execution's present life: what was asked for, and what happened, with how each operation settled."""
+    """The log since the last reopening: the operations that were asked for, and the external events, with how each operation settled."""
 
     root: OperationNode
     ops: dict[Path, Operation] = msgspec.field(default_factory=dict)
@@ -78,14 +78,14 @@ class RecordedOperations(msgspec.Struct):
     trimmed: dict[Path, int] = msgspec.field(default_factory=dict)
 
     def remember(self, path: Path, op: Operation, clock: int) -> None:
-        """Note an operation that the program asked for."""
+        """Records an operation that the program asked for."""
         self.ops[path] = op
         self.clocks[path] = clock
         self.root.note(path, op, clock)
 
 
 def read_recorded_operations(key: Key, events: Sequence[e.Event]) -> RecordedOperations:
-    """Read the log, from the last reopening on."""
+    """Reads the log from the last reopening on."""
     life = max((index for index, event in enumerate(events) if isinstance(event, e.ReopenedEvent)), default=0)
     execution, memory, clock = Execution(key), RecordedOperations(OperationNode((), 0)), 0
     for index, event in enumerate(events):
@@ -111,7 +111,7 @@ def read_recorded_operations(key: Key, events: Sequence[e.Event]) -> RecordedOpe
 
 
 class _BoundedLoop(DeterministicLoop):
-    """A loop that stops when one event has run too many callbacks."""
+    """An event loop that stops after too many callbacks of one event."""
 
     __slots__ = ("left",)
 
@@ -129,8 +129,8 @@ class _BoundedLoop(DeterministicLoop):
 class CodeExploration:
     """The new code, led through the log.
 
-    `asked` and `root` have what it asked for, `dropped` what it gave up, `placed` the operations of the log that settled, or whose outcome was
-    the answer to a guess; `keep` is the operation whose value it needs to go on. `sure` says that nothing was answered without knowing.
+    `asked` and `root` have the operations that it asked for, `dropped` those that it dropped, `placed` the operations of the log that settled or whose
+    outcome was used as a guess; `keep` is the operation whose value it needs to continue. It is `sure` as long as no outcome was guessed.
     """
 
     def __init__(self, workflow: CodeWorkflow, key: Key, memory: RecordedOperations, guessed: dict[Path, Path | None]) -> None:
@@ -162,15 +162,15 @@ class CodeExploration:
 
     @property
     def over(self) -> bool:
-        """Whether the code can be led no further."""
+        """Whether the exploration has ended."""
         return self.stopped or self.finish is not None
 
     def close(self) -> None:
-        """Leave memory."""
+        """Releases the program."""
         self._program.close()
 
     def run(self) -> ExplorationSteps:
-        """Lead the code through all that the log has, and past it as long as it waits for what the log does not know."""
+        """Leads the code through the log, and beyond it as long as it waits for operations that the log does not have."""
         yield from self._prepare()
         for clock, event, settlement in self._memory.happened:
             if self.over:
@@ -190,7 +190,7 @@ class CodeExploration:
             yield from self._catch_up()
 
     def _prepare(self) -> ExplorationSteps:
-        """Let the execution know all kept values, and where its loops begin."""
+        """Gives the execution all kept values, and the first iteration of each loop."""
         self.execution.trimmed = dict(self._memory.trimmed)
         self.execution.reopened = 1
         kept = {path: op for path, op in self._memory.ops.items() if isinstance(op, KeepOperation)}
@@ -202,7 +202,7 @@ class CodeExploration:
             self.execution.recalled_results.known[path] = SettledOperation(op, Success(op.value), (), 0, 0, 1, 1)
 
     def _relive(self, path: Path, settlement: SettledOperation) -> ExplorationSteps:
-        """Have an operation settle as it did; if it is not asked for yet, something unknown may stand in its way."""
+        """Settles an operation as the log has it; if the code has not asked for it yet, guesses the outcomes that it may be waiting for."""
         self._known[path] = settlement
         if path in self.execution.open and path not in self._unknown:
             self._late.append(path)
@@ -211,7 +211,7 @@ class CodeExploration:
             yield from self._catch_up()
 
     def _catch_up(self) -> ExplorationSteps:
-        """Settle what is open and known."""
+        """Settles the open operations whose outcome is known."""
         while self._late and not self.over:
             path = self._late.popleft()
             if path in self.execution.open and path not in self._unknown:
@@ -223,7 +223,7 @@ class CodeExploration:
         yield from self._feed(e.RecalledEvent(path, self.execution.now_s), guessed)
 
     def _feed(self, event: e.Event, guessed: bool = False) -> ExplorationSteps:
-        """Feed the program one event, and note what it asks for; what fails at a guess says nothing."""
+        """Feeds the program one event and records what it asks for; a failure caused by a guess is ignored."""
         self.execution.apply(event)
         for blob in blobs_read(self.execution, event):
             if blob.sha256 not in self._blobs:
@@ -267,17 +267,17 @@ class CodeExploration:
         elif remembered is None:
             self._unknown[path] = None
 
-    # guesses
+    # Guesses.
 
     def like(self, path: Path) -> Path | None:
-        """The first remembered operation of the same sort in the same scope that is not asked for: what this one may have been."""
+        """Returns the first recorded operation of the same sort and scope that was not asked for: this one may be that one renamed."""
         siblings = self._siblings.get((path[:-1], operation_sort(self.asked[path])))
         while siblings and (siblings[0] in self.asked or siblings[0] in self._used):
             siblings.popleft()
         return siblings[0] if siblings else None
 
     def _guess(self, at_end: bool = False) -> Generator[LoadBlob, bytes, bool]:
-        """Answer an operation that the log does not know: as the one that it may have been, else with some value. False if there is none."""
+        """Settles an operation that the log does not have: like the one that it may have been before, else with a default value. False if there is none."""
         if self.guesses >= GUESSES_MAX:
             return False
         self._unknown = {path: None for path in self._unknown if path in self.execution.open}
@@ -307,7 +307,7 @@ class CodeExploration:
         return not isinstance(known.outcome, Success) or isinstance(known.outcome.value, Blob) or self._decodes(path, known.outcome.value)
 
     def _decodes(self, path: Path, raw: bytes) -> bool:
-        """Whether a step's result may be this; of what is no step, nobody knows here."""
+        """Whether the step's result type accepts this value; true for an operation that is not a step."""
         fn = self._program.steps.get(path)
         if fn is None:
             return True
@@ -326,7 +326,7 @@ class CodeExploration:
 
 
 def explore_code(workflow: CodeWorkflow, key: Key, memory: RecordedOperations) -> Generator[LoadBlob, bytes, CodeExploration]:
-    """Explore the code; begin again with a guess whenever it needs a value that only the user's function could make."""
+    """Explores the code; restarts with a guess whenever it needs a value that only the user's function could compute."""
     guessed: dict[Path, Path | None] = {}
     while True:
         exploration = CodeExploration(workflow, key, memory, guessed)
@@ -340,7 +340,7 @@ def explore_code(workflow: CodeWorkflow, key: Key, memory: RecordedOperations) -
 
 
 def operation_sort(op: Operation) -> str:
-    """The kind of an operation, and of a kept value what it is kept for: what a renamed one has in common with what it was."""
+    """Returns the kind of an operation, with the role of a kept value: what stays the same when an operation is renamed."""
     if not isinstance(op, KeepOperation) or op.role == "value":
         return operation_kind(op)
     return f"{op.role} {op.label.split(' ')[0]}" if op.role == "branches" else op.role

@@ -1,4 +1,4 @@
-"""What verbs return: outcomes as data, the winner of a race, a record of branches, a message that can be completed."""
+"""The results of verbs: outcomes as data, the winner of a race, a record of branches, a message that can be completed."""
 
 from collections.abc import Callable
 from typing import Any, Generic, Literal, TypeVar
@@ -17,31 +17,31 @@ class Ok(msgspec.Struct, Generic[T], frozen=True):
 
 
 Err = Failure
-"""A failure, as workflows see it: its kind, how many attempts were made, and the error."""
+"""A failure as data: its kind, the number of attempts, and the error."""
 
 Attempt = Ok[T] | Err
 """What `ctx.attempt` returns: `Ok(value)`, or `Err(kind, attempts, error)` with kind exhausted, timeout, fatal or interrupted."""
 
 
 class Won(msgspec.Struct, Generic[T], frozen=True):
-    """The branch of a race that returned first, and what it returned."""
+    """The branch of a race that returned first, and its value."""
 
     name: str
     value: T = None  # type: ignore[assignment]  # so that `case Won("late")` and Won("late") read well
 
 
 class Record(dict[str, Any]):
-    """What the branches of a join returned, by name: ``record["user"]`` or ``record.user``."""
+    """The results of the branches of a join, by name: ``record["user"]`` or ``record.user``."""
 
     def __getattr__(self, name: str) -> Any:
         try:
             return self[name]
         except KeyError:
-            raise AttributeError(f"no branch {name!r}; there are {', '.join(self) or 'none'}") from None
+            raise AttributeError(f"there is no branch {name!r}; the branches are {', '.join(self) or 'none'}") from None
 
 
 class Message(Generic[T]):
-    """A received message that stays its execution's until `complete` is called, which sends the reply to whoever asked."""
+    """A received message that is not consumed until `complete` is called, which sends the reply to the sender."""
 
     __slots__ = ("_complete", "body", "name")
 
@@ -51,7 +51,7 @@ class Message(Generic[T]):
         self._complete = complete
 
     def complete(self, reply: Any = None) -> None:
-        """Answer the message; from the commit that this is part of on, it is dealt with.
+        """Replies to the message and consumes it, in one commit with what follows.
 
         Raises:
             WrongVerb: it was completed before.
@@ -60,13 +60,13 @@ class Message(Generic[T]):
 
 
 Means = Literal["message", "api", "command", "link"]
-"""How a vote reaches an approval: as a message to it, by a client, by a command, or by a signed link."""
+"""How a vote reached an approval: as a message, by a client, by a command, or by a signed link."""
 
 
 class Vote(msgspec.Struct, frozen=True):
-    """What a person says to an approval: for it or against it, with a comment and, for it, the form filled in.
+    """The vote of a person on an approval: in favour or against, with a comment and, if in favour, the filled-in form.
 
-    `at_s` is when it was taken, and `means` how it came.
+    `at_s` is when the vote was counted, and `means` how it arrived.
     """
 
     by: str
@@ -79,9 +79,9 @@ class Vote(msgspec.Struct, frozen=True):
 
 
 class Decision(msgspec.Struct, Generic[T], frozen=True):
-    """How an approval was decided: the form as filled in, by whom it was decided last, when and by what means, and all that was said.
+    """How an approval was decided: the filled-in form, the last person who decided, when and by what means, and all votes.
 
-    `expired`: by time, not by a person; `means` is ``"timeout"`` then.
+    With `expired`, the timeout decided and not a person; `means` is ``"timeout"`` then.
     """
 
     approved: bool
@@ -98,7 +98,7 @@ class Decision(msgspec.Struct, Generic[T], frozen=True):
 
 
 class PortResult(msgspec.Struct, frozen=True):
-    """What a workflow returns that says by which port a graph goes on."""
+    """The result of a workflow that chooses the port by which a definition continues."""
 
     value: Any
     port: str

@@ -1,10 +1,7 @@
-"""Transactions: what a step that is declared with `transaction=True` is given, to write in the transaction that settles it.
+"""What a running step can use: its transaction, the resources of its process, and information about itself.
 
-Resources: what steps need open, such as a pool of connections: declared once, opened by each engine or worker on its own loop, and closed at its end.
-
-Declaring opens nothing. A resource is opened when the first step asks for it, and is the same for all that run in that process.
-
-What a step may know of itself while it runs, and say of how far it is.
+A resource, such as a connection pool, is declared once. Each engine or worker opens it on its own loop when the first step asks for it, shares it among
+all steps of the process, and closes it at the end.
 """
 
 import contextvars
@@ -22,35 +19,35 @@ from perdure.core.values import ENCODED_NONE, Blob, Value
 
 
 class Transaction(Protocol):
-    """A transaction on the store's own database. What is written in it is there if and only if the step has settled, and so exactly once.
+    """A transaction on the store's own database, for a step declared with `transaction=True`. It commits together with the step's outcome: exactly once.
 
     Placeholders are ``$1``, ``$2`` and so on in both databases, in SQLite ``?`` as well. It can't be committed or rolled back by hand: an error that
-    leaves the step rolls it back, its return commits it. Perdure's own tables can't be changed.
+    leaves the step rolls it back, and the return of the step commits it. Perdure's own tables can't be changed.
     """
 
     async def execute(self, sql: str, *arguments: Any) -> int:
-        """Run a statement; return how many rows it changed (-1: it tells none)."""
+        """Runs a statement; returns how many rows it changed (-1: not known)."""
         ...
 
     async def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
-        """Run a statement for each of `rows`."""
+        """Runs a statement for each of `rows`."""
         ...
 
     async def fetch(self, sql: str, *arguments: Any) -> list[Any]:
-        """The rows of a query; a row has its columns by number and by name."""
+        """Returns the rows of a query; a row has its columns by number and by name."""
         ...
 
     async def fetchrow(self, sql: str, *arguments: Any) -> Any:
-        """The first row, or None."""
+        """Returns the first row, or None."""
         ...
 
     async def fetchval(self, sql: str, *arguments: Any) -> Any:
-        """The first column of the first row, or None."""
+        """Returns the first column of the first row, or None."""
         ...
 
     @property
     def connection(self) -> Any:
-        """The driver's own connection: a `sqlite3.Connection`, or one of asyncpg."""
+        """The connection of the driver: a `sqlite3.Connection`, or one of asyncpg."""
         ...
 
 
@@ -58,23 +55,23 @@ T = TypeVar("T")
 
 
 ResourceFactory = Callable[[], AbstractAsyncContextManager[T] | AbstractContextManager[T] | Awaitable[T] | T]
-"""What opens a resource: a context manager, which also closes it, or a function that returns it, async or not."""
+"""The function that opens a resource: it returns a context manager, which also closes the resource, or the resource itself, async or not."""
 
 
 class StepResources(Protocol):
-    """The resources that are open where a step runs, and the store that its execution is kept in."""
+    """The open resources of the process that runs a step, and the store of its execution."""
 
     @property
     def store(self) -> Any:
-        """The store of who runs the step, for steps of Perdure's own that look at executions."""
+        """The store of the engine or worker, for Perdure's own steps that read executions."""
         ...
 
     async def get(self, resource: "Resource[Any]") -> Any:
-        """What was opened, opened now if it was not yet."""
+        """Returns the open resource; opens it if it is not open yet."""
         ...
 
     def wait_for(self, resource: "Resource[Any]") -> Any:
-        """The same for a step in a thread, which waits meanwhile."""
+        """Returns the open resource to a step in a thread, which blocks meanwhile."""
         ...
 
 
@@ -82,10 +79,10 @@ current_resources: contextvars.ContextVar[StepResources] = contextvars.ContextVa
 
 
 class Resource(Generic[T]):
-    """Something that steps need open: ``db = Resource("db", make_pool)``, and in an async step ``pool = await db``, in a sync one ``pool = db.get()``.
+    """A shared object for steps: ``db = Resource("db", make_pool)``, then ``pool = await db`` in an async step, or ``pool = db.get()`` in a sync one.
 
-    `opens` is called with no arguments, once per engine or worker, on its loop. Of a context manager the entered value is the resource, and it is left
-    at the end; what has a method `aclose` or `close` is closed by that.
+    `opens` is called without arguments, once per engine or worker, on its loop. If it returns a context manager, the entered value is the resource, and the
+    manager is exited at the end; an object with a method `aclose` or `close` is closed by that.
     """
 
     __slots__ = ("name", "opens")
@@ -108,7 +105,7 @@ class Resource(Generic[T]):
         return _current_resources(self).get(self).__await__()
 
     def get(self) -> T:
-        """The resource, in a sync step.
+        """Returns the resource, in a sync step.
 
         Raises:
             WrongVerb: no step is running here.
@@ -121,19 +118,21 @@ def _current_resources(resource: Resource[Any]) -> StepResources:
     try:
         return current_resources.get()
     except LookupError:
-        raise WrongVerb(f"{resource!r} was asked for outside of a step", "what is open belongs to the engine that runs the step: ask for it there") from None
+        raise WrongVerb(f"{resource!r} was used outside of a step", "use it in a step: the engine or worker that runs the step opens it") from None
 
 
 class StepControl:
-    """What a step has beside what is known of it: somebody who hears its heart beat, whether it is still wanted, whether the log is to keep what it said
-    last even if it ends well, and the secrets that it is given: their `places` in its named arguments, what `find`s them by name, and the `mask` that
-    hides them in what it says. Its function has `begun`, at `began_s` of the monotonic clock: a pause of the process before that takes nothing of its time.
-    One that is `over` does not begin."""
+    """The mutable side of a running step, shared with the engine or worker that runs it.
 
-    __slots__ = ("beat", "began_s", "begun", "find", "keeps", "mask", "over", "places")
+    `send_heartbeat` reports progress; with `keeps`, the log keeps the last progress even if the step succeeds. `places` are the secrets in the named
+    arguments, `find` returns a secret by name, and `mask` hides secrets in what the step puts out. The function has `begun` at `began_s` of the monotonic
+    clock, so a pause of the process before that does not count towards the timeout. A step that is `over` does not begin.
+    """
 
-    def __init__(self, beat: Callable[[bytes], None], places: tuple[str, ...] = (), find: SecretFinder = find_no_secret) -> None:
-        self.beat = beat
+    __slots__ = ("began_s", "begun", "find", "keeps", "mask", "over", "places", "send_heartbeat")
+
+    def __init__(self, send_heartbeat: Callable[[bytes], None], places: tuple[str, ...] = (), find: SecretFinder = find_no_secret) -> None:
+        self.send_heartbeat = send_heartbeat
         self.began_s = 0.0
         self.begun = False
         self.keeps = False
@@ -143,7 +142,7 @@ class StepControl:
 
 
 class StepInfo(msgspec.Struct, frozen=True, gc=False):
-    """What a step may know of itself: whose operation it is, the number of its try, interrupted ones included, and how long that may take."""
+    """What a step can read about itself: its execution and path, the number of the attempt (interrupted ones included), and the timeout of the attempt."""
 
     execution: Key
     path: Path
@@ -154,23 +153,23 @@ class StepInfo(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def key(self) -> str:
-        """The idempotency key for the outside world: the same in every try, and no other operation's."""
+        """The idempotency key for external systems: the same in every attempt, and unique to the operation."""
         return idempotency_key(self.execution, self.path)
 
     @property
     def progress(self) -> Any:
-        """What the last try said of how far it was, as plain data; None if it said nothing."""
+        """The progress that the last attempt reported, as plain data; None if it reported none."""
         return (
             None if self.reported == ENCODED_NONE or isinstance(self.reported, Blob) else values.decode(self.reported, Any, "the progress of step", self.path)
         )
 
     @property
     def cancelled(self) -> bool:
-        """Whether nobody wants the result any more; for steps in threads, which can't be interrupted: look at it now and then, and return."""
+        """Whether the result is no longer needed. Steps in threads can't be interrupted: they should check this now and then, and return."""
         return self.life is not None and self.life.over
 
     def begin(self, now_s: float) -> bool:
-        """Begin to call the function, unless nobody wants the result any more."""
+        """Marks the call of the function as begun, unless the result is no longer needed."""
         if self.life is None:
             return True
         self.life.begun = not self.life.over
@@ -179,12 +178,12 @@ class StepInfo(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def mask(self) -> Mask:
-        """What hides the secrets that it was given: whoever cuts or passes on what others say hides them there first. What the step returns or raises,
-        says of its progress or logs is hidden by itself."""
+        """The mask of the secrets that the step was given. Apply it to the output of other programs before you cut it or pass it on. What the step returns,
+        raises, reports as progress or logs is masked automatically."""
         return NO_MASK if self.life is None else self.life.mask
 
     def secret(self, name: str) -> str | None:
-        """A secret of where the step runs, by its name; None if there is none. From then on it is hidden in what the step says.
+        """Returns a secret of the engine or worker by its name, or None. From then on it is hidden in the output of the step.
 
         It may block, so an async step calls it in a thread.
         """
@@ -194,27 +193,27 @@ class StepInfo(msgspec.Struct, frozen=True, gc=False):
         return found
 
     def heartbeat(self, progress: Any = None, *, keep: bool = False) -> None:
-        """Say that the step is alive, and how far it is; the next try, should there be one, finds it in `progress`. From any thread.
+        """Reports that the step is alive, and its progress, which the next attempt finds in `progress`. Can be called from any thread.
 
-        It is durable a second later at most. What is said more often than once a second is not all kept, only the latest; nor is what was said just before
-        the step has ended well, unless with `keep`.
+        The report is durable within a second. Of several reports in a second only the latest is kept. The last one before a success is dropped, unless with
+        `keep`.
 
         Raises:
-            Unencodable, TooLarge: the progress can't be kept; it is meant to be small.
+            Unencodable, TooLarge: the progress can't be stored; it is meant to be small.
         """
         raw = self.mask.value(values.encode(progress, "the progress of step", self.path))
         if len(raw) >= limits.BLOB_BYTES_MIN:
             raise TooLarge("the progress of a step", len(raw), limits.BLOB_BYTES_MIN)
         if self.life is not None:
             self.life.keeps = self.life.keeps or keep
-            self.life.beat(raw)
+            self.life.send_heartbeat(raw)
 
 
 current_step: contextvars.ContextVar[StepInfo] = contextvars.ContextVar("perdure_step")
 
 
 def step_info() -> StepInfo:
-    """What the running step may know of itself.
+    """Returns the information about the running step.
 
     Raises:
         LookupError: no step is running here.
@@ -222,4 +221,4 @@ def step_info() -> StepInfo:
     try:
         return current_step.get()
     except LookupError:
-        raise LookupError("step_info() is for the body of a step; none is running here") from None
+        raise LookupError("step_info() was called outside of a step. Call it in the body of a step") from None

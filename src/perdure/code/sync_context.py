@@ -33,25 +33,25 @@ D = TypeVar("D")
 S = TypeVar("S")
 
 SyncBranchOf = Callable[["SyncContext"], R]
-"""A branch that is a plain function of a context of its own."""
+"""A branch: a plain function of a context of its own."""
 
 AnyBranch = SyncBranchOf[Any] | BranchOf[Any]
 """A branch that is a plain function of a `SyncContext`, or an async one of a `Context`."""
 
 
 class SyncContext:
-    """The verbs of a workflow that is a plain function, for one branch of it. A branch, and a turn of a loop, gets its own and uses no other.
+    """The verbs of a workflow that is a plain function, for one branch of it. Each branch, and each iteration of a loop, has its own and uses no other.
 
-    Each does what the verb of the same name does on `Context`, and returns when that has settled. Where the execution is cancelled, or leaves
-    memory, while a verb waits, the verb raises `asyncio.CancelledError` or `Evicted`, which are no `Exception` and not to be caught.
-    There is no `wait` and no `as_completed`: what goes on side by side here are the branches of a join, a map or a race.
+    Each verb does what the verb of the same name does on `Context`, and returns when that has settled. If the execution is cancelled or evicted while a
+    verb waits, the verb raises `asyncio.CancelledError` or `Evicted`, which do not derive from `Exception` and must not be caught. There is no `wait` and
+    no `as_completed`: only the branches of a join, a map or a race are concurrent here.
     """
 
     __slots__ = ("_context", "_strand")
 
-    def __init__(self, context: Context, strand: BranchTask) -> None:
+    def __init__(self, context: Context, greenlet_task: BranchTask) -> None:
         self._context = context
-        self._strand = strand
+        self._strand = greenlet_task
 
     # By hand: as `now` is.
     @property
@@ -72,12 +72,12 @@ class SyncContext:
     @overload
     def step(self, name: str, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
     def step(self, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Run a function once and remember its result: ``ctx.step(fn, *args)``, or ``ctx.step("name", fn, *args)``.
+        """Runs a function and records its result: ``ctx.step(fn, *args)``, or ``ctx.step("name", fn, *args)``.
 
         It runs at least once and settles exactly once; after that it is never run again. Options go to ``fn.with_(...)``.
 
         Raises:
-            StepFailed: its tries are used up, or it raised `Fatal`; of a class in its `raises`, the error itself.
+            StepFailed: its attempts are used up, or it raised `Fatal`. An error of a class in its `raises` is raised itself.
         """
         return self._strand.wait(self._own("step").step(fn, *args, **kwargs))
 
@@ -96,32 +96,32 @@ class SyncContext:
     @overload
     def attempt(self, name: str, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Attempt[R]: ...
     def attempt(self, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Run a step, or another workflow as a child, and return its failure as data: `Ok(value)`, or `Err(kind, attempts, error)`."""
+        """Runs a step, or another workflow as a child, and returns its outcome as data: `Ok(value)`, or `Err(kind, attempts, error)`."""
         return self._strand.wait(self._own("attempt").attempt(fn, *args, **kwargs))
 
     def sleep(self, duration: Duration, *, name: str | None = None) -> None:
-        """Wait for `duration` (seconds, a timedelta, or text such as ``"3d"``), across restarts.
+        """Waits for `duration` (seconds, a timedelta, or text such as ``"3d"``), across restarts.
 
         The deadline is fixed when the operation is opened; replay and restarts do not move it. No memory is held while waiting.
         """
         self._strand.wait(self._own("sleep").sleep(duration, name=name))
 
     def sleep_until(self, when: datetime, *, name: str | None = None) -> None:
-        """Wait until a point in time, which must have a time zone; one that is past does not wait."""
+        """Waits until a point in time, which must have a time zone; returns at once if it has passed."""
         self._strand.wait(self._own("sleep_until").sleep_until(when, name=name))
 
-    # By hand: any branch may read the time, and any may log: these are no verbs.
+    # By hand: any branch may read the time or log, because these are not verbs.
     def now(self) -> datetime:
         """The time, in UTC, of the event that made the workflow go on: the same on every replay."""
         return self._context.now()
 
     @property
     def random(self) -> Random:
-        """Random numbers of this scope, the same on every replay."""
+        """Returns the random number generator of this scope, with the same numbers on every replay."""
         return self._own("random").random
 
     def uuid(self) -> UUID:
-        """A random UUID, the same on every replay."""
+        """Returns a random UUID, the same on every replay."""
         return self._own("uuid").uuid()
 
     @overload
@@ -133,13 +133,13 @@ class SyncContext:
     @overload
     def listen(self, *names: str, timeout: Duration | None = ..., default: Any = ..., completable: bool = ..., name: str | None = ...) -> Any: ...
     def listen(self, *names: Any, timeout: Duration | None = None, default: Any = _MISSING, completable: bool = False, name: str | None = None) -> Any:
-        """Wait for the next message of a signal, or of any of these names, first in first out across them; return its body.
+        """Waits for the next message of a signal, or of any of these names, first in first out across them; returns its body.
 
-        A message that is there already wins over a timeout. Consuming it is one commit with what follows. With `completable`, it returns a
-        `Message` that stays the execution's until ``message.complete(reply)``, and goes back to its place if its branch is cancelled before.
+        A message that has arrived already takes precedence over a timeout. Consuming it is in one commit with what follows. With `completable`, the verb
+        returns a `Message`, which is not consumed until ``message.complete(reply)`` and returns to its place if its branch is cancelled before.
 
         Raises:
-            Timeout: nothing came in time, and there is no `default`.
+            Timeout: no message arrived in time, and there is no `default`.
         """
         return self._strand.wait(self._own("listen").listen(*names, timeout=timeout, default=default, completable=completable, name=name))
 
@@ -152,8 +152,8 @@ class SyncContext:
     @overload
     def listen_many(self, *names: str, limit: int = ..., timeout: Duration | None = ..., completable: bool = ..., name: str | None = ...) -> list[Any]: ...
     def listen_many(self, *names: Any, limit: int = 100, timeout: Duration | None = None, completable: bool = False, name: str | None = None) -> Any:
-        """Wait for messages: without `timeout`, at least one and at most `limit`, as soon as there is one; with it, as many as come until there are `limit`
-        or the time is over, possibly none."""
+        """Waits for messages and returns their bodies: without `timeout`, from one to `limit` of them as soon as one is there; with it, all that arrive until
+        there are `limit` or the timeout has passed, possibly none."""
         return self._strand.wait(self._own("listen_many").listen_many(*names, limit=limit, timeout=timeout, completable=completable, name=name))
 
     @overload
@@ -161,7 +161,7 @@ class SyncContext:
     @overload
     def send(self, execution: Key | HasKey, signal: str, body: Any = ..., *, name: str | None = ...) -> None: ...
     def send(self, execution: Key | HasKey, signal: Signal[Any] | str, body: Any = None, *, name: str | None = None) -> None:
-        """Send a message to another execution, or to this one; recorded, so never repeated by replay."""
+        """Sends a message to another execution, or to this one. It is recorded, so replay does not repeat it."""
         _ = self._own("send").send(execution, signal, body, name=name)
 
     # By hand: plain functions become async ones, and the overloads say what may be mixed.
@@ -202,13 +202,13 @@ class SyncContext:
     @overload
     def join(self, *, name: str | None = ..., **by_name: AnyBranch | StepOrWorkflow[Any]) -> Record: ...
     def join(self, *branches: Any, name: str | None = None, **by_name: Any) -> Any:
-        """Run branches side by side and wait for all, also when one fails. By position the results are a tuple, by keyword a record by name.
+        """Runs branches concurrently and waits for all, also if one fails. The results are a tuple for branches by position, a record for branches by keyword.
 
-        A branch is a plain function of a `SyncContext`, or an async one of a `Context`, mixed as you like; type checkers know of mixtures by
-        keyword, and of two by position.
+        A branch is a plain function of a `SyncContext` or an async one of a `Context`; they can be mixed. Type checkers accept mixtures by keyword, and of
+        two by position.
 
         Raises:
-            JoinFailed: branches failed; it has the error of each, and what the others returned.
+            JoinFailed: branches failed; it has the error of each, and the results of the others.
         """
         own = self._own("join")
         return self._strand.wait(own.join(*map(_async_branch, branches), name=name, **_async_branches(by_name)))
@@ -221,7 +221,7 @@ class SyncContext:
     @overload
     def race(self, *, name: str | None = ..., **branches: AnyBranch) -> Won[Any]: ...
     def race(self, *, name: str | None = None, **branches: Any) -> Won[Any]:
-        """Run branches side by side until one *returns*; the others are cancelled, in mid-step too. `Won` has its name and value.
+        """Runs branches concurrently until one *returns*; cancels the others, even in the middle of a step. `Won` has the name and the value of the winner.
 
         Raises:
             RaceFailed: every branch failed.
@@ -239,38 +239,38 @@ class SyncContext:
     @overload
     def map(self, fn: Callable[[Context, T], Awaitable[R]], items: Iterable[T], *, limit: int | None = ..., name: str | None = ...) -> list[R]: ...
     def map(self, fn: Any, items: Iterable[Any], *, limit: int | None = None, name: str | None = None) -> list[Any]:
-        """Run a branch for each item, at most `limit` at a time; return their results in the order of the items.
+        """Runs a branch for each item, at most `limit` at a time; returns their results in the order of the items.
 
         A branch is a step or a workflow, which is given the item, ``ctx.map(charge, orders)``, or a function of a context of its own and the item.
 
         Raises:
-            JoinFailed: branches failed; its errors and outputs go by the number of the item, from 0.
+            JoinFailed: branches failed; its errors and outputs are named by the number of the item, from 0.
         """
         return self._strand.wait(self._own("map").map(_async_branch(fn), items, limit=limit, name=name))
 
-    # By hand: its turns have sync contexts too.
+    # By hand: its iterations have sync contexts too.
     def loop(self, name: str, state: S, *, commit_every: int = 1, keep: int = 10, trim_every: int = 1, undo_keep: int | None = None) -> "SyncLoop[S]":
-        """Turns with durable state: ``for turn in ctx.loop("audit", state=0): turn.state += 1``; leave it by `break`.
+        """A loop with durable state: ``for turn in ctx.loop("audit", state=0): turn.state += 1``; leave it by `break`.
 
-        The state is remembered at the start of every `commit_every`-th turn. The last `keep` turns are kept, older ones forgotten at every
-        `trim_every`-th turn, so that a loop may go on for ever. In a turn, use the turn's own verbs.
+        The state is recorded at the start of every `commit_every`-th iteration. The last `keep` iterations are kept, and older ones are forgotten at every
+        `trim_every`-th, so a loop can run without end. In an iteration, use the verbs of `turn`.
         """
         turns = self._own("loop").loop(name, state, commit_every=commit_every, keep=keep, trim_every=trim_every, undo_keep=undo_keep)
         return SyncLoop(turns, self)
 
     def call(self, workflow: HasCode[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run another workflow as a child execution and wait for its result. If this execution ends or stops waiting, the child is cancelled.
+        """Runs another workflow as a child execution and waits for its result. If this execution ends or stops waiting, the child is cancelled.
 
         Options go to ``workflow.with_(...)``.
 
         Raises:
             ChildFailed: it failed or was cancelled.
-            TooDeep: more than 100 executions stand above it.
+            TooDeep: the child would have more than 100 ancestors.
         """
         return self._strand.wait(self._own("call").call(workflow, *args, **kwargs))
 
     def start(self, workflow: HasCode[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> Key:
-        """Start another workflow as an execution that goes on by itself; return its key, to which messages can be sent."""
+        """Starts another workflow as an execution that continues independently; returns its key, to which messages can be sent."""
         return self._own("start").start(workflow, *args, **kwargs).value
 
     @overload
@@ -278,58 +278,58 @@ class SyncContext:
     @overload
     def approve(self, title: str, *, name: str | None = ..., **options: Unpack[ApproveKeywords]) -> Decision[Any]: ...
     def approve(self, title: str, *, name: str | None = None, **options: Any) -> Decision[Any]:
-        """Have people decide, and wait for it: ``ctx.approve("Ship it?", form=ShipForm, assignees=["ada", "group:ops"], timeout="1d")``.
+        """Asks people for a decision and waits for it: ``ctx.approve("Ship it?", form=ShipForm, assignees=["ada", "group:ops"], timeout="1d")``.
 
-        `form` is a type, which is filled in by who approves. Anybody may decide, or only the `assignees`; one against it denies, a `quorum` for it approves.
-        After `escalate`, those in `escalate_to` may decide too. When the `timeout` is over, that approves, denies or, by default, fails. The step `notify` is
-        run with a `Notice` whenever people are to be told: at first, every `remind`, and at the escalation.
+        `form` is a type that the person who approves fills in. Without `assignees`, any person may decide. One vote against rejects, a `quorum` of votes in
+        favour approves. After `escalate`, the people in `escalate_to` may decide too. When the `timeout` passes, the approval fails, or is approved or rejected
+        as `on_timeout` says. The step `notify` is run with a `Notice` at the beginning, every `remind`, and at the escalation.
 
         Raises:
-            Timeout: nobody decided in time.
+            Timeout: no decision was made in time.
             ChildFailed: the approval was cancelled.
         """
         return self._strand.wait(self._own("approve").approve(title, name=name, **options))
 
     def keep(self, name: str, fn: Callable[[], T]) -> T:
-        """Remember what `fn` returns now: replay returns the same, without calling it. For work that may fail or wait, use a step."""
+        """Records what `fn` returns now: replay returns the same value without calling it. For work that may fail or wait, use a step."""
         return self._own("keep").keep(name, fn).value
 
     def version(self, name: str, latest: int) -> int:
-        """Which way this execution goes where the code has changed: ``if ctx.version("tax", 2) >= 2: ...``.
+        """Returns the version of a changed piece of code that this execution runs: ``if ctx.version("tax", 2) >= 2: ...``.
 
-        Executions that come here from now on go the way `latest`, and remember it; those that passed here before the gate was written go the way 1. Each place
-        and each turn of a loop decides for itself. An execution that was reopened or forked goes the way 1 as long as it is where it has been before.
+        An execution that reaches the gate for the first time records and runs `latest`; one that passed this place before the gate was written runs 1. Each
+        gate, and each iteration of a loop, decides separately. A reopened or forked execution runs 1 until it has passed everything that it did before.
         """
         return self._own("version").version(name, latest).value
 
     def removed(self, name: str, kind: str = "step") -> None:
-        """Stand where an operation was removed from the code, so that executions that remember it go on: ``ctx.removed("charge", "step")``.
+        """Takes the place of an operation that was removed from the code, so that executions that recorded it continue: ``ctx.removed("charge")``.
 
-        `name` is the one that it had by itself (``charge``, ``sleep:3d``, ``listen:approved``, ``version:tax``), `kind` one of step, sleep, listen, call,
-        start, send, keep, set, set_attributes, emit, commit, version. What is still open is waited for as it was; a step is not run again.
+        `name` is its default or explicit name (``charge``, ``sleep:3d``, ``listen:approved``, ``version:tax``), `kind` is step, sleep, listen, call, start,
+        send, keep, set, set_attributes, emit, commit or version. An operation that is still open is waited for; a step is not run again.
         """
         self._strand.wait(self._own("removed").removed(name, kind))
 
     def set(self, key: str, value: Any) -> None:
-        """Show `value` under `key` to whoever queries the execution, from this commit on."""
+        """Shows `value` under `key` in queries of the execution, from this commit on."""
         self._own("set").set(key, value)
 
     def set_attributes(self, changes: Mapping[str, AttributeValue | None], /) -> None:
-        """Change what the execution is found by, from this commit on: ``ctx.set_attributes({"stage": "paid", "due": None})``; None removes one.
+        """Changes the attributes of the execution, from this commit on: ``ctx.set_attributes({"stage": "paid", "due": None})``; None removes one.
 
-        A value is a str of up to 1 KiB, an int of 64 bits, a finite float, a bool, or a datetime with its zone. An execution has up to 32 of them.
+        A value is a str of up to 1 KiB, an int of 64 bits, a finite float, a bool, or a datetime with a time zone. An execution has up to 32 attributes.
 
         Raises:
-            BadName, BadValue: a name or a value can't be kept, or there would be too many; nothing is changed.
+            BadName, BadValue: a name or a value is not accepted, or there would be too many attributes; nothing is changed.
         """
         self._own("set_attributes").set_attributes(changes)
 
     def emit(self, value: Any) -> None:
-        """Append `value` to the execution's stream."""
+        """Appends `value` to the stream of the execution."""
         self._own("emit").emit(value)
 
     def commit(self) -> None:
-        """From here on, nothing that was done before is undone any more, whatever becomes of the execution."""
+        """Makes all steps so far final: they are not undone if the execution fails later."""
         self._own("commit").commit()
 
     # By hand: as `now` is.
@@ -339,28 +339,28 @@ class SyncContext:
         return self._context.execution
 
     def _own(self, verb: str) -> Context:
-        """The context behind this one, where a verb may be called."""
+        """Returns the async context behind this one, after checking that a verb may be called here."""
         self._strand.admit(verb)
         return self._context
 
 
-class SyncTurn(SyncContext, Generic[S]):  # As `Turn` is a context in every respect, and has state besides.
-    """One turn of a loop: the verbs of a context, and the loop's state."""
+class SyncTurn(SyncContext, Generic[S]):  # Like `Turn`, it is a context in every respect, and also has state.
+    """One iteration of a loop: the verbs of a context, and the loop's state."""
 
     __slots__ = ("_turn",)
 
-    def __init__(self, turn: Turn[S], strand: BranchTask) -> None:
-        super().__init__(turn, strand)
+    def __init__(self, turn: Turn[S], greenlet_task: BranchTask) -> None:
+        super().__init__(turn, greenlet_task)
         self._turn = turn
 
     @property
     def number(self) -> int:
-        """Which turn this is, from 0."""
+        """The number of the iteration, from 0."""
         return self._turn.number
 
     @property
     def state(self) -> S:
-        """The loop's state; what is assigned to it, the next turn begins with."""
+        """The state of the loop. The next iteration begins with what is assigned here."""
         return self._turn.state
 
     @state.setter
@@ -369,7 +369,7 @@ class SyncTurn(SyncContext, Generic[S]):  # As `Turn` is a context in every resp
 
 
 class SyncLoop(Generic[S]):
-    """The turns of one loop, one after the other."""
+    """The iterations of one loop, in order."""
 
     __slots__ = ("_context", "_loop")
 
@@ -382,32 +382,32 @@ class SyncLoop(Generic[S]):
 
     def __next__(self) -> SyncTurn[S]:
         self._context._own("loop")
-        strand = self._context._strand
-        return SyncTurn(strand.wait(self._loop.__anext__()), strand)
+        greenlet_task = self._context._strand
+        return SyncTurn(greenlet_task.wait(self._loop.__anext__()), greenlet_task)
 
 
 def as_async_function(fn: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]:
-    """`fn`, a plain function of a `SyncContext`, as an async one of a `Context`: of the same name, and so with the same paths.
+    """Wraps a plain function of a `SyncContext` as an async one of a `Context`, with the same name and so the same paths.
 
     Raises:
-        WrongVerb: when it is called, and greenlet is not installed; or when it has returned a coroutine, which nobody would await.
+        WrongVerb: when it is called without greenlet installed, or has returned a coroutine, which would never be awaited.
     """
 
     async def call(context: Context, /, *args: Any, **kwargs: Any) -> Any:
-        strand = BranchTask(context._instance.loop)
-        result = await strand.run(fn, SyncContext(context, strand), *args, **kwargs)
+        greenlet_task = BranchTask(context._instance.loop)
+        result = await greenlet_task.run(fn, SyncContext(context, greenlet_task), *args, **kwargs)
         if isinstance(result, Coroutine):
             result.close()
             what = f"{function_name(fn, 'a function')} was given a SyncContext and returned a coroutine"
-            raise WrongVerb(what, "pass the async function itself, which is given a Context; a plain function around it hides what it is")
+            raise WrongVerb(what, "pass the async function itself, which takes a Context, without a plain function around it")
         return result
 
-    call.__name__ = function_name(fn, "<lambda>")  # by which one without a name of its own is named after its place
+    call.__name__ = function_name(fn, "<lambda>")  # an anonymous function is named after its place
     return call
 
 
 def _async_branch(fn: Any) -> Any:
-    """A branch as the context wants it; what is no function, it refuses itself."""
+    """Returns a branch in the form that `Context` takes, which itself refuses what is not a function."""
     if as_branch(fn) is not fn or not callable(fn) or iscoroutinefunction(fn) or iscoroutinefunction(type(fn).__call__):
         return fn
     return as_async_function(fn)

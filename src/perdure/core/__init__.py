@@ -1,1 +1,1 @@
-"""The rules: what an execution is, what it decides, and what follows from that. Pure; time and randomness arrive as arguments."""
+"""The rules of executions: events and their fold, decisions and their effects. The package is pure; time and randomness arrive as arguments."""

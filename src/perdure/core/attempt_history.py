@@ -1,7 +1,7 @@
 """Lists every attempt of a call that ever began, from a log.
 
-Work that was taken back before a worker began it is no attempt; neither is a call that settled with a recalled result. Attempts in forgotten iterations
-are left out.
+A task that was taken back before a worker began it is not an attempt; neither is a call that settled with a recalled result. Attempts in forgotten
+iterations are left out.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""Decides how a call goes on when an attempt of it failed or will never be answered."""
+"""Decides how a call continues when an attempt of it failed or will never be answered."""
 
 import msgspec
 
@@ -18,7 +18,7 @@ def event_after_failure(key: Key, pending: PendingOperation, op: CallOperation, 
     failures, error = pending.failures + 1, failure.error
     is_final = failure.kind in FINAL_FAILURES or failures >= op.retry.max or pending.grace_until_s is not None
     if failure.kind == "timeout" and not op.idempotent and not is_final:  # as after an interruption, it is not known how far the step came
-        is_final, error = True, msgspec.structs.replace(error, message=f"{error.message}; it is not declared idempotent, so it was not run again")
+        is_final, error = True, msgspec.structs.replace(error, message=f"{error.message}. The step is not declared idempotent, so it was not run again")
     if is_final:
         if pending.path[0] == UNDO and not op.may_fail:
             why = f"{path_text(pending.path[1:])} could not be undone: {error.type}: {error.message}"
@@ -36,12 +36,10 @@ def event_after_loss(key: Key, pending: PendingOperation, op: CallOperation, tim
     if not times:
         return e.InterruptedEvent(pending.path, pending.attempt, now_s, now_s, given_back=True)
     if not op.idempotent:
-        error = ErrorInfo(error_codes.INTERRUPTED, "the process that ran it is gone, and it is not declared idempotent, so it was not run again")
+        error = ErrorInfo(error_codes.INTERRUPTED, "the process that ran the step is gone, and the step is not declared idempotent, so it was not run again")
         return event_after_failure(key, pending, op, Failure("interrupted", 1, error), now_s)
     if pending.interruptions + times >= limits.INTERRUPTIONS_MAX:
-        why = (
-            f"{path_text(pending.path)} was interrupted {pending.interruptions + times} times in a row; find out what kills its host, then retry the execution"
-        )
+        why = f"{path_text(pending.path)} was interrupted {pending.interruptions + times} times in a row. Find what kills its process, then retry the execution"
         return e.ParkedEvent("interrupted", now_s, (why,), pending.path)
     wait_s = min(limits.INTERRUPTION_WAIT_S * 2**pending.interruptions, limits.INTERRUPTION_WAIT_MAX_S) if pending.interruptions else 0.0
     return e.InterruptedEvent(pending.path, pending.attempt, now_s + wait_s, now_s)
@@ -53,7 +51,7 @@ def abandoned_outcome(pending: PendingOperation, begun: bool = True) -> Failure:
         return Failure(
             "abandoned",
             pending.attempt,
-            ErrorInfo(error_codes.ABANDONED, "it was in flight when its result was no longer needed, and its outcome is not known"),
+            ErrorInfo(error_codes.ABANDONED, "the attempt was in flight when its result was no longer needed, and its outcome is not known"),
         )
     tries = pending.attempt - pending.in_flight
     again = " again" if tries else ""
@@ -66,7 +64,7 @@ def attempts_begun(pending: PendingOperation, outcome: Outcome | None) -> int:
 
 
 def attempt_grace_s(op: CallOperation, of_execution_s: float | None) -> float:
-    """Returns how long an attempt in flight may go on when the execution fails or is cancelled. A transaction may not: taken back, it can't be committed."""
+    """Returns how long an attempt in flight may continue after the execution failed or was cancelled. For a transaction it is 0: a dropped one can't commit."""
     if op.transaction:
         return 0.0
     return next((one_s for one_s in (op.grace_s, of_execution_s) if one_s is not None), limits.GRACE_S)

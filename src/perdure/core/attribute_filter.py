@@ -1,7 +1,7 @@
-"""Where: which executions are meant by their attributes. Conditions as people write them, and as ranges of bytes, which is all that a store compares.
+"""Selects executions by their attributes: conditions as people write them, and as ranges of bytes, which is all that a store compares.
 
-A condition is about executions that have the attribute. It compares within the kind of its value: numbers with numbers, text with text, times with
-times; a value of another kind is not equal to it, and neither above nor below. Several conditions have to hold together.
+A condition matches only executions that have the attribute. It compares within the type of its value: numbers with numbers, text with text, times with
+times; a value of another type is not equal to it, and neither greater nor less. All conditions of a filter must hold.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ from perdure.core.errors import BadValue
 
 Comparison = Literal["=", "!=", "<", "<=", ">", ">=", "exists"]
 ALL_VALUES = (b"", b"\xff")
-"""Between these lies the sortable form of anything."""
+"""The bounds of every sortable form."""
 
 _CONDITION_TEXT = re.compile(rf"\s*(?P<name>{ATTRIBUTE_NAME.pattern})\s*(?:(?P<sign>!=|<=|>=|=|<|>)(?P<value>.*))?", re.DOTALL)
 _TIME_TEXT = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d.*")
@@ -34,10 +34,10 @@ _TIME_TEXT = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d.*")
 
 @dataclasses.dataclass(frozen=True)
 class Is:
-    """A comparison: ``Is(">=", 500)``, ``Is("!=", "c1")``, or ``Is("exists")``, whatever the value. Truths are compared by = and != alone.
+    """A comparison: ``Is(">=", 500)``, ``Is("!=", "c1")``, or ``Is("exists")``, which matches any value. True and False are compared by = and != only.
 
     Raises:
-        BadValue: there is no such comparison, or not with such a value.
+        BadValue: the comparison is unknown, or does not take such a value.
     """
 
     comparison: Comparison
@@ -47,13 +47,13 @@ class Is:
         if self.comparison not in get_args(Comparison):
             raise BadValue("Is(comparison)", self.comparison, f"one of {', '.join(get_args(Comparison))}")
         if (self.comparison == "exists") != (self.value is None):
-            raise BadValue(f"Is({self.comparison!r})", self.value, "given with it: exists takes no value, every other comparison takes one")
+            raise BadValue(f"Is({self.comparison!r})", self.value, "accepted here: exists takes no value, and every other comparison takes one")
         if isinstance(self.value, bool) and self.comparison not in ("=", "!="):
-            raise BadValue(f"Is({self.comparison!r})", self.value, "compared so: True and False are equal to something or not, use = or !=")
+            raise BadValue(f"Is({self.comparison!r})", self.value, "ordered; compare True and False with = or !=")
 
 
 AttributeFilter = Mapping[str, AttributeValue | Is | Sequence[Is]]
-"""Conditions by the name of the attribute: a value that it has, a comparison, or several that hold together."""
+"""Conditions by the name of the attribute: the value that it equals, a comparison, or several that must all hold."""
 
 
 class AttributeCondition(msgspec.Struct, frozen=True, gc=False):
@@ -63,25 +63,25 @@ class AttributeCondition(msgspec.Struct, frozen=True, gc=False):
     spans: tuple[tuple[bytes, bytes], ...]
 
     def holds(self, attributes: IndexedAttributes) -> bool:
-        """Whether an execution with these attributes is meant."""
+        """Whether an execution with these attributes matches."""
         return any(name == self.name and any(low <= form < high for low, high in self.spans) for name, form in attributes)
 
     @property
     def points(self) -> tuple[bytes, ...]:
-        """The only forms that are meant, if these are so few."""
+        """Returns the only sortable forms that match, if the condition is an equality."""
         return tuple(low for low, _ in self.spans) if all(high == low + b"\0" for low, high in self.spans) else ()
 
 
 def attribute_conditions(where: AttributeFilter | None) -> tuple[AttributeCondition, ...]:
-    """Conditions as stores take them.
+    """Returns the conditions in the form that stores take.
 
     Raises:
-        BadName, BadValue: something in them makes no sense.
+        BadName, BadValue: a name, a comparison or a value is not valid.
     """
     if where is None:
         return ()
     if not isinstance(where, Mapping):
-        raise BadValue("where", where, 'a mapping of attributes to what they are, such as {"customer": "c1", "cents": Is(">=", 500)}')
+        raise BadValue("where", where, 'a mapping of attributes to values or comparisons, such as {"customer": "c1", "cents": Is(">=", 500)}')
     found = [(checked_attribute_name(name), one) for name, wanted in where.items() for one in _comparisons_of(wanted)]
     if len(found) > limits.CONDITIONS_MAX:
         raise BadValue("how many conditions", len(found), f"at most {limits.CONDITIONS_MAX}")
@@ -89,10 +89,10 @@ def attribute_conditions(where: AttributeFilter | None) -> tuple[AttributeCondit
 
 
 def parse_filter(texts: Iterable[str]) -> dict[str, Sequence[Is]]:
-    """Conditions that are written as text: ``customer=c1``, ``cents>=500``, ``due<2026-01-31T12:00:00Z``, or a name alone for what has it.
+    """Parses conditions: ``customer=c1``, ``cents>=500``, ``due<2026-01-31T12:00:00Z``, or a name alone for executions that have the attribute.
 
     Raises:
-        BadValue: one is none.
+        BadValue: a text is not a condition.
     """
     found: dict[str, list[Is]] = {}
     for text in texts:
@@ -109,25 +109,25 @@ def parse_filter(texts: Iterable[str]) -> dict[str, Sequence[Is]]:
 
 
 def parse_attribute_value(text: str, name: str) -> AttributeValue:
-    """The value that is written as text: a number, true or false, a time with its zone, text ``"in quotes"``; anything else is text as it stands.
+    """Parses a value: a number, true or false, a time with its zone, or text ``"in quotes"``. Anything else is taken as text without quotes.
 
     Raises:
-        BadValue: it looks like a time and has no zone, begins like a comparison, or is a value that no attribute has.
+        BadValue: it looks like a time and has no zone, begins like a comparison, or is a value that no attribute can have.
     """
     try:
         read = msgspec.json.decode(text)
     except msgspec.DecodeError:
         text = text.strip()
         if text.startswith(("=", "<", ">")):
-            raise BadValue(f"attribute {name}", text, "a value; put text that begins so in double quotes ('\"...\"')") from None
+            raise BadValue(f"attribute {name}", text, "a value; put text that begins with a comparison sign in double quotes ('\"...\"')") from None
         return _parse_time(text, name) if _TIME_TEXT.fullmatch(text) else text
     if not isinstance(read, str | int | float | bool):
-        raise BadValue(f"attribute {name}", text, "a value that attributes have; put text in double quotes")
+        raise BadValue(f"attribute {name}", text, "a value that an attribute can have; put text in double quotes")
     return read
 
 
 def attribute_text(name: str, value: AttributeValue) -> str:
-    """An attribute as text, as `parsed` takes it."""
+    """Returns an attribute as text that `parse_filter` reads."""
     if isinstance(value, datetime):
         return f"{name}={msgspec.to_builtins(value)}"
     if not isinstance(value, str):
@@ -140,7 +140,7 @@ def attribute_text(name: str, value: AttributeValue) -> str:
 
 
 def _parse_time(text: str, name: str) -> datetime:
-    wanted = "a time with its zone, such as 2026-01-31T12:00:00Z; put text that is meant to be none in double quotes ('\"...\"')"
+    wanted = "a time with its zone, such as 2026-01-31T12:00:00Z; put text that is not a time in double quotes ('\"...\"')"
     try:
         found = msgspec.convert(text, datetime)
     except msgspec.ValidationError as error:
@@ -155,7 +155,7 @@ def _comparisons_of(wanted: Any) -> Sequence[Is]:
         return (wanted,)
     if isinstance(wanted, list | tuple):
         if not all(isinstance(one, Is) for one in wanted):
-            raise BadValue("where", wanted, 'comparisons that hold together, such as [Is(">=", 1), Is("<", 9)]')
+            raise BadValue("where", wanted, 'a list of comparisons, such as [Is(">=", 1), Is("<", 9)]')
         return wanted
     return (Is("=", wanted),)
 

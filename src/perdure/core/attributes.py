@@ -1,8 +1,8 @@
-"""Attributes: the names with typed values that executions are found by, and the form of a value in which stores compare it.
+"""Attributes: the named, typed values by which executions are found, and the sortable form in which stores compare them.
 
-A store knows no types and compares bytes. `sortable` makes bytes of a value, whose order is that of the values: numbers, whole or not, exactly by what
-they are worth, text by its code points, times by when they are. What is of two kinds is in no order that means anything, so a comparison stays within
-its kind. `read` makes a value of the bytes again.
+A store knows no types and compares bytes. `sortable_bytes` encodes a value as bytes whose order is that of the values: integers and floats together by
+their exact numeric value, text by its code points, times chronologically. The order between values of two types means nothing, so comparisons stay
+within one type. `value_of_sortable` decodes the bytes.
 """
 
 import math
@@ -18,11 +18,11 @@ from perdure.core import limits
 from perdure.core.errors import BadName, BadValue, LogDamaged
 
 AttributeValue = str | int | float | bool | datetime
-"""What an attribute may be. A datetime has its zone, and is told in UTC."""
+"""The types of an attribute. A datetime has a time zone, and is returned in UTC."""
 
 
 AttributeValues = Mapping[str, AttributeValue]
-"""Attributes as users give them, by name."""
+"""Attributes as users pass them, by name."""
 
 
 class AttributeTime(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -36,16 +36,16 @@ class AttributeTime(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 Attribute = bool | int | float | str | AttributeTime
-"""A value as the log has it."""
+"""A value as the log holds it."""
 
 Attributes = tuple[tuple[str, Attribute], ...]
 """All attributes of an execution, by name."""
 
 AttributeChanges = tuple[tuple[str, Attribute | None], ...]
-"""What becomes of some attributes; None removes one."""
+"""Changes of attributes by name; None removes one."""
 
 IndexedAttributes = tuple[tuple[str, bytes], ...]
-"""All attributes of an execution, by name, as stores have them: each value in its sortable form."""
+"""All attributes of an execution, by name, as stores hold them: each value in its sortable form."""
 
 ATTRIBUTE_NAME = re.compile(r"[^\W\d][\w.-]{0,63}")
 
@@ -54,30 +54,30 @@ _US = timedelta(microseconds=1)
 _FIRST_US, _LAST_US = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 
 TRUTH, NUMBER, TEXT, TIME = b"b", b"n", b"s", b"t"
-"""How the sortable form of each kind begins."""
+"""The first byte of the sortable form of each type."""
 _SIGN, _ALL = 1 << 63, (1 << 64) - 1
 
 _encode = msgspec.msgpack.Encoder().encode
 _decoder = msgspec.msgpack.Decoder(AttributeChanges)
 
 
-# From users, and to them.
+# Attributes as users pass and read them.
 
 
 def checked_attributes(given: AttributeValues) -> Attributes:
-    """What an execution is started with.
+    """Returns the attributes with which an execution is started, checked.
 
     Raises:
-        BadName, BadValue: an attribute has a name or a value that can't be kept, or there are more than 32.
+        BadName, BadValue: an attribute has a name or a value that is not accepted, or there are more than 32.
     """
     return merge_attributes((), _checked_items(given))
 
 
 def checked_attribute_changes(attributes: Attributes, given: Mapping[str, AttributeValue | None]) -> AttributeChanges:
-    """What is to become of some of these attributes; those that are given as None are removed.
+    """Returns the changes of these attributes, checked; None removes an attribute.
 
     Raises:
-        BadName, BadValue: as with `checked`, for what there would be then.
+        BadName, BadValue: as with `checked_attributes`, for the attributes after the change.
     """
     changes = _checked_items({name: value for name, value in _checked_mapping(given).items() if value is not None})
     removed = tuple((checked_attribute_name(name), None) for name, value in given.items() if value is None)
@@ -99,10 +99,10 @@ def _checked_mapping(given: object) -> Mapping[Any, Any]:
 
 
 def checked_attribute_name(name: object) -> str:
-    """`name`, if an attribute may be called so.
+    """Returns `name` if it is a valid name of an attribute.
 
     Raises:
-        BadName: it may not.
+        BadName: it is not.
     """
     if not isinstance(name, str):
         raise BadName("attribute", name, f"a name is text, not {type(name).__name__}")
@@ -112,10 +112,10 @@ def checked_attribute_name(name: object) -> str:
 
 
 def checked_attribute_value(name: str, value: object) -> Attribute:
-    """The value of an attribute, as the log has it.
+    """Returns the value of an attribute as the log holds it.
 
     Raises:
-        BadValue: it is of no type that an attribute has, or out of bounds.
+        BadValue: its type is not one of an attribute, or it is out of bounds.
     """
     what = f"attribute {name}"
     match value:
@@ -123,12 +123,12 @@ def checked_attribute_value(name: str, value: object) -> Attribute:
             return value
         case int():
             if not -_SIGN <= value < _SIGN:
-                raise BadValue(what, value, "a whole number of 64 bits; give larger ones as text")
+                raise BadValue(what, value, "a whole number of 64 bits; pass larger ones as text")
             return int(value)
         case float():
             if not math.isfinite(value):
                 raise BadValue(what, value, "a finite number; leave the attribute out where there is none")
-            return float(value) + 0.0  # of the two zeros, the one that has no sign
+            return float(value) + 0.0  # turns -0.0 into 0.0, so that equal numbers have equal bytes
         case str():
             return _checked_text(what, value)
         case datetime():
@@ -149,51 +149,51 @@ def _checked_text(what: str, value: str) -> str:
 
 
 def attribute_values(attributes: Attributes) -> dict[str, AttributeValue]:
-    """The attributes as users see them."""
+    """Returns the attributes as users read them."""
     return {name: EPOCH + value.us * _US if isinstance(value, AttributeTime) else value for name, value in attributes}
 
 
-# In the log.
+# Attributes in the log.
 
 
 def encode_attribute_changes(changes: AttributeChanges) -> bytes:
-    """What is remembered of a change."""
+    """Returns a change as bytes for the log."""
     return _encode(changes)
 
 
 def decode_attribute_changes(raw: object) -> AttributeChanges:
-    """What a change was.
+    """Reads a change from the log.
 
     Raises:
-        LogDamaged: it was none.
+        LogDamaged: the bytes are not a change of attributes.
     """
     try:
-        return _decoder.decode(raw)  # type: ignore[arg-type]  # a change is too small for a blob, and this finds out that it is none
+        return _decoder.decode(raw)  # type: ignore[arg-type]  # a change is too small for a blob; anything but bytes is refused below
     except (msgspec.MsgspecError, TypeError) as error:
         raise LogDamaged(f"a change of attributes can't be read: {error}") from error
 
 
 def merge_attributes(attributes: Attributes, changes: AttributeChanges) -> Attributes:
-    """The attributes after a change, by name."""
+    """Returns the attributes after a change, by name."""
     after = {**dict[str, Attribute | None](attributes), **dict(changes)}
     return tuple((name, value) for name, value in sorted(after.items()) if value is not None)
 
 
-# In stores.
+# Attributes in stores.
 
 
 def index_attributes(attributes: Attributes) -> IndexedAttributes:
-    """The attributes as stores have them."""
+    """Returns the attributes as stores hold them."""
     return tuple((name, sortable_bytes(value)) for name, value in attributes)
 
 
 def indexed_attribute_values(attributes: IndexedAttributes) -> dict[str, AttributeValue]:
-    """The attributes that a store has, as users see them."""
+    """Returns the attributes that a store holds, as users read them."""
     return attribute_values(tuple((name, value_of_sortable(value)) for name, value in attributes))
 
 
 def sortable_bytes(value: Attribute) -> bytes:
-    """The sortable form. Numbers of the same worth differ in the last byte alone, which says whether they were written as whole ones."""
+    """Returns the sortable form. An int and a float of equal value differ in the last byte only, which keeps the type."""
     match value:
         case bool():
             return TRUTH + bytes((value,))
@@ -206,7 +206,7 @@ def sortable_bytes(value: Attribute) -> bytes:
 
 
 def sortable_number(value: float) -> bytes:
-    """What a number is worth: the nearest float that is not above it, and how much it is above that."""
+    """Returns the numeric value as bytes: the nearest float that is not greater, and the difference to it."""
     below = float(value)
     if below > value:
         below = math.nextafter(below, -math.inf)
@@ -217,10 +217,10 @@ def sortable_number(value: float) -> bytes:
 
 
 def value_of_sortable(form: bytes) -> Attribute:
-    """The value of a sortable form.
+    """Returns the value of a sortable form.
 
     Raises:
-        LogDamaged: it is none.
+        LogDamaged: the bytes are not a sortable form.
     """
     kind, body = form[:1], form[1:]
     try:

@@ -43,7 +43,7 @@ def is_worth_compaction(execution: Execution) -> bool:
 
 
 def compact_log(key: Key, rows: Sequence[bytes], archive: bool) -> CompactedLog | None:
-    """Return the compacted form of a log, or None when it has none at this point.
+    """Returns the compacted form of a log, or None when it has none at this point.
 
     It has none when something inside a dropped iteration caused something outside of it, other than through the state of the loop: the schedule would have
     no place for the effect.
@@ -51,7 +51,7 @@ def compact_log(key: Key, rows: Sequence[bytes], archive: bool) -> CompactedLog 
     events = log_format.decode_rows(rows)
     execution = fold_events(key, events)
     retained = {path: execution.settled[path] for path in execution.retained}
-    kept = _kept_events(events, execution.trimmed, execution.mailbox.letters.keys(), retained)
+    kept = _kept_events(events, execution.trimmed, execution.mailbox.messages.keys(), retained)
     if kept is None:
         return None
     blobs: dict[str, bytes] = {}
@@ -80,7 +80,7 @@ def _kept_events(
     alive_mail = waiting | {number for number, dead in received if not dead}
     dead_mail = {number for number, dead in received if dead and number not in alive_mail}
     consumed = {number for number, dead in dict(received).items() if dead and number in alive_mail and number not in waiting}
-    if consumed:  # returned by a kept receive and then received in a dropped iteration: without that iteration it would be received again
+    if consumed:  # a kept receive returned it and a dropped iteration received it again: without that iteration it would be received once more
         return None
     kept = _KeptEvents(trimmed)
     unfed = False  # whether the backlog of the next resume has events of a dropped iteration

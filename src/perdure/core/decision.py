@@ -86,7 +86,7 @@ DecisionGenerator = Generator[LoadBlob, bytes, ExecutionDecision]
 
 
 def decide(execution: Execution, message: ExecutionMessage, program: Program, now: TimeBounds, host: DecisionContext, number: int = 0) -> DecisionGenerator:
-    """Fold one message into `execution`, run `program` until it waits, and return the decision.
+    """Folds one message into `execution`, run `program` until it waits, and returns the decision.
 
     Events are stamped, and deadlines counted, at the latest time that `now` can be, and not before the last event; the earliest decides what is due.
     `number` is that of the message in the store (0: it is not stored). Execution and program are ahead of the store until the decision is committed; if the
@@ -95,18 +95,18 @@ def decide(execution: Execution, message: ExecutionMessage, program: Program, no
     draft = _DecisionDraft(execution, program, now.not_before(execution.now_s), host)
     draft.number = number
     if execution.removed is not None and not isinstance(message, messages.StartMessage | messages.UndoMessage):
-        return draft.decision  # nothing is left to go on from; an execution that wants to wait for this one receives the failure
+        return draft.decision  # its log was removed, so no message has an effect; an execution that would wait for this one receives the failure
     for event in _MESSAGE_HANDLERS[type(message)](draft, message):
         yield from draft.happen(event)
     return draft.decision
 
 
 TOO_MUCH_TO_UNDO = (
-    f"more than {limits.UNDO_ENTRIES_MAX:,} operations of forgotten turns are to be undone, should the execution fail. Say how many turns are undone at most "
-    "(code: ctx.loop(undo_keep=N), definitions: repeat: {undo: {keep: N}}), or from where on nothing done before is undone (ctx.commit(), commit: true); "
-    "then resume the execution"
+    f"more than {limits.UNDO_ENTRIES_MAX:,} operations of forgotten iterations would have to be undone if the execution failed. "
+    "Limit how many iterations are undone (code: ctx.loop(undo_keep=N), definitions: repeat: {undo: {keep: N}}), or mark where nothing before is "
+    "undone any more (ctx.commit(), commit: true); then resume the execution"
 )
-"""Why an execution parks when its loops have done more than is kept for undoing."""
+"""The reason with which an execution parks when its loops hold more operations to undo than the limit."""
 
 _LARGE_FIELDS: Mapping[type[Operation], str] = {CallOperation: "args", KeepOperation: "value", SpawnOperation: "input", SendOperation: "body"}
 """The field of each kind of operation that may be large enough for a blob."""
@@ -134,7 +134,7 @@ class _DecisionDraft:
         yield from self._feed(event)
         while self.ready and self.execution.ended is None:
             if len(self.decision.events) >= limits.EVENTS_PER_DECISION_MAX:
-                why = f"{len(self.decision.events):,} events came of one message, each operation settling at once; let the loop wait in each turn"
+                why = f"{len(self.decision.events):,} events followed from one message: no operation had to wait. Let the loop wait in each iteration"
                 self._record(e.EndedEvent("failed", Failure("failed", 1, ErrorInfo(error_codes.ENDLESS_DECISION, why)), self.now_s))
                 return
             if (following := self._at_once(self.ready.popleft())) is not None:
@@ -179,10 +179,10 @@ class _DecisionDraft:
             case OpenCommand():
                 self._open(command)
             case DropCommand(path, lost):
-                letters = () if path in self.execution.open else self.execution.settled[path].letters
+                received = () if path in self.execution.open else self.execution.settled[path].messages
                 self._record(self._dropped(path, lost))
-                for letter in letters:
-                    self.ready.extend(self.execution.mailbox.receivers(letter.name))
+                for message in received:
+                    self.ready.extend(self.execution.mailbox.receivers(message.name))
             case TrimCommand():
                 self._trim(command)
             case FinishCommand(status, outcome, path):
@@ -191,7 +191,7 @@ class _DecisionDraft:
                 self.decision.lines.append(command)
 
     def _dropped(self, path: Path, lost: bool) -> e.DroppedEvent:
-        """Returns the event that drops an operation. If the execution fails or is cancelled, a call in flight gets a grace in which it is still answered."""
+        """Returns the event that drops an operation. If the execution fails or is cancelled, a call in flight has a grace in which it may be answered."""
         pending = self.execution.open.get(path)
         if pending is None or not isinstance(pending.op, CallOperation) or not pending.in_flight:
             return e.DroppedEvent(path)
@@ -293,7 +293,7 @@ class _DecisionDraft:
         )
 
     def _goes_on_with(self, parent: messages.Parent) -> bool:
-        """Whether an execution that failed, was undone or is unwanted has to run again, because `parent` was reopened since it waited last."""
+        """Whether an execution that failed, was undone or is no longer needed has to run again, because `parent` was reopened since it waited last."""
         execution = self.execution
         unwanted = execution.cancelling is not None and execution.cancelling.unwanted
         was_undone = execution.completed is not None and execution.completed.status == "completed"
@@ -432,7 +432,7 @@ class _DecisionDraft:
         definition, base = put_blob(message.definition, self.decision.blobs), execution.definition
         refused: tuple[str, ...] = ()
         if message.base and (base is None or base.sha256 != message.base):
-            refused = ("it was patched by someone else in the meantime; read its present definition and patch that",)
+            refused = ("the execution was patched in the meantime; read its present definition and patch that",)
         yield e.PatchedEvent(definition, self.now_s, message.reason, refused or self.program.unfit(message.definition))
 
     def evict(self, message: messages.EvictMessage) -> Iterator[e.Event]:
@@ -460,7 +460,7 @@ class _DecisionDraft:
                 yield self._due(pending)
             elif execution.started is not None:
                 after_s = round(wake_at_s - execution.started.at_s, 5)  # a float of seconds since 1970 has no more digits than these
-                why = f"not ended {after_s:.12g} s after its start"
+                why = f"the execution did not end within {after_s:.12g} s of its start"
                 yield e.CancellingEvent(self.now_s, why, deadline=True) if execution.cancelling is None else e.StoppedEvent(self.now_s)
 
     def _due(self, pending: PendingOperation) -> e.Event:

@@ -11,7 +11,7 @@ class NewExecution(msgspec.Struct, frozen=True, gc=False):
 
     `program` is as `perdure.core.program.program_name` makes it, ``order@2`` or, unpinned, ``order@``; `root` is the topmost
     ancestor, by which an engine can restrict itself to one family of executions. With a `queue`, claims hand it out in the order of its `lane` and
-    within the limits of the queue, as long as it lives. Queries find it by its `attributes`.
+    within the limits of the queue, until it ends. Queries find it by its `attributes`.
     """
 
     program: str
@@ -59,7 +59,7 @@ class QueuedMessage(msgspec.Struct, frozen=True, gc=False):
 class Ack(msgspec.Struct, frozen=True, gc=False):
     """Acknowledges a message, which removes it from the store; acknowledging one that is gone has no effect.
 
-    When work is taken back that a worker may be doing in a transaction, `answer` is the key of the message that would have settled it. With
+    When a task is taken back that a worker may be performing in a transaction, `answer` is the key of the message that would have settled it. With
     `postpone_to_s` the message stays in its place without a holder and is due again at that time of the store. `unleased` is sent if the message was
     there and had not been leased.
     """

@@ -1,9 +1,8 @@
 """Codes of errors: the stable names by which Perdure's own errors are stored, matched and shown.
 
 `ErrorInfo.type` holds the code of an error of Perdure, and the name of the class for an exception of a user. Every class of `core/errors.py` has its
-code as `code`; the tables below have
-the codes of the failures that Perdure records without raising anything, and those of the HTTP interface of workers (``HTTP_``), a line each.
-A code is never changed and never used again for something else.
+code as `code`. Below are the codes of the failures that Perdure records without raising an exception, and those of the HTTP interface of workers
+(``HTTP_``). A code is never changed and never used again for something else.
 """
 
 from perdure.core.errors import BadAnswer, BadValue, DeadlineExceeded, NotFound, Removed, StoreUnavailable, Timeout, TooDeep, TooLarge, Unauthorized
@@ -25,7 +24,7 @@ CANCELLED = "cancelled"  # The execution was cancelled, or the call was no longe
 EXPIRED = "expired"  # The execution had not begun when its time to begin was over.
 REJECTED = "rejected"  # A person rejected an approval, or a reviewer rejected the result of a node.
 OUTCOME_UNKNOWN = "outcome_unknown"  # The log no longer holds how it ended.
-ENDLESS_DECISION = "endless_decision"  # The workflow went on without waiting for anything until the limit of one decision.
+ENDLESS_DECISION = "endless_decision"  # The workflow continued without waiting for anything up to the limit of one decision.
 WRONG_STORE = "wrong_store"  # A transactional step needs SQLite or Postgres, and the store is another.
 UNKNOWN_STEP = "unknown_step"  # The worker has no step of this name.
 UNKNOWN_KIND = "unknown_kind"  # The engine has no such kind of node.
@@ -60,16 +59,16 @@ HTTP_INCOMPLETE = "incomplete"  # The connection was closed in the middle of a r
 HTTP_TOO_SLOW = "too_slow"  # The request took too long to arrive.
 HTTP_HEADERS_TOO_LARGE = "headers_too_large"  # The request line and the headers are too large.
 HTTP_TOO_MANY_CONNECTIONS = "too_many_connections"  # The process has as many connections as it may.
-HTTP_WRONG_HOST = "wrong_host"  # Without a token, the host of the request has to be a name of this machine.
+HTTP_WRONG_HOST = "wrong_host"  # Without a token, the Host header must be a name of this machine.
 HTTP_NOT_SERVED = "not_served"  # The worker may not lease tasks of these queues here.
 HTTP_STOPPING = "stopping"  # The process is about to stop and leases no more tasks.
 HTTP_ALREADY_ANSWERED = "already_answered"  # The task has another answer, which counts.
 HTTP_LEASE_EXPIRED = "lease_expired"  # The worker sent no heartbeat in time, and the task may be with another one.
 HTTP_LEASE_LOST = "lease_lost"  # There is no such lease, it is another worker's, or the process that gave it is gone.
-HTTP_NOT_WANTED = "not_wanted"  # The execution was cancelled, has ended, or goes on without the task.
+HTTP_NOT_WANTED = "not_wanted"  # The execution was cancelled, has ended, or continues without the task.
 
 
 def error_code(kind: type[BaseException]) -> str:
-    """What `ErrorInfo.type` holds for an exception of this class: its code if it is one of Perdure's, else its name."""
+    """Returns what `ErrorInfo.type` holds for an exception of this class: its code if it is one of Perdure's, else its name."""
     code = vars(kind).get("code")
     return code if isinstance(code, str) and kind.__module__.startswith("perdure.") else kind.__qualname__

@@ -24,21 +24,21 @@
     │   ├── CommandRefused      a shell command can't be run here
     │   ├── BadDefinition       a definition is not valid; the error has all findings
     │   └── DecisionRefused, LinkRefused, ExportRefused, PatchRefused
-    ├── SandboxLost             there was no sandbox, or it died: try again
-    ├── StoreError              trouble of the store: what was acknowledged is safe, try again
+    ├── SandboxLost             no sandbox was available, or it died; the step is attempted again
+    ├── StoreError              the store failed; what it acknowledged is safe, and the call can be repeated
     │   ├── StoreUnavailable
     │   ├── StoreDamaged
     │   └── LogVersionUnsupported, LogDamaged, SealedPayload
-    └── WorkflowError           an outcome of the user's work
+    └── WorkflowError           an outcome of the code or the definitions of the user
         ├── ChildFailed, TooDeep
-        ├── StepFailed, Timeout, Cancelled is asyncio's
+        ├── StepFailed, Timeout (a cancelled task raises asyncio.CancelledError)
         ├── JoinFailed, RaceFailed
         ├── NoReply
         ├── BadAnswer, Unauthorized     of an agent: its model gave a useless answer, or asked for what it may not use
         ├── CommandFailed, CommandLost
         └── ExecutionFailed, ExecutionCancelled, DeadlineExceeded, NeedsAttention
 
-`Fatal`, `Rollback` and `RetryAfter` are raised by users in a step. `Evicted` is no error: it unwinds a program that leaves memory, and must not be caught.
+`Fatal`, `Rollback` and `RetryAfter` are raised by users in a step. `Evicted` is not an error: it unwinds a program that leaves memory, and must not be caught.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class BadName(ProgrammingError):
 
 
 class BadValue(ProgrammingError, ValueError):
-    """An argument has a value that is not accepted. `message` replaces the usual message where that would say it badly."""
+    """An argument has a value that is not accepted. `message` replaces the default message."""
 
     code = "bad_value"
 
@@ -224,7 +224,7 @@ class UnknownWorkflow(ProgrammingError):
     code = "unknown_workflow"
 
     def __init__(self, program: str, known: Sequence[str]) -> None:
-        super().__init__(f"no engine here knows {program}, only: {', '.join(sorted(known)) or 'no workflow'}. Start an engine with the code of the workflow")
+        super().__init__(f"no engine here knows {program}; known are: {', '.join(sorted(known)) or 'none'}. Start an engine with the code of the workflow")
         self.program, self.known = program, tuple(known)
 
 
@@ -404,10 +404,10 @@ class SealedSecret(ProgrammingError):
 
 
 class SourceFailed(ProgrammingError):
-    """Source text in a sandbox can't be read, has raised an error, or gave what is no JSON; it would again.
+    """Source text in a sandbox can't be parsed, raised an error, or returned something other than JSON; it would fail again.
 
-    `language` is what it is written in; `type` and `text` are those of its own error, `line` and `column` where it was raised, from 1 (0: not known);
-    `console` is what it has printed.
+    `language` is that of the source; `type` and `text` are those of its own error, `line` and `column` its position, from 1 (0: not known); `console` is
+    the output.
     """
 
     code = "source_failed"
@@ -415,7 +415,7 @@ class SourceFailed(ProgrammingError):
     def __init__(self, language: str, type: str, text: str, place: tuple[int, int] = (0, 0), console: str = "") -> None:
         line, column = place
         where = f" at line {line}, column {column}" if column else f" at line {line}" if line else ""
-        said = f"{type}: {text}" if type and text else type or text or "it does not say why"
+        said = f"{type}: {text}" if type and text else type or text or "without a message"
         super().__init__(f"the {language} has failed{where}: {said}{_console_tail(console)}")
         self.language, self.type, self.text, self.line, self.column, self.console = language, type, text, line, column, console
 
@@ -466,7 +466,7 @@ CONSOLE_TAIL_CHARACTERS = 1000
 
 def _console_tail(console: str) -> str:
     tail = console.strip()[-CONSOLE_TAIL_CHARACTERS:]
-    return f"; it has printed, at last:\n{tail}" if tail else ""
+    return f". Its last output:\n{tail}" if tail else ""
 
 
 class SandboxFailed(ProgrammingError):
@@ -477,14 +477,14 @@ class SandboxFailed(ProgrammingError):
     def __init__(self, language: str, why: str, said: str = "") -> None:
         tail = said.strip()[-CONSOLE_TAIL_CHARACTERS:]
         super().__init__(
-            f"the sandbox of the {language} failed: {why}. The same source would fail again, so the step is not tried again. "
+            f"the sandbox of the {language} failed: {why}. The same source would fail again, so the step is not retried. "
             f"Change the source, and report this as a bug of Perdure or of the interpreter{f':{chr(10)}{tail}' if tail else ''}"
         )
         self.language, self.why, self.said = language, why, said
 
 
 class NotAllowed(ProgrammingError):
-    """A step asks for something that the deployment does not allow; it was not done. `what` is the word that allows it."""
+    """A step asks for something that the deployment does not allow; it was not performed. `what` is the permission that it needs."""
 
     code = "not_allowed"
 
@@ -504,12 +504,12 @@ class CommandRefused(ProgrammingError):
 
 
 class PatchRefused(ProgrammingError):
-    """An execution can't go on by the new definition, for the reasons `why`; it goes on by its present one."""
+    """An execution can't continue with the new definition, for the reasons `why`; it continues with its present one."""
 
     code = "patch_refused"
 
     def __init__(self, key: object, why: Sequence[str]) -> None:
-        super().__init__(f"{key} was not patched, and goes on by its present definition: {'; '.join(why)}")
+        super().__init__(f"{key} was not patched, and continues with its present definition: {'; '.join(why)}")
         self.key, self.why = key, tuple(why)
 
 
@@ -814,7 +814,7 @@ class RetryAfter(Exception):
 
     def __init__(self, after_s: float, message: str = "") -> None:
         if not 0 <= after_s < RETRY_AFTER_MAX_S:
-            raise BadValue("RetryAfter", after_s, "a number of seconds from 0 on")
+            raise BadValue("RetryAfter", after_s, "a number of seconds from 0 to ten years")
         super().__init__(message or f"the step asked for another attempt after {after_s:g} s")
         self.after_s = float(after_s)
 
@@ -843,4 +843,6 @@ class Evicted(BaseException):
     code = "evicted"
 
     def __init__(self) -> None:
-        super().__init__("the execution has left memory and goes on from its log: nothing more can be awaited or started here. Let the exception pass")
+        super().__init__(
+            "the execution was evicted from memory and continues from its log: nothing more can be awaited or started here. Do not catch this exception"
+        )

@@ -149,7 +149,7 @@ class Execution:
         return 0 if self.started is None else self.started.depth
 
     def grace_of(self, op: CallOperation) -> float:
-        """Returns how long an attempt of `op` in flight may go on when the execution fails or is cancelled, in seconds."""
+        """Returns how long an attempt of `op` in flight may continue after the execution failed or was cancelled, in seconds."""
         return attempt_rules.attempt_grace_s(op, None if self.started is None else self.started.grace_s)
 
     @property
@@ -304,7 +304,7 @@ class Execution:
         pending = self.open[event.path]
         self.now_s, pending.progress = event.at_s, event.body
         pending.events += 1
-        self.opened.beat(pending, event.at_s)
+        self.opened.record_heartbeat(pending, event.at_s)
 
     def _close(self, path: Path) -> PendingOperation:
         pending = self.opened.remove(path)
@@ -317,9 +317,9 @@ class Execution:
         pending = self._close(event.path)
         self._settle_as(pending, event.outcome, ())
 
-    def _settle_as(self, pending: PendingOperation, outcome: Outcome | None, letters: tuple[ReceivedMessage, ...]) -> None:
+    def _settle_as(self, pending: PendingOperation, outcome: Outcome | None, messages: tuple[ReceivedMessage, ...]) -> None:
         opened_at_s, taken, begun = pending.opened_at_s, pending.events + 1, attempt_rules.attempts_begun(pending, outcome)
-        self.settled[pending.path] = SettledOperation(pending.op, outcome, letters, opened_at_s, self.now_s, begun, taken, pending.number)
+        self.settled[pending.path] = SettledOperation(pending.op, outcome, messages, opened_at_s, self.now_s, begun, taken, pending.number)
 
     def _receive(self, event: e.ReceivedEvent) -> None:
         self.now_s = event.at_s
@@ -331,7 +331,7 @@ class Execution:
         known = self.recalled_results.take(pending)
         if isinstance(known.op, SpawnOperation):
             pending.op = known.op  # in a fork, the child is still the one that the other execution had
-        self._settle_as(pending, known.outcome, known.letters)
+        self._settle_as(pending, known.outcome, known.messages)
 
     def _drop(self, event: e.DroppedEvent) -> None:
         if event.path not in self.open:
@@ -348,9 +348,9 @@ class Execution:
             self._settle_as(pending, attempt_rules.abandoned_outcome(pending, begun), ())
 
     def _give_back(self, settlement: SettledOperation) -> None:
-        for letter in settlement.letters:
-            if letter.number not in settlement.completed:
-                self.mailbox.put(letter)
+        for message in settlement.messages:
+            if message.number not in settlement.completed:
+                self.mailbox.put(message)
 
     def _trim(self, event: e.TrimmedEvent) -> None:
         for turn in range(self.trimmed.get(event.path, 0), event.before):
@@ -537,7 +537,7 @@ def execution_facts(execution: Execution) -> dict[str, Any]:
     """Returns the state as plain comparable data: two executions with equal facts behave the same from here on."""
     known = {name: getattr(execution, name) for name in execution.__slots__ if name not in _NOT_FACTS}
     known["backlog"] = execution.backlog if execution.parked else []
-    known["mailbox"] = sorted(execution.mailbox.letters.items())
+    known["mailbox"] = sorted(execution.mailbox.messages.items())
     known["turns"] = execution.turns.inside()
     known["given"], known["recalled_results"] = execution.recalled_results.given, execution.recalled_results.known
     for name in ("open", "settled", "recalled_results"):
@@ -558,6 +558,6 @@ def iteration_holds_open(execution: Execution, scope: Path) -> bool:
     def holds(path: Path) -> bool:
         settlement = execution.settled.get(path)
         owed = settlement is not None and isinstance(settlement.op, ReceiveOperation) and settlement.op.completable
-        return path in execution.open or (owed and settlement is not None and len(settlement.completed) < len(settlement.letters))
+        return path in execution.open or (owed and settlement is not None and len(settlement.completed) < len(settlement.messages))
 
     return execution.turns.any(scope, holds)

@@ -37,13 +37,13 @@ INTERRUPTION_WAIT_MAX_S = 60.0
 """The longest wait after an interruption."""
 
 UNDO_ENTRIES_MAX = 10_000
-"""Operations of forgotten turns that an execution keeps to undo them; with more it parks."""
+"""Operations of forgotten iterations that an execution keeps to undo them; with more it parks."""
 
 GRACE_S = 30.0
-"""How long a step that is in flight may go on when its execution fails or is cancelled, unless the step or the execution says otherwise."""
+"""How long a step in flight may continue after its execution failed or was cancelled, unless the step or the execution sets another grace."""
 
 CLIENT_KEY_RETENTION_S = 24 * 3600.0
-"""How long the key of a message from outside is remembered, so that sending it again does nothing."""
+"""How long the key of a message from outside is remembered, so that sending it again has no effect."""
 
 UNCLAIMED_MESSAGE_S = 7 * 24 * 3600.0
 """How long messages wait for an execution that never starts."""
@@ -52,13 +52,13 @@ EVENTS_PER_DECISION_MAX = 200_000
 """The most events that one message may cause; more is taken for a program that never waits."""
 
 DEPTH_MAX = 100
-"""The most ancestors that an execution may have that starts a child; more is taken for an endless recursion."""
+"""The most ancestors of an execution that starts a child; more is taken for an endless recursion."""
 
 ATTRIBUTES_MAX = 32
-"""Attributes that an execution may have."""
+"""The most attributes of an execution."""
 
 ATTRIBUTE_BYTES_MAX = 1024
-"""The longest text that an attribute may be, in UTF-8."""
+"""The longest text of an attribute, in UTF-8."""
 
 CONDITIONS_MAX = 32
-"""Conditions on attributes that a list may be asked with."""
+"""The most conditions on attributes in one query."""

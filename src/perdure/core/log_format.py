@@ -29,7 +29,7 @@ _decoder: msgspec.msgpack.Decoder[list[Event]] = msgspec.msgpack.Decoder(list[Ev
 
 
 def encode_row(events: Sequence[Event]) -> bytes:
-    """Encode the events of one commit as a row, and check that it can be decoded again.
+    """Encodes the events of one commit as a row, and check that it can be decoded again.
 
     Raises:
         Unstorable: an event holds a value of another type than it declares, or one without an encoding; such a row could never be read.
@@ -43,7 +43,7 @@ def encode_row(events: Sequence[Event]) -> bytes:
 
 
 def decode_row(row: bytes) -> list[Event]:
-    """Decode one row.
+    """Decodes one row.
 
     Raises:
         LogVersionUnsupported: the row is in an unknown format, or its execution was started under unknown rules.

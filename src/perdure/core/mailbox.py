@@ -29,30 +29,30 @@ class ReceivedMessage(msgspec.Struct, frozen=True, gc=False):
 class Mailbox:
     """Messages by number and by name, in order of arrival, and open receives by name, in order of opening."""
 
-    __slots__ = ("_by_name", "_receivers", "letters")
+    __slots__ = ("_by_name", "_receivers", "messages")
 
     def __init__(self) -> None:
-        self.letters: dict[int, ReceivedMessage] = {}
+        self.messages: dict[int, ReceivedMessage] = {}
         self._by_name: dict[str, list[int]] = {}
         self._receivers: dict[str, dict[Path, None]] = {}
 
     def __len__(self) -> int:
-        return len(self.letters)
+        return len(self.messages)
 
-    def put(self, letter: ReceivedMessage) -> None:
+    def put(self, message: ReceivedMessage) -> None:
         """Puts a message in its place by number, unless it is there already."""
-        if letter.number not in self.letters:
-            self.letters[letter.number] = letter
-            insort(self._by_name.setdefault(letter.name, []), letter.number)
+        if message.number not in self.messages:
+            self.messages[message.number] = message
+            insort(self._by_name.setdefault(message.name, []), message.number)
 
     def remove(self, numbers: Iterable[int]) -> tuple[ReceivedMessage, ...]:
         """Removes these messages and returns them."""
-        taken = tuple(self.letters.pop(number) for number in numbers)
-        for letter in taken:
-            numbers_of_name = self._by_name[letter.name]
-            numbers_of_name.remove(letter.number)
+        taken = tuple(self.messages.pop(number) for number in numbers)
+        for message in taken:
+            numbers_of_name = self._by_name[message.name]
+            numbers_of_name.remove(message.number)
             if not numbers_of_name:
-                del self._by_name[letter.name]
+                del self._by_name[message.name]
         return taken
 
     def matching(self, receive: ReceiveOperation) -> tuple[int, ...]:

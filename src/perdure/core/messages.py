@@ -1,4 +1,4 @@
-"""Messages: the inputs that make an execution go on. Each is handled once; late and repeated messages have no effect.
+"""Messages: the inputs of an execution. Each is handled once; late and repeated messages have no effect.
 
 Stored messages have an encoding that other languages may write: the header of `perdure.core.payload_header`, then MessagePack.
 """
@@ -258,5 +258,5 @@ def decode_execution_message(body: bytes) -> ExecutionMessage:
     """
     message = decode_message_or_task(body)
     if isinstance(message, TaskMessage):
-        raise LogDamaged("it is a task of a queue")
+        raise LogDamaged("a message to an execution was expected, and a task of a queue was found")
     return message

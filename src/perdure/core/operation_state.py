@@ -55,7 +55,7 @@ class SettledOperation(msgspec.Struct, frozen=True, gc=False):
 
     op: Operation
     outcome: Outcome | None
-    letters: tuple[ReceivedMessage, ...]
+    messages: tuple[ReceivedMessage, ...]
     opened_at_s: float
     at_s: float
     attempt: int
@@ -156,9 +156,9 @@ class PendingOperations:
         self.set_state(pending, "waiting" if by is None else "performing", by)
         timeout_s = pending.op.timeout_s if isinstance(pending.op, CallOperation) else None
         pending.until_s = None if timeout_s is None else at_s + timeout_s
-        self.beat(pending, at_s)
+        self.record_heartbeat(pending, at_s)
 
-    def beat(self, pending: PendingOperation, at_s: float) -> None:
+    def record_heartbeat(self, pending: PendingOperation, at_s: float) -> None:
         """Records a sign of life of the present attempt: it is due at its timeout, or when its heartbeat is overdue."""
         silent_s = pending.op.heartbeat_s if isinstance(pending.op, CallOperation) and pending.by is not None else None
         if pending.until_s is None and pending.grace_until_s is None and silent_s is None:

@@ -41,7 +41,7 @@ FailureKind = Literal["exhausted", "timeout", "fatal", "interrupted", "rollback"
 
 
 class Success(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="ok", rename={"value": "v", "port": "o"}):
-    """A success: its value, and the port by which a definition goes on."""
+    """A success: its value, and the port by which a definition continues."""
 
     value: Value = ENCODED_NONE
     port: str = "success"
@@ -94,11 +94,11 @@ class CallOperation(
     """A call of a step. The engine performs it when it serves the queue; otherwise any worker of the queue does.
 
     `args` is the encoded pair of positional and named arguments; `timeout_s` bounds each attempt. A call that is not `idempotent` is not repeated after an
-    interruption. `undo` says when the call has to be undone: if it is done, or also if that is in doubt. `lane` and `priority` are its place in the queue;
+    interruption. `undo` says when the call has to be undone: if it succeeded, or also if that is in doubt. `lane` and `priority` are its place in the queue;
     a `limited` queue is used even if the engine serves it. An attempt that reports nothing for `heartbeat_s` fails. In a `transaction`, the writes of the
     step and its outcome are one commit of the store. `secrets` are the places in the named arguments, as JSON pointers, where a mark stands for a secret;
-    the secret is put there for the attempt only and is in no log. An attempt in flight may go on for `grace_s` when the execution fails or is cancelled
-    (None: as long as the execution says). An undo handler that has failed for good parks the execution unless it `may_fail`.
+    the secret is put there for the attempt only and is in no log. An attempt in flight may continue for `grace_s` after the execution failed or was
+    cancelled (None: the grace of the execution). An undo handler that has failed for good parks the execution unless it `may_fail`.
     """
 
     target: str
@@ -228,7 +228,7 @@ _KEEP_FIELDS = {"value": "v", "role": "r", "label": "g", "about": "b", "port": "
 
 
 class KeepOperation(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="keep", rename=_KEEP_FIELDS):
-    """A value to keep; settles at once. `port` is the one by which a definition goes on. The meaning depends on `role`:
+    """A value to keep; settles at once. `port` is the one by which a definition continues. The meaning depends on `role`:
 
     - value: a plain value; state: state that clients query under `label`; stream: an item of the stream of the execution; warning: a warning.
     - turn: the state with which an iteration of a loop begins; branches: the names of the branches of a join or race.

@@ -50,7 +50,7 @@ def path_text(path: Path) -> str:
 
 
 def parse_path(shown: str) -> Path:
-    """Parse what `path_text` wrote.
+    """Parses what `path_text` wrote.
 
     Raises:
         ValueError: the text is not what `path_text` writes.

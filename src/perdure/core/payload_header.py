@@ -1,7 +1,7 @@
 """The header of stored log rows and messages: one byte with the version of the format, and a checksum.
 
-The checksum is the CRC-32 of zlib (ISO-HDLC) over the version byte and the payload, as four bytes, most significant first. It detects changes by a disk
-or a memory; it is no protection against intent (see `perdure.stores.encryption`).
+The checksum is the CRC-32 of zlib (ISO-HDLC) over the version byte and the payload, as four bytes, most significant first. It detects accidental damage
+by a disk or memory; it does not protect against an attacker (see `perdure.stores.encryption`).
 
 A payload that a codec has encoded begins with `ENCODED_MARKER` in place of the version, followed by its frame: see `perdure.stores.encoded_store`. A codec
 has checksums of its own. A payload that is still encoded when it arrives here could not be decoded, and is refused with the reason.
@@ -13,14 +13,14 @@ from zlib import crc32
 from perdure.core.errors import LogDamaged, LogVersionUnsupported, SealedPayload
 
 ENCODED_MARKER = 0xC1
-"""The first byte of an encoded payload: not a version, and the one byte with which nothing in MessagePack begins."""
+"""The first byte of an encoded payload. It is not a version, and MessagePack never uses it."""
 
 WHOLE_FRAME, ROW_FRAME, REFUSED_FRAME = b"p", b"r", b"!"
 """The frames: a whole payload; a row of a log, with the versions before and after it; a payload that could not be decoded, with the reason as text."""
 
 SPAN_BYTES = 16
 ENCRYPTED_MARKER = b"E"
-"""The first byte of the codec's own part if it is encrypted; then come the length of the id of the key in one byte, and the id."""
+"""The first byte of the codec's own part if it is encrypted; then follow the length of the key's id in one byte, and the id."""
 
 _HEADER = Struct(">BI")
 _HEADER_BYTES = _HEADER.size
@@ -33,7 +33,7 @@ def with_header(version: int, payload: bytes) -> bytes:
 
 
 def without_header(data: bytes, oldest: int, newest: int) -> tuple[int, memoryview]:
-    """Return the version of `data` and its payload, after checking the checksum.
+    """Returns the version of `data` and its payload, after checking the checksum.
 
     Raises:
         LogVersionUnsupported: the format is older than `oldest` or newer than `newest`.
@@ -58,7 +58,7 @@ def is_encoded(data: bytes) -> bool:
 
 
 def check_payload(data: bytes) -> None:
-    """Check the checksum of a payload in any version; an encoded payload passes, because its codec has a checksum.
+    """Checks the checksum of a payload in any version; an encoded payload passes, because its codec has a checksum.
 
     Raises:
         LogDamaged: the data is too short, or its checksum does not match.
@@ -76,7 +76,7 @@ def encryption_key_id(data: bytes) -> str | None:
 
 
 def reject_encoded(data: bytes) -> None:
-    """Check that a payload is not encoded.
+    """Checks that a payload is not encoded.
 
     Raises:
         SealedPayload: it is encoded, so it could not be decoded.

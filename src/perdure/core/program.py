@@ -50,7 +50,7 @@ WARNING_LEVEL = 30
 
 
 class LogCommand(msgspec.Struct, frozen=True, gc=False):
-    """Writes a line to the log of the process. It is not recorded, and replay is silent."""
+    """Writes a line to the log of the process. It is not recorded in the execution's log, and replay writes none."""
 
     level: int
     text: str
@@ -74,7 +74,7 @@ class Program(Protocol):
         ...
 
     def feed(self, execution: Execution, event: Event, remembered: deque[Event] | None, values: Mapping[str, bytes]) -> Sequence[ProgramCommand]:
-        """Take one external event, already folded into `execution`; return the commands that the program issues because of it.
+        """Takes one external event, already folded into `execution`; returns the commands that the program issues because of it.
 
         On replay `remembered` holds the commands of the log at this place, from which the program takes those that it issues again; live it is None.
         `values` has the payloads of the blobs that the event refers to, by hash.
@@ -85,7 +85,7 @@ class Program(Protocol):
         ...
 
     def unfit(self, definition: bytes) -> tuple[str, ...]:
-        """Returns the reasons why the program can't go on by another definition; empty if it can."""
+        """Returns the reasons why the program can't continue with another definition; empty if it can."""
         ...
 
     def refuse(self, diverged: Diverged) -> None:

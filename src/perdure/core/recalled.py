@@ -1,6 +1,6 @@
 """Results that are known before their operation is opened: it settles with them at once and performs nothing.
 
-They come from an earlier life of the execution, from the execution that it was forked from, or from a preset.
+They come from before the execution was reopened, from the execution that it was forked from, or from a preset.
 """
 
 from collections.abc import Mapping
@@ -82,7 +82,7 @@ def fork_results(known: Mapping[Path, SettledOperation], settled: Mapping[Path, 
     recalled_results = RecalledResults()
     recalled_results.known = dict(known)
     recalled_results.learn(settled, before)
-    return tuple(RecalledResult(path, one.op, one.outcome, one.letters) for path, one in recalled_results.known.items() if not _is_recorded_anew(one.op))
+    return tuple(RecalledResult(path, one.op, one.outcome, one.messages) for path, one in recalled_results.known.items() if not _is_recorded_anew(one.op))
 
 
 def _is_recorded_anew(op: Operation) -> bool:

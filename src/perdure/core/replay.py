@@ -36,7 +36,7 @@ class LoadBlob(msgspec.Struct, frozen=True):
 def replay_program(
     execution: Execution, events: Sequence[e.Event], program: Program, awake: bool = False, until: int | None = None
 ) -> Generator[LoadBlob, bytes, Diverged | None]:
-    """Fold the first `until` of `events` into a fresh `execution` and replay `program` over them.
+    """Folds the first `until` of `events` into a fresh `execution` and replay `program` over them.
 
     The program of an execution that has ended is not fed, unless `awake` (it is about to be undone). Returns how the program diverged, if it did; the
     execution is folded to the end in any case.
@@ -73,7 +73,7 @@ def replay_program(
 
 
 def _resumed_iterations(events: Sequence[e.Event]) -> dict[Path, int]:
-    """Returns the iteration from which each loop of a compacted log goes on in the life that begins here."""
+    """Returns the iteration from which each loop of a compacted log continues, up to the next reopening."""
     found: dict[Path, int] = {}
     for position, event in enumerate(events):
         if isinstance(event, e.ReopenedEvent) and position:
@@ -123,7 +123,7 @@ def _values_read(execution: Execution, event: e.Event) -> Iterable[Value]:
             settlement = execution.settled.get(event.path)
             if settlement is not None and isinstance(settlement.outcome, Success):
                 return (settlement.outcome.value, *(_values_of_next_undo(execution, event.path) if event.path[0] == UNDO else ()))
-            return () if settlement is None else (letter.body for letter in settlement.letters)
+            return () if settlement is None else (message.body for message in settlement.messages)
         case e.StartedEvent():
             return (event.input, *_definition(execution), *_recalled_values(execution))
         case e.IterationResumedEvent():

@@ -1,9 +1,9 @@
-"""Masks: what hides secrets in whatever a step gives out, so that none is kept, sent on or shown.
+"""Masks hide secrets in everything that a step puts out, so that none is stored, sent on or shown.
 
-A secret is hidden wherever it stands as it is, and in the forms that programs write it in, one inside of another if need be: escaped in JSON, Python,
-HTML, a shell or an address, in hexadecimal, in base64 at any alignment and though it is broken into lines; of one with several lines, each line.
-What was made of it otherwise (reversed, hashed, encrypted, cut into pieces, or read as a number) is not known again. Nothing here fails: what
-can't be searched is hidden as a whole.
+A secret is hidden where it occurs literally, and in the forms in which programs write it, also nested: escaped in JSON, Python, HTML, a shell or a URL,
+in hexadecimal, and in base64 at any alignment, even if it is broken into lines. Of a secret with several lines, each line is hidden. Other
+transformations (reversed, hashed, encrypted, cut into pieces, or read as a number) are not recognized. Nothing here raises: what can't be searched is
+hidden as a whole.
 """
 
 import base64
@@ -21,22 +21,22 @@ from perdure.core.operations import Failure, Outcome, Success
 
 MASKED = "***"
 CHARACTERS_MIN = 4
-"""A shorter secret is not hidden: it would be found in everything."""
+"""A shorter secret is not hidden: it would match everywhere."""
 
 ENCODED_CHARACTERS_MIN, LINE_CHARACTERS_MIN = 6, 6
-"""From how many characters on a piece of base64, or a line of a secret, is taken for a part of it."""
+"""The least number of characters at which a piece of base64, or a line of a secret, is taken for a part of it."""
 
 BROKEN_CHARACTERS_MIN, ANCHOR_CHARACTERS = 60, 16
-"""From which length on base64 may be broken into lines, and of how many characters are the two pieces in a row of which one is then whole."""
+"""Base64 of this length or more may be broken into lines. Of two consecutive pieces of this length, a line break leaves one whole."""
 
 ESCAPED_FACTOR = 8
-"""How many times as long as a secret a form of it is, at most: a character that is escaped twice in a row."""
+"""The greatest ratio of the length of a form to that of the secret: each character escaped twice."""
 
 _LINE_BREAKS = r"(?:[\r\n]|\\+[rn])*"
-"""What stands between two characters of base64 that is broken into lines, in a text or in one that is escaped."""
+"""A pattern for a line break within base64, plain or escaped."""
 
 SecretFinder = Callable[[str], str | None]
-"""The value of a secret, by its name; None if there is none. It may block, so it is called in a thread."""
+"""Returns the value of a secret by its name, or None. It may block, so it is called in a thread."""
 
 
 def find_no_secret(_: str) -> None:
@@ -49,14 +49,14 @@ def is_maskable(value: str) -> bool:
 
 
 class MaskPattern(NamedTuple):
-    """A form that has many ways to be written, as a regular expression; it is only looked for where one of its `anchors` is, which is far quicker."""
+    """A form with many spellings, as a regular expression. It is searched only near one of its `anchors`, which is much faster."""
 
     anchors: tuple[str, ...]
     expression: str
 
 
 class Mask:
-    """Hides these secrets; one that is not `maskable` is left out. False, if there is nothing to hide."""
+    """Hides secrets; one that is too short (`is_maskable`) is left out. A mask is false if it has nothing to hide."""
 
     __slots__ = ("_anchors", "_bytes", "_patterns", "_texts", "margin")
 
@@ -73,7 +73,7 @@ class Mask:
         return bool(self._texts)
 
     def __or__(self, other: "Mask") -> "Mask":
-        """What hides the secrets of both."""
+        """Returns a mask that hides the secrets of both."""
         if not self or not other:
             return self or other
         both = Mask()
@@ -86,25 +86,25 @@ class Mask:
         return "Mask(...)"
 
     def text(self, text: str) -> str:
-        """A text without them."""
+        """Returns a text without the secrets."""
         found = [pattern.expression for pattern in self._patterns if any(anchor in text for anchor in pattern.anchors)]
         return _hidden(text, self._texts, found, MASKED)
 
     def raw(self, raw: bytes) -> bytes:
-        """Bytes without them, in UTF-8 as other languages write it."""
+        """Returns bytes without the secrets, in UTF-8 as other languages write it."""
         patterns = zip(self._patterns, self._anchors, strict=True)
         found = [_utf8(pattern.expression) for pattern, anchors in patterns if any(anchor in raw for anchor in anchors)]
         return _hidden(raw, self._bytes, found, MASKED.encode())
 
     def cut(self, head: str, tail: str = "") -> tuple[str, str]:
-        """Both sides of a cut without them, nor what the cut has left of one: so much of each side goes, too, as a secret may take in any form (`margin`)."""
+        """Returns both sides of a cut without the secrets. Each side also loses `margin` characters at the cut, in which a part of a secret may be left."""
         if not self:
             return head, tail
         head, tail = self.text(head), self.text(tail)
         return head[: max(0, len(head) - self.margin)], tail[self.margin :]
 
     def data(self, value: Any) -> Any:
-        """Plain data without them, also in the names of mappings; two names that become one are told apart by a number."""
+        """Returns plain data without the secrets, also in the keys of mappings; two keys that become equal are numbered."""
         match value:
             case str():
                 return self.text(value)
@@ -122,7 +122,7 @@ class Mask:
         return value
 
     def value(self, raw: bytes) -> bytes:
-        """An encoded value without them: the same bytes, if there are none in it."""
+        """Returns an encoded value without the secrets: the same bytes, if it holds none."""
         if not self._is_in(raw):
             return raw
         try:
@@ -133,12 +133,12 @@ class Mask:
             return msgspec.msgpack.encode(MASKED)
 
     def error(self, error: ErrorInfo) -> ErrorInfo:
-        """An error without them."""
+        """Returns an error without the secrets."""
         data = None if error.data is None else self.value(error.data)
         return ErrorInfo(self.text(error.type), self.text(error.message), self.text(error.traceback), data)
 
     def outcome(self, outcome: Outcome) -> Outcome:
-        """What came of a try, without them. A value that is kept elsewhere already is left as it is."""
+        """Returns the outcome of an attempt without the secrets. A value that is stored as a blob already is left unchanged."""
         match outcome:
             case Success(value) if isinstance(value, bytes):
                 hidden = self.value(value)
@@ -148,12 +148,12 @@ class Mask:
         return outcome
 
     def _is_in(self, raw: bytes) -> bool:
-        """Whether one of them may be in an encoded value; text stands in it as it is."""
+        """Whether a secret may be in an encoded value, which holds text unescaped."""
         return any(form in raw for form in self._bytes) or any(anchor in raw for anchors in self._anchors for anchor in anchors)
 
 
 def _hidden(within: AnyStr, forms: Iterable[AnyStr], expressions: Iterable[AnyStr], hidden: AnyStr) -> AnyStr:
-    """`within`, where each piece that forms cover is `hidden`: of forms that overlap, nothing of either is left."""
+    """Returns `within` with `hidden` in place of each piece that forms cover. Forms that overlap are hidden together."""
     spans = [span for form in forms for span in _spans(within, form)]
     spans += [found.span() for expression in expressions for found in re.finditer(expression, within)]
     if not spans:
@@ -170,7 +170,7 @@ def _hidden(within: AnyStr, forms: Iterable[AnyStr], expressions: Iterable[AnySt
 
 
 def _spans(within: AnyStr, form: AnyStr) -> Iterator[tuple[int, int]]:
-    """Where a form stands; of places that overlap, the whole."""
+    """Yields the spans of a form; overlapping spans are merged."""
     start = end = -1
     at = within.find(form)
     while at >= 0:
@@ -197,7 +197,7 @@ def _utf8(text: str) -> bytes:
 
 
 def _forms(secret: str) -> Iterator[str | MaskPattern]:
-    """All forms of a secret, and of its lines."""
+    """Yields all forms of a secret, and of its lines."""
     stripped = secret.strip()
     for text in {secret, stripped}:
         yield from _written(text)
@@ -212,12 +212,12 @@ def _forms(secret: str) -> Iterator[str | MaskPattern]:
             yield MaskPattern(anchors, (_NOT_BEHIND_SLASHES if core[0] in "+/" else "") + _LINE_BREAKS.join(map(_loosely, core)))
     if len(lines := stripped.splitlines()) > 1:
         for line in map(str.strip, lines):
-            if len(line) >= LINE_CHARACTERS_MIN and not line.startswith("-----"):  # the frame of a PEM file is no secret
+            if len(line) >= LINE_CHARACTERS_MIN and not line.startswith("-----"):  # the header and footer of a PEM file are not secret
                 yield from _written(line)
 
 
 def _written(text: str) -> Iterator[str | MaskPattern]:
-    """A text as it is, and as it may be escaped, if anything in it is ever escaped."""
+    """Yields a text unescaped, and a pattern of its escaped forms if any of its characters is ever escaped."""
     yield text
     if not _NEVER_ESCAPED.fullmatch(text):
         anchor = max(_NEVER_ESCAPED.findall(text), key=len, default="")
@@ -230,9 +230,9 @@ def _written(text: str) -> Iterator[str | MaskPattern]:
 
 @lru_cache(maxsize=1024)
 def _loosely(piece: str, is_behind: bool = False, is_inside: bool = True) -> str:
-    r"""One character, or a row of quotes and backslashes, in all the ways that it may be escaped, and what is so again: ``\"``, ``\\\"``, ``%22``, ``%2522``.
+    r"""Returns a pattern of one character, or a run of quotes and backslashes, in all its escaped forms, nested ones included: ``\"``, ``\\\"``, ``%2522``.
 
-    What `is_behind` such a row may have its backslashes taken for those. Shells write a quote as several, so a row `is_inside` is one of any length.
+    If the piece `is_behind` such a run, the run may have consumed its backslashes. Shells write one quote as several, so a run `is_inside` has any length.
     """
     if not piece.strip("\\"):
         return f"{_SLASH}{{{len(piece)},}}+"
@@ -249,7 +249,7 @@ def _loosely(piece: str, is_behind: bool = False, is_inside: bool = True) -> str
 
 
 def _plainly(piece: str) -> str:
-    """One character without backslashes: as it is, as addresses and as HTML have it."""
+    """Returns a pattern of one character without backslashes: literally, percent-encoded, and as an HTML entity."""
     code, addressed = ord(piece), "".join(f"%(?:25)*(?i:{byte:02x})" for byte in _utf8(piece))
     named = "|".join((*_ENTITIES.get(piece, ()), f"#0*{code}", f"#[xX]0*(?i:{code:x})"))
     return f"(?:{re.escape(piece)}|{addressed}{'|[+]' if piece == ' ' else ''}|&(?:amp;)*(?:{named});)"
@@ -263,11 +263,11 @@ _LETTERS = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f", "\v": "v", "\
 _ENTITIES = {"&": ("amp",), "<": ("lt",), ">": ("gt",), _DOUBLE: ("quot",), _QUOTE: ("apos",), "\\": ("bsol",)}
 _SLASH = _plainly("\\")
 _NOT_BEHIND_SLASHES = r"(?<!\\)(?<!%5C)(?<!%5c)(?<!%255C)(?<!%255c)"
-"""Where what is escaped may begin: else each of a long row of backslashes would be begun with."""
+"""A pattern that keeps a match from beginning at each backslash of a long run, which would take quadratic time."""
 
 
 def _base64(raw: bytes) -> Iterator[str]:
-    """What base64 makes of some bytes wherever they stand among others: the characters that come of them alone, at each of the three alignments."""
+    """Yields the base64 of some bytes inside of others: the characters that depend on them alone, at each of the three alignments."""
     for before, first in ((0, 0), (1, 2), (2, 3)):
         core = base64.b64encode(b"\0" * before + raw).decode()[first : 8 * (before + len(raw)) // 6]
         if len(core) >= ENCODED_CHARACTERS_MIN:
@@ -279,4 +279,4 @@ def _base64(raw: bytes) -> Iterator[str]:
 _URLSAFE = str.maketrans("+/", "-_")
 
 NO_MASK = Mask()
-"""Hides nothing."""
+"""A mask that hides nothing."""

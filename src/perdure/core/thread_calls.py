@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 def without_stop_iteration(fn: Callable[P, T]) -> Callable[P, T]:
-    """Returns `fn` for a thread: it raises `RuntimeError` for `StopIteration`, which an asyncio future can't carry, so that it would never be done."""
+    """Returns `fn` for a thread: it raises `RuntimeError` for `StopIteration`, which an asyncio future can't hold and would wait for forever."""
 
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         try:

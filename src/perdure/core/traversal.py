@@ -9,7 +9,7 @@ from perdure.core import events as e
 from perdure.core.values import Blob
 
 ARCHIVE_SIZE = -1
-"""Stands for the size of an archive blob, whose rows refer to further blobs."""
+"""Recorded as the size of an archive blob, whose rows refer to further blobs."""
 
 
 def parts_of(thing: Any) -> Iterator[Any]:

@@ -33,8 +33,8 @@ class UndoArguments(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 def not_undone_line(path: Path, outcome: Failure) -> str:
-    """The warning that is logged when the undo of the step at `path` has failed for good."""
-    return f"{path_text(path)} could not be undone: {outcome.error.type}: {outcome.error.message}. Mend the cause, then undo what is left: perdure undo"
+    """Returns the warning that is logged when the undo of the step at `path` has failed for good."""
+    return f"{path_text(path)} could not be undone: {outcome.error.type}: {outcome.error.message}. Correct the cause, then undo the rest with perdure undo"
 
 
 def operations_to_undo(settled: Mapping[Path, SettledOperation]) -> list[Path]:

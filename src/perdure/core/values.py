@@ -1,9 +1,9 @@
-"""Models of pydantic, and whatever else writes and reads itself by `model_dump` and `model_validate`. The library itself is not needed.
+"""Encodes values as bytes that any language can read (MessagePack), and decodes them by their type; large values become references to blobs.
 
-Values: what programs pass around, as bytes that any language can read (MessagePack), or as a reference to a blob.
+Every value takes the same way, live or replayed: it is encoded once where it is made, and decoded by its type where it is used. A surprise (a tuple that
+becomes a list) therefore shows in the first run and not after a crash.
 
-Every value takes the same way, live or replayed: encoded once where it is made, decoded by its type where it is used,
-so a surprise (a tuple that becomes a list) shows in the first run and not after a crash.
+Models of pydantic, and other classes with `model_dump` and `model_validate`, encode and decode themselves; pydantic itself is not needed.
 """
 
 from collections.abc import Callable
@@ -21,23 +21,23 @@ from perdure.core.paths import ROOT, Path, path_text
 
 
 def is_model(kind: Any) -> bool:
-    """Whether values of a class read themselves."""
+    """Whether a class has the methods of a model."""
     return hasattr(kind, "model_validate")
 
 
 def dump_model(value: Any) -> Any:
-    """What a model is as plain data.
+    """Returns a model as plain data.
 
     Raises:
-        TypeError: it is none, or something in it would be lost.
+        TypeError: the value is not a model, or something in it would be lost.
     """
     kind: Any = type(value)
     if hasattr(value, "get_secret_value"):
-        raise TypeError("a secret is not kept in the log; pass its name, and let the step find it: see docs/guides/secrets.md")
+        raise TypeError("a secret is not kept in the log; pass its name, and let the step read it (docs/guides/secrets.md)")
     if not hasattr(value, "model_dump"):
         raise TypeError(f"{kind.__module__}.{kind.__qualname__} has no encoding")
     if (secret := secret_field_of(kind)) is not None:
-        raise TypeError(f"its field {secret} is a secret, which is not kept in the log; pass its name, and let the step find it: see docs/guides/secrets.md")
+        raise TypeError(f"its field {secret} is a secret, which is not kept in the log; pass its name, and let the step read it (docs/guides/secrets.md)")
     dump, excluded = _model_dumper(kind)
     made = dump(value)
     if excluded:
@@ -46,7 +46,7 @@ def dump_model(value: Any) -> Any:
 
 
 def validate_model(kind: Any, raw: Any) -> Any:
-    """A model of its plain data, by the names of its fields or by their aliases."""
+    """Builds a model from plain data, by the names of its fields or by their aliases."""
     return _model_validator(kind)(raw)
 
 
@@ -54,7 +54,7 @@ def _reject_lost_fields(value: Any, made: Any, excluded: tuple[str, ...]) -> Non
     try:
         again = validate_model(type(value), made)
         lost = [name for name in excluded if getattr(again, name) != getattr(value, name)]
-    except Exception as error:  # it needs what it leaves out
+    except Exception as error:  # the model can't be built without the fields that it excludes
         raise TypeError(f"its excluded fields are lost ({', '.join(excluded)}): {exception_text(error)}") from error
     if lost:
         raise TypeError(f"its field {lost[0]} is excluded from what it writes, and would be lost; remove exclude=True, or give it its default")
@@ -62,10 +62,10 @@ def _reject_lost_fields(value: Any, made: Any, excluded: tuple[str, ...]) -> Non
 
 @lru_cache(maxsize=1024)
 def _model_dumper(kind: type) -> tuple[Callable[[Any], Any], tuple[str, ...]]:
-    """How values of a class are written, and the fields that it leaves out."""
+    """Returns the function that dumps a class, and the fields that the class excludes."""
     fields = getattr(kind, "model_fields", {})
     excluded = tuple(name for name, field in fields.items() if getattr(field, "exclude", None)) if isinstance(fields, dict) else ()
-    named = "by_alias" in _parameters(kind.model_dump)  # type: ignore[attr-defined]  # it has been looked for
+    named = "by_alias" in _parameters(kind.model_dump)  # type: ignore[attr-defined]  # is_model has checked it
     return (lambda value: value.model_dump(mode="json", by_alias=False) if named else value.model_dump(mode="json")), excluded
 
 
@@ -84,7 +84,7 @@ def _parameters(function: Any) -> frozenset[str]:
 
 @lru_cache(maxsize=1024)
 def secret_field_of(kind: Any) -> str | None:
-    """The first field of a model, or of one within it, that is a secret."""
+    """Returns the first field of a model, or of a model inside of it, that is a secret."""
     left: list[tuple[str, Any]] = [("", kind)]
     seen = set[int]()
     while left:
@@ -102,21 +102,21 @@ def secret_field_of(kind: Any) -> str | None:
 
 
 class Blob(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A value kept outside the log: its SHA-256 in hexadecimal, and its size in bytes."""
+    """A reference to a value outside of the log: its SHA-256 in hexadecimal, and its size in bytes."""
 
     sha256: str
     size_bytes: int
 
 
 Value = bytes | Blob
-"""An encoded value, or where it is."""
+"""An encoded value, or a reference to it."""
 
 ENCODED_NONE: bytes = msgspec.msgpack.encode(None)
 """The encoded form of None."""
 
 
 def _decode_model(kind: type, raw: Any) -> Any:
-    if kind is object:  # It says as little as Any does.
+    if kind is object:  # `object` tells no more than Any.
         return raw
     if is_model(kind):
         return validate_model(kind, raw)
@@ -127,7 +127,7 @@ _encoder = msgspec.msgpack.Encoder(enc_hook=dump_model)
 
 
 def encode(value: Any, what: str, path: Path = ROOT) -> bytes:
-    """Encode a value that user code made; `what` it is, and the path of its operation, stand in errors.
+    """Encodes a value of user code; errors name `what` it is and the path of its operation.
 
     Raises:
         Unencodable: it holds something that has no encoding (a connection, an integer over 64 bits, a cycle).
@@ -143,7 +143,7 @@ def encode(value: Any, what: str, path: Path = ROOT) -> bytes:
 
 
 def decode(raw: bytes | msgspec.Raw, kind: Any, what: str, path: Path = ROOT) -> Any:
-    """Decode a value by the type that its user hints at; `Any` gives plain data.
+    """Decodes a value by its type hint; `Any` returns plain data.
 
     Raises:
         Undecodable: the bytes do not fit the type.
@@ -151,7 +151,7 @@ def decode(raw: bytes | msgspec.Raw, kind: Any, what: str, path: Path = ROOT) ->
     try:
         try:
             found = _cached_decoder(kind)
-        except TypeError:  # it has no hash
+        except TypeError:  # the type has no hash, so its decoder is not cached
             found = value_decoder(kind)
         return found(raw)
     except BaseException as error:  # a model may raise anything
@@ -163,7 +163,7 @@ def _value_location(what: str, path: Path) -> str:
 
 
 def value_decoder(kind: Any) -> Callable[[bytes | msgspec.Raw], Any]:
-    """The decoder of a type, made once for each that has a hash."""
+    """Returns the decoder of a type, cached for each type that has a hash."""
     try:
         return _cached_decoder(kind)
     except TypeError:
@@ -176,16 +176,16 @@ def _cached_decoder(kind: Any) -> Callable[[bytes | msgspec.Raw], Any]:
 
 
 def offload_if_large(value: Value, blobs: dict[str, bytes]) -> Value:
-    """Put a large value among `blobs`, by its hash, and return the reference; return a small one as it is."""
+    """Adds a large value to `blobs` by its hash and returns the reference; returns a small one unchanged."""
     return value if isinstance(value, Blob) or len(value) < limits.BLOB_BYTES_MIN else put_blob(value, blobs)
 
 
 def verified_payload(name: str, payload: bytes | None) -> bytes:
-    """The payload that a store has under the `name` of a blob, compared with that name, which is its SHA-256.
+    """Returns the payload that a store holds under the `name` of a blob, after comparing it with that name, which is its SHA-256.
 
     Raises:
-        LogDamaged: the store has none, or it was changed since it was written.
-        SealedPayload: a codec has encoded it, and it was not decoded.
+        LogDamaged: the store holds none, or it was changed since it was written.
+        SealedPayload: it is still encoded by a codec.
     """
     if payload is None:
         raise LogDamaged(f"blob {name} is missing")
@@ -196,7 +196,7 @@ def verified_payload(name: str, payload: bytes | None) -> bytes:
 
 
 def put_blob(value: Value, blobs: dict[str, bytes]) -> Blob:
-    """Put a value among `blobs`, by its hash, however small it is; return the reference."""
+    """Adds a value of any size to `blobs` by its hash, and returns the reference."""
     if isinstance(value, Blob):
         return value
     digest = sha256(value).hexdigest()

@@ -1,4 +1,4 @@
-"""Views: what people read, derived from the log: public events, a summary, a trace of steps. Another fold, and no second truth.
+"""Views for people, derived from the log: public events, a summary, and the states of steps. They hold no state of their own.
 
 Public events have the shape of CloudEvents; their id is the number of the event in its log, so a stream can be resumed.
 """
@@ -31,10 +31,10 @@ from perdure.core.paths import UNDO, Key, Path, path_text
 
 
 class PublicEvent(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Something that happened to an execution, for those outside of it.
+    """An event of an execution as clients see it.
 
-    `id` is the number of the event in the log (several may share one), `type` one of the catalogue (``step.completed``), `subject` the path of
-    the operation it is about, `time_s` the store's time.
+    `id` is the number of the event in the log (several may share one), `type` is from the catalogue (``step.completed``), `subject` is the path of the
+    operation, `time_s` the time of the store.
     """
 
     id: int
@@ -51,12 +51,12 @@ StepState = Literal[
 
 
 class StepView(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One operation, as people look at it: where, what, how it stands, how long it took, what went wrong.
+    """One operation as people see it: its place, its target, its state, its times and its error.
 
-    In the states ``waiting``, ``waiting_approval``, ``performing``, ``retrying``, ``interrupted``, ``parked`` and ``ending`` (in flight, though nothing waits
-    for it any more) it is open; else it is ``completed``, ``skipped``, ``failed``, ``cancelled`` (given up, and nothing of it was in flight) or ``abandoned``
-    (it was in flight, and its outcome is not known). `due_at_s` is when time will make it go on; `port` the one by which a graph went on from it, where that is
-    not the usual one.
+    An open operation is ``waiting``, ``waiting_approval``, ``performing``, ``retrying``, ``interrupted``, ``parked`` or ``ending`` (in flight, though
+    nothing waits for it any more). A settled one is ``completed``, ``skipped``, ``failed``, ``cancelled`` (dropped, with no attempt in flight) or
+    ``abandoned`` (dropped in flight, so its outcome is not known). `due_at_s` is the time of its timer; `port` is the one by which a definition continued
+    from it, if that is not the default.
     """
 
     path: str
@@ -72,7 +72,7 @@ class StepView(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ExecutionSummary(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One execution in a line of a list."""
+    """One execution in a list."""
 
     key: Key
     status: ExecutionStatus
@@ -86,11 +86,11 @@ class ExecutionSummary(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 WAITING_STATUSES = ("waiting", "waiting_approval")
-"""The states in which an execution goes on when something has come about."""
+"""The statuses of an execution that waits for a message, a time, a child or a person."""
 
 
 def public_history(key: Key, rows: Iterable[Sequence[e.Event]]) -> Iterator[PublicEvent]:
-    """The public events of a log, given as the events of each commit."""
+    """Yields the public events of a log, given as the events of each commit."""
     execution = Execution(key)
     for row in rows:
         before = execution.status
@@ -102,7 +102,7 @@ def public_history(key: Key, rows: Iterable[Sequence[e.Event]]) -> Iterator[Publ
 
 
 def public_events(execution: Execution, event: e.Event) -> Iterator[PublicEvent]:
-    """The public events of one event, about to be folded into `execution`."""
+    """Yields the public events of one event that is about to be folded into `execution`."""
     for name, path, data in _named_events(execution, event):
         at_s: float = getattr(event, "at_s", execution.now_s)
         yield PublicEvent(execution.version + 1, name, execution.key, at_s, path_text(path), data)
@@ -158,7 +158,7 @@ def _named_events(execution: Execution, event: e.Event) -> Iterator[_NamedEvent]
 
 
 def _settled_events(pending: PendingOperation, outcome: Outcome) -> Iterator[_NamedEvent]:
-    """The public events of an operation that settles: a step, its undo, or an approval."""
+    """Yields the public events of an operation that settles: a step, its undo, or an approval."""
     path, op = pending.path, pending.op
     match outcome:
         case _ if path[0] == UNDO and isinstance(op, CallOperation):
@@ -176,7 +176,7 @@ def _settled_events(pending: PendingOperation, outcome: Outcome) -> Iterator[_Na
 
 
 def _abandoned_events(pending: PendingOperation, outcome: Outcome | None = None) -> Iterator[_NamedEvent]:
-    """That a try was in flight, and its outcome is not known."""
+    """Yields the event that an attempt was in flight and its outcome is not known."""
     found = (attempt_rules.abandoned_outcome(pending) if outcome is None else outcome) if isinstance(pending.op, CallOperation) else None
     if isinstance(found, Failure) and found.kind == "abandoned":
         yield "step.abandoned", pending.path, {"attempt": pending.attempt}
@@ -211,13 +211,13 @@ def _lifecycle_events(event: e.Event) -> Iterator[_NamedEvent]:
 
 
 def step_views(execution: Execution) -> list[StepView]:
-    """Every operation that the execution knows, settled and open, in the order in which they were opened."""
+    """Returns every settled and open operation, in the order in which they were opened."""
     known: list[tuple[Path, PendingOperation | SettledOperation]] = [*execution.settled.items(), *execution.open.items()]
     return [step_view(path, one) for path, one in sorted(known, key=lambda pair: pair[1].number)]
 
 
 def step_view(path: Path, known: PendingOperation | SettledOperation) -> StepView:
-    """One operation, as people look at it."""
+    """Returns the view of one operation."""
     shown, op = path_text(path), known.op
     if isinstance(known, PendingOperation):
         return StepView(shown, operation_kind(op), operation_target(op), pending_state(known), known.attempt, known.opened_at_s, None, known.due_at_s)
@@ -229,21 +229,21 @@ def step_view(path: Path, known: PendingOperation | SettledOperation) -> StepVie
 
 
 def pending_state(pending: PendingOperation) -> StepState:
-    """How an operation stands that is open."""
+    """Returns the state of an open operation."""
     if pending.grace_until_s is not None:
         return "ending"
     return "waiting_approval" if pending.state == "waiting" and awaits_approval(pending.op) else pending.state
 
 
 def settled_state(known: SettledOperation) -> StepState:
-    """How an operation has settled."""
+    """Returns the state of a settled operation."""
     if not isinstance(known.outcome, Failure):
         return "completed"
     return "abandoned" if known.outcome.kind == "abandoned" else "cancelled" if known.outcome.kind == "cancelled" else "failed"
 
 
 def execution_summary(execution: Execution) -> ExecutionSummary:
-    """The execution in a line."""
+    """Returns the summary of an execution."""
     started, ended = execution.started, execution.ended
     return ExecutionSummary(
         execution.key,
@@ -259,7 +259,7 @@ def execution_summary(execution: Execution) -> ExecutionSummary:
 
 
 def status_reason(execution: Execution) -> str:
-    """In a sentence, what the execution waits for, or how it ended."""
+    """Returns in a sentence what the execution waits for, or how it ended."""
     if execution.ended is not None:
         outcome = execution.ended.outcome
         return f"{outcome.error.type}: {outcome.error.message}" if isinstance(outcome, Failure) else "it has completed"

@@ -23,7 +23,7 @@ _REF_DAG_FIELDS = ("action", "forEach", "bail")
 
 
 def detected_dialect(document: Any) -> Dialect | None:
-    """The dialect that a document is in; None if its shape is the format's own, or none that is known."""
+    """Detects the dialect of a document; None if it is in the native format or in none that is known."""
     if not isinstance(document, dict) or "perdure" in document:
         return None
     if "workflowConfig" in document or "stepsConfig" in document:
@@ -45,7 +45,7 @@ def detected_dialect(document: Any) -> Dialect | None:
 
 
 def read_foreign(document: Any, blobs: Mapping[str, Any] | None = None, name: str = "") -> ForeignDefinition | None:
-    """The definition that a document in one of the dialects is; None if it is in none of them.
+    """Converts a document in one of the dialects to a definition; None if it is in none of them.
 
     `blobs` holds what references ``cas://…`` in it stand for; `name` is what it is called if it does not say so itself.
     """

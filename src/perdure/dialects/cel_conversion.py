@@ -22,7 +22,7 @@ from perdure.dialects.cel_tree import CelBinary, CelCall, CelGroup, CelIndex, Ce
 from perdure.dialects.reference_syntax import escape_template, reference_in_cel, whole_reference
 
 CelType = OneOf["int", "double", "other", "unknown"]
-"""What an operand is: an int as CEL alone decides, a double, neither, or what the data decides."""
+"""The type of an operand: an int by the rules of CEL alone, a double, neither, or known only from the data."""
 
 COMPARING = frozenset(("==", "!=", "<", "<=", ">", ">=", "in"))
 _CALLS: dict[str, CelType] = {
@@ -204,7 +204,7 @@ class CelNameResolver(NamedTuple):
 
 
 def condition_from_cel(text: str, meaning: CelNameResolver) -> dict[str, Any]:
-    """The condition that a CEL expression is.
+    """Converts a CEL expression to a condition.
 
     Raises:
         NotCel: it is none.

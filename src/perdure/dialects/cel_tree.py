@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 
 class CelSyntaxError(Exception):
-    """The text is no CEL; its argument says why."""
+    """The text is not CEL; the argument says why."""
 
 
 class CelLiteral(NamedTuple):
@@ -108,7 +108,7 @@ MACROS = frozenset(("all", "exists", "exists_one", "filter", "map"))
 
 
 def parse_cel(text: str) -> CelTree:
-    """The expression that a text is.
+    """Parses a text as an expression.
 
     Raises:
         NotCel: it is none.

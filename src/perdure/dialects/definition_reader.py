@@ -30,11 +30,11 @@ class ReadDefinition(msgspec.Struct, frozen=True):
 
 
 ExtraCheck = Callable[[dict[str, Any]], Iterable[DefinitionFinding]]
-"""What else is to be found wrong with a document that is valid so far."""
+"""A further check of a document that is valid so far."""
 
 
 def read_definition(text_or_data: Any, name: str = "", blobs: Mapping[str, Any] | None = None, more: ExtraCheck = lambda document: ()) -> ReadDefinition:
-    """Read a definition: YAML or JSON, as text or as data; `name` is what it is called if it does not say so itself.
+    """Reads a definition: YAML or JSON, as text or as data; `name` is the default name.
 
     `blobs` holds what references to content stand for, in the dialect that has some (``cas://…``); `more` finds what else is wrong.
 

@@ -133,7 +133,7 @@ class ForeignFields:
         return [item for item in items if isinstance(item, str)]
 
     def ignore(self, *names: str) -> None:
-        """Marks fields as read that mean nothing to a definition."""
+        """Marks fields as read that have no meaning in a definition."""
         self._asked.update(names)
 
     def refuse_left(self, what: str) -> None:
@@ -177,11 +177,11 @@ class StepNames:
         return iter(self._called)
 
     def __getitem__(self, original: str) -> str:
-        """What a step is called; an id that no step has stays as it is."""
+        """Returns the id of a step in the definition; an unknown id is returned unchanged."""
         return self._called.get(original, original)
 
     def give(self, original: str, pointer: str) -> str:
-        """Take up the id of one more step."""
+        """Adds the id of one more step."""
         if original in self._called:
             self._notes.error("duplicate_id", pointer, f"there is another step {original[:60]!r}; give this one a name of its own")
             return self.free(original)
@@ -197,7 +197,7 @@ class StepNames:
         return called
 
     def free(self, wish: str) -> str:
-        """A new id, as near to `wish` as there is."""
+        """Returns an unused id that is similar to `wish`."""
         while wish in self._taken or wish in self._called:
             wish += "_"
         self._taken.add(wish)
@@ -266,7 +266,7 @@ def nests_deeper(value: Any, limit: int) -> bool:
 
 NATIVE_OPERATORS = frozenset(CONDITION_KEYS)
 PLAIN_OPERATORS = frozenset(("matches", *OF_NOTHING))
-"""The operators whose right side is taken as it is written, and holds no references."""
+"""The operators whose right side is literal and holds no references."""
 
 OPERATORS_OF_MANY = frozenset((*AGGREGATES, *QUANTIFIERS))
 
@@ -295,7 +295,7 @@ def refuse_unknown_operators(fields: ForeignFields, known: Collection[str], othe
 def write_and_verify(
     definition: Document, dialect: Dialect, write: Callable[[Document, FindingCollector], Document], read: Callable[[Document], ForeignDefinition]
 ) -> WrittenDocument:
-    """A definition as `write` puts it, if `read` makes the same of it again."""
+    """Writes a definition, and checks that `read` returns the same definition from the result."""
     if wrong := [one for one in definition_findings(definition) if one.severity == "error"]:
         return WrittenDocument(None, tuple(wrong[:SHOWN_FINDINGS_MAX]))
     whole = canonical_document(definition)

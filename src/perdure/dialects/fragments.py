@@ -27,7 +27,7 @@ _REF_DAG_REFERENCE = re.compile(r"@([A-Za-z_][\w-]*)")
 
 
 def complete_fragment(document: Document) -> Document:
-    """The document that a fragment is part of; a document in which nothing is missing is that itself."""
+    """Completes a fragment to a document; a complete document is returned unchanged."""
     whole = _whole(document)
     match detected_dialect(whole):
         case "ref_dag":

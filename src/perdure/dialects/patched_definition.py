@@ -31,11 +31,11 @@ from perdure.dialects.token_graph.document_writer import from_definition
 
 JSON_PATCH = frozenset(("add", "remove", "replace", "move", "copy", "test"))
 TAG_OF_ALL = "main"
-"""A tag under which a document of nodes and edges is known whatever it is called."""
+"""A tag that identifies a document of nodes and edges whatever its name is."""
 
 
 def apply_patch(definition: Document, patch: Any) -> Document:
-    """The canonical definition that a patch makes of one.
+    """Applies a patch to a canonical definition and returns the result.
 
     Raises:
         BadDefinition: it is not of these forms, can't be carried out, or what it makes is not valid. Nothing was changed.
@@ -54,7 +54,7 @@ def apply_patch(definition: Document, patch: Any) -> Document:
 
 
 def patch_description(patch: Any) -> str:
-    """What a patch says of itself."""
+    """The metadata of a patch."""
     spec = patch.get("patch_spec", patch) if isinstance(patch, dict) else {}
     found = spec.get("description", "") if isinstance(spec, dict) else ""
     return found if isinstance(found, str) else ""
@@ -96,7 +96,7 @@ def _is_of_view(operation: Document) -> bool:
 
 
 def _viewed(definition: Document, operations: list[Document]) -> Document:
-    """What JSON Patch on its nodes and edges makes of a definition."""
+    """Applies a JSON Patch of nodes and edges to a definition."""
     whole = canonical_document(definition)
     own = from_definition(whole).document if document_rules(whole).patched_as_nodes else None
     if own is None:
@@ -122,7 +122,7 @@ def _with_ui(after: Document, before: Document) -> Document:
 
 
 def _of_steps(whole: Document, operations: list[Document]) -> Document:
-    """What JSON Patch makes of a definition whose nodes are its steps."""
+    """Applies a JSON Patch to a definition whose nodes are its steps."""
     steps = {step["id"]: step for step in whole["steps"]}
     edges = list(_edges(whole))
     view = patch_document({"nodes": [{name: value for name, value in step.items() if name != "next"} for step in whole["steps"]], "edges": edges}, operations)

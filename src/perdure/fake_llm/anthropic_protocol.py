@@ -21,14 +21,14 @@ ANTHROPIC_ERRORS: dict[str, tuple[int, str]] = {
     "not_found": (404, "not_found_error"),
     "quota": (402, "billing_error"),
 }
-"""What the vendor has for each kind of error: its status and type."""
+"""The form of each kind of error at the vendor: its status and type."""
 
 
 def read_messages_request(body: dict[str, Any]) -> FakeRequest:
-    """A request.
+    """Reads a request.
 
     Raises:
-        Refused: the vendor would not take it.
+        RequestRejected: the vendor would refuse it.
     """
     model = expect(body.get("model"), str, "model")
     _ = expect(body.get("max_tokens"), int, "max_tokens")
@@ -66,7 +66,7 @@ def _turns(message: dict[str, Any], where: str) -> Iterator[RequestTurn]:
 
 
 def write_messages_answer(seen: FakeRequest, reply: ScriptedReply, used: ScriptedUsage, number: int) -> dict[str, Any]:
-    """An answer."""
+    """Writes an answer."""
     content: list[dict[str, Any]] = [{"type": "text", "text": reply.text or reply.refusal}] if reply.text or reply.refusal else []
     for index, call in enumerate(reply.calls):
         content.append({"type": "tool_use", "id": call.id or f"toolu_{number}_{index}", "name": call.name, "input": call.args})
@@ -90,7 +90,7 @@ def write_messages_answer(seen: FakeRequest, reply: ScriptedReply, used: Scripte
 
 
 def stream_events(message: dict[str, Any]) -> bytes:
-    """An answer as the events of a stream, in which this vendor's library asks for long ones."""
+    """Writes an answer as the events of a stream, which the library of this vendor requests for long answers."""
     begun = {**message, "content": [], "stop_reason": None, "usage": {**message["usage"], "output_tokens": 1}}
     events: list[dict[str, Any]] = [{"type": "message_start", "message": begun}]
     for index, block in enumerate(message["content"]):
@@ -108,5 +108,5 @@ def stream_events(message: dict[str, Any]) -> bytes:
 
 
 def anthropic_error(kind: str, message: str) -> dict[str, Any]:
-    """The body of an error."""
+    """Writes the body of an error."""
     return {"type": "error", "error": {"type": ANTHROPIC_ERRORS[kind][1], "message": message}, "request_id": "req_fake"}

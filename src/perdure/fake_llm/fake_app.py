@@ -97,7 +97,7 @@ class Fake:
         self._answers.clear()
 
     async def __call__(self, scope: Any, receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]) -> None:
-        """Answer a request, as ASGI has it."""
+        """Answers a request, as an ASGI application."""
         if scope["type"] != "http":
             return
         raw = await _body(receive)
@@ -113,7 +113,7 @@ class Fake:
         await send({"type": "http.response.body", "body": answer.body})
 
     def _answered(self, method: str, path: str, headers: Mapping[str, str], raw: bytes) -> tuple[int, FakeResponse, float]:
-        """The number of the rule that answers, the answer, and how long that takes. A request with the key of one that was answered has the same answer."""
+        """Returns the number of the rule that answers, the answer, and its delay. A request with the key of an answered one gets the same answer."""
         key = _key(path, headers, raw)
         if (kept := self._answers.get(key)) is not None:
             self._note(path, headers, msgspec.json.decode(raw), 0, kept)
@@ -121,7 +121,7 @@ class Fake:
         protocol, body, delay_s, number = PROTOCOLS.get(path), None, 0.0, 0
         try:
             if protocol is None or method != "POST":
-                raise RequestRejected(404, f"{method} {path} is not served here; served are POST {', '.join(PROTOCOLS)}", "not_found")
+                raise RequestRejected(404, f"{method} {path} is not served here; use POST {', '.join(PROTOCOLS)}", "not_found")
             body = _checked(path, headers, raw)
             if body.get("stream") and protocol.stream is None:
                 raise RequestRejected(400, "fake-llm streams only Anthropic's messages; ask without stream")
@@ -138,13 +138,13 @@ class Fake:
         return number, answer, delay_s
 
     def _give_back(self, number: int, key: str) -> None:
-        """Have the rule of a request whose client has gone answer once more."""
+        """Makes the rule of a request available again, because its client has disconnected before the answer."""
         if number:
             self._used[number - 1] -= 1
             self._answers.pop(key, None)
 
     def _next(self, seen: FakeRequest) -> tuple[int, ScriptRule]:
-        """The first rule that fits and is not used up, and its number."""
+        """Returns the first rule that fits and is not used up, and its number."""
         for index, rule in enumerate(self.script):
             if (rule.repeat or self._used[index] < rule.times) and rule.when.holds(seen):
                 self._used[index] += 1

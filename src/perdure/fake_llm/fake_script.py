@@ -39,7 +39,7 @@ class FakeRequest(NamedTuple):
 
     @property
     def number(self) -> int:
-        """Which answer of the conversation is asked for, from 1 on."""
+        """The number of the requested answer in the conversation, from 1 on."""
         return 1 + sum(turn.role == "assistant" for turn in self.turns)
 
     @property
@@ -199,17 +199,17 @@ class ScriptRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def delay_s(self) -> float:
-        """How long it takes."""
+        """The delay of the answer, in seconds."""
         return duration_seconds(self.delay, "delay")
 
     @property
     def reply(self) -> ScriptedReply:
-        """The answer."""
+        """The answer, with plain text in its long form."""
         return ScriptedReply(text=self.answer) if isinstance(self.answer, str) else self.answer or ScriptedReply()
 
     @property
     def mishap(self) -> ScriptedError | None:
-        """The error in place of an answer."""
+        """The error in place of an answer, in its long form."""
         match self.error:
             case int(status):
                 return ScriptedError(status=status)

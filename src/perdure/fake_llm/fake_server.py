@@ -26,7 +26,7 @@ async def serving(what: Fake | Script | Sequence[Any] | Mapping[str, Any], port:
         MissingExtra: the server library is not installed.
     """
     server, listening = _server(what), _listening(port)
-    server.capture_signals = nullcontext  # whoever runs the loop hears the signals
+    server.capture_signals = nullcontext  # signals belong to the program that runs the loop
     task = asyncio.create_task(server.serve(sockets=[listening]))
     try:
         yield listener_address(listening)
@@ -38,7 +38,7 @@ async def serving(what: Fake | Script | Sequence[Any] | Mapping[str, Any], port:
 
 @contextmanager
 def serving_aside(what: Fake | Script | Sequence[Any] | Mapping[str, Any]) -> Iterator[str]:
-    """The same for tests that are plain functions: it is served in a thread."""
+    """Does the same in a thread, for tests that are plain functions."""
     server, listening = _server(what), _listening(0)
     thread = threading.Thread(target=lambda: server.run(sockets=[listening]), name="fake-llm", daemon=True)
     thread.start()
@@ -51,12 +51,12 @@ def serving_aside(what: Fake | Script | Sequence[Any] | Mapping[str, Any]) -> It
 
 
 def run_server(what: Fake, listening: socket.socket) -> None:
-    """Serve until a signal says to stop."""
+    """Serves until a signal stops the process."""
     _server(what).run(sockets=[listening])
 
 
 def open_listener(port: int) -> socket.socket:
-    """A socket that listens on a port of this machine; 0: any that is free.
+    """Opens a socket that listens on a port of the loopback interface. Port 0 picks a free port.
 
     Raises:
         OSError: the port is taken.
@@ -80,17 +80,17 @@ def _server(what: Fake | Script | Sequence[Any] | Mapping[str, Any]) -> Any:
 
 
 def listener_address(listening: socket.socket) -> str:
-    """Where it listens."""
+    """Returns the address of a listening socket as a URL."""
     return f"http://{HOST}:{listening.getsockname()[1]}"
 
 
 def environment(url: str) -> dict[str, str]:
-    """The environment variables by which the vendors' own libraries ask it."""
+    """Returns the environment variables that direct the vendors' own libraries to the server."""
     return {"OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": KEY, "ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": KEY}
 
 
 def models(url: str) -> dict[str, dict[str, Any]]:
-    """A deployment's models, one for each protocol and one for steps that name none, that ask it. No key is needed."""
+    """Returns models for a deployment that use the server: one for each protocol, and one for steps that name none. They need no key."""
     return {
         "default": {"provider": "openai-chat", "model": "gpt-4o-mini", "base_url": f"{url}/v1"},
         "small": {"provider": "openai-chat", "model": "gpt-4o-mini", "base_url": f"{url}/v1"},
@@ -100,6 +100,6 @@ def models(url: str) -> dict[str, dict[str, Any]]:
 
 
 def models_yaml(url: str) -> str:
-    """The same as text for a ``models.yaml``."""
+    """Returns the same as text for a ``models.yaml``."""
     lines = [f"{name}: {{{', '.join(f'{field}: {value}' for field, value in entry.items())}}}" for name, entry in models(url).items()]
     return "\n".join(lines) + "\n"

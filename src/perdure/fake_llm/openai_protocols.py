@@ -22,14 +22,14 @@ OPENAI_ERRORS: dict[str, tuple[int, str, str | None]] = {
     "not_found": (404, "invalid_request_error", "model_not_found"),
     "quota": (429, "insufficient_quota", "insufficient_quota"),
 }
-"""What the vendor has for each kind of error: its status, type and code."""
+"""The form of each kind of error at the vendor: its status, type and code."""
 
 
 def read_chat_request(body: dict[str, Any]) -> FakeRequest:
-    """A request.
+    """Reads a request.
 
     Raises:
-        Refused: the vendor would not take it.
+        RequestRejected: the vendor would refuse it.
     """
     model = expect(body.get("model"), str, "model")
     turns = [_chat_turn(expect(one, dict, f"messages[{index}]"), index) for index, one in enumerate(expect(body.get("messages"), list, "messages"))]
@@ -62,7 +62,7 @@ def _chat_turn(message: dict[str, Any], index: int) -> RequestTurn:
 
 
 def write_chat_answer(seen: FakeRequest, reply: ScriptedReply, used: ScriptedUsage, number: int) -> dict[str, Any]:
-    """An answer."""
+    """Writes an answer."""
     calls = [
         {"id": call.id or f"call_{number}_{index}", "type": "function", "function": {"name": call.name, "arguments": tool_arguments(call.args)}}
         for index, call in enumerate(reply.calls)
@@ -95,16 +95,16 @@ def tool_arguments(args: dict[str, Any] | str) -> str:
 
 
 def openai_error(kind: str, message: str) -> dict[str, Any]:
-    """The body of an error."""
+    """Writes the body of an error."""
     _, type_, code = OPENAI_ERRORS[kind]
     return {"error": {"message": message, "type": type_, "param": None, "code": code}}
 
 
 def read_responses_request(body: dict[str, Any]) -> FakeRequest:
-    """A request.
+    """Reads a request.
 
     Raises:
-        Refused: the vendor would not take it.
+        RequestRejected: the vendor would refuse it.
     """
     model, given = expect(body.get("model"), str, "model"), body.get("input")
     turns = [RequestTurn("system", body["instructions"])] if body.get("instructions") else []
@@ -149,7 +149,7 @@ def _joined(turns: list[RequestTurn]) -> list[RequestTurn]:
 
 
 def write_responses_answer(seen: FakeRequest, reply: ScriptedReply, used: ScriptedUsage, number: int) -> dict[str, Any]:
-    """An answer."""
+    """Writes an answer."""
     output: list[dict[str, Any]] = []
     said = {"type": "refusal", "refusal": reply.refusal} if reply.refusal else {"type": "output_text", "text": reply.text, "annotations": [], "logprobs": []}
     if reply.refusal or reply.text:

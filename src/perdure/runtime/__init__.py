@@ -1,1 +1,1 @@
-"""The runtime: loops that move mail. An engine advances executions, a worker does calls; neither holds a rule."""
+"""The loops that receive messages and act on them: an engine advances executions, a worker performs calls. Neither holds a rule."""

@@ -1,6 +1,6 @@
 """Makes the messages with which attempts report to their execution: progress, at most once a second, and outcomes.
 
-An outcome and the acknowledgement of its work are one post, and the first outcome that arrives counts.
+An outcome and the acknowledgement of its task are one post, and the first outcome that arrives counts.
 """
 
 import asyncio
@@ -17,101 +17,107 @@ from perdure.core.values import offload_if_large
 from perdure.stores.protocol import Post
 
 HEARTBEAT_INTERVAL_S = 1.0
+"""The shortest time between two reports of one attempt."""
 
 
 class HeartbeatThrottle:
-    """The heartbeats of one try, which may come from any thread; `tell` is called on the loop that they were made on."""
+    """Limits the heartbeats of one attempt to one report a second, with the latest progress.
 
-    __slots__ = ("_latest", "_loop", "_tell", "_timer", "_told_s")
+    `beat` may be called from any thread; `report` is called on the loop on which the object was created.
+    """
 
-    def __init__(self, tell: Callable[[bytes], None]) -> None:
+    __slots__ = ("_latest", "_loop", "_report", "_reported_s", "_timer")
+
+    def __init__(self, report: Callable[[bytes], None]) -> None:
         self._loop = asyncio.get_running_loop()
-        self._tell = tell
+        self._report = report
         self._latest: bytes | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._told_s = -HEARTBEAT_INTERVAL_S
+        self._reported_s = -HEARTBEAT_INTERVAL_S
 
     def beat(self, progress: bytes) -> None:
-        """Take what the step says."""
+        """Takes the progress of the step, and schedules its report."""
         self._latest = progress
-        self._loop.call_soon_threadsafe(self._soon)
+        self._loop.call_soon_threadsafe(self._schedule)
 
-    def _soon(self) -> None:
+    def _schedule(self) -> None:
         if self._timer is None and self._latest is not None:
-            self._timer = self._loop.call_at(max(self._told_s + HEARTBEAT_INTERVAL_S, self._loop.time()), self.flush)
+            self._timer = self._loop.call_at(max(self._reported_s + HEARTBEAT_INTERVAL_S, self._loop.time()), self.flush)
 
     def flush(self) -> None:
-        """Tell what was not told yet."""
+        """Reports the latest progress now, unless it was reported already."""
         latest = self.take()
         if latest is not None:
-            self._told_s = self._loop.time()
-            self._tell(latest)
+            self._reported_s = self._loop.time()
+            self._report(latest)
 
     def take(self) -> bytes | None:
-        """What was not told yet, and is not told later."""
+        """Returns the progress that was not reported yet, and does not report it later."""
         self.close()
         latest, self._latest = self._latest, None
         return latest
 
     def close(self) -> None:
-        """Tell nothing more later."""
+        """Cancels the scheduled report."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
 
-WorkAnswer = SettleMessage | LostMessage
+TaskAnswer = SettleMessage | LostMessage
 
 
-def decode_work(mail: QueuedMessage) -> TaskMessage:
-    """The work in mail to a queue.
+def decode_task(queued: QueuedMessage) -> TaskMessage:
+    """Decodes the task in a message of a queue.
 
     Raises:
         LogDamaged, LogVersionUnsupported, SealedPayload: it can't be read here.
     """
-    work = messages.decode_message_or_task(mail.body)
+    work = messages.decode_message_or_task(queued.body)
     if not isinstance(work, TaskMessage):
-        raise LogDamaged("it is no work")
+        raise LogDamaged("it is no task")
     return work
 
 
-def answer_of_given_up(work: TaskMessage, deliveries: int) -> WorkAnswer | None:
-    """What is said of work that is not done, because of what became of those who had it before; None, if it is to be done."""
+def answer_of_given_up(work: TaskMessage, deliveries: int) -> TaskAnswer | None:
+    """Returns the answer to a task that is not performed because earlier workers died with it; None if it may be performed."""
     if deliveries > limits.INTERRUPTIONS_MAX:
         return LostMessage(work.path, work.attempt, deliveries)
     if deliveries > 1 and not work.idempotent:
-        why = "its worker is gone, and it is not declared idempotent, so it was not run again"
+        why = "its worker is gone, and the step is not declared idempotent, so it was not run again"
         return SettleMessage(work.path, work.attempt, Failure("interrupted", 1, ErrorInfo(error_codes.INTERRUPTED, why)))
     return None
 
 
 def answer_of_not_begun(work: TaskMessage, deliveries: int) -> LostMessage:
-    """What is said of work whose function was not called here, as nobody waits for it any more; who had it before may have called it."""
+    """Returns the answer to a task that was cancelled before its function was called here. An earlier worker may have called it."""
     return LostMessage(work.path, work.attempt, 0, begun=deliveries > 1)
 
 
 def answer_of_outcome(work: TaskMessage, outcome: Outcome, blobs: dict[str, bytes]) -> SettleMessage:
-    """The answer with an outcome, of which a large value is put among `blobs`."""
-    light = Success(offload_if_large(outcome.value, blobs), outcome.port) if isinstance(outcome, Success) else outcome
-    return SettleMessage(work.path, work.attempt, light)
+    """Returns the answer with an outcome. A large value is moved to `blobs`."""
+    small = Success(offload_if_large(outcome.value, blobs), outcome.port) if isinstance(outcome, Success) else outcome
+    return SettleMessage(work.path, work.attempt, small)
 
 
 def timeout_failure(work: TaskMessage) -> Failure:
-    """The outcome of a try that has taken longer than it may."""
+    """Returns the outcome of an attempt that has exceeded its timeout."""
     return Failure("timeout", 1, ErrorInfo(error_codes.TIMEOUT, f"no answer within {work.timeout_s:g} s"))
 
 
 def answer_post(
-    mail: QueuedMessage, work: TaskMessage, answer: WorkAnswer, epoch: int, unreported: bytes | None = None, blobs: dict[str, bytes] | None = None
+    queued: QueuedMessage, work: TaskMessage, answer: TaskAnswer, epoch: int, unreported: bytes | None = None, blobs: dict[str, bytes] | None = None
 ) -> Post:
-    """An answer on its way, behind what the try has said of how far it is and was not `untold` before."""
+    """Returns the post of an answer, after the progress that is still `unreported`."""
     send = OutgoingMessage(work.execution, attempt_answer_key(work.path, work.attempt), messages.encode_message(answer))
     sends = (send,) if unreported is None else (progress_message(work, unreported), send)
-    return Post(epoch=epoch, messages=sends, acks=(Ack(mail.to, mail.key),), blobs=tuple((blobs or {}).items()))
+    return Post(epoch=epoch, messages=sends, acks=(Ack(queued.to, queued.key),), blobs=tuple((blobs or {}).items()))
 
 
-def progress_message(work: TaskMessage, said: bytes) -> OutgoingMessage:
-    """How far a try is, on its way to the execution."""
+def progress_message(work: TaskMessage, progress: bytes) -> OutgoingMessage:
+    """Returns the message that reports the progress of an attempt to its execution."""
     return OutgoingMessage(
-        work.execution, f"progress:{path_text(work.path)}:{work.attempt}:{uuid4().hex}", messages.encode_message(ProgressMessage(work.path, work.attempt, said))
+        work.execution,
+        f"progress:{path_text(work.path)}:{work.attempt}:{uuid4().hex}",
+        messages.encode_message(ProgressMessage(work.path, work.attempt, progress)),
     )

@@ -1,20 +1,20 @@
-"""Loads blobs for the generators of the core, and caches those that were read lately, because replay often reads one twice."""
+"""Loads blobs for the generators of the core. A small cache holds the latest ones, because replay often reads a blob twice."""
 
 import asyncio
 from collections.abc import Generator, Mapping
 from typing import Any, TypeVar
 
-from perdure.code.deterministic_loop import ONE_TASK_PER_THREAD
+from perdure.code import deterministic_loop
 from perdure.core.replay import LoadBlob
 from perdure.core.values import verified_payload
 from perdure.stores.protocol import ReadOnlyStore
 
 BLOBS_CACHED_MAX = 16
-"""How many are kept."""
+"""How many blobs a cache holds."""
 
 
 class BlobCache:
-    """The blobs of a store, by hash."""
+    """A cache of the blobs of a store, by their SHA-256."""
 
     __slots__ = ("_recent", "_store")
 
@@ -23,11 +23,11 @@ class BlobCache:
         self._recent: dict[str, bytes] = {}
 
     async def get(self, sha256: str) -> bytes:
-        """The payload of a blob.
+        """Returns the payload of a blob.
 
         Raises:
-            LogDamaged: it is missing, or was changed since it was written.
-            SealedPayload: a codec has encoded it, and none is given here.
+            LogDamaged: it is missing, or has changed since it was written.
+            SealedPayload: a codec has encoded it, and this process has none.
         """
         raw = self._recent.pop(sha256, None)
         if raw is None:
@@ -42,15 +42,15 @@ T = TypeVar("T")
 
 
 async def run_with_blobs(payloads: BlobCache, deciding: Generator[LoadBlob, bytes, T], unwritten: Mapping[str, bytes] = {}) -> T:
-    """Run a generator of the core to its end, fetching the blobs that it asks for; those that are `unwritten` are at hand.
+    """Runs a generator of the core to its end, and loads the blobs that it asks for. Those in `unwritten` are not in the store yet.
 
     Raises:
-        LogDamaged: one of them is missing.
+        LogDamaged: a blob is missing.
     """
     answer: Any = None
     try:
         while True:
-            asked = await _outside_of_tasks(deciding, answer) if ONE_TASK_PER_THREAD else deciding.send(answer)
+            asked = await _outside_of_tasks(deciding, answer) if deterministic_loop.ONE_TASK_PER_THREAD else deciding.send(answer)
             answer = unwritten.get(asked.blob.sha256) or await payloads.get(asked.blob.sha256)
     except StopIteration as end:
         result: T = end.value
@@ -60,11 +60,11 @@ async def run_with_blobs(payloads: BlobCache, deciding: Generator[LoadBlob, byte
 
 
 class _GeneratorEnded(Exception):  # a future can't carry a StopIteration
-    """What a generator returned."""
+    """Carries the value that a generator returned."""
 
 
 async def _outside_of_tasks(deciding: Generator[LoadBlob, bytes, object], answer: bytes) -> LoadBlob:
-    """Go on with a decision where a deterministic loop may be driven: from Python 3.14 on, in a callback and not in a task."""
+    """Continues a decision in a callback. From Python 3.14 on, a task may not run a deterministic loop, because that loop runs tasks itself."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[LoadBlob] = loop.create_future()
 

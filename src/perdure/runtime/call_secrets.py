@@ -25,7 +25,7 @@ _installed: list[_LogRecordFactory] = []
 
 
 def mask_log_records() -> None:
-    """Have all of this process's log records made so from now on. What others have put in the place of `logging.LogRecord` still makes them."""
+    """Masks the secrets of the current step in all log records of this process from now on. A record factory that was installed before stays in use."""
     before = logging.getLogRecordFactory()
     if before in _installed:
         return
@@ -42,10 +42,10 @@ def mask_log_records() -> None:
 
 def _masked(record: logging.LogRecord, mask: Mask) -> logging.LogRecord:
     try:
-        said = record.getMessage()
-    except (TypeError, ValueError, KeyError):  # what does not fit its arguments: logging would show both
-        said = f"{record.msg!r} {record.args!r}"
-    record.__dict__.update(msg=mask.text(said), args=())
+        text = record.getMessage()
+    except (TypeError, ValueError, KeyError):  # the message does not fit its arguments; logging would show both
+        text = f"{record.msg!r} {record.args!r}"
+    record.__dict__.update(msg=mask.text(text), args=())
     if record.exc_info and record.exc_info[1] is not None:
         record.exc_text, record.exc_info = mask.text("".join(format_exception(record.exc_info[1])).rstrip("\n")), None
     if record.stack_info:
@@ -58,44 +58,44 @@ logger = logging.getLogger("perdure.secrets")
 
 @runtime_checkable
 class TenantSecrets(Protocol):
-    """Finds the secrets of many tenants."""
+    """A source of the secrets of many tenants."""
 
     def of(self, tenant: str) -> SecretFinder:
-        """What finds those of one. It may block, so it is called in a thread."""
+        """Returns the resolver of the secrets of one tenant. It may block, so it is called in a thread."""
         ...
 
 
 SecretSource = SecretFinder | TenantSecrets
-"""What a process finds secrets by: one function for all tenants, or one for each."""
+"""The source of the secrets of a process: one resolver for all tenants, or one for each."""
 
 
 def secret_finder(secrets: SecretSource | None, tenant: str, own: SecretFinder | None = None) -> SecretFinder:
-    """What finds a secret for a tenant: its `own`, else what the process has."""
+    """Returns the resolver of secrets for a tenant: it asks `own` first, and then the source of the process."""
     if secrets is None and own is None:
         return find_no_secret
-    mask_log_records()  # a step may also ask for one by its name
+    mask_log_records()  # also for steps without secrets in their arguments: they may ask for one by name
     if own is None and not isinstance(secrets, TenantSecrets):
         return find_no_secret if secrets is None else secrets
 
     @cache
-    def others() -> SecretFinder:  # not before one is looked for: `of` may block, and fail
+    def of_process() -> SecretFinder:  # lazily, because `of` may block and fail
         return secrets.of(tenant) if isinstance(secrets, TenantSecrets) else secrets or find_no_secret
 
     def find(name: str) -> str | None:
         found = None if own is None else own(name)
-        return others()(name) if found is None else found
+        return of_process()(name) if found is None else found
 
     return find
 
 
 def with_secrets(raw: bytes, places: Sequence[str], find: SecretFinder) -> tuple[bytes, Mask]:
-    """Encoded arguments with the secrets at these places of the named ones, each a JSON pointer, and what hides those again.
+    """Puts secrets into encoded arguments, and returns them with the mask that hides the secrets. `places` are JSON pointers into the named arguments.
 
-    It may block, as `find` does. A secret that is too short to be hidden is put in as well, and a warning says so.
+    It blocks if `find` does. A secret that is too short to be masked is put in as well, with a warning.
 
     Raises:
-        MissingSecret, BadValue: nothing finds a secret of a name, or it is no text.
-        LogDamaged: nothing stands at a place.
+        MissingSecret, BadValue: a secret is not found, or is not text.
+        LogDamaged: the arguments have nothing at one of the places.
     """
     args, named = msgspec.msgpack.decode(raw)
     known: dict[str, str] = {}
@@ -114,12 +114,12 @@ def with_secrets(raw: bytes, places: Sequence[str], find: SecretFinder) -> tuple
         try:
             _put_at(named, [part.replace("~1", "/").replace("~0", "~") for part in place.split("/")[1:]], value)
         except (LookupError, TypeError, ValueError) as error:
-            raise LogDamaged(f"a call is said to be given a secret at {place}, and nothing stands there") from error
+            raise LogDamaged(f"the call has a secret at {place}, where its arguments have nothing") from error
     return values.encode((args, named), "the arguments of a step with its secrets"), Mask(known.values())
 
 
 async def resolve_secrets(raw: bytes, life: StepControl, threads: Executor | None) -> bytes:
-    """The arguments of a step with its secrets, found in a thread; from then on they are hidden in what it says."""
+    """Returns the arguments of a step with its secrets, which a thread resolves. From then on, they are masked in all output of the step."""
     found, life.mask = await asyncio.get_running_loop().run_in_executor(threads, without_stop_iteration(with_secrets), raw, life.places, life.find)
     return found
 
@@ -129,14 +129,14 @@ def _find_secret(name: str, find: SecretFinder) -> str:
     if found is None:
         raise MissingSecret(name)
     if not isinstance(found, str):
-        raise BadValue(f"the value of the secret {name}", type(found).__name__, "text; mend what finds it")
+        raise BadValue(f"the value of the secret {name}", type(found).__name__, "text; correct the source of secrets")
     if not is_maskable(found):
-        logger.warning("the secret %s has fewer than %d characters, so it is not hidden in what steps say; set a longer one", name, CHARACTERS_MIN)
+        logger.warning("could not mask the secret %s in the output of steps: it has fewer than %d characters. Set a longer one", name, CHARACTERS_MIN)
     return found
 
 
 def _put_at(holder: Any, place: list[str], value: Callable[[Any], Any]) -> None:
-    """Have what stands at a place be its value."""
+    """Replaces the reference at a place by the value of its secret."""
     for part in place[:-1]:
         holder = holder[int(part) if isinstance(holder, list) else part]
     last: Any = int(place[-1]) if isinstance(holder, list) else place[-1]

@@ -15,27 +15,27 @@ from perdure.stores.protocol import Head, HeadFilter, Store
 logger = logging.getLogger("perdure.watch")
 
 POLL_S = 1.0
-"""How often the store is asked about everything: the net under the rings."""
+"""How often all awaited executions are polled, in case a notification was lost."""
 
 QUICK_S = 0.1
-"""How often it is asked about what is followed closely, of which no ring tells."""
+"""How often executions that are followed closely are polled, because the store does not notify of all their changes."""
 
 BACK_OFF_MAX_S = 5.0
-"""The longest wait before a store that was unavailable is asked again."""
+"""The longest wait before an unavailable store is polled again."""
 
 REST_FACTOR = 4
-"""After a look nobody looks for so many times as long as it took."""
+"""After a poll, the watcher rests for this many times the duration of the poll."""
 
-KEYS_PER_LOOK_MAX = 500
-"""How many executions the store is asked about at a time, so that no answer holds up the event loop."""
+KEYS_PER_QUERY_MAX = 500
+"""How many executions one query asks for, so that no answer holds up the event loop."""
 
-CLOSED_TEXT = "what was waited for is not watched any more: its client was closed; open another one to go on waiting"
+CLOSED_TEXT = "could not continue to wait for the execution: the client was closed. Open another client and wait again"
 
 HeadPredicate = Callable[[Head | None], bool]
 
 
 class _HeadWaiter:
-    """Somebody who waits until the head of `key` fits."""
+    """A waiter for a change: its future resolves when the head of `key` fits."""
 
     __slots__ = ("fits", "future", "key", "quick")
 
@@ -43,40 +43,40 @@ class _HeadWaiter:
         self.key, self.fits, self.quick = key, fits, quick
         self.future: asyncio.Future[Head | None] = asyncio.get_running_loop().create_future()
 
-    def told(self, head: Head | None) -> None:
-        """Let it go on, if this is what it waits for."""
+    def offer(self, head: Head | None) -> None:
+        """Resolves the future if the head fits."""
         if not self.future.done() and self.fits(head):
             self.future.set_result(head)
 
-    def failed(self, error: BaseException) -> None:
-        """Let it fail."""
+    def fail(self, error: BaseException) -> None:
+        """Fails the future."""
         if not self.future.done():
             self.future.set_exception(error)
 
 
 class ChangeWatcher:
-    """Everybody in one event loop who waits for executions of one store. The store may be unavailable meanwhile.
+    """The waiters of one event loop for executions of one store. The store may be unavailable meanwhile.
 
-    Nobody looks at an execution as long as those who wait for it are `told` what becomes of it in some other way.
+    Executions for which `is_followed` returns True are not polled: their waiters learn of the end in another way.
     """
 
-    def __init__(self, store: Store, told: Callable[[Key], bool] = lambda _: False) -> None:
+    def __init__(self, store: Store, is_followed: Callable[[Key], bool] = lambda _: False) -> None:
         self._store = store
-        self._told = told
-        self._silence: Callable[[], None] | None = None
+        self._is_followed = is_followed
+        self._unsubscribe: Callable[[], None] | None = None
         self._waiters: dict[_HeadWaiter, None] = {}
         self._fresh: list[_HeadWaiter] = []
         self._woken = asyncio.Event()
-        self._rung = False
+        self._notified = False
         self._all_at_s = self._quick_at_s = 0.0
         self._back_off_s = QUICK_S
-        self._looking: asyncio.Task[None] | None = None
+        self._polling: asyncio.Task[None] | None = None
         self._closed = False
 
     async def until(self, key: Key, fits: HeadPredicate, *, quick: bool = False) -> Head | None:
-        """Wait until `fits` accepts the head of an execution (None: there is none), and return it.
+        """Waits until `fits` accepts the head of an execution (None: there is none), and returns it.
 
-        With `quick`, a change that no ring tells of is seen within a tenth of a second, else within one.
+        With `quick`, a change without a notification is noticed within a tenth of a second, otherwise within a second.
 
         Raises:
             StoreUnavailable: the watch was closed.
@@ -87,41 +87,41 @@ class ChangeWatcher:
         self._waiters[waiter] = None
         self._fresh.append(waiter)
         self._woken.set()
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.create_task(self._poll_loop())
+        if self._polling is None or self._polling.done():
+            self._polling = asyncio.create_task(self._poll_loop())
         try:
             return await waiter.future
         finally:
             self._waiters.pop(waiter, None)
 
-    def ring(self) -> None:
-        """Look at everything now; to be called on the loop of those who wait."""
-        self._rung = True
+    def poll_now(self) -> None:
+        """Polls all awaited executions now. It must be called on the loop of the waiters."""
+        self._notified = True
         self._woken.set()
 
     def close(self) -> None:
-        """Let everybody who waits fail."""
+        """Fails all waiters, and ends the subscription."""
         self._closed = True
         self._fail(StoreUnavailable(CLOSED_TEXT))
-        if self._looking is not None:
-            self._looking.cancel()
-        if self._silence is not None:
-            self._silence()
+        if self._polling is not None:
+            self._polling.cancel()
+        if self._unsubscribe is not None:
+            self._unsubscribe()
 
     def listen(self) -> None:
-        """Hear the rings of the store from now on, as whoever waits does; ahead of time, it costs nothing later."""
-        if self._silence is None:
+        """Subscribes to the notifications of the store, unless that has happened. The first waiter does the same, but then pays for it."""
+        if self._unsubscribe is None:
             loop = asyncio.get_running_loop()
 
-            def heard() -> None:
+            def on_change() -> None:
                 if not loop.is_closed():
-                    loop.call_soon_threadsafe(self.ring)
+                    loop.call_soon_threadsafe(self.poll_now)
 
-            self._silence = self._store.on_change(heard)
+            self._unsubscribe = self._store.on_change(on_change)
 
     def _fail(self, error: BaseException) -> None:
         for waiter in list(self._waiters):
-            waiter.failed(error)
+            waiter.fail(error)
         self._waiters.clear()
 
     async def _poll_loop(self) -> None:
@@ -130,13 +130,13 @@ class ChangeWatcher:
         try:
             while self._waiters:
                 try:
-                    took_s = await self._look(self._due_waiters(loop.time()))
+                    took_s = await self._poll(self._due_waiters(loop.time()))
                     self._back_off_s = QUICK_S
                 except StoreUnavailable as error:
-                    logger.warning("could not look at what is waited for: %s; trying again in %.2g s", error, self._back_off_s)
+                    logger.warning("could not poll the executions that are waited for: %s. Perdure retries it in %.2g s", error, self._back_off_s)
                     await asyncio.sleep(self._back_off_s)
                     self._back_off_s = min(2 * self._back_off_s, BACK_OFF_MAX_S)
-                    self._rung = True
+                    self._notified = True
                     continue
                 await asyncio.sleep(min(REST_FACTOR * took_s, POLL_S))
                 await self._rest()
@@ -146,10 +146,10 @@ class ChangeWatcher:
             self._fail(error)
 
     def _due_waiters(self, now_s: float) -> list[_HeadWaiter]:
-        """Whose executions are to be looked at now: of all, of those who follow closely, or of those who have just come."""
+        """Returns the waiters to poll for now: all, the new ones and those with `quick`, or only the new ones."""
         fresh, self._fresh = self._fresh, []
-        if self._rung or now_s >= self._all_at_s:
-            self._rung = False
+        if self._notified or now_s >= self._all_at_s:
+            self._notified = False
             self._all_at_s, self._quick_at_s = now_s + POLL_S, now_s + QUICK_S
             return list(self._waiters)
         if now_s >= self._quick_at_s:
@@ -157,30 +157,30 @@ class ChangeWatcher:
             return [*fresh, *(waiter for waiter in self._waiters if waiter.quick)]
         return fresh
 
-    async def _look(self, whom: Iterable[_HeadWaiter]) -> float:
-        """Look at their executions; return how many seconds that took, without what others did meanwhile in this loop."""
+    async def _poll(self, waiters: Iterable[_HeadWaiter]) -> float:
+        """Polls the executions of these waiters. Returns how many seconds the queries took, without the time given to other tasks in between."""
         clock_s, took_s = asyncio.get_running_loop().time, 0.0
         waiting: dict[Key, list[_HeadWaiter]] = {}
-        for waiter in whom:
-            if self._told(waiter.key):
+        for waiter in waiters:
+            if self._is_followed(waiter.key):
                 continue
             waiting.setdefault(waiter.key, []).append(waiter)
         keys = list(waiting)
-        for first in range(0, len(keys), KEYS_PER_LOOK_MAX):
-            asked = tuple(keys[first : first + KEYS_PER_LOOK_MAX])
+        for first in range(0, len(keys), KEYS_PER_QUERY_MAX):
+            asked = tuple(keys[first : first + KEYS_PER_QUERY_MAX])
             began_s = clock_s()
             heads = {head.key: head for head in await self._store.heads(HeadFilter(keys=asked, limit=len(asked)))}
             for key in asked:
                 for waiter in waiting[key]:
-                    waiter.told(heads.get(key))
+                    waiter.offer(heads.get(key))
             took_s += clock_s() - began_s
             await asyncio.sleep(0)
         return took_s
 
     async def _rest(self) -> None:
-        """Wait until there is somebody new, until a ring, or until it is time to look again."""
+        """Waits for a new waiter, for a notification, or until it is time to poll again."""
         self._woken.clear()
-        if self._rung or self._fresh or not self._waiters:
+        if self._notified or self._fresh or not self._waiters:
             return
         loop = asyncio.get_running_loop()
         due_s = min(self._all_at_s, self._quick_at_s) if any(waiter.quick for waiter in self._waiters) else self._all_at_s

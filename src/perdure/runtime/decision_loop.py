@@ -1,6 +1,6 @@
-"""Advances one execution: decides on the messages in hand, commits the decision, and only then acts on it.
+"""The decision about one execution: it is made on the messages received, committed, and only then acted upon. `batch_runner` does this for many at once.
 
-A failure on the way loses nothing: the state in memory is discarded, the log is read again, and the messages in hand are decided on again. If the commit
+A failure on the way loses nothing: the state in memory is discarded, the log is read again, and the same messages are decided on again. If the commit
 was durable after all, these messages are late, and late messages have no effect.
 """
 
@@ -15,7 +15,7 @@ import msgspec
 from perdure.core import log_format, messages
 from perdure.core.attributes import IndexedAttributes, index_attributes
 from perdure.core.compaction import compact_log, is_worth_compaction
-from perdure.core.decision import DecisionContext, ExecutionDecision, decide
+from perdure.core.decision import DecisionContext, DecisionGenerator, ExecutionDecision, decide
 from perdure.core.envelopes import Ack
 from perdure.core.error_text import safe_text
 from perdure.core.errors import Diverged
@@ -29,9 +29,9 @@ from perdure.definitions.graph.requirements import capabilities_text, pinned_too
 from perdure.runtime.blob_loader import run_with_blobs
 from perdure.runtime.engine_services import EngineServices
 from perdure.runtime.in_flight import act_on_events, end_stale_attempts
-from perdure.runtime.resident_executions import InHandMessage, ResidentExecution
+from perdure.runtime.resident_executions import PendingDecision, ResidentExecution, UndecidedMessage
 from perdure.runtime.workflow_programs import Workflow, explain_divergence, program_of
-from perdure.stores.protocol import Commit, Committed, Conflict, Superseded
+from perdure.stores.protocol import ChangeAnswer, Commit, Committed, Conflict, Superseded
 
 workflow_logger = logging.getLogger("perdure.workflow")
 logger = logging.getLogger("perdure.engine")
@@ -41,11 +41,14 @@ NOTIFIED_EVENTS = frozenset((EndedEvent, ParkedEvent, ResumedEvent, ReopenedEven
 
 
 class LostRace(Exception):  # an expected outcome on its way to where it is handled
-    """Another process has advanced the execution, so the decision is void. If messages with the keys `unheard` are there, they are decided on first."""
+    """Another process has advanced the execution, so the decision is void.
 
-    def __init__(self, ours: bool, unheard: tuple[str, ...] = ()) -> None:
-        super().__init__("somebody else has advanced this execution")
-        self.ours, self.unheard = ours, unheard
+    `unread_answers` are keys of messages that, if they have arrived, must be decided on first. `ours` says that this engine still holds the execution.
+    """
+
+    def __init__(self, ours: bool, unread_answers: tuple[str, ...] = ()) -> None:
+        super().__init__("another process has advanced this execution")
+        self.ours, self.unread_answers = ours, unread_answers
 
 
 class LacksCapabilities(Exception):  # an expected outcome on its way to where it is handled
@@ -64,41 +67,127 @@ class StoreEpochChanged(Exception):  # an expected outcome on its way to where i
         self.epoch = epoch
 
 
-async def advance_execution(engine: EngineServices, resident: ResidentExecution) -> None:
-    """Decide on all messages in hand, commit, and act on what was decided.
+def decide_on_messages(engine: EngineServices, pending: PendingDecision) -> str | None:
+    """Decides on the undecided messages; returns None when that is complete, or the SHA-256 of a blob that has to be loaded first.
 
     Raises:
-        StoreError, LostRace, StoreEpochChanged, LacksCapabilities: nothing was acted upon, and the messages are in hand again.
+        LostRace: the state is not one to decide on; it must be read again.
+        Exception: whatever the program raised. State and program are ahead of the store and must be discarded.
     """
-    batch: list[InHandMessage] = []
+    resident = pending.resident
+    while True:
+        if pending.deciding is None:
+            if pending.is_complete:
+                return None
+            pending.batch.append(item := resident.undecided.popleft())
+            pending.deciding = _begin_decision(engine, resident, item)
+        blob = _continue_decision(pending, pending.payload)
+        while blob is not None:
+            raw = pending.decision.blobs.get(blob)
+            if raw is None:
+                return blob
+            blob = _continue_decision(pending, raw)
+
+
+def _continue_decision(pending: PendingDecision, payload: bytes | None) -> str | None:
+    """Continues the decision on one message; returns the blob that it needs, or None if it was made and added to the others."""
+    assert pending.deciding is not None, "a decision has begun"
     try:
-        if resident.execution is None:
-            await restore_execution(engine, resident)
-        while resident.undecided:
-            batch.append(resident.undecided.popleft())
-            if len(batch) == 1:
-                decision = ExecutionDecision()
-            await _decide(engine, resident, batch[-1], decision)
-            if isinstance(batch[-1].message, messages.DivergeMessage):
-                break  # parked in a commit of its own: the message behind it may be what can't be carried on
-        if batch:
-            _expect_capabilities(resident)
-            asked_s = await _write(engine, resident, decision, tuple(ack for item in batch for ack in item.acks()))
-            if not engine.held_since(asked_s):  # the answer took so long that others may have gone on meanwhile: what it was may be over
-                raise LostRace(ours=True)
-    except BaseException as error:
-        resident.put_back(batch)
-        if isinstance(error, LostRace) and error.ours and error.unheard:
-            await _take_answers_in_hand(engine, resident, error.unheard)
-        raise
-    for item in batch:
-        if item.mail is not None:
-            resident.in_hand.discard(item.mail.number)
-            engine.settled_messages.add((resident.key, item.mail.number))
-    if batch:
-        _write_log_lines(decision)
-        act_on_events(engine, resident, decision.events)
-        await _compact(engine, resident)
+        wanted = pending.deciding.send(payload)  # type: ignore[arg-type]  # the first value that is sent to a generator is None
+    except StopIteration as end:
+        pending.deciding = pending.payload = None
+        decided: ExecutionDecision = end.value
+        total = pending.decision
+        total.events += decided.events
+        total.messages += decided.messages
+        total.acks += decided.acks
+        total.lines += decided.lines
+        total.blobs.update(decided.blobs)
+        return None
+    return wanted.blob.sha256
+
+
+def commit_of(engine: EngineServices, pending: PendingDecision, compacted: bytes | None = None) -> Commit:
+    """Makes the commit of a decision.
+
+    Raises:
+        LacksCapabilities: the execution needs capabilities that this engine does not have.
+        LostRace: the execution was evicted meanwhile.
+    """
+    resident, decision = pending.resident, pending.decision
+    execution = resident.execution
+    if execution is None:
+        raise LostRace(ours=True)
+    _expect_capabilities(resident)
+    attributes = _head_attributes(resident, execution)
+    sends, given_up = decision.without_unsent_work()
+    acks = tuple(Ack(item.queued.to, item.queued.key) for item in pending.batch if item.queued is not None)
+    pending.claim_count = resident.claim_count
+    pending.commit = Commit(
+        key=resident.key,
+        epoch=engine.epoch,
+        holder=engine.holder,
+        version=resident.version,
+        program=_head_program(resident, execution),
+        root=execution.root,
+        creates=not resident.exists,
+        created_at_s=execution.now_s if execution.started is None else execution.started.at_s,
+        row=log_format.encode_row(decision.events) if decision.events else b"",
+        count=len(decision.events),
+        compacted=compacted,
+        status=execution.status,
+        wake_at_s=resident.wake_at(engine.clock, asyncio.get_running_loop().time()),
+        ended_at_s=None if execution.ended is None else execution.ended.at_s,
+        release=resident.is_releasable,
+        news=not NOTIFIED_EVENTS.isdisjoint(map(type, decision.events)),
+        messages=sends,
+        acks=(*given_up, *acks, *resident.postponing),
+        blobs=tuple(decision.blobs.items()),
+        attributes=None if attributes == resident.attributes else attributes,
+        unless=_answers_not_taken(given_up, acks) if given_up else (),
+    )
+    return pending.commit
+
+
+def record_answer(engine: EngineServices, pending: PendingDecision, answer: ChangeAnswer, asked_s: float) -> None:
+    """Records the answer of the store, which was asked at `asked_s` by the clock of the loop.
+
+    Raises:
+        LostRace, StoreEpochChanged: the decision is void, and nothing may be acted upon.
+    """
+    resident, commit = pending.resident, pending.commit
+    assert commit is not None, "there is an answer to it"
+    match answer:
+        case Committed(version, now_s):
+            engine.clock.take_answer(now_s, asked_s)
+            resident.record_commit(commit, version)
+            if commit.attributes is not None:
+                resident.attributes = commit.attributes
+            resident.indexed = None if resident.execution is None else resident.execution.attributes
+        case Conflict(now):
+            resident.exists = now is not None
+            raise LostRace(now is not None and now.holder == engine.holder, commit.unless)
+        case Superseded(epoch):
+            raise StoreEpochChanged(epoch)
+    if not engine.held_since(asked_s):  # the answer took longer than the lease: another engine may have continued meanwhile
+        raise LostRace(ours=True)
+
+
+def may_be_held_again(pending: PendingDecision) -> bool:
+    """Whether a claim was answered while the commit released the execution. Only the store knows which came first."""
+    return pending.commit is not None and pending.commit.release and pending.resident.claim_count != pending.claim_count
+
+
+def act_on_decision(engine: EngineServices, pending: PendingDecision) -> None:
+    """Acts on a decision that is durable: removes its messages, writes the log lines, begins and ends attempts."""
+    resident = pending.resident
+    for item in pending.batch:
+        if item.queued is not None:
+            resident.received_numbers.discard(item.queued.number)
+            engine.settled_messages.add((resident.key, item.queued.number))
+    if pending.decision.lines:
+        _write_log_lines(pending.decision)
+    act_on_events(engine, resident, pending.decision.events)
 
 
 def _expect_capabilities(resident: ResidentExecution) -> None:
@@ -121,11 +210,11 @@ def _workflow_of(engine: EngineServices, resident: ResidentExecution, events: Se
     return engine.releases.get((resident.key.workflow, sha256)) or engine.workflows[resident.key.workflow]
 
 
-async def _take_answers_in_hand(engine: EngineServices, resident: ResidentExecution, keys: tuple[str, ...]) -> None:
-    """Adds the answers of transactions before the messages that would have dropped their calls."""
-    for mail in await engine.store.messages(resident.key):
-        if mail.key in keys:
-            resident.put_first(InHandMessage(messages.decode_execution_message(mail.body), mail))
+async def take_unread_answers(engine: EngineServices, resident: ResidentExecution, keys: tuple[str, ...]) -> None:
+    """Puts the answers of transactions before the messages whose decision would have dropped their calls."""
+    for queued in await engine.store.messages(resident.key):
+        if queued.key in keys:
+            resident.put_first(UndecidedMessage(messages.decode_execution_message(queued.body), queued))
 
 
 async def restore_execution(engine: EngineServices, resident: ResidentExecution) -> None:
@@ -155,142 +244,102 @@ async def restore_execution(engine: EngineServices, resident: ResidentExecution)
     resident.execution, resident.program = execution, instance
     if isinstance(diverged, Diverged) and execution.ended is None:
         diff = diverged.diff if resident.defect else await run_with_blobs(engine.payloads, explain_divergence(workflow, resident.key, events, diverged))
-        instance.refuse(Diverged(diverged.path, diff))  # so that a retry without a change says the same
+        instance.refuse(Diverged(diverged.path, diff))  # so that a retry without a change reports the same
         if execution.parked is None:
-            resident.undecided.appendleft(InHandMessage(messages.DivergeMessage(diff)))
+            resident.undecided.appendleft(UndecidedMessage(messages.DivergeMessage(diff)))
             return
     end_stale_attempts(resident, execution)
-    told = {(item.message.path, item.message.attempt) for item in resident.undecided if isinstance(item.message, messages.SettleMessage | messages.LostMessage)}
+    answered = {
+        (item.message.path, item.message.attempt) for item in resident.undecided if isinstance(item.message, messages.SettleMessage | messages.LostMessage)
+    }
     for pending in reversed(execution.opened.performing()):
-        flight = resident.flights.get(pending.path)
-        if (pending.path, pending.attempt) in told:
-            continue  # it was answered in a transaction before its process died, or was given back here
-        if pending.by != engine.holder or flight is None or flight.attempt != pending.attempt:
-            resident.undecided.appendleft(InHandMessage(messages.LostMessage(pending.path, pending.attempt)))
+        running = resident.in_flight.get(pending.path)
+        if (pending.path, pending.attempt) in answered:
+            continue  # it was answered in a transaction before its process died, or given back by this engine
+        if pending.by != engine.holder or running is None or running.attempt != pending.attempt:
+            resident.undecided.appendleft(UndecidedMessage(messages.LostMessage(pending.path, pending.attempt)))
 
 
-async def _decide(engine: EngineServices, resident: ResidentExecution, item: InHandMessage, total: ExecutionDecision) -> None:
-    execution, instance = resident.execution, resident.program
-    if execution is None or instance is None:
-        raise LostRace(ours=True)  # it left memory during the decision: it is read again
-    if isinstance(item.message, messages.UndoMessage) and execution.ended is not None and execution.removed is None and not instance.awake:
-        raise LostRace(ours=True)  # it had ended when it was read, so its program was not replayed: read it again with the program
-    host = _decision_context(engine, resident, item.message)
-    number = 0 if item.mail is None else item.mail.number
+def _begin_decision(engine: EngineServices, resident: ResidentExecution, item: UndecidedMessage) -> DecisionGenerator:
+    execution, program = resident.execution, resident.program
+    if execution is None or program is None:
+        raise LostRace(ours=True)  # it was evicted during the decision: read it again
+    if isinstance(item.message, messages.UndoMessage) and execution.ended is not None and execution.removed is None and not program.awake:
+        raise LostRace(ours=True)  # it had ended when it was read, so its program was not replayed; undoing needs the program
+    number = 0 if item.queued is None else item.queued.number
     now = engine.clock.now().not_before(resident.created_at_s)
-    decision = await run_with_blobs(engine.payloads, decide(execution, item.message, instance, now, host, number), total.blobs)
-    total.events += decision.events
-    total.messages += decision.messages
-    total.acks += decision.acks
-    total.lines += decision.lines
-    total.blobs.update(decision.blobs)
+    return decide(execution, item.message, program, now, _decision_context(engine, resident, item.message), number)
 
 
 def _decision_context(engine: EngineServices, resident: ResidentExecution, message: messages.ExecutionMessage) -> DecisionContext:
-    is_timed = bool(resident.lives) and isinstance(message, messages.TickMessage)
+    is_timed = bool(resident.step_controls) and isinstance(message, messages.TickMessage)
     young = frozenset(resident.young(asyncio.get_running_loop().time())) if is_timed else frozenset()
     if not resident.threads and not young:
-        return engine.host
-    return msgspec.structs.replace(engine.host, busy=frozenset(resident.threads), young=young)
-
-
-async def _write(
-    engine: EngineServices, resident: ResidentExecution, decision: ExecutionDecision, acks: tuple[Ack, ...], compacted: bytes | None = None
-) -> float:
-    """Commits a decision; returns when the store was asked, on the clock of the loop."""
-    execution = resident.execution
-    if execution is None:
-        raise LostRace(ours=True)  # it left memory during the decision: it is read again
-    release, attributes = resident.parks, _head_attributes(resident, execution)
-    sends, given_up = decision.without_unsent_work()
-    unless = _answers_not_taken(given_up, acks) if given_up else ()
-    asked_s = asyncio.get_running_loop().time()
-    change = Commit(
-        key=resident.key,
-        epoch=engine.epoch,
-        holder=engine.holder,
-        version=resident.version,
-        program=_head_program(resident, execution),
-        root=execution.root,
-        creates=not resident.exists,
-        created_at_s=execution.now_s if execution.started is None else execution.started.at_s,
-        row=log_format.encode_row(decision.events) if decision.events else b"",
-        count=len(decision.events),
-        compacted=compacted,
-        status=execution.status,
-        wake_at_s=resident.wake_at(engine.clock, asked_s),
-        ended_at_s=None if execution.ended is None else execution.ended.at_s,
-        release=release,
-        news=not NOTIFIED_EVENTS.isdisjoint(map(type, decision.events)),
-        messages=sends,
-        acks=(*given_up, *acks, *resident.postponing),
-        blobs=tuple(decision.blobs.items()),
-        attributes=None if attributes == resident.attributes else attributes,
-        unless=unless,
-    )
-    taken = resident.taken
-    (answer,) = await engine.store.commit([change])
-    match answer:
-        case Committed(version, now_s):
-            engine.clock.take_answer(now_s, asked_s)
-            resident.take_commit(change, version)
-            resident.attributes, resident.indexed = attributes, execution.attributes
-            if release and resident.taken != taken and not await _is_still_held(engine, resident):
-                resident.drop_messages()
-        case Conflict(now):
-            resident.exists = now is not None
-            raise LostRace(now is not None and now.holder == engine.holder, unless)
-        case Superseded(epoch):
-            raise StoreEpochChanged(epoch)
-    return asked_s
+        return engine.decision_context
+    return msgspec.structs.replace(engine.decision_context, busy=frozenset(resident.threads), young=young)
 
 
 def _answers_not_taken(given_up: Sequence[Ack], acks: Sequence[Ack]) -> tuple[str, ...]:
     """Returns the keys of answers to dropped calls that may have arrived and are not acknowledged by this commit."""
-    heard = {ack.key for ack in acks}
-    return tuple(ack.answer for ack in given_up if ack.answer and ack.answer not in heard)
+    acknowledged = {ack.key for ack in acks}
+    return tuple(ack.answer for ack in given_up if ack.answer and ack.answer not in acknowledged)
 
 
 def _head_program(resident: ResidentExecution, execution: Execution) -> str:
-    """Returns the program for the head: until the execution has begun, the one that the head has already."""
+    """Returns the program for the head. Until the execution has begun, it is the one that the head already has."""
     if execution.started is None:
         return resident.pinned or program_name(resident.key.workflow, 0)
     return program_name(resident.key.workflow, execution.started.version, resident.needs)
 
 
 def _head_attributes(resident: ResidentExecution, execution: Execution) -> IndexedAttributes:
-    """Returns the attributes for the head: until the execution has begun, those of its start."""
+    """Returns the attributes for the head. Until the execution has begun, they are those of its start."""
     is_known = execution.started is None or execution.attributes is resident.indexed
     return resident.attributes if is_known else index_attributes(execution.attributes)
 
 
-async def _is_still_held(engine: EngineServices, resident: ResidentExecution) -> bool:
+async def is_still_held(engine: EngineServices, resident: ResidentExecution) -> bool:
     """Whether a claim that was answered during a release came after it, so that the execution is held: only the store knows.
 
     If a further claim is answered during the read, the answer may be older than that claim, so the store is asked again.
     """
-    taken = None
-    while taken != resident.taken:
-        taken = resident.taken
+    claim_count = None
+    while claim_count != resident.claim_count:
+        claim_count = resident.claim_count
         found = await engine.store.read(resident.key, after=resident.version)
         resident.held = found is not None and found.head.holder == engine.holder
     return resident.held
 
 
-async def _compact(engine: EngineServices, resident: ResidentExecution) -> None:
-    """Replaces the log by its compacted form when more than half of it is dead."""
+def wants_compaction(resident: ResidentExecution) -> bool:
+    """Whether more than half of the log is forgotten, so that it is worth replacing."""
     execution = resident.execution
-    if execution is None or not is_worth_compaction(execution) or execution.logged_events < resident.compact_from:
-        return
+    return execution is not None and is_worth_compaction(execution) and execution.logged_events >= resident.compact_from
+
+
+async def compact_execution(engine: EngineServices, resident: ResidentExecution) -> None:
+    """Replaces the log by its compacted form, in a commit of its own.
+
+    Raises:
+        StoreError, LostRace, StoreEpochChanged: nothing was replaced.
+    """
+    execution = resident.execution
     found = await engine.store.read(resident.key)
-    if found is None or found.head.version != resident.version:
+    if execution is None or execution is not resident.execution or found is None or found.head.version != resident.version:
         return
     result = compact_log(resident.key, found.rows, resident.program is not None and resident.program.keeps_archives)
     if result is None:
-        resident.compact_from = 2 * execution.logged_events  # otherwise each commit would read the whole log in vain
-        logger.debug("the log of %s can't be compacted at this point: its branches wait for each other outside of it", resident.key)
+        resident.compact_from = 2 * execution.logged_events  # without this, each commit would read the whole log for nothing
+        logger.debug("could not compact the log of %s yet: its branches wait for each other in ways that the log does not show", resident.key)
         return
-    await _write(engine, resident, ExecutionDecision(blobs=result.blobs), (), log_format.encode_row(result.events))
+    pending = PendingDecision(resident)
+    pending.decision = ExecutionDecision(blobs=result.blobs)
+    commit = commit_of(engine, pending, log_format.encode_row(result.events))
+    asked_s = asyncio.get_running_loop().time()
+    (answer,) = await engine.store.commit([commit])
+    record_answer(engine, pending, answer, asked_s)
+    if may_be_held_again(pending) and not await is_still_held(engine, resident):
+        resident.drop_undecided()
     execution.apply(result.snapshot)
 
 

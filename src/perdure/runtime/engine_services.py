@@ -4,7 +4,7 @@ The engine imports both. They name this protocol in place of the engine, so that
 """
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Executor
 from contextvars import Context
 from typing import Any, Protocol
@@ -23,11 +23,11 @@ from perdure.stores.protocol import Store
 
 
 class EngineServices(Protocol):
-    """The store, the clock and the registrations of an engine, and the ways back into it. `Engine` documents each."""
+    """The store, clock and registrations of an engine, and the methods that its parts call on it. `Engine` documents each."""
 
     store: Store
     clock: StoreClock
-    host: DecisionContext
+    decision_context: DecisionContext
     payloads: BlobCache
     workflows: Mapping[str, Workflow]
     releases: dict[tuple[str, str], GraphWorkflow]
@@ -53,13 +53,17 @@ class EngineServices(Protocol):
         ...
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        """Run `work` as a task that ends with the engine."""
+        """Runs `work` as a task that ends with the engine."""
         ...
 
     def deliver(self, resident: ResidentExecution, message: ExecutionMessage) -> None:
-        """Take a message in hand that does not come from the store, and have the execution advanced."""
+        """Adds a message that does not come from the store, and schedules the execution."""
         ...
 
-    async def go_on(self, resident: ResidentExecution) -> None:
-        """Advance an execution with the messages in hand, unless that is being done."""
+    def schedule(self, resident: ResidentExecution) -> None:
+        """Has an execution advanced with the messages that it has received."""
+        ...
+
+    def begin(self, attempt: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Performs an attempt: `attempt` makes its coroutine."""
         ...

@@ -17,15 +17,15 @@ from perdure.runtime.change_watcher import ChangeWatcher, HeadPredicate
 from perdure.stores.protocol import Head, Store
 
 ENDED_STATUSES = frozenset(("completed", "failed", "cancelled"))
-"""The states from which nothing goes on by itself."""
+"""The statuses of executions that have ended."""
 
 LIFECYCLE_EVENTS = (e.EndedEvent, e.ReopenedEvent, e.UndoingEvent, e.ParkedEvent, e.ResumedEvent)
-"""The events after which an execution does or doesn't go on; the last of them in a log says which."""
+"""The events that begin or stop the progress of an execution. The last of them in a log says whether it continues."""
 
 LifecycleEvent = e.EndedEvent | e.ReopenedEvent | e.UndoingEvent | e.ParkedEvent | e.ResumedEvent
 
 READ_BACK_EVENTS = (1, 256, sys.maxsize)
-"""How far the log is read back for the last turn: mostly it is the last commit."""
+"""How many versions of the log are read back for the last lifecycle event, step by step. Mostly it is in the last commit."""
 
 
 Ending = asyncio.Future[e.EndedEvent | None]
@@ -33,7 +33,7 @@ Ending = asyncio.Future[e.EndedEvent | None]
 
 
 class EndWaiters:
-    """Those who wait, in the process of an engine, for executions to end in it. A future is kept by those who wait for it."""
+    """The futures of those who wait, in the process of an engine, for executions to end in it. The waiters alone keep them in memory."""
 
     def __init__(self) -> None:
         self._futures: WeakValueDictionary[Key, Ending] = WeakValueDictionary()
@@ -44,8 +44,8 @@ class EndWaiters:
         """Why the engine has failed, if it has."""
         return self._failure
 
-    def of(self, key: Key) -> "asyncio.Future[e.EndedEvent | None]":
-        """A future that is done when the execution next ends or (then with None) is not gone on with here, and fails if the engine does."""
+    def future_for(self, key: Key) -> Ending:
+        """Returns a future for the next end of the execution. Its result is None if the execution leaves the engine; it fails if the engine does."""
         future = self._futures.get(key)
         if future is None or future.done():
             future = self._futures[key] = asyncio.get_running_loop().create_future()
@@ -54,30 +54,30 @@ class EndWaiters:
                 future.exception()
         return future
 
-    def tell(self, key: Key, ended: e.EndedEvent | None = None) -> None:
-        """An execution has ended, or is not gone on with here."""
+    def resolve(self, key: Key, ended: e.EndedEvent | None = None) -> None:
+        """Resolves the future of an execution that has ended or, with None, has left the engine."""
         future = self._futures.pop(key, None)
         if future is not None and not future.done():
             future.set_result(ended)
 
     def fail_one(self, key: Key, error: BaseException) -> None:
-        """An execution can't go on here."""
+        """Fails the future of an execution that this engine can't advance."""
         future = self._futures.pop(key, None)
         if future is not None and not future.done():
             future.set_exception(error)
-            future.exception()  # nobody may be waiting any more, which is no defect
+            future.exception()  # marks the exception as retrieved: the last waiter may have left
 
     def fail(self, error: Exception) -> None:
-        """The engine has failed."""
+        """Fails all futures, present and later ones, because the engine has failed."""
         self._failure = error
         for key in list(self._futures):
             self.fail_one(key, error)
 
 
 async def wait_for_result(watch: ChangeWatcher, store: Store, key: Key, after: int = 0, *, through_pauses: bool = True) -> bytes:
-    """Wait for an execution's end and return its encoded result; what happened up to version `after` is of no interest.
+    """Waits for the end of an execution and returns its encoded result. Events up to version `after` are ignored.
 
-    Without `through_pauses`, a pause is an ending too, for whoever waits where nobody else could resume it.
+    Without `through_pauses`, a pause ends the wait as well; this is for processes in which nothing else could resume the execution.
 
     Raises:
         NotFound: there is no such execution.
@@ -104,7 +104,7 @@ def _has_stopped(stops: AbstractSet[str], after: int) -> HeadPredicate:
 
 
 async def last_lifecycle_event(store: Store, head: Head, after: int = 0) -> LifecycleEvent | None:
-    """The last event after version `after` that says whether the execution goes on; None if none does."""
+    """Returns the last event after version `after` that says whether the execution continues, or None."""
     for back in READ_BACK_EVENTS:
         first = max(after, head.version - back)
         found = await store.read(head.key, after=first)
@@ -118,11 +118,11 @@ async def last_lifecycle_event(store: Store, head: Head, after: int = 0) -> Life
 
 
 async def result_of_ended(store: Store, key: Key, ended: e.EndedEvent) -> bytes:
-    """The encoded result of an execution that has ended.
+    """Returns the encoded result of an execution that has ended.
 
     Raises:
         ExecutionFailed, DeadlineExceeded, ExecutionCancelled: it has none.
-        Removed: it had one, which is not kept any more.
+        Removed: its result was removed by retention.
     """
     match ended.outcome:
         case Success(Blob() as blob):
@@ -139,6 +139,6 @@ async def result_of_ended(store: Store, key: Key, ended: e.EndedEvent) -> bytes:
 
 
 async def recorded_seed(store: Store, key: Key) -> int | None:
-    """The seed with which an execution was started, as its log says."""
+    """Returns the seed with which an execution was started, from its log."""
     found = await store.read(key)
     return None if found is None else next((event.seed for event in log_format.decode_rows(found.rows) if isinstance(event, e.StartedEvent)), None)

@@ -1,8 +1,8 @@
-"""A holder: one process at a store. It lives as long as it renews its lease; what it holds is free for others when the lease runs out.
+"""A holder is one process at a store. It is alive as long as it renews its lease; when the lease expires, others may claim what it holds.
 
-When the store begins a new epoch, or it is not known what the store has handed over, the process joins again under another name, and what the old name
-holds is released. With `threaded`, a thread renews the lease as long as the event loop makes progress at all: a long turn does not cost the lease, and a
-loop that hangs does not keep it. `WorkClaims` leases work of queues for one holder. `ProcessInfo` describes the process for people; no rule depends on it.
+When the store begins a new epoch, or a claim fails without saying what it assigned, the process joins again under another name, and what the old name
+holds is released. With `threaded`, a thread renews the lease as long as the event loop makes progress: one long callback does not lose the lease, and a
+loop that hangs does not keep it. `TaskClaims` claims tasks of queues for one holder. `ProcessInfo` describes the process for people; no rule depends on it.
 """
 
 import asyncio
@@ -25,12 +25,12 @@ from perdure.core.paths import Key
 from perdure.core.program import Toolbox
 from perdure.runtime import attempt_reports
 from perdure.runtime.quarantine import UNREADABLE, QuarantineReports, postponement
-from perdure.runtime.store_clock import ClockReading, StoreAlarm, StoreClock
+from perdure.runtime.store_clock import ClockReading, StoreClock, WakeUpTimer
 from perdure.stores.protocol import Claim, Post, Store, StoreTime
 
 
 class ProcessInfo(msgspec.Struct, frozen=True):
-    """Who a holder is: its kind (engine, worker), where it runs, which programs it advances and with which capabilities, and which queues it serves.
+    """A description of a holder: its kind (engine, worker), where it runs, which programs it advances and with which capabilities, and which queues it serves.
 
     With `roots`, it advances only these executions and their descendants, as the engine of a script does.
     """
@@ -48,7 +48,7 @@ class ProcessInfo(msgspec.Struct, frozen=True):
 def process_info_here(
     kind: str, programs: Iterable[str] = (), queues: Iterable[str] = (), roots: Iterable[Key] | None = None, toolboxes: tuple[Toolbox, ...] = ()
 ) -> ProcessInfo:
-    """The presence of something in this process."""
+    """Describes this process as a holder of the kind `kind`."""
     return ProcessInfo(
         kind, platform.node(), os.getpid(), sorted(programs), sorted(queues), round(time.time(), 3), None if roots is None else sorted(roots), toolboxes
     )
@@ -58,13 +58,13 @@ _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(ProcessInfo)
 
 
-def encode_process_info(presence: ProcessInfo) -> bytes:
-    """The bytes of a lease's `about`."""
-    return _encoder.encode(presence)
+def encode_process_info(info: ProcessInfo) -> bytes:
+    """Encodes a description for the field `about` of a lease."""
+    return _encoder.encode(info)
 
 
 def decode_process_info(about: bytes) -> ProcessInfo | None:
-    """Read what `encode` wrote; None of what is something else, such as nothing at all."""
+    """Decodes what `encode_process_info` wrote. Returns None for anything else, such as an empty value."""
     try:
         return _decoder.decode(about)
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -75,24 +75,24 @@ T = TypeVar("T")
 logger = logging.getLogger("perdure.holder")
 
 HOLDER_LEASE_S = 15.0
-"""How long a holder that has fallen silent is taken to be alive."""
+"""How long a holder counts as alive after its last renewal."""
 
 STORE_POLL_S = 1.0
-"""How often who is idle asks the store: the net under the rings."""
+"""How often an idle process polls the store, in case a notification was lost."""
 
 WAIT_MIN_S, WAIT_MAX_S = 0.05, 5.0
-"""The shortest and the longest wait before a store that was unavailable is asked again."""
+"""The shortest and the longest wait before a call of an unavailable store is repeated."""
 
 
 class LeaseRenewal(NamedTuple):
-    """What the store answered when a lease was renewed: its moment, and what that says of its time."""
+    """The answer of the store to the renewal of a lease, and the reading of its clock that follows from it."""
 
     moment: StoreTime
     reading: ClockReading
 
 
 class Holder:
-    """One process at one store: its present name, and the epoch in which it is alive."""
+    """One process at one store, with its present name and the epoch of the store in which it joined."""
 
     def __init__(self, store: Store, name: str | None, about: ProcessInfo, lease_s: float, *, threaded: bool = False) -> None:
         self.name = name or f"{about.kind}-{uuid4().hex}"
@@ -111,22 +111,22 @@ class Holder:
 
     @property
     def lapsed(self) -> bool:
-        """Whether the lease may have run out, so that others may have taken over what is held: true after the process was stopped for long."""
+        """Whether the lease may have expired, so that others may hold what this process held. It is true after the process was suspended for long."""
         return self._time() - self._renewed_s >= self._lease_s
 
-    def unbroken(self, since_s: float) -> bool:
-        """Whether the lease has surely held from `since_s`, on the clock of the loop, until now."""
+    def held_since(self, since_s: float) -> bool:
+        """Whether the lease has surely held from `since_s`, a time of the loop, until now."""
         return self._broken_s <= since_s and not self.lapsed
 
     async def join(self) -> LeaseRenewal:
-        """Begin to be alive; wait for the store if it is unavailable."""
+        """Acquires the first lease under the present name, and enters the epoch of the store. Waits while the store is unavailable."""
         self._time = asyncio.get_running_loop().time
         renewal = await self.renew()
         self.epoch = renewal.moment.epoch
         return renewal
 
     async def renew(self) -> LeaseRenewal:
-        """Renew the lease now; wait for the store if it is unavailable."""
+        """Renews the lease now. Waits while the store is unavailable."""
         return await retry_with_backoff(self._renew)
 
     async def _renew(self) -> LeaseRenewal:
@@ -139,29 +139,29 @@ class Holder:
         return LeaseRenewal(moment, reading)
 
     def rename(self) -> None:
-        """Take another name, under which nothing is held; to be followed by `join`."""
+        """Changes to a new name, which holds nothing. The caller then calls `join`."""
         self._generation += 1
         self.name = f"{self.name.partition('~')[0]}~{self._generation}"
 
-    async def let_go(self, name: str | None = None) -> None:
-        """Let go everything that is held under the present name, or an earlier one."""
+    async def release_all(self, name: str | None = None) -> None:
+        """Releases everything that is held under the present name, or under an earlier `name`."""
         _ = await retry_with_backoff(lambda: self._store.renew(name or self.name, 0))
 
     async def leave(self) -> None:
-        """Let go everything, if the store can be told; if not, the lease will run out."""
+        """Releases everything, if the store is available. If not, the lease expires by itself."""
         try:
             _ = await self._store.renew(self.name, 0)
         except StoreError as error:
-            logger.warning("could not tell the store that %s is gone: %s; its lease will run out", self.name, error)
+            logger.warning("could not release what %s holds: %s. Others can claim it in %g s, when its lease has expired", self.name, error, self._lease_s)
 
-    async def keep_alive(self, told: Callable[[LeaseRenewal], Awaitable[None]]) -> None:
-        """Renew the lease until cancelled; `told` is given what the store answers, and finds out whether its epoch is a new one."""
+    async def keep_alive(self, on_renewal: Callable[[LeaseRenewal], Awaitable[None]]) -> None:
+        """Renews the lease until cancelled, and calls `on_renewal` with each answer, from which it learns of a new epoch."""
         if self._threaded:
-            await self._keep_alive_by_thread(told)
+            await self._keep_alive_by_thread(on_renewal)
         while True:
             await asyncio.sleep(self._lease_s / 3)
             if (renewal := await self._attempt()) is not None:
-                await told(renewal)
+                await on_renewal(renewal)
 
     async def _attempt(self) -> LeaseRenewal | None:
         try:
@@ -169,19 +169,21 @@ class Holder:
         except StoreDamaged:
             raise
         except StoreError as error:
-            logger.warning("could not renew the lease of %s: %s", self.name, error)
+            logger.warning("could not renew the lease of %s: %s. Perdure retries it in %.2g s", self.name, error, self._lease_s / 3)
             return None
 
-    async def _keep_alive_by_thread(self, told: Callable[[LeaseRenewal], Awaitable[None]]) -> None:
+    async def _keep_alive_by_thread(self, on_renewal: Callable[[LeaseRenewal], Awaitable[None]]) -> None:
         loop, renewals, ended = asyncio.get_running_loop(), asyncio.Queue[LeaseRenewal | StoreDamaged](), threading.Event()
         turned = threading.Event()
         turned.set()
 
-        def renew_while_it_turns() -> None:
+        def renew_while_loop_turns() -> None:
             while not ended.wait(self._lease_s / 3) and not loop.is_closed():
                 if not turned.is_set():
                     logger.warning(
-                        "the event loop of %s has not turned for %.2g s, so its lease is not renewed; find what blocks it", self.name, self._lease_s / 3
+                        "could not renew the lease of %s: its event loop has been blocked for %.2g s. Find the call that blocks it",
+                        self.name,
+                        self._lease_s / 3,
                     )
                     continue
                 turned.clear()
@@ -194,48 +196,48 @@ class Holder:
                     if renewal is not None:
                         loop.call_soon_threadsafe(renewals.put_nowait, renewal)
 
-        thread = threading.Thread(target=renew_while_it_turns, name=f"perdure-lease-{self.name}", daemon=True)
+        thread = threading.Thread(target=renew_while_loop_turns, name=f"perdure-lease-{self.name}", daemon=True)
         thread.start()
         try:
             while True:
                 renewal = await renewals.get()
                 if isinstance(renewal, StoreDamaged):
                     raise renewal
-                await told(renewal)
+                await on_renewal(renewal)
         finally:
             ended.set()
             thread.join()
 
 
 class Backoff:
-    """Waits longer each time."""
+    """Waits between attempts, twice as long each time."""
 
     def __init__(self) -> None:
         self.wait_s = WAIT_MIN_S
 
     async def wait(self) -> None:
-        """Wait, twice as long as the last time."""
+        """Waits, twice as long as the last time, up to `WAIT_MAX_S`."""
         wait_s, self.wait_s = self.wait_s, min(self.wait_s * 2, WAIT_MAX_S)
         await asyncio.sleep(wait_s)
 
 
-async def retry_with_backoff(ask: Callable[[], Awaitable[T]]) -> T:
-    """Ask the store until it answers, waiting longer each time. What is sealed here is no answer: a key may be missing in this process alone."""
-    patience = Backoff()
+async def retry_with_backoff(call: Callable[[], Awaitable[T]]) -> T:
+    """Calls the store until it answers, with exponential backoff. A sealed payload is retried as well: the key may be missing in this process only."""
+    backoff = Backoff()
     while True:
         try:
-            return await ask()
+            return await call()
         except (StoreUnavailable, SealedPayload) as error:
-            logger.warning("the store is unavailable: %s; trying again in %.2g s", error, patience.wait_s)
-            await patience.wait()
+            logger.warning("the store is unavailable: %s. Perdure retries the call in %.2g s", error, backoff.wait_s)
+            await backoff.wait()
 
 
-def set_on_notification(store: Store, ring: asyncio.Event) -> Callable[[], None]:
-    """Set `ring`, on its own loop, whenever the store has something new; return what ends that."""
+def set_on_notification(store: Store, event: asyncio.Event) -> Callable[[], None]:
+    """Sets `event`, on the running loop, whenever the store notifies of something to claim. Returns a function that ends the subscription."""
     loop = asyncio.get_running_loop()
 
     def wake() -> None:
-        loop.call_soon_threadsafe(ring.set)
+        loop.call_soon_threadsafe(event.set)
 
     return store.on_wake(wake)
 
@@ -244,127 +246,129 @@ work_logger = logging.getLogger("perdure.worker")
 
 
 WANTED_POLL_S = 1.0
-"""How often is looked whether what is leased is still wanted."""
+"""How often a worker polls whether the tasks that it has leased are still wanted."""
 
 
-class WorkClaims:
-    """What one holder leases. `forsake` is called when all that it has leased is its own no longer."""
+class TaskClaims:
+    """Claims tasks of queues for one holder. `on_lease_lost` is called when the holder has lost all tasks that it had leased."""
 
-    def __init__(self, store: Store, membership: Holder, poll_s: float, on_lease_lost: Callable[[], None]) -> None:
-        self.membership = membership
+    def __init__(self, store: Store, holder: Holder, poll_s: float, on_lease_lost: Callable[[], None]) -> None:
+        self.holder = holder
         self._store = store
         self._poll_s = poll_s
         self._on_lease_lost = on_lease_lost
         self._damage: StoreDamaged | None = None
-        self._ring = asyncio.Event()
+        self._wake_up = asyncio.Event()
         self._backoff = Backoff()
         self._reports = QuarantineReports(work_logger)
 
     @asynccontextmanager
-    async def alive(self) -> AsyncIterator[None]:
-        """Be alive at the store, and hear its rings; at the end, everything is let go."""
+    async def joined(self) -> AsyncIterator[None]:
+        """Joins the store and subscribes to its notifications for the duration of a block; releases everything at its end."""
         self.clock = StoreClock(asyncio.get_running_loop().time)
-        self._alarm = StoreAlarm(self.clock, self._ring)
-        silence = set_on_notification(self._store, self._ring)
+        self._wake_up_timer = WakeUpTimer(self.clock, self._wake_up)
+        unsubscribe = set_on_notification(self._store, self._wake_up)
         renewing: asyncio.Task[None] | None = None
         try:
-            self.clock.take((await self.membership.join()).reading)
-            renewing = asyncio.create_task(self.membership.keep_alive(self._renewed))
+            self.clock.take((await self.holder.join()).reading)
+            renewing = asyncio.create_task(self.holder.keep_alive(self._renewed))
             renewing.add_done_callback(self.ended)
             yield
         finally:
-            self._alarm.cancel()
-            silence()
+            self._wake_up_timer.cancel()
+            unsubscribe()
             if renewing is not None:
                 renewing.cancel()
                 _ = await asyncio.gather(renewing, return_exceptions=True)
-            await self.membership.leave()
+            await self.holder.leave()
 
     def ended(self, task: asyncio.Task[Any]) -> bool:
-        """Have the next claim fail if this task has found the store damaged; return whether it has."""
+        """Makes the next claim fail if this task has found the store damaged. Returns whether any task has."""
         if not task.cancelled() and isinstance(damage := task.exception(), StoreDamaged):
             self._damage = damage
-            self._ring.set()
+            self._wake_up.set()
         return self._damage is not None
 
     def check(self) -> None:
-        """Find out whether anything more can be done with the store.
+        """Checks that the store is usable.
 
         Raises:
-            StoreDamaged: nothing can.
+            StoreDamaged: a task has found it damaged.
         """
         if self._damage is not None:
             raise self._damage
 
-    def ring(self) -> None:
-        """There may be something to claim."""
-        self._ring.set()
+    def wake(self) -> None:
+        """Makes `wait` return, because there may be something to claim."""
+        self._wake_up.set()
 
     async def wait(self) -> None:
-        """Wait until there may be something to claim."""
+        """Waits until there may be something to claim."""
         try:
-            await asyncio.wait_for(self._ring.wait(), self._poll_s)
+            await asyncio.wait_for(self._wake_up.wait(), self._poll_s)
         except TimeoutError:
             return
         finally:
-            self._ring.clear()
+            self._wake_up.clear()
 
     async def claim(self, queues: frozenset[str], limit: int, tenants: frozenset[str] | None = None) -> list[tuple[QueuedMessage, TaskMessage]]:
-        """Lease up to so much work; what may be leased to others by now is not given. What can't be read is postponed.
+        """Claims up to `limit` tasks. Leaves out all of them if others may hold them by now, and postpones those that can't be read.
 
         Raises:
-            StoreDamaged: no more can be done with this store.
+            StoreDamaged: the store is damaged, so nothing may be claimed from it.
         """
         self.check()
-        name, asked_s = self.membership.name, asyncio.get_running_loop().time()
+        name, asked_s = self.holder.name, asyncio.get_running_loop().time()
         try:
-            claimed = await self._store.claim(Claim(holder=name, epoch=self.membership.epoch, queues=queues, limit=limit, tenants=tenants))
+            claimed = await self._store.claim(Claim(holder=name, epoch=self.holder.epoch, queues=queues, limit=limit, tenants=tenants))
         except StoreDamaged:
             raise
         except StoreError as error:
-            work_logger.warning("could not claim: %s; what the store may have leased is let go", error)
-            await self._begin_anew()
+            work_logger.warning("could not claim tasks: %s. Joining again under another name, because the store may have leased some", error)
+            await self._rejoin()
             await self._backoff.wait()
             return []
         self._backoff = Backoff()
         self.clock.take_answer(claimed.now_s, asked_s)
-        if tenants is None or claimed.next_at_s is None or claimed.next_at_s > claimed.now_s:  # what others may have by now is no reason to ask again
-            self._alarm.at(claimed.next_at_s)
-        if name != self.membership.name:  # it came back under another name meanwhile, and has let go what this one was given
-            self._ring.set()
+        if (
+            tenants is None or claimed.next_at_s is None or claimed.next_at_s > claimed.now_s
+        ):  # a time that is past: the queue has tasks of other tenants only, so claiming again at once is useless
+            self._wake_up_timer.at(claimed.next_at_s)
+        if name != self.holder.name:  # it has joined under another name meanwhile, and has released what this name was given
+            self._wake_up.set()
             return []
-        if claimed.work and not self.membership.unbroken(asked_s):  # the answer took so long that others may have been given the same
-            await self._begin_anew()
-            self._ring.set()
+        if claimed.work and not self.holder.held_since(asked_s):  # the answer took longer than the lease, so others may have claimed the same tasks
+            await self._rejoin()
+            self._wake_up.set()
             return []
         return await self._readable(claimed.work)
 
     async def _readable(self, leased: tuple[QueuedMessage, ...]) -> list[tuple[QueuedMessage, TaskMessage]]:
-        """The work that can be read; the rest is postponed, for whoever can read it."""
+        """Returns the tasks that can be read, and postpones the others for a worker that can read them."""
         found, postponing = list[tuple[QueuedMessage, TaskMessage]](), list[Ack]()
-        for mail in leased:
+        for queued in leased:
             try:
-                found.append((mail, attempt_reports.decode_work(mail)))
+                found.append((queued, attempt_reports.decode_task(queued)))
             except UNREADABLE as error:
-                self._reports.report(mail.to, mail.key, error)
-                postponing.append(postponement(mail, self.clock.now().latest_s, error))
+                self._reports.report(queued.to, queued.key, error)
+                postponing.append(postponement(queued, self.clock.now().latest_s, error))
         if postponing:
             try:
-                _ = await self._store.commit([Post(epoch=self.membership.epoch, acks=tuple(postponing))])
+                _ = await self._store.commit([Post(epoch=self.holder.epoch, acks=tuple(postponing))])
             except StoreError as error:
-                work_logger.warning("could not postpone what can't be read: %s; it stays leased until this worker ends", error)
+                work_logger.warning("could not postpone tasks that can't be read: %s. They stay leased until this worker ends", error)
         return found
 
     async def _renewed(self, renewal: LeaseRenewal) -> None:
-        """In a new epoch of the store, what is leased is no longer ours."""
+        """Joins again if the store has begun a new epoch, in which the present leases are void."""
         self.clock.take(renewal.reading)
-        if renewal.moment.epoch > self.membership.epoch:
-            await self._begin_anew()
+        if renewal.moment.epoch > self.holder.epoch:
+            await self._rejoin()
 
-    async def _begin_anew(self) -> None:
-        """Let go of what is leased, and come back as another holder."""
+    async def _rejoin(self) -> None:
+        """Releases what is leased, and joins again under another name."""
         self._on_lease_lost()
-        before = self.membership.name
-        self.membership.rename()  # at once, so that what is still on its way to the old name is not begun
-        await self.membership.let_go(before)
-        self.clock.take((await self.membership.join()).reading)
+        before = self.holder.name
+        self.holder.rename()  # first, so that tasks which a claim under way assigns to the old name are not begun
+        await self.holder.release_all(before)
+        self.clock.take((await self.holder.join()).reading)

@@ -17,7 +17,7 @@ from perdure.definitions.graph.graph_workflow import GraphWorkflow
 from perdure.runtime.attempt_reports import HeartbeatThrottle
 from perdure.runtime.call_secrets import secret_finder
 from perdure.runtime.engine_services import EngineServices
-from perdure.runtime.resident_executions import InFlightCall, InHandMessage, ResidentExecution
+from perdure.runtime.resident_executions import InFlightAttempt, ResidentExecution, UndecidedMessage
 from perdure.runtime.step_runner import failure_of_generator_exit, ignore_own_cancellation, is_transactional, run_step, run_transactional_step
 from perdure.stores.protocol import TransactionGuard
 
@@ -31,137 +31,140 @@ def act_on_events(engine: EngineServices, resident: ResidentExecution, events: I
             case e.AttemptStartedEvent(path, attempt, _, by) if by == engine.holder:
                 _begin_attempt(engine, resident, path, attempt)
             case e.DroppedEvent(path, float()):
-                if (flight := resident.flights.get(path)) is not None:
-                    flight.cancel()
+                if (running := resident.in_flight.get(path)) is not None:
+                    running.cancel()
             case e.DroppedEvent(path) | e.SettledEvent(path) | e.RetryingEvent(path) | e.InterruptedEvent(path):
                 end_attempt(resident, path)
             case e.EvictedEvent():
-                resident.leaving = True
+                resident.drop_when_released = True
                 give_back_attempts(resident, resident.threads.keys() | _paths_in_grace(resident))
             case e.EndedEvent() | e.ReopenedEvent():
-                for path in list(resident.flights):
+                for path in list(resident.in_flight):
                     end_attempt(resident, path)
 
 
 def end_attempt(resident: ResidentExecution, path: Path) -> None:
     """Ends the attempt in flight at `path`, if there is one."""
-    flight = resident.flights.pop(path, None)
-    resident.lives.pop(path, None)
-    if flight is not None:
-        flight.end()
+    running = resident.in_flight.pop(path, None)
+    resident.step_controls.pop(path, None)
+    if running is not None:
+        resident.has_cancelled_step |= running.end()
 
 
 def _paths_in_grace(resident: ResidentExecution) -> set[Path]:
-    """Returns the paths of dropped calls in their grace: no other engine could go on with them."""
+    """Returns the paths of dropped calls in their grace. They stay here, because no other engine could continue them."""
     return set() if resident.execution is None else {pending.path for pending in resident.execution.opened.cancelled()}
 
 
 def end_stale_attempts(resident: ResidentExecution, execution: Execution) -> None:
-    """Ends attempts in flight that are over according to the log that was read again, and tells those that are cancelled."""
-    for path, flight in list(resident.flights.items()):
+    """Ends attempts in flight that the log, read again, shows as settled, and cancels those that are in their grace."""
+    for path, running in list(resident.in_flight.items()):
         pending = execution.open.get(path)
-        if pending is None or pending.attempt != flight.attempt or pending.state != "performing":
+        if pending is None or pending.attempt != running.attempt or pending.state != "performing":
             end_attempt(resident, path)
         elif pending.grace_until_s is not None:
-            flight.cancel()
+            running.cancel()
 
 
 def give_back_attempts(resident: ResidentExecution, but: Container[Path] = ()) -> None:
-    """Ends the attempts in flight, except at the paths `but`, and reports them as given back: an orderly stop is no interruption."""
-    for path, flight in list(resident.flights.items()):
-        if flight.task is not None and path not in but:
+    """Ends the attempts in flight, except at the paths `but`, and reports them as given back: an orderly stop does not count as an interruption."""
+    for path, running in list(resident.in_flight.items()):
+        if not running.is_answered and path not in but:
             end_attempt(resident, path)
-            resident.put(InHandMessage(messages.LostMessage(path, flight.attempt, 0)))
+            resident.put(UndecidedMessage(messages.LostMessage(path, running.attempt, 0)))
 
 
 def _begin_attempt(engine: EngineServices, resident: ResidentExecution, path: Path, attempt: int) -> None:
     pending = None if resident.execution is None else resident.execution.open.get(path)
     if pending is None or pending.attempt != attempt or pending.state != "performing" or resident.program is None:
         return
-    if engine.stopping or pending.grace_until_s is not None:  # a call that was dropped in the commit that opened it is not begun
-        resident.put(InHandMessage(messages.LostMessage(path, attempt, 0, begun=False)))
+    if engine.stopping or pending.grace_until_s is not None:  # the second: a call that the commit which opened it also dropped
+        resident.put(UndecidedMessage(messages.LostMessage(path, attempt, 0, begun=False)))
         return
     fn, op = resident.program.steps.get(path), pending.op
     if fn is not None and isinstance(op, CallOperation):
         end_attempt(resident, path)
-        resident.flights[path] = flight = InFlightCall(attempt)
-        flight.task = engine.spawn(_run_attempt(engine, resident, path, flight, (fn, op, pending.progress)))
+        resident.in_flight[path] = running = InFlightAttempt(attempt)
+        call = (fn, op, pending.progress)
+        if is_transactional(fn) and engine.perform is run_step:
+            running.task = engine.spawn(_run_transactional_attempt(engine, resident, path, running, call))
+        else:
+            engine.begin(lambda: _run_attempt(engine, resident, path, running, call))
 
 
-async def _run_attempt(engine: EngineServices, resident: ResidentExecution, path: Path, flight: InFlightCall, call: tuple[Any, CallOperation, Value]) -> None:
+async def _run_attempt(
+    engine: EngineServices, resident: ResidentExecution, path: Path, running: InFlightAttempt, call: tuple[Any, CallOperation, Value]
+) -> None:
+    def is_wanted() -> bool:  # ending an attempt removes it from `in_flight` before it cancels its task
+        return resident.in_flight.get(path) is running
+
     def busy(thread: "asyncio.Future[Any]") -> None:
         resident.threads[path] = thread
         thread.add_done_callback(lambda _: _thread_ended(engine, resident, path, thread))
 
-    (fn, op, reported), attempt = call, flight.attempt
-    find = _secret_finder(engine, resident)
-    if is_transactional(fn) and engine.perform is run_step:
-        life = StepControl(lambda _: None, op.secrets, find)
-        await _run_transactional_attempt(engine, resident, StepInfo(resident.key, path, attempt, life=life), (fn, op.args))
+    if resident.has_cancelled_step:  # such as the one that this step undoes: its CancelledError comes first, in the next turn of the event loop
+        resident.has_cancelled_step = False
+        await asyncio.sleep(0)
+    if not is_wanted():
         return
-    beats = HeartbeatThrottle(lambda said: engine.deliver(resident, messages.ProgressMessage(path, attempt, said)))
-    life = flight.live(StepControl(beats.beat, op.secrets, find))
+    (fn, op, reported), attempt = call, running.attempt
+    running.task = me = asyncio.current_task()
+    heartbeats = HeartbeatThrottle(lambda said: engine.deliver(resident, messages.ProgressMessage(path, attempt, said)))
+    control = running.attach_control(StepControl(heartbeats.beat, op.secrets, _secret_finder(engine, resident)))
     if op.timeout_s is not None or op.heartbeat_s is not None:
-        life.began_s = asyncio.get_running_loop().time()
-        resident.lives[path] = life
-    info = StepInfo(resident.key, path, attempt, reported, life, op.timeout_s)
-    me = asyncio.current_task()
+        control.began_s = asyncio.get_running_loop().time()
+        resident.step_controls[path] = control
+    info = StepInfo(resident.key, path, attempt, reported, control, op.timeout_s)
     try:
         trying = engine.perform(fn, op.args, info, engine.payloads, engine.threads, busy)
-        outcome = await ignore_own_cancellation(trying, lambda: _is_wanted(resident, path, attempt), me)
+        outcome = await ignore_own_cancellation(trying, is_wanted, me)
     except GeneratorExit as error:
         outcome = failure_of_generator_exit(fn, error, me, info.mask)
     finally:
-        life.over = True
-        beats.close()
-    if life.keeps or isinstance(outcome, Failure):
-        beats.flush()
-    _detach_task(resident, path, attempt)
-    was_begun = life.begun or not flight.is_cancelled
-    resident.put(InHandMessage(messages.SettleMessage(path, attempt, outcome) if was_begun else messages.LostMessage(path, attempt, 0, begun=False)))
-    await engine.go_on(resident)  # in this task, which saves creating one
-
-
-def _is_wanted(resident: ResidentExecution, path: Path, attempt: int) -> bool:
-    """Whether the outcome of an attempt is still needed: ending an attempt removes it from the flights first."""
-    flight = resident.flights.get(path)
-    return flight is not None and flight.attempt == attempt
+        control.over = True
+        heartbeats.close()
+    if control.keeps or isinstance(outcome, Failure):
+        heartbeats.flush()
+    if is_wanted():
+        running.answer()
+    was_begun = control.begun or not running.is_cancelled
+    resident.put(UndecidedMessage(messages.SettleMessage(path, attempt, outcome) if was_begun else messages.LostMessage(path, attempt, 0, begun=False)))
+    engine.schedule(resident)
 
 
 def _secret_finder(engine: EngineServices, resident: ResidentExecution) -> SecretFinder:
-    """Returns the finder of secrets of an execution: that of its definition, or else that of the process."""
+    """Returns the resolver of the secrets of an execution: that of its definition, or else that of the process."""
     workflow = resident.workflow
     return secret_finder(engine.secrets, resident.key.tenant, workflow.secrets if isinstance(workflow, GraphWorkflow) else None)
 
 
-def _detach_task(resident: ResidentExecution, path: Path, attempt: int) -> None:
-    """Detaches the task of an answered attempt: it goes on to advance the execution, so it must not be cancelled with the attempt."""
-    flight = resident.flights.get(path)
-    if flight is not None and flight.attempt == attempt:
-        flight.task = None
-
-
-async def _run_transactional_attempt(engine: EngineServices, resident: ResidentExecution, info: StepInfo, call: tuple[Any, Value]) -> None:
+async def _run_transactional_attempt(
+    engine: EngineServices, resident: ResidentExecution, path: Path, running: InFlightAttempt, call: tuple[Any, CallOperation, Value]
+) -> None:
     """Runs a transactional step. The execution is busy from its beginning until its outcome is decided on, so that no timeout or cancel comes between."""
 
     def is_wanted() -> bool:
-        return _is_wanted(resident, info.path, info.attempt)
+        return resident.in_flight.get(path) is running
 
     while resident.busy and is_wanted():  # noqa: ASYNC110  # a commit is under way and short; an event for it would cost every commit
         await asyncio.sleep(0.0005)
     if not is_wanted():
         return
+    (fn, op, _), attempt = call, running.attempt
+    info = StepInfo(resident.key, path, attempt, life=StepControl(lambda _: None, op.secrets, _secret_finder(engine, resident)))
+    guard = TransactionGuard(key=resident.key, holder=engine.holder, epoch=engine.epoch, answer=messages.attempt_answer_key(path, attempt))
     resident.busy = True
-    guard = TransactionGuard(key=resident.key, holder=engine.holder, epoch=engine.epoch, answer=messages.attempt_answer_key(info.path, info.attempt))
     try:
-        outcome = await ignore_own_cancellation(run_transactional_step(engine.store, call, info, guard, engine.threads), is_wanted, asyncio.current_task())
+        performing = run_transactional_step(engine.store, (fn, op.args), info, guard, engine.threads)
+        outcome = await ignore_own_cancellation(performing, is_wanted, asyncio.current_task())
     finally:
         resident.busy = False
-    _detach_task(resident, info.path, info.attempt)
-    if outcome is not None:  # otherwise the answer is among the messages, or another engine holds the execution
+    if is_wanted():
+        running.answer()
+    if outcome is not None:  # None: the answer is among the messages, or another engine holds the execution
         answered = None if isinstance(outcome, Failure) else QueuedMessage(0, resident.key, guard.answer, b"", 0.0)
-        resident.undecided.appendleft(InHandMessage(messages.SettleMessage(info.path, info.attempt, outcome), answered))
-    await engine.go_on(resident)
+        resident.undecided.appendleft(UndecidedMessage(messages.SettleMessage(path, attempt, outcome), answered))
+    engine.schedule(resident)
 
 
 def _thread_ended(engine: EngineServices, resident: ResidentExecution, path: Path, thread: "asyncio.Future[Any]") -> None:
@@ -169,5 +172,5 @@ def _thread_ended(engine: EngineServices, resident: ResidentExecution, path: Pat
         thread.exception()
     if resident.threads.get(path) is thread:
         del resident.threads[path]
-        if path not in resident.flights and resident.held:
+        if path not in resident.in_flight and resident.held:
             engine.deliver(resident, messages.TickMessage())

@@ -27,7 +27,7 @@ async def local_engine(
     declares: Iterable[Queue] = (),
     secrets: Callable[[Store], SecretSource] | None = None,
 ) -> AsyncIterator[Engine]:
-    """Run an engine on the store of `url` until the block is left. Executions that have not ended by then go on when they are run again.
+    """Runs an engine on the store of `url` until the block is left. Executions that have not ended by then continue when they are run again.
 
     `secrets` makes the source of secrets from the store, which may hold a vault.
     """
@@ -62,9 +62,9 @@ async def begin_engine(engine: Engine) -> "asyncio.Task[None]":
 
 
 async def resume_if_diverged(engine: Engine, key: Key) -> int:
-    """Retry an execution that was parked by a divergence. Returns the version from which to watch it (0: from its start).
+    """Retries an execution that was parked by a divergence. Returns the version from which to watch it (0: from its start).
 
-    An execution that was parked for another reason stays parked: going on may do harm again, so a person decides that. The decision on the
+    An execution that was parked for another reason stays parked: continuing may do harm again, so a person decides that. The decision on the
     message checks the reason once more, because the execution may be parked for another one in the meantime.
     """
     found = await engine.store.read(key, after=sys.maxsize)
@@ -79,7 +79,7 @@ async def resume_if_diverged(engine: Engine, key: Key) -> int:
 
 
 async def run_to_end(engine: Engine, key: Key, value: bytes, workflow: Workflow | None = None) -> bytes:
-    """Start an execution with an encoded input, or go on with the one that has this key; wait for its end and return its encoded result.
+    """Starts an execution with an encoded input, or continues the one that has this key; waits for its end and returns its encoded result.
 
     `workflow` is what is started, if the engine may know another one of its name.
 
@@ -96,7 +96,7 @@ async def run_to_end(engine: Engine, key: Key, value: bytes, workflow: Workflow 
 
 
 async def wait_for_end(engine: Engine, key: Key, after: int = 0, *, through_pauses: bool = False, ending: Ending | None = None) -> bytes:
-    """Wait for the end of an execution and return its encoded result. Events up to version `after` are ignored.
+    """Waits for the end of an execution and returns its encoded result. Events up to version `after` are ignored.
 
     What this engine holds is not looked for in the store: the engine says what becomes of it. `ending` is the next end there, if one is known to come.
     Any process may advance the execution. If this engine fails, the wait fails with the same error.

@@ -15,46 +15,53 @@ from perdure.stores.protocol import Store
 logger = logging.getLogger("perdure.engine")
 
 SWEEP_INTERVAL_S = 60.0
-"""How often mail that nobody claims is looked for."""
+"""How often messages that will never be claimed are removed."""
 
 
 QUEUE_LIMITS_INTERVAL_S = 2.0
-"""How often it is looked at which queues have limits, where calls on queues are served at all."""
+"""How often an engine that serves queues reads which of them have limits."""
 
 
 class StoreMaintenance:
-    """Relays at every turn of an engine, and sweeps once a minute. `serve` is told which of `queues` the engine may serve itself."""
+    """Relays messages after every claim of an engine, and removes expired ones once a minute.
 
-    __slots__ = ("_declares", "_look_at_s", "_queues", "_serve", "_store", "_sweep_at_s")
+    `set_queues` is called with those of `queues` that the engine may serve itself, because they have no limits.
+    """
 
-    def __init__(self, store: Store, declares: Iterable[Queue], queues: frozenset[str], serve: Callable[[frozenset[str]], None]) -> None:
+    __slots__ = ("_declares", "_limits_at_s", "_queues", "_set_queues", "_store", "_sweep_at_s")
+
+    def __init__(self, store: Store, declares: Iterable[Queue], queues: frozenset[str], set_queues: Callable[[frozenset[str]], None]) -> None:
         self._store = store
         self._declares = tuple(declares)
         self._queues = queues
-        self._serve = serve
-        self._sweep_at_s = self._look_at_s = 0.0
+        self._set_queues = set_queues
+        self._sweep_at_s = self._limits_at_s = 0.0
 
     async def begin(self) -> None:
-        """Tell the store of queues that the code declares, before anything runs."""
+        """Declares the queues of the code to the store, before anything runs."""
         await retry_with_backoff(lambda: declare_queues(self._store, self._declares))
-        await retry_with_backoff(self._look)
+        await retry_with_backoff(self._read_limits)
 
-    async def _look(self) -> None:
+    async def _read_limits(self) -> None:
         if self._queues:
-            self._serve(self._queues - await limited_queues(self._store))
+            self._set_queues(self._queues - await limited_queues(self._store))
 
-    async def turn(self, now_s: float) -> None:
-        """Do what is to be done by now; what the store refuses is done in the next turn."""
+    async def run_due(self, now_s: float) -> None:
+        """Performs the maintenance that is due by now. If the store fails, the next call repeats it."""
         try:
             _ = await self._store.relay()
-            if self._queues and now_s >= self._look_at_s:
-                await self._look()
-                self._look_at_s = now_s + QUEUE_LIMITS_INTERVAL_S
+            if self._queues and now_s >= self._limits_at_s:
+                await self._read_limits()
+                self._limits_at_s = now_s + QUEUE_LIMITS_INTERVAL_S
             if now_s >= self._sweep_at_s:
-                for mail in await self._store.drop_expired():
-                    logger.warning("mail %s to %s was dropped: it waited seven days, and no such execution was started", mail.key, mail.to)
+                for queued in await self._store.drop_expired():
+                    logger.warning(
+                        "message %s to %s was removed: no execution with this id was started within seven days. Start the execution, and send it again",
+                        queued.key,
+                        queued.to,
+                    )
                 self._sweep_at_s = now_s + SWEEP_INTERVAL_S
         except StoreDamaged:
             raise
         except StoreError as error:
-            logger.warning("could not relay or sweep mail: %s", error)
+            logger.warning("could not relay or remove messages: %s. Perdure retries it", error)

@@ -1,8 +1,8 @@
 """Sets aside what can't be read, so that one damaged row or one message of a newer format stops neither a worker nor its neighbours.
 
-Nothing is dropped. A message stays in its place and is delivered again after `RETRY_S`; an execution whose log can't be read needs attention, is held
-by no engine and is tried again after the same time. So an engine of a newer version goes on with it by itself. Where only the key of a payload is missing in
-this process, another may have it: after `SEALED_RETRY_S`, and the execution is left as it is.
+Nothing is dropped. A message keeps its place and is delivered again after `QUARANTINE_RETRY_S`; an execution whose log can't be read needs attention, is held
+by no engine and is retried after the same time. So an engine of a newer version continues it without help. If only the key of a payload is missing in this
+process, another process may have it: the retry is after `SEALED_RETRY_S`, and the status of the execution does not change.
 """
 
 import logging
@@ -14,35 +14,35 @@ from perdure.core.paths import Address
 from perdure.stores.protocol import ChangeAnswer, Commit, Head, Store
 
 QUARANTINE_RETRY_S = 300.0
-"""After how many seconds what could not be read is tried again."""
+"""After how many seconds data that could not be read are retried."""
 
 SEALED_RETRY_S = 5.0
 """The same, where this process lacks the key or the codec of a payload."""
 
 REPORTED_MAX = 10_000
-"""How many of the things that were set aside are remembered, so that each is logged once."""
+"""How many reports are remembered, so that each is logged once."""
 
 UNREADABLE = (LogDamaged, LogVersionUnsupported, SealedPayload)
-"""The errors that say that something stored can't be read here, while the store itself works."""
+"""The errors of stored data that this process can't read, while the store itself works."""
 
 
 class QuarantineReports:
-    """Logs each thing that is set aside once, however often it is tried again."""
+    """Logs each message or execution that is set aside once, however often it is retried."""
 
     def __init__(self, logger: logging.Logger) -> None:
         self._logger = logger
         self._reported: dict[tuple[Address, str], None] = {}
 
     def report(self, address: Address, key: str, error: StoreError) -> None:
-        """Log that the mail with this `key`, or with an empty one the log of the execution, can't be read, or that a codec fails."""
+        """Logs that the message with this `key`, or for an empty key the log of the execution, can't be read."""
         if self._is_new(address, key):
-            what = f"mail {key} to {address}" if key else f"execution {address}"
+            what = f"message {key} to {address}" if key else f"execution {address}"
             self._logger.error("%s can't be read and is set aside, to be tried again every %g s: %s", what, quarantine_retry_s(error), error)
 
     def incapable(self, address: Address, lacking: str) -> None:
-        """Log that an execution is left to engines that have what it needs."""
+        """Logs that an execution is left to engines that have the capabilities it needs."""
         if self._is_new(address, f"lacks {lacking}"):
-            self._logger.warning("%s is left to other engines, since this one has no %s", address, lacking)
+            self._logger.warning("%s is left to other engines: this one has no %s", address, lacking)
 
     def _is_new(self, address: Address, key: str) -> bool:
         if (address, key) in self._reported:
@@ -54,20 +54,20 @@ class QuarantineReports:
 
 
 def quarantine_retry_s(error: StoreError) -> float:
-    """After how many seconds is tried again what could not be read because of this."""
+    """Returns after how many seconds data that could not be read for this reason are retried."""
     return SEALED_RETRY_S if isinstance(error, SealedPayload) else QUARANTINE_RETRY_S
 
 
-def postponement(mail: QueuedMessage, now_s: float, error: StoreError) -> Ack:
-    """What has mail that can't be read delivered again later."""
-    return Ack(mail.to, mail.key, postpone_to_s=now_s + quarantine_retry_s(error))
+def postponement(queued: QueuedMessage, now_s: float, error: StoreError) -> Ack:
+    """Returns the acknowledgement that postpones a message which can't be read."""
+    return Ack(queued.to, queued.key, postpone_to_s=now_s + quarantine_retry_s(error))
 
 
 async def release_execution(store: Store, holder: tuple[str, int], head: Head, postponing: Iterable[Ack], wake_at_s: float) -> ChangeAnswer:
-    """Give back an execution that can't go on here, with the program and the status of `head`; nothing is added to its log.
+    """Releases an execution that this engine can't advance, with the program and the status of `head`. Adds nothing to its log.
 
-    Nothing wakes it before `wake_at_s` but mail, and of that not what is `postponing`. `holder` is who has it, and the epoch in which it does. An execution
-    that has ended stays ended.
+    Until `wake_at_s`, only messages wake it, except those that are postponed by `postponing`. `holder` is the name and the epoch of its holder. An
+    execution that has ended stays ended.
     """
     has_ended = head.ended_at_s is not None
     change = Commit(

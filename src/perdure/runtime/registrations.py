@@ -27,7 +27,7 @@ BUILT_IN_WORKFLOWS = (APPROVAL, COMPOSITE)
 
 
 def runnable_workflows(workflows: Iterable[Workflow]) -> dict[str, Workflow]:
-    """By name, those that can be run here; a sync one needs greenlet, and is left to other engines without it. Of several definitions, the newest.
+    """Returns the workflows that can run here, by name; of several definitions of one name, the newest. Sync workflows need greenlet.
 
     Raises:
         UnsupportedType: one of them, or one of its tools, has a type that can't be decoded.
@@ -45,7 +45,7 @@ def runnable_workflows(workflows: Iterable[Workflow]) -> dict[str, Workflow]:
 
 
 def resolve_type_hints(steps: Iterable[Step[Any, Any, Any]]) -> None:
-    """Read the type hints of steps and of what undoes them, so that nothing is done before they are known to be sound.
+    """Reads the type hints of steps and of their undo handlers, so that a bad one is refused before anything runs.
 
     Raises:
         UnsupportedType: one has a type that can't be decoded.
@@ -55,12 +55,12 @@ def resolve_type_hints(steps: Iterable[Step[Any, Any, Any]]) -> None:
 
 
 def definition_releases(workflows: Iterable[Workflow]) -> dict[tuple[str, str], GraphWorkflow]:
-    """Each definition with the tools that were given for it, by its name and its SHA-256."""
+    """Returns each definition with the tools that were given for it, by its name and its SHA-256."""
     return {(one.name, one.release.sha256): one for one in workflows if isinstance(one, GraphWorkflow) and one.release is not None}
 
 
 def engine_toolboxes(workflows: Iterable[Workflow]) -> tuple[Toolbox, ...]:
-    """What the executions of definitions may need of these, for all definitions that have the same together."""
+    """Returns the capabilities that executions of these definitions may use. Definitions with the same capabilities share one toolbox."""
     found: dict[frozenset[str], set[str]] = {}
     for one in workflows:
         if isinstance(one, GraphWorkflow) and one.capabilities:
@@ -75,32 +75,32 @@ def _release_number(workflow: GraphWorkflow) -> tuple[int, int, int, bool]:
 def _can_run(workflow: Workflow) -> bool:
     able = not workflow.sync or find_spec("greenlet") is not None
     if not able:
-        logger.warning('%s is left to other engines: greenlet is not installed here (pip install "perdure[sync]")', workflow.name)
+        logger.warning('%s is left to other engines: greenlet is not installed here. Install it with pip install "perdure[sync]"', workflow.name)
     return able
 
 
 def queue_limits(queue: Queue) -> QueueLimits:
-    """The limits of a declared queue."""
+    """Returns the limits of a declared queue."""
     interval_s, burst = (0.0, 1) if queue.rate is None else (queue.rate.interval_s, queue.rate.burst)
     limits = QueueLimits(queue.concurrency, queue.concurrency_per_key, interval_s, burst)
     return msgspec.structs.replace(limits, declared=msgspec.json.encode(limits).decode())
 
 
 def declared_queues(workflows: Iterable[Workflow], steps: Iterable[Step[Any, Any, Any]]) -> list[Queue]:
-    """The queues that code declares, by their steps and workflows.
+    """Returns the queues that code declares on its steps and workflows.
 
     Raises:
-        BadValue: two of one name are declared in different ways.
+        BadValue: two declarations of one queue differ.
     """
     found: dict[str, Queue] = {}
     for queue in (*(one.calling.line for one in workflows), *(one.line for one in steps)):
         if queue is not None and found.setdefault(queue.name, queue) != queue:
-            raise BadValue("Queue", queue.name, "declared in one way; there are two that differ, make one and import it")
+            raise BadValue("Queue", queue.name, "declared once, and there are two declarations that differ; keep one and import it")
     return list(found.values())
 
 
 async def declare_queues(store: Store, queues: Iterable[Queue]) -> None:
-    """Give the store the limits of these queues, but for those that it was given before."""
+    """Sets the limits of these queues in the store, unless the same declaration has set them before."""
     wanted = {queue.name: queue_limits(queue) for queue in queues}
     if not wanted:
         return
@@ -111,7 +111,7 @@ async def declare_queues(store: Store, queues: Iterable[Queue]) -> None:
 
 
 async def limited_queues(store: Store) -> frozenset[str]:
-    """The queues whose calls are handed out by the store alone, as they have limits."""
+    """Returns the queues that have limits. Only the store hands out their calls."""
     return frozenset(stand.name for stand in await store.queues() if _has_limits(stand.limits))
 
 

@@ -1,6 +1,6 @@
-"""The cache of resident executions: their state and program in memory, with the messages in hand and the calls in flight.
+"""The cache of resident executions: their state and program in memory, with the messages received and the attempts in flight.
 
-A resident execution may be discarded at any time and rebuilt from the log; the messages in hand are then delivered again.
+A resident execution may be discarded at any time and rebuilt from the log; its undecided messages are then delivered again.
 """
 
 import asyncio
@@ -12,9 +12,10 @@ import msgspec
 
 from perdure.code.step_environment import StepControl
 from perdure.core.attributes import Attributes, IndexedAttributes
+from perdure.core.decision import DecisionGenerator, ExecutionDecision
 from perdure.core.envelopes import Ack, QueuedMessage
 from perdure.core.execution import Execution
-from perdure.core.messages import ExecutionMessage
+from perdure.core.messages import DivergeMessage, ExecutionMessage
 from perdure.core.operations import CallOperation
 from perdure.core.paths import Key, Path
 from perdure.core.values import Blob
@@ -23,84 +24,120 @@ from perdure.runtime.workflow_programs import Workflow, WorkflowProgram
 from perdure.stores.protocol import Commit
 
 
-class InHandMessage(msgspec.Struct, frozen=True, gc=False):
-    """A message to decide on; with `mail`, it came from the store and is acknowledged with the decision."""
+class UndecidedMessage(msgspec.Struct, frozen=True, gc=False):
+    """A message to decide on. With `queued`, it came from the store and is acknowledged with the decision."""
 
     message: ExecutionMessage
-    mail: QueuedMessage | None = None
+    queued: QueuedMessage | None = None
 
     def acks(self) -> tuple[Ack, ...]:
         """Returns the acknowledgement, if the message came from the store."""
-        return () if self.mail is None else (Ack(self.mail.to, self.mail.key),)
+        return () if self.queued is None else (Ack(self.queued.to, self.queued.key),)
 
 
-class InFlightCall(msgspec.Struct, gc=False):
-    """An attempt in flight in this process: its number, its task (None: it has been answered), and the control that the step sees."""
+class InFlightAttempt(msgspec.Struct, gc=False):
+    """An attempt in flight in this process: its number, the task in which it runs (None: it has not begun, or has been answered), and the control that the
+    step sees."""
 
     attempt: int
     task: asyncio.Task[Any] | None = None
-    life: StepControl | None = None
+    control: StepControl | None = None
     is_cancelled: bool = False
+    is_answered: bool = False
 
-    def live(self, life: StepControl) -> StepControl:
-        """Attaches the control of a step that begins, so that the step can be told of a cancellation, possibly at once."""
-        life.over = self.is_cancelled
-        self.life = life
-        return life
+    def attach_control(self, control: StepControl) -> StepControl:
+        """Attaches the control of a step that begins, so that the step learns of a cancellation, which may have come already."""
+        control.over = self.is_cancelled
+        self.control = control
+        return control
 
     def cancel(self) -> None:
-        """Tells the step that its result is no longer needed."""
+        """Marks the attempt as cancelled, which the step sees in its control."""
         self.is_cancelled = True
-        if self.life is not None:
-            self.life.over = True
+        if self.control is not None:
+            self.control.over = True
 
-    def end(self) -> None:
-        """Cancels the task of the step, if it still has one."""
+    def answer(self) -> None:
+        """Detaches the attempt from its task, which continues with other work and must not be cancelled with the attempt."""
+        self.is_answered, self.task = True, None
+
+    def end(self) -> bool:
+        """Cancels the step, if it runs; returns whether it does."""
         self.cancel()
-        if self.task is not None:
-            self.task.cancel()
+        return self.task is not None and self.task.cancel()
+
+
+class PendingDecision:
+    """A decision about one execution on its way to the store, and the messages that it handles.
+
+    `deciding` is the decision on the last message, as long as it waits for a blob, and `payload` is that blob once it is loaded. `claim_count` is that of
+    the execution when the commit was made; see `ResidentExecution`.
+    """
+
+    __slots__ = ("batch", "claim_count", "commit", "deciding", "decision", "payload", "resident")
+
+    def __init__(self, resident: "ResidentExecution") -> None:
+        self.resident = resident
+        self.batch: list[UndecidedMessage] = []
+        self.decision = ExecutionDecision()
+        self.deciding: DecisionGenerator | None = None
+        self.payload: bytes | None = None
+        self.commit: Commit | None = None
+        self.claim_count = 0
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing more may be decided in the same commit: a divergence parks alone, since the next message may be the one that can't be handled."""
+        return not self.resident.undecided or (bool(self.batch) and isinstance(self.batch[-1].message, DivergeMessage))
 
 
 class ResidentExecution:
     """What an engine knows of one execution. `execution` and `program` are None when they were evicted or discarded.
 
-    - `born` gives a start in this process the seed of the durable start, or None if the start was given up before it was durable.
-    - `taken` counts the claims that handed the execution over: an answer of the store about its holder from before the last claim may be outdated.
+    - `start_seed` gives a start in this process the seed of the durable start, or None if the start was given up before it was durable.
+    - `claim_count` counts the claims that assigned the execution: an answer about its holder from before the last claim may be outdated. `claims_before` is
+      this count when the decision or the restoration under way began.
     - `pinned` is the program in the head as long as the execution has not begun.
-    - `compact_from` is the number of logged events from which compaction is tried again.
+    - `compact_from` is the number of logged events from which compaction is attempted again.
     - `attributes` are those in the head, and `indexed` those of the fold that they were made from, if they were made here.
-    - `leaving` marks an execution to drop once it is no longer held; `postponing` has the unreadable messages that the next commit postpones.
+    - `has_cancelled_step` says that a step was cancelled in this turn of the event loop, and has not seen it yet.
+    - `drop_when_released` marks an evicted execution. `postponing` has the unreadable messages that the next commit postpones.
     - `workflow` runs the execution; `needs` are the capabilities that it needs with its `definition`.
-    - `defect` is why its program can't go on here, for which it is going to be parked.
-    - `lives` has the controls of attempts in flight whose time is bounded.
+    - `defect` is why its program can't be advanced here; the next decision parks it with this reason.
+    - `pending` is the decision that is being made or committed. `retry_wait_s` is the last wait after an error of the store.
+    - `step_controls` has the controls of attempts in flight that have a timeout. `received_numbers` has the numbers of undecided messages of the store.
     """
 
     __slots__ = (
         "attributes",
-        "born",
         "busy",
+        "claim_count",
+        "claims_before",
         "compact_from",
         "created_at_s",
         "defect",
         "definition",
+        "drop_when_released",
         "execution",
         "exists",
-        "flights",
+        "has_cancelled_step",
         "held",
-        "in_hand",
+        "in_flight",
         "indexed",
         "key",
-        "leaving",
-        "lives",
+        "last_active_s",
         "log_bytes",
         "needs",
+        "pending",
         "pinned",
         "postponing",
         "program",
-        "taken",
+        "received_numbers",
+        "retry_wait_s",
+        "start_seed",
+        "step_controls",
         "threads",
         "timer",
-        "touched_s",
         "undecided",
         "version",
         "workflow",
@@ -109,7 +146,7 @@ class ResidentExecution:
     def __init__(self, key: Key, exists: bool) -> None:
         self.key = key
         self.exists = exists
-        self.born: asyncio.Future[int | None] | None = None
+        self.start_seed: asyncio.Future[int | None] | None = None
         self.execution: Execution | None = None
         self.program: WorkflowProgram | None = None
         self.version = 0
@@ -119,93 +156,95 @@ class ResidentExecution:
         self.log_bytes = 0
         self.held = True
         self.busy = False
-        self.undecided: deque[InHandMessage] = deque()
-        self.in_hand: set[int] = set()
+        self.undecided: deque[UndecidedMessage] = deque()
+        self.received_numbers: set[int] = set()
         self.postponing: list[Ack] = []
-        self.flights: dict[Path, InFlightCall] = {}
-        self.lives: dict[Path, StepControl] = {}
+        self.in_flight: dict[Path, InFlightAttempt] = {}
+        self.step_controls: dict[Path, StepControl] = {}
         self.threads: dict[Path, asyncio.Future[Any]] = {}
         self.timer: asyncio.TimerHandle | None = None
-        self.touched_s = 0.0
-        self.taken = 0
+        self.last_active_s = 0.0
+        self.claim_count = self.claims_before = 0
         self.compact_from = 0
         self.workflow: Workflow | None = None
         self.needs: frozenset[str] = frozenset()
         self.definition: Blob | None = None
         self.created_at_s = 0.0
-        self.leaving = False
+        self.drop_when_released = self.has_cancelled_step = False
         self.defect = ""
+        self.pending: PendingDecision | None = None
+        self.retry_wait_s = 0.0
 
     @property
-    def parks(self) -> bool:
-        """Whether the next commit leaves nothing to do here for the execution, so that it also releases it."""
+    def is_releasable(self) -> bool:
+        """Whether nothing remains to be done here after the next commit, so that the commit may also release the execution."""
         return self.execution is not None and not self.undecided and not self.threads and not self.execution.opened.performed
 
-    def bear(self) -> None:
-        """Resolves `born`: the start is durable, with this seed."""
-        if self.born is not None and not self.born.done() and self.execution is not None and self.execution.started is not None:
-            self.born.set_result(self.execution.started.seed)
+    def resolve_start_seed(self) -> None:
+        """Resolves `start_seed` with the seed of the start, which is now durable."""
+        if self.start_seed is not None and not self.start_seed.done() and self.execution is not None and self.execution.started is not None:
+            self.start_seed.set_result(self.execution.started.seed)
 
-    def put(self, item: InHandMessage) -> None:
-        """Adds a message, unless it is in hand already."""
-        if item.mail is not None:
-            if item.mail.number in self.in_hand:
+    def put(self, item: UndecidedMessage) -> None:
+        """Adds a message, unless it was received already."""
+        if item.queued is not None:
+            if item.queued.number in self.received_numbers:
                 return
-            self.in_hand.add(item.mail.number)
+            self.received_numbers.add(item.queued.number)
         self.undecided.append(item)
 
-    def put_first(self, item: InHandMessage) -> None:
+    def put_first(self, item: UndecidedMessage) -> None:
         """Adds a message before all others, or moves it there."""
-        self.undecided = deque(one for one in self.undecided if one.mail is None or item.mail is None or one.mail.number != item.mail.number)
+        self.undecided = deque(one for one in self.undecided if one.queued is None or item.queued is None or one.queued.number != item.queued.number)
         self.undecided.appendleft(item)
-        if item.mail is not None:
-            self.in_hand.add(item.mail.number)
+        if item.queued is not None:
+            self.received_numbers.add(item.queued.number)
 
-    def put_back(self, items: list[InHandMessage]) -> None:
+    def put_back(self, items: list[UndecidedMessage]) -> None:
         """Returns messages whose decision was not committed to the front."""
         self.undecided.extendleft(reversed(items))
 
-    def take_commit(self, commit: Commit, version: int) -> None:
-        """Notes that the store has taken `commit`, after which the execution has this version."""
+    def record_commit(self, commit: Commit, version: int) -> None:
+        """Records that the store has accepted `commit`, after which the execution has this version."""
         self.version, self.exists, self.held = version, True, not commit.release
         self.postponing = [ack for ack in self.postponing if ack not in commit.acks]
         self.log_bytes = len(commit.row) + (self.log_bytes if commit.compacted is None else len(commit.compacted))
 
-    def drop_messages(self) -> None:
-        """Drops the messages in hand; the next claim delivers them again."""
+    def drop_undecided(self) -> None:
+        """Drops the undecided messages; the next claim delivers them again."""
         self.undecided.clear()
-        self.in_hand.clear()
+        self.received_numbers.clear()
         self.postponing.clear()
 
-    def forget(self) -> None:
-        """Discards the state and the program; calls in flight go on."""
+    def discard_state(self) -> None:
+        """Discards the state and the program; attempts in flight continue."""
         if self.program is not None:
             self.program.close()
         self.execution = self.program = self.definition = None
         self.log_bytes = 0
 
-    def abandon(self) -> None:
-        """Discards everything and ends the calls in flight, because another engine holds the execution or it has left the cache."""
-        self.forget()
+    def discard(self) -> None:
+        """Discards everything and ends the attempts in flight, because another engine holds the execution or it has left the cache."""
+        self.discard_state()
         self.held = False
-        if self.born is not None and not self.born.done():
-            self.born.set_result(None)
-        self.drop_messages()
+        if self.start_seed is not None and not self.start_seed.done():
+            self.start_seed.set_result(None)
+        self.drop_undecided()
         self.stop_timer()
-        for flight in self.flights.values():
-            flight.end()
-        self.flights.clear()
-        self.lives.clear()
+        for running in self.in_flight.values():
+            _ = running.end()
+        self.in_flight.clear()
+        self.step_controls.clear()
 
     def young(self, now_s: float) -> dict[Path, float]:
-        """Return the attempts that began here so lately that their timeout or heartbeat is not over at `now_s`, each with when it is.
+        """Returns the attempts that began here so recently that their timeout or heartbeat has not passed at `now_s`, each with the time at which it will.
 
-        Their execution counts that time from the decision to begin them, but the commit may have taken long and the process may have been suspended before
+        The execution counts their time from the decision to begin them. But the commit may have taken long, or the process may have been suspended, before
         they began. Times are those of the monotonic clock.
         """
         opened = {} if self.execution is None else self.execution.open
         young = {}
-        for path, life in self.lives.items():
+        for path, control in self.step_controls.items():
             pending = opened.get(path)
             if (
                 pending is None
@@ -215,8 +254,8 @@ class ResidentExecution:
             ):
                 continue
             has_s = pending.op.timeout_s if pending.due_at_s == pending.until_s else pending.op.heartbeat_s
-            if has_s is not None and life.began_s + has_s > now_s:
-                young[path] = life.began_s + has_s
+            if has_s is not None and control.began_s + has_s > now_s:
+                young[path] = control.began_s + has_s
         return young
 
     def wake_at(self, clock: StoreClock, now_s: float) -> float | None:
@@ -242,11 +281,11 @@ MEMORY_MIN_BYTES = 16_384
 
 
 class ResidentCache:
-    """The executions in memory. When they take more than `memory_bytes_max`, those that have waited longest are evicted. `left` is called for each."""
+    """The executions in memory. When they take more than `memory_bytes_max`, the longest idle ones are evicted. `on_dropped` is called for each."""
 
-    def __init__(self, memory_bytes_max: int, left: Callable[[Key], None]) -> None:
+    def __init__(self, memory_bytes_max: int, on_dropped: Callable[[Key], None]) -> None:
         self._memory_bytes_max = memory_bytes_max
-        self._left = left
+        self._on_dropped = on_dropped
         self._residents: dict[Key, ResidentExecution] = {}
         self._weights: dict[Key, int] = {}
         self._memory_bytes = 0
@@ -268,11 +307,11 @@ class ResidentCache:
 
     def drop(self, resident: ResidentExecution) -> None:
         """Removes an execution, unless another object has taken its place."""
-        resident.abandon()
+        resident.discard()
         if self._residents.get(resident.key) is resident:
             del self._residents[resident.key]
             self._memory_bytes -= self._weights.pop(resident.key, 0)
-            self._left(resident.key)
+            self._on_dropped(resident.key)
 
     def clear(self) -> None:
         """Removes all executions."""
@@ -282,7 +321,7 @@ class ResidentCache:
     def evict(self, now_s: float, idle_s: float) -> None:
         """Removes executions that have been idle for `idle_s`. Their heads say when to wake them."""
         for resident in self._idle():
-            if now_s - resident.touched_s >= idle_s:
+            if now_s - resident.last_active_s >= idle_s:
                 self.drop(resident)
 
     def weigh(self, resident: ResidentExecution) -> None:
@@ -293,7 +332,7 @@ class ResidentCache:
         self._memory_bytes += weight - self._weights.get(resident.key, 0)
         self._weights[resident.key] = weight
         if self._memory_bytes > self._memory_bytes_max:
-            for idle in sorted(self._idle(), key=lambda idle: idle.touched_s):
+            for idle in sorted(self._idle(), key=lambda idle: idle.last_active_s):
                 self.drop(idle)
                 if self._memory_bytes <= self._memory_bytes_max / 2:
                     return

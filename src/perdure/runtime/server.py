@@ -22,24 +22,24 @@ from perdure.stores.protocol import Store
 logger = logging.getLogger("perdure.serve")
 
 SHUTDOWN_GRACE_S = 30.0
-"""How long steps in flight may take to end, once the process has been told to stop."""
+"""How long attempts in flight may take to end after the first stop signal."""
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class ServerMember(Protocol):
-    """What runs in a process that serves, until it is stopped."""
+    """A part of a serving process that runs until it is stopped."""
 
     async def run(self) -> None:
-        """Run until cancelled or stopped."""
+        """Runs until cancelled or stopped."""
         ...
 
     async def ready(self) -> None:
-        """Wait until it does what it is there for."""
+        """Waits until the member serves."""
         ...
 
     def stop(self, grace_s: float = 0.0) -> None:
-        """Make `run` return; what is in flight may end within `grace_s`. A later call may shorten that."""
+        """Makes `run` return. What is in flight may end within `grace_s`, which a later call may shorten."""
         ...
 
 
@@ -54,26 +54,28 @@ async def serve(
     grace_s: float = SHUTDOWN_GRACE_S,
     ready: Callable[[Engine | None], None] = lambda _: None,
     secrets: Callable[[Store], SecretSource] | None = None,
-    lends: Callable[[Store, SecretSource | None], ServerMember] | None = None,
+    task_server: Callable[[Store, SecretSource | None], ServerMember] | None = None,
 ) -> None:
-    """Advance executions of `workflows`, and do calls on `queues` with `steps`, until SIGTERM or Ctrl-C; `ready` is called once it has joined the store.
-    `secrets` says what finds those that calls are given, for a store that may keep some.
+    """Advances executions of `workflows`, and performs calls of `queues` with `steps`, until SIGTERM or Ctrl-C. Calls `ready` when it has joined the store.
 
-    With `lends`, what that makes of the store lends the work of the queues to others, and nobody does it here; without workflows there is then no engine.
+    `secrets` makes the source of secrets from the store, which may hold a vault.
 
-    At the first signal nothing new is begun, and what is in flight may end within `grace_s`; at the second it stops at once. What has not
-    ended goes on in another process, or in the next.
+    With `task_server`, no call of the queues is performed in this process: the member that it makes leases their tasks to other programs. Without workflows
+    there is then no engine.
+
+    After the first signal nothing new begins, and what is in flight may end within `grace_s`; a second signal stops at once. What has not ended
+    continues in another process, or in the next one.
 
     Raises:
         StoreError: the store of `db` can't be opened. One that was open already stays open.
     """
     names, known = frozenset(queues), list(workflows)
     async with opened_store(db, codec) as store:
-        found, mine = None if secrets is None else secrets(store), () if lends else names
-        engine = Engine(store, known, queues=mine, declares=declares, threaded=True, secrets=found) if known or lends is None else None
+        found, mine = None if secrets is None else secrets(store), () if task_server else names
+        engine = Engine(store, known, queues=mine, declares=declares, threaded=True, secrets=found) if known or task_server is None else None
         members: list[Engine | Worker | ServerMember] = [] if engine is None else [engine]
-        if lends is not None:
-            members.append(lends(store, found))
+        if task_server is not None:
+            members.append(task_server(store, found))
         elif names:
             members.append(Worker(store, steps, queues=names, threaded=True, secrets=found))
         with relaxed_garbage_collection():
@@ -81,7 +83,7 @@ async def serve(
 
 
 async def _run_until_signal(members: list[Engine | Worker | ServerMember], ready: Callable[[], object], grace_s: float) -> None:
-    """Run all until a signal stops them, or one of them has ended."""
+    """Runs all members until a signal stops them, or one of them has ended."""
 
     def stop(left_s: float) -> None:
         for member in members:
@@ -104,22 +106,24 @@ async def _run_until_signal(members: list[Engine | Worker | ServerMember], ready
 
 @contextmanager
 def _stop_on_signal(stop: Callable[[float], object], grace_s: float) -> Iterator[None]:
-    """While this lasts, a first signal stops with grace, and any further one without."""
+    """Handles stop signals for the duration of a block: the first stops with grace, each further one without."""
     loop = asyncio.get_running_loop()
     left = [grace_s]
 
-    def told(number: int) -> None:
-        grace = left.pop() if left else 0.0
-        logger.warning("%s: %s", signal.Signals(number).name, f"stopping within {grace:g} s; once more stops at once" if grace else "stopping at once")
+    def stop_on(number: int) -> None:
+        if grace := left.pop() if left else 0.0:
+            logger.warning("%s: stopping within %g s. A second signal stops at once", signal.Signals(number).name, grace)
+        else:
+            logger.warning("%s: stopping at once", signal.Signals(number).name)
         stop(grace)
 
-    def heard(number: int, _: object) -> None:
-        loop.call_soon_threadsafe(told, number)
+    def handle(number: int, _: object) -> None:
+        loop.call_soon_threadsafe(stop_on, number)
 
     if threading.current_thread() is not threading.main_thread():
-        yield  # signals come to the main thread alone
+        yield  # Python handles signals in the main thread only
         return
-    before = {number: signal.signal(number, heard) for number in STOP_SIGNALS}
+    before = {number: signal.signal(number, handle) for number in STOP_SIGNALS}
     try:
         yield
     finally:

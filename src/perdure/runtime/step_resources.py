@@ -28,7 +28,7 @@ _ThreadWork = tuple[Future[Any], Callable[[], Any]]
 
 
 class DaemonThreads(Executor):
-    """An executor like the standard library's, except that its threads are begun as needed and never waited for."""
+    """An executor like the one of the standard library, except that its threads are daemons, so the process does not wait for them at its end."""
 
     def __init__(self, most: int = THREADS_MAX) -> None:
         self._most = most
@@ -39,11 +39,11 @@ class DaemonThreads(Executor):
         self._closed = False
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Run `fn` in a thread; see `concurrent.futures.Executor.submit`."""
+        """Runs `fn` in a thread; see `concurrent.futures.Executor.submit`."""
         future: Future[T] = Future()
         with self._lock:
             if self._closed:
-                raise RuntimeError("no step can begin in an engine that has stopped")
+                raise RuntimeError("could not begin a step: its engine has stopped. Start the engine again")
             if self._idle:
                 self._idle -= 1
             elif self._begun < self._most:
@@ -65,7 +65,7 @@ class DaemonThreads(Executor):
                 self._idle += 1
 
     def shutdown(self, wait: bool = False, *, cancel_futures: bool = False) -> None:
-        """Begin nothing more, and let idle threads end; what runs is never waited for."""
+        """Refuses further calls, and lets idle threads end. Does not wait for running calls."""
         with self._lock:
             self._closed = True
             begun = self._begun
@@ -77,7 +77,7 @@ logger = logging.getLogger("perdure.engine")
 
 
 class OpenResources:
-    """What is open on one loop. Satisfies `perdure.code.step_environment.StepResources`."""
+    """The resources that are open on one event loop. Satisfies `perdure.code.step_environment.StepResources`."""
 
     def __init__(self, store: Store | None = None) -> None:
         self.store = store
@@ -86,7 +86,7 @@ class OpenResources:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def get(self, resource: Resource[Any]) -> Any:
-        """What was opened, opened now if it was not yet; that it can't be is the failure of the step that asked, and the next one tries again."""
+        """Returns an open resource, and opens it first if necessary. If that fails, the step fails, and the next step that needs it opens it again."""
         self._loop = asyncio.get_running_loop()
         opening = self._open.get(resource)
         if opening is None:
@@ -99,13 +99,13 @@ class OpenResources:
             raise
 
     def wait_for(self, resource: Resource[Any]) -> Any:
-        """The same in a thread."""
+        """Does the same as `get`, for a step in a thread."""
         if self._loop is None:
             raise RuntimeError("no loop runs these resources")
         return asyncio.run_coroutine_threadsafe(self.get(resource), self._loop).result()
 
     def begin(self) -> None:
-        """From now on, this is the loop on which they are opened."""
+        """Binds the resources to the running event loop."""
         self._loop = asyncio.get_running_loop()
 
     async def _enter(self, resource: Resource[Any]) -> Any:
@@ -127,7 +127,7 @@ class OpenResources:
         return thing
 
     async def close(self) -> None:
-        """Close what is open, the last opened first. What can't be closed is reported, and keeps nothing else open."""
+        """Closes all resources, the last opened first. A resource that can't be closed is logged; the others are closed all the same."""
         self._open.clear()
         try:
             await self._stack.aclose()

@@ -1,7 +1,7 @@
 """Runs one attempt of a step and turns whatever happens into an outcome.
 
 The writes of a transactional step and the message with its outcome are one commit of the database. So the message exists exactly if the writes do, and the
-engine that goes on with the execution finds it before anything else.
+engine that continues the execution finds it before anything else.
 """
 
 import asyncio
@@ -34,23 +34,23 @@ from perdure.stores.user_transactions import transactional_store_of
 T = TypeVar("T")
 
 ThreadCallback = Callable[["asyncio.Future[Any]"], None]
-"""What is told of the future of the thread in which a sync step runs."""
+"""A callback that receives the future of the thread in which a sync step runs."""
 
 NOT_BEGUN_FAILURE = Failure("cancelled", 0, ErrorInfo(error_codes.CANCELLED, "its result was no longer needed before it was begun"))
-"""The outcome of a try whose function was not called, as it was cancelled before. The log says the same in its own words."""
+"""The outcome of an attempt that was cancelled before its function was called. The log records it in another form."""
 
 StepRunner = Callable[[Any, Value, StepInfo, BlobCache, Executor | None, ThreadCallback], Awaitable[Outcome]]
-"""Makes a try of a call, as `perform` does."""
+"""Performs an attempt of a call, as `run_step` does. Tests replace it."""
 
 
 async def run_step(fn: Any, args: Value, info: StepInfo, payloads: BlobCache, threads: Executor | None, busy: ThreadCallback) -> Outcome:
-    """Run `fn` with the encoded arguments, which may be a blob, with the secrets that it is given in their places. What comes of it has none of them.
+    """Runs `fn` with the encoded arguments, which may be a blob, and with its secrets. The outcome has the secrets masked.
 
-    Whatever the function raises or returns is an outcome, and nothing else. A function that still waits for a thread, or for its arguments, when its try is
-    cancelled is not called: the outcome is `NOT_BEGUN_FAILURE`.
+    Everything that the function returns or raises becomes an outcome. If the attempt is cancelled while it waits for a thread or for its arguments, the
+    function is not called, and the outcome is `NOT_BEGUN_FAILURE`.
 
     Raises:
-        asyncio.CancelledError: the task was cancelled, mostly because nobody wants the answer any more.
+        asyncio.CancelledError: the task was cancelled, mostly because the execution no longer needs the outcome.
     """
     try:
         outcome = await _run_step(fn, args, info, payloads, threads, busy)
@@ -65,32 +65,34 @@ async def run_step(fn: Any, args: Value, info: StepInfo, payloads: BlobCache, th
         return info.mask.outcome(outcome) if info.mask else outcome
 
 
-async def ignore_own_cancellation(trying: Awaitable[T], is_wanted: Callable[[], bool], task: "asyncio.Task[Any] | None") -> T | Failure:
-    """What comes of a try that runs in this `task`, though its function may cancel the task: while `is_wanted`, nobody else has.
+async def ignore_own_cancellation(attempt: Awaitable[T], is_wanted: Callable[[], bool], task: "asyncio.Task[Any] | None") -> T | Failure:
+    """Awaits an attempt that runs in this `task`, and returns a failure if its function cancels the task.
+
+    The runtime cancels the task only after `is_wanted` has become false, so while it is true the function itself has cancelled it.
 
     Raises:
-        asyncio.CancelledError: the outcome is not wanted any more.
+        asyncio.CancelledError: the outcome is no longer wanted.
     """
-    assert task is not None, "it runs in a task"
+    assert task is not None, "an attempt runs in a task"
     try:
-        outcome: T | Failure = await trying
+        outcome: T | Failure = await attempt
     except asyncio.CancelledError:
         if not is_wanted():
             raise
         outcome = Failure("failed", 1, ErrorInfo("CancelledError", "the step cancelled the task that it runs in"))
     if task.cancelling() and is_wanted():
         with suppress(asyncio.CancelledError):
-            await asyncio.sleep(0)  # where it was cancelled at last, and has not noticed yet
+            await asyncio.sleep(0)  # the function has cancelled the task at its end, and asyncio delivers that here
         while task.cancelling():
             task.uncancel()
     return outcome
 
 
 def failure_of_generator_exit(fn: Any, error: GeneratorExit, me: "asyncio.Task[Any] | None", mask: Mask) -> Failure:
-    """What a `GeneratorExit` comes to that a function has awaited: Python closes all coroutines around it, and raises it in the outermost of a task alone.
+    """Returns the failure for a `GeneratorExit` that a step has raised: Python closes the coroutines around it, so only the outermost one can catch it.
 
     Raises:
-        GeneratorExit: it is the coroutine itself that is closed, and not its task that goes on.
+        GeneratorExit: the coroutine itself is being closed, and its task does not continue.
     """
     try:
         running = asyncio.current_task()
@@ -115,7 +117,7 @@ async def _run_step(fn: Any, args: Value, info: StepInfo, payloads: BlobCache, t
         return _success_of_result(codec, await _await_in_step(info, inner(*positional, **named)), info) if info.begin(loop.time()) else NOT_BEGUN_FAILURE
 
     def call() -> Outcome | _AwaitableResult:
-        """Runs in the thread, where everything that the function makes is looked at too: no future can carry a `StopIteration`."""
+        """Calls the function and encodes its result, both in the thread, because a future can't carry a `StopIteration`."""
         if not info.begin(loop.time()):
             return NOT_BEGUN_FAILURE
         try:
@@ -133,7 +135,7 @@ async def _run_step(fn: Any, args: Value, info: StepInfo, payloads: BlobCache, t
 
 
 class _AwaitableResult(NamedTuple):
-    """What a plain function has returned that is to be awaited, in the loop."""
+    """An awaitable that a plain function has returned, to be awaited on the event loop."""
 
     result: Awaitable[Any]
 
@@ -143,12 +145,12 @@ def _success_of_result(codec: FunctionCodec, result: Any, info: StepInfo) -> Suc
 
 
 async def load_value(value: Value, payloads: BlobCache) -> bytes:
-    """The bytes of a value, wherever they are kept."""
+    """Returns the bytes of a value, which may be in a blob."""
     return await retry_with_backoff(lambda: payloads.get(value.sha256)) if isinstance(value, Blob) else value
 
 
 async def undo_arguments(raw: bytes, payloads: BlobCache) -> bytes:
-    """The arguments of a handler: the result of what it undoes, and its arguments."""
+    """Returns the arguments of an undo handler: the result of its step, followed by the arguments of the step."""
     done = values.decode(raw, UndoArguments, "what is to be undone")
     args, kwargs = values.decode(
         await load_value(done.args, payloads), tuple[list[msgspec.Raw], dict[str, msgspec.Raw]], "the arguments of what is to be undone"
@@ -157,7 +159,7 @@ async def undo_arguments(raw: bytes, payloads: BlobCache) -> bytes:
 
 
 async def _await_in_step(info: StepInfo, work: Awaitable[Any]) -> Any:
-    """Await `work` where `step_info()` answers; what is called back from outside of it must not be taken for the step."""
+    """Awaits `work` with `step_info()` set. The setting ends with it, so that later callbacks do not count as part of the step."""
     token = current_step.set(info)
     try:
         return await work
@@ -166,10 +168,10 @@ async def _await_in_step(info: StepInfo, work: Awaitable[Any]) -> Any:
 
 
 def failure_of_exception(fn: Any, error: BaseException, mask: Mask = NO_MASK) -> Failure:
-    """What an error that a step raised comes to: whether it may be tried again, and when at the earliest. Nothing that was raised can fail here."""
+    """Returns the failure for an exception of a step: whether the step may be retried, and when at the earliest. It never raises."""
     try:
         return _classified_failure(fn, error, mask)
-    except BaseException as wrong:  # its class does not even bear being looked at, or what the retry rule asks has failed
+    except BaseException as wrong:  # a broken exception class, or a condition of the retry policy that raised
         return Failure("fatal", 1, error_info(wrong, mask))
 
 
@@ -191,7 +193,7 @@ def _classified_failure(fn: Any, error: BaseException, mask: Mask) -> Failure:
 
 
 def is_transactional(fn: Any) -> bool:
-    """Whether a step, or what undoes one, is to be given a transaction."""
+    """Whether a step or an undo handler is transactional."""
     step = fn.step if isinstance(fn, UndoHandler) else fn
     return isinstance(step, Step) and step.transaction
 
@@ -199,13 +201,18 @@ def is_transactional(fn: Any) -> bool:
 async def run_transactional_step(
     store: Store, call: tuple[Step[Any, Any, Any] | UndoHandler, Value], info: StepInfo, guard: TransactionGuard, threads: Executor | None = None
 ) -> Outcome | None:
-    """Carry out a try, and return its outcome, which is in the mail as well; what fails was rolled back. None if it is not to be done from here any more."""
+    """Performs an attempt of a transactional step and returns its outcome, which the commit has also sent as a message. A failure is rolled back.
+
+    Returns None if the guard refuses the commit, because another holder has the execution or the task.
+    """
     fn, args = call
     step = fn.step if isinstance(fn, UndoHandler) else fn
     database = transactional_store_of(store)
     if database is None:
         return Failure(
-            "fatal", 1, ErrorInfo(error_codes.WRONG_STORE, f"step {step.name} wants a transaction, and this store has none for users: use SQLite or Postgres")
+            "fatal",
+            1,
+            ErrorInfo(error_codes.WRONG_STORE, f"step {step.name} needs a transaction, which this store does not offer to steps; use SQLite or Postgres"),
         )
     try:
         payloads = BlobCache(store)

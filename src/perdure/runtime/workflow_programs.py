@@ -21,21 +21,21 @@ Workflow = CodeWorkflow | GraphWorkflow
 
 @runtime_checkable
 class WorkflowProgram(Program, Protocol):
-    """A program in memory that knows what performs its calls."""
+    """A program in memory that knows the functions of its calls."""
 
     @property
     def steps(self) -> Mapping[Path, Any]:
-        """What performs each call that is open, by its path."""
+        """The functions that perform the open calls, by path."""
         ...
 
     @property
     def required(self) -> frozenset[str] | None:
-        """The capabilities that an engine needs for it, as it is now (None: nobody knows yet); see `perdure.definitions.graph.requirements`."""
+        """The capabilities that an engine needs for the program in its present state (None: not known yet); see `perdure.definitions.graph.requirements`."""
         ...
 
 
 def program_of(workflow: Workflow, key: Key, variables: Context | None = None) -> WorkflowProgram:
-    """A program for an execution of `workflow`, to be fed its events; code finds context variables as they are in `variables`, by default as here."""
+    """Returns a new program for an execution of `workflow`. Code runs with the context variables of `variables`, by default those of the caller."""
     if isinstance(workflow, CodeWorkflow):
         return context.new_code_program(workflow, key, variables)
     from perdure.definitions.graph.graph_verbs import new_graph_program  # a late import, so that code workflows do not load what definitions need
@@ -44,19 +44,19 @@ def program_of(workflow: Workflow, key: Key, variables: Context | None = None) -
 
 
 def explain_divergence(workflow: Workflow, key: Key, events: Sequence[e.Event], diverged: Diverged) -> Generator[LoadBlob, bytes, tuple[str, ...]]:
-    """How `workflow` differs from the log of an execution, which rebuilding found to have `diverged`, in lines."""
+    """Returns the report, in lines, of how `workflow` differs from the log of an execution whose replay has `diverged`."""
     if isinstance(workflow, GraphWorkflow):
         return diverged.diff
     return (yield from divergence_report.explain_divergence(workflow, key, events, diverged))
 
 
 def encode_input(workflow: Workflow | str, args: Sequence[Any], kwargs: Mapping[str, Any], verb: str = "client.start") -> bytes:
-    """The encoded input of an execution that `verb` starts, if it is what the workflow takes, as far as that is known here.
+    """Encodes the input of an execution that `verb` starts, and checks that the workflow takes it, as far as this process knows the workflow.
 
     Raises:
-        BadValue: it takes other arguments.
-        WrongVerb: there is an option among the arguments.
-        Unencodable, TooLarge: they can't be kept.
+        BadValue: the workflow takes other arguments.
+        WrongVerb: an option is among the arguments.
+        Unencodable, TooLarge: the arguments can't be stored.
     """
     if isinstance(workflow, str):
         return values.encode((args, kwargs), f"the input of {workflow}")
@@ -77,7 +77,7 @@ def encode_input(workflow: Workflow | str, args: Sequence[Any], kwargs: Mapping[
 
 def _check_definition_input(workflow: GraphWorkflow, args: Sequence[Any], kwargs: Mapping[str, Any], verb: str) -> None:
     from perdure.definitions.format.dialect_rules import RULES
-    from perdure.definitions.graph.definition_input import input_problems  # here, so that who has no definitions loads nothing of them
+    from perdure.definitions.graph.definition_input import input_problems  # a late import, so that code workflows do not load what definitions need
     from perdure.definitions.graph.plan import plan_of_definition
 
     given = {**(args[0] if args and isinstance(args[0], Mapping) else {}), **kwargs}

@@ -1,7 +1,7 @@
-"""Approvals: which wait for whom, and how people decide. A decision is a message to the approval's own execution, which answers it.
+"""Lists approvals and delivers people's decisions on them.
 
-A signed link lets who has it decide once, without being known: it names the approval, the person and the answer, until when, and is signed with
-a secret of the deployment.
+A decision is a message to the approval's own execution, which replies to it. A signed link lets its bearer decide once without authentication: the link
+names the approval, the person, the answer and an expiry time, and is signed with a secret of the deployment.
 """
 
 import base64
@@ -36,9 +36,9 @@ SECRET_BYTES_MIN = 16
 
 
 class Approval(msgspec.Struct, frozen=True):
-    """An approval as people see it: what is asked, by which execution, of whom, until when, and what was said so far.
+    """An approval as people see it: its question, the execution that asks it, the people who may decide, its deadline, and the votes so far.
 
-    `id` names it to `approve` and `reject`; `form` is the JSON Schema of what is to be filled in by who approves.
+    `id` is the argument of `approve` and `reject`; `form` is the JSON Schema of the value that an approver fills in.
     """
 
     id: str
@@ -57,7 +57,7 @@ class Approval(msgspec.Struct, frozen=True):
 
 
 class ApprovalLink(msgspec.Struct, frozen=True, array_like=True):
-    """What a signed link says: who may give which answer to which approval, until when."""
+    """The content of a signed link: the person, the answer, the approval, and when the link expires."""
 
     key: Key
     by: str
@@ -66,7 +66,7 @@ class ApprovalLink(msgspec.Struct, frozen=True, array_like=True):
 
 
 async def waiting_approvals(access: StoreAccess, tenant: str, assignee: str | None = None, groups: Sequence[str] = (), limit: int = 100) -> list[Approval]:
-    """The approvals that wait, newest first: all, or those on which `assignee`, a member of `groups`, may decide and has not."""
+    """Lists the approvals that wait, newest first: all of them, or those on which `assignee`, a member of `groups`, may still decide."""
     found: list[Approval] = []
     async for page in head_pages(access.store, HeadFilter(tenant=tenant, workflow=APPROVAL_WORKFLOW, statuses=UNENDED_STATUSES)):
         for head in page:
@@ -79,10 +79,10 @@ async def waiting_approvals(access: StoreAccess, tenant: str, assignee: str | No
 
 
 async def read_approval(access: StoreAccess, key: Key) -> Approval | None:
-    """How an approval stands; None if it has not begun.
+    """Returns the present state of an approval; None if it has not begun.
 
     Raises:
-        NotFound: there is none of this key.
+        NotFound: no approval has this key.
     """
     execution = await read_execution(access, key)
     raw = execution.state.get(APPROVAL_STATE_KEY)
@@ -117,12 +117,12 @@ def _shown_request(one: Approval) -> ApprovalState:
 
 
 async def find_approval(access: StoreAccess, which: str, tenant: str, path: str | None = None) -> Key:
-    """The approval that people mean: by its id, or by the execution that asks, if that asks only one; else with its `path` there.
+    """Finds an approval by its own id, or by the execution that asks for it. If that execution asks for several, `path` selects one.
 
-    The execution is meant by its id, the beginning of that, or whatever `queries.find` takes.
+    The execution is named by its id, a prefix of its id, or any text that `find_execution` accepts.
 
     Raises:
-        NotFound, Ambiguous: they mean none, or several.
+        NotFound, Ambiguous: the text names no approval, or several.
     """
     own = Key(tenant, APPROVAL_WORKFLOW, which)
     if await access.store.heads(HeadFilter(keys=(own,), limit=1)):
@@ -134,7 +134,7 @@ async def find_approval(access: StoreAccess, which: str, tenant: str, path: str 
     keys = exact or begun or [await queries.find_execution(access, which, tenant)]
     for key in keys:
         asked += [key] if key.workflow == APPROVAL_WORKFLOW else open_approvals(await read_execution(access, key), path)
-    if len(asked) > 1:  # one that was just decided is not meant
+    if len(asked) > 1:  # an approval that has been decided in the meantime is not a candidate
         waiting = {head.key for head in await access.store.heads(HeadFilter(keys=tuple(asked), statuses=UNENDED_STATUSES, limit=len(asked)))}
         asked = sorted(waiting or set(asked))
     if len(asked) > 1:
@@ -148,12 +148,12 @@ async def find_approval(access: StoreAccess, which: str, tenant: str, path: str 
 
 
 def open_approvals(execution: Execution, path: str | None = None) -> list[Key]:
-    """The approvals that an execution waits for, or those at the operation `path`, which the end of its path may name."""
+    """Lists the approvals that an execution waits for; with `path`, only those of the operation whose path ends with it."""
     return _approvals(execution, execution.open.items(), path)
 
 
 def decided_approvals(execution: Execution, path: str | None = None) -> list[Key]:
-    """The approvals that an execution has asked for and waits for no more, in the order in which it asked; or those at the operation `path`."""
+    """Lists the decided approvals of an execution in the order in which they were decided; with `path`, only those of the operation whose path ends with it."""
     return _approvals(execution, sorted(execution.settled.items(), key=lambda one: one[1].number), path)
 
 
@@ -165,13 +165,13 @@ def _approvals(execution: Execution, known: Iterable[tuple[Path, PendingOperatio
 
 
 async def decide_approval(access: StoreAccess, key: Key, vote: Vote) -> VoteReply:
-    """Give a vote, and wait until it was taken: of two at once that would both decide, one does, and the other is refused.
+    """Sends a vote and waits until the approval has accepted or refused it. Of two concurrent votes that would both decide, one is accepted.
 
     Raises:
         NotFound: there is no such approval.
         HasEnded: it was decided before.
         DecisionRefused: the vote does not count, and nothing was changed.
-        BadValue: what was filled in does not fit the form.
+        BadValue: the value does not fit the form.
     """
     signal = await vote_message(access, key, vote)
     try:
@@ -185,16 +185,16 @@ async def decide_approval(access: StoreAccess, key: Key, vote: Vote) -> VoteRepl
 
 
 async def post_vote(access: StoreAccess, key: Key, vote: Vote) -> None:
-    """Give a vote and don't wait: it is kept, and taken by the next engine that runs.
+    """Sends a vote and returns at once: the vote is durable, and takes effect when an engine runs.
 
     Raises:
-        NotFound, HasEnded, DecisionRefused, BadValue: as of now, it would not count.
+        NotFound, HasEnded, DecisionRefused, BadValue: in the present state of the approval, the vote would not count.
     """
     _ = await execution_operations.send_signal(access, key, await vote_message(access, key, vote))
 
 
 async def give_vote(access: StoreAccess, key: Key, vote: Vote, wait: bool, timeout: Duration | None) -> None:
-    """Give a vote, and wait until it was taken or, without `wait`, don't. See `decide` and `post`."""
+    """Sends a vote; with `wait`, waits until it has been accepted. See `decide_approval` and `post_vote`."""
     _ = checked_name(vote.by, "by")
     if not wait:
         await post_vote(access, key, vote)
@@ -203,11 +203,11 @@ async def give_vote(access: StoreAccess, key: Key, vote: Vote, wait: bool, timeo
         _ = await decide_approval(access, key, vote)
 
 
-async def vote_message(access: StoreAccess, key: Key, vote: Vote, mail_key: str | None = None) -> messages.SignalMessage:
-    """What gives a vote, under a key of its own if none is given.
+async def vote_message(access: StoreAccess, key: Key, vote: Vote, message_key: str | None = None) -> messages.SignalMessage:
+    """Returns the message that carries a vote. Its idempotency key is `message_key`, or a fresh one.
 
     Raises:
-        NotFound, HasEnded, DecisionRefused, BadValue: as of now, it would not count.
+        NotFound, HasEnded, DecisionRefused, BadValue: in the present state of the approval, the vote would not count.
     """
     if (decided := await already_decided(access, key)) is not None:
         raise decided
@@ -221,14 +221,14 @@ async def vote_message(access: StoreAccess, key: Key, vote: Vote, mail_key: str 
             raise DecisionRefused(key, f"{said}, which is recorded and takes effect when an engine runs")
         if vote.approve and shown.request.form is not None:
             check_form(shown.request.form, vote.value)
-    return execution_operations.signal_message(VOTE_SIGNAL, vote, mail_key)
+    return execution_operations.signal_message(VOTE_SIGNAL, vote, message_key)
 
 
 def check_form(form: dict[str, Any], filled: Any) -> None:
-    """Hold what was filled in against the form, where `jsonschema-rs` is installed; else the workflow itself does, and asks again.
+    """Checks a value against the form, if `jsonschema-rs` is installed. If it is not, the workflow checks it, and asks again if it does not fit.
 
     Raises:
-        BadValue: it does not fit.
+        BadValue: the value does not fit.
     """
     plain = values.decode(values.encode(filled, "what was filled in"), Any, "what was filled in")
     try:
@@ -240,7 +240,7 @@ def check_form(form: dict[str, Any], filled: Any) -> None:
 
 
 async def already_decided(access: StoreAccess, key: Key) -> HasEnded | None:
-    """Why an approval takes no decision any more; None, if it does."""
+    """Returns the error for a decision on an approval that has ended; None if it is still open."""
     head = await access.head(key)
     if head.status not in ENDED_STATUSES:
         return None
@@ -251,11 +251,11 @@ async def already_decided(access: StoreAccess, key: Key) -> HasEnded | None:
     return AlreadyDecided(key, head.status, (one.title, vote.by, vote.approve, ended.at_s))
 
 
-# links
+# Signed links
 
 
 def sign_link(secret: bytes, link: ApprovalLink) -> str:
-    """A link's text, for an address or a mail: it can be read by anybody, and made only with the secret.
+    """Returns the text of a link, for a URL or an e-mail. Anybody can read it; only a holder of the secret can create one.
 
     Raises:
         BadValue: the secret is too short.
@@ -265,10 +265,10 @@ def sign_link(secret: bytes, link: ApprovalLink) -> str:
 
 
 async def read_link(access: StoreAccess, secret: bytes, signed: str) -> ApprovalLink:
-    """What a signed link says.
+    """Verifies a signed link and returns its content.
 
     Raises:
-        LinkRefused: it was not made with this secret, or its time is over.
+        LinkRefused: the signature is not of this secret, or the link has expired.
         BadValue: the secret is too short.
     """
     said, _, signature = signed.strip().partition(".")
@@ -280,12 +280,12 @@ async def read_link(access: StoreAccess, secret: bytes, signed: str) -> Approval
     if link is None:
         raise LinkRefused("it was not signed with the secret of this deployment, or was cut short")
     if link.until_s <= (await access.store.store_time()).now_s:
-        raise LinkRefused("its time is over; ask for another one")
+        raise LinkRefused("it has expired; ask for another one")
     return link
 
 
 async def decide_by_link(access: StoreAccess, secret: bytes, link: str, said: Vote, timeout: Duration | None) -> None:
-    """Give the answer that a signed link stands for, with what else was `said`. See `read_link` and `decide`."""
+    """Votes as a signed link says, with the comment and the form value of `said`. See `read_link` and `decide_approval`."""
     of = await read_link(access, secret, link)
     value = said.value if of.approve else None
     whole = Vote(of.by, of.approve, said.comment, value, await link_groups(access, of), means="link")
@@ -294,7 +294,7 @@ async def decide_by_link(access: StoreAccess, secret: bytes, link: str, said: Vo
 
 
 async def link_groups(access: StoreAccess, link: ApprovalLink) -> tuple[str, ...]:
-    """The groups that who has a link counts as a member of: the link says that this person may decide, so all that are asked."""
+    """Returns the groups that the bearer of a link counts as a member of. The signature grants the decision, so these are all groups of the approval."""
     one = await read_approval(access, link.key)
     return () if one is None else tuple(name.removeprefix("group:") for name in one.assignees if name.startswith("group:"))
 

@@ -1,8 +1,8 @@
-"""Sweeps: large values and archives that nothing needs any more are removed, while engines work.
+"""Removes blobs and archives that nothing refers to, while engines work (mark and sweep).
 
-What refers to a blob stands in logs and mail, which are all read. Whoever begins to refer to one meanwhile takes its mark away (see
-`perdure.stores.blob_marks`), and no more is removed than what has its mark still. If a log can't be read, nothing is removed, since it may refer
-to anything. Archives go before the values that only they refer to: whatever interrupts this, no archive is left that lacks any.
+References to blobs are in logs and messages, all of which are read. A process that adds a reference during the scan clears the mark of the blob (see
+`perdure.stores.blob_marks`), and only blobs that are still marked are removed. If a log cannot be read, nothing is removed, because it might refer to
+any blob. Archives are removed before the blobs that only they refer to, so an interruption never leaves an archive with missing blobs.
 """
 
 import secrets
@@ -24,7 +24,7 @@ from perdure.stores.protocol import Head, HeadFilter, ReadOnlyStore, Store
 
 
 class ArchiveFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which archives are to be pruned: those made before a time of the store, in seconds since 1970, of executions in one of these statuses (None: any)."""
+    """Selects the archives to prune: those made before `before_s` (store time, seconds since 1970), of executions in one of `statuses` (None: any)."""
 
     tenant: str
     before_s: float
@@ -32,12 +32,12 @@ class ArchiveFilter(msgspec.Struct, frozen=True, kw_only=True):
     workflow: str | None = None
 
     def means(self, head: Head) -> bool:
-        """Whether archives of this execution are meant, if they are old."""
+        """Whether the filter selects the archives of this execution, provided that they are old enough."""
         return head.key.tenant == self.tenant and self.workflow in (None, head.key.workflow) and (self.statuses is None or head.status in self.statuses)
 
 
 class CollectedBlobs(msgspec.Struct, frozen=True):
-    """What was removed, or would be: archives, how many large values besides, and how many bytes all of it takes in the store."""
+    """The result of a collection: the archives that were removed (in a dry run: would be), the number of other blobs, and the bytes of all of them."""
 
     archives: list[LogArchive] = []
     values: int = 0
@@ -45,12 +45,12 @@ class CollectedBlobs(msgspec.Struct, frozen=True):
 
 
 async def collect_blobs(store: Store, old: ArchiveFilter | None = None, dry_run: bool = False, archive: ArchiveWriter | None = None) -> CollectedBlobs:
-    """Remove the blobs to which nothing refers, of all tenants; and archives, if some are meant, with what only they refer to.
+    """Removes the blobs of all tenants to which nothing refers. With `old`, also removes those archives and what only they refer to.
 
-    `archive` is given an export of each execution whose archives are about to be pruned.
+    `archive` receives an export of each execution before its archives are pruned.
 
     Raises:
-        LogDamaged, SealedPayload: a log, a message or an archive can't be read; nothing was removed.
+        LogDamaged, SealedPayload: a log, a message or an archive cannot be read; nothing was removed.
     """
     removal, name = blob_removal_of(store), secrets.token_hex(16)
     await removal.mark(name)
@@ -73,13 +73,13 @@ async def collect_blobs(store: Store, old: ArchiveFilter | None = None, dry_run:
 
 
 async def _remove_noted(removal: BlobRemoval, name: str, noted: Sequence[str]) -> BlobTotals:
-    """Remove those of these that have their mark still, and note it: a few at a time, so that each transaction looks at few names."""
+    """Removes those of `noted` that are still marked and records their removal, in small batches so that each transaction looks at few names."""
     parts = [await _remove_marked(removal, name, noted[first : first + REMOVAL_BATCH]) for first in range(0, len(noted), REMOVAL_BATCH)]
     return BlobTotals(sum(part.blobs for part in parts), sum(part.size_bytes for part in parts))
 
 
 async def _remove_marked(removal: BlobRemoval, name: str, noted: Sequence[str] | None = None) -> BlobTotals:
-    """Remove what has its mark still, a few by each transaction."""
+    """Removes the blobs that are still marked, one batch per transaction."""
     blobs, size_bytes = 0, 0
     while (batch := await removal.remove(name, noted)).blobs:
         blobs, size_bytes = blobs + batch.blobs, size_bytes + batch.size_bytes
@@ -87,55 +87,55 @@ async def _remove_marked(removal: BlobRemoval, name: str, noted: Sequence[str] |
 
 
 class _ReferenceScan:
-    """Reads all mail and logs. `pruned` are the archives that are to be pruned, `archives` the names of those that somebody keeps."""
+    """Reads all messages and logs. `pruned` are the archives to prune, `archives` the names of those that an execution still refers to."""
 
-    def __init__(self, looking: ReadOnlyStore, old: ArchiveFilter | None) -> None:
+    def __init__(self, store: ReadOnlyStore, old: ArchiveFilter | None) -> None:
         self.pruned: list[LogArchive] = []
         self.archives: set[str] = set()
-        self._looking, self._old = looking, old
+        self._store, self._old = store, old
 
     async def needed(self, unclaimed: Sequence[QueuedMessage]) -> AsyncGenerator[list[str], None]:
-        """The names of the blobs that something refers to, in parts.
+        """Yields the names of referenced blobs, page by page.
 
-        Mail without an execution was read before: if one has come for it since, that is among the heads.
+        `unclaimed` are messages whose execution has not been created. They are read before the heads, so an execution created since is among the heads.
         """
         yield _message_blobs(unclaimed)
-        async for page in head_pages(self._looking, HeadFilter()):
+        async for page in head_pages(self._store, HeadFilter()):
             names = set[str]()
             for head in page:
                 names |= await self._of(head)
             yield sorted(names)
 
     async def _of(self, head: Head) -> set[str]:
-        """What an execution refers to. Its mail is read before its log: what leaves the one comes into the other."""
-        mail = await self._looking.messages(head.key)
-        log_now = await self._looking.read(head.key)
-        names = set(_message_blobs(mail))
+        """Returns what an execution refers to. Its messages are read before its log: a message that is handled in between is then found in the log."""
+        queued = await self._store.messages(head.key)
+        log_now = await self._store.read(head.key)
+        names = set(_message_blobs(queued))
         try:
             events = [] if log_now is None else log_format.decode_rows(log_now.rows)
             names |= referenced_blobs(events).keys()
-            async for one in log_archives.archive_contents(self._looking, head.key, events):
+            async for one in log_archives.archive_contents(self._store, head.key, events):
                 names |= self._kept(head, one, names)
             return names
         except LogDamaged as error:
             raise _unreadable_error(head.key, error) from error
 
     def _kept(self, head: Head, content: log_archives.ArchiveContent, names: set[str]) -> set[str]:
-        """What is kept for the sake of an archive; one that is to be pruned is taken out of the `names` instead."""
+        """Returns what an archive refers to. An archive that is to be pruned keeps nothing, and is removed from `names` instead."""
         one = content.archive
         if self._old is not None and self._old.means(head) and one.archived_at_s < self._old.before_s and one.pruned_at_s is None:
             names.discard(one.name)
             self.pruned.append(one)
             return set()
         if one.missing:
-            raise LogDamaged(f"its archive {one.name} is missing, so what that refers to is not known")
+            raise LogDamaged(f"its archive {one.name} is missing")
         self.archives.add(one.name)
         return set(referenced_blobs(content.events))
 
 
-def _message_blobs(mail: Sequence[QueuedMessage]) -> list[str]:
+def _message_blobs(queued: Sequence[QueuedMessage]) -> list[str]:
     names = list[str]()
-    for one in mail:
+    for one in queued:
         try:
             names += referenced_blobs((messages.decode_message_or_task(one.body),))
         except LogDamaged as error:
@@ -144,4 +144,4 @@ def _message_blobs(mail: Sequence[QueuedMessage]) -> list[str]:
 
 
 def _unreadable_error(whose: object, error: LogDamaged) -> LogDamaged:
-    return LogDamaged(f"{whose}: {error.why}; what it refers to is not known, so no large value was removed (perdure verify says what is damaged)")
+    return LogDamaged(f"{whose}: {error.why}. The blobs that it refers to are not known, so none was removed. Run perdure verify to see what is damaged")

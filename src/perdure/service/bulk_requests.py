@@ -1,7 +1,7 @@
-"""Bulk requests: the same request to many executions, posted in batches of one commit each.
+"""Posts one request to many executions, in batches of one commit each.
 
-A batch is durable as a whole or not at all. Interrupted between two batches, the first have been told and the rest not; asking again tells the rest, and
-counts what has ended meanwhile apart.
+Each batch is durable as a whole or not at all. If the process dies between two batches, the first executions have the request and the rest do not. Running
+it again posts the rest; executions that have ended in the meantime are counted separately.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from perdure.service.store_access import StoreAccess, with_timeout
 from perdure.stores.protocol import Head, HeadFilter
 
 BULK_BATCH = 500
-"""How many executions are told in one commit."""
+"""The number of requests in one commit."""
 
 ACTIVE = ("pending", "running", "waiting", "waiting_approval", "ending", "undoing")
 STUCK = ("paused", "needs_attention")
@@ -37,14 +37,14 @@ STATUSES_BY_OPERATION: dict[str, tuple[str, ...]] = {
     "requeue": dead_letter_groups.DEAD_STATUSES,
     "discard": dead_letter_groups.DEAD_STATUSES,
 }
-"""On executions in which statuses each verb has an effect."""
+"""The statuses in which each operation has an effect."""
 
 NEWEST_FIRST = frozenset(("retry", "requeue"))
-"""The verbs that those are told first that were created last: children go on before their parents. All others end parents before their children."""
+"""The operations that are posted to the newest executions first, so that children continue before their parents. All others end parents first."""
 
 
 class BulkFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which executions are meant: those of `keys`, in their order, or else those that fit all that is given. Without `status`, those on which a verb acts."""
+    """Selects executions: those of `keys`, in their order, or those that match all other fields. Without `status`, those on which the operation acts."""
 
     tenant: str
     keys: tuple[Key, ...] | None = None
@@ -56,67 +56,70 @@ class BulkFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BulkOperation(msgspec.Struct, frozen=True):
-    """What executions are asked to do, and how the request to one is made."""
+    """An operation by name, and the function that makes its request for one execution."""
 
     name: str
     request: Callable[[StoreAccess, Head], Awaitable[ExecutionRequest | None]]
 
 
 class BulkResult(msgspec.Struct, frozen=True):
-    """The outcome of a bulk request: the executions that `accepted` it (and have done it, if the caller waited), those that had `ended` before, and those for
-    which it `failed`, with the error of each."""
+    """The outcome of a bulk request.
+
+    `accepted` lists the executions that have the request (with `wait`: in which it has taken effect), `ended` those that had ended before, and `failed` those
+    for which it failed, each with its error.
+    """
 
     accepted: list[Key] = []
     ended: list[Key] = []
     failed: dict[Key, PerdureError] = {}
 
 
-# The verbs.
+# Operations
 
 
 def cancel(reason: str, undo: bool = True) -> BulkOperation:
-    """Unwind, undo unless that is not wanted, and end as cancelled."""
+    """Unwinds, undoes completed steps unless `undo` is false, and ends as cancelled."""
     return BulkOperation("cancel", _request_maker(lambda head: execution_requests.cancel_request(head, reason, undo)))
 
 
 def terminate(reason: str) -> BulkOperation:
-    """End as cancelled at once."""
+    """Ends as cancelled at once."""
     return BulkOperation("terminate", _request_maker(lambda head: execution_requests.terminate_request(head, reason)))
 
 
 def pause(reason: str) -> BulkOperation:
-    """Begin nothing more until resumed."""
+    """Begins nothing more until resumed."""
     return BulkOperation("pause", _request_maker(lambda head: execution_requests.message_request(head, messages.PauseMessage(reason), "pause")))
 
 
 def resume(reason: str) -> BulkOperation:
-    """Go on from where it is paused or parked."""
+    """Continues from where it is paused or parked."""
     return BulkOperation("resume", _request_maker(lambda head: execution_requests.message_request(head, messages.ResumeMessage(reason), "resume")))
 
 
 def evict(reason: str) -> BulkOperation:
-    """Leave the engine that has it."""
+    """Leaves the memory of its engine."""
     return BulkOperation("evict", _request_maker(lambda head: execution_requests.message_request(head, messages.EvictMessage(reason), "evict")))
 
 
 def retry(reason: str, step: str | None = None) -> BulkOperation:
-    """Go on from what failed, or from a step on."""
+    """Continues from what failed, or from a step."""
     return BulkOperation("retry", lambda access, head: execution_requests.retry_request(access, head, reason, step))
 
 
 def undo(reason: str) -> BulkOperation:
-    """Undo what was done."""
+    """Undoes completed steps."""
     return BulkOperation("undo", lambda access, head: execution_requests.undo_request(access, head, reason))
 
 
 def requeue(reason: str) -> BulkOperation:
-    """Run a dead letter again, from what failed."""
+    """Runs a dead letter again from what failed."""
     return BulkOperation("requeue", lambda access, head: dead_letter_groups.requeue_request(access, head, reason))
 
 
 def discard(reason: str) -> BulkOperation:
-    """Cancel a dead letter as it stands."""
-    return BulkOperation("discard", _request_maker(lambda head: dead_letter_groups.discard_letter_request(head, reason)))
+    """Cancels a dead letter without running anything."""
+    return BulkOperation("discard", _request_maker(lambda head: dead_letter_groups.discard_dead_letter_request(head, reason)))
 
 
 def _request_maker(make: Callable[[Head], ExecutionRequest | None]) -> Callable[[StoreAccess, Head], Awaitable[ExecutionRequest | None]]:
@@ -126,11 +129,11 @@ def _request_maker(make: Callable[[Head], ExecutionRequest | None]) -> Callable[
     return made
 
 
-# Choosing and telling.
+# Selecting executions and posting requests
 
 
 async def choose_executions(access: StoreAccess, which: BulkFilter, statuses: Sequence[str] | None = None) -> list[Key]:
-    """The executions that are meant, newest first, or as they are given; those in one of `statuses`, if none are asked for."""
+    """Lists the executions that the filter selects, newest first, or in the order of its keys. `statuses` applies if the filter names none."""
     if which.keys is not None:
         return list(which.keys)
     found: list[Key] = []
@@ -152,10 +155,10 @@ async def choose_executions(access: StoreAccess, which: BulkFilter, statuses: Se
 
 
 async def post_bulk(access: StoreAccess, which: BulkFilter, verb: BulkOperation, wait: bool, timeout: Duration | None) -> BulkResult:
-    """Ask all that are meant, batch by batch; with `wait`, each batch is waited for, each execution for up to `timeout`.
+    """Posts the operation to all selected executions, batch by batch; with `wait`, waits for each batch, up to `timeout` for each execution.
 
     Raises:
-        BadValue, BadName: the filter makes no sense.
+        BadValue, BadName: the filter is invalid.
     """
     keys = await choose_executions(access, which, STATUSES_BY_OPERATION[verb.name])
     ordered = keys if which.keys is not None or verb.name in NEWEST_FIRST else keys[::-1]
@@ -173,7 +176,7 @@ async def post_bulk(access: StoreAccess, which: BulkFilter, verb: BulkOperation,
 
 
 async def _requests(access: StoreAccess, keys: Sequence[Key], verb: BulkOperation, result: BulkResult) -> list[ExecutionRequest]:
-    """The requests to a batch of executions; those to which none can be made are added to the result."""
+    """Makes the requests for a batch. Executions for which none can be made are recorded in the result."""
     heads = {head.key: head for head in await access.store.heads(HeadFilter(keys=tuple(keys), limit=len(keys)))}
     made: list[ExecutionRequest] = []
     for key in dict.fromkeys(keys):
@@ -194,7 +197,7 @@ async def _requests(access: StoreAccess, keys: Sequence[Key], verb: BulkOperatio
 
 
 async def _effect(access: StoreAccess, request: ExecutionRequest, timeout: Duration | None) -> PerdureError | None:
-    """Wait until a request has taken effect; return what went wrong."""
+    """Waits until a request has taken effect; returns the error if it does not."""
     try:
         async with with_timeout(timeout, f"the effect of {request.verb} on {request.head.key}"):
             await execution_requests.wait_for_effect(access, request)

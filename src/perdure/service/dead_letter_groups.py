@@ -1,7 +1,7 @@
-"""Dead letters: executions that have failed or need attention, with those that failed alike in one group; to be run again, or to be taken off the list.
+"""Groups dead letters: executions that have failed or need attention, grouped with those that failed alike, to be requeued or discarded.
 
-Nothing is kept for it: the list follows from the logs. Alike is what has the same fingerprint, which leaves out what differs from one execution to
-the next. Off the list is what was retried, and what was discarded: that is cancelled, behind its failure.
+The list follows from the logs; nothing else is stored. Failures are alike if they have the same fingerprint, which leaves out what differs between
+executions, such as ids and numbers. An execution that is retried leaves the list, and so does one that is discarded: it is cancelled after its failure.
 """
 
 import re
@@ -30,23 +30,23 @@ from perdure.service.store_access import StoreAccess
 from perdure.stores.protocol import Head, HeadFilter
 
 DEAD_STATUSES = ("failed", "needs_attention")
-LETTERS_PER_PAGE = 500
+DEAD_LETTERS_PER_PAGE = 500
 MESSAGE_CHARACTERS_MAX = 300
 FINGERPRINT_DIGITS = 10
 
 STEP_ERRORS = frozenset((StepFailed.code, ChildFailed.code, JoinFailed.code, RaceFailed.code, Timeout.code))
-"""The errors with which a workflow fails because something in it has: that one says more."""
+"""The errors by which a workflow fails because a step in it has failed. The error of that step says more."""
 
 GIVEN_UP = ("cancelled", "abandoned")
-"""How calls settle that were dropped: that follows from a failure, or from the end of a race."""
+"""The outcomes of calls that were dropped because of another failure or because a race ended. They are never the cause."""
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
-    """One execution that goes no further: since when, where it failed (the path of the step, or nothing), and with what.
+    """One execution that has failed or needs attention: when, where (the path of the step, or empty) and with which error.
 
-    `reason` is ``max_retries_exceeded``, ``timeout``, ``interrupted``, ``fatal`` (not to be tried again) or ``rollback`` of a step; the limit that was
-    exceeded (``exceeded_max_fanout``, ``exceeded_max_hops``, ``deadline_exceeded``, ...); of what needs attention, why; else ``failed``. `attempts` counts
-    those of the step; `input` holds its arguments: by name, else as a list.
+    `reason` is ``max_retries_exceeded``, ``timeout``, ``interrupted``, ``fatal`` (not retryable) or ``rollback`` for a step; the name of the exceeded limit
+    (``exceeded_max_fanout``, ``exceeded_max_hops``, ``deadline_exceeded``, ...); the reason for attention; otherwise ``failed``. `attempts` counts the attempts
+    of the step. `input` holds its arguments, by name or as a list.
     """
 
     key: Key
@@ -62,8 +62,7 @@ class DeadLetter(msgspec.Struct, frozen=True):
 
 
 class DeadLetterGroup(msgspec.Struct, frozen=True):
-    """Executions that failed alike, the newest first: where, with what, how many, first and last when. Unless it is `complete`, more dead letters are there
-    than were looked at, so that `count` is the least that there are."""
+    """Executions that failed alike, newest first. If it is not `complete`, there are more dead letters than were read, and `count` is a lower bound."""
 
     fingerprint: str
     workflow: str
@@ -79,7 +78,7 @@ class DeadLetterGroup(msgspec.Struct, frozen=True):
 
 
 class DeadLetterFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which dead letters are meant: of a workflow, by the beginning of their ids, created since, alike in a fingerprint (or its beginning); at most so many."""
+    """Selects dead letters by workflow, id prefix, creation time and fingerprint (or its prefix). At most `limit` executions are read."""
 
     tenant: str
     workflow: str | None = None
@@ -89,25 +88,25 @@ class DeadLetterFilter(msgspec.Struct, frozen=True, kw_only=True):
     limit: int = 10_000
 
 
-# alike
+# Fingerprints
 
 
 def fingerprint(workflow: str, path: Path, type: str, message: str) -> str:
-    """A short hash that is the same for failures that are alike: of the same workflow, at the same place, with the same error."""
+    """A short hash that is equal for failures that are alike: same workflow, same place, same error."""
     said = "\0".join((workflow, failure_site(path), type, normalized_message(message)))
     return sha256(said.encode(errors="surrogatepass")).hexdigest()[:FINGERPRINT_DIGITS]
 
 
 def failure_site(path: Path) -> str:
-    """A path without the numbers of turns, of items and of equal names, and without numbers that stand for themselves in names."""
+    """A path without the numbers of iterations, items and repeated names, and without numbers that are words of their own in names."""
     plain: Path = tuple((re.sub(r"\b\d+\b", "N", segment[0]), min(segment[1], 1)) if isinstance(segment, tuple) else ("N", 0) for segment in path)
     return path_text(plain)
 
 
 def normalized_message(message: str) -> str:
-    """A message with what differs from one to the next replaced: quoted text, ids and hashes, numbers. What was replaced before stays as it is."""
+    """A message with its variable parts (quoted text, ids, hashes, numbers) replaced by placeholders. Normalizing twice changes nothing."""
     before = None
-    while message != before:  # quotes may stand within quotes
+    while message != before:  # quotes may be nested
         before = message
         for pattern, word in _NORMALIZATIONS:
             message = pattern.sub(word, message)
@@ -122,21 +121,21 @@ _NORMALIZATIONS = (
 )
 
 
-# the list
+# Groups
 
 
 async def group_dead_letters(access: StoreAccess, which: DeadLetterFilter) -> list[DeadLetterGroup]:
-    """The dead letters by what they have in common, what failed last first.
+    """Groups the selected dead letters, the most recent failure first.
 
     Raises:
-        BadValue: a fingerprint is meant of which there is none, or several.
+        BadValue: the filter has a fingerprint that no group has, or that several have.
     """
     found: dict[tuple[str, str], list[DeadLetter]] = {}
     listed, complete = await _listed_summaries(access, which)
     for one in listed:
-        letter = await _letter(access, one)
-        if letter is not None and letter.fingerprint.startswith(which.fingerprint):
-            found.setdefault((letter.fingerprint, letter.key.workflow), []).append(letter)
+        dead = await _read_dead_letter(access, one)
+        if dead is not None and dead.fingerprint.startswith(which.fingerprint):
+            found.setdefault((dead.fingerprint, dead.key.workflow), []).append(dead)
     grouped = sorted((_group(*name, letters, complete) for name, letters in found.items()), key=lambda group: -group.last_at_s)
     if which.fingerprint and len(grouped) != 1:
         fitting = ", ".join(group.fingerprint for group in grouped[:5])
@@ -151,10 +150,10 @@ def _group(name: str, workflow: str, letters: Sequence[DeadLetter], complete: bo
 
 
 async def _listed_summaries(access: StoreAccess, which: DeadLetterFilter) -> tuple[list[ListedExecution], bool]:
-    """The executions that are meant, the newest first, up to the limit; and whether these are all."""
+    """The executions that the filter selects, newest first, up to its limit; and whether these are all."""
     found: list[ListedExecution] = []
     while len(found) <= which.limit:
-        asked = min(which.limit + 1 - len(found), LETTERS_PER_PAGE)
+        asked = min(which.limit + 1 - len(found), DEAD_LETTERS_PER_PAGE)
         page = await queries.list_executions(
             access,
             tenant=which.tenant,
@@ -171,7 +170,7 @@ async def _listed_summaries(access: StoreAccess, which: DeadLetterFilter) -> tup
     return found[: which.limit], len(found) <= which.limit
 
 
-async def _letter(access: StoreAccess, listed: ListedExecution) -> DeadLetter | None:
+async def _read_dead_letter(access: StoreAccess, listed: ListedExecution) -> DeadLetter | None:
     try:
         execution = await read_execution(access, listed.key)
         letter = dead_letter_of(execution)
@@ -181,7 +180,7 @@ async def _letter(access: StoreAccess, listed: ListedExecution) -> DeadLetter | 
 
 
 def dead_letter_of(execution: Execution) -> DeadLetter | None:
-    """An execution as a dead letter, without the input of its step; None if it is none."""
+    """The dead letter of an execution, without the input of its step; None if the execution is none."""
     if execution.status not in DEAD_STATUSES:
         return None
     if execution.parked is not None:
@@ -194,12 +193,12 @@ def dead_letter_of(execution: Execution) -> DeadLetter | None:
     else:
         return None
     name, known = fingerprint(execution.key.workflow, path, error.type, error.message), execution.open.get(path) or execution.settled.get(path)
-    tries = known.attempt if known is not None and isinstance(known.op, CallOperation) else 0
-    return DeadLetter(execution.key, execution.status, name, path_text(path), error.type, error.message, at_s, reason, tries)
+    attempts = known.attempt if known is not None and isinstance(known.op, CallOperation) else 0
+    return DeadLetter(execution.key, execution.status, name, path_text(path), error.type, error.message, at_s, reason, attempts)
 
 
 async def _input(access: StoreAccess, execution: Execution, letter: DeadLetter) -> Any:
-    """What the step of a dead letter was given: by name, else as a list; None, if it is about no call."""
+    """The arguments of a dead letter's step, by name or as a list; None if it is not about a call."""
     path = parse_path(letter.path)
     known = execution.open.get(path) or execution.settled.get(path)
     if known is None or not isinstance(known.op, CallOperation):
@@ -209,24 +208,27 @@ async def _input(access: StoreAccess, execution: Execution, letter: DeadLetter) 
 
 
 def step_name(path: str) -> str:
-    """The name of the step that has a path, as it is shown."""
+    """The name of the step that a path belongs to."""
     return next((segment[0] for segment in reversed(parse_path(path)) if isinstance(segment, tuple) and segment[1] > 0), "")
 
 
 def _unreadable(listed: ListedExecution, error: StoreError) -> DeadLetter:
-    """An execution whose log can't be read, as a dead letter."""
+    """The dead letter of an execution whose log cannot be read."""
     name = fingerprint(listed.key.workflow, (), error_codes.error_code(type(error)), str(error))
     return DeadLetter(listed.key, listed.status, name, "", error_codes.error_code(type(error)), str(error), listed.ended_at_s or listed.created_at_s)
 
 
 def _cause(execution: Execution, ended: e.EndedEvent) -> tuple[Path, ErrorInfo]:
-    """Where an execution failed and with what. A definition says it; code failed in what failed last in it, if it did because of that, else in its own code."""
+    """Where an execution failed and with which error.
+
+    A definition records the place. Code failed by the last failure in it, if its error comes from a step; otherwise by its own exception.
+    """
     assert isinstance(ended.outcome, Failure)
     error = ended.outcome.error
     if execution.definition is None and error.type not in STEP_ERRORS:
         return (), error
     failed = list(_failures(execution))
-    if execution.definition is not None:  # of a step that is done for each item, the item that failed first
+    if execution.definition is not None:  # among the items of a map, the one that failed first
         failed = [one for one in failed if one[3] == error and one[2][: len(ended.path)] == ended.path and ended.path and not is_internal_path(one[2])]
         return min(failed, key=lambda one: one[:2])[2] if failed else ended.path, error
     _, _, path, cause = max(failed, key=lambda one: one[:2], default=(0.0, 0, (), error))
@@ -234,7 +236,7 @@ def _cause(execution: Execution, ended: e.EndedEvent) -> tuple[Path, ErrorInfo]:
 
 
 def _failures(execution: Execution) -> Iterator[tuple[float, int, Path, ErrorInfo]]:
-    """What has failed before the ending began, in the order in which it settled. What was given up is no cause, nor what failed within its grace."""
+    """Yields the failures before the execution began to end, in the order of settling. Dropped calls are left out: they are consequences."""
     for path, one in execution.settled.items():
         if path[0] == UNDO:
             return
@@ -252,21 +254,20 @@ def _reason(execution: Execution, path: Path, error: ErrorInfo) -> str:
     return "max_retries_exceeded" if kind == "exhausted" else kind
 
 
-# what is done about them
+# Requeue and discard
 
 
 async def requeue_dead_letter(
     access: StoreAccess, key: Key, reason: str = "", *, edits: Mapping[str, Any] | None = None, code: Workflow | None = None, wait: bool = False
 ) -> tuple[Key, int]:
-    """Run it again: from what failed, or with `edits` of its input as a new execution from the beginning, for which this one is discarded.
+    """Runs a dead letter again from what failed; with `edits` of its input, as a new execution from the beginning, and discards this one.
 
-    Edits are arguments by name, and those that were given by position by their number, from 1; `code` knows what its positions are called.
-    The same edits of the same execution begin one, however often they are asked for, also after this one was discarded for it. Returns which execution
-    goes on, and the version behind which to watch it.
+    Edits are keyed by argument name, or by position from 1; `code` maps positions to names. The operation is idempotent: the same edits of the same execution
+    start one new execution, even after this one has been discarded. Returns the key of the execution that continues, and the version after which to watch it.
 
     Raises:
-        NotFound, BadValue: it is no dead letter, or can't be edited so.
-        NeedsAttention: with `wait`, it went on and is parked again.
+        NotFound, BadValue: it is no dead letter, or the edits do not fit.
+        NeedsAttention: with `wait`, it continued and is parked again.
     """
     discarded = bool(edits) and (await access.head(key)).status == "cancelled"
     if not discarded:
@@ -278,19 +279,19 @@ async def requeue_dead_letter(
     if discarded and await access.store.heads(HeadFilter(keys=(wanted.key,), limit=1)):
         return wanted.key, 0
     await _expect_dead(access, key)
-    with suppress(AlreadyExists):  # of an earlier asking, which came no further
+    with suppress(AlreadyExists):  # an earlier call has started it, and was interrupted before the discard
         await reruns.rerun_execution(access, key, wanted)
     await execution_operations.discard_execution(access, key, "; ".join(filter(None, (reason, f"it was requeued as {wanted.key}"))), wait)
     return wanted.key, 0
 
 
 async def discard_dead_letter(access: StoreAccess, key: Key, reason: str = "", wait: bool = False) -> None:
-    """Take it off the list, and run nothing: it is cancelled as it stands. One that was discarded before is left as it is.
+    """Cancels a dead letter without running anything. Has no effect on one that was discarded before.
 
     Raises:
         NotFound, BadValue: it is no dead letter.
     """
-    await execution_operations.post_request(access, discard_letter_request(await access.head(key), reason), wait)
+    await execution_operations.post_request(access, discard_dead_letter_request(await access.head(key), reason), wait)
 
 
 async def _expect_dead(access: StoreAccess, key: Key) -> None:
@@ -303,7 +304,7 @@ def _must_be_dead(head: Head) -> None:
 
 
 async def requeue_request(access: StoreAccess, head: Head, reason: str) -> ExecutionRequest:
-    """A request that runs it again from what failed.
+    """A request to run a dead letter again from what failed.
 
     Raises:
         BadValue: it is no dead letter.
@@ -312,8 +313,8 @@ async def requeue_request(access: StoreAccess, head: Head, reason: str) -> Execu
     return await execution_requests.retry_request(access, head, reason)
 
 
-def discard_letter_request(head: Head, reason: str) -> ExecutionRequest | None:
-    """A request that cancels it as it stands; None if it was cancelled before.
+def discard_dead_letter_request(head: Head, reason: str) -> ExecutionRequest | None:
+    """A request to cancel a dead letter; None if it is cancelled already.
 
     Raises:
         BadValue: it is no dead letter.
@@ -325,7 +326,7 @@ def discard_letter_request(head: Head, reason: str) -> ExecutionRequest | None:
 
 
 async def _edited(access: StoreAccess, key: Key, edits: Mapping[str, Any], code: Workflow | None) -> bytes:
-    """The input of an execution, with other values in some places."""
+    """The encoded input of an execution with `edits` applied."""
     started = (await read_execution(access, key)).started
     if started is None:
         raise BadValue("edits", str(key), "an execution that has begun")

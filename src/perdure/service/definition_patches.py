@@ -1,4 +1,4 @@
-"""Patching: a live execution of a definition goes on by another one, if what has begun fits it."""
+"""Patches the pinned definition of an execution in progress, if the new definition fits what has already begun."""
 
 import asyncio
 from time import monotonic
@@ -23,18 +23,18 @@ from perdure.service.store_access import StoreAccess
 from perdure.stores.protocol import Post
 
 AGENT_REASON = "agent "
-"""How the reason of a patch begins that an agent has asked for."""
+"""The prefix of the reason of a patch that an agent has requested."""
 
 WITHDRAWN_WITHIN_S = 5.0
 LOOK_MIN_S, LOOK_MAX_S = 0.01, 0.5
 
 
 async def current_definition(access: StoreAccess, key: Key) -> tuple[Blob, bytes]:
-    """The definition by which an execution goes on: its blob, and its canonical bytes.
+    """The present definition of an execution: its blob and its canonical bytes.
 
     Raises:
         NotFound: there is no such execution.
-        BadValue: it is one of code.
+        BadValue: the execution runs code.
     """
     execution = await read_execution(access, key)
     if execution.definition is None:
@@ -43,14 +43,14 @@ async def current_definition(access: StoreAccess, key: Key) -> tuple[Blob, bytes
 
 
 async def patch_message(access: StoreAccess, key: Key, change: Any, base: str = "", reason: str = "") -> messages.PatchMessage:
-    """The message by which an execution goes on by its present definition with a patch, in any form that `patches` knows.
+    """Builds the message that patches the present definition of an execution. `change` has any form that `apply_patch` of `patched_definition` accepts.
 
-    Without `base`, the present definition is the base; without a `reason`, what the patch says of itself is.
+    `base` defaults to the present definition, `reason` to the description that the patch gives of itself.
 
     Raises:
         NotFound: there is no such execution.
-        BadValue: it is one of code.
-        BadDefinition: the patch can't be carried out, or what it makes is not valid.
+        BadValue: the execution runs code.
+        BadDefinition: the patch does not apply, or its result is not valid.
     """
     blob, raw = await current_definition(access, key)
     after = config_checks.read_checked(patched_definition.apply_patch(msgspec.json.decode(raw), change))
@@ -58,14 +58,14 @@ async def patch_message(access: StoreAccess, key: Key, change: Any, base: str = 
 
 
 async def apply_patch(access: StoreAccess, key: Key, message: messages.PatchMessage, wait: bool = True) -> int | None:
-    """Have an execution go on by another definition; return the number of the event from which on it does.
+    """Posts a patch; returns the number of the event from which the new definition applies.
 
-    With a base, only if that is still the SHA-256 of the one by which it goes on. An engine has to be there to judge it; without `wait`, it is kept until
-    one does, and None returned.
+    If the message has a base, the patch applies only while that is the SHA-256 of the present definition. An engine decides. Without `wait`, the message is
+    stored until one does, and None is returned.
 
     Raises:
         NotFound, HasEnded: there is nothing to patch.
-        PatchRefused: what has begun does not fit it, and nothing was changed.
+        PatchRefused: the new definition does not fit what has begun, and nothing was changed.
     """
     before = (await access.head(key)).version
     _ = await execution_operations.post_message(access, key, message, "patch", wait)
@@ -73,14 +73,14 @@ async def apply_patch(access: StoreAccess, key: Key, message: messages.PatchMess
 
 
 async def withdraw_patches(access: StoreAccess, key: Key) -> int:
-    """Take back the patches of an execution that no engine has judged yet; return how many. Those of its agents, which wait for the answer, stay.
+    """Removes the patches that no engine has decided on yet; returns how many. Patches of agents, which wait for the answer, are left.
 
     Raises:
         NotFound: there is no such execution.
-        PatchRefused: an engine has taken them up meanwhile.
+        PatchRefused: an engine has received them in the meantime.
     """
     head = await access.head(key)
-    waiting = [mail.key for mail in await access.store.messages(key) if _is_human_patch(mail)]
+    waiting = [queued.key for queued in await access.store.messages(key) if _is_human_patch(queued)]
     if not waiting or head.status in ENDED_STATUSES:
         return 0
     _ = await access.store.commit([Post(acks=tuple(Ack(key, one) for one in waiting))])
@@ -91,27 +91,27 @@ async def withdraw_patches(access: StoreAccess, key: Key) -> int:
             return len(waiting)
         events = log_format.decode_rows(found.rows)
         if any(isinstance(event, e.PatchedEvent) for event in events[head.version :]):
-            raise PatchRefused(key, ("an engine has judged the patch already, so it can't be withdrawn; perdure show tells by what it goes on",))
-        if found.head.holder is None:  # who held it, with the patch in hand, would have judged it
+            raise PatchRefused(key, ("an engine has decided on the patch already, so it can't be withdrawn; perdure show prints the present definition",))
+        if found.head.holder is None:  # a holder that had received the patch would have decided on it before letting go
             return len(waiting)
         if monotonic() >= end_s:
-            raise PatchRefused(key, ("an engine is at work on it and may have taken the patch up; perdure show tells by what it goes on",))
+            raise PatchRefused(key, ("an engine holds it and may have received the patch; perdure show prints the present definition",))
         await asyncio.sleep(wait_s)
         wait_s = min(2 * wait_s, LOOK_MAX_S)
 
 
-def _is_human_patch(mail: QueuedMessage) -> bool:
-    if not mail.key.startswith("patch:"):
+def _is_human_patch(queued: QueuedMessage) -> bool:
+    if not queued.key.startswith("patch:"):
         return False
-    message = messages.decode_execution_message(mail.body)
+    message = messages.decode_execution_message(queued.body)
     return isinstance(message, messages.PatchMessage) and not message.reason.startswith(AGENT_REASON)
 
 
 async def await_patch(access: StoreAccess, key: Key, before: int) -> int:
-    """What came of a patch that was asked for behind event `before`: the number of the event from which on the execution goes on by it.
+    """Reads the outcome of a patch that was posted after event `before`: the number of the event from which the new definition applies.
 
     Raises:
-        PatchRefused: it does not.
+        PatchRefused: the patch was refused, or the execution ended first.
     """
     found = await access.store.read(key)
     answer = None

@@ -1,7 +1,4 @@
-"""Graphs: what people see of executions of definitions: the definition by which they go on, and the view of their state. Nothing is changed here.
-
-Needs: which secrets a definition reads, and where. Its calls to other definitions are theirs to say.
-"""
+"""Reads executions of definitions: the present definition, the view of its state, and the secrets that it reads. Nothing is changed."""
 
 import asyncio
 from collections.abc import Generator, Iterator, Mapping
@@ -30,34 +27,34 @@ T = TypeVar("T")
 
 
 class CurrentDefinition(msgspec.Struct, frozen=True):
-    """The definition by which an execution goes on, as it is kept, and its hash. `version` is its own."""
+    """The present definition of an execution and its hash."""
 
     hash: str
     document: dict[str, Any]
 
     @property
     def version(self) -> str:
-        """The version that the definition gives itself."""
+        """The version that the document declares."""
         return str(self.document.get("version", "1.0.0"))
 
 
-async def definition_of(looking: ReadOnlyStore, key: Key) -> CurrentDefinition | None:
-    """The definition by which an execution goes on; None, if it is one of code, or has not begun.
+async def definition_of(store: ReadOnlyStore, key: Key) -> CurrentDefinition | None:
+    """The present definition of an execution; None if it runs code or has not begun.
 
     Raises:
         NotFound: there is no such execution.
     """
-    found = await looking.read(key)
+    found = await store.read(key)
     if found is None:
         raise NotFound(key)
     blob = fold_events(key, log_format.decode_rows(found.rows), found.head.root).definition
     if blob is None:
         return None
-    return CurrentDefinition(f"sha256:{blob.sha256}", msgspec.json.decode(await BlobCache(looking).get(blob.sha256)))
+    return CurrentDefinition(f"sha256:{blob.sha256}", msgspec.json.decode(await BlobCache(store).get(blob.sha256)))
 
 
 async def step_views(access: StoreAccess, fold: ExecutionFold) -> list[StepView]:
-    """Every operation that an execution knows, in the order in which they were opened; of a definition, by its verbs, and with the steps that hold others.
+    """Every operation of an execution in the order of opening. For a definition, each has its verb, and composite steps are included.
 
     Raises:
         NotFound: there is no such execution.
@@ -65,22 +62,22 @@ async def step_views(access: StoreAccess, fold: ExecutionFold) -> list[StepView]
     """
     execution = await fold.refresh()
     if execution.definition is None:
-        return await fold.seen(views.step_views)
-    if fold.shown is None or fold.shown[0] != execution.version:
+        return await fold.view(views.step_views)
+    if fold.cached_steps is None or fold.cached_steps[0] != execution.version:
         found = await read_execution_view(access.store, fold.key)
-        fold.shown = execution.version, (await fold.seen(views.step_views) if found is None else found.steps)
-    return fold.shown[1]
+        fold.cached_steps = execution.version, (await fold.view(views.step_views) if found is None else found.steps)
+    return fold.cached_steps[1]
 
 
-async def read_execution_view(looking: ReadOnlyStore, key: Key, number: int | None = None) -> ExecutionView | None:
-    """The view of an execution, now or after an event of its log; None, if it had not begun by then.
+async def read_execution_view(store: ReadOnlyStore, key: Key, number: int | None = None) -> ExecutionView | None:
+    """The view of an execution, now or after event `number` of its log; None if it had not begun by then.
 
     Raises:
         NotFound: there is no such execution.
-        BadValue: it is one of code, or its log has no such event.
+        BadValue: the execution runs code, or its log has no such event.
         NotReplayable: the log does not replay over the definition.
     """
-    found = await looking.read(key)
+    found = await store.read(key)
     if found is None:
         raise NotFound(key)
     events = log_format.decode_rows(found.rows)
@@ -89,11 +86,11 @@ async def read_execution_view(looking: ReadOnlyStore, key: Key, number: int | No
     chosen = len(events) if number is None else number
     if not 1 <= chosen <= len(events):
         raise BadValue("event", number, f"one of its log, 1 to {len(events)}")
-    return await _run_with_loads(BlobCache(looking), execution_view.view_at_event(key, events, chosen))
+    return await _run_with_loads(BlobCache(store), execution_view.view_at_event(key, events, chosen))
 
 
 async def _run_with_loads(payloads: BlobCache, making: Generator[LoadBlob, bytes, T]) -> T:
-    """Run the making of a view to its end, in threads, as it takes as long as a log is."""
+    """Drives the generator of a view to its end, in threads, because its time grows with the log."""
     answer: Any = None
     while True:
         asked = await asyncio.to_thread(_next_load, making, answer)
@@ -105,12 +102,15 @@ async def _run_with_loads(payloads: BlobCache, making: Generator[LoadBlob, bytes
 def _next_load(making: Generator[LoadBlob, bytes, T], answer: Any) -> LoadBlob | tuple[T]:
     try:
         return making.send(answer)
-    except StopIteration as end:  # which can't leave a thread
+    except StopIteration as end:  # a future cannot carry a StopIteration
         return (end.value,)
 
 
 def secrets_read_by(ir: IR, triggers: Any = ()) -> dict[str, list[str]]:
-    """The names of the secrets that a definition reads, each with the ids of its steps that do, in their order; of its `triggers`, ``triggers``."""
+    """The secrets that a definition reads: for each name, the ids of the steps that read it, in order; ``triggers`` stands for its `triggers`.
+
+    Secrets that called definitions read are not included.
+    """
     found: dict[str, list[str]] = {}
     readers = [*((node.id, value) for node in ir.nodes for value in _node_values(node)), ("triggers", list(triggers or ()))]
     for who, value in readers:
@@ -128,6 +128,6 @@ def _node_values(node: GraphNode) -> Iterator[Any]:
 
 
 def _secret_names(value: Any, braces: bool) -> Iterator[str]:
-    with suppress(BadExpression):  # what stands behind some verbs is no template
+    with suppress(BadExpression):  # some kinds have fields that are not templates
         reads = template.compile_template(value, expressions="braces" if braces else "none").reads
         yield from sorted({str(read.path[0]) for read in reads if read.root == "secrets" and read.path})

@@ -1,13 +1,11 @@
-"""A bundle: executions as a file that can be carried elsewhere, whole or not at all. See docs/reference/export.md for the format.
+"""Exports executions to a file and imports them elsewhere, whole or not at all. docs/reference/export.md describes the format.
 
-Its end is the SHA-256 of all before it, so a change of any byte is noticed; before that, if somebody signed it, stands a HMAC under
-a secret, so that who has not got it can make none.
+A file ends with the SHA-256 of everything before it, so any changed byte is detected. A signed file also has an HMAC under a secret of the deployment.
 
-Exporting: an execution as it stands, with its mail, the blobs that it refers to and, if wanted, all below it. Nothing is changed.
+Exporting changes nothing: the file holds an execution with its messages, the blobs that it refers to and, if requested, its children.
 
-Importing: executions from elsewhere go on here, from where they stood. What was being done there counts as interrupted.
-
-Nothing tells whether the other goes on as well: what is imported runs a second time if it does, from where it was exported on.
+Imported executions continue from the state in the file. Attempts that were in flight count as interrupted. Nothing detects whether the original continues
+too; if it does, everything after the export runs twice.
 """
 
 import hmac
@@ -39,7 +37,7 @@ from perdure.stores.blob_marks import blob_removal_of
 from perdure.stores.protocol import Commit, Conflict, HeadFilter, ReadOnlyStore, Store, StoredLog, StoreTime, Superseded
 
 BUNDLE_MAGIC = b"\x89perdure\r\n"
-"""How a file begins. What takes it for text, and changes the ends of its lines, is found out at once."""
+"""The first bytes of a file. A program that treats it as text and changes line endings damages them, which is detected at once."""
 
 BUNDLE_VERSION = 2
 UNSIGNED, SIGNED = 0, 1
@@ -49,7 +47,7 @@ _HEADER_BYTES = len(BUNDLE_MAGIC) + 2
 
 
 class BundledMessage(msgspec.Struct, frozen=True):
-    """A message that waited for the execution: its key, its encoded body, and when it is due in seconds since 1970."""
+    """A message that waited for the execution: its key, its encoded body, and its due time in seconds since 1970."""
 
     key: str
     body: bytes
@@ -57,7 +55,7 @@ class BundledMessage(msgspec.Struct, frozen=True):
 
 
 class BundledExecution(msgspec.Struct, frozen=True):
-    """An execution: whose, the program that its head names, the topmost ancestor, the rows of its log and its messages, oldest first."""
+    """One execution: its key, the program of its head, its topmost ancestor, the rows of its log, and its messages, oldest first."""
 
     key: Key
     program: str
@@ -69,8 +67,10 @@ class BundledExecution(msgspec.Struct, frozen=True):
 
 
 class Bundle(msgspec.Struct, frozen=True):
-    """Executions, of which the first is the one that was asked for and the others are below it, and the blobs that they refer to, by hash; of archives
-    that were pruned before, when that was."""
+    """The content of a file. The first execution is the exported one; the others are its descendants.
+
+    `blobs` holds what they refer to, by hash; `removed` holds, for archives that were pruned before, when that was.
+    """
 
     created_at_s: float
     executions: tuple[BundledExecution, ...]
@@ -79,7 +79,7 @@ class Bundle(msgspec.Struct, frozen=True):
 
 
 class BundleFile(msgspec.Struct, frozen=True):
-    """What a file holds, and whether somebody with the secret has signed it."""
+    """A decoded file, and whether it is signed with the secret of this deployment."""
 
     bundle: Bundle
     signed: bool
@@ -90,7 +90,7 @@ _decoder = msgspec.msgpack.Decoder(Bundle)
 
 
 def encode_bundle(bundle: Bundle, secret: bytes) -> bytes:
-    """The file of a bundle, signed if there is a secret.
+    """Encodes a bundle as a file; signs it if a secret is given.
 
     Raises:
         BadValue: the secret is too short.
@@ -101,27 +101,27 @@ def encode_bundle(bundle: Bundle, secret: bytes) -> bytes:
 
 
 def decode_bundle(raw: bytes, secret: bytes) -> BundleFile:
-    """What a file holds.
+    """Decodes and verifies a file.
 
     Raises:
-        ExportRefused: it is no export, one of a later version, or damaged.
+        ExportRefused: it is not an export, has a later version, or is damaged.
         BadValue: the secret is too short.
     """
     if not raw.startswith(BUNDLE_MAGIC):
-        raise ExportRefused("it does not begin as one; it is another file, or was changed on its way")
+        raise ExportRefused("it does not begin as an export does; it is another file, or was changed in transit")
     if len(raw) < _HEADER_BYTES + DIGEST_BYTES or sha256(raw[:-DIGEST_BYTES]).digest() != raw[-DIGEST_BYTES:]:
         raise ExportRefused("it is damaged or was cut short; copy it again, or export anew")
     version, signing = raw[len(BUNDLE_MAGIC) : _HEADER_BYTES]
     if version != BUNDLE_VERSION or signing not in (UNSIGNED, SIGNED):
         advice = "upgrade perdure to read it" if version > BUNDLE_VERSION else "a development version wrote it; export it anew"
-        raise ExportRefused(f"it is of format {version}, and known here is {BUNDLE_VERSION}; {advice}")
+        raise ExportRefused(f"its format is version {version}, and this Perdure reads version {BUNDLE_VERSION}; {advice}")
     end = len(raw) - DIGEST_BYTES - (DIGEST_BYTES if signing == SIGNED else 0)
     try:
         bundle = _decoder.decode(raw[_HEADER_BYTES:end])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise ExportRefused(f"what it holds makes no sense: {error}") from error
+        raise ExportRefused(f"its content is invalid: {error}") from error
     if any(sha256(blob).hexdigest() != name for name, blob in bundle.blobs.items()) or not bundle.executions:
-        raise ExportRefused("what it holds makes no sense: its blobs are not what they are called, or it has no execution")
+        raise ExportRefused("its content is invalid: a blob does not match its hash, or there is no execution")
     genuine = signing == SIGNED and bool(secret) and hmac.compare_digest(_signature(secret, raw[:end]), raw[end:-DIGEST_BYTES])
     return BundleFile(bundle, genuine)
 
@@ -133,15 +133,15 @@ def _signature(secret: bytes, body: bytes) -> bytes:
 
 
 EXPORT_ATTEMPTS_MAX = 20
-"""How often it is looked again at one that went on meanwhile."""
+"""How often an execution that changes during the export is read again."""
 
 
-async def export_bundle(looking: ReadOnlyStore, key: Key, children: bool = False) -> Bundle:
-    """An execution as it stands; with `children`, also those that it has started, those that they have started, and so on.
+async def export_bundle(store: ReadOnlyStore, key: Key, children: bool = False) -> Bundle:
+    """Exports an execution in its present state; with `children`, also its descendants.
 
     Raises:
         NotFound: there is no such execution.
-        LogDamaged: it can't be read, or a blob is missing that was not pruned.
+        LogDamaged: it cannot be read, or a blob is missing that was not pruned.
     """
     executions: dict[Key, BundledExecution] = {}
     blobs: dict[str, bytes] = {}
@@ -149,23 +149,23 @@ async def export_bundle(looking: ReadOnlyStore, key: Key, children: bool = False
     wanted = deque([key])
     while wanted:
         one = wanted.popleft()
-        if one in executions or (found := await stored_contents(looking, one)) is None:
+        if one in executions or (found := await stored_contents(store, one)) is None:
             continue
-        (head, rows), mail = (found[0].head, found[0].rows), found[1]
-        letters = tuple(BundledMessage(letter.key, letter.body, letter.due_at_s) for letter in mail)
-        executions[one] = BundledExecution(one, head.program, head.root, head.version, head.status, rows, letters)
+        (head, rows), queued = (found[0].head, found[0].rows), found[1]
+        bundled = tuple(BundledMessage(message.key, message.body, message.due_at_s) for message in queued)
+        executions[one] = BundledExecution(one, head.program, head.root, head.version, head.status, rows, bundled)
         events = log_format.decode_rows(rows)
         async for name, raw in read_blobs_with_archives(
-            looking, referenced_blobs((*events, *(messages.decode_message_or_task(letter.body) for letter in mail)))
+            store, referenced_blobs((*events, *(messages.decode_message_or_task(message.body) for message in queued)))
         ):
-            if raw is None and (at_s := await looking.removed_at(name)) is not None:
+            if raw is None and (at_s := await store.removed_at(name)) is not None:
                 removed[name] = at_s
             else:
                 blobs[name] = verified_payload(name, raw)
         wanted.extend(started_children(one, events) if children else ())
     if not executions:
         raise NotFound(key)
-    return Bundle((await looking.store_time()).now_s, tuple(executions.values()), blobs, removed)
+    return Bundle((await store.store_time()).now_s, tuple(executions.values()), blobs, removed)
 
 
 def started_children(key: Key, events: Iterable[e.Event]) -> list[Key]:
@@ -174,25 +174,28 @@ def started_children(key: Key, events: Iterable[e.Event]) -> list[Key]:
     return list(dict.fromkeys(Key(key.tenant, spawn.workflow, spawn.id) for spawn in spawns))
 
 
-async def stored_contents(looking: ReadOnlyStore, key: Key) -> tuple[StoredLog, list[QueuedMessage]] | None:
-    """The log and the mail of an execution at one moment, or nearly so: then, what was in the mail and has been read since stands in the log."""
-    found = await looking.read(key)
-    mail: list[QueuedMessage] = []
+async def stored_contents(store: ReadOnlyStore, key: Key) -> tuple[StoredLog, list[QueuedMessage]] | None:
+    """Reads the log and the messages of an execution at one version.
+
+    If the execution changes too often for that, a message may be missing that the log has received in the meantime; nothing is lost.
+    """
+    found = await store.read(key)
+    queued: list[QueuedMessage] = []
     for _ in range(EXPORT_ATTEMPTS_MAX):
         if found is None:
             return None
-        before, mail = found, await looking.messages(key)
-        found = await looking.read(key)
+        before, queued = found, await store.messages(key)
+        found = await store.read(key)
         if found is not None and found.head.version == before.head.version:
             break
-    return None if found is None else (found, mail)
+    return None if found is None else (found, queued)
 
 
-async def read_blobs_with_archives(looking: ReadOnlyStore, names: dict[str, int]) -> AsyncGenerator[tuple[str, bytes | None], None]:
-    """Blobs by name, those that the archives among them refer to, and the archives before these; None in place of what is missing.
+async def read_blobs_with_archives(store: ReadOnlyStore, names: dict[str, int]) -> AsyncGenerator[tuple[str, bytes | None], None]:
+    """Yields blobs by name, including what the archives among them refer to and the archives before these; None for a blob that is missing.
 
     Raises:
-        LogDamaged: an archive is none.
+        LogDamaged: an archive cannot be read.
     """
     wanted, seen = deque(names.items()), set[str]()
     while wanted:
@@ -200,7 +203,7 @@ async def read_blobs_with_archives(looking: ReadOnlyStore, names: dict[str, int]
         if name in seen:
             continue
         seen.add(name)
-        raw = await looking.blob(name)
+        raw = await store.blob(name)
         yield name, raw
         if size_bytes == ARCHIVE_SIZE and raw is not None:
             wanted.extend(referenced_blobs(log_format.decode_rows(archived_rows(name, raw))).items())
@@ -208,38 +211,36 @@ async def read_blobs_with_archives(looking: ReadOnlyStore, names: dict[str, int]
 
 WHY_PAUSED = "imported"
 IMPORT_ATTEMPTS_MAX = 3
-"""How often it is begun anew when the store begins an epoch meanwhile."""
+"""How often an import is repeated because the store has begun a new epoch."""
 
 
 class ImportedExecution(msgspec.Struct, frozen=True):
-    """An execution that is there now, and how it stands."""
+    """An imported execution and its status."""
 
     key: Key
     status: str
 
 
 def expect_signed(found: BundleFile, unsigned: bool) -> Bundle:
-    """What a file holds, if it was signed with the secret of this deployment, or if that does not matter.
+    """Returns the content of a file that is signed with the secret of this deployment; with `unsigned`, of any file.
 
     Raises:
-        ExportRefused: it was not.
+        ExportRefused: it is not signed.
     """
     if not found.signed and not unsigned:
-        raise ExportRefused(
-            "it was not signed with the PERDURE_SIGNING_SECRET of this deployment; take it with --unsigned (unsigned=True) if you trust who made it"
-        )
+        raise ExportRefused("it is not signed with the PERDURE_SIGNING_SECRET of this deployment; pass --unsigned (unsigned=True) if you trust its source")
     return found.bundle
 
 
 async def import_bundle(store: Store, bundle: Bundle, *, id: str | None = None, paused: bool = False) -> list[ImportedExecution]:
-    """Have the executions of a bundle here; the first under another `id`, if one is given; `paused`, all of them until they are resumed.
+    """Creates the executions of a bundle in this store: the first under `id`, if one is given; with `paused`, all of them paused.
 
-    Each is made by one commit, held by nobody, and all of them by one call of the store. What the logs imply is sent anew: work that
-    waited on queues, and the starts of awaited children.
+    Each is created by one commit, without a holder, and all by one call of the store. Messages that the logs imply, such as tasks for queues and starts of
+    awaited children, are sent again.
 
     Raises:
-        AlreadyExists: there is one of them here; nothing was changed.
-        ExportRefused: a log in it makes no sense.
+        AlreadyExists: one of them exists here; nothing was changed.
+        ExportRefused: a log in the bundle is invalid.
     """
     first = bundle.executions[0].key
     names = {} if id is None else {first: first._replace(id=checked_name(id, "id"))}
@@ -251,7 +252,7 @@ async def import_bundle(store: Store, bundle: Bundle, *, id: str | None = None, 
         try:
             commits = [_import_commit(one, bundle, names, moment, paused) for one in bundle.executions]
         except (LogDamaged, KeyError, ValueError, IndexError) as error:
-            raise ExportRefused(f"a log in it makes no sense: {error!r}") from error
+            raise ExportRefused(f"a log in it is invalid: {error!r}") from error
         if bundle.removed:
             await blob_removal_of(store).note(bundle.removed)
         answers = await store.commit(_with_blobs(commits, bundle.blobs))
@@ -260,7 +261,7 @@ async def import_bundle(store: Store, bundle: Bundle, *, id: str | None = None, 
                 raise AlreadyExists(commit.key)
         if not any(isinstance(answer, Superseded) for answer in answers):
             return [ImportedExecution(commit.key, commit.status) for commit in commits]
-    raise StoreUnavailable("the store begins one epoch after the other; nothing was imported, try again")
+    raise StoreUnavailable("the import failed: the store began a new epoch during each attempt. Nothing was imported; run the import again")
 
 
 def _with_blobs(commits: Sequence[Commit], blobs: Mapping[str, bytes]) -> list[Commit]:
@@ -268,11 +269,11 @@ def _with_blobs(commits: Sequence[Commit], blobs: Mapping[str, bytes]) -> list[C
 
 
 def _import_commit(one: BundledExecution, bundle: Bundle, names: Mapping[Key, Key], moment: StoreTime, paused: bool) -> Commit:
-    """What makes one execution: its log with what is known here by another name or number, and its mail."""
+    """The commit that creates one execution: its log, with keys and message numbers replaced by those of this store, and its messages."""
     first = bundle.executions[0]
     key, rows = names.get(one.key, one.key), [log_format.decode_row(row) for row in one.rows]
-    letters = [messages.decode_execution_message(letter.body) for letter in one.messages]
-    change = _Renumbering(names, 1 + max(_message_numbers([*letters, *(event for row in rows for event in row)]), default=-1))
+    decoded = [messages.decode_execution_message(bundled.body) for bundled in one.messages]
+    change = _Renumbering(names, 1 + max(_message_numbers([*decoded, *(event for row in rows for event in row)]), default=-1))
     rows = [[rewrite_parts(event, change) for event in row] for row in rows]
     compacted = next((row for row in reversed(rows) if isinstance(row[-1], e.SnapshotEvent)), None)
     behind = rows if compacted is None else rows[rows.index(compacted) + 1 :]
@@ -281,17 +282,19 @@ def _import_commit(one: BundledExecution, bundle: Bundle, names: Mapping[Key, Ke
     execution = fold_events(key, (*(compacted or ()), *events), root)
     version = execution.version - len(events)
     if execution.version != one.version:
-        raise LogDamaged(f"the log of {one.key} goes to {execution.version}, and its head is at {one.version}")
+        raise LogDamaged(f"the log of {one.key} ends at version {execution.version}, but its head is at {one.version}")
     if paused and execution.ended is None and execution.parked is None:
         events.append(e.ParkedEvent("paused", max(moment.now_s, execution.now_s), (WHY_PAUSED,)))
         execution.apply(events[-1])
     attributes = (
-        execution.attributes if execution.started is not None else next((said.attributes for said in letters if isinstance(said, messages.StartMessage)), ())
+        execution.attributes
+        if execution.started is not None
+        else next((message.attributes for message in decoded if isinstance(message, messages.StartMessage)), ())
     )
-    answered = {said.path for said in letters if isinstance(said, messages.SettleMessage)}
+    answered = {message.path for message in decoded if isinstance(message, messages.SettleMessage)}
     sends = [
-        OutgoingMessage(key, letter.key, messages.encode_message(rewrite_parts(said, change)), letter.due_at_s)
-        for letter, said in zip(one.messages, letters, strict=True)
+        OutgoingMessage(key, bundled.key, messages.encode_message(rewrite_parts(message, change)), bundled.due_at_s)
+        for bundled, message in zip(one.messages, decoded, strict=True)
     ]
     return Commit(
         key=key,
@@ -315,18 +318,18 @@ def _import_commit(one: BundledExecution, bundle: Bundle, names: Mapping[Key, Ke
 
 
 def _without_opening(send: OutgoingMessage, bundle: Bundle, names: Mapping[Key, Key]) -> OutgoingMessage:
-    """A start of what comes along opens nothing: the other does not have to wait for it."""
-    comes_along = any(names.get(one.key, one.key) == send.to for one in bundle.executions)
-    return msgspec.structs.replace(send, opens=None) if comes_along else send
+    """Makes a start message that targets another execution of the bundle create nothing, since the bundle creates that one itself."""
+    is_bundled = any(names.get(one.key, one.key) == send.to for one in bundle.executions)
+    return msgspec.structs.replace(send, opens=None) if is_bundled else send
 
 
 def _message_numbers(things: Iterable[e.Event | messages.ExecutionMessage]) -> Iterable[int]:
-    """The numbers that the mail of the other store had, as far as they matter still."""
+    """The message numbers of the other store that still occur in logs."""
     return (part.number for thing in things for part in parts_of(thing) if isinstance(part, e.MessageArrivedEvent | e.MessageRefusedEvent | ReceivedMessage))
 
 
 class _Renumbering:
-    """Names as they are here, and the numbers of mail put before all that the mail of this store will have."""
+    """Replaces keys by those of this store, and moves the message numbers of the other store below all numbers that this store will give."""
 
     def __init__(self, names: Mapping[Key, Key], shift: int) -> None:
         self._names = names

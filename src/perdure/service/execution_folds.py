@@ -1,7 +1,7 @@
-"""Folding an execution from its log as it grows, commit by commit.
+"""Folds an execution incrementally from its log, commit by commit.
 
-Who folds closely misses nothing: what a compaction took away meanwhile is read from its archive. Folds are kept, the latest used, so that whoever looks
-at a long execution again reads only what is new.
+A tail that reads archives misses no event: it reads what a compaction has replaced from its archive. The most recently used folds are cached, so that
+another look at a long execution reads only what is new.
 """
 
 import asyncio
@@ -23,31 +23,31 @@ from perdure.stores.protocol import Head, Store
 T = TypeVar("T")
 
 EVENTS_AT_A_TIME = 500
-"""After so many events the event loop gets its turn."""
+"""After this many events, folding yields to the event loop."""
 
 CACHED_EVENTS_MAX = 500_000
-"""How many events the folds that are kept may have together; each takes some hundred bytes."""
+"""The number of events that all cached folds may have together; each takes about a hundred bytes."""
 
 CACHED_FOLDS_MAX = 1_000
-"""How many folds are kept."""
+"""The number of cached folds."""
 
 
 class LogTail:
-    """The rows of a log from behind `version`, the last of a commit, on, as far as they have been written.
+    """Reads the rows of a log that come after `version`, which must be the last event of a commit, as far as they have been written.
 
-    What is compacted away while it is read is read from the archive; with `closely`, so is what was compacted before.
+    Rows that are compacted during the reading are read from their archive; with `read_archives`, so are those that were compacted before.
     """
 
-    def __init__(self, store: Store, key: Key, version: int = 0, closely: bool = False) -> None:
+    def __init__(self, store: Store, key: Key, version: int = 0, read_archives: bool = False) -> None:
         self.key = key
         self.version = version
         self.head: Head | None = None
         self._store = store
-        self._closely = closely
+        self._read_archives = read_archives
         self._rows: deque[bytes] = deque()
 
     async def next(self) -> Sequence[e.Event] | None:
-        """The events of the next commit; None when there is none yet. A row that ends with a snapshot stands for everything before it.
+        """Returns the events of the next commit; None if there is none yet. A row that ends with a snapshot stands for everything before it.
 
         Raises:
             NotFound: there is no such execution.
@@ -63,7 +63,7 @@ class LogTail:
             match row[-1]:
                 case e.SnapshotEvent(version) if version <= self.version:
                     continue
-                case e.SnapshotEvent(archive=str(archive)) if self._closely and (missed := await self._archive(archive)) is not None:
+                case e.SnapshotEvent(archive=str(archive)) if self._read_archives and (missed := await self._archive(archive)) is not None:
                     self._rows.extendleft(reversed(missed))
                 case e.SnapshotEvent(version):
                     self.version = version
@@ -71,11 +71,11 @@ class LogTail:
                 case _:
                     self.version += len(row)
                     return row
-        self._closely = True
+        self._read_archives = True
         return None
 
     async def _archive(self, sha256: str) -> Sequence[bytes] | None:
-        """What was written behind the present version and replaced since; None if that was not kept."""
+        """The archived rows after the present version; None if they were not kept."""
         raw = await self._store.blob(sha256)
         if raw is None:
             return None
@@ -96,46 +96,46 @@ class LogTail:
 
 
 class FoldedCommit(msgspec.Struct, Generic[T]):
-    """What was taken of one commit; of a compacted log, the snapshot with it."""
+    """What the reader took from one commit; `snapshot` is set if the commit is a compacted log."""
 
     taken: list[T]
     snapshot: e.SnapshotEvent | None
 
 
 EventReader = Callable[[Execution, e.Event], Iterable[T]]
-"""Folds an event into an execution, and returns what somebody wants of it."""
+"""Folds an event into an execution and returns what its caller needs of the event."""
 
 
 class ExecutionFold:
-    """An execution, folded from its log as far as it was read. `shown` are its steps as they were last shown, and the version that they were made of."""
+    """An execution, folded from its log as far as it was read. `cached_steps` are its steps as last computed, with the version at which that was."""
 
     def __init__(self, store: Store, key: Key) -> None:
         self.key = key
         self._store = store
         self._one_at_a_time = asyncio.Lock()
-        self._begin_anew()
+        self._reset()
 
-    def _begin_anew(self) -> None:
+    def _reset(self) -> None:
         self.execution = Execution(self.key)
         self._tail = LogTail(self._store, self.key)
         self._folded = 0
-        self.shown: tuple[int, list[StepView]] | None = None
+        self.cached_steps: tuple[int, list[StepView]] | None = None
 
     @property
     def head(self) -> Head | None:
-        """The head, as of the last look at the log."""
+        """The head, as of the last read of the log."""
         return self._tail.head
 
     async def more(self, take: EventReader[T]) -> FoldedCommit[T] | None:
-        """Fold one more commit; None when there is none yet.
+        """Folds one more commit; returns None if there is none yet.
 
         Raises:
             NotFound: there is no such execution.
         """
         try:
             return await self._more(take)
-        except BaseException:  # who is interrupted within a commit has folded half of it
-            self._begin_anew()
+        except BaseException:  # the interruption may have left a commit half folded
+            self._reset()
             raise
 
     async def _more(self, take: EventReader[T]) -> FoldedCommit[T] | None:
@@ -154,7 +154,7 @@ class ExecutionFold:
         return FoldedCommit(taken, snapshot)
 
     async def refresh(self) -> Execution:
-        """Fold all that was written by now.
+        """Folds everything that has been written so far.
 
         Raises:
             NotFound: there is no such execution.
@@ -164,8 +164,8 @@ class ExecutionFold:
                 pass
             return self.execution
 
-    async def seen(self, look: Callable[[Execution], T]) -> T:
-        """What `look`, in a thread if there is much to look at, sees of the execution with all that was written by now.
+    async def view(self, look: Callable[[Execution], T]) -> T:
+        """Refreshes the fold and returns `look(execution)`. A large execution is looked at in a thread.
 
         Raises:
             NotFound: there is no such execution.
@@ -183,7 +183,7 @@ def _apply_event(execution: Execution, event: e.Event) -> Iterable[None]:
 
 
 class FoldCache:
-    """The folds of one store that were used last, by execution."""
+    """The most recently used folds of one store, by execution."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -1,18 +1,11 @@
-"""Queues: changing what they allow, while everything runs.
+"""Operations on executions: start them, send messages and commands, wait for replies, and change queue limits.
 
-Operations: what people have an execution do. Each is one post of mail with a key, so that it arrives once and whole.
+Each operation posts messages under idempotency keys, so they arrive once and whole. When it returns, the message is durable; an engine acts on it later.
 
-An answer means that the message is durable; what it makes happen is an engine's business.
+Starts and messages can take part in a transaction that the caller has open on the store's database. Nothing begins before that transaction commits, so
+nothing can be waited for in it.
 
-Starting: what is to be started, of a workflow with its options and the arguments of one start.
-
-Joining: starts and messages that take part in a transaction which the caller has open on the store's database.
-
-What is done is what is done without one, on the store as it is within the transaction. Nothing begins before its commit, so nothing can be waited for.
-
-Asking: a message to an execution, and the reply that its workflow gives by completing it.
-
-The reply stands in the log: the message arrives there under a number, and is completed by a kept value of that number.
+The reply to a message is found in the log: the message arrives there under a number, and the workflow completes it by keeping a value of that number.
 """
 
 import inspect
@@ -61,12 +54,12 @@ async def change_queue_limits(
     concurrency_per_key: int | None = UNCHANGED,
     rate: Rate | None = UNCHANGED,
 ) -> QueueStatus:
-    """Change limits of a queue, from now on; None takes one away. What is held stays held. Return how the queue stands then.
+    """Changes limits of a queue while workers use it; None removes a limit. Tasks that are already claimed are not affected. Returns the status of the queue.
 
     Raises:
-        BadValue: a limit means nothing.
+        BadValue: a limit is invalid.
     """
-    known = next((stand.limits for stand in await store.queues() if stand.name == name), UNLIMITED)
+    known = next((status.limits for status in await store.queues() if status.name == name), UNLIMITED)
     changes: dict[str, Any] = {}
     for field, what, limit in (("concurrency", "concurrency", concurrency), ("per_lane", "concurrency_per_key", concurrency_per_key)):
         if limit is not UNCHANGED:
@@ -74,14 +67,14 @@ async def change_queue_limits(
     if rate is not UNCHANGED:
         changes |= {"interval_s": 0.0, "burst": 1} if rate is None else {"interval_s": rate.interval_s, "burst": rate.burst}
     await store.limit(name, msgspec.structs.replace(known, **changes))
-    return next(stand for stand in await store.queues() if stand.name == name)
+    return next(status for status in await store.queues() if status.name == name)
 
 
 class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be started: an encoded input, the version to pin (0: the engine's), a delay of the start and a deadline from it on.
+    """A request to start an execution: its key, encoded input, version to pin (0: the engine's), delay, and deadline counted from the start.
 
-    `place` is a queue, the lane and the priority there; after `ttl_s` it does not begin any more. With `debounce_s` or `singleton`, `key` is that
-    of a row (see `pending`): a start that has not begun is replaced by the next, or none is begun while one goes on. Without a `seed`, one is drawn.
+    `place` is a queue with lane and priority. After `ttl_s` the execution no longer begins. With `debounce_s` or `singleton`, `key` is that of a series
+    (see `unstarted_executions`): the next start replaces one that has not begun, or has no effect while one runs. Without a `seed`, one is drawn.
     """
 
     key: Key
@@ -101,29 +94,29 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def positional_parameters(workflow: Workflow) -> list[str]:
-    """What the arguments of a workflow are called that may be given by position, in their order."""
+    """The names of the parameters of a workflow that may be passed by position, in order, without the context."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return [one.name for one in inspect.signature(workflow.fn).parameters.values() if one.kind in kinds][1:]
 
 
 async def start_execution(access: StoreAccess, wanted: StartRequest) -> tuple[Key, bool]:
-    """Start an execution unless there is one of this key; return its key, and whether it was created.
+    """Starts an execution unless one of this key exists; returns its key and whether it was created.
 
     Raises:
-        InputDiffers: there is one, of another input, and the start is a strict one.
+        InputDiffers: the start is strict, and one exists with another input.
     """
     if wanted.debounce_s is None and not wanted.singleton:
         return wanted.key, await _post_start(access, wanted)
-    row = await unstarted_executions.series_of(access, wanted.key)
-    if wanted.singleton and row and row[0].status not in ENDED_STATUSES:
-        return row[0].key, False
-    next_key = unstarted_executions.next_in_series(wanted.key, row)
+    series = await unstarted_executions.series_of(access, wanted.key)
+    if wanted.singleton and series and series[0].status not in ENDED_STATUSES:
+        return series[0].key, False
+    next_key = unstarted_executions.next_in_series(wanted.key, series)
     delay_s = wanted.delay_s + (wanted.debounce_s or 0.0)
-    replaced = [] if wanted.debounce_s is None else await unstarted_executions.supersede_commits(access, row, next_key)
+    replaced = [] if wanted.debounce_s is None else await unstarted_executions.supersede_commits(access, series, next_key)
     created = await _post_start(access, msgspec.structs.replace(wanted, key=next_key, delay_s=delay_s), replaced)
     if wanted.debounce_s is None or created:
         return next_key, created
-    return await start_execution(access, wanted)  # somebody else has taken the number at the same time
+    return await start_execution(access, wanted)  # a concurrent start has taken this number of the series
 
 
 def begins_at_once(wanted: StartRequest) -> bool:
@@ -134,7 +127,7 @@ def begins_at_once(wanted: StartRequest) -> bool:
 async def _begin_in_engine(engine: Engine, wanted: StartRequest) -> bool:
     seed = secrets.randbits(SEED_BITS) if wanted.seed is None else wanted.seed
     start = messages.StartMessage(wanted.version, wanted.input, seed, None, wanted.deadline_s, definition=wanted.definition, grace_s=wanted.grace_s)
-    return await engine.begin(wanted.key, start)
+    return await engine.begin_execution(wanted.key, start)
 
 
 def can_begin(engine: Engine | None, wanted: StartRequest) -> TypeGuard[Engine]:
@@ -169,23 +162,23 @@ async def _post_start(access: StoreAccess, wanted: StartRequest, besides: Sequen
 
 
 async def _has_input(access: StoreAccess, key: Key, given: Value) -> bool:
-    """Whether an execution was started with this input, or will be. One that has ended without having begun is like any other."""
+    """Whether an execution was started with this input, or will be. One that ended before it began matches any input."""
     found = await access.store.read(key)
     events = [] if found is None else log_format.decode_rows(found.rows)
-    for event in reversed(events):  # that it was removed is said last
+    for event in reversed(events):  # the removal, if there is one, is the last event
         if isinstance(event, e.RemovedEvent):
             return event.input in (b"", compaction.value_digest(given))
         if isinstance(event, e.StartedEvent):
             return event.input == given
-    begins = (messages.decode_message_or_task(mail.body) for mail in await access.store.messages(key))
+    begins = (messages.decode_message_or_task(queued.body) for queued in await access.store.messages(key))
     return next((begin.input == given for begin in begins if isinstance(begin, messages.StartMessage)), True)
 
 
 async def send_signal(access: StoreAccess, key: Key, signal: messages.SignalMessage, may_come: bool = False) -> Head | None:
-    """Send a signal, which carries a key; return the head as it was before (None: there is none yet, and it `may_come`).
+    """Sends a message; returns the head from before. With `may_come`, the execution need not exist yet, and None is returned if it does not.
 
     Raises:
-        NotFound, HasEnded: nobody would read it.
+        NotFound, HasEnded: no execution would receive it.
     """
     head = await _existing_head(access, key, may_come)
     if head is not None and head.status in ENDED_STATUSES:
@@ -198,12 +191,12 @@ async def send_signal(access: StoreAccess, key: Key, signal: messages.SignalMess
 
 
 def signal_message(to: Signal[Any] | str, body: Any, key: str | None = None) -> messages.SignalMessage:
-    """A signal from outside, under a key of its own if none is given.
+    """Builds a message from outside, under the given idempotency key or a fresh one.
 
     Raises:
-        BadName: its name or its key is none.
+        BadName: its name or its key is invalid.
         BadValue: the body is not of the signal's type.
-        Unencodable, TooLarge: the body can't be kept.
+        Unencodable, TooLarge: the body cannot be stored.
     """
     name, kind = (to.name, to.body) if isinstance(to, Signal) else (checked_name(to, "signal"), Any)
     raw = values.encode(body, f"the body of {name}")
@@ -215,7 +208,7 @@ def signal_message(to: Signal[Any] | str, body: Any, key: str | None = None) -> 
 
 
 async def cancel_execution(access: StoreAccess, key: Key, reason: str, wait: bool, undo: bool = True) -> None:
-    """Have an execution unwind, be undone unless that is not wanted, and end as cancelled; one that was cancelled before is left as it is.
+    """Cancels an execution: it unwinds, is undone unless `undo` is false, and ends as cancelled. Has no effect on one that is cancelled already.
 
     Raises:
         NotFound, HasEnded: there is nothing to cancel.
@@ -224,7 +217,7 @@ async def cancel_execution(access: StoreAccess, key: Key, reason: str, wait: boo
 
 
 async def terminate_execution(access: StoreAccess, key: Key, reason: str, wait: bool) -> None:
-    """End an execution as cancelled at once; one that was cancelled before is left as it is.
+    """Ends an execution as cancelled at once. Has no effect on one that is cancelled already.
 
     Raises:
         NotFound, HasEnded: there is nothing to terminate.
@@ -233,7 +226,7 @@ async def terminate_execution(access: StoreAccess, key: Key, reason: str, wait: 
 
 
 async def discard_execution(access: StoreAccess, key: Key, reason: str, wait: bool) -> None:
-    """Cancel what has failed or needs attention, as it stands; what does neither any more is left as it is.
+    """Cancels an execution that has failed or needs attention, without running anything. Has no effect on any other.
 
     Raises:
         NotFound: there is no such execution.
@@ -242,7 +235,7 @@ async def discard_execution(access: StoreAccess, key: Key, reason: str, wait: bo
 
 
 async def pause_execution(access: StoreAccess, key: Key, reason: str, wait: bool) -> None:
-    """Have an execution begin nothing more until it is resumed; what is parked already is left as it is.
+    """Pauses an execution: it begins nothing more until it is resumed. Has no effect on one that is parked already.
 
     Raises:
         NotFound, HasEnded: there is nothing to pause.
@@ -251,7 +244,7 @@ async def pause_execution(access: StoreAccess, key: Key, reason: str, wait: bool
 
 
 async def evict_execution(access: StoreAccess, key: Key, reason: str, wait: bool) -> None:
-    """Have an execution leave the engine that has it, and go on from its log; one that no engine has is left as it is.
+    """Evicts an execution from the engine that holds it; it continues from its log. Has no effect if no engine holds it.
 
     Raises:
         NotFound, HasEnded: there is nothing to evict.
@@ -260,7 +253,7 @@ async def evict_execution(access: StoreAccess, key: Key, reason: str, wait: bool
 
 
 async def resume_execution(access: StoreAccess, key: Key, reason: str, wait: bool) -> int:
-    """Have what is paused or parked go on; what is neither is left as it is. Return the version behind which to watch it.
+    """Resumes a paused or parked execution; has no effect on any other. Returns the version after which to watch it.
 
     Raises:
         NotFound, HasEnded: there is nothing to resume.
@@ -272,12 +265,12 @@ async def resume_execution(access: StoreAccess, key: Key, reason: str, wait: boo
 
 
 async def retry_execution(access: StoreAccess, key: Key, reason: str, wait: bool, step: str | None = None) -> int:
-    """Have what has failed go on from what failed, or from a `step` on; what is parked, from where it stands. Return the version behind which to watch it.
+    """Retries a failed execution from what failed, or from `step`; a parked one continues where it is. Returns the version after which to watch it.
 
     Raises:
         NotFound, HasEnded: there is nothing to retry.
-        BadValue: it has not come to that step, or is parked, and does not go back.
-        NeedsAttention: with `wait`, it went on and is parked again.
+        BadValue: it has not reached that step, or is parked and cannot go back.
+        NeedsAttention: with `wait`, it continued and is parked again.
     """
     head = await access.head(key)
     await post_request(access, await execution_requests.retry_request(access, head, reason, step), wait)
@@ -285,18 +278,19 @@ async def retry_execution(access: StoreAccess, key: Key, reason: str, wait: bool
 
 
 async def undo_execution(access: StoreAccess, key: Key, reason: str, wait: bool) -> None:
-    """Undo what a completed execution has done, once; it is completed afterwards as before. Of one that failed or was cancelled, undo what could not be
-    undone then.
+    """Undoes the completed steps of a completed execution, once; its status is then completed again.
+
+    Of an execution that failed or was cancelled, undoes the steps whose undo failed then.
 
     Raises:
-        NotFound, HasEnded, BadValue: there is nothing to undo, or it has not ended, and is to be cancelled.
-        NeedsAttention: with `wait`, something could not be undone.
+        NotFound, HasEnded, BadValue: there is nothing to undo, or it has not ended and should be cancelled.
+        NeedsAttention: with `wait`, an undo failed.
     """
     await post_request(access, await execution_requests.undo_request(access, await access.head(key), reason), wait)
 
 
 async def post_message(access: StoreAccess, key: Key, message: ExecutionMessage, what: str, wait: bool) -> Head:
-    """Post a message; with `wait`, return once it was handled, with the head as it is then.
+    """Posts a message; with `wait`, returns after it was handled. Returns the head.
 
     Raises:
         NotFound, HasEnded: it would have no effect.
@@ -307,7 +301,7 @@ async def post_message(access: StoreAccess, key: Key, message: ExecutionMessage,
 
 
 async def post_request(access: StoreAccess, request: ExecutionRequest | None, wait: bool) -> None:
-    """Post a request, if there is one; with `wait`, return once it has taken effect."""
+    """Posts a request, if there is one; with `wait`, returns after it has taken effect."""
     if request is not None:
         await execution_requests.post_requests(access, [request])
         if wait:
@@ -326,19 +320,19 @@ async def _existing_head(access: StoreAccess, key: Key, may_come: bool) -> Head 
 def start_request(
     workflow: Workflow | NamedWorkflow, args: Sequence[Any], kwargs: Mapping[str, Any], verb: str, own_id: Callable[[], str] = lambda: uuid4().hex
 ) -> tuple[StartRequest, Queue | None]:
-    """What is to be started by `verb`, under `own_id` where no id is given, and the queue that was declared for it.
+    """Builds the request to start an execution, and returns it with the queue that was declared for it. `own_id` supplies the id where none is given.
 
     Raises:
-        BadValue: the arguments are not those of the workflow, or an option means nothing beside the others.
-        WrongVerb: an option has no effect on this verb, or stands among the arguments.
+        BadValue: the arguments do not fit the workflow, or an option does not fit the others.
+        WrongVerb: an option has no effect on this verb, or is passed among the arguments.
     """
     calling = workflow.calling
     refuse_ineffective_options(calling, verb, workflow.name)
     code = None if isinstance(workflow, NamedWorkflow) else workflow
     raw = encode_input(code or workflow.name, args, kwargs, verb)
     tenant = calling.tenant or DEFAULT_TENANT
-    in_row = calling.debounce_s is not None or calling.singleton
-    id = calling.id or (workflow.name if in_row else own_id())
+    in_series = calling.debounce_s is not None or calling.singleton
+    id = calling.id or (workflow.name if in_series else own_id())
     start = StartRequest(
         key=Key(tenant, workflow.name, id),
         input=raw,
@@ -358,16 +352,16 @@ def start_request(
 
 
 def expect_no_wait(connection: Any) -> None:
-    """Refuse a connection where what is started is waited for."""
+    """Refuses a connection for a call that waits for the result."""
     if connection is not None:
         raise WrongVerb("run(connection=...)", "nothing begins before your commit: use start(connection=...), commit, then result() of the handle")
 
 
 async def start_in_transaction(store: Store, connection: Any, wanted: StartRequest, queue: Queue | None) -> tuple[Key, bool]:
-    """Start an execution, as `operations.start` does, in the transaction that is open on `connection`.
+    """Starts an execution, as `start_execution` does, in the transaction that is open on `connection`.
 
     Raises:
-        BadValue: the connection is none to the store's database, has no transaction, or the limits of `queue` are not known there yet.
+        BadValue: the connection is not to the store's database, has no transaction, or the store does not have the limits of `queue` yet.
     """
     await expect_user_transactions(store).meet()
     async with expect_user_transactions(store).join(connection) as within:
@@ -377,11 +371,11 @@ async def start_in_transaction(store: Store, connection: Any, wanted: StartReque
 
 
 async def send_in_transaction(store: Store, connection: Any, key: Key, signal: messages.SignalMessage, may_come: bool) -> None:
-    """Send a signal, as `operations.send` does, in the transaction that is open on `connection`.
+    """Sends a message, as `send_signal` does, in the transaction that is open on `connection`.
 
     Raises:
-        BadValue: the connection is none to the store's database, or has no transaction.
-        NotFound, HasEnded: nobody would read it.
+        BadValue: the connection is not to the store's database, or has no transaction.
+        NotFound, HasEnded: no execution would receive it.
     """
     await expect_user_transactions(store).meet()
     async with expect_user_transactions(store).join(connection) as within:
@@ -389,8 +383,10 @@ async def send_in_transaction(store: Store, connection: Any, key: Key, signal: m
 
 
 async def _expect_declared(within: UserTransactionStore, queue: Queue) -> None:
-    """To declare a queue is to change the limits of all that waits in it, which is nothing to do in somebody's transaction."""
-    known = {stand.name: stand.limits for stand in await within.queues()}
+    """Refuses a queue that the store does not know with these limits. Declaring it changes the limits of every waiting task, which must not happen in a
+    transaction of the caller.
+    """
+    known = {status.name: status.limits for status in await within.queues()}
     if known.get(queue.name, UNLIMITED).declared != queue_limits(queue).declared:
         raise BadValue(
             "queue=", queue.name, "declared in the store with these limits yet: run an engine that has it, or start something in it once without connection="
@@ -398,11 +394,11 @@ async def _expect_declared(within: UserTransactionStore, queue: Queue) -> None:
 
 
 def _access_of(within: UserTransactionStore) -> StoreAccess:
-    return StoreAccess(cast("Store", within))  # no more is asked of it than it has
+    return StoreAccess(cast("Store", within))  # starting and sending use only what a transaction of the user provides
 
 
 class ReplySearch:
-    """The reply to one message, looked for in the log."""
+    """Looks for the reply to one message in the log."""
 
     def __init__(self, key: Key, signal: messages.SignalMessage) -> None:
         self.reply: Value | None = None
@@ -411,10 +407,10 @@ class ReplySearch:
         self._ended: e.EndedEvent | None = None
 
     def take(self, row: Iterable[e.Event]) -> None:
-        """Look through the events of a commit.
+        """Reads the events of a commit.
 
         Raises:
-            NoReply: there will be none.
+            NoReply: there will be no reply.
         """
         for event in row:
             match event:
@@ -438,16 +434,16 @@ class ReplySearch:
 
 
 async def await_reply(access: StoreAccess, key: Key, signal: messages.SignalMessage) -> Value:
-    """Send a signal, which carries a key that is its own, and wait for the reply.
+    """Sends a message under a fresh key and waits for the reply.
 
     Raises:
-        NotFound, HasEnded: nobody would read it.
-        NoReply: the execution has ended without one, or could not take the message.
+        NotFound, HasEnded: no execution would receive it.
+        NoReply: the execution ended without a reply, or could not accept the message.
     """
     before = await send_signal(access, key, signal)
     if before is None:
         raise NotFound(key)
-    tail, search = LogTail(access.store, key, before.version, closely=True), ReplySearch(key, signal)
+    tail, search = LogTail(access.store, key, before.version, read_archives=True), ReplySearch(key, signal)
     while True:
         while (row := await tail.next()) is not None:
             search.take(row)

@@ -1,7 +1,7 @@
-"""Requests: messages that ask executions to do something, checked one by one and posted together.
+"""Builds the messages that command executions, checks each against the head of its execution, and posts them together.
 
-A request is made from the head of its execution, and is refused where it could have no effect. Any number of requests are posted in one commit, each whole
-or not at all, so that one execution and a hundred thousand follow the same rules.
+A request that could have no effect is refused. Any number of requests are posted in one commit, each whole or not at all, so that one execution and a
+hundred thousand follow the same rules.
 """
 
 import asyncio
@@ -24,33 +24,33 @@ from perdure.service.store_access import StoreAccess
 from perdure.stores.protocol import Commit, Committed, Head, Post
 
 HANDLED_MIN_S, HANDLED_MAX_S = 0.01, 0.5
-"""The shortest and the longest wait before the mail is looked at again, for whether a message was handled."""
+"""The shortest and the longest interval between checks whether a message was handled."""
 
 
 REQUESTS_AT_A_TIME = 20
-"""After so many requests the event loop gets its turn."""
+"""After this many requests, building them yields to the event loop."""
 
 
 class ExecutionRequest(msgspec.Struct, frozen=True):
-    """A message to the execution of `head`, under a mail key that begins with its `verb`; the same `mail_key` sent twice arrives once."""
+    """A message to the execution of `head`. Its idempotency key `message_key` begins with `verb`; a message that is sent twice under one key arrives once."""
 
     head: Head
     verb: str
     message: ExecutionMessage
-    mail_key: str = ""
+    message_key: str = ""
 
     def __post_init__(self) -> None:
-        if not self.mail_key:  # pause, resume and pause again are three, even while no engine reads them
-            msgspec.structs.force_setattr(self, "mail_key", f"{self.verb}:{uuid4().hex}")
+        if not self.message_key:  # pause, resume and pause again must be three messages, even while no engine reads them
+            msgspec.structs.force_setattr(self, "message_key", f"{self.verb}:{uuid4().hex}")
 
     @property
     def post(self) -> Post:
-        """What the store is given."""
-        return Post(messages=(OutgoingMessage(self.head.key, self.mail_key, messages.encode_message(self.message)),))
+        """The post that sends the message."""
+        return Post(messages=(OutgoingMessage(self.head.key, self.message_key, messages.encode_message(self.message)),))
 
 
 def cancel_request(head: Head, reason: str, undo: bool = True) -> ExecutionRequest | None:
-    """Unwind, be undone unless that is not wanted, and end as cancelled; None if it was cancelled before.
+    """A request to unwind, undo completed steps unless `undo` is false, and end as cancelled; None if it is cancelled already.
 
     Raises:
         HasEnded: there is nothing to cancel.
@@ -59,7 +59,7 @@ def cancel_request(head: Head, reason: str, undo: bool = True) -> ExecutionReque
 
 
 def terminate_request(head: Head, reason: str) -> ExecutionRequest | None:
-    """End as cancelled at once; None if it was cancelled before.
+    """A request to end as cancelled at once; None if it is cancelled already.
 
     Raises:
         HasEnded: there is nothing to terminate.
@@ -76,7 +76,7 @@ def _end_request(head: Head, message: messages.CancelMessage | messages.Terminat
 
 
 def message_request(head: Head, message: ExecutionMessage, verb: str) -> ExecutionRequest:
-    """Do what the message says, if it has not ended.
+    """A request that sends any other message.
 
     Raises:
         HasEnded: it would have no effect.
@@ -87,11 +87,11 @@ def message_request(head: Head, message: ExecutionMessage, verb: str) -> Executi
 
 
 async def retry_request(access: StoreAccess, head: Head, reason: str, step: str | None = None) -> ExecutionRequest:
-    """Go on from what failed, or from a `step` on; what is parked, from where it stands.
+    """A request to continue from what failed, or from `step`; a parked execution continues where it is.
 
     Raises:
         HasEnded, Removed: there is nothing to retry.
-        BadValue: it has not come to that step, or is parked, and does not go back.
+        BadValue: it has not reached that step, or is parked and cannot go back.
     """
     before: Path = ()
     execution = await read_execution(access, head.key)
@@ -103,27 +103,30 @@ async def retry_request(access: StoreAccess, head: Head, reason: str, step: str 
 
 
 async def undo_request(access: StoreAccess, head: Head, reason: str) -> ExecutionRequest:
-    """Undo what was done, if it is completed; if it failed or was cancelled, what could not be undone then.
+    """A request to undo the steps of a completed execution; of one that failed or was cancelled, the steps whose undo failed then.
 
     Raises:
-        HasEnded, Removed, BadValue: there is nothing to undo, or it has not ended, and is to be cancelled.
+        HasEnded, Removed, BadValue: there is nothing to undo, or it has not ended and should be cancelled.
     """
     if head.status in ("failed", "cancelled") and not failed_undos((await read_execution(access, head.key)).settled):
         raise HasEnded(head.key, head.status, "undo")
     if head.status not in ("completed", "failed", "cancelled", "undoing"):
         raise BadValue("undo", f"{head.key}, which is {head.status},", "a completed execution; cancel one that has not ended, and it is undone")
-    _ = await read_execution(access, head.key)  # which must be there to be undone
+    _ = await read_execution(access, head.key)  # raises Removed if the steps are no longer known
     return ExecutionRequest(head, "undo", messages.UndoMessage(reason))
 
 
 def discard_request(head: Head, reason: str) -> ExecutionRequest:
-    """Be cancelled as it stands, if it has failed or needs attention by then."""
+    """A request to cancel an execution if, when it is handled, it has failed or needs attention."""
     return ExecutionRequest(head, "discard", messages.DiscardMessage(reason))
 
 
 async def post_requests(access: StoreAccess, requests: Sequence[ExecutionRequest]) -> None:
-    """Post them in one commit. Executions that are to end, have not begun and are in no engine's hands end with it; if an engine takes one meanwhile,
-    that one is told in a second commit."""
+    """Posts requests in one commit.
+
+    An execution that is to end, has not begun and has no holder is ended by that commit itself. If an engine claims it at the same time, the commit conflicts,
+    and a second one posts the message instead.
+    """
     changes: list[Commit | Post] = []
     for number, request in enumerate(requests, 1):
         changes.append(await _change_of(access, request))
@@ -146,10 +149,10 @@ async def _change_of(access: StoreAccess, request: ExecutionRequest) -> Commit |
 
 
 async def wait_for_effect(access: StoreAccess, request: ExecutionRequest) -> None:
-    """Wait until what was asked for has happened: of what is to end, its end; of all else, that an engine has handled it.
+    """Waits until a request has taken effect: for a request to end, the end; for any other, until an engine has handled it.
 
     Raises:
-        NeedsAttention: it went on and is parked again, or something could not be undone.
+        NeedsAttention: the execution continued and is parked again, or an undo failed.
     """
     key, before = request.head.key, request.head.version
     match request.message:
@@ -170,7 +173,7 @@ async def wait_for_effect(access: StoreAccess, request: ExecutionRequest) -> Non
 
 async def _handled(access: StoreAccess, request: ExecutionRequest) -> None:
     wait_s = HANDLED_MIN_S
-    while any(mail.key == request.mail_key for mail in await access.store.messages(request.head.key)):
+    while any(queued.key == request.message_key for queued in await access.store.messages(request.head.key)):
         await asyncio.sleep(wait_s)
         wait_s = min(2 * wait_s, HANDLED_MAX_S)
 

@@ -1,7 +1,7 @@
-"""Following an execution: what people read from its log as it grows.
+"""Streams what people read from the log of an execution as it grows: the values that it emits, and its public events.
 
-Who comes late finds what is left of a log, under numbers that are never lower than the true ones; so nothing that is left is missed by going on behind a
-number.
+After a compaction, numbers are computed so that they are never lower than the original ones; a reader that continues after a number misses nothing that
+is left.
 """
 
 from collections.abc import AsyncGenerator, Iterable
@@ -21,7 +21,7 @@ from perdure.service.store_access import StoreAccess
 
 
 class EmittedValue(msgspec.Struct, frozen=True):
-    """A value of an execution's stream. Numbers begin at 1; `dropped` values before this one are gone, with the turns that emitted them."""
+    """A value of an execution's stream. Numbers begin at 1; `dropped` counts the values before it that were forgotten with their iterations."""
 
     number: int
     value: Any
@@ -29,7 +29,7 @@ class EmittedValue(msgspec.Struct, frozen=True):
 
 
 async def stream_values(access: StoreAccess, key: Key, after: int, follow: bool) -> AsyncGenerator[EmittedValue, None]:
-    """The values of an execution's stream behind number `after`; with `follow`, until it ends.
+    """Yields the values of an execution's stream after number `after`; with `follow`, until the execution ends.
 
     Raises:
         NotFound: there is no such execution.
@@ -56,7 +56,7 @@ def _emitted_values(execution: Execution, event: e.Event) -> Iterable[tuple[int,
 
 
 async def stream_history(access: StoreAccess, key: Key, after: int, follow: bool) -> AsyncGenerator[PublicEvent, None]:
-    """The public events of an execution behind the id `after`, as far as its log goes; with `follow`, until it ends.
+    """Yields the public events of an execution after the id `after`; with `follow`, until the execution ends.
 
     Raises:
         NotFound: there is no such execution.
@@ -87,5 +87,5 @@ def _public_events(execution: Execution, event: e.Event) -> Iterable[PublicEvent
 
 
 async def _wait_for_growth(access: StoreAccess, fold: ExecutionFold) -> None:
-    """Wait until there is more of the log than was folded."""
+    """Waits until the log has more than was folded."""
     _ = await access.watch.until(fold.execution.key, lambda head: head is None or head.version > fold.execution.version, quick=True)

@@ -1,4 +1,4 @@
-"""Runs an execution in the engine of a script: starts it there, or has the one of its key go on, and waits for its end."""
+"""Runs one execution in an engine of the calling process: starts it, or continues the one that exists, and waits for its end."""
 
 from perdure.runtime.engine import Engine
 from perdure.runtime.local_engine import resume_if_diverged, run_to_end, wait_for_end
@@ -9,13 +9,13 @@ from perdure.service.store_access import StoreAccess
 
 
 async def run_in_engine(engine: Engine, start: StartRequest, workflow: Workflow | None = None) -> bytes:
-    """Return the encoded result of an execution that `engine` runs; one that exists goes on, and one that has ended has its result already.
+    """Runs an execution and returns its encoded result. If one of this key exists, it continues; if it has ended, its result is returned.
 
     `workflow` is what is started, if the engine may know another one of its name.
 
     Raises:
-        InputDiffers: the start is a strict one, and there is one of another input.
-        ExecutionFailed, DeadlineExceeded, ExecutionCancelled, NeedsAttention: see `wait_for_end`.
+        InputDiffers: the start is strict, and one exists with another input.
+        ExecutionFailed, DeadlineExceeded, ExecutionCancelled, NeedsAttention: it ended, or parked, without a result.
     """
     if execution_operations.begins_at_once(start):
         return await run_to_end(engine, start.key, start.input, workflow)

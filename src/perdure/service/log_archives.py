@@ -1,4 +1,4 @@
-"""Archives: what compactions of a log have replaced, where that is kept; one names the one before it, so they are read from the newest back."""
+"""Reads archives, the parts of a log that compactions have replaced. Each archive names the one before it, so they are read newest first."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 
@@ -16,9 +16,11 @@ _rows: msgspec.msgpack.Decoder[list[bytes]] = msgspec.msgpack.Decoder(list[bytes
 
 
 class LogArchive(msgspec.Struct, frozen=True):
-    """What one compaction has replaced: its `name` is the SHA-256 of its bytes. `turns` says of each loop, by its path, the first and the last turn that
-    was forgotten then. Of one that was pruned, only that and when is known, and `turns` are also those of
-    the archives before it. Times are seconds since 1970."""
+    """What one compaction has replaced. `name` is the SHA-256 of its bytes; times are seconds since 1970.
+
+    `turns` has, by the path of each loop, the first and the last iteration that this compaction has forgotten. For a pruned archive only `turns` and the time
+    of pruning are known, and `turns` includes those of the archives before it.
+    """
 
     key: Key
     name: str
@@ -30,22 +32,22 @@ class LogArchive(msgspec.Struct, frozen=True):
 
     @property
     def missing(self) -> bool:
-        """Whether it is not there, though nothing says that it was pruned."""
+        """Whether the archive is absent without a record that it was pruned."""
         return not self.size_bytes and self.pruned_at_s is None
 
 
 class ArchiveContent(msgspec.Struct, frozen=True):
-    """An archive, with the events in it: none, if it is not there."""
+    """An archive with its events; no events if it is absent."""
 
     archive: LogArchive
     events: Sequence[e.Event]
 
 
 def archived_rows(name: str, raw: bytes) -> list[bytes]:
-    """The rows of a log that an archive holds.
+    """Decodes the rows of a log that an archive holds.
 
     Raises:
-        LogDamaged: it is not what it was, or no archive.
+        LogDamaged: it was altered, or is no archive.
     """
     try:
         return _rows.decode(verified_payload(name, raw))
@@ -53,27 +55,27 @@ def archived_rows(name: str, raw: bytes) -> list[bytes]:
         raise LogDamaged(f"an archive can't be read: {error}") from error
 
 
-async def archives_of(looking: ReadOnlyStore, key: Key) -> list[LogArchive]:
-    """The archives of an execution, the newest first; the last may be one that was pruned.
+async def archives_of(store: ReadOnlyStore, key: Key) -> list[LogArchive]:
+    """Lists the archives of an execution, newest first. The last may have been pruned.
 
     Raises:
         NotFound: there is no such execution.
-        LogDamaged: something of it can't be read.
+        LogDamaged: a part of it cannot be read.
     """
-    found = await looking.read(key)
+    found = await store.read(key)
     if found is None:
         raise NotFound(key)
-    return [one.archive async for one in archive_contents(looking, key, log_format.decode_rows(found.rows))]
+    return [one.archive async for one in archive_contents(store, key, log_format.decode_rows(found.rows))]
 
 
-async def archive_contents(looking: ReadOnlyStore, key: Key, events: Sequence[e.Event]) -> AsyncGenerator[ArchiveContent, None]:
-    """The archives that a log of these events names, and those that these name, up to the first that is not there."""
+async def archive_contents(store: ReadOnlyStore, key: Key, events: Sequence[e.Event]) -> AsyncGenerator[ArchiveContent, None]:
+    """Yields the archive that a log names, the one that this names, and so on, up to the first that is absent."""
     while (named := next((event for event in events if isinstance(event, e.SnapshotEvent)), None)) is not None and named.archive is not None:
         after = _forgotten(key, events)
-        raw = await looking.blob(named.archive)
+        raw = await store.blob(named.archive)
         if raw is None:
             turns = {loop: (1, last) for loop, last in after.items()}
-            yield ArchiveContent(LogArchive(key, named.archive, named.at_s, turns, pruned_at_s=await looking.removed_at(named.archive)), ())
+            yield ArchiveContent(LogArchive(key, named.archive, named.at_s, turns, pruned_at_s=await store.removed_at(named.archive)), ())
             return
         events = log_format.decode_rows(archived_rows(named.archive, raw))
         before = _forgotten(key, events)
@@ -83,7 +85,7 @@ async def archive_contents(looking: ReadOnlyStore, key: Key, events: Sequence[e.
 
 
 def _forgotten(key: Key, events: Sequence[e.Event]) -> dict[str, int]:
-    """How many turns of each loop had been forgotten where a log begins: by the compaction that it begins with, or by what it is a fork of."""
+    """How many iterations of each loop were forgotten where a log begins: by the compaction that it begins with, or in the execution that it forks."""
     end = next((number + 1 for number, event in enumerate(events) if isinstance(event, e.SnapshotEvent)), None)
     if end is None:
         begins = next((event.fork.trimmed for event in events if isinstance(event, e.ForkedEvent)), ())

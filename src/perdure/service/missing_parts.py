@@ -1,9 +1,7 @@
-"""What an execution lacks to go on: an engine that knows its workflow, a worker that serves the queue of its step, somebody who resumes it.
+"""Finds what an execution lacks to continue (an engine, a worker, a resume), and warns callers that wait for its result.
 
-Warnings to those who wait for results that cannot come, as something is missing: an engine that knows the workflow, or a worker for a queue.
-
-Waiting is no error, as an engine may be started later. So the warning goes to the logger ``perdure.sync_client``, two seconds after the wait began
-and once a minute from then on, in one line for all executions that lack the same.
+An execution that waits is not in error, since an engine may be started later. The warning is therefore a log line of ``perdure.sync_client``: after two
+seconds of waiting and every minute from then on, one line for all executions that lack the same.
 """
 
 import asyncio
@@ -25,14 +23,14 @@ from perdure.runtime.holder import ProcessInfo
 from perdure.stores.protocol import Head, HeadFilter, Store
 
 FOLDED_EVENTS_MAX = 2_000
-"""Of how long an execution it is found out which queue it waits for; the log of a longer one is not read for that."""
+"""The logs of longer executions are not read to find out which queue they wait for."""
 
 FOLDED_MAX = 10
-"""Of how many executions at a time."""
+"""The number of logs read for one warning."""
 
 
 async def live_processes(store: Store) -> list[ProcessInfo] | None:
-    """What the living holders say of themselves; None if one says nothing, which may know what the others do not."""
+    """The process information of the living holders; None if one of them publishes none, because it might serve what the others lack."""
     alive = [holder.decode_process_info(lease.about) for lease in await store.leases() if lease.alive]
     known = [one for one in alive if one is not None]
     return known if len(known) == len(alive) else None
@@ -45,13 +43,13 @@ def missing_engine(head: Head, holders: Sequence[ProcessInfo]) -> str:
         return "no engine is running"
     able = [one for one in near if program_base(head.program) in one.programs]
     if not able:
-        return f"no engine here knows {program_text(head.program)}"
+        return f"no running engine knows {program_text(head.program)}"
     lacking = _missing_capabilities(head.program, able)
     return f"no engine here has {lacking}, which {program_text(head.program)} needs" if lacking else ""
 
 
 def _missing_capabilities(program: str, engines: Sequence[ProcessInfo]) -> str:
-    """The capabilities that a program needs and none of these engines has all of; nothing, if one has."""
+    """The capabilities that a program needs and that no single engine has all of; empty if one has."""
     needs = program_requirements(program)
     if not needs or any(claimable_programs([program], one.toolboxes) for one in engines):
         return ""
@@ -69,19 +67,19 @@ def missing_worker(head: Head, execution: Execution, holders: Sequence[ProcessIn
 
 
 class MissingParts:
-    """What executions of one store lack."""
+    """Finds what the executions of one store lack."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def of(self, keys: Sequence[Key]) -> dict[Key, str]:
-        """What is missing, in words, for each of these executions that lacks something."""
+        """Returns, in words, what is missing for each of these executions that lacks something."""
         holders = await live_processes(self._store)
         heads = [] if holders is None else await self._store.heads(HeadFilter(keys=tuple(keys), limit=len(keys)))
         now_s = (await self._store.store_time()).now_s if heads else 0.0
         found: dict[Key, str] = {}
         folded = 0
-        for head in reversed(heads):  # those that were created first are named first
+        for head in reversed(heads):  # heads are newest first; the oldest execution is named first
             if head.status in ENDED_STATUSES or _is_due_later(head, now_s):
                 continue
             reason = "it is paused; resume it" if head.status == "paused" else missing_engine(head, holders or ())
@@ -98,35 +96,35 @@ class MissingParts:
 
 
 def _is_due_later(head: Head, now_s: float) -> bool:
-    return head.version == 0 and head.mail_at_s is not None and head.mail_at_s > now_s
+    return head.version == 0 and head.message_at_s is not None and head.message_at_s > now_s
 
 
 logger = logging.getLogger("perdure.sync_client")
 
 FIRST_WARNING_S = 2.0
-"""How long somebody waits before the first warning."""
+"""How long a caller waits before the first warning."""
 
 WARNING_INTERVAL_S = 60.0
-"""The time between two warnings to one who waits."""
+"""The time between two warnings to one caller."""
 
 GATHER_S = 0.05
-"""How long further waits that are due are gathered, so that one look at the store serves them all."""
+"""How long further due warnings are gathered, so that one read of the store serves them all."""
 
 KEYS_MAX = 500
-"""How many executions are looked at for one warning; of more, some are enough."""
+"""The number of executions examined for one warning; of more, a sample is enough."""
 
 
 class WaitWarnings:
-    """Everybody in one event loop who waits for results from one store."""
+    """Warns all callers in one event loop that wait for results from one store."""
 
     def __init__(self, store: Store) -> None:
         self._missing = MissingParts(store)
         self._due: dict[Key, None] = {}
-        self._telling: asyncio.Task[None] | None = None
+        self._warning_task: asyncio.Task[None] | None = None
 
     @contextmanager
     def waiting(self, key: Key) -> Iterator[None]:
-        """Somebody waits for the result of `key` within the block."""
+        """Within the block, the caller waits for the result of `key`."""
         timer: asyncio.TimerHandle
         loop = asyncio.get_running_loop()
 
@@ -143,23 +141,23 @@ class WaitWarnings:
             self._due.pop(key, None)
 
     def close(self) -> None:
-        """Warn nobody any more."""
-        if self._telling is not None:
-            self._telling.cancel()
+        """Stops warning."""
+        if self._warning_task is not None:
+            self._warning_task.cancel()
 
     def _take(self, key: Key) -> None:
         self._due[key] = None
-        if self._telling is None or self._telling.done():
-            self._telling = asyncio.get_running_loop().create_task(self._tell())
+        if self._warning_task is None or self._warning_task.done():
+            self._warning_task = asyncio.get_running_loop().create_task(self._warn())
 
-    async def _tell(self) -> None:
-        """Warn of what is missing for those that are due."""
+    async def _warn(self) -> None:
+        """Logs what the due executions lack."""
         await asyncio.sleep(GATHER_S)
         keys, self._due = list(self._due)[:KEYS_MAX], {}
         try:
             missing = await self._missing.of(keys)
         except StoreError as error:
-            logger.warning("could not find out why results do not come: %s", error)
+            logger.warning("reading why results are late failed: %s. It is repeated in a minute", error)
             return
         by_reason: dict[str, list[Key]] = {}
         for key, reason in missing.items():

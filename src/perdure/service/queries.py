@@ -1,6 +1,6 @@
-"""Votes that people have given and no engine has taken yet: they stand in the mail of their approval, and take effect when an engine runs.
+"""Answers queries about executions and about the processes that work on a store. Nothing is changed.
 
-Queries: what people ask about executions and about who works on them. Nothing is changed here.
+Votes that no engine has received yet are messages of their approval; queries take them into account, though they take effect only when an engine runs.
 """
 
 from collections import Counter
@@ -33,23 +33,23 @@ from perdure.stores.protocol import Head, HeadFilter, HolderStatus
 
 
 async def pending_votes(access: StoreAccess, key: Key) -> list[Vote]:
-    """The votes in the mail of an approval, in the order in which an engine will take them."""
+    """The votes among the messages of an approval, in the order in which an engine will receive them."""
     found: list[Vote] = []
-    for mail in await access.store.messages(key):
+    for queued in await access.store.messages(key):
         try:
-            message = messages.decode_execution_message(mail.body)
+            message = messages.decode_execution_message(queued.body)
             if isinstance(message, messages.SignalMessage) and message.name == VOTE_SIGNAL.name:
                 found.append(values.decode(await access.payload(message.body), Vote, "a vote"))
-        except (Undecodable, LogDamaged, LogVersionUnsupported):  # the engine that takes it says so, or sets it aside
+        except (Undecodable, LogDamaged, LogVersionUnsupported):  # the engine that receives it reports the error, or puts it into quarantine
             continue
     return found
 
 
 async def approval_after_votes(access: StoreAccess, key: Key) -> tuple[ApprovalState, ApprovalVerdict | None] | None:
-    """How an approval stands once an engine has taken its pending votes, and how it is decided by them; None if it has not begun.
+    """The state of an approval after its pending votes, and the verdict that they give; None if it has not begun.
 
     Raises:
-        NotFound: there is none of this key.
+        NotFound: no approval has this key.
     """
     raw = (await read_execution(access, key)).state.get(APPROVAL_STATE_KEY)
     if raw is None:
@@ -64,7 +64,7 @@ async def approval_after_votes(access: StoreAccess, key: Key) -> tuple[ApprovalS
 
 
 async def are_approvals_decided(access: StoreAccess, approvals: list[Key]) -> bool:
-    """Whether pending votes decide each of these approvals, one at least."""
+    """Whether pending votes decide all of these approvals, of which there must be one at least."""
     found = [await approval_after_votes(access, key) for key in approvals]
     return bool(found) and all(one is not None and one[1] is not None for one in found)
 
@@ -72,12 +72,14 @@ async def are_approvals_decided(access: StoreAccess, approvals: list[Key]) -> bo
 STATUSES: tuple[str, ...] = get_args(folded.ExecutionStatus)
 TEXT_BYTES_MAX = 16 * 1024
 CANDIDATES_MAX = 5
-"""How many executions an error lists that may be meant."""
+"""The number of candidates that an `Ambiguous` error lists."""
 
 
 class ListedExecution(msgspec.Struct, frozen=True):
-    """One execution in a list. `version` counts its events; `workflow_version` is 0 while none is pinned; at `due_at_s` it goes on by itself; by its
-    `attributes` it is found."""
+    """One execution in a list.
+
+    `version` counts its events; `workflow_version` is 0 while none is pinned; `due_at_s` is the time of its next timer or message.
+    """
 
     key: Key
     status: str
@@ -91,14 +93,17 @@ class ListedExecution(msgspec.Struct, frozen=True):
 
 
 INTERNAL_WORKFLOWS = (APPROVAL_WORKFLOW, COMPOSITE_WORKFLOW)
-"""Perdure's own workflows, whose executions are listed only where they are asked for."""
+"""Perdure's own workflows. Their executions are listed only on request."""
 
 
 class ExecutionStatus(msgspec.Struct, frozen=True):
-    """How one execution stands; `why`, in a sentence. Times are seconds since 1970; `version` is the number of its last event; `definition` is the hash of
-    the one by which it goes on, if it is not of code; `forgotten` says of each loop, by its path, how many of its first turns are forgotten; `unread` counts
-    the messages by name that have arrived and that nothing waits for; `decided`: its approvals are, which takes effect when an engine runs; `archived`:
-    forgotten turns were archived, and, if all of them were pruned since, when that was."""
+    """The status of one execution; `why` says in a sentence what it waits for. Times are seconds since 1970.
+
+    `version` is the number of its last event; `definition` the hash of its present definition (empty for code); `forgotten` the number of forgotten iterations
+    of each loop, by its path; `unread` the number of messages, by name, that have arrived and that nothing waits for. `decided` says that its approvals are
+    decided, which takes effect when an engine runs. `archived` says that forgotten iterations were archived; if all archives are pruned,
+    `archives_pruned_at_s` is when.
+    """
 
     key: Key
     status: str
@@ -123,7 +128,7 @@ class ExecutionStatus(msgspec.Struct, frozen=True):
 
 
 class HolderView(msgspec.Struct, frozen=True):
-    """Who works on a store: what it said of itself (nothing: empty), how many executions and pieces of work it holds, and whether it lives."""
+    """A process that works on a store: its process information (empty if it publishes none), what it holds, and whether it is alive."""
 
     name: str
     kind: str
@@ -137,11 +142,11 @@ class HolderView(msgspec.Struct, frozen=True):
     alive: bool
 
 
-# one execution
+# One execution
 
 
 async def execution_summary(access: StoreAccess, key: Key) -> ListedExecution:
-    """What a list says of an execution, from its head alone.
+    """The list entry of one execution, from its head alone.
 
     Raises:
         NotFound: there is no such execution.
@@ -150,7 +155,7 @@ async def execution_summary(access: StoreAccess, key: Key) -> ListedExecution:
 
 
 async def execution_status(access: StoreAccess, fold: ExecutionFold) -> ExecutionStatus:
-    """How an execution stands, by its log up to now: why it waits, what is open and settled and what is unread follow from nothing less.
+    """The status of an execution, from its whole log.
 
     Raises:
         NotFound: there is no such execution.
@@ -186,14 +191,14 @@ async def execution_status(access: StoreAccess, fold: ExecutionFold) -> Executio
 
 
 def _open_approvals(execution: Execution) -> list[Key]:
-    """The approvals that it waits for."""
+    """The approvals that an execution waits for."""
     children = (pending.op for pending in execution.open.values() if isinstance(pending.op, SpawnOperation) and pending.op.workflow == APPROVAL_WORKFLOW)
     return [Key(execution.key.tenant, APPROVAL_WORKFLOW, child.id) for child in children]
 
 
 def _unread(execution: Execution) -> dict[str, int]:
     awaited = {name for pending in execution.open.values() if isinstance(pending.op, ReceiveOperation) for name in pending.op.names}
-    return dict(Counter(letter.name for letter in execution.mailbox.letters.values() if letter.name not in awaited))
+    return dict(Counter(message.name for message in execution.mailbox.messages.values() if message.name not in awaited))
 
 
 async def _why(access: StoreAccess, head: Head, execution: Execution) -> str:
@@ -212,7 +217,7 @@ async def _why(access: StoreAccess, head: Head, execution: Execution) -> str:
 
 
 async def workflow_state(access: StoreAccess, fold: ExecutionFold, key: str | None, default: Any) -> Any:
-    """What a workflow has set under `key` (`default`, if nothing), or all of it.
+    """The value that a workflow has set under `key` (`default` if none), or all values if `key` is None.
 
     Raises:
         NotFound: there is no such execution.
@@ -223,10 +228,10 @@ async def workflow_state(access: StoreAccess, fold: ExecutionFold, key: str | No
     return found if key is None else found.get(key, default)
 
 
-# many
+# Lists
 
 HEADS_AT_A_TIME = 100
-"""How many heads are read at least where some may be left out."""
+"""The least number of heads that one read fetches if some may be left out."""
 
 
 async def list_executions(
@@ -242,12 +247,12 @@ async def list_executions(
     where: AttributeFilter | None = None,
     internal: bool = False,
 ) -> list[ListedExecution]:
-    """The executions that fit all that is asked for, newest first. `since` is a time with its zone, or so long ago.
+    """Lists the executions that match every condition, newest first. `since` is a time with its zone, or a duration before now.
 
-    Perdure's own executions, such as those of approvals, are left out, unless `internal` ones are asked for, or their `workflow` is.
+    Perdure's own executions, such as those of approvals, are included only with `internal`, or if `workflow` names theirs.
 
     Raises:
-        BadValue, BadName: something that is asked for makes no sense.
+        BadValue, BadName: a condition is invalid.
         NotFound: there is no execution `older_than`.
     """
     if not isinstance(id_prefix, str):
@@ -270,7 +275,7 @@ async def list_executions(
 
 
 async def _listed_heads(access: StoreAccess, which: HeadFilter, internal: bool) -> list[Head]:
-    """The heads that are meant; of Perdure's own executions, only if they are asked for."""
+    """The heads that match; those of Perdure's own workflows only on request."""
     if internal or which.workflow is not None:
         return await access.store.heads(which)
     found, left = list[Head](), msgspec.structs.replace(which, limit=max(which.limit, HEADS_AT_A_TIME))
@@ -283,10 +288,10 @@ async def _listed_heads(access: StoreAccess, which: HeadFilter, internal: bool) 
 
 
 def checked_statuses(wanted: str | Iterable[str] | None) -> frozenset[str] | None:
-    """The statuses that are meant; None means any.
+    """The statuses of a filter as a set; None means any.
 
     Raises:
-        BadValue: one of them is none.
+        BadValue: one of them is no status.
     """
     if wanted is None:
         return None
@@ -308,20 +313,20 @@ async def _since_s(access: StoreAccess, since: Duration | datetime | None) -> fl
 
 
 async def list_holders(access: StoreAccess) -> list[HolderView]:
-    """Who works on the store: those that live, and the dead that hold something still."""
+    """Lists the processes that work on the store: the living ones, and dead ones that still hold something."""
     return [_holder_view(lease) for lease in await access.store.leases()]
 
 
-# finding one
+# Finding one execution
 
 
 async def find_execution(access: StoreAccess, text: str, tenant: str) -> Key:
-    """Which execution `text` means, by the first of these of which there is any: a key as it is shown, ``@latest`` or ``@failed``, an id or
-    ``workflow/id``, the beginning of one of these.
+    """Finds the execution that `text` names. The first of these that matches anything decides: a key as it is displayed, ``@latest`` or ``@failed``, an id or
+    ``workflow/id``, a prefix of an id or of ``workflow/id``.
 
     Raises:
-        NotFound: it means none.
-        Ambiguous: it means several.
+        NotFound: nothing matches.
+        Ambiguous: several executions match.
     """
     if text in ("@latest", "@failed"):
         failed = frozenset(("failed",)) if text == "@failed" else None
@@ -342,7 +347,7 @@ async def find_execution(access: StoreAccess, text: str, tenant: str) -> Key:
 
 
 async def execution_by_id(access: StoreAccess, tenant: str, id: str) -> Key:
-    """The only execution of this id.
+    """Finds the only execution of this id.
 
     Raises:
         NotFound, Ambiguous: there is none, or several workflows have one.
@@ -367,7 +372,7 @@ def _only_key(text: str, found: Sequence[Key]) -> Key:
 
 
 async def keys_of_id(access: StoreAccess, tenant: str, id: str) -> tuple[list[Key], list[Key]]:
-    """The executions of this id, and some whose id begins so."""
+    """The executions of this id, and some of those whose id has it as a prefix."""
     exact, begun = list[Key](), list[Key]()
     async for key in _keys(access, HeadFilter(tenant=tenant, id_prefix=id)):
         if key.id == id:
@@ -388,7 +393,7 @@ async def _existing(access: StoreAccess, keys: Sequence[Key]) -> list[Key]:
 
 
 def _as_shown(text: str) -> Key | None:
-    """The key that is shown as `text`."""
+    """Parses a key from its displayed form; None if `text` is not one."""
     parts = [unquote(part) for part in text.split("/")]
     if len(parts) != 3:
         return None
@@ -397,13 +402,13 @@ def _as_shown(text: str) -> Key | None:
 
 
 def _as_named(tenant: str, text: str) -> list[Key]:
-    """The keys that ``workflow/id`` may mean, where either may contain a slash, or be written as keys are shown."""
+    """The keys that ``workflow/id`` may mean. Each part may contain a slash, or be percent-encoded as in displayed keys."""
     splits = [(text[:at], text[at + 1 :]) for at, character in enumerate(text) if character == "/"]
     pairs = [*splits, *((unquote(workflow), unquote(id)) for workflow, id in splits)]
     return list(dict.fromkeys(Key(tenant, workflow, id) for workflow, id in pairs if workflow and id))
 
 
-# as people see it
+# Views of heads and holders
 
 
 def _summary_of(head: Head) -> ListedExecution:
@@ -427,7 +432,7 @@ def _pinned(head: Head) -> int:
 
 
 def _due_at_s(head: Head) -> float | None:
-    return min((at_s for at_s in (head.wake_at_s, head.mail_at_s) if at_s is not None), default=None)
+    return min((at_s for at_s in (head.wake_at_s, head.message_at_s) if at_s is not None), default=None)
 
 
 def _holder_view(lease: HolderStatus) -> HolderView:

@@ -1,6 +1,6 @@
-"""Checking: would code go on with the executions that there are? Each log is replayed by it, as an engine would that takes the execution over.
+"""Checks whether code would replay the executions of a store, as an engine would when it claims them.
 
-Nothing is executed but the workflow functions themselves, up to where their executions stand; nothing is decided, sent or written.
+Only the workflow functions run, up to the present position of their executions. Nothing is decided, sent or written.
 """
 
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
@@ -26,12 +26,13 @@ from perdure.stores.protocol import Head, HeadFilter, ReadOnlyStore
 UNENDED_STATUSES = frozenset(STATUSES) - ENDED_STATUSES
 
 ReplayVerdict = Literal["fits", "diverges", "unadvertised", "unknown", "unreadable"]
-"""The code goes on with it; it asks for something else than is remembered; it does not replay the pinned version; it has no such workflow; the log,
-or what it refers to, can't be read."""
+"""``fits``: the code replays it. ``diverges``: it asks for another operation than the log holds. ``unadvertised``: it does not replay the pinned version.
+``unknown``: there is no such workflow. ``unreadable``: the log, or a blob that it refers to, cannot be read.
+"""
 
 
 class ReplayCheck(msgspec.Struct, frozen=True):
-    """What would become of one execution. `path` is where it differs, `diff` how, in words; `advice` says what can be done, a way in each line."""
+    """The result for one execution. `path` is where the code diverges, `diff` how, in words; `advice` has one possible remedy per line."""
 
     key: Key
     status: str
@@ -43,7 +44,7 @@ class ReplayCheck(msgspec.Struct, frozen=True):
 
 
 class ReplayFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """The executions that are meant: those that have not ended and, with `failed`, those that have failed; of them the newest, if there is a `limit`."""
+    """Selects executions that have not ended and, with `failed`, those that have failed; with `limit`, the newest of them."""
 
     tenant: str
     workflow: str | None = None
@@ -52,7 +53,7 @@ class ReplayFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReplayInput(msgspec.Struct, frozen=True):
-    """An execution as it is to be replayed: its log so far, and how it stands."""
+    """The log and the status of an execution, as the input of a replay."""
 
     key: Key
     root: Key
@@ -62,26 +63,26 @@ class ReplayInput(msgspec.Struct, frozen=True):
 
 
 def workflows_by_name(workflows: Iterable[Workflow]) -> dict[str, Workflow]:
-    """Workflows by name, with Perdure's own."""
+    """Workflows by name, including Perdure's own."""
     return {one.name: one for one in (*BUILT_IN_WORKFLOWS, *workflows)}
 
 
-async def choose_heads(looking: ReadOnlyStore, which: ReplayFilter) -> list[Head]:
-    """The heads of the executions that are meant, newest first."""
+async def choose_heads(store: ReadOnlyStore, which: ReplayFilter) -> list[Head]:
+    """The heads of the selected executions, newest first."""
     statuses = UNENDED_STATUSES | {"failed"} if which.failed else UNENDED_STATUSES
     found: list[Head] = []
-    async for page in head_pages(looking, HeadFilter(tenant=which.tenant, workflow=which.workflow, statuses=statuses)):
+    async for page in head_pages(store, HeadFilter(tenant=which.tenant, workflow=which.workflow, statuses=statuses)):
         found += page
         if which.limit is not None and len(found) >= which.limit:
             break
     return found[: which.limit]
 
 
-async def check_executions(looking: ReadOnlyStore, workflows: Mapping[str, Workflow], heads: Iterable[Head]) -> AsyncGenerator[ReplayCheck, None]:
-    """What would become of each of these with `workflows`, one after the other; what is gone or has ended meanwhile is left out."""
-    payloads = BlobCache(looking)
+async def check_executions(store: ReadOnlyStore, workflows: Mapping[str, Workflow], heads: Iterable[Head]) -> AsyncGenerator[ReplayCheck, None]:
+    """Checks each of these executions against `workflows`. Those that were removed or have ended in the meantime are left out."""
+    payloads = BlobCache(store)
     for head in heads:
-        found = await looking.read(head.key)
+        found = await store.read(head.key)
         if found is None or (found.head.status in ENDED_STATUSES and found.head.status != head.status):
             continue
         now = found.head
@@ -94,10 +95,10 @@ async def check_executions(looking: ReadOnlyStore, workflows: Mapping[str, Workf
 
 
 async def check_execution(payloads: BlobCache, workflows: Mapping[str, Workflow], one: ReplayInput) -> ReplayCheck:
-    """What would become of one execution, by its log.
+    """Checks one execution by its log.
 
     Raises:
-        StoreUnavailable: its blobs can't be read now.
+        StoreUnavailable: its blobs cannot be read now.
     """
     code, version = workflows.get(one.key.workflow), _version(one.program)
     if code is None:
@@ -110,7 +111,7 @@ async def check_execution(payloads: BlobCache, workflows: Mapping[str, Workflow]
         diverged = await _replay_with(payloads, code, one)
     except StoreUnavailable:
         raise
-    except Exception as error:  # whatever the log or the code does to the replay, the other executions are to be looked at as well
+    except Exception as error:  # any error of the log or the code concerns this execution alone; the others must still be checked
         return _unreadable(one.key, one.status, one.program, error)
     if diverged is None:
         return ReplayCheck(one.key, one.status, version, "fits")
@@ -129,11 +130,11 @@ async def _replay_with(payloads: BlobCache, code: Workflow, one: ReplayInput) ->
 
 
 def divergence_advice(one: ReplayInput, diff: Sequence[str]) -> tuple[str, ...]:
-    """What can be done about an execution that differs so, a way in each line."""
+    """The possible remedies for a divergence, one per line."""
     if one.status == "failed":
-        return ("nothing, if it is not to go on: a retry runs the code anew, and takes the result of each step that is still at its place",)
+        return ("nothing, if it should not continue: a retry runs the new code, and reuses the result of each step that is still at its place",)
     if one.status in ENDED_STATUSES:
-        return ("nothing, if the code is meant to differ: it has ended, and is not replayed any more",)
+        return ("nothing, if the change is intended: it has ended, and is not replayed any more",)
     kinds = {line.partition(":")[0] for line in diff}
     found = [line for kind, line in _WAYS if kinds & kind]
     name = one.key.workflow
@@ -147,7 +148,7 @@ _WAYS: tuple[tuple[frozenset[str], str], ...] = (
     (frozenset(("renamed", "other target")), 'keep the old name: ctx.step("old name", new_function)'),
     (frozenset(("inserted", "replaced", "reordered", "renamed", "other target", "other branches", "fails")), _GATE),
 )
-"""By the kinds of differences."""
+"""Remedies by the kinds of differences."""
 
 _PIN: dict[bool, tuple[str, ...]] = {True: ("nothing, if it is not to be retried",)}
 
@@ -162,7 +163,7 @@ def _advice_of_version(code: Workflow, version: int) -> tuple[str, ...]:
 
 def _unreadable(key: Key, status: str, pinned: str, error: Exception) -> ReplayCheck:
     said = str(error) if isinstance(error, PerdureError) else f"{type(error).__name__}: {error}"
-    what = "mend the code" if isinstance(error, ProgrammingError) or not isinstance(error, PerdureError) else f"perdure verify {key.id} looks at its records"
+    what = "fix the code" if isinstance(error, ProgrammingError) or not isinstance(error, PerdureError) else f"perdure verify {key.id} examines its records"
     return ReplayCheck(key, status, _version(pinned), "unreadable", "", (said,), (what,))
 
 

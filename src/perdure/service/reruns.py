@@ -1,7 +1,7 @@
-"""Repeating: the same execution from an earlier step on, or another one made of it. What was reached is never changed, only taken over.
+"""Repeats executions: from an earlier step, or as new executions. Recorded outcomes are copied and never changed.
 
-*retry* goes on in the same execution; *rerun* begins a new one with the same input; *fork* begins a new one with the results that are
-earlier than a chosen step; *preset* gives a result in place of the work.
+*retry* continues the same execution; *rerun* starts a new one with the same input; *fork* starts a new one with the outcomes from before a chosen step;
+*preset* supplies the outcome of a step in place of performing it.
 """
 
 import secrets
@@ -30,9 +30,10 @@ SEED_BITS = 62
 
 
 class RerunRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A new execution that is to be made of another: under which key, with another encoded input, in another version (0: the engine's), from which step on.
+    """A new execution made from another: its key, another encoded input, another version to pin (0: the engine's), and the step to begin from.
 
-    Without a `seed`, a rerun draws its own."""
+    Without a `seed`, a rerun draws its own.
+    """
 
     key: Key
     input: bytes | None = None
@@ -42,11 +43,11 @@ class RerunRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def read_execution(access: StoreAccess, key: Key) -> Execution:
-    """An execution as its log has it.
+    """Reads an execution and folds its log.
 
     Raises:
-        NotFound: there is none.
-        Removed: what it has done is not kept any more.
+        NotFound: there is no such execution.
+        Removed: only its tombstone is left.
     """
     found = await access.store.read(key)
     if found is None:
@@ -58,10 +59,10 @@ async def read_execution(access: StoreAccess, key: Key) -> Execution:
 
 
 def step_path(execution: Execution, step: str | None) -> Path:
-    """The path of a step that has begun, by its text; the empty path for none.
+    """Parses the path of a settled step; the empty path if `step` is None.
 
     Raises:
-        BadValue: the execution has not come to such a step.
+        BadValue: the execution has not reached such a step.
     """
     if step is None:
         return ()
@@ -73,7 +74,7 @@ def step_path(execution: Execution, step: str | None) -> Path:
         return path
     if path and is_in_trimmed_iteration(path, execution.trimmed):
         raise BadValue(
-            "step", step, f"a step of a turn that {execution.key} has not forgotten: {_forgotten(execution)} are gone; begin behind them, or rerun it"
+            "step", step, f"a step of an iteration that {execution.key} still has: {_forgotten(execution)} are forgotten; choose a later step, or rerun it"
         )
     known = [path_text(one) for one in execution.settled]
     shown = ", ".join(known[:20]) + (f" and {len(known) - 20} more" if len(known) > 20 else "")
@@ -81,17 +82,17 @@ def step_path(execution: Execution, step: str | None) -> Path:
 
 
 def _forgotten(execution: Execution) -> str:
-    return ", ".join(f"turns 1–{turns:,} of {path_text(loop)}" for loop, turns in execution.trimmed.items() if turns)
+    return ", ".join(f"iterations 1–{turns:,} of {path_text(loop)}" for loop, turns in execution.trimmed.items() if turns)
 
 
 async def fork_execution(access: StoreAccess, origin: Key, wanted: RerunRequest) -> None:
-    """Begin a new execution with what another had reached: all that succeeded or, with `from_step`, what was opened earlier than that.
+    """Starts a new execution with the outcomes of another: all successes or, with `from_step`, those opened before that step.
 
-    What is open in the other, and messages that it has not read, stay with it.
+    Open operations and unread messages of the other execution are not copied.
 
     Raises:
         NotFound: there is no such execution, or it has not begun.
-        BadValue: it has not come to the step.
+        BadValue: it has not reached the step.
         AlreadyExists: the new key is taken.
     """
     execution = await read_execution(access, origin)
@@ -103,7 +104,7 @@ async def fork_execution(access: StoreAccess, origin: Key, wanted: RerunRequest)
 
 
 async def rerun_execution(access: StoreAccess, origin: Key, wanted: RerunRequest) -> None:
-    """Begin a new execution with the input of another, and nothing else of it.
+    """Starts a new execution with the input of another and none of its outcomes.
 
     Raises:
         NotFound: there is no such execution, or it has not begun.
@@ -128,25 +129,27 @@ async def _post_start(access: StoreAccess, execution: Execution, wanted: RerunRe
     version = started.version if wanted.version is None else wanted.version
     deadline_s = None if started.deadline_at_s is None else started.deadline_at_s - started.at_s
     fresh = secrets.randbits(SEED_BITS) if wanted.seed is None else wanted.seed
-    seed = started.seed if copied is not None else fresh  # what follows from chance stays as it is in a fork
-    known = execution.attributes if copied is not None and copied.trimmed else started.attributes  # turns that are gone do not change them again
+    seed = started.seed if copied is not None else fresh  # a fork keeps the seed, so that its random values are the same
+    known = (
+        execution.attributes if copied is not None and copied.trimmed else started.attributes
+    )  # forgotten iterations, which are not replayed, may have changed them
     definition = started.definition if copied is None else execution.definition
     begin = messages.StartMessage(version, given, seed, None, deadline_s, fork=copied, attributes=known, definition=definition, grace_s=started.grace_s)
     opens = NewExecution(program_name(wanted.key.workflow, version), wanted.key, attributes=index_attributes(known))
     send = OutgoingMessage(wanted.key, "start", messages.encode_message(begin), 0.0, opens, refers=blob_references(begin))
     (answer,) = await access.store.commit([Post(messages=(send,), blobs=tuple(blobs.items()))])
-    if isinstance(answer, Conflict):  # since it was read, it was removed, and what it referred to with it
+    if isinstance(answer, Conflict):  # the original and its blobs were removed after it was read
         raise NotFound(execution.key)
     if not isinstance(answer, Committed) or wanted.key not in answer.created:
         raise AlreadyExists(wanted.key)
 
 
 async def preset_outcome(access: StoreAccess, key: Key, step: str, outcome: Outcome) -> None:
-    """Give the outcome of a step: of one that is open, now; of one that is yet to come, or that failed with its execution, when it is asked for.
+    """Supplies the outcome of a step: of an open one, now; of one that is still to come, or that failed with its execution, when it is asked for.
 
     Raises:
-        NotFound, HasEnded: there is nothing to give it to.
-        BadValue: the step has its result already, or is no step.
+        NotFound, HasEnded: the execution takes no outcomes.
+        BadValue: the step has an outcome already, or is no step.
     """
     execution = await read_execution(access, key)
     if execution.ended is not None and execution.ended.status != "failed":
@@ -167,5 +170,5 @@ async def preset_outcome(access: StoreAccess, key: Key, step: str, outcome: Outc
 
 
 def encode_outcome(value: Any, step: str) -> Success:
-    """The outcome of a step that somebody gives."""
+    """Encodes a value as the successful outcome of a step."""
     return Success(values.encode(value, f"the result of {step}"))

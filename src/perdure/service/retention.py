@@ -1,7 +1,7 @@
-"""Retention: what executions have done is removed long after their end; that there were such, how they ended and when, is kept.
+"""Removes the logs of executions long after their end, and leaves a tombstone: that they existed, how they ended and when.
 
-Each is dealt with by one commit, at the version at which it was looked at: an engine or a person that has gone on with it meanwhile wins. Whatever
-interrupts this has removed some, and it goes on when it is begun again.
+Each is removed by one commit at the version that was read, so a concurrent change by an engine or a person wins. An interrupted run has removed some;
+running it again removes the rest.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
@@ -23,21 +23,21 @@ from perdure.service.store_access import head_pages
 from perdure.stores.protocol import Commit, Committed, Head, HeadFilter, Store, StoreTime
 
 PRUNE_BATCH = 200
-"""How many are removed by one transaction of the store."""
+"""The number of executions that one transaction of the store removes."""
 
 PARENTS_MAX = 1000
-"""How many of those who have waited for others are remembered."""
+"""The number of parents whose state is cached."""
 PRUNED_STATUSES = frozenset(("completed", "cancelled"))
-"""What has failed may yet be retried."""
+"""The statuses pruned by default. Failed executions are left, because they may yet be retried."""
 
 ArchiveWriter = Callable[[Key, Bundle], None]
-"""Keeps an export of what is about to be removed; when it returns, that is safe."""
+"""Writes an export of an execution that is about to be removed. When it returns, the export must be durable."""
 
 
 class RetentionFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which are meant: those in one of these statuses that have ended before a time of the store, in seconds since 1970.
+    """Selects the executions in one of `statuses` that ended before `before_s` (store time, seconds since 1970).
 
-    With `forget_ids`, nothing at all is kept of them, also of those that were removed before: their ids may run again.
+    With `forget_ids`, no tombstone is left, and existing tombstones are removed too: the ids can be used again.
     """
 
     tenant: str
@@ -48,7 +48,7 @@ class RetentionFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PrunedExecution(msgspec.Struct, frozen=True):
-    """An execution that was removed, or would be, with by how many bytes its log and its mail became shorter."""
+    """An execution that was removed (in a dry run: would be), and by how many bytes its log and its messages became shorter."""
 
     key: Key
     status: str
@@ -57,7 +57,7 @@ class PrunedExecution(msgspec.Struct, frozen=True):
 
 
 class _Removal(NamedTuple):
-    """What is to be done with one execution, and what is said of it then."""
+    """The commit that removes an execution, and the report of it."""
 
     change: Commit
     pruned: PrunedExecution
@@ -66,13 +66,13 @@ class _Removal(NamedTuple):
 async def prune_executions(
     store: Store, which: RetentionFilter, archive: ArchiveWriter | None = None, dry_run: bool = False
 ) -> AsyncGenerator[PrunedExecution, None]:
-    """Remove what is meant, the newest first, but for what somebody holds, what somebody has waited for who has not ended,
-    and what would be undone with whom it was done for: that goes once the other is removed.
+    """Removes the selected executions, newest first, and yields each.
 
-    Many are removed by one transaction of the store, each by a commit of its own in it.
+    Left are executions that have a holder, that a parent has waited for that has not ended, and that would be undone together with their parent: these can be
+    removed after the parent. One transaction of the store removes many executions, each by its own commit.
 
     Raises:
-        BadValue: a status is none of an end.
+        BadValue: a status is not one of an ended execution.
     """
     if not which.statuses or not which.statuses <= ENDED_STATUSES:
         raise BadValue("status", ", ".join(sorted(which.statuses)), f"some of {', '.join(sorted(ENDED_STATUSES))}")
@@ -92,7 +92,7 @@ async def prune_executions(
 
 
 async def _one_page_behind(pages: AsyncIterator[list[Head]]) -> AsyncIterator[list[Head]]:
-    """Each page once the next was read: that begins behind its last head, which may then be forgotten."""
+    """Yields each page after the next was read. Reading it needs the last head of the page before, which the caller may remove."""
     before: list[Head] = []
     async for page in pages:
         yield before
@@ -101,13 +101,13 @@ async def _one_page_behind(pages: AsyncIterator[list[Head]]) -> AsyncIterator[li
 
 
 async def _remove_all(store: Store, found: Sequence[_Removal]) -> list[_Removal]:
-    """Those that were removed: whatever has changed meanwhile is left as it is."""
+    """Commits the removals; returns those that took effect. Executions that changed in the meantime are left as they are."""
     answers = await store.commit([one.change for one in found]) if found else []
     return [one for one, answer in zip(found, answers, strict=True) if isinstance(answer, Committed)]
 
 
 async def _removal_of(store: Store, head: Head, waiting: "_WaitingParents", moment: StoreTime, forget_id: bool) -> _Removal | None:
-    """How one is removed; None if it must stay, or has been."""
+    """How one execution is removed; None if it must stay, or is a tombstone already."""
     found = await store.read(head.key)
     if found is None or found.head != head or head.ended_at_s is None:
         return None
@@ -115,7 +115,7 @@ async def _removal_of(store: Store, head: Head, waiting: "_WaitingParents", mome
     removed = tombstone(execution, moment.now_s)
     if (removed is None and not forget_id) or await waiting.need(execution):
         return None
-    mail = await store.messages(head.key)
+    queued = await store.messages(head.key)
     row = b"" if forget_id or removed is None else log_format.encode_row([removed])
     change = Commit(
         key=head.key,
@@ -130,22 +130,22 @@ async def _removal_of(store: Store, head: Head, waiting: "_WaitingParents", mome
         status=head.status,
         ended_at_s=head.ended_at_s,
         release=True,
-        acks=tuple(Ack(head.key, letter.key) for letter in mail),
+        acks=tuple(Ack(head.key, message.key) for message in queued),
         forgets=forget_id,
     )
-    size_bytes = sum(map(len, found.rows)) + sum(len(letter.body) for letter in mail) - len(row)
+    size_bytes = sum(map(len, found.rows)) + sum(len(message.body) for message in queued) - len(row)
     return _Removal(change, PrunedExecution(head.key, head.status, head.ended_at_s, size_bytes))
 
 
 class _WaitingParents:
-    """Those who have waited for others, looked at once for many children of the same."""
+    """Reads the parents that have waited for executions. The result is cached, since many children have the same parent."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._known: dict[Key, tuple[bool, frozenset[Key]]] = {}
 
     async def need(self, execution: Execution) -> bool:
-        """Whether somebody has waited for it who has not ended, or with whom it would be undone."""
+        """Whether a parent that has waited for the execution has not ended, or would undo it."""
         for parent in {parent.key for parent in execution.watchers}:
             goes_on, undoes = await self._look(parent)
             if goes_on or execution.key in undoes:
@@ -153,7 +153,7 @@ class _WaitingParents:
         return False
 
     def forget(self, key: Key) -> None:
-        """What this one has waited for is not undone with it any more."""
+        """Drops the cached state of a parent that was removed."""
         self._known.pop(key, None)
 
     async def _look(self, key: Key) -> tuple[bool, frozenset[Key]]:

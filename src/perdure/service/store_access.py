@@ -1,7 +1,4 @@
-"""Paging: all the heads that a filter means, however many there are, without keeping others from the store for long.
-
-Access: what the rules of use work with. One store, and one watch for all who wait in this event loop.
-"""
+"""Gives the operations and queries access to one store: pages of heads, cached blobs and folds, a change watcher, and timeouts."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -25,10 +22,13 @@ from perdure.stores.protocol import Head, HeadFilter, ReadOnlyStore, Store
 HEADS_PER_PAGE = 500
 
 
-async def head_pages(looking: ReadOnlyStore, which: HeadFilter) -> AsyncIterator[list[Head]]:
-    """What `which` means, newest first, in lists of up to `PAGE`; its own limit is none of these."""
+async def head_pages(store: ReadOnlyStore, which: HeadFilter) -> AsyncIterator[list[Head]]:
+    """Yields all heads that `which` selects, newest first, in lists of up to `HEADS_PER_PAGE`. The limit of `which` is ignored.
+
+    Paging keeps each read short, so that other processes are not kept from the store.
+    """
     page = msgspec.structs.replace(which, limit=HEADS_PER_PAGE)
-    while heads := await looking.heads(page):
+    while heads := await store.heads(page):
         yield heads
         if len(heads) < HEADS_PER_PAGE:
             return
@@ -37,13 +37,16 @@ async def head_pages(looking: ReadOnlyStore, which: HeadFilter) -> AsyncIterator
 
 
 class StoreAccess:
-    """A store as people use it, in one event loop; with an `engine` that runs on this loop, starts and ends go through that one directly."""
+    """A store with the caches and the change watcher that all callers in one event loop share.
+
+    With an `engine`, which runs on this loop, starts and ends go through the engine directly.
+    """
 
     def __init__(self, store: Store, engine: Engine | None = None) -> None:
         self.store = store
         self.engine = engine
         self.watch = ChangeWatcher(store) if engine is None else engine.watch
-        self.notices = WaitWarnings(store)
+        self.wait_warnings = WaitWarnings(store)
         self.folds = FoldCache(store)
         self._payloads = BlobCache(store)
 
@@ -51,7 +54,7 @@ class StoreAccess:
         """Fail those who wait here. The watch of an engine stays open as long as the engine runs."""
         if self.engine is None:
             self.watch.close()
-        self.notices.close()
+        self.wait_warnings.close()
 
     async def result(self, key: Key, after: int = 0, ending: Ending | None = None) -> bytes:
         """The encoded result of an execution, waited for. What happened up to version `after` is of no interest, and a pause is waited through. `ending`
@@ -65,7 +68,7 @@ class StoreAccess:
         return await wait_for_end(self.engine, key, after, through_pauses=True, ending=ending)
 
     async def payload(self, value: Value) -> bytes:
-        """A value's bytes, wherever they are kept."""
+        """Returns the bytes of a value, from its blob if it is large."""
         return value if isinstance(value, bytes) else await self._payloads.get(value.sha256)
 
     async def head(self, key: Key) -> Head:
@@ -81,15 +84,15 @@ class StoreAccess:
 
 
 REASON_TIMEOUT_S = 2.0
-"""How long it may take to find out why nothing came in time."""
+"""The time limit for finding out why a wait timed out."""
 
 
 @asynccontextmanager
 async def with_timeout(timeout: Duration | None, what: str, why: Callable[[], Awaitable[str]] | None = None) -> AsyncIterator[None]:
-    """Give the block so much time (None: any). `why` says, should that be over, what is waited for.
+    """Limits the time of the block (None: no limit). After a timeout, `why` finds out what the wait was for.
 
     Raises:
-        Timeout: it took longer.
+        Timeout: the block took longer.
     """
     timeout_s = None if timeout is None else duration_seconds(timeout, "timeout")
     limit = asyncio.timeout(timeout_s)
@@ -103,7 +106,7 @@ async def with_timeout(timeout: Duration | None, what: str, why: Callable[[], Aw
 
 
 async def _reason_text(why: Callable[[], Awaitable[str]]) -> str:
-    """What `why` says, if it can be found out; that something took too long is told either way."""
+    """The text of `why`, or why it is not known. The timeout is reported either way."""
     try:
         return await asyncio.wait_for(why(), REASON_TIMEOUT_S)
     except (PerdureError, TimeoutError) as error:

@@ -1,7 +1,7 @@
-"""Executions that have not begun: withdrawn at once, replaced by a later one (debounce), or not begun while one goes on (singleton).
+"""Handles executions that have not begun: withdraws them, replaces them by a later start (debounce), or starts none while one runs (singleton).
 
-None of this needs an engine, and none of it races with one: who withdraws commits at version 0, where an engine that begins would too,
-and one of the two commits is refused. A row of executions of one kind has ids that count: ``key@1``, ``key@2`` and so on.
+None of this needs an engine or races with one: withdrawing commits at version 0, where an engine that begins the execution would commit too, and one of the
+two commits is refused. The ids in a series of executions are counted: ``key@1``, ``key@2`` and so on.
 """
 
 from collections.abc import Sequence
@@ -19,22 +19,22 @@ from perdure.service.store_access import StoreAccess
 from perdure.stores.protocol import Commit, Head, HeadFilter
 
 SERIES_MAX = 200
-"""How many of the newest of a row are looked at."""
+"""How many of the newest executions of a series are read."""
 
 
 async def withdrawal_commit(access: StoreAccess, head: Head, message: messages.CancelMessage | messages.TerminateMessage) -> Commit | None:
-    """What ends an execution that has not begun and that no engine has in hand, and tells those that wait for it; None for any other."""
+    """The commit that ends an execution that has not begun and has no holder, and notifies its parents; None for any other execution."""
     if head.version or head.holder is not None or head.status in ENDED_STATUSES:
         return None
     key = head.key
     moment = await access.store.store_time()
-    mail = await access.store.messages(key)
+    queued = await access.store.messages(key)
     execution, host, now = Execution(key, head.root), DecisionContext(""), TimeBounds.exactly(max(moment.now_s, head.created_at_s))
     total = _decide_all(decide(execution, message, _NEVER_PROGRAM, now, host))
-    for one in mail:
-        told = _decide_all(decide(execution, messages.decode_execution_message(one.body), _NEVER_PROGRAM, now, host))
-        total.events += told.events
-        total.messages += told.messages
+    for one in queued:
+        answer = _decide_all(decide(execution, messages.decode_execution_message(one.body), _NEVER_PROGRAM, now, host))
+        total.events += answer.events
+        total.messages += answer.messages
     return Commit(
         key=key,
         epoch=moment.epoch,
@@ -49,7 +49,7 @@ async def withdrawal_commit(access: StoreAccess, head: Head, message: messages.C
         release=True,
         news=True,
         messages=tuple(total.messages),
-        acks=tuple(Ack(key, one.key) for one in mail),
+        acks=tuple(Ack(key, one.key) for one in queued),
     )
 
 
@@ -63,31 +63,34 @@ def _decide_all(deciding: DecisionGenerator) -> ExecutionDecision:
 
 
 async def series_of(access: StoreAccess, key: Key) -> list[Head]:
-    """The executions of a row, the newest first, as far as they may matter."""
+    """The executions of a series, newest first, up to `SERIES_MAX`."""
     found = await access.store.heads(HeadFilter(tenant=key.tenant, workflow=key.workflow, id_prefix=f"{key.id}@", limit=SERIES_MAX))
     return sorted((head for head in found if series_number(key, head.key)), key=lambda head: -series_number(key, head.key))
 
 
 def series_number(key: Key, one: Key) -> int:
-    """Which of a row an execution is; 0 if it is none."""
+    """The number of an execution in a series; 0 if it is not part of it."""
     counted = one.id.removeprefix(f"{key.id}@")
     return int(counted) if one.id.startswith(f"{key.id}@") and counted.isdecimal() else 0
 
 
 def next_in_series(key: Key, heads: list[Head]) -> Key:
-    """The next of a row."""
+    """The key of the next execution of a series."""
     return key._replace(id=f"{key.id}@{1 + (series_number(key, heads[0].key) if heads else 0)}")
 
 
 async def supersede_commits(access: StoreAccess, heads: Sequence[Head], by: Key) -> list[Commit]:
-    """What withdraws those of a row that have not begun, for the sake of `by`. It belongs to the commit that starts that one: else both would run."""
+    """The commits that withdraw the executions of a series that have not begun, in favour of `by`.
+
+    They must be in one transaction with the start of `by`; otherwise both executions could run.
+    """
     message = messages.CancelMessage(f"superseded by {by.id}")
     changes = [await withdrawal_commit(access, head, message) for head in heads if head.status == "pending"]
     return [change for change in changes if change is not None]
 
 
 class _NeverProgram:
-    """The program of an execution that never begins; it is asked for nothing."""
+    """The program of an execution that never begins. It is never fed an event."""
 
     awake = False
     keeps_archives = False
@@ -96,14 +99,14 @@ class _NeverProgram:
         raise RuntimeError("an execution that has not begun was fed an event")
 
     def unfit(self, *_: Any) -> Any:
-        """Why it can't go on by a definition: it never begins."""
+        """Why it cannot continue with a definition: it never begins."""
         return ("it has not begun",)
 
     def refuse(self, *_: Any) -> None:
         raise RuntimeError("an execution that has not begun can't diverge")
 
     def close(self) -> None:
-        """There is nothing to be closed."""
+        """Has nothing to close."""
 
 
 _NEVER_PROGRAM = _NeverProgram()

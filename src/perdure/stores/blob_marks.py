@@ -1,8 +1,8 @@
-"""Removal of blobs to which nothing refers any more, while others write.
+"""Removal of unreferenced blobs while other processes write: mark and sweep.
 
-A store cannot read what it keeps, so it does not know what refers to a blob: who removes blobs reads all logs and mail to find out. In the meantime
-others may begin to refer to a blob that was found without use. Therefore blobs are marked first, and only what has its mark still is removed: a change
-that carries a blob, or that sends mail which refers to it, takes the mark away in the same transaction.
+A store cannot decode what it stores, so it does not know what refers to a blob; the sweep reads all logs and messages to find out. Meanwhile others
+may begin to refer to a blob that the sweep has found unused. Therefore the sweep first marks all blobs and at its end removes only those that still
+have the mark: a change that carries a blob, or sends a message that refers to it, removes the mark in the same transaction.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,74 +14,75 @@ from perdure.core.envelopes import QueuedMessage
 from perdure.stores.protocol import Commit, Post
 
 REMOVAL_BATCH = 20
-"""How many blobs are removed by one transaction: each may have megabytes."""
+"""How many blobs one transaction removes. Each may have megabytes."""
 
 
 class BlobTotals(msgspec.Struct, frozen=True):
-    """So many blobs, which take so many bytes as they are kept."""
+    """A number of blobs and the bytes that they occupy as stored."""
 
     blobs: int = 0
     size_bytes: int = 0
 
 
 class BlobRemoval(Protocol):
-    """What every store has as its `blob_removal`. Any method may raise `StoreUnavailable`; interrupted, none loses what is still referred to."""
+    """Removes blobs; every store has one as its `blob_removal`. Any method may raise `StoreUnavailable`. An interruption never loses a referenced blob."""
 
     async def mark(self, sweep: str) -> None:
-        """Mark all blobs, and all notes of removed ones, with the name of a sweep, in place of the marks of other sweeps.
+        """Mark all blobs, and all removal records, with the name of a sweep, in place of the marks of other sweeps.
 
-        When this returns, every change that was in hand when it was called is carried out or sees the marks.
+        When this returns, every change that was in progress when it was called has been carried out or will see the marks.
         """
         ...
 
     async def keep(self, names: Sequence[str]) -> None:
-        """Take the marks of these blobs and notes away, whatever sweep they are of."""
+        """Remove the marks of these blobs and removal records, whichever sweep set them."""
         ...
 
     async def marked(self, sweep: str) -> BlobTotals:
-        """The blobs that have the mark of this sweep."""
+        """Count the blobs that have the mark of this sweep."""
         ...
 
     async def remove(self, sweep: str, noted: Sequence[str] | None = None, limit: int = REMOVAL_BATCH) -> BlobTotals:
-        """Remove up to `limit` blobs that have the mark of this sweep; return what was removed: nothing, when none is left.
+        """Remove up to `limit` blobs that have the mark of this sweep, and return their totals, which are zero once none is left.
 
-        With `noted`, only these, and of each it is noted when it was removed. Without, marked notes go as well once no marked blob is left.
+        With `noted`, only the blobs of these names are removed, and the time of each removal is recorded. Without it, marked removal records are
+        deleted as well once no marked blob is left.
         """
         ...
 
     async def unmark(self, sweep: str) -> None:
-        """Take all marks of this sweep away: it removes nothing more."""
+        """Remove all marks of this sweep, so that it removes nothing more."""
         ...
 
     async def note(self, removed: Mapping[str, float]) -> None:
-        """Note of blobs that are not there when they were removed elsewhere."""
+        """Record, for blobs that are not in the store, when they were removed elsewhere."""
         ...
 
     async def unclaimed(self) -> list[QueuedMessage]:
-        """All mail to executions that have no head."""
+        """Return all messages to executions that have no head."""
         ...
 
 
 def blob_removal_of(store: Any) -> BlobRemoval:
-    """The removal of blobs of a store, or of the one that it is around."""
+    """Returns the blob removal of a store, or of the store that it wraps."""
     found: BlobRemoval | None = getattr(store, "blob_removal", None)
     return blob_removal_of(store.inner) if found is None else found
 
 
 def blob_names_of(change: Commit | Post) -> list[str]:
-    """The names of the blobs that a change carries, and of those that what it sends refers to."""
+    """Returns the names of the blobs that a change carries or that its messages refer to."""
     return [*(name for name, _ in change.blobs), *(name for send in change.messages for names in send.refers for name in names)]
 
 
 class MemoryBlobRemoval:
-    """A `BlobRemoval` in dicts: the plainest statement of what one does. `blobs` and `notes` are those of the store."""
+    """A `BlobRemoval` in dicts, the plainest implementation. `blobs` and `notes` (the removal records) belong to the store."""
 
     def __init__(self, blobs: dict[str, bytes], notes: dict[str, float], clock: Callable[[], float], unclaimed: Callable[[], list[QueuedMessage]]) -> None:
         self._blobs, self._notes, self._clock, self._unclaimed = blobs, notes, clock, unclaimed
         self._marks: dict[str, str] = {}
 
     def carried(self, names: Sequence[str]) -> None:
-        """A change has brought these blobs, or begun to refer to them."""
+        """Removes the marks of blobs that a change carries or refers to."""
         for name in names:
             self._marks.pop(name, None)
 

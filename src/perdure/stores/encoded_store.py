@@ -1,11 +1,11 @@
-"""A store whose payloads are encoded on their way in and decoded on their way out: compressed, encrypted, or both.
+"""A store that encodes payloads before it stores them and decodes what it reads: it compresses them, encrypts them, or both.
 
-Log rows, mail and blobs are payloads. Everything else stays in the clear, since stores order, match and list by it: tenants, names of
-workflows and queues, ids, keys of mail, lanes, statuses, times, sizes, and what holders say about themselves.
+Log rows, message bodies and blobs are payloads. Everything else stays in the clear, because stores order, match and list by it: tenants, names of
+workflows and queues, ids, message keys, lanes, statuses, times, sizes, and the descriptions of holders.
 
-Each payload is bound to its place: a row to its execution and the versions before and behind it, so that rows which were moved, dropped
-or reordered are noticed; mail to its address and key; a blob to the name that it is kept under. Whatever does not begin with
-`wire.ENCODED_MARKER` was written without a codec, and is read as it is.
+Each payload is bound to its place: a row to its execution and to the versions before and after it, so that moved, dropped or reordered rows are
+detected; a message body to its address and key; a blob to its stored name. A payload that does not begin with `payload_header.ENCODED_MARKER` was
+written without a codec and is read as it is.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ from perdure.stores.protocol import (
 from perdure.stores.user_transactions import UserTransactionStore, expect_user_transactions
 
 THREAD_BYTES_MIN = 256 * 1024
-"""From this size on, payloads are encoded and decoded in another thread: the loop has other things to do meanwhile."""
+"""From this total size on, payloads are encoded and decoded in another thread, so that the event loop is not blocked."""
 
 T = TypeVar("T")
 MARK = bytes((payload_header.ENCODED_MARKER,))
@@ -62,7 +62,7 @@ SPAN = Struct(">QQ")
 
 
 class PayloadSealer:
-    """How payloads are framed and bound to their places, around what a codec makes of them. A codec that fails in any way is a `SealedPayload`."""
+    """Frames payloads and binds them to their places, around a codec. It raises every failure of the codec as `SealedPayload`."""
 
     def __init__(self, codec: PayloadCodec) -> None:
         self._codec = codec
@@ -70,11 +70,11 @@ class PayloadSealer:
         self._names = codec.names if isinstance(codec, Encrypted) else _own_name
 
     def seal_row(self, key: Key, start: int, end: int, row: bytes) -> bytes:
-        """A log row that holds the events of `key` behind version `start` up to version `end`."""
+        """Encodes a log row that holds the events of `key` after version `start` up to version `end`."""
         return ROW + SPAN.pack(start, end) + self._encode(row, _payload_identity("row", key, start, end))
 
     def open_row(self, key: Key, stored: bytes) -> tuple[bytes, tuple[int, int] | None]:
-        """A row, and which versions it stands between; None if it was written without a codec."""
+        """Decodes a row. Returns it with the versions that it lies between, or with None if it was written without a codec."""
         if stored[:1] != MARK:
             return self._plain(stored, _payload_identity("row", key)), None
         if stored[:2] != ROW or len(stored) < 2 + SPAN.size:
@@ -82,31 +82,31 @@ class PayloadSealer:
         start, end = SPAN.unpack_from(stored, 2)
         return self._decode(stored[2 + SPAN.size :], _payload_identity("row", key, start, end)), (start, end)
 
-    def seal_mail(self, to: Address, key: str, body: bytes) -> bytes:
-        """The body of mail."""
+    def seal_message(self, to: Address, key: str, body: bytes) -> bytes:
+        """Encodes the body of a message."""
         return WHOLE + self._encode(body, _payload_identity("mail", to, key))
 
-    def open_mail(self, to: Address, key: str, stored: bytes) -> bytes:
-        """What `seal_mail` was given."""
+    def open_message(self, to: Address, key: str, stored: bytes) -> bytes:
+        """Decodes what `seal_message` returned."""
         return self._open(stored, _payload_identity("mail", to, key))
 
     def seal_blob(self, name: str, payload: bytes) -> bytes:
-        """A blob that will be kept as `name`."""
+        """Encodes a blob that is stored as `name`."""
         return WHOLE + self._encode(payload, _payload_identity("blob", name))
 
     def open_blob(self, name: str, stored: bytes) -> bytes:
-        """What `seal_blob` was given. What was written without a codec has to have the hash that it is called by."""
+        """Decodes what `seal_blob` returned. A blob that was written without a codec must have the hash that is its name."""
         about = _payload_identity("blob", name)
         if stored[:1] != MARK and len(name) == 64 and not self._required and sha256(stored).hexdigest() != name:
             raise _altered_error(about)
         return self._open(stored, about)
 
     def names(self, sha256: str) -> tuple[str, ...]:
-        """The names that a blob may be kept under; new ones get the first."""
+        """Returns the names under which a blob may be stored. New blobs get the first."""
         return self._names(sha256)
 
     def log(self, log: StoredLog, after: int) -> StoredLog:
-        """The rows that were read after version `after`, each in its place: from there on, and without a gap up to the head's version."""
+        """Decodes the rows that were read after version `after`, and checks that they follow each other without a gap up to the head's version."""
         rows: list[bytes] = []
         expected: int | None = after
         for number, stored in enumerate(log.rows):
@@ -135,7 +135,7 @@ class PayloadSealer:
         return self._made("decode", lambda: self._codec.decode(stored, about), about)
 
     def _made(self, verb: str, make: Callable[[], bytes], about: bytes) -> bytes:
-        """What a method of the codec returns, which is code of the user."""
+        """Calls a method of the codec, which is the user's code, and checks what it returns."""
         codec = safe_text(lambda: type(self._codec).__qualname__, "codec")
         try:
             made = make()
@@ -154,9 +154,9 @@ class PayloadSealer:
 
 
 class EncodedStore:
-    """A `Store` that keeps what it is given in `inner`, encoded by `codec`. Closing it closes `inner`.
+    """A `Store` that stores what it is given in `inner`, encoded by `codec`. Closing it closes `inner`.
 
-    It does all of it in the thread that asks if it is `here`: within a transaction of a user nothing is awaited that the connection does not await.
+    With `here`, it encodes in the calling thread whatever the size: within a transaction of a user, nothing may be awaited but the connection.
     """
 
     def __init__(self, inner: Store, codec: PayloadCodec, here: bool = False) -> None:
@@ -171,16 +171,16 @@ class EncodedStore:
         return await self.inner.commit(await self._do(lambda: [self._sealed(change) for change in asked], chain.from_iterable(map(_payloads, asked))))
 
     async def claim(self, claim: Claim) -> Claimed:
-        """See `Store.claim`. Mail that can't be decoded comes as a refusal, with the reason: others have to go on."""
+        """See `Store.claim`. A body that can't be decoded is replaced by a refusal with the reason, so that the rest of the claim is usable."""
         claimed = await self.inner.claim(claim)
         if not claimed.executions and not claimed.work:
             return claimed
 
         def opened() -> Claimed:
-            executions = tuple(ClaimedExecution(one.head, tuple(map(self._handed, one.mail))) for one in claimed.executions)
+            executions = tuple(ClaimedExecution(one.head, tuple(map(self._handed, one.messages))) for one in claimed.executions)
             return replace(claimed, executions=executions, work=tuple(map(self._handed, claimed.work)))
 
-        return await self._do(opened, (mail.body for mail in chain(claimed.work, *(one.mail for one in claimed.executions))))
+        return await self._do(opened, (message.body for message in chain(claimed.work, *(one.messages for one in claimed.executions))))
 
     async def read(self, key: Key, after: int = 0) -> StoredLog | None:
         """See `Store.read`.
@@ -201,20 +201,20 @@ class EncodedStore:
         Raises:
             SealedPayload: one can't be decoded here, or is not where it was sent.
         """
-        mail = await self.inner.messages(to)
-        opened = self._coding.open_mail
-        return await self._do(lambda: [replace(one, body=opened(one.to, one.key, one.body)) for one in mail], (one.body for one in mail))
+        messages = await self.inner.messages(to)
+        opened = self._coding.open_message
+        return await self._do(lambda: [replace(one, body=opened(one.to, one.key, one.body)) for one in messages], (one.body for one in messages))
 
-    async def are_queued(self, mail: Sequence[Ack]) -> list[bool]:
+    async def are_queued(self, messages: Sequence[Ack]) -> list[bool]:
         """See `Store.are_queued`."""
-        return await self.inner.are_queued(mail)
+        return await self.inner.are_queued(messages)
 
     async def store_time(self) -> StoreTime:
         """See `Store.store_time`."""
         return await self.inner.store_time()
 
     async def renew(self, holder: str, lease_s: float, about: bytes = b"") -> StoreTime:
-        """See `Store.renew`. What holders say about themselves stays in the clear."""
+        """See `Store.renew`. The descriptions of holders stay in the clear."""
         return await self.inner.renew(holder, lease_s, about)
 
     async def leases(self) -> list[HolderStatus]:
@@ -234,8 +234,8 @@ class EncodedStore:
         return await self.inner.relay(limit)
 
     async def drop_expired(self, limit: int = 100) -> list[QueuedMessage]:
-        """See `Store.drop_expired`. What can't be decoded comes as a refusal, since it is dropped already."""
-        return [self._handed(mail) for mail in await self.inner.drop_expired(limit)]
+        """See `Store.drop_expired`. A body that can't be decoded is replaced by a refusal, since the message is dropped already."""
+        return [self._handed(message) for message in await self.inner.drop_expired(limit)]
 
     async def raise_epoch(self) -> int:
         """See `Store.raise_epoch`."""
@@ -245,13 +245,13 @@ class EncodedStore:
         """See `Store.blob`.
 
         Raises:
-            SealedPayload: it can't be decoded here, or is not what was kept under this name.
+            SealedPayload: it can't be decoded here, or is not what was stored under this name.
         """
         names = self._coding.names(sha256)
-        for name in names if len(names) == 1 else names * 2:  # it may get another of its names while it is looked for
+        for name in names if len(names) == 1 else names * 2:  # a rekey may rename the blob between two lookups, so try each name twice
             if (stored := await self.inner.blob(name)) is not None:
                 found = stored
-                return await self._do(lambda: self._coding.open_blob(name, found), (found,))  # noqa: B023  # called before the loop goes on
+                return await self._do(lambda: self._coding.open_blob(name, found), (found,))  # noqa: B023  # called before the next iteration
         return None
 
     async def removed_at(self, sha256: str) -> float | None:
@@ -261,16 +261,16 @@ class EncodedStore:
 
     @property
     def blob_removal(self) -> BlobRemoval:
-        """Removes blobs by the names that they are kept under."""
+        """Removes blobs by the names that they are stored under."""
         return EncodedBlobRemoval(blob_removal_of(self.inner), self._coding)
 
-    def on_wake(self, ring: Callable[[], None]) -> Callable[[], None]:
+    def on_wake(self, notify: Callable[[], None]) -> Callable[[], None]:
         """See `Store.on_wake`."""
-        return self.inner.on_wake(ring)
+        return self.inner.on_wake(notify)
 
-    def on_change(self, ring: Callable[[], None]) -> Callable[[], None]:
+    def on_change(self, notify: Callable[[], None]) -> Callable[[], None]:
         """See `Store.on_change`."""
-        return self.inner.on_change(ring)
+        return self.inner.on_change(notify)
 
     async def close(self) -> None:
         """See `Store.close`."""
@@ -283,7 +283,7 @@ class EncodedStore:
 
         async def sealing(transaction: Any) -> Post:
             post = self._sealed(await work(transaction))
-            assert isinstance(post, Post), "it was one"
+            assert isinstance(post, Post), "sealing keeps the type"
             return post
 
         return await self.inner.transact(guard, sealing)  # type: ignore[attr-defined,no-any-return]  # see `perdure.stores.user_transactions.transactional_store_of`
@@ -296,7 +296,7 @@ class EncodedStore:
     async def join(self, connection: Any) -> AsyncIterator[UserTransactionStore]:
         """See `JoinsUserTransactions.join`."""
         async with expect_user_transactions(self.inner).join(connection) as within:
-            yield EncodedStore(within, self._codec, here=True)  # type: ignore[arg-type]  # no more is asked of it than it has
+            yield EncodedStore(within, self._codec, here=True)  # type: ignore[arg-type]  # only its methods are called
 
     def _sealed(self, change: Commit | Post) -> Commit | Post:
         sends = tuple(self._sent(send) for send in change.messages)
@@ -305,24 +305,24 @@ class EncodedStore:
         if isinstance(change, Post):
             return replace(change, messages=sends, acks=acks, blobs=blobs)
         key, version = change.key, change.version
-        before = 0 if change.compacted == b"" else version  # then the row stands for all before it, too
+        before = 0 if change.compacted == b"" else version  # the row then stands for all earlier events, too
         row = self._coding.seal_row(key, before, version + change.count, change.row) if change.count else change.row
         compacted = self._coding.seal_row(key, 0, version, change.compacted) if change.compacted else change.compacted
         return replace(change, row=row, compacted=compacted, messages=sends, acks=acks, blobs=blobs)
 
     def _sent(self, send: OutgoingMessage) -> OutgoingMessage:
         refers = tuple(self._coding.names(sha256) for (sha256,) in send.refers)
-        return replace(send, body=self._coding.seal_mail(send.to, send.key, send.body), refers=refers)
+        return replace(send, body=self._coding.seal_message(send.to, send.key, send.body), refers=refers)
 
-    def _handed(self, mail: QueuedMessage) -> QueuedMessage:
+    def _handed(self, message: QueuedMessage) -> QueuedMessage:
         try:
-            return replace(mail, body=self._coding.open_mail(mail.to, mail.key, mail.body))
+            return replace(message, body=self._coding.open_message(message.to, message.key, message.body))
         except SealedPayload as refusal:
-            return replace(mail, body=REFUSED + str(refusal).encode())
+            return replace(message, body=REFUSED + str(refusal).encode())
 
 
 class EncodedBlobRemoval:
-    """A `BlobRemoval` by hashes, each of which may be kept under several names."""
+    """A `BlobRemoval` by hashes. Each blob may be stored under one of several names."""
 
     def __init__(self, inner: BlobRemoval, coding: PayloadSealer) -> None:
         self._inner, self._coding = inner, coding
@@ -353,14 +353,14 @@ class EncodedBlobRemoval:
 
     async def unclaimed(self) -> list[QueuedMessage]:
         """See `BlobRemoval.unclaimed`."""
-        return [replace(one, body=self._coding.open_mail(one.to, one.key, one.body)) for one in await self._inner.unclaimed()]
+        return [replace(one, body=self._coding.open_message(one.to, one.key, one.body)) for one in await self._inner.unclaimed()]
 
     def _names(self, hashes: Sequence[str]) -> list[str]:
         return [name for sha256 in hashes for name in self._coding.names(sha256)]
 
 
 async def _run_in_thread_if_large(do: Callable[[], T], payloads: Iterable[bytes]) -> T:
-    """Do it in another thread if there is much to do."""
+    """Runs `do` in another thread if the payloads are large."""
     return await asyncio.to_thread(without_stop_iteration(do)) if sum(map(len, payloads)) >= THREAD_BYTES_MIN else do()
 
 
@@ -377,13 +377,13 @@ def _payloads(change: Commit | Post) -> Iterable[bytes]:
 
 
 def _payload_identity(*place: object) -> bytes:
-    """What a payload is and where it belongs: no two places are the same bytes."""
+    """Encodes what a payload is and where it belongs. No two places have the same encoding."""
     return _encode(place)
 
 
 def _codec_error(about: bytes, why: str) -> SealedPayload:
     return SealedPayload(
-        payload_text(about), f"could not be coded: {why}. Mend the codec; what is stored has not changed, and the work is tried again by itself"
+        payload_text(about), f"could not be coded: {why}. Correct the codec; what is stored has not changed, and Perdure attempts the work again by itself"
     )
 
 

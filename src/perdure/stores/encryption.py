@@ -1,7 +1,7 @@
-"""Encryption at rest: AES-256-GCM by the package `cryptography`, under several keys, so that they can be changed while the store is in use.
+"""Encryption at rest: AES-256-GCM from the package `cryptography`, under several keys, so that keys can be rotated while the store is in use.
 
-The first key encrypts, each decrypts. What is written says under which (its id, in the clear) and is bound to where it belongs, so that
-neither a byte of it nor its place can be changed unnoticed. No key is ever shown: not by an error, a log, or a repr.
+The first key encrypts, every key decrypts. A stored payload names its key by id, in the clear, and is bound to its place, so that neither its bytes
+nor its place can be changed unnoticed. No error, log line or repr shows a key.
 """
 
 import base64
@@ -25,13 +25,13 @@ BLOB_NAMES_CONTEXT = b"perdure: names of blobs"
 
 
 class Encrypted:
-    """Encrypts what `inside` makes of a payload (nothing, unless it is given), under the first of `keys`: 32 bytes each, by their ids.
+    """A codec that encrypts payloads under the first of `keys` (32 bytes each, by id), after encoding them with the codec `inside` if it is given.
 
-    What is not encrypted is read as it is, since a store may have been used without; with `required`, it is refused. One key should
-    encrypt no more than 2**32 payloads.
+    Payloads that are not encrypted are read as they are, since a store may have been used without encryption before; with `required`, they are
+    refused. One key should encrypt no more than 2**32 payloads.
 
     Raises:
-        BadValue: there is no key, an id or a key is none, or the package `cryptography` is not installed.
+        BadValue: there is no key, an id or a key is not valid, or the package `cryptography` is not installed.
     """
 
     def __init__(self, keys: Mapping[str, bytes], inside: PayloadCodec | None = None, *, required: bool = False) -> None:
@@ -68,7 +68,7 @@ class Encrypted:
         id = stored[2 : 2 + size].decode("utf-8", "backslashreplace")
         cipher = self._ciphers.get(id)
         if cipher is None:
-            why = f"is encrypted with the key {id!r}, and given are {', '.join(self.ids)}; give that one as well, behind them in PERDURE_ENCRYPTION_KEYS"
+            why = f"is encrypted with the key {id!r}, and the keys given are {', '.join(self.ids)}; add that key behind them in PERDURE_ENCRYPTION_KEYS"
             raise SealedPayload(payload_text(about), why, id)
         begins = 2 + size + NONCE_BYTES
         if len(stored) < begins + TAG_BYTES:
@@ -80,22 +80,22 @@ class Encrypted:
         return self._inside.decode(opened, about)
 
     def names(self, sha256: str) -> tuple[str, ...]:
-        """The names under which a blob may be kept: a hash that only the first key makes, then those of the others, and its own.
+        """Returns the names under which a blob may be stored: its hash keyed with the first key, then with the others, and its plain hash.
 
-        Of its own hash, whoever has the file could tell whether it is the payload that they think of.
+        A plain hash as name would let a reader of the file check a guess at the payload.
         """
         return (*(hmac.digest(key, sha256.encode(), "sha256").hex() for key in self._naming), sha256)
 
     def _altered(self, about: bytes, id: str) -> SealedPayload:
-        why = f"was changed since it was written, or belongs elsewhere, or was encrypted with another key that is called {id!r}, too"
+        why = f"was changed since it was written, or moved from another place, or encrypted with a different key of the id {id!r}"
         return SealedPayload(payload_text(about), f"{why}; restore the database from a backup, or give the right key", id)
 
 
 def parse_keys(text: str, called: str = "PERDURE_ENCRYPTION_KEYS") -> dict[str, bytes]:
-    """Keys as `PERDURE_ENCRYPTION_KEYS` has them: ``id:key,id:key``, the newest first, each key 32 bytes in base64. Errors say what the text is `called`.
+    """Parses keys in the form of `PERDURE_ENCRYPTION_KEYS`: ``id:key,id:key``, the newest first, each key 32 bytes in base64. Errors name the text `called`.
 
     Raises:
-        BadValue: an entry is none; which is said by its number, and not shown.
+        BadValue: an entry is not valid. The error gives the number of the entry and does not show it.
     """
     keys: dict[str, bytes] = {}
     for number, entry in enumerate(text.split(","), 1):
@@ -113,7 +113,7 @@ def parse_keys(text: str, called: str = "PERDURE_ENCRYPTION_KEYS") -> dict[str, 
 
 
 def new_key() -> str:
-    """A fresh key, in base64."""
+    """Generates a key, in base64."""
     return base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode()
 
 

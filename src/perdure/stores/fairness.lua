@@ -1,6 +1,6 @@
--- The rule of fairness.py, for what can't call it: what of a queue is handed over next. Nothing else may differ; a test compares the two.
+-- The fairness rule of fairness.py in Lua, for scripts that cannot call Python. A test compares the results of the two.
 --
--- What is ready is {-priority, since when it waits, number, lane = ..., fresh = ...}; `stand` has limits, held, served and free_at_s as there.
+-- A candidate is {-priority, since when it waits, number, lane = ..., fresh = ...}; `state` has the fields of `QueueState`.
 
 local function allowed(limits, free_at_s, now)
   if limits.interval_s <= 0 then return math.huge end
@@ -23,13 +23,13 @@ local function room_in(limits, held, most)
   for _, count in pairs(held) do room = room and room - count end
   return room and math.min(most, room) or most
 end
-local function choose(stand, ready, now, most)  -- All that is sorted here has its first at the end.
-  local limits, held, lines, heads, chosen = stand.limits, {}, {}, {}, {}
-  for lane, count in pairs(stand.held) do held[lane] = count end
-  local room, fresh = room_in(limits, held, most), allowed(limits, stand.free_at_s, now)
+local function choose(state, ready, now, most)  -- Lists are sorted in descending order: the first candidate is at the end, where removal is cheap.
+  local limits, held, lines, heads, chosen = state.limits, {}, {}, {}, {}
+  for lane, count in pairs(state.held) do held[lane] = count end
+  local room, fresh = room_in(limits, held, most), allowed(limits, state.free_at_s, now)
   local function put(line)
     local first = line[#line]
-    local head = {first[1], held[line.lane] or 0, math.max(stand.served[line.lane] or -math.huge, first[2]), first[2], first[3], line = line}
+    local head = {first[1], held[line.lane] or 0, math.max(state.served[line.lane] or -math.huge, first[2]), first[2], first[3], line = line}
     local low, high = 1, #heads + 1
     while low < high do
       local middle = math.floor((low + high) / 2)
@@ -47,7 +47,7 @@ local function choose(stand, ready, now, most)  -- All that is sorted here has i
   while #heads > 0 and #chosen < room do
     local head = table.remove(heads)
     local line, behind = head.line, held[head.line.lane] or 0
-    if behind == head[2] then  -- Otherwise the lane was served at another priority meanwhile.
+    if behind == head[2] then  -- Otherwise the lane was served at another priority, and its place in `heads` is out of date.
       while fresh <= 0 and #line > 0 and line[#line].fresh do table.remove(line) end
       if limits.per_lane and behind >= limits.per_lane then line = {} end
       if #line > 0 then

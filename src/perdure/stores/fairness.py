@@ -1,9 +1,8 @@
-"""Fairness: what of a queue is handed over next. The rule of every store, as a pure function; a store only finds those that come into question.
+"""The fairness rule: what a queue hands over next. It is one pure function for every store; a store only finds the candidates.
 
-A queue holds things in lanes, which are served in turns: who is behind in a crowded lane does not wait longer than who is alone in
-another. A lane waits since it was served, or since its first came, whichever is later; so those who come later, however many and in lanes
-however new, never keep it waiting for ever. Before that, a higher priority comes first, whatever its lane. How many are held is counted
-from what the living hold, never kept.
+A queue has lanes, which are served in turns, so a crowded lane does not delay the others. A lane waits since it was last served or since its first
+candidate came, whichever is later; therefore later arrivals, however many and in however many new lanes, cannot starve it. A higher priority comes
+first, whatever its lane. The number of things held is counted anew from what live holders hold; no counter is stored that could drift.
 """
 
 from collections import Counter
@@ -15,17 +14,17 @@ from typing import NamedTuple
 from perdure.stores.protocol import QueueLimits
 
 LANE_TURN_S = 1e-6
-"""By how much at least one turn is later than the one before it."""
+"""The least time between two turns."""
 
 LANE_MEMORY_S = 3600.0
-"""How long it is remembered at least when a lane was served. What has waited for longer then counts from when it came."""
+"""How long a store remembers, at least, when a lane was served. Afterwards the lane counts as waiting since its first candidate came."""
 
 INTERVAL_ROUNDING = 1e-6
-"""What times given as fractions may be off by, in intervals."""
+"""The tolerance for rounding errors in times, as a fraction of the interval."""
 
 
 class Candidate(NamedTuple):
-    """Something that is ready in a queue: its number in the store, and since when it waits. What is not `fresh` was begun before, and is not held to a rate."""
+    """Something that is ready in a queue: its number in the store, and since when it waits. The rate applies only if it is `fresh`: not begun before."""
 
     number: int
     lane: str
@@ -35,7 +34,7 @@ class Candidate(NamedTuple):
 
 
 class QueueState(NamedTuple):
-    """How a queue stands: its limits, how many of each lane are held, when each lane was served last, and until when its rate is used up."""
+    """The state of a queue: its limits, how many of each lane are held, when each lane was served last, and until when its rate is used up."""
 
     limits: QueueLimits
     held: Mapping[str, int]
@@ -43,10 +42,12 @@ class QueueState(NamedTuple):
     free_at_s: float
 
 
-def choose_candidates(stand: QueueState, ready: Iterable[Candidate], now_s: float, most: int) -> list[Candidate]:
-    """Those to be handed over, in their order: at most so many, as many as the limits leave room for. Of each lane and
-    priority the first `most` that are fresh, and that are not, suffice."""
-    limits, held = stand.limits, Counter(stand.held)
+def choose_candidates(state: QueueState, ready: Iterable[Candidate], now_s: float, most: int) -> list[Candidate]:
+    """Returns the candidates to hand over, in order: at most `most`, and no more than the limits leave room for.
+
+    A store needs to find only the first `most` fresh and the first `most` other candidates of each lane and priority.
+    """
+    limits, held = state.limits, Counter(state.held)
     room = room_under_limits(limits, held, most)
     lanes: dict[tuple[int, str], list[Candidate]] = {}
     for one in sorted(ready, key=lambda one: (-one.priority, one.at_s, one.number), reverse=True):
@@ -54,11 +55,11 @@ def choose_candidates(stand: QueueState, ready: Iterable[Candidate], now_s: floa
 
     def head(priority: int, lane: str, line: list[Candidate]) -> tuple[int, int, float, float, int, str]:
         first = line[-1]
-        return -priority, held[lane], max(stand.served.get(lane, -inf), first.at_s), first.at_s, first.number, lane
+        return -priority, held[lane], max(state.served.get(lane, -inf), first.at_s), first.at_s, first.number, lane
 
     heads = [head(priority, lane, line) for (priority, lane), line in lanes.items()]
     heapify(heads)
-    fresh = starts_allowed(limits, stand.free_at_s, now_s)
+    fresh = starts_allowed(limits, state.free_at_s, now_s)
     chosen: list[Candidate] = []
     while heads and len(chosen) < room:
         falling, behind, _, _, _, lane = heads[0]
@@ -66,7 +67,7 @@ def choose_candidates(stand: QueueState, ready: Iterable[Candidate], now_s: floa
         if held[lane] > behind:  # the lane was served at another priority meanwhile
             heapreplace(heads, head(-falling, lane, line))
             continue
-        while fresh <= 0 and line and line[-1].fresh:  # what goes on may pass what may not begin
+        while fresh <= 0 and line and line[-1].fresh:  # what was begun before may overtake what may not begin yet
             line.pop()
         if not line or (limits.per_lane is not None and behind >= limits.per_lane):
             heappop(heads)
@@ -83,17 +84,17 @@ def choose_candidates(stand: QueueState, ready: Iterable[Candidate], now_s: floa
 
 
 def room_under_limits(limits: QueueLimits, held: Counter[str], most: int) -> int:
-    """How many of at most so many the limits leave room for, whatever their lanes."""
+    """Returns for how many, up to `most`, the concurrency limit of the queue leaves room. It ignores the limits of lanes."""
     return most if limits.concurrency is None else min(most, limits.concurrency - held.total())
 
 
 def next_lane_turn(turn: float, now_s: float) -> float:
-    """When the turn after `turn` is: later than what came until now."""
+    """Returns the turn after `turn`. It is later than everything that has come until now."""
     return max(now_s, turn) + LANE_TURN_S
 
 
 class QueueRecord:
-    """What a queue is to remember of what it hands over: its turn, until when the rates of executions and of work are used up, and the turns of lanes."""
+    """What a store writes back after a queue handed something over: its turn, until when the rates of executions and of tasks are used up, and lane turns."""
 
     __slots__ = ("free_at_s", "lanes", "limits", "turn")
 
@@ -108,17 +109,17 @@ class QueueRecord:
 
 
 def starts_allowed(limits: QueueLimits, free_at_s: float, now_s: float) -> float:
-    """How many may begin now, by the rate of the queue."""
+    """Returns how many may begin now under the rate of the queue."""
     if limits.interval_s <= 0:
         return inf
     return max(0, floor(limits.burst - (max(free_at_s, now_s) - now_s) / limits.interval_s + INTERVAL_ROUNDING))
 
 
 def rate_used_until(limits: QueueLimits, free_at_s: float, now_s: float, count: int) -> float:
-    """Until when the rate is used up, after so many have begun now."""
+    """Returns until when the rate is used up after `count` have begun now."""
     return max(free_at_s, now_s) + count * limits.interval_s if limits.interval_s > 0 else free_at_s
 
 
 def next_start_at(limits: QueueLimits, free_at_s: float) -> float:
-    """When the rate lets the next one begin."""
+    """Returns when the rate allows the next start."""
     return free_at_s - (limits.burst - 1) * limits.interval_s

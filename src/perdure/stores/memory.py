@@ -1,10 +1,8 @@
-"""Bells: who wants to be called when something has changed, within one process.
+"""The store in memory: the plainest implementation of `Store`, and the oracle that every other store is compared with.
 
-A store in memory: the plainest statement of what a store does, and the oracle that every other store is compared with.
-
-Executions and queues are spread over `reaches` by a stable hash of their address. All is kept in the same dicts nevertheless:
-a reach only decides whether a send is delivered in its commit, or goes into the outbox of the reach that it leaves. Nothing
-here waits for anything, so every change is atomic; a store belongs to one thread.
+Executions and queues are spread over `reaches` by a stable hash of their addresses, but all of them are kept in the same dicts. A reach only
+decides whether a message is delivered in its commit or goes into the outbox of the reach that it leaves. Nothing here awaits anything, so every
+change is atomic. A store belongs to one thread.
 """
 
 import time
@@ -48,26 +46,26 @@ from perdure.stores.secret_vault import MemoryVault
 
 
 class Listeners:
-    """Those who are called, in the order in which they asked."""
+    """Functions that are called when something has changed, in the order in which they were added."""
 
-    __slots__ = ("_rings",)
+    __slots__ = ("_listeners",)
 
     def __init__(self) -> None:
-        self._rings: list[Callable[[], None]] = []
+        self._listeners: list[Callable[[], None]] = []
 
-    def enlist(self, ring: Callable[[], None]) -> Callable[[], None]:
-        """Call `ring` from now on; return what ends that."""
-        self._rings.append(ring)
-        return lambda: self._rings.remove(ring) if ring in self._rings else None
+    def add(self, notify: Callable[[], None]) -> Callable[[], None]:
+        """Calls `notify` from now on; returns a function that removes it."""
+        self._listeners.append(notify)
+        return lambda: self._listeners.remove(notify) if notify in self._listeners else None
 
-    def ring(self) -> None:
-        """Call them all."""
-        for ring in tuple(self._rings):
-            ring()
+    def notify_all(self) -> None:
+        """Calls every listener."""
+        for notify in tuple(self._listeners):
+            notify()
 
 
 class _Execution:
-    """A head, the number of its creation, and its log: rows with the version of their last event."""
+    """An execution: its head, its number in the order of creation, and its log rows, each with the version of its last event."""
 
     __slots__ = ("head", "number", "rows")
 
@@ -77,9 +75,9 @@ class _Execution:
 
 
 class MemoryStore:
-    """A `Store` of dicts, for tests, for simulation, and for executions that need not outlive their process.
+    """A `Store` in dicts, for tests, for simulation, and for executions that need not outlive their process.
 
-    `clock` tells its time in seconds since 1970. A test that wants faults between the reaches overrides `arrive` or `forget`.
+    `clock` returns the store's time in seconds since 1970. A test injects faults between reaches by overriding `arrive` or `forget`.
     """
 
     def __init__(self, clock: Callable[[], float] = time.time, reaches: int = 1) -> None:
@@ -90,7 +88,7 @@ class MemoryStore:
         self._waiting: WaitingLines[_Execution] = WaitingLines()
         self._programs: set[str] = set()
         self._arrivals = 0
-        self._mail: dict[Address, dict[str, QueuedMessage]] = {}
+        self._messages: dict[Address, dict[str, QueuedMessage]] = {}
         self._work: WaitingLines[QueuedMessage] = WaitingLines()
         self._leases: dict[int, str] = {}
         self._holders: dict[str, float] = {}
@@ -98,11 +96,11 @@ class MemoryStore:
         self._blobs: dict[str, bytes] = {}
         self._removed: dict[str, float] = {}
         self.blob_removal = MemoryBlobRemoval(self._blobs, self._removed, clock, self._unclaimed)
-        self._queues = MemoryQueues(self._executions, self._mail, self._leases, self._lives)
+        self._queues = MemoryQueues(self._executions, self._messages, self._leases, self._lives)
         self._outboxes: tuple[deque[OutgoingMessage | Ack], ...] = tuple(deque() for _ in range(reaches))
         self._wakes, self._news, self.vault = Listeners(), Listeners(), MemoryVault(clock)
 
-    # What the protocol asks for.
+    # The methods of `Store`.
 
     async def commit(self, changes: Sequence[Commit | Post]) -> list[ChangeAnswer]:
         """See `Store.commit`."""
@@ -110,9 +108,9 @@ class MemoryStore:
         answers = [self._post(change, now_s) if isinstance(change, Post) else self._commit(change, now_s) for change in changes]
         done = [change for change, answer in zip(changes, answers, strict=True) if isinstance(answer, Committed)]
         if any(self._may_wake(change, now_s) for change in done):
-            self._wakes.ring()
+            self._wakes.notify_all()
         if any(isinstance(change, Commit) and change.news for change in done):
-            self._news.ring()
+            self._news.notify_all()
         return answers
 
     async def claim(self, claim: Claim) -> Claimed:
@@ -127,12 +125,12 @@ class MemoryStore:
         ready = self._waiting.ready(claim.programs, claim.holder, is_dead, now_s)
         family = (ready for ready in ready if claim.roots is None or ready.head.root in claim.roots)
         found = self._work.ready(claim.queues, None, is_dead, now_s)
-        leasable = (mail for mail in found if claim.tenants is None or mail.to[0] in claim.tenants)
+        leasable = (message for message in found if claim.tenants is None or message.to[0] in claim.tenants)
         executions = list(islice(self._queues.executions(family, claim, now_s), claim.limit))
         work = list(islice(self._queues.work(leasable, claim, now_s), claim.limit))
         self._queues.begin([one.head for one in executions if one.head.holder != claim.holder], work, now_s)
         assigned = tuple(self._assign(execution, claim.holder, now_s) for execution in executions)
-        leased = tuple(self._lease(mail, claim.holder) for mail in work)
+        leased = tuple(self._lease(message, claim.holder) for message in work)
         return Claimed(now_s, assigned, leased, self._next(claim, now_s))
 
     async def read(self, key: Key, after: int = 0) -> StoredLog | None:
@@ -153,11 +151,11 @@ class MemoryStore:
 
     async def messages(self, to: Address) -> list[QueuedMessage]:
         """See `Store.messages`."""
-        return list(self._mail.get(to, {}).values())
+        return list(self._messages.get(to, {}).values())
 
-    async def are_queued(self, mail: Sequence[Ack]) -> list[bool]:
+    async def are_queued(self, messages: Sequence[Ack]) -> list[bool]:
         """See `Store.are_queued`."""
-        return [one.key in self._mail.get(one.to, {}) for one in mail]
+        return [one.key in self._messages.get(one.to, {}) for one in messages]
 
     async def store_time(self) -> StoreTime:
         """See `Store.store_time`."""
@@ -171,7 +169,7 @@ class MemoryStore:
         if lease_s <= 0:
             self._holders.pop(holder, None)
             self._about.pop(holder, None)
-            self._wakes.ring()
+            self._wakes.notify_all()
         else:
             if holder not in self._holders:
                 self._let_go(holder, now_s)
@@ -189,11 +187,11 @@ class MemoryStore:
     async def limit(self, queue: str, limits: QueueLimits | None) -> None:
         """See `Store.limit`."""
         self._queues.limit(queue, limits)
-        self._wakes.ring()
+        self._wakes.notify_all()
 
     async def queues(self) -> list[QueueStatus]:
         """See `Store.queues`."""
-        return self._queues.stands(self._clock())
+        return self._queues.statuses(self._clock())
 
     async def relay(self, limit: int = 100) -> int:
         """See `Store.relay`."""
@@ -208,10 +206,10 @@ class MemoryStore:
     async def drop_expired(self, limit: int = 100) -> list[QueuedMessage]:
         """See `Store.drop_expired`."""
         before_s = self._clock() - UNCLAIMED_MESSAGE_S
-        old = sorted((mail.due_at_s, mail.number, mail) for mail in self._unclaimed() if mail.due_at_s <= before_s)
-        swept = [mail for _, _, mail in old[:limit]]
-        for mail in swept:
-            self._acknowledge(Ack(mail.to, mail.key))
+        old = sorted((message.due_at_s, message.number, message) for message in self._unclaimed() if message.due_at_s <= before_s)
+        swept = [message for _, _, message in old[:limit]]
+        for message in swept:
+            self._acknowledge(Ack(message.to, message.key))
         return swept
 
     async def raise_epoch(self) -> int:
@@ -219,7 +217,7 @@ class MemoryStore:
         self._epoch += 1
         self._holders.clear()
         self._about.clear()
-        self._wakes.ring()
+        self._wakes.notify_all()
         return self._epoch
 
     async def blob(self, sha256: str) -> bytes | None:
@@ -230,36 +228,36 @@ class MemoryStore:
         """See `Store.removed_at`."""
         return self._removed.get(sha256)
 
-    def on_wake(self, ring: Callable[[], None]) -> Callable[[], None]:
+    def on_wake(self, notify: Callable[[], None]) -> Callable[[], None]:
         """See `Store.on_wake`."""
-        return self._wakes.enlist(ring)
+        return self._wakes.add(notify)
 
-    def on_change(self, ring: Callable[[], None]) -> Callable[[], None]:
+    def on_change(self, notify: Callable[[], None]) -> Callable[[], None]:
         """See `Store.on_change`."""
-        return self._news.enlist(ring)
+        return self._news.add(notify)
 
     async def close(self) -> None:
-        """Nothing is held that could be let go."""
+        """Does nothing: the store holds no file, thread or lock."""
 
     def _unclaimed(self) -> list[QueuedMessage]:
-        return [mail for to, box in self._mail.items() if isinstance(to, Key) and to not in self._executions for mail in box.values()]
+        return [message for to, box in self._messages.items() if isinstance(to, Key) and to not in self._executions for message in box.values()]
 
     def _lives(self, holder: str | None) -> bool:
         return holder is not None and not self._is_dead(holder, self._clock())
 
-    # Carrying over to other reaches: two steps, between which anything may fail.
+    # Delivery to other reaches takes two steps, and anything may fail between them.
 
     def arrive(self, entry: OutgoingMessage | Ack) -> None:
-        """Do at the far end what has come out of an outbox; a send whose key is in the mail there already is dropped."""
+        """Carries out an entry of an outbox in the reach that it is addressed to. A message whose key is queued there already is dropped."""
         if isinstance(entry, Ack):
             if unleased := self._acknowledge(entry):
                 self._pass_on(unleased, self._reach(entry.to), self._clock())
         else:
             self._deliver(entry, self._clock())
-            self._wakes.ring()
+            self._wakes.notify_all()
 
     def forget(self, origin: int) -> None:
-        """Remove the first entry of the outbox of reach `origin`: it has arrived."""
+        """Removes the first entry of the outbox of reach `origin` after it has arrived."""
         self._outboxes[origin].popleft()
 
     # One change.
@@ -267,7 +265,7 @@ class MemoryStore:
     def _commit(self, commit: Commit, now_s: float) -> ChangeAnswer:
         if commit.epoch != self._epoch:
             return Superseded(self._epoch)
-        execution, answered = self._executions.get(commit.key), any(key in self._mail.get(commit.key, {}) for key in commit.unless)
+        execution, answered = self._executions.get(commit.key), any(key in self._messages.get(commit.key, {}) for key in commit.unless)
         if execution is None and commit.creates and not answered:
             head = Head(commit.key, commit.program, commit.root, commit.version, commit.holder, created_at_s=creation_time(commit, now_s))
             execution = self._create(head)
@@ -294,7 +292,7 @@ class MemoryStore:
         return Committed(0, now_s, self._carry_out(post, self._reach(addresses[0]) if addresses else 0, now_s))
 
     def _carry_out(self, change: Commit | Post, reach: int, now_s: float) -> tuple[Key, ...]:
-        """Do what commits and posts share: acks, then sends, then blobs. Return the executions that were opened."""
+        """Carries out what commits and posts have in common: acks, then messages, then blobs. Returns the executions that were created."""
         if not change.acks and not change.messages and not change.blobs:
             return ()
         unleased = list[OutgoingMessage]()
@@ -311,7 +309,7 @@ class MemoryStore:
         return tuple(opened for opened in created if opened is not None)
 
     def _pass_on(self, send: OutgoingMessage, reach: int, now_s: float) -> Key | None:
-        """Deliver what is sent in a reach, or put it into the outbox of that. Return the execution that was opened, if one was."""
+        """Delivers a message within `reach`, or puts it into the outbox of `reach`. Returns the execution that was created, if any."""
         if self._reach(send.to) == reach:
             return self._deliver(send, now_s)
         self._outboxes[reach].append(send)
@@ -319,76 +317,76 @@ class MemoryStore:
 
     def _set_head(self, execution: _Execution, commit: Commit, version: int) -> None:
         head = execution.head
-        holder, mail_at_s = head.holder, head.mail_at_s
+        holder, message_at_s = head.holder, head.message_at_s
         released = commit.release and holder == commit.holder
         if released or commit.creates:
-            mail_at_s = min((mail.due_at_s for mail in self._mail.get(commit.key, {}).values()), default=None)
+            message_at_s = min((message.due_at_s for message in self._messages.get(commit.key, {}).values()), default=None)
         changed = replace(
             head,
             program=commit.program,
             version=version,
             holder=None if released or (commit.release and holder is None) else holder or commit.holder,
             wake_at_s=commit.wake_at_s,
-            mail_at_s=mail_at_s,
+            message_at_s=message_at_s,
             status=commit.status,
             ended_at_s=commit.ended_at_s,
             attributes=head.attributes if commit.attributes is None else commit.attributes,
         )
         self._change(execution, changed)
 
-    # Mail.
+    # Messages.
 
     def _deliver(self, send: OutgoingMessage, now_s: float) -> Key | None:
-        """Deliver, unless the key is in the mail already. Return the execution that was opened, if one was."""
+        """Queues a message unless its key is queued already. Returns the execution that was created, if any."""
         opened = None
         if isinstance(send.to, Key) and send.opens is not None and send.to not in self._executions:
-            due_at_s = min((mail.due_at_s for mail in self._mail.get(send.to, {}).values()), default=None)
+            due_at_s = min((message.due_at_s for message in self._messages.get(send.to, {}).values()), default=None)
             program, root, *place = astuple(send.opens)
             self._create(Head(send.to, program, root, 0, None, None, due_at_s, "pending", now_s, None, *place))
             opened = send.to
-        box = self._mail.setdefault(send.to, {})
+        box = self._messages.setdefault(send.to, {})
         if send.key not in box:
             self._arrivals += 1
-            mail = QueuedMessage(self._arrivals, send.to, send.key, send.body, max(send.due_at_s, now_s), 0, send.lane, send.priority)
-            box[send.key] = mail
+            message = QueuedMessage(self._arrivals, send.to, send.key, send.body, max(send.due_at_s, now_s), 0, send.lane, send.priority)
+            box[send.key] = message
             if isinstance(send.to, QueueAddress):
-                self._work.join(None, send.to.name, mail.due_at_s, mail.number, mail)
+                self._work.join(None, send.to.name, message.due_at_s, message.number, message)
             elif execution := self._executions.get(send.to):
-                self._bring_forward(execution, mail.due_at_s)
+                self._bring_forward(execution, message.due_at_s)
         return opened
 
     def _acknowledge(self, ack: Ack) -> OutgoingMessage | None:
-        """Remove mail. Return what is to be sent because nobody had leased it."""
-        box = self._mail.get(ack.to, {})
+        """Removes or postpones a message. Returns the message to send instead if it was a task that had never been leased."""
+        box = self._messages.get(ack.to, {})
         if ack.postpone_to_s is not None:
             self._postpone(box, ack.key, ack.postpone_to_s)
             return None
-        mail = box.pop(ack.key, None)
-        if mail is None:
+        message = box.pop(ack.key, None)
+        if message is None:
             return None
         if isinstance(ack.to, QueueAddress):
-            self._work.leave(self._leases.pop(mail.number, None), ack.to.name, mail.due_at_s, mail.number)
+            self._work.leave(self._leases.pop(message.number, None), ack.to.name, message.due_at_s, message.number)
         if not box:
-            del self._mail[ack.to]
-        return None if mail.deliveries else ack.unleased
+            del self._messages[ack.to]
+        return None if message.deliveries else ack.unleased
 
     def _postpone(self, box: dict[str, QueuedMessage], key: str, due_at_s: float) -> None:
-        if (mail := box.get(key)) is None:
+        if (message := box.get(key)) is None:
             return
-        postponed = box[key] = replace(mail, due_at_s=due_at_s)
-        if isinstance(mail.to, QueueAddress):
-            self._work.leave(self._leases.pop(mail.number, None), mail.to.name, mail.due_at_s, mail.number)
-            self._work.join(None, mail.to.name, due_at_s, mail.number, postponed)
-        elif execution := self._executions.get(mail.to):
+        postponed = box[key] = replace(message, due_at_s=due_at_s)
+        if isinstance(message.to, QueueAddress):
+            self._work.leave(self._leases.pop(message.number, None), message.to.name, message.due_at_s, message.number)
+            self._work.join(None, message.to.name, due_at_s, message.number, postponed)
+        elif execution := self._executions.get(message.to):
             self._bring_forward(execution, due_at_s)
 
     def _bring_forward(self, execution: _Execution, due_at_s: float) -> None:
-        """Mail is due at this time that the holder was not handed."""
-        mail_at_s = execution.head.mail_at_s
-        if mail_at_s is None or due_at_s < mail_at_s:
-            self._change(execution, replace(execution.head, mail_at_s=due_at_s))
+        """Moves `message_at_s` forward to the due time of a message that the holder has not received."""
+        message_at_s = execution.head.message_at_s
+        if message_at_s is None or due_at_s < message_at_s:
+            self._change(execution, replace(execution.head, message_at_s=due_at_s))
 
-    # Holding.
+    # Holders and leases.
 
     def _is_dead(self, holder: str, now_s: float) -> bool:
         return self._holders.get(holder, NO_TIME) <= now_s
@@ -396,39 +394,39 @@ class MemoryStore:
     def _assign(self, execution: _Execution, holder: str, now_s: float) -> ClaimedExecution:
         due: list[QueuedMessage] = []
         later_s: list[float] = []
-        for mail in self._mail.get(execution.head.key, {}).values():
-            if mail.due_at_s <= now_s:
-                due.append(mail)
+        for message in self._messages.get(execution.head.key, {}).values():
+            if message.due_at_s <= now_s:
+                due.append(message)
             else:
-                later_s.append(mail.due_at_s)
-        self._change(execution, replace(execution.head, holder=holder, wake_at_s=None, mail_at_s=min(later_s, default=None)))
+                later_s.append(message.due_at_s)
+        self._change(execution, replace(execution.head, holder=holder, wake_at_s=None, message_at_s=min(later_s, default=None)))
         return ClaimedExecution(execution.head, tuple(due))
 
-    def _lease(self, mail: QueuedMessage, holder: str | None) -> QueuedMessage:
-        """Hand work to `holder`, or back to nobody."""
-        queue = mail.to
+    def _lease(self, message: QueuedMessage, holder: str | None) -> QueuedMessage:
+        """Leases a task to `holder`; with None, frees it."""
+        queue = message.to
         assert isinstance(queue, QueueAddress), "only work is leased"
-        self._work.leave(self._leases.pop(mail.number, None), queue.name, mail.due_at_s, mail.number)
+        self._work.leave(self._leases.pop(message.number, None), queue.name, message.due_at_s, message.number)
         if holder is not None:
-            mail = replace(mail, deliveries=mail.deliveries + 1)
-            self._mail[queue][mail.key] = mail
-            self._leases[mail.number] = holder
-        self._work.join(holder, queue.name, mail.due_at_s, mail.number, mail)
-        return mail
+            message = replace(message, deliveries=message.deliveries + 1)
+            self._messages[queue][message.key] = message
+            self._leases[message.number] = holder
+        self._work.join(holder, queue.name, message.due_at_s, message.number, message)
+        return message
 
     def _let_go(self, holder: str, now_s: float) -> None:
-        """Nobody holds any longer what `holder` held in an earlier life, and all of it is ready."""
+        """Frees everything that `holder` held before it began anew, and makes it ready."""
         executions, work = self._waiting.held(holder), self._work.held(holder)
         for execution in executions:
             head = execution.head
             wake_at_s = now_s if head.wake_at_s is None else min(head.wake_at_s, now_s)
             self._change(execution, replace(head, holder=None, wake_at_s=wake_at_s))
-        for mail in work:
-            self._lease(mail, None)
+        for message in work:
+            self._lease(message, None)
         if executions or work:
-            self._wakes.ring()
+            self._wakes.notify_all()
 
-    # Small things.
+    # Heads and their places in the waiting lines.
 
     def _create(self, head: Head) -> _Execution:
         self._created += 1
@@ -439,15 +437,15 @@ class MemoryStore:
         return execution
 
     def _forget(self, commit: Commit, now_s: float) -> ChangeAnswer:
-        """Leave nothing of an execution."""
+        """Removes an execution with its log and messages."""
         execution = self._executions.pop(commit.key)
         if place := line_position(execution.head):
             self._waiting.leave(*place, execution.number)
-        _ = self._mail.pop(commit.key, None)
+        _ = self._messages.pop(commit.key, None)
         return Committed(commit.version, now_s)
 
     def _change(self, execution: _Execution, head: Head) -> None:
-        """Set the head, and keep its place in line if it waits for the same as before."""
+        """Sets the head. The execution keeps its place in line if it waits for the same time as before."""
         before, after = line_position(execution.head), line_position(head)
         if head.program != execution.head.program and program_requirements(head.program):
             self._programs.add(head.program)
@@ -462,7 +460,7 @@ class MemoryStore:
         return crc32("\0".join(address).encode()) % len(self._outboxes) if len(self._outboxes) > 1 else 0
 
     def _may_wake(self, change: Commit | Post, now_s: float) -> bool:
-        if change.messages or any(isinstance(ack.to, QueueAddress) for ack in change.acks):  # work that is done makes room for other
+        if change.messages or any(isinstance(ack.to, QueueAddress) for ack in change.acks):  # a finished task makes room in a queue with limits
             return True
         if isinstance(change, Commit) and change.forgets:
             return True
@@ -472,7 +470,7 @@ class MemoryStore:
         return place is not None and NO_TIME < place[2] <= now_s
 
     def _next(self, claim: Claim, now_s: float) -> float | None:
-        """When the first of what the claimer could have is due."""
+        """Returns the time at which the next execution or task that the claimer could get becomes ready."""
         if claim.roots is None and not self._queues:
             times_s = [self._work.next(claim.queues, None), self._waiting.next(claim.programs, claim.holder)]
         else:

@@ -1,6 +1,7 @@
-"""Lines: what waits, in the order in which it is handed over. The memory store's answer to what other stores ask an index.
+"""The waiting lines and limited queues of the memory store.
 
-The queues of the memory store: which have limits, how far each has served its lanes, and what a claim may have of them.
+A waiting line orders what is ready as an index does in other stores. A limited queue knows when each of its lanes was served last, and decides what
+a claim gets from it.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -20,57 +21,57 @@ from perdure.stores.protocol import UNLIMITED, Claim, Head, QueueLimits, QueueSt
 T = TypeVar("T")
 
 NO_TIME = -inf
-"""The place in line of a held execution that waits for no time: before all others, should its holder die."""
+"""The place in line of a held execution without a wake-up time: before all others if its holder dies."""
 
 
 def ready_at_s(head: Head) -> float | None:
-    """The time that an execution waits for; `NO_TIME` if it is held and waits for none, None if it waits for nothing."""
-    if head.wake_at_s is not None and head.mail_at_s is not None:
-        return min(head.wake_at_s, head.mail_at_s)
-    at_s = head.wake_at_s if head.mail_at_s is None else head.mail_at_s
+    """Returns the time that an execution waits for: `NO_TIME` if it is held and waits for no time, None if it waits for nothing."""
+    if head.wake_at_s is not None and head.message_at_s is not None:
+        return min(head.wake_at_s, head.message_at_s)
+    at_s = head.wake_at_s if head.message_at_s is None else head.message_at_s
     return at_s if at_s is not None or head.holder is None else NO_TIME
 
 
 def line_position(head: Head) -> tuple[str | None, str, float] | None:
-    """Where an execution waits: by whom it is held, which program it needs, what time it waits for; None if it waits for nothing."""
+    """Returns the place of an execution in the waiting lines: holder, program and time. None if it waits for nothing."""
     at_s = ready_at_s(head)
     return None if at_s is None else (head.holder, head.program, at_s)
 
 
 class WaitingLines(Generic[T]):
-    """Things that wait, in one line for each holder (None: nobody) and name, ordered by the time they wait for, then by number."""
+    """Things that wait, in one line for each holder (None: no holder) and name, ordered by the time they wait for, then by number."""
 
     def __init__(self) -> None:
         self._lines: dict[tuple[str | None, str], list[tuple[float, int, T]]] = {}
 
     def join(self, holder: str | None, name: str, at_s: float, number: int, thing: T) -> None:
-        """Put `thing`, whose number nothing else has, into the line of `holder` and `name`."""
+        """Adds `thing` to the line of `holder` and `name`. Its number is unique."""
         insort(self._lines.setdefault((holder, name), []), (at_s, number, thing))
 
     def leave(self, holder: str | None, name: str, at_s: float, number: int) -> None:
-        """Take out what joined with these words."""
+        """Removes what was added with these arguments."""
         line = self._lines[holder, name]
         del line[bisect_left(line, (at_s, number), key=itemgetter(0, 1))]
         if not line:
             del self._lines[holder, name]
 
     def held(self, holder: str) -> list[T]:
-        """All that waits in lines of `holder`."""
+        """Returns everything in the lines of `holder`."""
         return [thing for (other, _), line in self._lines.items() if other == holder for _, _, thing in line]
 
     def next(self, names: Container[str], claimer: str | None) -> float | None:
-        """When the first of what waits under `names`, held by nobody or `claimer`, is due; None if nothing waits for a time."""
+        """Returns when the first thing under `names` becomes due that is free or held by `claimer`; None if nothing waits for a time."""
         lines = (line for (holder, name), line in self._lines.items() if name in names and holder in (None, claimer))
         return min((at_s for line in lines for at_s, _, _ in line[bisect_right(line, NO_TIME, key=itemgetter(0)) :][:1]), default=None)
 
     def waiting(self, names: Container[str], claimer: str | None) -> Iterator[T]:
-        """What waits for a time under `names`, held by nobody or `claimer`; the first of each line first."""
+        """Yields what waits for a time under `names` and is free or held by `claimer`, line by line."""
         for (holder, name), line in self._lines.items():
             if name in names and holder in (None, claimer):
                 yield from (thing for _, _, thing in islice(line, bisect_right(line, NO_TIME, key=itemgetter(0)), None))
 
     def ready(self, names: Container[str], claimer: str | None, is_dead: Callable[[str], bool], now_s: float) -> Iterator[T]:
-        """What waits under `names`, longest first: due, and held by nobody or `claimer`; or, due or not, held by the dead."""
+        """Yields what is ready under `names`, longest waiting first: due and free or held by `claimer`, or held by a dead holder (due or not)."""
         lines: list[Iterator[tuple[float, int, T]]] = []
         for (holder, name), line in self._lines.items():
             if name not in names:
@@ -83,7 +84,7 @@ class WaitingLines(Generic[T]):
 
 
 class HeadHolder(Protocol):
-    """An execution of the store."""
+    """An execution of the store, as its queues see it."""
 
     head: Head
     number: int
@@ -93,7 +94,7 @@ MemoryQueuesT = TypeVar("MemoryQueuesT", bound=HeadHolder)
 
 
 class _LaneRecord:
-    """When each lane was served last, and until when the rate is used up."""
+    """The time at which each lane was served last, and until when the rate is used up."""
 
     __slots__ = ("free_at_s", "lanes")
 
@@ -113,21 +114,24 @@ class _LimitedQueue:
         self.executions, self.work = _LaneRecord(), _LaneRecord()
 
     def serve(self, served: _LaneRecord, lane: str, fresh: bool, now_s: float) -> None:
-        """Note that one of a lane is handed over."""
+        """Records that something of a lane was handed over."""
         self.turn = next_lane_turn(self.turn, now_s)
-        served.lanes.pop(lane, None)  # behind all that were served before
+        served.lanes.pop(lane, None)  # the dict stays in order of turns, so the oldest lanes come first
         served.lanes[lane] = self.turn
         for oldest in tuple(islice(served.lanes, 2)):
             if served.lanes[oldest] < now_s - LANE_MEMORY_S:
                 del served.lanes[oldest]
         served.free_at_s = rate_used_until(self.limits, served.free_at_s, now_s, int(fresh))
 
-    def stand(self, served: _LaneRecord, held: Mapping[str, int]) -> QueueState:
-        """How it stands, as fairness wants to know."""
+    def state(self, served: _LaneRecord, held: Mapping[str, int]) -> QueueState:
+        """Returns the state that `choose_candidates` needs."""
         return QueueState(self.limits, held, served.lanes, served.free_at_s)
 
     def next(self, served: _LaneRecord, times_s: Iterable[tuple[float, bool]], now_s: float) -> Iterator[float]:
-        """When it may hand over more, though nothing changes: what is due later, and what its rate holds up. `times_s` says what is fresh."""
+        """Yields the times at which the queue may hand over more although nothing changes: when something becomes due, and when its rate allows another start.
+
+        `times_s` holds the due time of each thing that waits, and whether it is fresh.
+        """
         for at_s, fresh in times_s:
             if at_s > now_s:
                 yield at_s
@@ -141,15 +145,15 @@ class MemoryQueues:
     def __init__(
         self,
         executions: Mapping[Key, HeadHolder],
-        mail: Mapping[Address, Mapping[str, QueuedMessage]],
+        message: Mapping[Address, Mapping[str, QueuedMessage]],
         leases: Mapping[int, str],
         lives: Callable[[str | None], bool],
     ) -> None:
         self._queues: dict[str, _LimitedQueue] = {}
-        self._executions, self._mail, self._leases, self._lives = executions, mail, leases, lives
+        self._executions, self._messages, self._leases, self._lives = executions, message, leases, lives
 
     def limit(self, name: str, limits: QueueLimits | None) -> None:
-        """Give a queue limits, or take them."""
+        """Sets the limits of a queue; None removes them."""
         if limits is None:
             self._queues.pop(name, None)
         elif name in self._queues:
@@ -163,30 +167,30 @@ class MemoryQueues:
     def __contains__(self, name: str) -> bool:
         return name != "" and name in self._queues
 
-    def stands(self, now_s: float) -> list[QueueStatus]:
+    def statuses(self, now_s: float) -> list[QueueStatus]:
         """See `Store.queues`."""
-        names = {one.head.queue for one in self._executions.values() if one.head.queue} | {to.name for to in self._mail if isinstance(to, QueueAddress)}
-        return [self._stand(name, now_s) for name in sorted({*self._queues, *names})]
+        names = {one.head.queue for one in self._executions.values() if one.head.queue} | {to.name for to in self._messages if isinstance(to, QueueAddress)}
+        return [self._status(name, now_s) for name in sorted({*self._queues, *names})]
 
-    def _stand(self, name: str, now_s: float) -> QueueStatus:
+    def _status(self, name: str, now_s: float) -> QueueStatus:
         free = [one.head for one in self._executions.values() if name and one.head.queue == name and not self._lives(one.head.holder)]
         waiting = sum(head.holder is not None or ((at_s := ready_at_s(head)) is not None and at_s <= now_s) for head in free)
         executions, leased = self._held(name).total(), self._leased(name).total()
-        work = sum(len(box) for to, box in self._mail.items() if isinstance(to, QueueAddress) and to.name == name)
+        work = sum(len(box) for to, box in self._messages.items() if isinstance(to, QueueAddress) and to.name == name)
         limits = self._queues[name].limits if name in self._queues else UNLIMITED
         return QueueStatus(name, limits, executions, leased, waiting, work - leased)
 
     def _held(self, name: str) -> Counter[str]:
-        """How many executions of a queue the living hold, by lane."""
+        """Counts the executions of a queue that live holders hold, by lane."""
         return Counter(one.head.lane for one in self._executions.values() if name and one.head.queue == name and self._lives(one.head.holder))
 
     def _leased(self, name: str) -> Counter[str]:
-        """How many pieces of its work the living have leased, by lane."""
-        boxes = (box for to, box in self._mail.items() if isinstance(to, QueueAddress) and to.name == name)
-        return Counter(mail.lane for box in boxes for mail in box.values() if self._lives(self._leases.get(mail.number)))
+        """Counts the tasks of a queue that live holders lease, by lane."""
+        boxes = (box for to, box in self._messages.items() if isinstance(to, QueueAddress) and to.name == name)
+        return Counter(message.lane for box in boxes for message in box.values() if self._lives(self._leases.get(message.number)))
 
     def executions(self, ready: Iterator[MemoryQueuesT], claim: Claim, now_s: float) -> Iterable[MemoryQueuesT]:
-        """Of what is ready, in its order, what the queues allow; what the claimer holds already is asked of none."""
+        """Returns the ready executions that the queues allow, in order. The limits do not apply to what the claimer holds already."""
         if not self._queues:
             return ready
         found = list(ready)
@@ -194,12 +198,12 @@ class MemoryQueues:
         for name, queue in self._queues.items():
             waiting = {one.number: one for one in found if self._limits(one.head) and one.head.queue == name and one.head.holder != claim.holder}
             candidates = [Candidate(number, one.head.lane, one.head.priority, _ready_time(one.head), one.head.version == 0) for number, one in waiting.items()]
-            chosen = choose_candidates(queue.stand(queue.executions, self._held(name)), candidates, now_s, claim.limit)
+            chosen = choose_candidates(queue.state(queue.executions, self._held(name)), candidates, now_s, claim.limit)
             free += [waiting[one.number] for one in chosen]
         return sorted(free, key=lambda one: (_ready_time(one.head), one.number))
 
     def work(self, ready: Iterator[QueuedMessage], claim: Claim, now_s: float) -> Iterable[QueuedMessage]:
-        """Of work that is ready, in its order, what the queues allow."""
+        """Returns the ready tasks that the queues allow, in order."""
         if not self._queues:
             return ready
         found = list(ready)
@@ -207,32 +211,32 @@ class MemoryQueues:
         for name, queue in self._queues.items():
             waiting = {one.number: one for one in found if _queue_name(one) == name}
             candidates = [Candidate(number, one.lane, one.priority, one.due_at_s, one.deliveries == 0) for number, one in waiting.items()]
-            chosen = choose_candidates(queue.stand(queue.work, self._leased(name)), candidates, now_s, claim.limit)
+            chosen = choose_candidates(queue.state(queue.work, self._leased(name)), candidates, now_s, claim.limit)
             free += [waiting[one.number] for one in chosen]
         return sorted(free, key=lambda one: (one.due_at_s, one.number))
 
     def _limits(self, head: Head) -> bool:
-        """Whether an execution is in a queue that has limits; most are in none."""
+        """Whether an execution is in a queue that has limits. Most executions are in none."""
         return head.queue != "" and head.queue in self._queues
 
     def begin(self, heads: Sequence[Head], work: Sequence[QueuedMessage], now_s: float) -> None:
-        """Note what is handed over that was not held."""
+        """Records the executions and tasks that are handed over and were not held by the claimer before."""
         if not self._queues:
             return
         for head in heads:
             if (queue := self._queues.get(head.queue)) is not None and head.queue:
                 queue.serve(queue.executions, head.lane, head.version == 0, now_s)
-        for mail in work:
-            if (queue := self._queues.get(_queue_name(mail))) is not None:
-                queue.serve(queue.work, mail.lane, mail.deliveries == 0, now_s)
+        for message in work:
+            if (queue := self._queues.get(_queue_name(message))) is not None:
+                queue.serve(queue.work, message.lane, message.deliveries == 0, now_s)
 
     def next_execution(self, waiting: Iterable[HeadHolder], claim: Claim, now_s: float) -> float | None:
-        """When the first of these could be handed over, as far as time decides that."""
+        """Returns when the first of these executions could be handed over, as far as that depends on time."""
         found = [(one.head, self._limits(one.head) and one.head.holder != claim.holder) for one in waiting]
         return self._next([(head.queue if limited else None, _ready_time(head), head.version == 0) for head, limited in found], "executions", now_s)
 
     def next_work(self, waiting: Iterable[QueuedMessage], now_s: float) -> float | None:
-        """The same of work."""
+        """Returns when the first of these tasks could be handed over, as far as that depends on time."""
         return self._next([(_queue_name(one), one.due_at_s, one.deliveries == 0) for one in waiting], "work", now_s)
 
     def _next(self, waiting: Iterable[tuple[str | None, float, bool]], what: str, now_s: float) -> float | None:

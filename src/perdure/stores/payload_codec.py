@@ -1,6 +1,6 @@
-"""Codecs: what a payload becomes before it is kept, and again when it is read. This one makes it smaller; `encryption` has the one that hides it.
+"""Codecs encode payloads before they are stored and decode them when they are read. This module compresses; `encryption` encrypts.
 
-What a codec writes says by its first byte what was done to it, so that whatever is configured later can read what was kept before.
+The first byte of an encoded payload says how it was encoded, so every later configuration can read what an earlier one wrote.
 """
 
 import zlib
@@ -12,7 +12,7 @@ from perdure.core import payload_header
 from perdure.core.errors import BadValue, SealedPayload
 
 COMPRESSED_BYTES_MIN = 256
-"""What is smaller is hardly made smaller still."""
+"""Compression gains hardly anything below this size."""
 
 UNCOMPRESSED, ZLIB, ZSTD = b"\x00", b"\x01", b"\x02"
 
@@ -20,17 +20,17 @@ CompressionMethod = Literal["zlib", "zstd"]
 
 
 class PayloadCodec(Protocol):
-    """Encodes what is kept. Both are called from any thread, and several at a time.
+    """Encodes and decodes payloads. Both methods are called from any thread, and concurrently.
 
-    `about` says what the payload is and where it belongs: a codec that authenticates refuses it anywhere else.
+    `about` says what the payload is and where it belongs. A codec that authenticates refuses the payload anywhere else.
     """
 
     def encode(self, raw: bytes, about: bytes) -> bytes:
-        """What is kept of `raw`."""
+        """Returns the bytes to store for `raw`."""
         ...
 
     def decode(self, stored: bytes, about: bytes) -> bytes:
-        """What `encode` was given.
+        """Returns the bytes that `encode` was given.
 
         Raises:
             SealedPayload: it can't be decoded here, or it is not what was encoded.
@@ -39,12 +39,12 @@ class PayloadCodec(Protocol):
 
 
 class Compressed:
-    """Compresses payloads of at least `bytes_min` bytes where that makes them smaller; None compresses none, and reads them all the same.
+    """A codec that compresses payloads of at least `bytes_min` bytes where that makes them smaller. With None it compresses nothing but reads everything.
 
-    With `method` ``zstd``, everyone who reads needs Python 3.14 or the package `zstandard`.
+    With `method` ``zstd``, every reader needs Python 3.14 or the package `zstandard`.
 
     Raises:
-        BadValue: the method is none, or this Python does not have it.
+        BadValue: the method is unknown, or this Python does not have it.
     """
 
     def __init__(self, bytes_min: int | None = COMPRESSED_BYTES_MIN, method: CompressionMethod = "zlib") -> None:
@@ -82,26 +82,28 @@ class Compressed:
                     payload_text(about), f"is encrypted with the key {its!r}, and no keys are given here; give that one in PERDURE_ENCRYPTION_KEYS", its
                 )
             case _:
-                raise SealedPayload(payload_text(about), "was encoded in a way that is not known here; use the Perdure or the codec that wrote it")
+                raise SealedPayload(
+                    payload_text(about), "is encoded in a way that this process does not know; use the version of Perdure, or the codec, that wrote it"
+                )
         if expand is None:
             raise SealedPayload(payload_text(about), "is compressed by zstd, which this Python does not have; pip install zstandard")
         try:
             return expand(stored[1:])
-        except Exception as error:  # each library has its own
+        except Exception as error:  # each library raises an error class of its own
             raise SealedPayload(payload_text(about), f"was changed since it was written ({error}); restore the database from a backup") from error
 
 
 def payload_text(about: bytes) -> str:
-    """What a payload is, for errors."""
+    """Describes a payload for errors."""
     return f"the payload {about.decode('utf-8', 'backslashreplace')}"
 
 
 def _deflate(raw: bytes) -> bytes:
-    return zlib.compress(raw, 1)  # a commit waits for it: a higher level saves a tenth and takes three times as long
+    return zlib.compress(raw, 1)  # A commit waits for this: a higher level saves a tenth of the size and takes three times as long.
 
 
 def _zstd() -> tuple[Callable[[bytes], bytes], Callable[[bytes], bytes]] | None:
-    """How it compresses and expands: by Python's own library from 3.14 on, else by the package; None if there is neither."""
+    """Returns the functions that compress and decompress: those of Python from 3.14 on, else of the package `zstandard`; None without either."""
     for name in ("compression.zstd", "zstandard"):
         try:
             library: Any = import_module(name)

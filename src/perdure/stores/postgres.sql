@@ -1,6 +1,6 @@
--- The tables of a store in Postgres; this may be told twice, and brings those of an earlier version up to date.
+-- The tables of a store in Postgres. Running this again has no effect; it also upgrades the tables of an earlier version.
 --
--- An address is JSON, three texts for an execution and two for a queue; as it may be longer than an index can hold, its hash is what is looked for.
+-- An address is JSON: three texts for an execution and two for a queue. It may be longer than an index entry can be, so its hash is indexed.
 
 CREATE SCHEMA IF NOT EXISTS perdure;
 
@@ -45,15 +45,15 @@ CREATE INDEX IF NOT EXISTS mail_leased ON mail (holder) WHERE holder IS NOT NULL
 CREATE TABLE IF NOT EXISTS holders (name text PRIMARY KEY, until_s float8 NOT NULL, about bytea NOT NULL);
 
 CREATE TABLE IF NOT EXISTS blobs (sha256 text PRIMARY KEY, bytes bytea NOT NULL);
--- The blobs that a sweep may remove, and those of which is noted when they were removed.
+-- The blobs that a sweep may remove, and the times at which blobs were removed.
 CREATE TABLE IF NOT EXISTS blob_marks (sha256 text PRIMARY KEY, sweep text NOT NULL);
 CREATE TABLE IF NOT EXISTS removed_blobs (sha256 text PRIMARY KEY, at_s float8 NOT NULL);
 
--- The programs that need capabilities, of all executions that there were.
+-- The programs that need capabilities, of all executions so far.
 CREATE TABLE IF NOT EXISTS programs (name text PRIMARY KEY);
 
--- Queues that have limits. What is in one is marked as `limited`: so it is in the indexes of queues, and in none where other claims would have
--- to pass it by. A turn is when something was handed over; a lane remembers its last.
+-- Queues with limits. What is in one is marked as `limited`, which puts it into the indexes of queues and out of those where other claims would have to
+-- skip it. A turn is the time at which something was handed over; a lane stores its last one.
 CREATE TABLE IF NOT EXISTS queues (
     name text PRIMARY KEY,
     concurrency bigint,
@@ -90,9 +90,9 @@ CREATE INDEX IF NOT EXISTS mail_limited ON mail (queue, lane, (deliveries > 0), 
     WHERE limited AND holder IS NULL;
 CREATE INDEX IF NOT EXISTS mail_limited_held ON mail (queue, lane, holder) WHERE limited AND holder IS NOT NULL;
 
--- What executions are found by, in the form that is compared as bytes.
+-- The values by which executions are found, in a form that is compared as bytes.
 CREATE TABLE IF NOT EXISTS attributes (number bigint, name text, value bytea NOT NULL, PRIMARY KEY (number, name));
 CREATE INDEX IF NOT EXISTS attributes_value ON attributes (name, value, number);
 
--- Secrets, each encrypted by who keeps it here.
+-- Secrets, which the client encrypts.
 CREATE TABLE IF NOT EXISTS vault (tenant text, name text, version bigint NOT NULL, sealed bytea NOT NULL, set_at_s float8 NOT NULL, PRIMARY KEY (tenant, name));

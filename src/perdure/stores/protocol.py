@@ -23,7 +23,7 @@ class Head(msgspec.Struct, frozen=True, gc=False):
 
     `version` is the number of the last event ever written, including events that compaction has removed. `program` has no version until the execution
     has started. The execution is awake once the store's time has reached `wake_at_s`, the time that its last commit asked for (None: no time), or
-    `mail_at_s`, the due time of the earliest message that its holder has not received. An execution in a `queue` is handed over as the limits of the
+    `message_at_s`, the due time of the earliest message that its holder has not received. An execution in a `queue` is handed over as the limits of the
     queue allow. `attributes`, in order of name, are what it is found by.
     """
 
@@ -33,7 +33,7 @@ class Head(msgspec.Struct, frozen=True, gc=False):
     version: int = 0
     holder: str | None = None
     wake_at_s: float | None = None
-    mail_at_s: float | None = None
+    message_at_s: float | None = None
     status: str = "pending"
     created_at_s: float = 0.0
     ended_at_s: float | None = None
@@ -82,7 +82,7 @@ class Commit(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     - `compacted`: replaces all rows before `row` and stands for the events up to `version`. Empty bytes remove these rows, and `row` stands for all events.
     - `forgets`: removes the head, the log, the attributes and the messages. The key may then be used for a new execution.
     - `program`, `status`, `wake_at_s`, `ended_at_s`: written to the head as given.
-    - `release`: gives the execution back if `holder` still holds it. As with `creates`, `mail_at_s` becomes the due time of the earliest message that is
+    - `release`: gives the execution back if `holder` still holds it. As with `creates`, `message_at_s` becomes the due time of the earliest message that is
       left. Without `release`, an execution that has no holder is held by `holder` from then on, so that the death of `holder` is noticed.
     - `news`: notifies listeners that wait for the execution to end or to need attention.
     - `attributes`: replace all attributes, unless None. With `creates`, None means no attributes.
@@ -183,7 +183,7 @@ class ClaimedExecution(msgspec.Struct, frozen=True, gc=False):
     """An execution that the claimer holds from now on, with all of its due messages in order of number."""
 
     head: Head
-    mail: tuple[QueuedMessage, ...]
+    messages: tuple[QueuedMessage, ...]
 
 
 class Claimed(msgspec.Struct, frozen=True, gc=False):
@@ -276,7 +276,7 @@ class Store(Protocol):
         - Acks are carried out before messages are sent, so one change can acknowledge a key and send it again. What leaves the reach keeps that order.
         - An ack may carry a message that is sent only if the acknowledged task had not been leased.
         - A message that creates an execution creates its head if there is none (status pending), and is delivered in either case.
-        - Sending or postponing a message brings `mail_at_s` of the head forward to its due time. If it is due on arrival,
+        - Sending or postponing a message brings `message_at_s` of the head forward to its due time. If it is due on arrival,
           its `due_at_s` is the time of arrival.
         - Blobs that the change carries, or that its messages refer to, lose their mark (see `perdure.stores.blob_marks`).
         """
@@ -288,7 +288,7 @@ class Store(Protocol):
         An execution is ready if its program is among `programs`, or needs only capabilities that one toolbox has, and if either it is awake and is held by no
         holder or by the claimer, or its holder is dead. An execution of a dead holder is ready even if it is asleep; one without a wake-up time comes first.
         It is returned with *all* its due messages, including those that were handed over before and not acknowledged. `wake_at_s` then becomes None and
-        `mail_at_s` the due time of the next message; the returned head shows both.
+        `message_at_s` the due time of the next message; the returned head shows both.
 
         A task is ready if it is due and is leased by no holder or by a dead one. Executions that have waited equally long are taken in order of creation, tasks
         in order of number. From a queue with limits, no more is taken than the limits allow beside what live holders hold: by priority, with its lanes
@@ -313,8 +313,8 @@ class Store(Protocol):
         """All messages of an address that are not acknowledged, due or not, in order of number. It serves people and tests."""
         ...
 
-    async def are_queued(self, mail: Sequence[Ack]) -> list[bool]:
-        """For each of `mail`, whether its message is queued: sent, not acknowledged, and not expired.
+    async def are_queued(self, messages: Sequence[Ack]) -> list[bool]:
+        """For each of `messages`, whether it is queued: sent, not acknowledged, and not expired.
 
         A worker uses it to find out whether a task that it holds is still wanted.
         """
@@ -375,16 +375,16 @@ class Store(Protocol):
         """When the blob of this name was removed; None if it is in the store, or if its removal was not recorded."""
         ...
 
-    def on_wake(self, ring: Callable[[], None]) -> Callable[[], None]:
-        """Call `ring`, from any thread, when a change may have made something ready; return a function that ends this.
+    def on_wake(self, notify: Callable[[], None]) -> Callable[[], None]:
+        """Call `notify`, from any thread, when a change may have made something ready; return a function that ends this.
 
         Notifications come from every process that uses the store. Those of other processes begin at the latest with the next awaited call. They only save
         time: any of them may be lost.
         """
         ...
 
-    def on_change(self, ring: Callable[[], None]) -> Callable[[], None]:
-        """Call `ring` as `on_wake` does, when a commit with `news` was made."""
+    def on_change(self, notify: Callable[[], None]) -> Callable[[], None]:
+        """Call `notify` as `on_wake` does, when a commit with `news` was made."""
         ...
 
     async def close(self) -> None:
@@ -406,7 +406,7 @@ class TransactionGuard(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class TransactionRefused(msgspec.Struct, frozen=True, gc=False):
-    """The guard does not hold, or no longer; nothing was changed. `answered` says that the transaction was carried out before."""
+    """The guard does not hold, or holds no longer; nothing was changed. `answered` says that the transaction was carried out before."""
 
     answered: bool = False
 
@@ -466,10 +466,10 @@ class ReadOnlyStore(Protocol):
         ...
 
 
-def attributes_from_hex(told: str | None) -> IndexedAttributes:
+def attributes_from_hex(text: str | None) -> IndexedAttributes:
     """The attributes in a text such as ``name=value,name=value`` of hexadecimal digits, in order of name; None means none.
 
     A database that cannot nest rows returns the attributes of a head in one column of this form.
     """
-    pairs = (one.partition("=") for one in told.split(",")) if told else ()
+    pairs = (one.partition("=") for one in text.split(",")) if text else ()
     return tuple(sorted((bytes.fromhex(name).decode(), bytes.fromhex(value)) for name, _, value in pairs))

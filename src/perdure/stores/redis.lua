@@ -1,16 +1,16 @@
--- All that a store in Redis does: what is asked (ARGV[1]) of what (ARGV[2]), at which time (ARGV[3], or Redis's own), by whom (ARGV[4]).
+-- All operations of a store in Redis: the operation (ARGV[1]), its argument (ARGV[2]), the time (ARGV[3], "" for Redis's own), the store that calls (ARGV[4]).
 --
--- Hashes hold heads, mail and bodies. Sorted sets are lines: `ready` for a program and `work` in a queue, which nobody holds; `held` and `leased`
+-- Hashes hold heads, messages and bodies. Sorted sets are lines: `ready` for a program and `work` in a queue, which nobody holds; `held` and `leased`
 -- by a holder; `due` at an address; and of each queue, executions and work apart, a `line` for each holder, program, lane, priority, and for what has
 -- begun and what has not. What is in a queue that has limits is not `ready`, and its `work` is not looked at: only its lines are. Who stands in a line begins with a number of 16 digits, so that what has waited equally long comes in its order.
 
-local prefix, asked, clock, ringer = KEYS[1], cmsgpack.unpack(ARGV[2]), ARGV[3], ARGV[4]
+local prefix, asked, clock, sender = KEYS[1], cmsgpack.unpack(ARGV[2]), ARGV[3], ARGV[4]
 local call, pack, unpack = redis.call, cmsgpack.pack, cmsgpack.unpack
 local time = call('TIME')
 local now = tonumber(clock) or time[1] + time[2] / 1000000
 local answer, tail, wake, news, ask = {now_s = now}, {}, false, false, {}
 local function at(kind, name) return prefix .. kind .. (name and ':' .. name or '') end
-local function after(number) return '(' .. string.format('%.17g', number) end  -- By itself Lua would round it.
+local function after(number) return '(' .. string.format('%.17g', number) end  -- Lua's own conversion would round it.
 local function numbered(number) return string.format('%016d', number) end
 local function least(a, b) return a and b and math.min(a, b) or a or b end
 local function is_queue(to) return #to == 2 end
@@ -30,7 +30,7 @@ local function limited(name)
   return queue and unpack(queue)
 end
 local function line_at(kind, name, line) return at('line', pack({kind, name, line})) end
-local function lines_in(kind, name)  -- Each line of a queue: its key, and who stands in it.
+local function lines_in(kind, name)  -- Each line of a queue: its key, and what its members have in common.
   local found = {}
   for i, line in ipairs(call('SMEMBERS', at(kind, name))) do
     local of = unpack(line)
@@ -47,7 +47,7 @@ local function leave(kind, name, line, member)
   call('ZREM', line_at(kind, name, line), member)
   if call('EXISTS', line_at(kind, name, line)) == 0 then call('SREM', at(kind, name), line) end
 end
-local function serve(kind, one)  -- Note that something is handed over.
+local function serve(kind, one)  -- Records that something is handed over.
   local queue = limited(one.queue)
   queue.turn = next_turn(queue.turn, now)
   queue.free_at_s[kind] = used(queue.limits, queue.free_at_s[kind], now, one.fresh and 1 or 0)
@@ -56,7 +56,7 @@ local function serve(kind, one)  -- Note that something is handed over.
 end
 
 -- Heads.
-local function placed(thing)  -- What was kept before there were lanes is in none.
+local function placed(thing)  -- Rows that were written before there were lanes have no lane.
   thing.queue, thing.lane, thing.priority = thing.queue or '', thing.lane or '', thing.priority or 0
   return thing
 end
@@ -102,33 +102,33 @@ local function create(key, program, root, status, place, holder, created_at)
   return head
 end
 
--- Mail.
-local function mail_of(member) return placed(unpack(call('HGET', at('mail'), member))), call('HGET', at('bodies'), member) end
-local function keep(mail) call('HSET', at('mail'), numbered(mail.number), pack(mail)) end
-local function line_of(mail) return mail.holder and at('leased', mail.holder) or at('work', mail.to[2]) end
-local function in_line(mail) return pack({mail.holder or false, '', mail.lane, mail.priority, mail.deliveries > 0}) end
-local function give(member, holder)  -- Lease work; or with no holder, free it.
-  local mail = mail_of(member)
-  call('ZREM', line_of(mail), member)
-  leave('worked', mail.to[2], in_line(mail), member)
-  mail.holder, mail.deliveries = holder, mail.deliveries + (holder and 1 or 0)
-  call('ZADD', line_of(mail), mail.due_at_s, member)
-  join('worked', mail.to[2], in_line(mail), member, mail.due_at_s)
+-- Messages.
+local function message_of(member) return placed(unpack(call('HGET', at('mail'), member))), call('HGET', at('bodies'), member) end
+local function keep(message) call('HSET', at('mail'), numbered(message.number), pack(message)) end
+local function line_of(message) return message.holder and at('leased', message.holder) or at('work', message.to[2]) end
+local function in_line(message) return pack({message.holder or false, '', message.lane, message.priority, message.deliveries > 0}) end
+local function give(member, holder)  -- Leases a task; without a holder, frees it.
+  local message = message_of(member)
+  call('ZREM', line_of(message), member)
+  leave('worked', message.to[2], in_line(message), member)
+  message.holder, message.deliveries = holder, message.deliveries + (holder and 1 or 0)
+  call('ZADD', line_of(message), message.due_at_s, member)
+  join('worked', message.to[2], in_line(message), member, message.due_at_s)
   if holder then call('SADD', at('holding'), holder) end
-  keep(mail)
+  keep(message)
 end
-local function postpone(ack, address, member)  -- The mail stays, held by nobody, and is due again at that time.
-  local mail, due = mail_of(member), ack.postpone_to_s
+local function postpone(ack, address, member)  -- The message stays, is free, and is due again at that time.
+  local message, due = message_of(member), ack.postpone_to_s
   if is_queue(ack.to) then
-    call('ZREM', line_of(mail), member)
-    leave('worked', mail.to[2], in_line(mail), member)
-    mail.holder = nil
-    call('ZADD', line_of(mail), due, member)
-    join('worked', mail.to[2], in_line(mail), member, due)
-    if limited(mail.to[2]) then wake = true end
+    call('ZREM', line_of(message), member)
+    leave('worked', message.to[2], in_line(message), member)
+    message.holder = nil
+    call('ZADD', line_of(message), due, member)
+    join('worked', message.to[2], in_line(message), member, due)
+    if limited(message.to[2]) then wake = true end
   end
-  mail.due_at_s = due
-  keep(mail)
+  message.due_at_s = due
+  keep(message)
   call('ZADD', at('due', address), due, member)
   local head = not is_queue(ack.to) and load(address)
   if head then
@@ -137,7 +137,7 @@ local function postpone(ack, address, member)  -- The mail stays, held by nobody
   elseif not is_queue(ack.to) then call('ZADD', at('unclaimed'), due, member)
   end
 end
-local function acknowledge(ack)  -- Return what is to be sent because nobody had leased it.
+local function acknowledge(ack)  -- Returns the message to send instead of a task that was never leased.
   local address = pack(ack.to)
   local member = call('HGET', at('box', address), ack.key)
   if not member then return end
@@ -145,19 +145,19 @@ local function acknowledge(ack)  -- Return what is to be sent because nobody had
     postpone(ack, address, member)
     return nil
   end
-  local mail, name = mail_of(member), ack.to[2]
+  local message, name = message_of(member), ack.to[2]
   if is_queue(ack.to) then
-    call('ZREM', line_of(mail), member)
-    leave('worked', name, in_line(mail), member)
+    call('ZREM', line_of(message), member)
+    leave('worked', name, in_line(message), member)
     if call('EXISTS', at('worked', name)) == 0 then call('SREM', at('worked'), name) end
-    if mail.holder and limited(name) then wake = true end
+    if message.holder and limited(name) then wake = true end
   end
   call('HDEL', at('box', address), ack.key)
   for _, line in ipairs({at('due', address), at('unclaimed')}) do call('ZREM', line, member) end
   for _, kind in ipairs({'mail', 'bodies'}) do call('HDEL', at(kind), member) end
-  return mail.deliveries == 0 and ack.unleased or nil
+  return message.deliveries == 0 and ack.unleased or nil
 end
-local function deliver(send)  -- Return whether an execution was opened.
+local function deliver(send)  -- Returns whether an execution was created.
   local address, due, opened = pack(send.to), math.max(send.due_at_s, now), false
   local head = not is_queue(send.to) and load(address)
   if send.opens and not head and not is_queue(send.to) then
@@ -166,15 +166,15 @@ local function deliver(send)  -- Return whether an execution was opened.
     head, opened = create(send.to, opens.program, opens.root, 'pending', place), true
   end
   if call('HEXISTS', at('box', address), send.key) == 1 then return opened end
-  local mail = {number = call('INCR', at('arrived')), to = send.to, key = send.key, due_at_s = due, deliveries = 0, lane = send.lane, priority = send.priority}
-  local member = numbered(mail.number)
-  keep(mail)
+  local message = {number = call('INCR', at('arrived')), to = send.to, key = send.key, due_at_s = due, deliveries = 0, lane = send.lane, priority = send.priority}
+  local member = numbered(message.number)
+  keep(message)
   call('HSET', at('bodies'), member, send.body)
   call('HSET', at('box', address), send.key, member)
   call('ZADD', at('due', address), due, member)
   if is_queue(send.to) then
-    call('ZADD', line_of(mail), due, member)
-    join('worked', send.to[2], in_line(mail), member, due)
+    call('ZADD', line_of(message), due, member)
+    join('worked', send.to[2], in_line(message), member, due)
   elseif not head then call('ZADD', at('unclaimed'), due, member)
   else
     head.mail_at_s = least(head.mail_at_s, due)
@@ -182,15 +182,15 @@ local function deliver(send)  -- Return whether an execution was opened.
   end
   return opened
 end
-local function tell(members)  -- Mail in order of number; the bodies go behind the answer.
-  local told = {}
+local function tell(members)  -- Messages in order of number; their bodies follow the answer.
+  local found = {}
   table.sort(members)
-  for i, member in ipairs(members) do told[i], tail[#tail + 1] = mail_of(member) end
-  return told
+  for i, member in ipairs(members) do found[i], tail[#tail + 1] = message_of(member) end
+  return found
 end
 
 -- Changes.
-local function carry_out(change)  -- Return the executions that were opened.
+local function carry_out(change)  -- Returns the executions that were created.
   local created, sends = {}, {}
   for _, ack in ipairs(change.acks) do sends[#sends + 1] = acknowledge(ack) end
   for _, send in ipairs(change.messages) do sends[#sends + 1] = send end
@@ -210,7 +210,7 @@ local function carry_out(change)  -- Return the executions that were opened.
   end
   return created
 end
-local function has_all(post)  -- Whether each blob that it refers to is there, or comes with it, under one of its names.
+local function has_all(post)  -- Whether each blob that the post refers to is in the store or carried by the post, under one of its names.
   local there = {}
   for _, blob in ipairs(post.blobs) do there[blob[1]] = true end
   for _, send in ipairs(post.messages) do
@@ -222,7 +222,7 @@ local function has_all(post)  -- Whether each blob that it refers to is there, o
   end
   return true
 end
-local function forget(head)  -- Leave nothing of an execution.
+local function forget(head)  -- Removes an execution with its log and messages.
   local address, member = pack(head.key), numbered(head.number) .. pack(head.key)
   local left, line = place(head), head.queue ~= '' and line_of_head(head)
   if left then call('ZREM', left, member) end
@@ -273,8 +273,8 @@ function ask.commit(changes)
   end
 end
 
--- Holding.
-local function look(found, line, from, to, count, fits)  -- The first in a line; or with `fits`, all of it that fits.
+-- Claims and leases.
+local function look(found, line, from, to, count, fits)  -- The first members of a line; with `fits`, all members that fit.
   local got = call('ZRANGEBYSCORE', line, from, to, 'WITHSCORES', 'LIMIT', 0, fits and -1 or count)
   for i = 1, #got, 2 do
     if not fits or fits(got[i]) then found[#found + 1] = {got[i + 1] == '-inf' and -math.huge or tonumber(got[i + 1]), got[i]} end
@@ -286,22 +286,22 @@ local function longest(found, count)
   for i = 1, math.min(count, #found) do members[i] = found[i][2] end
   return members, found[1] and found[1][1]
 end
-local function look_within_limits(found, kind, name, queue, claim, fits)  -- What a queue allows of what is ready in its lines.
-  local waiting, ready, stand = {}, {}, {limits = queue.limits, held = {}, served = {}, free_at_s = queue.free_at_s[kind]}
+local function look_within_limits(found, kind, name, queue, claim, fits)  -- What is ready in a queue and allowed by its limits.
+  local waiting, ready, state = {}, {}, {limits = queue.limits, held = {}, served = {}, free_at_s = queue.free_at_s[kind]}
   for _, line in ipairs(lines_in(kind, name)) do
-    if line.holder and lives(line.holder) then stand.held[line.lane] = (stand.held[line.lane] or 0) + call('ZCARD', line.key)
+    if line.holder and lives(line.holder) then state.held[line.lane] = (state.held[line.lane] or 0) + call('ZCARD', line.key)
     elseif kind == 'worked' or claim.knows[line.program] then waiting[#waiting + 1] = line end
   end
-  local room = room_in(queue.limits, stand.held, claim.limit)
+  local room = room_in(queue.limits, state.held, claim.limit)
   for _, line in ipairs(room > 0 and waiting or {}) do
     local got = {}
     look(got, line.key, '-inf', line.holder and '+inf' or now, room, fits)
-    stand.served[line.lane] = tonumber(call('HGET', at('served ' .. kind, name), line.lane) or nil)
+    state.served[line.lane] = tonumber(call('HGET', at('served ' .. kind, name), line.lane) or nil)
     for _, one in ipairs(got) do
       ready[#ready + 1] = {-line.priority, one[1], tonumber(one[2]:sub(1, 16)), lane = line.lane, fresh = not line.begun, member = one[2]}
     end
   end
-  for _, one in ipairs(choose(stand, ready, now, room)) do
+  for _, one in ipairs(choose(state, ready, now, room)) do
     found[#found + 1] = {one[2], one.member, queue = name, lane = one.lane, fresh = one.fresh}
   end
 end
@@ -347,10 +347,10 @@ function ask.claim(claim)
     return fits(member, head) and (head.queue == '' or not limits[head.queue])
   end
   local tenants = claim.tenants and set(claim.tenants)
-  local function is_of_tenant(member) return tenants[mail_of(member).to[1]] end
+  local function is_of_tenant(member) return tenants[message_of(member).to[1]] end
   local of_tenant = tenants and is_of_tenant
   local function fits_queue(member)
-    local name = mail_of(member).to[2]
+    local name = message_of(member).to[2]
     return queues[name] and not limits[name] and (not tenants or is_of_tenant(member))
   end
   local in_family = roots and fits
@@ -375,13 +375,13 @@ function ask.claim(claim)
     local head = load(address)
     head.holder, head.wake_at_s, head.mail_at_s = claim.holder, nil, first_due(address, after(now))
     save(head)
-    answer.executions[i] = {head = head, mail = tell(call('ZRANGEBYSCORE', at('due', address), '-inf', now))}
+    answer.executions[i] = {head = head, messages = tell(call('ZRANGEBYSCORE', at('due', address), '-inf', now))}
   end
-  answer.mail = {}
+  answer.messages = {}
   for i, member in ipairs(longest(work, claim.limit)) do
     if work[i].queue then serve('worked', work[i]) end
     give(member, claim.holder)
-    answer.mail[i], tail[#tail + 1] = mail_of(member)
+    answer.messages[i], tail[#tail + 1] = message_of(member)
   end
   limits = limits_now()
   for _, name in ipairs(claim.programs) do look(later, at('ready', name), '-inf', '+inf', 1, in_family) end
@@ -436,7 +436,7 @@ function ask.raise_epoch()
   call('DEL', at('holders'), at('about'))
 end
 
--- Secrets: by tenant and name, the version, when it was set, and what is kept; in one piece, which is replaced or removed as a whole.
+-- Secrets: one value for each tenant and name, with version, time and sealed bytes, which is replaced or removed as a whole.
 function ask.keep_secret(secret)
   local place = pack(secret.place)
   local kept = call('HGET', at('vault'), place)
@@ -445,7 +445,7 @@ function ask.keep_secret(secret)
 end
 function ask.drop_secret(place) answer.done = call('HDEL', at('vault'), pack(place)) > 0 end
 
--- Removal of blobs: what a sweep may remove, and when what was removed was.
+-- Removal of blobs: the marks of a sweep, and when blobs were removed.
 function ask.mark_blobs(sweep)
   call('DEL', at('blob_marks'))
   for _, kind in ipairs({'blobs', 'removed_blobs'}) do
@@ -495,9 +495,9 @@ function ask.note_blobs(removed)
   end
 end
 
--- Looking.
+-- Queries.
 function ask.removed_at(sha256) answer.next_at_s = tonumber(call('HGET', at('removed_blobs'), sha256) or nil) end
-function ask.unclaimed() answer.mail = tell(call('ZRANGE', at('unclaimed'), 0, -1)) end
+function ask.unclaimed() answer.messages = tell(call('ZRANGE', at('unclaimed'), 0, -1)) end
 function ask.secrets(which)
   answer.secrets = {}
   local found = call('HGETALL', at('vault'))
@@ -510,17 +510,17 @@ function ask.secrets(which)
 end
 function ask.moment() end
 function ask.blob(sha256) tail[1] = call('HGET', at('blobs'), sha256) end
-function ask.mail(to) answer.mail = tell(call('ZRANGE', at('due', pack(to)), 0, -1)) end
-function ask.there(mail)
-  answer.there = {}
-  for i, one in ipairs(mail) do answer.there[i] = call('HEXISTS', at('box', pack(one.to)), one.key) == 1 end
+function ask.messages(to) answer.messages = tell(call('ZRANGE', at('due', pack(to)), 0, -1)) end
+function ask.are_queued(messages)
+  answer.queued = {}
+  for i, one in ipairs(messages) do answer.queued[i] = call('HEXISTS', at('box', pack(one.to)), one.key) == 1 end
 end
 function ask.read(which)
   local address = pack(which.key)
   answer.heads = {load(address) or nil}
   for i, row in ipairs(call('ZRANGEBYSCORE', at('log', address), after(which.after), '+inf')) do tail[i] = row:sub(17) end
 end
-local function has(head, condition)  -- Whether an attribute lies where it is to lie; both are hexadecimal digits, in whose order their bytes are.
+local function has(head, condition)  -- Whether an attribute is within a span of the condition. Both are hexadecimal digits, which sort as their bytes do.
   for _, attribute in ipairs(head.attributes or {}) do
     for _, span in ipairs(attribute[1] == condition[1] and condition[2] or {}) do
       if span[1] <= attribute[2] and attribute[2] < span[2] then return true end
@@ -562,7 +562,7 @@ function ask.queues()
   local limits, names = limits_now(), set(call('SUNION', at('executed'), at('worked')))
   for name in pairs(limits) do names[name] = true end
   answer.queues = {}
-  local function count(kind, name)  -- How many the living hold, and how many wait.
+  local function count(kind, name)  -- How many live holders hold, and how many wait.
     local held, waiting = 0, 0
     for _, line in ipairs(lines_in(kind, name)) do
       if line.holder and lives(line.holder) then held = held + call('ZCARD', line.key)
@@ -571,28 +571,28 @@ function ask.queues()
     return held, waiting
   end
   for name in pairs(names) do
-    local stand = {name = name, limits = limits[name] and limits[name].limits or {interval_s = 0}}
-    stand.executions, stand.executions_waiting = count('executed', name)
-    stand.work, stand.work_waiting = count('worked', name)
-    answer.queues[#answer.queues + 1] = stand
+    local state = {name = name, limits = limits[name] and limits[name].limits or {interval_s = 0}}
+    state.executions, state.executions_waiting = count('executed', name)
+    state.work, state.work_waiting = count('worked', name)
+    answer.queues[#answer.queues + 1] = state
   end
 end
 function ask.sweep(which)
   local members = call('ZRANGEBYSCORE', at('unclaimed'), '-inf', now - which.waited_s, 'LIMIT', 0, which.limit)
-  answer.mail = {}
+  answer.messages = {}
   for i, member in ipairs(members) do
-    answer.mail[i], tail[i] = mail_of(member)
-    acknowledge(answer.mail[i])
+    answer.messages[i], tail[i] = message_of(member)
+    acknowledge(answer.messages[i])
   end
 end
 
-if call('EXISTS', at('epoch')) == 0 then  -- What has lost everything begins a later epoch than any that it had.
+if call('EXISTS', at('epoch')) == 0 then  -- A server that has lost its data begins a later epoch than any before.
   call('SET', at('epoch'), string.format('%d', now))
 end
 answer.epoch = tonumber(call('GET', at('epoch')))
 ask[ARGV[1]](asked)
-if wake then call('PUBLISH', at('wake'), ringer) end
-if news then call('PUBLISH', at('news'), ringer) end
+if wake then call('PUBLISH', at('wake'), sender) end
+if news then call('PUBLISH', at('news'), sender) end
 answer.wake, answer.news = wake, news
 table.insert(tail, 1, pack(answer))
 return tail

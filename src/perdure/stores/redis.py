@@ -1,8 +1,9 @@
-"""A store in Redis or Valkey: the hot path. Each operation is one call of one Lua script, which Redis runs alone, hence entirely or not at all.
+"""A store in Redis or Valkey. Each operation is one call of one Lua script, which Redis runs alone and hence atomically.
 
-The script is told what is asked as MessagePack, just as the structs of `perdure.stores.protocol` are encoded, and answers so. Its Lua can't tell bytes
-from text: they are asked as text, and answered behind the rest. Redis undoes nothing, so the script looks before it writes: only what Redis itself
-finds before the first write (no memory, a full disk, a replica) can refuse a change. All keys begin with one hash tag, to stay together in a cluster.
+Arguments and answers of the script are MessagePack, as msgspec encodes the structs of `perdure.stores.protocol`. Lua does not distinguish bytes from text, so
+bytes are sent as text and returned after the answer. Redis does not roll back, so the script checks everything before it writes: only a condition that
+Redis itself detects before the first write (no memory, a full disk, a replica) can refuse a change. All keys begin with one hash tag, to stay together in
+a cluster.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ from typing import Any
 from uuid import uuid4
 
 import msgspec
-from msgspec.structs import asdict, astuple
+from msgspec.structs import asdict
 
 from perdure.core.attributes import IndexedAttributes
 from perdure.core.envelopes import Ack, NewExecution, OutgoingMessage, QueuedMessage
@@ -51,8 +52,8 @@ ANSWER_S = 30.0
 FAIRNESS, SCRIPT = (files("perdure.stores").joinpath(name).read_text(encoding="utf-8") for name in ("fairness.lua", "redis.lua"))
 
 
-class _Mail(msgspec.Struct):
-    """Mail as the script tells it, without its body."""
+class _Message(msgspec.Struct):
+    """A message as the script encodes it, without its body."""
 
     number: int
     to: list[str]
@@ -64,14 +65,15 @@ class _Mail(msgspec.Struct):
 
 
 class _Head(Head, frozen=True, gc=False):
-    """A head as the script tells it, its attributes in hexadecimal digits."""
+    """A head as the script encodes it, with its attributes as hexadecimal digits."""
 
-    attributes: tuple[tuple[str, str], ...] = ()  # type: ignore[assignment]  # digits, which `_head` makes bytes of
+    attributes: tuple[tuple[str, str], ...] = ()  # type: ignore[assignment]  # hexadecimal digits, which `_head` decodes
+    message_at_s: float | None = msgspec.field(default=None, name="mail_at_s")
 
 
 class _Assignment(msgspec.Struct):
     head: _Head
-    mail: list[_Mail]
+    messages: list[_Message]
 
 
 class _Change(msgspec.Struct):
@@ -83,7 +85,7 @@ class _Change(msgspec.Struct):
 
 
 class _Answer(msgspec.Struct):
-    """What the script answers, whatever it was asked."""
+    """The answer of the script to any operation."""
 
     now_s: float
     epoch: int
@@ -91,24 +93,24 @@ class _Answer(msgspec.Struct):
     news: bool
     answers: list[_Change] = []
     executions: list[_Assignment] = []
-    mail: list[_Mail] = []
+    messages: list[_Message] = []
     next_at_s: float | None = None
     heads: list[_Head] = []
     leases: list[tuple[str, bool, int, int]] = []
     queues: list[QueueStatus] = []
     secrets: list[tuple[str, str, int, float]] = []
     done: bool = False
-    there: list[bool] = []
+    queued: list[bool] = []
     marked: BlobTotals = BlobTotals()
 
 
 class RedisStore:
-    """A `Store` in the Redis or Valkey at `url` (``redis://user@host/0``).
+    """A `Store` in the Redis or Valkey server at `url` (``redis://user@host/0``).
 
-    What is acknowledged is as durable as the server is told to make it: with ``appendonly yes`` and ``appendfsync always`` it outlives a loss of power,
-    with ``everysec`` the last second may be lost, without ``appendonly`` all since the last snapshot, and a replica that takes over may lack what
-    it was not yet told: then `raise_epoch`. It belongs to one event loop; `renew` in another has a connection of its own. Time is the
-    server's, unless a test gives its `clock`.
+    Acknowledged changes are as durable as the server is configured: with ``appendonly yes`` and ``appendfsync always`` they survive a loss of power, with
+    ``everysec`` the last second may be lost, and without ``appendonly`` everything since the last snapshot. A replica that takes over may lack the latest
+    changes; call `raise_epoch` then. The store belongs to one event loop; `renew` on another uses a connection of its own. Time is the server's,
+    unless a test gives a `clock`.
 
     Raises:
         ProgrammingError: redis is not installed.
@@ -121,24 +123,24 @@ class RedisStore:
             raise ProgrammingError('RedisStore needs redis; install it: pip install "perdure[redis]"') from missing
         self._errors = (import_module("redis.exceptions").RedisError, OSError)
         self._url, self._clock, self._name = url, clock, uuid4().hex.encode()
-        self._rings: dict[bytes, list[Callable[[], None]]] = {f"{PREFIX}wake".encode(): [], f"{PREFIX}news".encode(): []}
+        self._listeners: dict[bytes, list[Callable[[], None]]] = {f"{PREFIX}wake".encode(): [], f"{PREFIX}news".encode(): []}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._client: Any = None
-        self._listener: asyncio.Task[None] | None = None
+        self._listening: asyncio.Task[None] | None = None
         self._closed = False
         self.vault = RedisVault(self._ask)
         self.blob_removal = RedisBlobRemoval(self._ask)
 
-    # What the protocol asks for: see `Store`.
+    # The methods of `Store`, which documents them.
 
     async def commit(self, changes: Sequence[Commit | Post]) -> list[ChangeAnswer]:
         answer, _ = await self._ask("commit", [*map(_change, changes)])
-        return [_told(change, answer) for change in answer.answers]
+        return [_change_answer(change, answer) for change in answer.answers]
 
     async def claim(self, claim: Claim) -> Claimed:
         answer, bodies = await self._ask("claim", claim)
-        executions = tuple(ClaimedExecution(_head(assignment.head), _mail(assignment.mail, bodies)) for assignment in answer.executions)
-        return Claimed(answer.now_s, executions, _mail(answer.mail, bodies), answer.next_at_s)
+        executions = tuple(ClaimedExecution(_head(assignment.head), _messages(assignment.messages, bodies)) for assignment in answer.executions)
+        return Claimed(answer.now_s, executions, _messages(answer.messages, bodies), answer.next_at_s)
 
     async def read(self, key: Key, after: int = 0) -> StoredLog | None:
         answer, rows = await self._ask("read", {"key": key, "after": after})
@@ -150,12 +152,12 @@ class RedisStore:
         return [*map(_head, answer.heads)]
 
     async def messages(self, to: Address) -> list[QueuedMessage]:
-        answer, bodies = await self._ask("mail", to)
-        return [*_mail(answer.mail, bodies)]
+        answer, bodies = await self._ask("messages", to)
+        return [*_messages(answer.messages, bodies)]
 
-    async def are_queued(self, mail: Sequence[Ack]) -> list[bool]:
-        answer, _ = await self._ask("there", mail)
-        return answer.there
+    async def are_queued(self, messages: Sequence[Ack]) -> list[bool]:
+        answer, _ = await self._ask("are_queued", messages)
+        return answer.queued
 
     async def store_time(self) -> StoreTime:
         answer, _ = await self._ask("moment")
@@ -181,7 +183,7 @@ class RedisStore:
 
     async def drop_expired(self, limit: int = 100) -> list[QueuedMessage]:
         answer, bodies = await self._ask("sweep", {"waited_s": UNCLAIMED_MESSAGE_S, "limit": limit})
-        return [*_mail(answer.mail, bodies)]
+        return [*_messages(answer.messages, bodies)]
 
     async def raise_epoch(self) -> int:
         answer, _ = await self._ask("raise_epoch")
@@ -195,21 +197,21 @@ class RedisStore:
         answer, _ = await self._ask("removed_at", sha256)
         return answer.next_at_s
 
-    def on_wake(self, ring: Callable[[], None]) -> Callable[[], None]:
-        return self._enlist("wake", ring)
+    def on_wake(self, notify: Callable[[], None]) -> Callable[[], None]:
+        return self._add_listener("wake", notify)
 
-    def on_change(self, ring: Callable[[], None]) -> Callable[[], None]:
-        return self._enlist("news", ring)
+    def on_change(self, notify: Callable[[], None]) -> Callable[[], None]:
+        return self._add_listener("news", notify)
 
     async def close(self) -> None:
         self._closed = True
         if self._client is not None:
-            if self._listener is not None:
-                self._listener.cancel()
-                await asyncio.wait([self._listener])
+            if self._listening is not None:
+                self._listening.cancel()
+                await asyncio.wait([self._listening])
             await self._client.aclose()
 
-    # The script, and what carries it.
+    # The script, and the connections that it is sent over.
 
     async def _ask(self, operation: str, asked: object = None) -> tuple[_Answer, Iterator[Any]]:
         clock = "" if self._clock is None else repr(self._clock())
@@ -217,17 +219,17 @@ class RedisStore:
         async with self._connected() as client:
             first, *tail = await client.register_script(FAIRNESS + SCRIPT)(keys=[PREFIX], args=arguments)
         answer = _decode(first)
-        for channel, rung in zip(self._rings, (answer.wake, answer.news), strict=True):
-            if rung:
-                self._ring(channel)
+        for channel, is_notified in zip(self._listeners, (answer.wake, answer.news), strict=True):
+            if is_notified:
+                self._notify(channel)
         return answer, iter(tail)
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Any]:
-        """A client of the running loop, which hears the rings if that is the loop of the store. It never asks twice: it might have been done."""
+        """Yields a client of the running loop; on the loop of the store, it also receives notifications. It never retries, since a call may have succeeded."""
         loop = asyncio.get_running_loop()
         if self._loop is None or self._loop.is_closed():
-            self._loop, self._client, self._listener, self._turn = loop, self._new_client(), None, asyncio.Lock()
+            self._loop, self._client, self._listening, self._turn = loop, self._new_client(), None, asyncio.Lock()
         if self._closed:
             raise StoreUnavailable("the store has been closed; open a new one")
         try:
@@ -235,48 +237,48 @@ class RedisStore:
                 async with self._new_client() as client:
                     yield client
             else:
-                if any(self._rings.values()):
-                    await self._hear()
+                if any(self._listeners.values()):
+                    await self._start_listening()
                 yield self._client
         except self._errors as error:
-            raise StoreUnavailable(f"Redis: {error or type(error).__name__}; look whether it runs, and whether the store's URL is right") from error
+            raise StoreUnavailable(f"Redis: {error or type(error).__name__}; check that it runs and that the store's URL is right") from error
 
     def _new_client(self) -> Any:
         never = import_module("redis.asyncio.retry").Retry(import_module("redis.backoff").NoBackoff(), 0)
         settings = {"protocol": 2, "retry": never, "socket_timeout": ANSWER_S, "socket_connect_timeout": ANSWER_S, "max_connections": CONNECTIONS_MAX}
         return self._redis.Redis.from_pool(self._redis.BlockingConnectionPool.from_url(self._url, timeout=None, **settings))
 
-    async def _hear(self) -> None:
-        """Begin to hear what other processes ring, unless that is so; after a failure, begin anew."""
+    async def _start_listening(self) -> None:
+        """Subscribes to the notifications of other processes, unless the subscription is alive."""
         async with self._turn:
-            if self._listener is None or self._listener.done():
+            if self._listening is None or self._listening.done():
                 async with AsyncExitStack() as opened:
-                    hears = await opened.enter_async_context(self._client.pubsub())
-                    await hears.subscribe(*self._rings)
-                    for _ in self._rings:
-                        await hears.get_message(timeout=ANSWER_S)
-                    self._listener = asyncio.create_task(self._listen(hears, opened.pop_all()))
+                    subscription = await opened.enter_async_context(self._client.pubsub())
+                    await subscription.subscribe(*self._listeners)
+                    for _ in self._listeners:
+                        await subscription.get_message(timeout=ANSWER_S)
+                    self._listening = asyncio.create_task(self._listen(subscription, opened.pop_all()))
 
-    async def _listen(self, hears: Any, opened: AsyncExitStack) -> None:
+    async def _listen(self, subscription: Any, opened: AsyncExitStack) -> None:
         async with opened:
             with suppress(*self._errors):
                 while True:
-                    message = await hears.get_message(timeout=ANSWER_S)
-                    if message is not None and message["data"] != self._name:  # What this store does itself has rung already.
-                        self._ring(message["channel"])
+                    message = await subscription.get_message(timeout=ANSWER_S)
+                    if message is not None and message["data"] != self._name:  # This store has notified its own listeners already.
+                        self._notify(message["channel"])
 
-    def _enlist(self, kind: str, ring: Callable[[], None]) -> Callable[[], None]:
-        rings = self._rings[f"{PREFIX}{kind}".encode()]
-        rings.append(ring)
-        return lambda: rings.remove(ring) if ring in rings else None
+    def _add_listener(self, kind: str, notify: Callable[[], None]) -> Callable[[], None]:
+        listeners = self._listeners[f"{PREFIX}{kind}".encode()]
+        listeners.append(notify)
+        return lambda: listeners.remove(notify) if notify in listeners else None
 
-    def _ring(self, channel: bytes) -> None:
-        for ring in tuple(self._rings[channel]):
-            ring()
+    def _notify(self, channel: bytes) -> None:
+        for notify in tuple(self._listeners[channel]):
+            notify()
 
 
 class RedisVault:
-    """A `Vault` by the script. What was replaced or removed is gone from memory; from an append-only file, when that is rewritten."""
+    """A `Vault` in Redis. Replaced and removed secrets leave memory at once, and an append-only file when it is rewritten."""
 
     def __init__(self, ask: Callable[[str, object], Awaitable[tuple[_Answer, Iterator[Any]]]]) -> None:
         self._ask = ask
@@ -298,12 +300,12 @@ class RedisVault:
         return answer.done
 
     async def wipe(self) -> bool:
-        """The server does that by itself."""
+        """Does nothing: the server erases old values itself."""
         return True
 
 
 class RedisBlobRemoval:
-    """A `BlobRemoval` by the script."""
+    """A `BlobRemoval` in Redis."""
 
     def __init__(self, ask: Callable[[str, object], Awaitable[tuple[_Answer, Iterator[Any]]]]) -> None:
         self._ask = ask
@@ -337,7 +339,7 @@ class RedisBlobRemoval:
     async def unclaimed(self) -> list[QueuedMessage]:
         """See `BlobRemoval.unclaimed`."""
         answer, bodies = await self._ask("unclaimed", None)
-        return [*_mail(answer.mail, bodies)]
+        return [*_messages(answer.messages, bodies)]
 
 
 def _change(change: Commit | Post) -> dict[str, object]:
@@ -363,31 +365,31 @@ def _in_hex(attributes: IndexedAttributes) -> list[tuple[str, str]]:
     return [(name, value.hex()) for name, value in attributes]
 
 
-def _head(told: _Head) -> Head:
-    """A head as the script has told it."""
-    *fields, attributes = astuple(told)
-    return Head(*(*fields, tuple((name, bytes.fromhex(value)) for name, value in attributes)))
+def _head(encoded: _Head) -> Head:
+    """Returns the head that the script has encoded."""
+    return Head(**asdict(encoded) | {"attributes": tuple((name, bytes.fromhex(value)) for name, value in encoded.attributes)})
 
 
 def _text(payload: bytes) -> msgspec.Raw:
-    """Bytes in the guise of text, as Redis knows only the types of old MessagePack."""
+    """Encodes bytes as MessagePack text, since the library of Redis knows only the types of the old format, which has no bytes."""
     return msgspec.Raw(b"\xdb" + len(payload).to_bytes(4, "big") + payload)
 
 
-def _told(change: _Change, answer: _Answer) -> ChangeAnswer:
+def _change_answer(change: _Change, answer: _Answer) -> ChangeAnswer:
     if change.superseded:
         return Superseded(answer.epoch)
     return Conflict(None if change.head is None else _head(change.head)) if change.conflict else Committed(change.version, answer.now_s, tuple(change.created))
 
 
-def _mail(told: Iterable[_Mail], bodies: Iterator[bytes]) -> tuple[QueuedMessage, ...]:
-    """Mail, each with the next of the bodies."""
+def _messages(encoded: Iterable[_Message], bodies: Iterator[bytes]) -> tuple[QueuedMessage, ...]:
+    """Decodes messages; each gets the next of `bodies`."""
 
     def address(to: list[str]) -> Address:
         return Key(*to) if len(to) == 3 else QueueAddress(*to)
 
     return tuple(
-        QueuedMessage(mail.number, address(mail.to), mail.key, next(bodies), mail.due_at_s, mail.deliveries, mail.lane, mail.priority) for mail in told
+        QueuedMessage(message.number, address(message.to), message.key, next(bodies), message.due_at_s, message.deliveries, message.lane, message.priority)
+        for message in encoded
     )
 
 

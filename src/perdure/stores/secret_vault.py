@@ -1,6 +1,6 @@
-"""Vaults: where secrets are kept, encrypted by whoever keeps them there. A store that has one knows no key, and nothing of it stands in a log or an export.
+"""The vault: where a store keeps secrets. The caller encrypts them; the store has no key, and no log or export contains them.
 
-There is one row for each secret, so that of one that is replaced or removed nothing is left where the store can help it.
+Each secret is one row, so that nothing is left of a replaced or removed secret, as far as the store can prevent it.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ import msgspec
 
 
 class SealedValue(msgspec.Struct, frozen=True, gc=False):
-    """A secret as it is kept. `version` counts from 1 how often it was written since it is there; `set_at_s` is the store's time of the last."""
+    """A secret as stored. `version` counts from 1 how often it was written since its creation; `set_at_s` is the store's time of the last write."""
 
     tenant: str
     name: str
@@ -20,27 +20,27 @@ class SealedValue(msgspec.Struct, frozen=True, gc=False):
 
 
 class Vault(Protocol):
-    """What a store can have besides, as its `vault`. Any method may raise `StoreUnavailable`, and may be called in any event loop."""
+    """The `vault` of a store that has one. Any method may raise `StoreUnavailable`, and may be called in any event loop."""
 
     async def read(self, tenant: str | None = None, name: str | None = None) -> list[SealedValue]:
-        """The secrets of a tenant (None: of all), of a name (None: of any), in order of tenant and name."""
+        """Return the secrets of a tenant (None: of all tenants) and a name (None: of all names), in order of tenant and name."""
         ...
 
     async def keep(self, tenant: str, name: str, version: int, sealed: bytes) -> bool:
-        """Make it this version of a secret, durably, if what is there is the one before (with 1: nothing); return whether it was."""
+        """Store this version of a secret durably if the stored one is the version before it (for version 1: if there is none); return whether it did."""
         ...
 
     async def drop(self, tenant: str, name: str) -> bool:
-        """Remove a secret, durably; return whether it was there."""
+        """Remove a secret durably; return whether it was there."""
         ...
 
     async def wipe(self) -> bool:
-        """See to it that nothing is left of what was replaced or removed, as far as the store can; False if somebody kept it from that."""
+        """Erase the remains of replaced and removed secrets as far as the store can; return False if other processes prevented it."""
         ...
 
 
 class MemoryVault:
-    """A `Vault` in a dict: the plainest statement of what one does."""
+    """A `Vault` in a dict, the plainest implementation."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -64,11 +64,11 @@ class MemoryVault:
         return self._rows.pop((tenant, name), None) is not None
 
     async def wipe(self) -> bool:
-        """There is nothing else."""
+        """Does nothing: a dict keeps no remains."""
         return True
 
 
 def vault_of(store: Any) -> Vault | None:
-    """The vault of a store, or of the one that it is around; None if it has none."""
+    """Returns the vault of a store, or of the store that it wraps; None if there is none."""
     found: Vault | None = getattr(getattr(store, "inner", store), "vault", None)
     return found

@@ -1,10 +1,10 @@
-"""The connections of users: of which driver they are, whatever they are wrapped in, and whether they belong to an event loop.
+"""Transactions that the store and the user's code share.
 
-No driver is imported here. Who has a connection of it has imported it.
+There are two directions: a post joins a transaction that the user has open on the store's database (`JoinsUserTransactions`), and takes effect or is
+rolled back with it; or a step receives a transaction of the store (`TransactionalStore`).
 
-Joining: what is posted takes part in a transaction that a user has open on the store's database. It is there with its commit, and gone with its rollback.
-
-Two faces of it: a user's transaction that posts join (`JoinsUserTransactions`), and one of the store's that a user's step is given (`TransactionalStore`).
+The functions here find the driver of a user's connection, whatever wraps it, and whether it belongs to an event loop. They import no driver: whoever
+passes a connection has imported its driver already.
 """
 
 import sqlite3
@@ -23,12 +23,12 @@ EXPECTED_OPEN = "open any more; connect again, and repeat your transaction from 
 
 
 def is_instance_of(connection: object, package: str, *names: str) -> bool:
-    """Whether it is an instance of a class of `package` that has one of these names."""
+    """Whether the connection is an instance of a class of `package` that has one of these names."""
     return any(kind.__module__.partition(".")[0] == package and kind.__name__ in names for kind in type(connection).__mro__)
 
 
 def is_async_connection(connection: object) -> bool:
-    """Whether it belongs to an event loop, and can be used on no other thread."""
+    """Whether the connection belongs to an event loop, and so can be used in no other thread."""
     return (
         is_instance_of(connection, "asyncpg", "Connection", "PoolConnectionProxy")
         or is_instance_of(connection, "psycopg", "AsyncConnection")
@@ -38,7 +38,7 @@ def is_async_connection(connection: object) -> bool:
 
 
 async def driver_connection(connection: Any) -> Any:
-    """The connection of the driver below; SQLAlchemy knows then that its transaction has begun."""
+    """Returns the driver's connection below one of SQLAlchemy, after SQLAlchemy has begun its transaction; any other connection as it is."""
     if is_instance_of(connection, "sqlalchemy", "Session", "scoped_session", "AsyncSession", "async_scoped_session"):
         connection = await _await_if_needed(connection.connection())
     if is_instance_of(connection, "sqlalchemy", "AsyncConnection"):
@@ -51,7 +51,7 @@ async def driver_connection(connection: Any) -> Any:
 
 
 def is_sqlite_connection(connection: object) -> bool:
-    """Whether it is one of Python's own driver for SQLite."""
+    """Whether the connection is one of Python's `sqlite3`."""
     return isinstance(connection, sqlite3.Connection)
 
 
@@ -63,13 +63,13 @@ T = TypeVar("T")
 
 
 class UserTransactionStore(Protocol):
-    """A store as it is within a transaction of a user: what that has done is seen, and what is done here is seen by others once it commits.
+    """A store within a transaction of a user. It sees what the transaction has written; others see what it writes once the transaction commits.
 
-    Each method is that of a `Store`.
+    Its methods are those of `Store`.
     """
 
     async def commit(self, changes: Sequence[Commit | Post]) -> list[ChangeAnswer]:
-        """See `Store.commit`; durable is it with the user's commit."""
+        """See `Store.commit`. The changes are durable with the user's commit."""
         ...
 
     async def read(self, key: Key, after: int = 0) -> StoredLog | None:
@@ -98,26 +98,26 @@ class UserTransactionStore(Protocol):
 
 
 class JoinsUserTransactions(Protocol):
-    """What a store can do besides, if it is a database to which users may have connections of their own."""
+    """The additional ability of a store that is a database to which users may have connections of their own."""
 
     async def meet(self) -> None:
-        """Find out by what connections to this database are known; to be awaited on the loop of the store, before anything joins."""
+        """Read what identifies this database. Await it on the event loop of the store before the first `join`."""
         ...
 
     def join(self, connection: Any) -> AbstractAsyncContextManager[UserTransactionStore]:
-        """Within, the store as it is in the transaction that is open on `connection`; what fails there leaves nothing in it.
+        """Enter the transaction that is open on `connection`, and yield the store within it. If the block fails, its changes are rolled back.
 
-        With a connection that does not belong to an event loop, nothing is awaited: then this may be used in any thread. What goes wrong on the
-        connection is raised as its driver raises it.
+        With a connection that does not belong to an event loop, nothing is awaited, so any thread may use this. Errors of the connection are raised as
+        its driver raises them.
 
         Raises:
-            BadValue: it is no connection to this database, or no transaction is open on it.
+            BadValue: it is not a connection to this database, or no transaction is open on it.
         """
         ...
 
 
 def run_without_waiting(coroutine: Coroutine[Any, Any, T], wrong: WrongVerb) -> T:
-    """Run a coroutine to its end, here and now; `wrong` is raised in it if it has to wait for something."""
+    """Runs a coroutine to its end without an event loop. If it awaits something, `wrong` is raised in it."""
     try:
         coroutine.send(None)
         coroutine.throw(wrong)
@@ -130,10 +130,10 @@ def run_without_waiting(coroutine: Coroutine[Any, Any, T], wrong: WrongVerb) -> 
 
 
 def expect_user_transactions(store: Any) -> JoinsUserTransactions:
-    """The store, if users may have connections to its database.
+    """Returns the store as one whose database users may have connections to.
 
     Raises:
-        BadValue: it is no database.
+        BadValue: it is not such a store.
     """
     if not _has_method(store, "join"):
         raise BadValue("connection=", _store_name(store), "a store in a database of yours: use SQLite or Postgres")
@@ -142,13 +142,13 @@ def expect_user_transactions(store: Any) -> JoinsUserTransactions:
 
 
 def transactional_store_of(store: Any) -> TransactionalStore | None:
-    """The store, if steps may be given transactions of its database."""
+    """Returns the store if it can give steps transactions of its database, else None."""
     transacts: TransactionalStore = store
     return transacts if _has_method(store, "transact") else None
 
 
 def _has_method(store: Any, method: str) -> bool:
-    """Whether a store can do this, and the one below too if it is one around another."""
+    """Whether a store has this method, and so has the one that it wraps, if it wraps one."""
     return hasattr(store, method) and hasattr(getattr(store, "inner", store), method)
 
 

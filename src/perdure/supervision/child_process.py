@@ -43,7 +43,7 @@ class ChildProcess:
         try:
             return cls(await asyncio.shield(starting), own_end)
         except BaseException:
-            # The start goes on when this call is cancelled. The supervisor finds the lifeline closed and ends the child; wait for that.
+            # The start continues when this call is cancelled. The supervisor finds the lifeline closed and ends the child; wait for that.
             os.close(own_end)
             with suppress(asyncio.CancelledError):
                 _ = await asyncio.wait((starting,))

@@ -1,5 +1,5 @@
-"""Tasks: work of queues for workers in any language, over HTTP, over the pipes of a child process, or by files.
+"""Hands tasks of queues to workers in any language: over HTTP, over the pipes of a child process, or by files.
 
-`messages` is what is said, whatever carries it; `app` and `endpoint` say it over HTTP, `pipes` to one child that does many tasks, `each` to a child for each.
-What is lent, to whom and for how long is the lender's matter (`perdure.runtime.task_broker`).
+`worker_protocol` defines the messages for all transports. `http_endpoint` serves them over HTTP, `pipe_worker` exchanges them with one child that performs
+many tasks, and `program_per_task` starts a process for each task. All of them lease tasks from `perdure.runtime.task_broker`.
 """

@@ -1,4 +1,4 @@
-"""The command and the environment of a child that does tasks, and what it writes for people.
+"""The command, the environment and the log output of a child process that performs tasks.
 
 A child knows nothing of the store: its environment is small, and holds none of the variables that configure Perdure.
 """
@@ -16,28 +16,28 @@ INHERITED_VARIABLES = ("PATH", "HOME", "USER", "LANG", "LC_ALL", "LC_CTYPE", "TZ
 """The variables of this process that children inherit, unless more are named."""
 
 LINE_BYTES_MAX = 8192
-"""Longer lines that a child writes for people are cut."""
+"""Longer lines of log output of a child are cut."""
 
 
 def split_command(command: str, option: str) -> list[str]:
-    """Splits a command into a program and its arguments, as a shell does it. No shell runs it.
+    """Splits a command into a program and its arguments, as a shell does, without a shell.
 
     Raises:
         BadValue: it is not a command, its program is not found, or this system can't supervise children.
     """
     if sys.platform == "win32":
-        raise BadValue(option, command, "used on Linux or macOS; on Windows, let workers come over HTTP")
+        raise BadValue(option, command, "used on Linux or macOS; on Windows, connect workers over HTTP with --listen")
     try:
         words = shlex.split(command)
     except ValueError as error:
         raise BadValue(option, command, f"a command: {error}") from error
     if not words or shutil.which(words[0]) is None:
-        raise BadValue(option, command, "a command that can be found: a program in PATH, or where it is, with its arguments")
+        raise BadValue(option, command, "a command that can be found: a program in PATH, or the path of one, with its arguments")
     return words
 
 
 def child_environment(more: Iterable[str] = (), environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The environment of a child; `more` names further variables to pass on, or sets them (``NAME=value``).
+    """Returns the environment of a child; `more` names further variables to pass on, or sets them (``NAME=value``).
 
     Raises:
         BadValue: `more` names a variable that configures Perdure.

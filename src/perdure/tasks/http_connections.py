@@ -1,4 +1,4 @@
-"""Limits of the endpoint's connections: how many there are, how long one may be silent, and how long and how large the head of a request may be.
+"""Limits the connections of the endpoint: their number, their idle time, and the time and size of the head of a request.
 
 A connection that sends nothing, or half of a head, costs its peer nothing and this process a file descriptor. The engine needs descriptors for its database
 and its sandboxes. So a part of the process's limit is kept for it, every wait for a peer has an end, and when all connections are taken an idle one makes
@@ -29,17 +29,17 @@ CONNECTIONS_MAX = 4096
 """The most connections at a time, where the process may have many files open."""
 
 LINGER_S = 1.0
-"""How long a connection is read, and what it sends is dropped, after its last answer: else the network could drop the answer as well."""
+"""How long a connection is still read, and its data dropped, after its last answer. Closing at once could make the network drop the answer as well."""
 
 RESERVE = 512
-"""How many of the process's file descriptors are kept for others than connections; half of them, where it has fewer than twice as many."""
+"""How many file descriptors are reserved for other purposes than connections; half of them if the process has fewer than twice as many."""
 
 WARNING_S = 60.0
-"""The warning that all connections are taken is logged once in this time."""
+"""The shortest time between two warnings that all connections are taken."""
 
 
 def connections_max() -> int:
-    """How many connections this process can afford: its limit of open files without the reserve."""
+    """Returns how many connections this process can afford: its limit of open files without the reserve."""
     try:
         import resource
     except ImportError:  # Windows: handles are not limited
@@ -51,7 +51,7 @@ def connections_max() -> int:
 
 
 def _last_response(status: str, type: str, message: str, next: str, header: str = "") -> bytes:
-    """A whole answer that is the last one of its connection."""
+    """Returns a complete answer that is the last one of its connection."""
     body = msgspec.json.encode({"error": {"type": type, "message": message, "next": next}})
     head = f"HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n{header}\r\n"
     return head.encode() + body
@@ -64,13 +64,13 @@ class Admission:
         self.limit = limit
         self.open: set[Connection] = set()
         self.newcomers: dict[Connection, None] = {}
-        """Those that have not sent the head of a request yet, the oldest first."""
+        """Connections that have not sent the head of a request yet, the oldest first."""
         self.idle: dict[Connection, None] = {}
-        """Those between two requests, the one that has waited longest first."""
+        """Connections between two requests, the longest idle one first."""
         self._warned_s = -WARNING_S
 
     def admit(self, connection: "Connection") -> bool:
-        """Count a new connection in; where all are taken, close one that is in no request. False: there is no such one."""
+        """Admits a new connection. If all are taken, closes one that is in no request; returns False if there is none."""
         if len(self.open) >= self.limit:
             self._warn(connection.loop.time())
             oldest = next(iter(self.newcomers), None) or next(iter(self.idle), None)
@@ -83,17 +83,17 @@ class Admission:
         return True
 
     def leave(self, connection: "Connection") -> None:
-        """Count a connection out that has ended."""
+        """Removes a connection that has ended."""
         self.open.discard(connection)
         self.begin(connection)
 
     def begin(self, connection: "Connection") -> None:
-        """A connection is in a request from now on."""
+        """Marks a connection as in a request."""
         _ = self.newcomers.pop(connection, None)
         _ = self.idle.pop(connection, None)
 
     def end(self, connection: "Connection") -> None:
-        """A connection is idle from now on."""
+        """Marks a connection as idle."""
         if connection in self.open:
             self.idle[connection] = None
 
@@ -101,7 +101,7 @@ class Admission:
         if now_s - self._warned_s >= WARNING_S:
             self._warned_s = now_s
             logger.warning(
-                "all %d connections are taken: idle ones are closed, and others refused; have fewer workers, or raise the limit of open files (ulimit -n)",
+                "all %d connections are taken: idle ones are closed, and new ones refused. Run fewer workers, or raise the limit of open files (ulimit -n)",
                 self.limit,
             )
 
@@ -114,16 +114,16 @@ class Connection(HttpToolsProtocol):
         self._admission = admission
         self._deadline: asyncio.TimerHandle | None = None
         self._receiving = False
-        """Bytes have arrived since the connection became idle, and the deadline is that of a head."""
+        """Whether bytes have arrived since the connection became idle; the deadline is then that of a head."""
         self._in_head = self._ending = False
         self._head_bytes = 0
         self._unsent_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in the base
-        """Count it in, or answer at once that there are too many."""
+        """Admits the connection, or answers at once that there are too many."""
         super().connection_made(transport)
         if not self._admission.admit(self):
-            next = "ask again in 5 s; keep one connection, and use it for all requests"
+            next = "connect again in 5 s; keep one connection, and use it for all requests"
             transport.write(
                 _last_response(
                     "503 Service Unavailable", error_codes.HTTP_TOO_MANY_CONNECTIONS, "this process has no more connections", next, "retry-after: 5\r\n"
@@ -134,13 +134,13 @@ class Connection(HttpToolsProtocol):
         self._end_within(HEAD_S)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Count it out."""
+        """Removes the connection."""
         self._admission.leave(self)
         self._set_deadline(None)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Read what has arrived, as far as it is within the limits."""
+        """Reads data, as long as the head of the request is within its limits."""
         if self._ending or self.transport.is_closing():
             return
         if self._idle and not self._receiving:
@@ -156,35 +156,35 @@ class Connection(HttpToolsProtocol):
             self._end(_last_response("431 Request Header Fields Too Large", error_codes.HTTP_HEADERS_TOO_LARGE, why, "send fewer or shorter headers"))
 
     def on_message_begin(self) -> None:
-        """The head of a request begins."""
+        """Handles the beginning of the head of a request."""
         self._in_head = True
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        """A request is known, and is answered; the app limits how long its body may take."""
+        """Handles the end of the head: the request is answered from now on. The app limits how long its body may take."""
         self._in_head = False
         self._admission.begin(self)
         self._await_peer()
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        """The body has ended; that of a request that was answered before leaves the connection idle."""
+        """Handles the end of the body. If the request was answered before, the connection is now idle."""
         super().on_message_complete()
         self._begin_idle()
 
     def on_response_complete(self) -> None:
-        """An answer is written."""
+        """Handles the end of an answer."""
         super().on_response_complete()
-        self._unset_keepalive_if_required()  # the base's own deadline, which bytes end for ever
+        self._unset_keepalive_if_required()  # the base class sets a deadline of its own, which the next bytes would cancel for ever
         self._begin_idle()
 
     def pause_writing(self) -> None:
-        """The peer reads slower than it is answered: it has to go on reading."""
+        """Handles a full write buffer: sets a deadline by which the peer must have read more."""
         super().pause_writing()
         self._await_peer()
 
     def resume_writing(self) -> None:
-        """The peer has read most of what it was sent."""
+        """Handles a write buffer that the peer has mostly read."""
         super().resume_writing()
         if not self._idle:
             self._await_peer()
@@ -192,17 +192,17 @@ class Connection(HttpToolsProtocol):
     @property
     def _idle(self) -> bool:
         """Whether no request is being answered."""
-        cycle: RequestResponseCycle | None = self.cycle  # None before the first request, which the base does not declare
+        cycle: RequestResponseCycle | None = self.cycle  # None before the first request, which the type of the base class does not say
         return cycle is None or cycle.response_complete
 
     def _begin_idle(self) -> None:
         if self._idle:
-            self._receiving = self._in_head  # of the next request, behind the one that was answered
+            self._receiving = self._in_head  # the head of the next request may have arrived already
             self._admission.end(self)
             self._end_within(HEAD_S if self._in_head else KEEP_ALIVE_S)
 
     def _await_peer(self) -> None:
-        """While a request is answered there is a deadline only where the answer waits for the peer."""
+        """Sets a deadline during a request only if the answer waits for the peer to read."""
         if self.flow.write_paused:
             self._end_within(KEEP_ALIVE_S)
         else:
@@ -218,12 +218,12 @@ class Connection(HttpToolsProtocol):
         self._deadline = deadline
 
     def _late(self, wait_s: float) -> None:
-        """End a connection whose peer is late, unless it is still reading an answer."""
+        """Ends a connection whose peer is late, unless the peer is still reading an answer."""
         unsent_bytes = self.transport.get_write_buffer_size()
         if 0 < unsent_bytes < self._unsent_bytes:
             self._end_within(wait_s)
         elif unsent_bytes or self._ending:
-            self.transport.abort()  # to close it would wait for a peer that reads nothing
+            self.transport.abort()  # closing would wait for a peer that reads nothing
         elif self._in_head:
             self._end(
                 _last_response("408 Request Timeout", error_codes.HTTP_TOO_SLOW, f"the head of the request did not arrive within {wait_s:g} s", "send it again")
@@ -232,7 +232,7 @@ class Connection(HttpToolsProtocol):
             self.transport.close()
 
     def _end(self, answer: bytes) -> None:
-        """Answer for the last time; the connection closes when its peer has read that."""
+        """Sends the last answer. The connection closes when the peer has read it."""
         self._ending = True
         self.transport.write(answer)
         self.transport.write_eof()

@@ -1,9 +1,9 @@
-"""The app: the protocol over HTTP, as a bare ASGI application. What it says of itself is in ``openapi.json`` beside it.
+"""Serves the worker protocol over HTTP: `TaskApp` is a plain ASGI application, described by ``openapi.json``, and `TaskEndpoint` serves it on a port.
 
-Everything is a POST of JSON: so no page in a browser can speak to it without being asked, and where no token is needed, none can by another name of
-this machine either.
+Every request is a POST of JSON, which a page in a browser can't send to another origin without asking the server first. Without tokens, the app also
+refuses requests for other host names than those of this machine, which prevents DNS rebinding.
 
-The endpoint: the app on a port of its own, beside whatever else this process does. It keeps its lender running, and stops with it.
+The endpoint runs the task broker and stops with it.
 """
 
 import asyncio
@@ -29,10 +29,10 @@ AsgiSend = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 AsgiScope = MutableMapping[str, Any]
 
 BODY_BYTES_MAX = VALUE_BYTES_MAX + 64 * 1024
-"""The largest body that is read: a value of the largest size, and what stands around it."""
+"""The largest body that is read: a value of the largest size, and the JSON around it."""
 
 ANSWER_BYTES_MAX = 2 * VALUE_BYTES_MAX
-"""Of tasks that are lent together, those beyond so much are given back."""
+"""The largest answer with several tasks. Tasks that do not fit are given back."""
 
 BODY_S = 30.0
 """How long the body of a request may take to arrive."""
@@ -41,19 +41,19 @@ RETRY_AFTER_S = 5
 
 LEASE_END_ERRORS: dict[LeaseEndKind, tuple[str, str]] = {
     "answered": (error_codes.HTTP_ALREADY_ANSWERED, "nothing: the first answer counts"),
-    "ran_out": (error_codes.HTTP_LEASE_EXPIRED, "stop working on it, and lease another; send heartbeats more often than the lease runs out"),
+    "ran_out": (error_codes.HTTP_LEASE_EXPIRED, "stop working on it, and lease another; send heartbeats before the lease expires"),
     "timed_out": (error_codes.TIMEOUT, "stop working on it, and lease another"),
     "unwanted": (error_codes.HTTP_NOT_WANTED, "stop working on it, and lease another"),
     "given_back": (error_codes.HTTP_LEASE_LOST, "stop working on it, and lease another"),
     "lost": (error_codes.HTTP_LEASE_LOST, "stop working on it, and lease another"),
-    "stopping": (error_codes.HTTP_LEASE_LOST, "stop working on it; lease another when there is somebody again"),
+    "stopping": (error_codes.HTTP_LEASE_LOST, "stop working on it; lease another when a process serves tasks again"),
     "unknown": (error_codes.HTTP_LEASE_LOST, "stop working on it, and lease another"),
 }
-"""What a worker is told of a lease that is no longer one: the type of the error, and what to do."""
+"""The type of the error and the advice for a request about a lease that has ended."""
 
 
-class TaskRequestRefused(Exception):  # what is wrong with a request, on its way to its answer
-    """A request is refused: with which status, of which type the error is, what happened, and what to do next."""
+class TaskRequestRefused(Exception):  # an expected outcome on its way to the answer
+    """A refused request: the status of the answer, the type of the error, what happened, and what to do next."""
 
     def __init__(self, status: int, type: str, message: str, next: str, headers: tuple[tuple[bytes, bytes], ...] = ()) -> None:
         super().__init__(message)
@@ -61,7 +61,7 @@ class TaskRequestRefused(Exception):  # what is wrong with a request, on its way
 
 
 class AuthorizedRequest(NamedTuple):
-    """A request of somebody who may make it: their token's name, what it opens, and the body."""
+    """A request that passed the check of its token: the identity and the grant of the token, and the body."""
 
     owner: str
     grant: TokenGrant
@@ -69,7 +69,7 @@ class AuthorizedRequest(NamedTuple):
 
 
 class HttpAnswer(NamedTuple):
-    """What is answered: the status, the body, and further headers."""
+    """An answer: its status, body and further headers."""
 
     status: int
     body: bytes
@@ -84,29 +84,29 @@ _encode_json = msgspec.json.Encoder().encode
 
 
 class TaskApp:
-    """The protocol for the tasks that `lender` lends, to whom `access` lets in."""
+    """An ASGI application that leases the tasks of `broker` to the workers that `access` admits."""
 
     def __init__(self, broker: TaskBroker, access: WorkerAccess) -> None:
         self.broker, self.access = broker, access
 
     async def __call__(self, scope: AsgiScope, receive: AsgiReceive, send: AsgiSend) -> None:
-        """Answer one request."""
+        """Answers one request."""
         if scope["type"] != "http":
-            raise RuntimeError(f"this app speaks HTTP, and no {scope['type']}")
+            raise RuntimeError(f"this app serves HTTP only, not {scope['type']}; mount it without lifespan and WebSockets")
         try:
-            answered = await self._answered(scope, receive)
+            answer = await self._route(scope, receive)
         except TaskRequestRefused as refused:
-            told = {"error": {"type": refused.type, "message": refused.message, "next": refused.next}}
-            answered = HttpAnswer(refused.status, _encode_json(told), refused.headers)
-        if answered is None:  # whoever asked has gone
+            body = {"error": {"type": refused.type, "message": refused.message, "next": refused.next}}
+            answer = HttpAnswer(refused.status, _encode_json(body), refused.headers)
+        if answer is None:  # the client has disconnected
             return
-        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(answered.body)).encode()), *answered.headers]
-        if answered.status != 200 and any(name == b"expect" for name, _ in scope["headers"]):
-            headers.append((b"connection", b"close"))  # whether the body follows that waits to be asked for can't be known
-        await send({"type": "http.response.start", "status": answered.status, "headers": headers})
-        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else answered.body})
+        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(answer.body)).encode()), *answer.headers]
+        if answer.status != 200 and any(name == b"expect" for name, _ in scope["headers"]):
+            headers.append((b"connection", b"close"))  # a client that expected 100-continue may or may not send its body now
+        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else answer.body})
 
-    async def _answered(self, scope: AsgiScope, receive: AsgiReceive) -> HttpAnswer | None:
+    async def _route(self, scope: AsgiScope, receive: AsgiReceive) -> HttpAnswer | None:
         path, method = scope["path"], scope["method"]
         match path.strip("/").split("/"):
             case ["v1", "health"]:
@@ -116,38 +116,42 @@ class TaskApp:
                 _check_method(method, "GET", "HEAD")
                 return HttpAnswer(200, openapi_description())
             case ["v1", "tasks", "lease"]:
-                return await self._lease(await self._asked(scope, receive), receive)
+                return await self._lease(await self._authorized(scope, receive), receive)
             case ["v1", "tasks", id, "heartbeat" | "complete" | "fail" as what]:
-                return await self._said(await self._asked(scope, receive), id, what)
-        raise TaskRequestRefused(404, error_codes.NOT_FOUND, f"there is no {path} here", "GET /v1/openapi.json says what there is")
+                return await self._update(await self._authorized(scope, receive), id, what)
+        raise TaskRequestRefused(404, error_codes.NOT_FOUND, f"there is no {path} here", "GET /v1/openapi.json lists the paths")
 
-    # Who asks, and what.
+    # Authorization.
 
-    async def _asked(self, scope: AsgiScope, receive: AsgiReceive) -> AuthorizedRequest:
-        """The request, of somebody who may make it."""
+    async def _authorized(self, scope: AsgiScope, receive: AsgiReceive) -> AuthorizedRequest:
+        """Checks the host, the token and the content type of a request, and reads its body."""
         _check_method(scope["method"], "POST")
         headers: dict[bytes, bytes] = dict(scope["headers"])
         if not self.access and not is_loopback(_requested_host(headers)):
             raise TaskRequestRefused(
                 403,
                 error_codes.HTTP_WRONG_HOST,
-                "without a token, this answers only those who call it by a name of this machine",
+                "without a token, this server answers only requests for a host name of this machine",
                 "use http://127.0.0.1:PORT, or a token",
             )
         scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
         found = self.access.of(token.strip() if scheme.lower() == "bearer" else None)
         if found is None:
             raise TaskRequestRefused(
-                401, error_codes.UNAUTHORIZED, "no token, or none that opens this", "send Authorization: Bearer TOKEN", ((b"www-authenticate", b"Bearer"),)
+                401,
+                error_codes.UNAUTHORIZED,
+                "the request has no token, or one that grants nothing",
+                "send Authorization: Bearer TOKEN",
+                ((b"www-authenticate", b"Bearer"),),
             )
         kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
         if kind != b"application/json":
             raise TaskRequestRefused(
-                415, error_codes.HTTP_NOT_JSON, f"the body is {kind.decode('latin-1') or 'of no type'}", "send Content-Type: application/json"
+                415, error_codes.HTTP_NOT_JSON, f"the content type of the body is {kind.decode('latin-1') or 'missing'}", "send Content-Type: application/json"
             )
         return AuthorizedRequest(*found, await _read_body(headers, receive))
 
-    # What they ask for.
+    # Requests.
 
     async def _lease(self, asked: AuthorizedRequest, receive: AsgiReceive) -> HttpAnswer | None:
         request = _decode_body(asked.body, _decode_lease, "a request for tasks")
@@ -155,14 +159,17 @@ class TaskApp:
         if others or not queues:
             there = ", ".join(sorted(queues)) or "none"
             raise TaskRequestRefused(
-                403, error_codes.HTTP_NOT_SERVED, f"tasks of {', '.join(sorted(others)) or 'no queue'} are not lent here to this worker", f"ask for {there}"
+                403,
+                error_codes.HTTP_NOT_SERVED,
+                f"tasks of {', '.join(sorted(others)) or 'no queue'} are not available to this worker here",
+                f"ask for {there}",
             )
         task_worker = TaskWorker(asked.owner, request.worker)
         wanted = LeaseRequest(queues, asked.grant.tenants, limit=request.limit, wait_s=request.wait_s, lease_s=request.lease_s)
         leasing = asyncio.create_task(self.broker.lease(task_worker, wanted))
-        leaving = asyncio.create_task(_wait_for_disconnect(receive))
+        disconnecting = asyncio.create_task(_wait_for_disconnect(receive))
         try:
-            _ = await asyncio.wait((leasing, leaving), return_when=asyncio.FIRST_COMPLETED)
+            _ = await asyncio.wait((leasing, disconnecting), return_when=asyncio.FIRST_COMPLETED)
             if not leasing.done():
                 leasing.cancel()
                 _ = await asyncio.wait((leasing,))
@@ -171,38 +178,38 @@ class TaskApp:
             if isinstance(task_leases, LeaseEnd):
                 headers = ((b"retry-after", str(RETRY_AFTER_S).encode()),)
                 raise TaskRequestRefused(
-                    503, error_codes.HTTP_STOPPING, "this process is about to stop, and lends nothing more", f"ask again in {RETRY_AFTER_S} s", headers
+                    503, error_codes.HTTP_STOPPING, "this process is stopping and leases no more tasks", f"ask again in {RETRY_AFTER_S} s", headers
                 )
-            if leaving.done():
+            if disconnecting.done():
                 self.broker.give_back(task_leases)
                 return None
-            return HttpAnswer(200, b'{"tasks":[%s]}' % b",".join(self._told(task_leases)))
+            return HttpAnswer(200, b'{"tasks":[%s]}' % b",".join(self._encoded_tasks(task_leases)))
         finally:
             leasing.cancel()
-            leaving.cancel()
+            disconnecting.cancel()
 
-    def _told(self, task_leases: list[TaskLease]) -> list[bytes]:
-        """What is told of each loan, as far as there is room; the rest is given back."""
-        told, size_bytes = list[bytes](), 0
+    def _encoded_tasks(self, task_leases: list[TaskLease]) -> list[bytes]:
+        """Returns the leased tasks as JSON, as many as fit into one answer; gives the rest back."""
+        encoded, size_bytes = list[bytes](), 0
         for task_lease in task_leases:
             try:
                 one = _encode_json(worker_protocol.leased_task(task_lease))
             except ProgrammingError as error:
                 self.broker.refuse(task_lease, error)
                 continue
-            if told and size_bytes + len(one) > ANSWER_BYTES_MAX:
+            if encoded and size_bytes + len(one) > ANSWER_BYTES_MAX:
                 self.broker.give_back([task_lease])
                 continue
-            told.append(one)
+            encoded.append(one)
             size_bytes += len(one)
-        return told
+        return encoded
 
-    async def _said(self, asked: AuthorizedRequest, id: str, what: str) -> HttpAnswer:
-        """What is said of a loan."""
+    async def _update(self, asked: AuthorizedRequest, id: str, what: str) -> HttpAnswer:
+        """Handles a heartbeat, a result or a failure of a leased task."""
         try:
             match what:
                 case "heartbeat":
-                    return await self._heard(asked, id)
+                    return await self._heartbeat(asked, id)
                 case "complete":
                     done = _decode_body(asked.body, _decode_complete, "a result")
                     port = worker_protocol.checked_port(done.port)
@@ -221,19 +228,19 @@ class TaskApp:
             raise _refused_as_late(gone)
         return HttpAnswer(200, b'{"accepted":true}')
 
-    async def _heard(self, asked: AuthorizedRequest, id: str) -> HttpAnswer:
-        beat = _decode_body(asked.body or b"{}", _decode_heartbeat, "a heartbeat")
-        progress = None if beat.progress is msgspec.UNSET else values.encode(beat.progress, "the progress of a task")
+    async def _heartbeat(self, asked: AuthorizedRequest, id: str) -> HttpAnswer:
+        heartbeat = _decode_body(asked.body or b"{}", _decode_heartbeat, "a heartbeat")
+        progress = None if heartbeat.progress is msgspec.UNSET else values.encode(heartbeat.progress, "the progress of a task")
         if progress is not None and len(progress) >= BLOB_BYTES_MIN:
             raise TooLarge("the progress of a task", len(progress), BLOB_BYTES_MIN)
-        heard = await self.broker.heartbeat(TaskWorker(asked.owner, beat.worker), id, progress)
-        if isinstance(heard, LeaseEnd):
-            raise _refused_as_late(heard)
-        return HttpAnswer(200, _encode_json({"wanted": True, "lease_s": heard.lease_s} if heard.wanted else {"wanted": False, "why": heard.why}))
+        reply = await self.broker.heartbeat(TaskWorker(asked.owner, heartbeat.worker), id, progress)
+        if isinstance(reply, LeaseEnd):
+            raise _refused_as_late(reply)
+        return HttpAnswer(200, _encode_json({"wanted": True, "lease_s": reply.lease_s} if reply.wanted else {"wanted": False, "why": reply.why}))
 
 
 def openapi_description() -> bytes:
-    """The OpenAPI description of the protocol."""
+    """Returns the OpenAPI description of the protocol."""
     return files("perdure.tasks").joinpath("openapi.json").read_bytes()
 
 
@@ -241,7 +248,7 @@ def _decode_body(raw: bytes, decode: Callable[[bytes], worker_protocol.T], what:
     try:
         return worker_protocol.decode_body(raw, decode, what)
     except BadValue as error:
-        raise TaskRequestRefused(400, error_codes.HTTP_BAD_REQUEST, str(error), "GET /v1/openapi.json says what is expected") from error
+        raise TaskRequestRefused(400, error_codes.HTTP_BAD_REQUEST, str(error), "send a body as GET /v1/openapi.json describes it") from error
 
 
 def _refused_as_late(gone: LeaseEnd) -> TaskRequestRefused:
@@ -254,7 +261,7 @@ def _check_method(method: str, *methods: str) -> None:
         raise TaskRequestRefused(
             405,
             error_codes.HTTP_METHOD_NOT_ALLOWED,
-            f"{method} is not what this is asked with",
+            f"{method} is not allowed here",
             f"use {methods[0]}",
             ((b"allow", ", ".join(methods).encode()),),
         )
@@ -268,7 +275,7 @@ def _requested_host(headers: dict[bytes, bytes]) -> str:
 
 
 async def _read_body(headers: dict[bytes, bytes], receive: AsgiReceive) -> bytes:
-    """The whole body of a request."""
+    """Reads the whole body of a request."""
     size = headers.get(b"content-length", b"0")
     if not size.isdigit() or int(size) > BODY_BYTES_MAX:
         raise _too_large()
@@ -295,7 +302,7 @@ def _too_large() -> TaskRequestRefused:
 
 
 async def _wait_for_disconnect(receive: AsgiReceive) -> None:
-    """Wait until whoever asked has gone."""
+    """Waits until the client has disconnected."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
@@ -309,14 +316,14 @@ ACCEPTS_MAX = 16
 """How many connections are accepted in one turn of the event loop: those beyond the limit hold their descriptors for a few turns, until they are closed."""
 
 SHUTDOWN_S = 5
-"""How long requests that are being answered may take, once all loans have ended."""
+"""How long the last answers may take once all leases have ended."""
 
 
 def parse_listen_address(text: str) -> tuple[str, int]:
-    """The host and the port of ``HOST:PORT``, ``[HOST]:PORT`` or ``PORT``, which is one of this machine alone.
+    """Parses ``HOST:PORT``, ``[HOST]:PORT`` or ``PORT``, which means the loopback interface.
 
     Raises:
-        BadValue: it is none.
+        BadValue: it is none of these.
     """
     host, _, port = text.rpartition(":")
     if not (port.isascii() and port.isdigit() and int(port) < 65536) or (":" in host and not (host.startswith("[") and host.endswith("]"))):
@@ -325,7 +332,7 @@ def parse_listen_address(text: str) -> tuple[str, int]:
 
 
 def _listening_socket(host: str, port: int) -> socket.socket:
-    """A socket that listens. It says that it speaks TCP: else asyncio lets its small packets wait for one another, 40 ms each time."""
+    """Opens a listening socket. Its protocol is set to TCP explicitly: otherwise asyncio does not disable Nagle's algorithm, which costs 40 ms a request."""
     family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP, flags=socket.AI_PASSIVE)[0]
     listening = socket.socket(family, kind, protocol)
     try:
@@ -339,10 +346,10 @@ def _listening_socket(host: str, port: int) -> socket.socket:
 
 
 class TaskEndpoint:
-    """Serves the tasks of `lender` on a host and a port (0: any that is free) until stopped.
+    """Serves the tasks of `broker` on a host and a port (0: any that is free) until stopped.
 
     Raises:
-        BadValue: others than this machine could reach it, and no token is needed; or nobody can listen there.
+        BadValue: other machines could reach it without a token, or this process can't listen there.
         MissingExtra: uvicorn is not installed.
     """
 
@@ -352,7 +359,7 @@ class TaskEndpoint:
 
             from perdure.tasks.http_connections import Admission, Connection, connections_max
         except ImportError as missing:
-            raise MissingExtra("serving tasks over HTTP", missing.name or "uvicorn", "serve") from missing
+            raise MissingExtra("server_task tasks over HTTP", missing.name or "uvicorn", "serve") from missing
         if not access and not is_loopback(host):
             raise BadValue(
                 "--listen", f"{host}:{port}", f"an address of this machine alone, such as 127.0.0.1, as long as no token is needed; {TOKEN_VARIABLE} sets one"
@@ -379,39 +386,39 @@ class TaskEndpoint:
 
     @property
     def address(self) -> str:
-        """Where it answers, as a URL."""
+        """The URL of the endpoint."""
         host, port = self._socket.getsockname()[:2]
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     async def ready(self) -> None:
-        """Wait until it answers."""
+        """Waits until the endpoint answers requests."""
         await self.broker.joined.wait()
-        while not self._server.started:  # noqa: ASYNC110  # the server has nothing to wait for
+        while not self._server.started:  # noqa: ASYNC110  # the server offers nothing to wait for
             await asyncio.sleep(0.005)
 
     async def run(self) -> None:
-        """Serve until cancelled or stopped."""
-        lending = asyncio.create_task(self.broker.run())
-        serving = asyncio.create_task(self._serve())
+        """Serves until cancelled or stopped."""
+        broker_task = asyncio.create_task(self.broker.run())
+        server_task = asyncio.create_task(self._serve())
         try:
-            _ = await asyncio.wait((lending, serving), return_when=asyncio.FIRST_COMPLETED)
+            _ = await asyncio.wait((broker_task, server_task), return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._server.should_exit = True
-            lending.cancel()
-            ended = await asyncio.gather(lending, serving, return_exceptions=True)
+            broker_task.cancel()
+            ended = await asyncio.gather(broker_task, server_task, return_exceptions=True)
         for error in ended:
             if isinstance(error, Exception):
                 raise error
 
     def stop(self, grace_s: float = 0.0) -> None:
-        """Make `run` return: who waits for tasks is told so at once, and what is lent may be answered within `grace_s`."""
+        """Makes `run` return. Waiting requests are refused at once; leased tasks may be answered within `grace_s`."""
         self.broker.stop(grace_s)
 
     async def _serve(self) -> None:
         self._server.config.load()
         self._server.lifespan = self._server.config.lifespan_class(self._server.config)
         await self._server.startup(sockets=[self._socket])
-        self._socket.listen(BACKLOG)  # which asyncio has set to what it accepts in one turn
+        self._socket.listen(BACKLOG)  # asyncio has set it to the number of connections that it accepts at once
         try:
             await self._server.main_loop()
         finally:

@@ -1,8 +1,8 @@
-"""Pipes: one child does many tasks, and speaks with this process in lines of JSON on its input and output. What it says to people goes to its standard error.
+"""Leases tasks to one child process, which exchanges lines of JSON with this process on its standard input and output, and logs on its standard error.
 
-It begins with ``{"say": "ready"}``. It is told ``task``, ``cancel``, ``refused`` and ``stop``, and says ``heartbeat``, ``complete`` and ``fail``, each with the
-lease. When it dies, what it had is interrupted, and it is started again, after a while that grows with each time. Lines on its output that do not begin with
-``{`` are taken to be for people, too.
+The child begins with ``{"say": "ready"}``. It receives ``task``, ``cancel``, ``refused`` and ``stop``, and sends ``heartbeat``, ``complete`` and ``fail``, each
+with the lease. When it dies, its tasks are interrupted, and it is started again with exponential backoff. Lines on its output that do not begin with ``{`` are
+log output as well.
 """
 
 import asyncio
@@ -27,79 +27,79 @@ READY_S = 30.0
 """How long a child may take to be ready."""
 
 CANCEL_S = 30.0
-"""How long a child may go on with a task that nobody wants any more, before it is ended and started again."""
+"""How long a child may continue with a task that is no longer wanted, before it is ended and started again."""
 
 RESTART_MIN_S, RESTART_MAX_S = 0.1, 30.0
-"""The shortest and the longest wait before a child that has died is started again; after one that has lived longer than that, the shortest."""
+"""The shortest and the longest wait before a dead child is started again. A child that has run longer than the longest wait resets the backoff."""
 
 DRAIN_S = 1.0
-"""How long what a child has said before it ended may take to be read, and its answers to be kept."""
+"""How long reading the last output of a child, and storing its answers, may take after its end."""
 
 CHUNK_BYTES = 1 << 16
 MESSAGE_BYTES_MAX = VALUE_BYTES_MAX + 64 * 1024
-"""The longest message: a value of the largest size, and what stands around it."""
+"""The longest message: a value of the largest size, and the JSON around it."""
 
 
 class ReadyBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The child is there for tasks: so many at a time."""
+    """The message of a child that it is ready for tasks, with how many it performs at a time."""
 
     concurrency: Annotated[int, msgspec.Meta(ge=1, le=TASKS_PER_REQUEST_MAX)] = 1
 
 
 class ChildProtocolError(Exception):  # ends one life of a child, and is logged
-    """The child can't be spoken with any more, and why."""
+    """A violation of the protocol by the child, after which it is ended."""
 
 
 class PipeWorker:
-    """Does the tasks of `lender` by a child, until stopped."""
+    """Performs the tasks of `broker` with a child process, until stopped."""
 
     def __init__(self, broker: TaskBroker, command: Sequence[str], environment: Mapping[str, str]) -> None:
         self.broker = broker
         self._command, self._environment = tuple(command), dict(environment)
-        self._life: ChildSession | None = None
+        self._session: ChildSession | None = None
 
     async def ready(self) -> None:
-        """Wait until it does tasks, as soon as the child is there for them."""
+        """Waits until the broker has joined the store. The child may become ready later."""
         await self.broker.joined.wait()
 
     async def run(self) -> None:
-        """Have children do tasks until cancelled or stopped."""
-        lending = asyncio.create_task(self.broker.run())
-        living = asyncio.create_task(self._live(lending))
+        """Runs a child, and starts it again when it ends, until cancelled or stopped."""
+        broker_task = asyncio.create_task(self.broker.run())
+        running = asyncio.create_task(self._run_children(broker_task))
         try:
-            _ = await asyncio.wait((lending, living), return_when=asyncio.FIRST_COMPLETED)
+            _ = await asyncio.wait((broker_task, running), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            lending.cancel()
-            living.cancel()
-            ended = await asyncio.gather(lending, living, return_exceptions=True)
+            broker_task.cancel()
+            running.cancel()
+            ended = await asyncio.gather(broker_task, running, return_exceptions=True)
         for error in ended:
             if isinstance(error, Exception):
                 raise error
 
     def stop(self, grace_s: float = 0.0) -> None:
-        """Make `run` return; what the child does may end within `grace_s`."""
+        """Makes `run` return. The tasks of the child may end within `grace_s`."""
         self.broker.stop(grace_s)
-        if self._life is not None:
-            self._life.wake()
+        if self._session is not None:
+            self._session.wake()
 
-    async def _live(self, lending: "asyncio.Task[None]") -> None:
-        """Start one child after another."""
+    async def _run_children(self, broker_task: "asyncio.Task[None]") -> None:
+        """Runs one child after another."""
         loop, wait_s = asyncio.get_running_loop(), RESTART_MIN_S
         while not self.broker.stopping:
             began_s = loop.time()
             child = await ChildProcess.start(self._command, self._environment, piped=True)
-            self._life = ChildSession(self.broker, child, Path(self._command[0]).name)
-            why = await self._life.live()
+            self._session = ChildSession(self.broker, child, Path(self._command[0]).name)
+            why = await self._session.run()
             if self.broker.stopping:
                 break
             wait_s = RESTART_MIN_S if loop.time() - began_s > RESTART_MAX_S else min(wait_s * 2, RESTART_MAX_S)
-            logger.warning("%s %s; it is started again in %.2g s", self._command[0], why, wait_s)
-            _ = await asyncio.wait((lending,), timeout=wait_s)
-        _ = await asyncio.wait((lending,))
+            logger.warning("the program %s %s. Perdure starts it again in %.2g s", self._command[0], why, wait_s)
+            _ = await asyncio.wait((broker_task,), timeout=wait_s)
+        _ = await asyncio.wait((broker_task,))
 
 
 class ChildSession:
-    """One child, from its start to its end. `loans` are the tasks that it has: also those that nobody wants any more, until it lets go of them."""
+    """One run of the child, from its start to its end. `task_leases` are its tasks, including cancelled ones that it has not answered yet."""
 
     def __init__(self, broker: TaskBroker, child: ChildProcess, name: str) -> None:
         self.broker, self.child = broker, child
@@ -107,21 +107,21 @@ class ChildSession:
         self._task_worker = TaskWorker("", name)
         self._concurrency = 0
         self._changed = asyncio.Event()
-        self._not_handed_over: set[str] = set()
+        self._not_sent: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._answers: set[asyncio.Task[None]] = set()
-        self._broken: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._end_reason: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
-    async def live(self) -> str:
-        """Have it do tasks until it ends, can't be spoken with, or nothing more is to be done; return how it has ended."""
-        reading, complaining = asyncio.create_task(self._read()), asyncio.create_task(self._listen())
+    async def run(self) -> str:
+        """Gives the child tasks until it ends, violates the protocol, or the broker stops. Returns how the child has ended."""
+        reading, logging_errors = asyncio.create_task(self._read()), asyncio.create_task(self._log_standard_error())
         exited = asyncio.create_task(self.child.process.wait())
         feeding = asyncio.create_task(self._feed())
-        tasks: list[asyncio.Task[Any]] = [reading, complaining, exited, feeding]
+        tasks: list[asyncio.Task[Any]] = [reading, logging_errors, exited, feeding]
         try:
-            _ = await asyncio.wait((exited, feeding, self._broken), return_when=asyncio.FIRST_COMPLETED)
+            _ = await asyncio.wait((exited, feeding, self._end_reason), return_when=asyncio.FIRST_COMPLETED)
             if exited.done():
-                _ = await asyncio.wait((reading, complaining), timeout=DRAIN_S)  # it may have answered with its last breath
+                _ = await asyncio.wait((reading, logging_errors), timeout=DRAIN_S)  # its last output may hold answers
                 _ = await asyncio.wait((*self._answers, asyncio.create_task(asyncio.sleep(0))), timeout=DRAIN_S)
         finally:
             try:
@@ -130,49 +130,49 @@ class ChildSession:
                 tasks += [*self._tasks, *self._answers]
                 for task in tasks:
                     task.cancel()
-                self.broker.give_back([self.task_leases[id] for id in self._not_handed_over if id in self.task_leases])
+                self.broker.give_back([self.task_leases[id] for id in self._not_sent if id in self.task_leases])
                 self.broker.interrupt(self.task_leases.values())
                 _ = await asyncio.gather(*tasks, return_exceptions=True)
-        return self._broken.result() if self._broken.done() else f"has ended with exit code {code}"
+        return self._end_reason.result() if self._end_reason.done() else f"has ended with exit code {code}"
 
     def wake(self) -> None:
-        """Look whether there is something else to do."""
+        """Makes the session check again what there is to do."""
         self._changed.set()
 
-    def broken(self, why: str) -> None:
-        """It can't be gone on with."""
-        if not self._broken.done():
-            self._broken.set_result(why)
+    def end_session(self, why: str) -> None:
+        """Ends the session, with a reason that completes a sentence about the program."""
+        if not self._end_reason.done():
+            self._end_reason.set_result(why)
 
-    # What it is told.
+    # Messages to the child.
 
     async def _feed(self) -> None:
-        """Give it tasks, as many at a time as it takes, until nothing more is lent; then wait for its answers."""
+        """Gives the child tasks up to its concurrency until the broker stops, and then waits for its answers."""
         try:
             async with asyncio.timeout(READY_S):
                 while not self._concurrency:
-                    await self._change()
+                    await self._wait_for_change()
         except TimeoutError:
-            self.broken(f"has not said within {READY_S:g} s that it is ready")
+            self.end_session(f"did not report that it is ready within {READY_S:g} s")
         while not self.broker.stopping:
             if len(self.task_leases) >= self._concurrency:
-                await self._change()
+                await self._wait_for_change()
                 continue
             wanted = LeaseRequest(self.broker.queues, limit=self._concurrency - len(self.task_leases), wait_s=TASK_WAIT_MAX_S, lease_s=None)
             task_leases = await self.broker.lease(self._task_worker, wanted)
             if isinstance(task_leases, LeaseEnd):
                 break
             self.task_leases |= {task_lease.id: task_lease for task_lease in task_leases}
-            self._not_handed_over |= {task_lease.id for task_lease in task_leases}
+            self._not_sent |= {task_lease.id for task_lease in task_leases}
             for task_lease in task_leases:
-                await self._hand_over(task_lease)
-        await self._tell({"say": "stop"})
+                await self._send_task(task_lease)
+        await self._send({"say": "stop"})
         while self.task_leases:
-            await self._change()
+            await self._wait_for_change()
 
-    async def _hand_over(self, task_lease: TaskLease) -> None:
-        """Give it a task, unless that can't be said in JSON."""
-        self._not_handed_over.discard(task_lease.id)
+    async def _send_task(self, task_lease: TaskLease) -> None:
+        """Sends the child a task, or refuses the task if JSON can't express it."""
+        self._not_sent.discard(task_lease.id)
         try:
             task = worker_protocol.leased_task(task_lease)
         except ProgrammingError as error:
@@ -180,20 +180,20 @@ class ChildSession:
             self.broker.refuse(task_lease, error)
         else:
             self._spawn(self._watch(task_lease), self._tasks)
-            await self._tell({"say": "task", **msgspec.to_builtins(task)})
+            await self._send({"say": "task", **msgspec.to_builtins(task)})
 
     async def _watch(self, task_lease: TaskLease) -> None:
-        """Tell it when nobody waits for a task any more; once that can't be answered either, it has to let go of it."""
+        """Sends the child a cancellation when a task is no longer wanted. If the child still has the task after its lease has ended, the session ends."""
         gone = await task_lease.cancelled
         if task_lease.id not in self.task_leases or gone.end == "answered":
             return
-        self._spawn(self._tell({"say": "cancel", "lease": task_lease.id, "why": gone.why}), self._tasks)
+        self._spawn(self._send({"say": "cancel", "lease": task_lease.id, "why": gone.why}), self._tasks)
         _ = await asyncio.gather(task_lease.ended, asyncio.sleep(CANCEL_S))
         if task_lease.id in self.task_leases:
-            self.broken(f"went on for {CANCEL_S:g} s with a task that was cancelled")
+            self.end_session(f"continued for {CANCEL_S:g} s with a task that was cancelled")
 
-    async def _tell(self, message: Mapping[str, Any]) -> None:
-        """Tell it something, unless it does not listen any more, of which its end will tell."""
+    async def _send(self, message: Mapping[str, Any]) -> None:
+        """Sends the child a message. If the child has closed its input, the message is dropped, because the end of the child follows."""
         writer = self.child.process.stdin
         if writer is not None and not writer.is_closing():
             writer.write(msgspec.json.encode(message) + b"\n")
@@ -202,67 +202,67 @@ class ChildSession:
             except (BrokenPipeError, ConnectionResetError):
                 writer.close()
 
-    # What it says.
+    # Messages of the child.
 
     async def _read(self) -> None:
         assert self.child.process.stdout is not None
         try:
             async for line in read_lines(self.child.process.stdout):
                 if line.startswith(b"{"):
-                    self._hear(line)
+                    self._handle(line)
                 elif line.strip():
-                    self._for_people(line[:LINE_BYTES_MAX].decode("utf-8", "backslashreplace").rstrip())
+                    self._log(line[:LINE_BYTES_MAX].decode("utf-8", "backslashreplace").rstrip())
         except ChildProtocolError as error:
-            self.broken(str(error))
+            self.end_session(str(error))
 
-    async def _listen(self) -> None:
+    async def _log_standard_error(self) -> None:
         assert self.child.process.stderr is not None
-        await forward_lines(self.child.process.stderr, self._for_people)
+        await forward_lines(self.child.process.stderr, self._log)
 
-    def _hidden(self, text: str) -> str:
+    def _masked(self, text: str) -> str:
         for task_lease in self.task_leases.values():
             text = task_lease.mask.text(text) if task_lease.mask else text
         return text
 
-    def _for_people(self, line: str) -> None:
-        logger.info("%s: %s", self._task_worker.name, self._hidden(line))
+    def _log(self, line: str) -> None:
+        logger.info("%s: %s", self._task_worker.name, self._masked(line))
 
-    def _hear(self, line: bytes) -> None:
+    def _handle(self, line: bytes) -> None:
         try:
-            said = worker_protocol.decode_body(line, msgspec.json.Decoder(dict[str, Any]).decode, "a message")
-            what, lease = said.pop("say", None), said.pop("lease", "")
+            message = worker_protocol.decode_body(line, msgspec.json.Decoder(dict[str, Any]).decode, "a message")
+            what, lease = message.pop("say", None), message.pop("lease", "")
             match what:
                 case "ready":
-                    self._concurrency = msgspec.convert(said, ReadyBody).concurrency
+                    self._concurrency = msgspec.convert(message, ReadyBody).concurrency
                     self._changed.set()
                 case "heartbeat":
-                    self._spawn(self._beat(lease, msgspec.convert(said, worker_protocol.HeartbeatBody)), self._tasks)
+                    self._spawn(self._heartbeat(lease, msgspec.convert(message, worker_protocol.HeartbeatBody)), self._tasks)
                 case "complete":
-                    self._spawn(self._answer(lease, msgspec.convert(said, worker_protocol.CompleteBody)), self._answers)
+                    self._spawn(self._answer(lease, msgspec.convert(message, worker_protocol.CompleteBody)), self._answers)
                 case "fail":
-                    self._spawn(self._answer(lease, msgspec.convert(said, worker_protocol.FailBody)), self._answers)
+                    self._spawn(self._answer(lease, msgspec.convert(message, worker_protocol.FailBody)), self._answers)
                 case _:
                     raise BadValue("say", what, "ready, heartbeat, complete or fail")
         except (BadValue, msgspec.ValidationError) as error:
             raise ChildProtocolError(
-                self._hidden(f"said what is no message of the protocol: {error}: {line[:200].decode('utf-8', 'backslashreplace')}")
+                self._masked(f"sent a line that is not a message of the protocol: {error}: {line[:200].decode('utf-8', 'backslashreplace')}")
             ) from error
 
-    async def _beat(self, lease: str, beat: worker_protocol.HeartbeatBody) -> None:
-        progress = None if beat.progress is msgspec.UNSET else values.encode(beat.progress, "the progress of a task")
+    async def _heartbeat(self, lease: str, heartbeat: worker_protocol.HeartbeatBody) -> None:
+        progress = None if heartbeat.progress is msgspec.UNSET else values.encode(heartbeat.progress, "the progress of a task")
         if progress is not None and len(progress) >= BLOB_BYTES_MIN:
             raise TooLarge("the progress of a task", len(progress), BLOB_BYTES_MIN)
         _ = await self.broker.heartbeat(self._task_worker, lease, progress)
 
-    async def _answer(self, lease: str, said: worker_protocol.CompleteBody | worker_protocol.FailBody) -> None:
-        """Take an answer. One that can't be kept is none, and the task has failed."""
+    async def _answer(self, lease: str, message: worker_protocol.CompleteBody | worker_protocol.FailBody) -> None:
+        """Stores an answer of the child. An answer that can't be stored fails the task."""
         task_lease = self.task_leases.get(lease)
         try:
-            if isinstance(said, worker_protocol.CompleteBody):
-                value = values.encode(said.value, "the result of a task")
-                gone = await self.broker.complete(self._task_worker, lease, value, worker_protocol.checked_port(said.port))
+            if isinstance(message, worker_protocol.CompleteBody):
+                value = values.encode(message.value, "the result of a task")
+                gone = await self.broker.complete(self._task_worker, lease, value, worker_protocol.checked_port(message.port))
             else:
-                gone = await self.broker.fail(self._task_worker, lease, said.error, retry=said.retry, after_s=said.after_s)
+                gone = await self.broker.fail(self._task_worker, lease, message.error, retry=message.retry, after_s=message.after_s)
         except ProgrammingError as error:
             gone = LeaseEnd("answered", str(error))
             if task_lease is not None:
@@ -274,38 +274,36 @@ class ChildSession:
         self.task_leases.pop(lease, None)
         self.wake()
         if gone is not None:
-            await self._tell({"say": "refused", "lease": lease, "why": gone.why})
+            await self._send({"say": "refused", "lease": lease, "why": gone.why})
 
-    # Small things.
-
-    async def _change(self) -> None:
+    async def _wait_for_change(self) -> None:
         await self._changed.wait()
         self._changed.clear()
 
-    def _spawn(self, doing: Coroutine[Any, Any, None], among: "set[asyncio.Task[None]]") -> None:
-        task = asyncio.create_task(doing)
-        among.add(task)
-        task.add_done_callback(among.discard)
-        task.add_done_callback(self._done)
+    def _spawn(self, work: Coroutine[Any, Any, None], tasks: "set[asyncio.Task[None]]") -> None:
+        task = asyncio.create_task(work)
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+        task.add_done_callback(self._task_ended)
 
-    def _done(self, task: "asyncio.Task[None]") -> None:
+    def _task_ended(self, task: "asyncio.Task[None]") -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
-            self.broken(f"said what could not be taken: {error}")
+            self.end_session(f"sent a message that could not be handled: {error}")
 
 
 async def read_lines(stream: asyncio.StreamReader) -> AsyncIterator[bytes]:
-    """The lines of a stream, each as soon as it is whole; what stands behind the last is none.
+    """Yields the lines of a stream, each as soon as it is complete. Drops an incomplete line at the end.
 
     Raises:
-        Broken: one is longer than any message.
+        ChildProtocolError: a line is longer than any message.
     """
-    rest, looked = bytearray(), 0
+    rest, searched_bytes = bytearray(), 0
     while some := await stream.read(CHUNK_BYTES):
         rest += some
-        while (at := rest.find(b"\n", looked)) >= 0:
+        while (at := rest.find(b"\n", searched_bytes)) >= 0:
             yield bytes(rest[:at])
             del rest[: at + 1]
-            looked = 0
-        looked = len(rest)
-        if looked > MESSAGE_BYTES_MAX:
-            raise ChildProtocolError(f"said a line of more than {MESSAGE_BYTES_MAX:,} bytes")
+            searched_bytes = 0
+        searched_bytes = len(rest)
+        if searched_bytes > MESSAGE_BYTES_MAX:
+            raise ChildProtocolError(f"sent a line of more than {MESSAGE_BYTES_MAX:,} bytes")

@@ -1,7 +1,7 @@
-"""Messages: what a lender and a worker say to each other, in JSON, whatever carries it. The guide is docs/guides/workers.md.
+"""The messages between the task broker and a worker, in JSON, for all transports. The guide is docs/guides/workers.md.
 
-JSON has no bytes and no times: where arguments have them, they are text (base64, RFC 3339), and keys of mappings are always text. What no JSON
-can say (an infinite number) is refused, and the task fails.
+JSON has no bytes and no times: in arguments they become text (base64, RFC 3339), and keys of mappings are always text. A value that JSON can't express,
+such as an infinite number, is refused, and the task fails.
 """
 
 import math
@@ -21,12 +21,12 @@ T = TypeVar("T")
 
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
 RESERVED_PORTS = ("error", "skipped")
-"""Ports by which only the engine itself leaves a step."""
+"""Ports that only the engine itself uses."""
 
 
 class LeaseBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A worker asks for tasks: who it is, of which queues (None: of all that it may have), how many at most, how long it waits for a first, and for how
-    long it may be silent."""
+    """A request for tasks: the name of the worker, the queues (None: all that it may use), the largest number of tasks, how long it waits for the first, and
+    how long a lease lasts without a heartbeat."""
 
     worker: _Name
     queues: Annotated[list[_Name], msgspec.Meta(min_length=1, max_length=1000)] | None = None
@@ -36,14 +36,14 @@ class LeaseBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class HeartbeatBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A worker is alive, and says how far it is, if it does."""
+    """A heartbeat of a worker, with its progress if it reports any."""
 
     progress: Any = msgspec.UNSET
     worker: str = ""
 
 
 class CompleteBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A task is done: its result, and the port by which a graph goes on."""
+    """The completion of a task: its result, and the port by which a graph continues."""
 
     value: Any = None
     port: _Name = "success"
@@ -51,7 +51,7 @@ class CompleteBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FailBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A task has failed: of which type the error is, what it says, and whether, and after how long, it may be tried again. `data` are its arguments."""
+    """The failure of a task: the message and type of the error, and whether and after how long it may be retried. `data` are the arguments of the error."""
 
     message: Annotated[str, msgspec.Meta(max_length=100_000)]
     type: _Name = error_codes.TASK_FAILED
@@ -62,10 +62,10 @@ class FailBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def error(self) -> ErrorInfo:
-        """It, as an execution keeps it.
+        """The error as the log of the execution stores it.
 
         Raises:
-            Unencodable: the data can't be kept.
+            Unencodable: the data can't be stored.
         """
         if self.data is msgspec.UNSET:
             return ErrorInfo(self.type, self.message)
@@ -74,7 +74,7 @@ class FailBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TaskExecution(msgspec.Struct, frozen=True):
-    """Whose task it is."""
+    """The execution that a task belongs to."""
 
     tenant: str
     workflow: str
@@ -82,7 +82,7 @@ class TaskExecution(msgspec.Struct, frozen=True):
 
 
 class LeasedTask(msgspec.Struct, frozen=True):
-    """A task that is lent: what is to be done with what, under which key for the outside world, and what bounds it."""
+    """A leased task: its name and input, its idempotency key for other systems, and its time limits."""
 
     lease: str
     task: str
@@ -100,12 +100,12 @@ class LeasedTask(msgspec.Struct, frozen=True):
 
 
 def leased_task(task_lease: TaskLease) -> LeasedTask:
-    """What a worker is told of a loan.
+    """Returns a lease as the message to its worker.
 
     Raises:
-        Unencodable: its arguments hold something that JSON can't say.
+        Unencodable: the arguments hold a value that JSON can't express.
     """
-    work, given = task_lease.work, task_lease.given
+    work, input = task_lease.work, task_lease.input
     deadline = (
         None
         if task_lease.until_store_s is None
@@ -114,14 +114,14 @@ def leased_task(task_lease: TaskLease) -> LeasedTask:
     return LeasedTask(
         task_lease.id,
         work.target,
-        str(task_lease.mail.to[1]),
+        str(task_lease.queued.to[1]),
         work.attempt,
         work.key,
         TaskExecution(*work.execution),
         path_text(work.path),
-        json_value(given.args),
-        json_value(given.named),
-        json_value(given.progress),
+        json_value(input.args),
+        json_value(input.named),
+        json_value(input.progress),
         task_lease.lease_s if math.isfinite(task_lease.lease_s) else None,
         work.timeout_s,
         deadline,
@@ -129,20 +129,20 @@ def leased_task(task_lease: TaskLease) -> LeasedTask:
 
 
 def json_value(value: Any) -> Any:
-    """A value as JSON has it.
+    """Converts a value to what JSON can express.
 
     Raises:
-        Unencodable: no JSON can say it.
+        Unencodable: JSON can't express it.
     """
     try:
         made = msgspec.to_builtins(value, str_keys=True)
     except (TypeError, ValueError, RecursionError) as error:
-        raise Unencodable("the arguments of a task", type(value).__qualname__, f"no JSON can say it: {error}") from error
+        raise Unencodable("the arguments of a task", type(value).__qualname__, f"JSON can't express it: {error}") from error
     left = [made]
     while left:
         match left.pop():
             case float() as number if not math.isfinite(number):
-                raise Unencodable("the arguments of a task", "float", f"no JSON can say {number}")
+                raise Unencodable("the arguments of a task", "float", f"JSON can't express {number}")
             case list() as items:
                 left += items
             case dict() as fields:
@@ -151,23 +151,23 @@ def json_value(value: Any) -> Any:
 
 
 def decode_body(raw: bytes, decode: Callable[[bytes], T], what: str) -> T:
-    """A message that somebody else has written.
+    """Decodes a message of a worker.
 
     Raises:
-        BadValue: it is none.
+        BadValue: it is not such a message.
     """
     try:
         return decode(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         shown = raw[:200].decode("utf-8", "replace")
-        raise BadValue(what, shown, f"JSON as the protocol has it: {error}") from error
+        raise BadValue(what, shown, f"JSON as the protocol defines it: {error}") from error
 
 
 def checked_port(name: str) -> str:
-    """A port by which a worker may leave a task.
+    """Checks that a worker may use a port, and returns it.
 
     Raises:
-        BadValue: it may not.
+        BadValue: the worker may not use it.
     """
     if name in RESERVED_PORTS or len(name.encode("utf-8", "replace")) > limits.NAME_BYTES_MAX:
         raise BadValue("port", name, f"a name of at most {limits.NAME_BYTES_MAX} bytes, and none of {', '.join(RESERVED_PORTS)}: fail the task instead")

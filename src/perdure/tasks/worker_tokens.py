@@ -1,4 +1,4 @@
-"""Access: which workers may have which tasks. A token opens some queues and tenants, or all; only its SHA-256 has to be kept."""
+"""Decides which workers may lease which tasks. A token grants some queues and tenants, or all of them; the operator keeps only its SHA-256."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -13,11 +13,11 @@ from perdure.core.errors import BadValue
 
 TOKEN_VARIABLE = "PERDURE_WORKER_TOKEN"
 TOKEN_LENGTH_MIN = 16
-"""How long a token is at least."""
+"""The shortest length of a token, in characters."""
 
 
 class TokenGrant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a token opens: queues and tenants; None: all."""
+    """The queues and tenants that a token grants; None grants all."""
 
     queues: frozenset[str] | None = None
     tenants: frozenset[str] | None = None
@@ -27,7 +27,7 @@ FULL_GRANT = TokenGrant()
 
 
 class WorkerAccess:
-    """Grants by the SHA-256 of their tokens, in hexadecimal; without any, everybody may have everything."""
+    """The grants of tokens, by the SHA-256 of each token in hexadecimal. Without any grants, every worker may lease every task."""
 
     def __init__(self, grants: Mapping[str, TokenGrant]) -> None:
         self._grants = dict(grants)
@@ -36,7 +36,7 @@ class WorkerAccess:
         return bool(self._grants)
 
     def of(self, token: str | None) -> tuple[str, TokenGrant] | None:
-        """Whose a token is, and what it opens; None, if it opens nothing. It takes as long for each token."""
+        """Returns the identity and the grant of a token, or None if it grants nothing. The time that it takes does not depend on the token."""
         if not self._grants:
             return "", FULL_GRANT
         digest = sha256((token or "").encode("utf-8", "surrogateescape")).hexdigest()
@@ -48,7 +48,7 @@ class WorkerAccess:
 
 
 def load_worker_access(file: Path | None = None, environment: Mapping[str, str] = os.environ) -> WorkerAccess:
-    """What the file of tokens says, and the environment (`PERDURE_WORKER_TOKEN`, which opens all).
+    """Reads the grants from a file of tokens and from `PERDURE_WORKER_TOKEN`, which grants all.
 
     The file is one token, or JSON: {"sha256 of a token": {"queues": [...], "tenants": [...]}}.
 
@@ -85,7 +85,7 @@ def _token_digest(token: str, what: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether nobody but this machine reaches it."""
+    """Whether only this machine can reach a host."""
     if host == "localhost":
         return True
     try:
@@ -95,7 +95,7 @@ def is_loopback(host: str) -> bool:
 
 
 def allowed_queues(asked: Iterable[str] | None, served: frozenset[str], grant: TokenGrant) -> tuple[frozenset[str], frozenset[str]]:
-    """Of the queues that are asked for (None: all) those that a worker may have, and those that it may not."""
+    """Divides the requested queues (None: all) into those that a worker may use and those that it may not."""
     mine = served if grant.queues is None else served & grant.queues
     wanted = mine if asked is None else frozenset(asked)
     return wanted & mine, wanted - mine

@@ -1,6 +1,6 @@
-"""What users test their workflows with: virtual time, a store that injects faults, the conformance suite of stores, a pytest plugin.
+"""The tools with which users test their workflows: virtual time, a store that injects faults, the conformance suite of stores, and a pytest plugin.
 
-Each name is imported when it is first asked for, so that the plugin costs a project nothing whose tests do not use it.
+Each name is imported on first use, so that the plugin costs nothing in projects whose tests do not use it.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""Moments: when a process is to be killed. Just before one of its writes takes effect, or just after, when it has not heard of it yet."""
+"""Crash points: the moments at which a process can be killed, just before a durable write takes effect or just after, before the process learns of it."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
@@ -10,7 +10,7 @@ EXPECTED = 'crash_at is "every", the number of a write such as 7, or one side of
 
 
 class CrashPoint(NamedTuple):
-    """The death of a process at the write of this number, from 1: before that takes effect, or after."""
+    """The death of a process just before or just after the durable write of this number, counted from 1."""
 
     write: int
     after: bool
@@ -20,15 +20,15 @@ class CrashPoint(NamedTuple):
 
     @property
     def spec(self) -> str:
-        """How it is written as an option."""
+        """The crash point as the value of an option."""
         return f"{'after' if self.after else 'before'}:{self.write}"
 
 
 def parse_crash_points(wanted: object) -> tuple[CrashPoint, ...] | None:
-    """The moments that an option stands for; None is each.
+    """The crash points that an option names; None for every write.
 
     Raises:
-        ValueError: it stands for nothing.
+        ValueError: the option is invalid.
     """
     if wanted == EVERY:
         return None
@@ -39,12 +39,12 @@ def parse_crash_points(wanted: object) -> tuple[CrashPoint, ...] | None:
 
 
 def around_writes(writes: Sequence[int]) -> list[CrashPoint]:
-    """Before and after each of these writes."""
+    """The crash points before and after each of these writes."""
     return [CrashPoint(number, after) for number in writes for after in (False, True)]
 
 
 def evenly_spread(all_of_them: Sequence[T], most: int | None) -> list[T]:
-    """At most so many, evenly spread."""
+    """At most so many of the items, evenly spread."""
     if most is None or len(all_of_them) <= most:
         return list(all_of_them)
     return [all_of_them[index * len(all_of_them) // most] for index in range(most)]

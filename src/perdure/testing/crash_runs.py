@@ -1,7 +1,7 @@
-"""Every write: a test is run undisturbed, and then again and again in fresh worlds, the process killed at another of its writes each time.
+"""Runs a test once undisturbed, and then in fresh worlds whose process is killed at one durable write each.
 
-Each run has fixtures of its own. What is reported is the undisturbed run, unless another fails: then the first that does, with how
-many there are, what was being written when its process died, and how to see it again.
+Each run has its own fixtures. The undisturbed run is reported, unless another one fails: then the first failure is, with the number of failures, what was
+being written when the process died, and how to reproduce it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,14 +15,16 @@ from perdure.testing.crash_points import CrashPoint, around_writes, evenly_sprea
 from perdure.testing.plugin_settings import CRASH_PLAN, WORLD, CrashPlan, settings_of
 from perdure.testing.world import Undisturbed, World
 
-NOT_WATCHED = "nothing tells what it does to the world: let its test double call world.effect"
+NOT_WATCHED = "its effects are not known: let its test double call world.effect"
 
 LISTED_MAX = 20
-"""How many moments at which a test fails are listed."""
+"""How many failing crash points are listed."""
 
 
 class CrashRun(NamedTuple):
-    """A run of the test with a crash: when, the reports of its phases, and what ran again, how often in place of how often."""
+    """A run with a crash: the crash point, whether it was reached, the reports of its phases, and for each step that ran again how often, and how often
+    usually.
+    """
 
     crash: CrashPoint
     reached: bool
@@ -31,12 +33,12 @@ class CrashRun(NamedTuple):
 
     @property
     def failure(self) -> pytest.TestReport | None:
-        """The report of the phase in which it has failed, if it has."""
+        """The report of the phase that failed, if one did."""
         return next((report for report in self.reports if report.failed), None)
 
 
 def run_all_crashes(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[pytest.TestReport]:
-    """Run a test as often as its settings want, and yield the reports of what is to be taken for the test."""
+    """Runs a test at all crash points, and yields the reports that stand for the test."""
     item.stash[CRASH_PLAN] = None
     reports = _run(item)
     runs: list[CrashRun] = []
@@ -48,12 +50,12 @@ def run_all_crashes(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator
         yield from reports
     item.stash[CRASH_PLAN] = None
     rest = pytest.CallInfo.from_call(lambda: item.session._setupstate.teardown_exact(nextitem), "teardown", (KeyboardInterrupt, pytest.exit.Exception))
-    if rest.excinfo is not None:  # what is shared with tests before this one, and not with the next, could not be torn down
+    if rest.excinfo is not None:  # a fixture shared with earlier tests, but not with the next one, failed in its teardown
         yield pytest.TestReport.from_item_and_call(item, rest)
 
 
 def crash_note(world: World, crash: CrashPoint, nodeid: str) -> str:
-    """What is to be said of the failure of a world whose process was killed."""
+    """The note that the failure of a run with a crash gets."""
     written = world.machine.crashed_at
     if written is None:
         return f"the process was to be killed {crash}, which was not reached"
@@ -85,14 +87,14 @@ def _disturbed(item: pytest.Item, crash: CrashPoint, undisturbed: Undisturbed) -
 
 
 def _run(item: pytest.Item) -> list[pytest.TestReport]:
-    """One run of the test, with fixtures of its own; what it shares with others is left as it is."""
+    """One run of the test with its own fixtures. Fixtures that it shares with other tests are kept."""
     if WORLD in item.stash:
         del item.stash[WORLD]
     return runtestprotocol(item, log=False, nextitem=cast(Any, item.parent))
 
 
 def _merged(reports: Sequence[pytest.TestReport], runs: Sequence[CrashRun], undisturbed: Undisturbed, watched: set[str]) -> Iterator[pytest.TestReport]:
-    """The reports of one test, made of those of all its runs."""
+    """The reports of one test, merged from those of all its runs."""
     failed = [run for run in runs if run.failure is not None]
     for report in reports:
         if report.when == "call":

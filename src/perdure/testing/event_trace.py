@@ -1,4 +1,4 @@
-"""Telling: the events of an execution in words, a line each, for people who look for what went wrong in a test."""
+"""Describes the events of an execution in words, a line each, for people who debug a failing test."""
 
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
@@ -27,26 +27,26 @@ SHOWN_MAX = 100
 
 
 class TraceLine(NamedTuple):
-    """What happened at `at_s`, seconds since 1970: to which operation (empty: to the execution), and what."""
+    """What happened at `at_s` (seconds since 1970), and to which operation; an empty `subject` is the execution itself."""
 
     at_s: float
     subject: str
     said: str
 
     def since(self, start_s: float) -> str:
-        """As a line of a trace that began at `start_s`."""
+        """The line, with the time since `start_s`."""
         return f"{time_offset(self.at_s - start_s):>14}  {self.subject:<24} {self.said}".rstrip()
 
 
 class EventTracer:
-    """Tells the events of one execution, in their order."""
+    """Describes the events of one execution, which must be passed in order."""
 
     def __init__(self) -> None:
         self._at_s = 0.0
         self._ops: dict[Path, Operation] = {}
 
-    def tell(self, row: Sequence[e.Event]) -> Iterator[TraceLine]:
-        """The lines of some events; some need none."""
+    def describe(self, row: Sequence[e.Event]) -> Iterator[TraceLine]:
+        """Describes events; some have no line."""
         for event in row:
             self._at_s = getattr(event, "at_s", self._at_s)
             said = self._given(event) or self._asked(event)
@@ -66,13 +66,13 @@ class EventTracer:
             case e.SettledEvent(path, outcome):
                 return self._settled(self._ops.get(path), outcome)
             case e.RecalledEvent():
-                return "remembered from before"
+                return "recalled from the original"
             case e.RetryingEvent(_, attempt, kind, error, due_at_s, at_s):
-                return f"try {attempt} {'failed' if kind == 'failed' else kind}: {error.type}: {error.message}; again in {time_offset(due_at_s - at_s)}"
+                return f"attempt {attempt} {'failed' if kind == 'failed' else kind}: {error.type}: {error.message}; again in {time_offset(due_at_s - at_s)}"
             case e.InterruptedEvent(_, attempt, given_back=given_back):
-                return f"try {attempt} was {'given back' if given_back else 'lost with its process'}"
+                return f"attempt {attempt} was {'given back' if given_back else 'lost with its process'}"
             case e.AttemptStartedEvent(_, attempt):
-                return f"try {attempt} begins"
+                return f"attempt {attempt} begins"
         return self._life(event)
 
     def _life(self, event: e.Event) -> str:
@@ -80,7 +80,7 @@ class EventTracer:
             case e.CancellingEvent(reason=reason, deadline=deadline):
                 return f"{'deadline exceeded' if deadline else 'cancelled'}{reason and f': {reason}'}; it unwinds"
             case e.StoppedEvent():
-                return "has not unwound in its grace, and is stopped where it stands"
+                return "has not unwound within its grace, and is stopped"
             case e.UndoingEvent(reason=reason):
                 return f"is to be undone{reason and f': {reason}'}"
             case e.ParkedEvent(reason, _, detail):
@@ -92,7 +92,7 @@ class EventTracer:
             case e.ReopenedEvent():
                 return "retried"
             case e.SnapshotEvent():
-                return "its log was compacted; what is before is not told"
+                return "its log was compacted; earlier events are not shown"
             case e.EndedEvent(status, outcome):
                 return (
                     f"{status}{f': {outcome.error.type}: {outcome.error.message}' if isinstance(outcome, Failure) else f' with {self._shown(outcome.value)}'}"
@@ -105,13 +105,13 @@ class EventTracer:
                 self._ops[path] = op
                 return self._opened(op)
             case e.DroppedEvent():
-                return "is not wanted any more"
+                return "is no longer needed"
         return ""
 
     def _opened(self, op: Operation) -> str:
         match op:
             case CallOperation(target, args):
-                return f"try 1 begins: {target}({self._arguments(args)})"
+                return f"attempt 1 begins: {target}({self._arguments(args)})"
             case SleepOperation(duration_s, until_s):
                 return f"sleeps for {time_offset(duration_s)}" if duration_s is not None else f"sleeps until {until_s}"
             case ReceiveOperation(names=names, timeout_s=timeout_s):
@@ -141,7 +141,7 @@ class EventTracer:
 
 
 def short_text(value: object) -> str:
-    """A value as text, cut where it is too long."""
+    """A value as text, shortened to `SHOWN_MAX` characters."""
     shown = repr(value)
     return shown if len(shown) <= SHOWN_MAX else f"{shown[:SHOWN_MAX]}…"
 

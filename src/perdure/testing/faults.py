@@ -1,8 +1,8 @@
-"""Faults: a store that fails as stores and networks do, by seed, and processes that die or freeze between any two of its calls.
+"""Injects faults: a store that fails as stores and networks do, by seed, and processes that die or freeze between any two of its calls.
 
-What a caller is told and what has happened are two things: a call may fail before it is made, or after it has taken effect; its
-answer may be late; what was sent may arrive again, also long after it was dealt with. A `Gate` stands between one process and
-the store. Once its process is killed nothing passes, ever; a frozen one waits, and goes on as if nothing had happened.
+What a caller learns and what has happened may differ: a call may fail before it is made or after it has taken effect, its answer may be late, and a message
+may arrive again, even long after it was handled. A `Gate` is between one process and the store. When the process is killed, nothing passes any more; a frozen
+process waits, and continues as if nothing had happened.
 """
 
 import asyncio
@@ -37,13 +37,14 @@ from perdure.stores.protocol import (
 T = TypeVar("T")
 
 RESENT_MAX = 64
-"""How many of the latest sends may be sent again."""
+"""How many of the latest messages may be sent again."""
 
 
 class Faults(msgspec.Struct, frozen=True):
-    """How likely each fault is, from 0 to 1, in one call of the store (`resend`: in one that sends; `lose_ring`: of one ring).
+    """The likelihood of each fault, from 0 to 1, in one call of the store (`resend`: in one call that sends; `lose_notification`: of one notification;
+    `tear`: in a commit of several changes, of which the store then makes only the first ones, as a store may that is not one database).
 
-    Calls fail only if their name is among `failing`, or if that is empty.
+    Calls fail only if their name is in `failing`, or if that is empty.
     """
 
     fail_before: float = 0.0
@@ -51,9 +52,10 @@ class Faults(msgspec.Struct, frozen=True):
     failing: frozenset[str] = frozenset()
     delay: float = 0.0
     delay_max_s: float = 0.5
+    tear: float = 0.0
     resend: float = 0.0
     resend_within_s: float = 600.0
-    lose_ring: float = 0.0
+    lose_notification: float = 0.0
     kill_before: float = 0.0
     kill_after: float = 0.0
     freeze: float = 0.0
@@ -62,21 +64,23 @@ class Faults(msgspec.Struct, frozen=True):
 
 
 SHORTEST_S = 1e-6
-"""A shorter wait may be none at all, where times are floats."""
+"""A shorter wait may round to none, since times are floats."""
 
 NO_FAULTS = Faults()
 
 
 class Killed(BaseException):
-    """Raised in what a killed process still does. Nobody may catch it."""
+    """Raised in tasks of a killed process. No code may catch it."""
 
     def __init__(self) -> None:
         super().__init__("this process was killed; nothing that it does reaches the store any more")
 
 
 class Gate:
-    """What stands between one process and the store. `on_kill` is called once, when the process is killed; `on_freeze` when it begins to stand still, for
-    so many seconds."""
+    """Controls the calls of one process to the store.
+
+    `on_kill` is called once, when the process is killed; `on_freeze` is called with the seconds of each freeze.
+    """
 
     def __init__(self, on_kill: Callable[[], object] = lambda: None, on_freeze: Callable[[float], object] = lambda _: None) -> None:
         self.dead = False
@@ -85,26 +89,26 @@ class Gate:
 
     @property
     def frozen(self) -> bool:
-        """Whether the process stands still."""
+        """Whether the process is frozen."""
         return asyncio.get_running_loop().time() < self._thaws_at_s
 
     def kill(self) -> None:
-        """Kill the process: from now on nothing passes."""
+        """Kills the process: from now on no call passes."""
         if not self.dead:
             self.dead = True
             self._on_kill()
 
     def freeze(self, duration_s: float) -> None:
-        """Let nothing pass for so many seconds; what has arrived at the store takes effect, but is not answered."""
+        """Lets no call pass for so many seconds. A call that has reached the store takes effect, but its answer waits."""
         self._thaws_at_s = max(self._thaws_at_s, asyncio.get_running_loop().time() + duration_s)
         self._on_freeze(duration_s)
 
     def thaw(self) -> None:
-        """Let what waits pass at its next look, at most a second from now."""
+        """Ends a freeze; calls that wait continue within a second."""
         self._thaws_at_s = 0.0
 
     async def passed(self) -> None:
-        """Wait until the process is not frozen.
+        """Waits while the process is frozen.
 
         Raises:
             Killed: it is dead.
@@ -116,9 +120,9 @@ class Gate:
 
 
 class FaultyStore:
-    """A `Store` as one process sees it: `inner`, with `faults` drawn from `rng`. `counts` says how often each has happened.
+    """A `Store` as one process sees it: `inner`, with `faults` drawn from `rng`. `counts` has how often each fault has happened.
 
-    `faults` may be set at any time. All of it is in the hands of `rng` and the loop, so a seed gives the same faults again.
+    `faults` may be set at any time. All faults follow from `rng` and the loop, so a seed reproduces them.
     """
 
     def __init__(self, inner: Store, rng: Random, faults: Faults = NO_FAULTS, *, gate: Gate | None = None, counts: Counter[str] | None = None) -> None:
@@ -130,9 +134,12 @@ class FaultyStore:
         self._sent: deque[tuple[float, OutgoingMessage]] = deque(maxlen=RESENT_MAX)
 
     async def commit(self, changes: Sequence[Commit | Post]) -> list[ChangeAnswer]:
-        """See `Store.commit`. What was sent may be sent again, now or later."""
+        """See `Store.commit`. Messages may be sent again, now or later."""
 
         async def ask() -> list[ChangeAnswer]:
+            if len(changes) > 1 and self._happens("torn", self.faults.tear):
+                await self.inner.commit(changes[: self._rng.randrange(len(changes))])
+                raise StoreUnavailable("planted: the store failed in the middle of a batch")
             answers = await self.inner.commit(changes)
             now_s = asyncio.get_running_loop().time()
             for change, answer in zip(changes, answers, strict=True):
@@ -158,15 +165,15 @@ class FaultyStore:
 
     async def messages(self, to: Address) -> list[QueuedMessage]:
         """See `Store.messages`."""
-        return await self._call("mail", lambda: self.inner.messages(to))
+        return await self._call("messages", lambda: self.inner.messages(to))
 
-    async def are_queued(self, mail: Sequence[Ack]) -> list[bool]:
+    async def are_queued(self, messages: Sequence[Ack]) -> list[bool]:
         """See `Store.are_queued`."""
-        return await self._call("there", lambda: self.inner.are_queued(mail))
+        return await self._call("are_queued", lambda: self.inner.are_queued(messages))
 
     async def store_time(self) -> StoreTime:
         """See `Store.store_time`."""
-        return await self._call("moment", self.inner.store_time)
+        return await self._call("store_time", self.inner.store_time)
 
     async def renew(self, holder: str, lease_s: float, about: bytes = b"") -> StoreTime:
         """See `Store.renew`."""
@@ -190,7 +197,7 @@ class FaultyStore:
 
     async def drop_expired(self, limit: int = 100) -> list[QueuedMessage]:
         """See `Store.drop_expired`."""
-        return await self._call("sweep", lambda: self.inner.drop_expired(limit))
+        return await self._call("drop_expired", lambda: self.inner.drop_expired(limit))
 
     async def raise_epoch(self) -> int:
         """See `Store.raise_epoch`."""
@@ -204,24 +211,24 @@ class FaultyStore:
         """See `Store.removed_at`."""
         return await self._call("removed_at", lambda: self.inner.removed_at(sha256))
 
-    def on_wake(self, ring: Callable[[], None]) -> Callable[[], None]:
-        """See `Store.on_wake`. Rings may be lost."""
+    def on_wake(self, notify: Callable[[], None]) -> Callable[[], None]:
+        """See `Store.on_wake`. Notifications may be lost."""
 
-        return self.inner.on_wake(self._unreliable(ring))
+        return self.inner.on_wake(self._unreliable(notify))
 
-    def on_change(self, ring: Callable[[], None]) -> Callable[[], None]:
-        """See `Store.on_change`. Rings may be lost."""
-        return self.inner.on_change(self._unreliable(ring))
+    def on_change(self, notify: Callable[[], None]) -> Callable[[], None]:
+        """See `Store.on_change`. Notifications may be lost."""
+        return self.inner.on_change(self._unreliable(notify))
 
-    def _unreliable(self, ring: Callable[[], None]) -> Callable[[], None]:
+    def _unreliable(self, notify: Callable[[], None]) -> Callable[[], None]:
         def perhaps() -> None:
-            if not self.gate.dead and not self._happens("lost ring", self.faults.lose_ring):
-                ring()
+            if not self.gate.dead and not self._happens("lost notification", self.faults.lose_notification):
+                notify()
 
         return perhaps
 
     async def close(self) -> None:
-        """Nothing: what is inside belongs to all."""
+        """Does nothing: other processes share `inner`."""
 
     async def _call(self, name: str, ask: Callable[[], Awaitable[T]]) -> T:
         await self.gate.passed()
@@ -232,7 +239,7 @@ class FaultyStore:
         return answer
 
     async def _trouble(self, when: str, kill: float, fail: float) -> None:
-        """What may happen on either side of a call."""
+        """The faults that may happen before or after a call."""
         if self.faults is NO_FAULTS:
             return
         if self._happens(f"killed {when}", kill):

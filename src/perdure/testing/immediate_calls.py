@@ -1,7 +1,7 @@
-"""Calls that take no time: what a store does behind a call is done at once, however many turns of an event loop that takes.
+"""Runs the calls of a store to their end without virtual time passing, however many turns of an event loop they take.
 
-A store on disk makes its callers wait, one in memory does not. Aside of the world's own loop both answer before anything else
-can happen, so that one seed is one world on either.
+A store on disk makes its callers wait, a store in memory does not. Here both answer before anything else can happen, so that a seed gives the same world
+on either.
 """
 
 import asyncio
@@ -11,14 +11,14 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 AtOnce = Callable[[Coroutine[Any, Any, Any]], Any]
-"""Runs a coroutine to its end, and returns or raises what it does."""
+"""Runs a coroutine to its end, and returns its result or raises its error."""
 
 
 def run_immediately(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that waits for nothing.
+    """Runs a coroutine that does not wait.
 
     Raises:
-        RuntimeError: it does wait.
+        RuntimeError: it waits.
     """
     try:
         work.send(None)
@@ -26,21 +26,21 @@ def run_immediately(work: Coroutine[Any, Any, T]) -> T:
         result: T = end.value
         return result
     work.close()
-    raise RuntimeError(f"{work!r} waits; run it with Aside")
+    raise RuntimeError(f"{work!r} waits; run it with SideLoop")
 
 
 class SideLoop:
-    """Runs coroutines to their end on a real event loop of its own, also from within a task of another loop."""
+    """Runs coroutines to their end on an event loop of its own, even from within a task of another loop."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
 
     def __call__(self, work: Coroutine[Any, Any, T]) -> T:
-        """What `work` returns or raises. It must not wait for anything on the loop that this is called from."""
+        """Returns the result of `work`, or raises its error. `work` must not wait for anything on the calling loop."""
         outer = asyncio._get_running_loop()
         task = None if outer is None else asyncio.current_task(outer)
         if outer is not None and task is not None:
-            asyncio._leave_task(outer, task)  # a thread is in one task at a time
+            asyncio._leave_task(outer, task)  # asyncio permits one current task per thread
         asyncio._set_running_loop(None)
         try:
             return self._loop.run_until_complete(work)
@@ -50,5 +50,5 @@ class SideLoop:
                 asyncio._enter_task(outer, task)
 
     def close(self) -> None:
-        """End the loop."""
+        """Closes the loop."""
         self._loop.close()

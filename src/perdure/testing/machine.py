@@ -1,7 +1,7 @@
-"""The machine of a world: one process at a time with its engines, which can be killed and begun anew, and a store that outlives them.
+"""The machine of a world: one process with its engines, which can be killed and replaced, and a store that outlives it.
 
-The engines are the real ones, in virtual time. Their rings and alarms bring about all that is due, so that they need not poll, and
-a process that was killed is taken for dead at once: between two moments of virtual time everything comes to rest by itself.
+The engines are real ones in virtual time. Notifications and timers wake them for everything that is due, so they need not poll. A killed process counts as
+dead at once: between two moments of virtual time, everything comes to rest by itself.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from perdure.testing.virtual_time import VirtualLoop
 
 DAY_S = 86_400.0
 POLL_S, LEASE_S = DAY_S, 10 * DAY_S
-"""A day of virtual time costs an idle engine one look at the store."""
+"""An idle engine reads the store once per day of virtual time."""
 
 IDLE_S = 60.0
 ENDED = frozenset(("completed", "failed", "cancelled"))
@@ -37,7 +37,7 @@ EVERYTHING = HeadFilter(limit=sys.maxsize)
 
 
 class DurableWrite(NamedTuple):
-    """A durable write of an engine: its number in the world, from 1, whose log it went to, and what it said."""
+    """A durable write of an engine: its number in the world, from 1, the execution, and a description."""
 
     number: int
     key: Key
@@ -48,7 +48,7 @@ class DurableWrite(NamedTuple):
 
 
 class EveryQueue(frozenset[str]):
-    """The names of all queues there may be, so that steps on any of them are made here."""
+    """A set that contains every queue name, so that steps on any queue are performed here."""
 
     __slots__ = ()
 
@@ -57,7 +57,7 @@ class EveryQueue(frozenset[str]):
 
 
 class WitnessedStore(FaultyStore):
-    """The store as a process sees it, whose durable writes are counted, and which may be its death."""
+    """The store as a process sees it. It counts durable writes, and kills the process at the crash point."""
 
     def __init__(self, machine: "Machine", gate: Gate) -> None:
         super().__init__(machine.store, Random(0), gate=gate)
@@ -66,7 +66,7 @@ class WitnessedStore(FaultyStore):
     async def commit(self, changes: Sequence[Commit | Post]) -> list[ChangeAnswer]:
         """See `Store.commit`."""
         await self.gate.passed()
-        write = self._machine.about_to(changes)
+        write = self._machine.next_write(changes)
         self._may_die(write, after=False)
         answers = await self.inner.commit(changes)
         if all(isinstance(answer, Committed) for answer in answers):
@@ -81,7 +81,7 @@ class WitnessedStore(FaultyStore):
 
 
 class MachineProcess:
-    """One life of the machine: engines on its store, until they are stopped or killed."""
+    """One process of the machine: engines on its store, until they are stopped or killed."""
 
     def __init__(self, machine: "Machine", number: int) -> None:
         self.number = number
@@ -91,33 +91,34 @@ class MachineProcess:
         self.tasks: list[asyncio.Task[None]] = []
         self._machine = machine
 
-    def employ(self, codes: Iterable[Workflow]) -> None:
-        """Begin one more engine, for these workflows."""
+    def start_engine(self, codes: Iterable[Workflow]) -> None:
+        """Starts one more engine for these workflows."""
         idle_s = 0.0 if self._machine.always_suspend else IDLE_S
         holder = f"process{self.number}.{len(self.engines) + 1}"
         engine = Engine(self.store, codes, holder=holder, lease_s=LEASE_S, poll_s=POLL_S, idle_s=idle_s, seed=lambda: 7)
         engine.queues = EveryQueue()
+        engine.runner.choose = self._machine.loop.choose
         engine.perform = self._perform
         self.engines.append(engine)
         self.tasks.append(self._machine.loop.create_task(engine.run(), name=holder))
 
     async def _perform(self, fn: Any, args: Value, info: StepInfo, *others: Any) -> Outcome:
-        await self.gate.passed()  # the dead begin nothing
+        await self.gate.passed()  # a killed process begins no attempt
         return await self._machine.perform(fn, args, info, *others)
 
-    async def bury(self) -> None:
-        """End what a dead process still does, and have the store know that it is dead."""
+    async def remove(self) -> None:
+        """Ends the tasks of a killed process, and expires its leases in the store."""
         while left := [task for task in (*self.tasks, *(task for engine in self.engines for task in engine._tasks)) if not task.done()]:
             await self._machine.loop.kill(left)
         for engine in self.engines:
             await self._machine.store.renew(engine.holder, 0)
 
-    def flying(self) -> bool:
-        """Whether tries are being made at this moment."""
-        return any(flight.task is not None for engine in self.engines for resident in engine._residents for flight in resident.flights.values())
+    def has_attempts_in_flight(self) -> bool:
+        """Whether attempts are in flight."""
+        return any(not running.is_answered for engine in self.engines for resident in engine._residents for running in resident.in_flight.values())
 
     def timers_s(self) -> Iterator[float]:
-        """When something is due for what the process holds."""
+        """The due times of the timers of resident executions."""
         return (
             resident.timer.when() for engine in self.engines for resident in engine._residents if resident.timer is not None and not resident.timer.cancelled()
         )
@@ -126,7 +127,7 @@ class MachineProcess:
 class Machine:
     """Keeps a process alive on a store: when one was killed, the next begins at the same moment.
 
-    It dies at `crash`, if that is given, and `crashed_at` then says at which write. `between` is called between two lives.
+    The process is killed at `crash`, if given, and `crashed_at` is then the write. `between` is called between two processes.
     """
 
     def __init__(self, loop: VirtualLoop, perform: StepRunner, *, always_suspend: bool = False, crash: CrashPoint | None = None) -> None:
@@ -142,25 +143,25 @@ class Machine:
         self.between: Callable[[], None] = lambda: None
         self._asked = 0
         self._over = False
-        self._tellers: dict[Key, EventTracer] = {}
+        self._tracers: dict[Key, EventTracer] = {}
         self._quiet = _Quiet()
         logging.getLogger("perdure.engine").addFilter(self._quiet)
         self.process = MachineProcess(self, 1)
 
-    # what it runs
+    # Running
 
     def install(self, codes: Iterable[Workflow]) -> None:
-        """Know these workflows too, from now on."""
+        """Registers more workflows."""
         fresh = {code.name: code for code in codes if code.name not in self.codes}
         self.codes |= fresh
         if fresh:
-            self.process.employ(fresh.values())
+            self.process.start_engine(fresh.values())
 
     def settle(self, until_s: float, handles_max: int) -> None:
-        """Let all happen that happens by itself, by now or with the passing of time up to `until_s`.
+        """Runs everything that happens by itself, with time passing up to `until_s`.
 
         Raises:
-            TooLong: it went on for more than `handles_max` callbacks.
+            TooLong: it took more than `handles_max` callbacks.
         """
         self.loop.settle(until_s, handles_max)
         for task in self.process.tasks:
@@ -168,45 +169,45 @@ class Machine:
                 task.result()
 
     def next_s(self) -> float | None:
-        """When something will next happen by itself; None, if nothing ever will."""
+        """The next time at which something happens by itself; None if nothing ever does."""
         now_s = self.loop.now_s
-        due_s = [at_s for head in self.heads() for at_s in (head.wake_at_s, head.mail_at_s) if head.status not in ENDED and at_s is not None]
+        due_s = [at_s for head in self.heads() for at_s in (head.wake_at_s, head.message_at_s) if head.status not in ENDED and at_s is not None]
         due_s += self.process.timers_s()
-        if self.process.flying():
+        if self.process.has_attempts_in_flight():
             due_s.append(self.loop.next_s())
         return min((at_s for at_s in due_s if at_s > now_s), default=None)
 
-    # its lives
+    # Processes
 
     def kill(self) -> None:
-        """Kill the process, now, without a word; another one takes over at once."""
+        """Kills the process at once; another takes over at the same moment."""
         self.process.gate.kill()
 
     def died(self) -> None:
-        """The process was killed."""
+        """Records the kill and starts the next process. The gate of the process calls it."""
         if not self._over:
             at = "" if self.crashed_at is None or self.crash_at is None else f" {'after' if self.crash_at.after else 'before'} {self.crashed_at}"
             self.note(f"the process was killed{at}; another takes over")
             self.loop.call_soon(lambda: self.loop.create_task(self._take_over(), name="take over"))
 
     async def _take_over(self) -> None:
-        await self.process.bury()
-        self.begin_anew()
+        await self.process.remove()
+        self.begin_next_process()
 
     async def stop(self) -> None:
-        """Stop the process in good order: what is in flight is given back."""
+        """Stops the process in an orderly way: attempts in flight are given back."""
         for engine in self.process.engines:
             engine.stop()
         _ = await asyncio.wait(self.process.tasks)
 
-    def begin_anew(self) -> None:
-        """Begin the next life, if the last is over, with all that is known."""
+    def begin_next_process(self) -> None:
+        """Begins the next process with all registered workflows."""
         self.between()
         self.process = MachineProcess(self, self.process.number + 1)
-        self.process.employ(self.codes.values())
+        self.process.start_engine(self.codes.values())
 
     def close(self) -> list[BaseException]:
-        """End it for good; return the errors that nobody has received."""
+        """Ends the machine; returns the errors that were not handled."""
         self._over = True
         self.process.gate.kill()
         try:
@@ -217,27 +218,27 @@ class Machine:
             logging.getLogger("perdure.engine").removeFilter(self._quiet)
         return []
 
-    # what can be seen of it
+    # Observations
 
     def note(self, said: str) -> None:
-        """Have the trace say so."""
+        """Adds a line to the trace."""
         self.notes.append(TraceLine(self.loop.now_s, "", said))
 
-    def about_to(self, changes: Sequence[Commit | Post]) -> DurableWrite:
-        """The write that an engine, or a step of Perdure's own, is about to make."""
+    def next_write(self, changes: Sequence[Commit | Post]) -> DurableWrite:
+        """The write that an engine, or one of Perdure's own steps, is about to make."""
         self._asked += 1
         commits = [change for change in changes if isinstance(change, Commit)]
-        lines = [line for commit in commits if commit.row for line in self._teller(commit.key).tell(log_format.decode_row(commit.row))]
+        lines = [line for commit in commits if commit.row for line in self._tracer(commit.key).describe(log_format.decode_row(commit.row))]
         sent = [send for change in changes if isinstance(change, Post) for send in change.messages if isinstance(send.to, Key)]
         if not commits and sent:
-            return DurableWrite(self._asked, sent[0].to, f"is sent {sent[0].key}")  # type: ignore[arg-type]  # it is a key, as was looked at
+            return DurableWrite(self._asked, sent[0].to, f"is sent {sent[0].key}")  # type: ignore[arg-type]  # the filter above admits keys only
         said = "; ".join(f"{line.subject} {line.said}".strip() for line in lines) or "its head alone"
         return DurableWrite(self._asked, commits[0].key, said)
 
-    def _teller(self, key: Key) -> EventTracer:
-        if key not in self._tellers:
-            self._tellers[key] = EventTracer()
-        return self._tellers[key]
+    def _tracer(self, key: Key) -> EventTracer:
+        if key not in self._tracers:
+            self._tracers[key] = EventTracer()
+        return self._tracers[key]
 
     def heads(self) -> list[Head]:
         """All executions, the earliest created first."""
@@ -253,14 +254,14 @@ class Machine:
         return run_immediately(self.store.read(key))
 
     def payload(self, value: Value) -> bytes:
-        """The bytes of a value, wherever they are kept."""
+        """The bytes of a value, from its blob if it is large."""
         if not isinstance(value, Blob):
             return value
         return run_immediately(self.store.blob(value.sha256)) or b"\xc0"
 
 
 class _Quiet(logging.Filter):
-    """Keeps from the log what a killed process has to say."""
+    """Drops the log records of killed processes."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return not (record.exc_info and isinstance(record.exc_info[1], Killed))

@@ -1,8 +1,8 @@
-"""Mocks: what answers in the place of a step, or of a whole workflow, in a test.
+"""Mocks, which replace a step or a whole workflow in a test.
 
-Everything around them is real: arguments and answers go through the same encoding, an error is tried again by the step's own
-rule, and what is undone is undone. An answer counts as used once the log remembers what came of it. One that was lost with its
-process is given again, as the world outside would: to it, it is the same question under the same key.
+Everything around them is real: arguments and answers pass through the same encoding, the step's retry policy applies to errors, and undo works. An answer is
+consumed when the log has its outcome. An answer that was lost with its process is given again, as an external system would: for it, the repeated call is the
+same request under the same idempotency key.
 """
 
 import asyncio
@@ -29,21 +29,21 @@ from perdure.testing.verdicts import Unanswered
 from perdure.workflow_function import Workflow
 
 UNSET: Any = object()
-"""What stands for an option that was not given."""
+"""Marks an option that was not given."""
 
 FailCallback = Callable[[Exception], None]
-"""Told of what the test must fail by."""
+"""Receives the error by which the test must fail."""
 
 AttemptKey = tuple[Key, Path, int]
-"""Which try of which operation of which execution; of a whole execution: the empty path, and 1."""
+"""The execution, path and number of an attempt; for a mocked workflow the path is empty and the number 1."""
 
 
 MOCK_ERRORS = (AssertionError, BadValue)
-"""What fails the test and not the step: a mock that has no answer, or a wrong one, or that asserts something of its arguments."""
+"""Errors that fail the test and not the step: a mock has no answer, an invalid one, or asserts something about its arguments."""
 
 
 class MockCall(NamedTuple):
-    """A call that a mock has answered: its arguments, the number of the try, and the key, which is the same in every try."""
+    """A call that a mock has answered: its arguments, the number of the attempt, and the idempotency key, which is the same in every attempt."""
 
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
@@ -52,13 +52,13 @@ class MockCall(NamedTuple):
 
 
 class RaisedAnswer(NamedTuple):
-    """An answer that is an error."""
+    """An answer that is raised."""
 
     error: BaseException
 
 
 class Mock:
-    """What answers for `target`. `calls` has each call, in order. As a context manager, it answers only within the block."""
+    """Replaces `target`. `calls` has each call, in order. As a context manager, it is active only within the block."""
 
     def __init__(self, target: Any, answer: "MockAnswer", takes: Duration, mocks: "Mocks") -> None:
         self.target = target
@@ -80,17 +80,17 @@ class Mock:
         self.undo()
 
     def undo(self) -> None:
-        """Answer no more; what was mocked before by another mock is again, and else is real. Undoing twice does nothing."""
+        """Removes the mock; an earlier mock of the same target, or the real target, is active again. Removing twice has no effect."""
         self._mocks.remove(self)
 
     def lost(self, is_open: Callable[[Key, Path, int], bool]) -> None:
-        """A process is gone: what it was given, and the log does not remember, is to be given again."""
+        """Returns answers whose outcome was lost with a process, so that they are given again."""
         self._answer.give_back(is_open)
 
-    # as a step
+    # Mocks of steps
 
     def answers_for(self, fn: Any, path: Path) -> bool:
-        """Whether it stands for this function, called at this path."""
+        """Whether it replaces this function, called at this path."""
         inner = fn.step if isinstance(fn, UndoHandler) else fn
         if not isinstance(self.target, str):
             wanted = self.target.fn if isinstance(self.target, Step) else self.target
@@ -101,7 +101,7 @@ class Mock:
         return self.target in names
 
     def instead_of(self, fn: Any) -> Any:
-        """The step with this mock for its function, and all its options."""
+        """The step with the mock as its function, and all its options."""
         match fn:
             case UndoHandler(step=step):
                 return dataclasses.replace(fn, step=dataclasses.replace(step, fn=self._function(step.fn)))
@@ -126,14 +126,14 @@ class Mock:
 
         return answer
 
-    # as a workflow
+    # Mocks of workflows
 
     def stands_for(self, code: AnyWorkflow) -> bool:
-        """Whether it stands for this workflow."""
+        """Whether it replaces this workflow."""
         return code.name == (self.target.code.name if isinstance(self.target, Workflow) else self.target)
 
     async def play(self, ctx: Context, code: CodeWorkflow, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """What an execution comes to in the place of its workflow: the same at every replay."""
+        """Answers in place of a workflow. Every replay of the execution gets the same outcome."""
         key = ctx.execution.key
         if key not in self._outcomes:
             self.calls.append(MockCall(args, kwargs, 1, str(key)))
@@ -156,7 +156,7 @@ class Mock:
 
 
 class MockAnswer:
-    """What a mock says: one of `answers` for each try, or the same every time, or what a function makes of the arguments."""
+    """The answers of a mock: one of `answers` for each attempt, always the same, or the result of a function of the arguments."""
 
     def __init__(self, answers: Any, returns: Any, raises: Any, calls: Any) -> None:
         given = [name for name, one in (("answers", answers), ("returns", returns), ("raises", raises), ("calls", calls)) if one is not UNSET]
@@ -172,13 +172,13 @@ class MockAnswer:
         heapify(self._left)
 
     def check(self, name: str, kind: Any) -> None:
-        """Refuse what the step can't return, as far as that is known before it is called."""
+        """Rejects answers that the step can't return, as far as they are known before the call."""
         for one in self._listed if self._listed is not None else [] if self._function is not None else [self._same]:
             if not isinstance(one, RaisedAnswer):
                 checked(name, one, kind)
 
-    def next(self, who: str, trying: AttemptKey) -> Callable[..., Any]:
-        """What gives the answer for a try.
+    def next(self, who: str, attempt: AttemptKey) -> Callable[..., Any]:
+        """The function that gives the answer for an attempt.
 
         Raises:
             Unanswered: there is none left.
@@ -189,23 +189,23 @@ class MockAnswer:
             return self._say(self._same)
         if not self._left:
             many = f"{len(self._listed)} {'was' if len(self._listed) == 1 else 'were'} given"
-            raise Unanswered(who, f"{many}, and all are used", "add one to answers=[...], or use returns= for the same each time")
-        self._given[trying] = number = heappop(self._left)
+            raise Unanswered(who, f"{many}, and all have been used", "add one to answers=[...], or use returns= for the same each time")
+        self._given[attempt] = number = heappop(self._left)
         return self._say(self._listed[number])
 
     def _say(self, given: Any) -> Callable[..., Any]:
         return lambda *_, **__: _unraised(given)
 
     def give_back(self, is_open: Callable[[Key, Path, int], bool]) -> None:
-        """Have the answers of tries that are open still for others."""
-        for trying, number in list(self._given.items()):
-            if is_open(*trying):
-                del self._given[trying]
+        """Makes the answers of attempts without an outcome available again."""
+        for attempt, number in list(self._given.items()):
+            if is_open(*attempt):
+                del self._given[attempt]
                 heappush(self._left, number)
 
 
 class Mocks:
-    """The mocks of a world; the one that was made last is asked first. `fail` is told of what the test must fail by."""
+    """The mocks of a world. The latest one takes precedence. `fail` receives the error by which the test must fail."""
 
     def __init__(self, fail: FailCallback) -> None:
         self.fail = fail
@@ -214,7 +214,7 @@ class Mocks:
         self._casts: dict[Key, Mock | None] = {}
 
     def add(self, target: Any, answer: MockAnswer, takes: Duration) -> Mock:
-        """A mock of a step, a function, a workflow, or of what is called so."""
+        """Adds a mock of a step, a function, a workflow, or of the step or workflow of a name."""
         if isinstance(target, str):
             checked_name(target, "mock")
         elif not isinstance(target, (Step, Workflow)) and not callable(target):
@@ -224,21 +224,21 @@ class Mocks:
         return mock
 
     def remove(self, mock: Mock) -> None:
-        """Ask this one no more."""
+        """Removes a mock."""
         if mock in self._all:
             self._all.remove(mock)
 
     def only(self, allowed: Iterable[Any]) -> None:
-        """From now on, a step that is not mocked fails the test, but for these."""
+        """From now on, steps without a mock, except these, fail the test."""
         self.allowed = [Mock(target, MockAnswer(UNSET, UNSET, UNSET, _unused), 0, self) for target in allowed]
 
     def lost(self, is_open: Callable[[Key, Path, int], bool]) -> None:
-        """A process is gone. See `Mock.lost`."""
+        """Handles the death of a process: see `Mock.lost`."""
         for mock in self._all:
             mock.lost(is_open)
 
     async def perform(self, fn: Any, args: Value, info: StepInfo, *others: Any) -> Outcome:
-        """Make a try of a step, by its mock if it has one."""
+        """Performs an attempt of a step, with its mock if it has one."""
         mock = next((mock for mock in reversed(self._all) if mock.answers_for(fn, info.path)), None)
         if mock is None and self.allowed is not None and not any(one.answers_for(fn, info.path) for one in self.allowed):
             name = _named(fn.step if isinstance(fn, UndoHandler) else fn)
@@ -251,8 +251,8 @@ class Mocks:
             await self.give_up(why)
         return outcome
 
-    def cast(self, code: AnyWorkflow) -> AnyWorkflow:
-        """The workflow with a function that leaves an execution to its mock, if there is one when it begins; a definition has none, and stays as it is."""
+    def wrap(self, code: AnyWorkflow) -> AnyWorkflow:
+        """Wraps the function of a workflow so that an execution uses the mock, if there is one when it begins. A definition is returned unchanged."""
         if not isinstance(code, CodeWorkflow):
             return code
 
@@ -267,18 +267,18 @@ class Mocks:
         return dataclasses.replace(code, fn=play)
 
     async def give_up(self, why: Exception) -> NoReturn:
-        """Fail the test; whoever asked is left waiting, so that what it stands at can be seen."""
+        """Fails the test. The step is left waiting, so that its state can be examined."""
         self.fail(why)
         await asyncio.get_running_loop().create_future()
         raise why
 
 
 def checked(name: str, value: Any, kind: Any) -> Any:
-    """A value that a mock of `name` returns, after the round trip that its answer will make.
+    """Passes an answer of the mock through its encoding and returns it.
 
     Raises:
-        BadValue: it is not what the step or workflow says that it returns.
-        Unencodable, TooLarge: it can't be kept.
+        BadValue: it does not have the declared return type of the step or workflow.
+        Unencodable, TooLarge: it can't be stored.
     """
     what = f"the answer of the mock of {name}"
     raw = values.encode(value, what)
@@ -313,7 +313,7 @@ def _named(target: Any) -> str:
 
 def _iterated(answers: Any) -> list[Any]:
     if isinstance(answers, (str, bytes, Mapping)) or not isinstance(answers, Iterable):
-        raise BadValue("mock(answers)", answers, "a list of answers, one for each try; returns= is for the same each time")
+        raise BadValue("mock(answers)", answers, "a list of answers, one for each attempt; returns= is for the same each time")
     return list(answers)
 
 
@@ -329,7 +329,7 @@ def _error(one: Any) -> BaseException:
 
 
 def _is_real(error: ErrorInfo) -> bool:
-    """Whether a step failed because of what a virtual loop has not: sockets, processes, signals."""
+    """Whether a step failed because it used a feature that a virtual loop lacks: sockets, processes, signals."""
     lines = error.traceback.splitlines()
     return error.type == "NotImplementedError" and any("asyncio" in line and "events.py" in line for line in lines[-4:])
 
@@ -341,4 +341,4 @@ def _unraised(made: Any) -> Any:
 
 
 def _unused(*_: Any, **__: Any) -> None:
-    """What a mock that only stands for a name would call."""
+    """The function of mocks that serve only to match a name."""

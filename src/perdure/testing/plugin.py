@@ -1,9 +1,9 @@
-"""The pytest plugin: the fixture `world`, the marker `perdure`, and options that hold for every test that uses `world`.
+"""The pytest plugin: the fixture `world`, the marker `perdure`, and options for all tests that use `world`.
 
-It is loaded wherever Perdure is installed, so it imports nothing of weight before a test asks for a world. A test whose process
-is to be killed at each of its writes is set up, called and torn down anew for each, fixtures included, and reported as one.
+pytest loads it wherever Perdure is installed, so it imports nothing expensive before a test uses a world. A test with `crash_at="every"` is set up, called
+and torn down anew for each durable write, fixtures included, and is reported as one test.
 
-It asserts nothing that pytest would have to rewrite, and may have been imported before: PYTEST_DONT_REWRITE.
+It has no assertions that pytest would rewrite, and may have been imported before pytest starts: PYTEST_DONT_REWRITE.
 """
 
 from collections.abc import Generator, Iterator
@@ -19,25 +19,25 @@ if TYPE_CHECKING:
 MARKER = """\
 perdure(crash_at=None, always_suspend=False, seed=None, replay=True, crashes_max=500): how the world of this test behaves. \
 crash_at="every" runs it again with its process killed before and after each durable write, crash_at="before:3" with one of these; \
-always_suspend=True has executions leave memory whenever they wait; seed draws the order of what is ready at one moment ("random": a new one each time); \
-replay=False leaves out the check that each execution can be replayed from its log."""
+always_suspend=True evicts executions whenever they wait; seed determines the order of callbacks that are ready at one moment ("random": a new one each time); \
+replay=False omits the check that each execution can be replayed from its log."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The options of the command line."""
+    """Adds the options of the command line."""
     group = parser.getgroup("perdure", "durable workflows: for every test that uses `world`")
     group.addoption("--perdure-crash-at", metavar="WHEN", help='kill the process: "every" for each of its writes in turn, "7", "before:7" or "after:7" for one')
-    group.addoption("--perdure-always-suspend", action="store_true", help="have executions leave memory whenever they wait")
-    group.addoption("--perdure-seed", metavar="SEED", help='draw the order of what is ready at one moment from this; "random" for a new one each time')
+    group.addoption("--perdure-always-suspend", action="store_true", help="evict executions whenever they wait")
+    group.addoption("--perdure-seed", metavar="SEED", help='the seed of the order of callbacks that are ready at one moment; "random" for a new one each time')
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known."""
+    """Registers the marker."""
     config.addinivalue_line("markers", MARKER)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Refuse markers that make no sense before anything is run."""
+    """Rejects invalid markers before any test runs."""
     for item in items:
         if item.get_closest_marker("perdure") is not None or item.config.getoption("perdure_crash_at"):
             settings_of(item)
@@ -60,7 +60,7 @@ def world(request: pytest.FixtureRequest) -> Iterator["World"]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_call(item: pytest.Item) -> None:
-    """After a test that has passed, check what must be true of every world."""
+    """After a test that has passed, checks the invariants of its world."""
     __tracebackhide__ = True
     made, plan = item.stash.get(WORLD, None), item.stash.get(CRASH_PLAN, None)
     if made is None:
@@ -74,7 +74,7 @@ def pytest_runtest_call(item: pytest.Item) -> None:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, None]:
-    """Tell of a failure what the world knows of it: where the process was killed, and the trace."""
+    """Adds to the report of a failure where the process was killed, and the trace of the world."""
     made, plan = item.stash.get(WORLD, None), item.stash.get(CRASH_PLAN, None)
     error = None if call.excinfo is None else call.excinfo.value
     if made is not None and plan is not None and isinstance(error, Exception):
@@ -89,7 +89,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    """Run a test whose process is to be killed as often as it takes."""
+    """Runs a test with `crash_at` once for each crash point."""
     if "world" not in getattr(item, "fixturenames", ()) or settings_of(item).crash_at is None:
         return None
     from perdure.testing.crash_runs import run_all_crashes

@@ -1,6 +1,6 @@
-"""How the world of one test behaves: read from the command line and the marker `perdure`, and kept in the stash of the test.
+"""The settings of one test's world, read from the command line and the marker `perdure`, and stored in the stash of the test.
 
-The plugin imports this module for every test session, so it imports nothing of Perdure before a test has the marker.
+The plugin imports this module in every test session, so it imports nothing of Perdure before a test has the marker.
 """
 
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class WorldSettings(NamedTuple):
-    """When its process is killed, whether executions leave memory at each wait, what draws the order of things, whether they are replayed at the end."""
+    """When the process is killed, whether executions are evicted at each wait, the seed of the order of callbacks, and whether logs are replayed at the end."""
 
     crash_at: Any = None
     always_suspend: bool = False
@@ -23,7 +23,7 @@ class WorldSettings(NamedTuple):
 
 
 class CrashPlan(NamedTuple):
-    """How this run of a test differs from the undisturbed one."""
+    """The crash of this run, and the undisturbed run that it is compared with."""
 
     crash: "CrashPoint"
     undisturbed: "Undisturbed"
@@ -35,10 +35,10 @@ WORLD: "pytest.StashKey[World]" = pytest.StashKey()
 
 
 def settings_of(item: pytest.Item) -> WorldSettings:
-    """What holds for a test: the command line, else the nearest marker.
+    """The settings of a test: from the command line, else from the nearest marker.
 
     Raises:
-        pytest.UsageError: that makes no sense.
+        pytest.UsageError: a setting is invalid.
     """
     from perdure.testing.crash_points import parse_crash_points
 

@@ -1,4 +1,4 @@
-"""Replays: an execution's own log fed to its code anew, which must ask for the same operations and come to the same end."""
+"""Replays an execution's own log over its code, which must ask for the same operations and return the same result."""
 
 from collections.abc import Callable, Generator, Sequence
 from contextvars import Context
@@ -18,46 +18,46 @@ from perdure.runtime.workflow_programs import Workflow, WorkflowProgram, explain
 T = TypeVar("T")
 
 Payload = Callable[[Value], bytes]
-"""The bytes of a value, wherever they are kept."""
+"""Returns the bytes of a value, from its blob if it is large."""
 
 
-def run_generator(asking: Generator[LoadBlob, bytes, T], payload: Payload) -> T:
-    """Run a generator of the core to its end, fetching the blobs that it asks for."""
+def run_generator(generator: Generator[LoadBlob, bytes, T], payload: Payload) -> T:
+    """Runs a generator of the core to its end, and fetches the blobs that it requests."""
     answer: Any = None
     while True:
         try:
-            asked = asking.send(answer)
+            request = generator.send(answer)
         except StopIteration as end:
             result: T = end.value
             return result
-        answer = payload(asked.blob)
+        answer = payload(request.blob)
 
 
 def replay_differences(code: Workflow, key: Key, root: Key, events: Sequence[e.Event], payload: Payload, variables: Context | None = None) -> tuple[str, ...]:
-    """How an execution of `code`, replayed over its whole log, differs from what is remembered, a line for each difference; none is as it should be."""
+    """Replays the whole log of an execution; returns the differences, a line each. An empty tuple means that there are none."""
     execution, instance = Execution(key, root), program_of(code, key, variables)
     try:
         diverged = run_generator(replay_program(execution, events, instance, awake=True), payload)
         if isinstance(diverged, Diverged):
             return run_generator(explain_divergence(code, key, events, diverged), payload)
         if execution_facts(execution) != execution_facts(fold_events(key, events, root)):
-            return ("rebuilt, it knows something else than its log says",)
+            return ("the state after the replay differs from the fold of the log",)
         return _ends_as_it_did(execution, instance, payload)
     finally:
         instance.close()
 
 
 def _ends_as_it_did(execution: Execution, instance: WorkflowProgram, payload: Payload) -> tuple[str, ...]:
-    """Whether the workflow returned what it is remembered to have returned; what made it fail is not compared, for errors may tell of addresses and times."""
+    """Compares the returned value with the recorded one. Failures are not compared, because errors may mention addresses and times."""
     ended, root = execution.ended, instance._root if isinstance(instance, CodeInstance) else None
     if ended is None or execution.completed is not None or not isinstance(ended.outcome, Success) or root is None:
         return ()
     if not root.done() or root.cancelled() or root.exception() is not None:
-        return ("the workflow is remembered to have returned, and now it does not",)
+        return ("the log has a result of the workflow, and now it does not return",)
     try:
         returned = values.encode(root.result(), "the result")
     except ProgrammingError as error:
-        return (f"the workflow is remembered to have returned, and now: {error}",)
+        return (f"the log has a result of the workflow, and now it fails: {error}",)
     remembered = payload(ended.outcome.value)
     if returned == remembered:
         return ()

@@ -1,4 +1,4 @@
-"""The handle of an execution in a test: the sync face of `AsyncHandle`, where waiting takes virtual time and always ends."""
+"""The handle of an execution in a test: the sync counterpart of `AsyncHandle`, where waits take virtual time and always end."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -39,15 +39,15 @@ from perdure.testing.verdicts import Stuck
 R_co = TypeVar("R_co", covariant=True)
 
 PATIENCE: Duration = "3650d"
-"""How long a result is waited for, in virtual time."""
+"""How long `Run.result` waits by default, in virtual time."""
 
 
 class RanStep(msgspec.Struct, frozen=True):
-    """One operation of an execution, mostly a step: where, what, with which arguments, how it stands, and what came of it.
+    """One operation of an execution, usually a step: its place, kind, target, arguments, state and outcome.
 
-    `state` is waiting, performing, retrying, interrupted, parked, completed or failed. `attempts` counts its tries without those that were lost
-    with their process or given back, which `interruptions` counts. `result` is None until it has completed; `error` is that of its last
-    try, None once it has completed.
+    `state` is waiting, performing, retrying, interrupted, parked, completed or failed. `attempts` counts its attempts without those that were lost with their
+    process or given back, which `interruptions` counts. `result` is None until it has completed; `error` is the error of the last attempt, None once it has
+    completed.
     """
 
     path: str
@@ -63,7 +63,7 @@ class RanStep(msgspec.Struct, frozen=True):
 
 
 class RunWorld(Protocol):
-    """What a run uses of its world, which is `perdure.testing.World`."""
+    """The part of `perdure.testing.World` that a run uses."""
 
     machine: Machine
     access: StoreAccess
@@ -71,29 +71,29 @@ class RunWorld(Protocol):
     start_s: float
 
     def enter(self, verb: str) -> None:
-        """Check that the test, and not a workflow or a step, uses `verb` now."""
+        """Refuses a call of `verb` from within a workflow or a step."""
 
     def settle(self) -> None:
-        """Run all that is ready, without letting time pass."""
+        """Runs everything that is ready, without letting time pass."""
 
     def pass_until(self, verb: str, what: str, found: Callable[[], bool], timeout_s: float, stuck: Callable[[str], Stuck]) -> bool:
-        """Let time pass until `found()` holds, for `timeout_s` at most; return whether it holds."""
+        """Lets time pass until `found()` holds, for `timeout_s` at most; returns whether it holds."""
 
     def run_of(self, key: Key) -> "Run[Any]":
-        """Return the run of an execution."""
+        """Returns the run of an execution."""
 
     def next_id(self, workflow: str) -> str:
-        """Return an id that no execution of the workflow has."""
+        """Returns an id that no execution of the workflow has."""
 
     def seed_of(self, key: Key) -> int:
-        """Return the seed that an execution of this key starts with."""
+        """Returns the seed that an execution of this key starts with."""
 
-    def letter(self, key: str | None) -> str:
-        """Return the key of a message: the one given, or a new one."""
+    def message_key(self, key: str | None) -> str:
+        """Returns the key of a message: the given one, or a new one."""
 
 
 class Run(Generic[R_co]):
-    """One execution in a world. `created` says whether the start that this came from made it."""
+    """One execution in a world. `created` says whether the start that returned this run created it."""
 
     def __init__(self, world: RunWorld, key: Key, result: Any, created: bool = False) -> None:
         self.key = key
@@ -109,7 +109,7 @@ class Run(Generic[R_co]):
         """The id, unique per tenant and workflow."""
         return self.key.id
 
-    # how it stands
+    # Status and result
 
     @property
     def status(self) -> str:
@@ -119,7 +119,7 @@ class Run(Generic[R_co]):
 
     @property
     def why(self) -> str:
-        """In a sentence, what it waits for, or how it ended."""
+        """A sentence that says what it waits for, or how it ended."""
         execution = self._execution()
         code = self._world.machine.codes.get(self.key.workflow)
         if execution.started is None and code is None:
@@ -127,12 +127,12 @@ class Run(Generic[R_co]):
         return views.status_reason(execution)
 
     def result(self, timeout: Duration = PATIENCE) -> R_co:
-        """What the workflow returned; time passes as far as it must, at most for `timeout`.
+        """Returns the result of the workflow. Time passes as needed, up to `timeout`.
 
         Raises:
-            ExecutionFailed, DeadlineExceeded, ExecutionCancelled, NeedsAttention: how it ended, or why it doesn't go on, as clients see it.
-            Stuck: it waits for what nobody but the test can bring about.
-            Timeout: it did not end in that time; it goes on.
+            ExecutionFailed, DeadlineExceeded, ExecutionCancelled, NeedsAttention: it ended without a result, or parked, as clients see it.
+            Stuck: it waits for something that only the test can supply.
+            Timeout: it did not end in that time; it continues.
         """
         __tracebackhide__ = True
         self._wait("result", f"the result of {self.key}", self._is_over, timeout)
@@ -144,7 +144,7 @@ class Run(Generic[R_co]):
         try:
             raw = run_immediately(result_of_ended(self._world.machine.store, self.key, execution.ended))
         except WorkflowError as error:
-            raise error.with_traceback(None) from None  # where it was made of data says nothing to a test
+            raise error.with_traceback(None) from None  # the frames of the engine do not help a test
         value: R_co = values.decode(raw, self._kind, f"the result of {self.key}")
         return value
 
@@ -178,15 +178,16 @@ class Run(Generic[R_co]):
             advice = "look at run.trace()"
         return Stuck(what, why, advice)
 
-    # what it did
+    # Operations and history
 
     def steps(self) -> list[RanStep]:
-        """Every operation that it knows, settled and open, in the order in which they were opened."""
+        """Every operation, settled and open, in the order of opening."""
         execution, lost = self._execution(), self._interruptions()
         return [self._ran(path, known, lost.get(path, 0)) for path, known in _in_order(execution)]
 
     def step(self, name: str | Step[Any, Any, Any]) -> RanStep:
-        """The operation at a path such as ``charge``, ``charge#2`` or ``audit/~3/fetch``; the last part will do, or the name of the step, if there is but one.
+        """The operation at a path such as ``charge``, ``charge#2`` or ``audit/~3/fetch``. If it is unique, the last part of the path or the name of the step
+        is enough.
 
         Raises:
             LookupError: there is none, or several; the error lists them.
@@ -217,14 +218,14 @@ class Run(Generic[R_co]):
     def _arguments(self, value: Value, codec: FunctionCodec | None) -> tuple[Sequence[Any], Mapping[str, Any]]:
         raw = self._world.machine.payload(value)
         if codec is not None:
-            with suppress(Undecodable):  # a secret that is named is none of the types that its value has
+            with suppress(Undecodable):  # in place of a secret's value there is its name, which may be of another type
                 return codec.decode_args(raw, "the arguments")
         args, kwargs = msgspec.msgpack.decode(raw)
         return args, kwargs
 
     def _result(self, known: SettledOperation, hint: Any) -> Any:
-        if known.letters:
-            bodies = [values.decode(self._world.machine.payload(letter.body), Any, "a message") for letter in known.letters]
+        if known.messages:
+            bodies = [values.decode(self._world.machine.payload(letter.body), Any, "a message") for letter in known.messages]
             return bodies[0] if isinstance(known.op, ReceiveOperation) and known.op.limit == 1 else bodies
         if not isinstance(known.outcome, Success):
             return None
@@ -244,7 +245,7 @@ class Run(Generic[R_co]):
         return next((event.error for event in reversed(self._log()) if isinstance(event, e.RetryingEvent) and event.path == path), None)
 
     def children(self) -> list["Run[Any]"]:
-        """The executions that it has started, in that order."""
+        """The executions that it has started, in order."""
         return [self._child(known.op) for _, known in _in_order(self._execution()) if isinstance(known.op, SpawnOperation)]
 
     def _child(self, op: SpawnOperation) -> "Run[Any]":
@@ -252,12 +253,12 @@ class Run(Generic[R_co]):
 
     @property
     def attributes(self) -> dict[str, AttributeValue]:
-        """What it is found by."""
+        """The attributes by which it is found."""
         head = self._world.machine.head(self.key)
         return {} if head is None else indexed_attribute_values(head.attributes)
 
     def query(self, key: str | None = None, default: Any = None) -> Any:
-        """What the workflow has set under `key` (`default`, if it has not), or all that it has set as a dict."""
+        """The value that the workflow has set under `key` (`default` if none), or all values as a dict."""
         return run_immediately(queries.workflow_state(self._world.access, ExecutionFold(self._world.machine.store, self.key), key, default))
 
     def stream(self, after: int = 0) -> list[EmittedValue]:
@@ -265,45 +266,45 @@ class Run(Generic[R_co]):
         return run_immediately(_listed(history.stream_values(self._world.access, self.key, after, follow=False)))
 
     def events(self, after: int = 0) -> list[PublicEvent]:
-        """What has happened to it so far, as public events after the one with the id `after`."""
+        """The public events of the execution so far, after the id `after`."""
         return run_immediately(_listed(history.stream_history(self._world.access, self.key, after, follow=False)))
 
     def trace(self) -> str:
-        """Everything that has happened to it, a line each, with the time since the world began."""
-        teller, start_s = EventTracer(), self._world.start_s
-        lines = [line.since(start_s) for line in teller.tell(self._log())]
+        """The events of the execution in words, a line each, with the time since the world began."""
+        tracer, start_s = EventTracer(), self._world.start_s
+        lines = [line.since(start_s) for line in tracer.describe(self._log())]
         return "\n".join([f"{self.key} is {self.status}: {short_text(self.why)[1:-1]}", *lines])
 
-    # what can be done with it
+    # Messages and commands
 
     def send(self, signal: Signal[Any] | str, body: Any = None, *, key: str | None = None) -> None:
-        """Send it a message, and let happen what comes of it.
+        """Sends a message and runs everything that follows at once.
 
         Raises:
-            HasEnded: nobody would read it.
+            HasEnded: the execution has ended.
         """
         __tracebackhide__ = True
         self._world.enter("send")
         _ = run_immediately(
-            execution_operations.send_signal(self._world.access, self.key, execution_operations.signal_message(signal, body, self._world.letter(key)))
+            execution_operations.send_signal(self._world.access, self.key, execution_operations.signal_message(signal, body, self._world.message_key(key)))
         )
         self._world.settle()
 
     def ask(self, signal: Signal[Any] | str, body: Any = None, *, timeout: Duration = PATIENCE) -> Any:
-        """Send it a message and return the reply that it completes it with; time passes as far as it must.
+        """Sends a message and returns the reply. Time passes as needed.
 
         Raises:
-            HasEnded, NoReply: nobody would read it, or it has ended without a reply.
-            Stuck, Timeout: there is none, or none in time.
+            HasEnded, NoReply: it has ended, before the message or without a reply.
+            Stuck, Timeout: there is no reply, or none in time.
         """
         __tracebackhide__ = True
         self._world.enter("ask")
-        return self._ask("ask", execution_operations.signal_message(signal, body, self._world.letter(None)), timeout)
+        return self._ask("ask", execution_operations.signal_message(signal, body, self._world.message_key(None)), timeout)
 
     def _ask(self, verb: str, message: messages.SignalMessage, timeout: Duration) -> Any:
         __tracebackhide__ = True
         before = run_immediately(execution_operations.send_signal(self._world.access, self.key, message))
-        tail, search = LogTail(self._world.machine.store, self.key, 0 if before is None else before.version, closely=True), ReplySearch(self.key, message)
+        tail, search = LogTail(self._world.machine.store, self.key, 0 if before is None else before.version, read_archives=True), ReplySearch(self.key, message)
 
         def replied() -> bool:
             while search.reply is None and (row := run_immediately(tail.next())) is not None:
@@ -314,7 +315,7 @@ class Run(Generic[R_co]):
         return values.decode(self._world.machine.payload(search.reply or values.ENCODED_NONE), Any, f"the reply of {self.key}")
 
     def approve(self, *, by: str, value: Any = None, comment: str = "", groups: Sequence[str] = (), path: str | None = None) -> None:
-        """Decide for the approval that it waits for, as `by`, with the form filled in as `value`; of several, for the one at a `path`.
+        """Approves the approval that it waits for as `by`, with the form filled in as `value`; of several, the one at `path`.
 
         Raises:
             NotFound, Ambiguous: it waits for none there, or for several.
@@ -326,7 +327,7 @@ class Run(Generic[R_co]):
         self._vote("approve", Vote(by, True, comment, value, tuple(groups), means="api"), path)
 
     def reject(self, *, by: str, comment: str = "", groups: Sequence[str] = (), path: str | None = None) -> None:
-        """Decide against the approval that it waits for. What holds of `approve` holds here."""
+        """Rejects the approval that it waits for. Everything else is as in `approve`."""
         __tracebackhide__ = True
         self._vote("reject", Vote(by, False, comment, None, tuple(groups), means="api"), path)
 
@@ -334,14 +335,14 @@ class Run(Generic[R_co]):
         __tracebackhide__ = True
         self._world.enter(verb)
         approval = self._world.run_of(self._approval(path))
-        message = run_immediately(approvals.vote_message(self._world.access, approval.key, vote, self._world.letter(None)))
+        message = run_immediately(approvals.vote_message(self._world.access, approval.key, vote, self._world.message_key(None)))
         raw = approval._ask(verb, message, PATIENCE)
         answer = msgspec.convert(raw, VoteReply)
         if not answer.taken:
             raise DecisionRefused(approval.key, answer.why)
 
     def _approval(self, path: str | None) -> Key:
-        """The key of the approval that is meant."""
+        """The key of the approval that the execution waits for."""
         if self.key.workflow == APPROVAL_WORKFLOW:
             return self.key
         execution = self._execution()
@@ -353,35 +354,35 @@ class Run(Generic[R_co]):
         return found[0]
 
     def cancel(self, reason: str = "", *, undo: bool = True) -> None:
-        """Have the workflow unwind, undo what it has done unless that is not wanted, and end as cancelled."""
+        """Cancels it: the workflow unwinds, completed steps are undone unless `undo` is false, and it ends as cancelled."""
         self._do("cancel", execution_operations.cancel_execution(self._world.access, self.key, reason, False, undo))
 
     def terminate(self, reason: str = "") -> None:
-        """End it as cancelled, at once; the workflow gets no say."""
+        """Ends it as cancelled at once, without running the workflow any further."""
         self._do("terminate", execution_operations.terminate_execution(self._world.access, self.key, reason, False))
 
     def undo(self, reason: str = "") -> None:
-        """Undo what it has done, once it has completed."""
+        """Undoes its steps after it has completed."""
         self._do("undo", execution_operations.undo_execution(self._world.access, self.key, reason, False))
 
     def pause(self, reason: str = "") -> None:
-        """Begin nothing more until it is resumed."""
+        """Pauses it: it begins nothing more until it is resumed."""
         self._do("pause", execution_operations.pause_execution(self._world.access, self.key, reason, False))
 
     def evict(self, reason: str = "") -> None:
-        """Have it leave memory, and go on from its log; async steps in progress are begun again, uncounted."""
+        """Evicts it; it continues from its log. Async steps in flight are begun again, without being counted."""
         self._do("evict", execution_operations.evict_execution(self._world.access, self.key, reason, False))
 
     def resume(self, reason: str = "") -> None:
-        """Have it go on from where it was paused or parked."""
+        """Resumes it from where it was paused or parked."""
         self._do("resume", execution_operations.resume_execution(self._world.access, self.key, reason, False))
 
     def patch(self, change: Definition | Change, *, base: str = "") -> int:
-        """Have it go on by another definition, or by its own with a change; return the number of the event from which on it does.
+        """Patches its pinned definition; returns the number of the event from which the new definition applies.
 
         Raises:
-            PatchRefused: what has begun does not fit it.
-            BadDefinition: the change can't be carried out, or what it makes is not valid.
+            PatchRefused: the new definition does not fit what has begun.
+            BadDefinition: the change does not apply, or its result is not valid.
         """
         access, before, sha256 = self._world.access, self._execution().version, base.removeprefix("sha256:")
         if isinstance(change, Definition):
@@ -392,11 +393,11 @@ class Run(Generic[R_co]):
         return run_immediately(definition_patches.await_patch(access, self.key, before))
 
     def retry(self, reason: str = "") -> None:
-        """Have it go on from what failed; what had succeeded is not done again."""
+        """Retries it from what failed. Steps that have succeeded are not called again."""
         self._do("retry", execution_operations.retry_execution(self._world.access, self.key, reason, False))
 
     def rerun(self, *, id: str | None = None, version: int | None = None) -> "Run[R_co]":
-        """Begin a new execution with the same input, under a new id; return its run. Without an `id`, it is the next number.
+        """Starts a new execution with the same input under a new id, by default the next number; returns its run.
 
         Raises:
             AlreadyExists: the id is taken.
@@ -408,13 +409,13 @@ class Run(Generic[R_co]):
     def fork(
         self, from_step: str | None = None, *, input: Sequence[Any] | Mapping[str, Any] | None = None, id: str | None = None, version: int | None = None
     ) -> "Run[R_co]":
-        """Begin a new execution with what this one had reached: all, or with `from_step` what was begun earlier; return its run.
+        """Starts a new execution with the outcomes of this one: all, or with `from_step` those that were opened before that step. Returns its run.
 
-        What is open here is opened anew there; messages that this one has not read stay with it. `input` replaces the arguments, by position or,
-        as a mapping, by name; `version` the pinned version of the workflow.
+        Open operations are opened again in the new execution; unread messages stay with this one. `input` replaces the arguments, by position or, as a
+        mapping, by name; `version` replaces the pinned version of the workflow.
 
         Raises:
-            BadValue: it has not come to that step, or the workflow takes other arguments.
+            BadValue: it has not reached that step, or the workflow takes other arguments.
             AlreadyExists: the id is taken.
         """
         args, kwargs = ((), input) if isinstance(input, Mapping) else (tuple(input or ()), {})
@@ -425,7 +426,7 @@ class Run(Generic[R_co]):
         return Run(self._world, wanted.key, self._kind, True)
 
     def preset(self, step: str, value: Any = None) -> None:
-        """Give the result of a step in place of its work: of one that is open, now; of one that is yet to come or failed, when it is asked for.
+        """Supplies the result of a step in place of performing it: of an open one, now; of one that is still to come or failed, when it is asked for.
 
         Raises:
             BadValue: the step has its result already.
@@ -445,7 +446,7 @@ class Run(Generic[R_co]):
         run_immediately(work)
         self._world.settle()
 
-    # its log
+    # The log
 
     def _log(self) -> list[e.Event]:
         found = self._world.machine.read(self.key)
@@ -460,11 +461,11 @@ _CALLED: tuple[Callable[[RanStep], str], ...] = (
     lambda step: step.path.rpartition("/")[2],
     lambda step: step.target.partition(" on ")[0] if step.kind == "call" else "",
 )
-"""What an operation may be called, the most exact first."""
+"""The names of an operation, the most exact first."""
 
 
 def _in_order(execution: Execution) -> list[tuple[Path, PendingOperation | SettledOperation]]:
-    """All operations, in the order in which they were opened."""
+    """All operations in the order of opening."""
     found: list[tuple[Path, PendingOperation | SettledOperation]] = [*execution.settled.items(), *execution.open.items()]
     return sorted(found, key=lambda one: one[1].number)
 

@@ -1,16 +1,13 @@
-"""The parts of a virtual loop: handles that are lean, futures and tasks that hash by the number of their creation.
+"""An asyncio event loop in virtual time, on which a whole world runs in one thread, instantly and reproducibly.
 
-Virtual time: an asyncio event loop on which a whole world runs in one thread, at once, and twice the same.
+Real asyncio code (tasks, sleeps, timeouts, events, locks, task groups) runs on it unchanged. The clock stands still while anything is ready, and jumps to
+the next timer when nothing is. What happens follows from the program and the seed alone: ready callbacks run first in, first out, or in an order drawn from
+a `random.Random`; timers due together are ready in the order of creation; tasks and futures are named and hashed by the number of their creation, so that
+sets of them iterate in the same order in every process; the garbage collector runs at counted moments. One exception remains: `asyncio.as_completed` keeps
+bare coroutines in a set by address; give it tasks.
 
-Real asyncio code (tasks, sleeps, timeouts, events, locks, task groups) runs on it unchanged. The clock stands still while
-anything is ready and jumps to the next timer when nothing is. What happens follows from the program and the seed alone: ready
-callbacks run first in, first out, or with a `random.Random` any of them may be next; timers due together are ready in the order
-of their creation; tasks and futures are named by and hash by their creation, so that sets of them iterate the same in every
-process; the garbage collector runs at counted moments. One thing escapes: `asyncio.as_completed` keeps bare coroutines in a set
-by address; give it tasks.
-
-There is no I/O, no selector, no thread: what would run in a thread runs inline and takes no time. Nothing is swallowed: what
-asyncio would only log is raised when the world ends.
+There is no I/O, no selector and no thread: what would run in a thread runs inline and takes no time. Errors that asyncio would only log are raised when the
+world ends.
 """
 
 import asyncio
@@ -42,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class LoopHandle(asyncio.TimerHandle):
-    """A callback in the queue. One class for timers and others; its constructor is the lean part."""
+    """A callback in the queue. One class serves timers and others; its constructor does the minimum."""
 
     __slots__ = ()
     _callback: Any
@@ -61,7 +58,7 @@ class LoopHandle(asyncio.TimerHandle):
 
 
 class VirtualFuture(Future[Any]):
-    """A C future that hashes by its number."""
+    """A C future whose hash is its number."""
 
     __slots__ = ("number",)
     number: int
@@ -71,7 +68,7 @@ class VirtualFuture(Future[Any]):
 
 
 class VirtualTask(Task[Any]):
-    """A C task that hashes by its number, which must be there before asyncio registers the task in a set."""
+    """A C task whose hash is its number. The number must be set before asyncio registers the task in a set."""
 
     __slots__ = ("number",)
 
@@ -84,7 +81,7 @@ class VirtualTask(Task[Any]):
 
 
 def coroutine_location(coro: Any) -> str:
-    """Where a coroutine stands: its innermost function, file and line."""
+    """The innermost function, file and line at which a coroutine is suspended."""
     while hasattr(inner := getattr(coro, "cr_await", None), "cr_frame"):
         coro = inner
     frame = getattr(coro, "cr_frame", None)
@@ -103,7 +100,7 @@ HANDLES_PER_COLLECTION = 1 << 16
 
 
 class Unfinished(RuntimeError):
-    """The world stopped before what it ran for was done. `tasks` says who had not ended, and where each stood."""
+    """The world stopped before the awaited coroutine ended. `tasks` lists the tasks that had not ended, and where each was suspended."""
 
     def __init__(self, why: str, tasks: Iterable[Task[Any]]) -> None:
         self.tasks = tuple(f"{task.get_name()} ({coroutine_location(task.get_coro())})" for task in tasks)
@@ -111,21 +108,21 @@ class Unfinished(RuntimeError):
 
 
 class Deadlocked(Unfinished):
-    """Nothing is ready and no timer is set: nothing can happen any more."""
+    """Nothing is ready and no timer is set, so nothing can happen any more."""
 
 
 class TooLong(Unfinished):
-    """The world went past a bound: of virtual time, of callbacks, or of cancellations."""
+    """The world exceeded a bound of virtual time, callbacks, or cancellations."""
 
 
 class VirtualLoop(AbstractEventLoop):
     """An event loop in virtual time: `time()` and `now_s` are the same number of seconds, from `start_s` on.
 
-    `rng` draws which ready callback is next; without one they run first in, first out. At most `limit_s` virtual seconds may pass
-    and `handles_max` callbacks run. What a real loop has and this one has not (sockets, processes, signals) raises NotImplementedError.
+    `rng` draws which ready callback is next; without it they run first in, first out. At most `limit_s` virtual seconds may pass and `handles_max` callbacks
+    run. Features of real loops that it lacks (sockets, processes, signals) raise NotImplementedError.
 
-    After each reading of the clock the world stands still for as long as `pause` says, as a process does that was stopped by a signal or whose machine was:
-    so a pause can come between any two instructions that touch time.
+    Each reading of the clock advances it by what `pause()` returns, as if a signal or the host had stopped the process there: a pause can thus fall between any
+    two instructions that read the time.
     """
 
     def __init__(self, rng: random.Random | None = None, *, start_s: float = START_S, limit_s: float = LIMIT_S, handles_max: int = HANDLES_MAX) -> None:
@@ -164,7 +161,7 @@ class VirtualLoop(AbstractEventLoop):
         return handle
 
     def call_soon_threadsafe(self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None) -> asyncio.Handle:
-        """The same as `call_soon`: there is only one thread, and another one is refused."""
+        """Does the same as `call_soon`: there is only one thread, and others are refused."""
         if threading.get_ident() != self._thread:
             raise RuntimeError("a virtual world has one thread; run blocking work with asyncio.to_thread, which is inline here")
         return self.call_soon(callback, *args, context=context)
@@ -204,9 +201,9 @@ class VirtualLoop(AbstractEventLoop):
         return [task for task in self._tasks if not task.done()]
 
     def run_in_executor(self, executor: object, func: Callable[[Unpack[Ts]], T], *args: *Ts) -> Future[T]:
-        """Run `func` here and now: a thread takes no time in this world. Its answer arrives through the loop, as from a real thread.
+        """Runs `func` inline: a thread takes no time in this world. Its result arrives through the loop, as from a real thread.
 
-        So a caller may be cancelled after the work was done and before it hears of it. What waits in `func` for the loop waits for ever.
+        A caller can therefore be cancelled after the work has ended and before the result arrives. If `func` waits for the loop, it waits forever.
         """
         future: Future[T] = self.create_future()
         asyncio._set_running_loop(None)
@@ -220,23 +217,23 @@ class VirtualLoop(AbstractEventLoop):
         return future
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:
-        """There is none."""
+        """Has nothing to shut down."""
 
     def run_until_complete(self, future: Generator[Any, None, T] | Awaitable[T]) -> T:
-        """Run until `future`, usually a coroutine, is done; return its result or raise its error, Deadlocked, or TooLong. The rest stays where it is."""
+        """Runs until `future`, usually a coroutine, is done; returns its result or raises its error, Deadlocked, or TooLong. Other tasks stay suspended."""
         main = cast("Future[T]", future) if asyncio.isfuture(future) else self.create_task(cast("Coroutine[Any, Any, T]", future), name="main")
         self._drive(main.done)
         return main.result()
 
     def settle(self, until_s: float = 0.0, handles_max: int = HANDLES_MAX) -> None:
-        """Run what is ready, or becomes so by that, or by time passing up to `until_s`, until nothing is; or raise TooLong after so many more callbacks."""
+        """Runs everything that is or becomes ready, with time passing up to `until_s`; raises TooLong after `handles_max` callbacks."""
         self._handles_max = self.handles + handles_max
         self._checkpoint = min(self._checkpoint, self._handles_max)
         _ = self.call_at(until_s, int)  # so that time stops there
         self._drive(lambda: not self._ready and not self._dying and self._now_s >= until_s)
 
     def next_s(self) -> float:
-        """When the next timer is due; infinity, if there is none."""
+        """The time of the next timer; infinity if there is none."""
         return min((when_s for when_s, _, handle in self._timers if not handle._cancelled), default=math.inf)
 
     def _drive(self, done: Callable[[], bool]) -> None:
@@ -247,11 +244,11 @@ class VirtualLoop(AbstractEventLoop):
                 if not ready:
                     self._idle()
                     continue
+                if self.handles >= self._checkpoint:
+                    self._check()  # before a callback is taken: if this raises, the callback is still there when the loop is driven again
                 handle = pick()
                 if handle._cancelled:
                     continue
-                if self.handles >= self._checkpoint:
-                    self._check()
                 self.handles += 1
                 try:
                     handle._context.run(handle._callback, *handle._args)
@@ -260,14 +257,17 @@ class VirtualLoop(AbstractEventLoop):
                 except BaseException as error:
                     self.call_exception_handler({"message": "a callback failed", "exception": error})
 
+    def choose(self, count: int) -> int:
+        """Draws which of `count` things that are ready comes next: without a seed, the first."""
+        return 0 if self._rng is None else int(self._rng.random() * count)
+
     def _pick(self) -> LoopHandle:
-        ready, rng = self._ready, cast(random.Random, self._rng)
-        at = int(rng.random() * len(ready))
+        ready, at = self._ready, self.choose(len(self._ready))
         ready[at], ready[-1] = ready[-1], ready[at]
         return ready.pop()
 
     def _idle(self) -> None:
-        """Nothing is ready: go on with the killing if there is any, otherwise move the clock to the next timer."""
+        """Continues a kill if there is one; otherwise moves the clock to the next timer."""
         if self._dying:
             return self._cancel_again()
         timers = self._timers
@@ -316,11 +316,12 @@ class VirtualLoop(AbstractEventLoop):
         return False
 
     def kill(self, tasks: Iterable[Task[Any]]) -> Future[None]:
-        """Cancel `tasks` until each has ended, while the clock stands still; their last words are not heard. The answer may be awaited.
+        """Cancels `tasks` until each has ended, while the clock stands still. Their errors are discarded. The returned future may be awaited.
 
-        This simulates `kill -9` as far as a loop can. The cleanup of the killed still runs, each wait in it cancelled when nothing else is ready:
-        the caller first sees to it that nothing they now do is durable. Timers they set with `call_later` still ring; what they awaited together
-        with others is cancelled for all. A task may kill itself: it ends where it awaits the answer. The loop raises TooLong after 100 vain tries.
+        This simulates `kill -9` as far as a loop can. The cleanup code of killed tasks still runs, and each wait in it is cancelled when nothing else is
+        ready; the caller must first ensure that nothing they do is durable. Timers that they set with `call_later` still fire; futures that they awaited
+        together with others are cancelled for all. A task may kill itself: it ends where it awaits the future. The loop raises TooLong after 100
+        cancellations without effect.
         """
         dead: Future[None] = self.create_future()
         living = {task: None for task in tasks if not task.done()}
@@ -349,12 +350,12 @@ class VirtualLoop(AbstractEventLoop):
             task.cancel()
 
     def close(self) -> None:
-        """End the world: kill what still runs, then raise all errors that reached nobody, in one ExceptionGroup. Closing twice does nothing."""
+        """Ends the world: kills what still runs, then raises all unhandled errors in one ExceptionGroup. Closing twice has no effect."""
         if self._closed:
             return
         if self._running:
             raise RuntimeError("a running loop cannot be closed")
-        gc.collect(0)  # What died in a cycle speaks up now, and not at a random moment in another world.
+        gc.collect(0)  # Garbage in cycles reports its errors now, and not at a random moment in another world.
         self.errors += [error for task in self._tasks if task._log_traceback and (error := task.exception())]
         self._ending, self._handles_max = True, self.handles + HANDLES_MAX
         try:
@@ -369,19 +370,19 @@ class VirtualLoop(AbstractEventLoop):
                 queue.clear()
             self._closed = True
         if self.errors:
-            raise BaseExceptionGroup("errors that nobody received", list({id(error): error for error in self.errors}.values()))
+            raise BaseExceptionGroup("errors of tasks that were never awaited", list({id(error): error for error in self.errors}.values()))
 
     def _kill_rest(self) -> None:
         while living := self.pending():
             self._drive(self.kill(living).done)
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Keep the error for the end. What goes wrong while the last tasks are killed, or later, is not heard."""
+        """Records an error until the world ends. Errors of the final kill are discarded."""
         if not self._ending:
             self.errors.append(context.get("exception") or RuntimeError(f"{context.get('message')}: {context}"))
 
     async def shutdown_asyncgens(self) -> None:
-        """Close every async generator that was begun and not ended, in the order of their beginning."""
+        """Closes every async generator that has begun and not ended, in the order in which they began."""
         for asyncgen in list(self._asyncgens.values()):
             try:
                 await asyncgen.aclose()
@@ -397,10 +398,10 @@ class VirtualLoop(AbstractEventLoop):
 
 
 def run(coro_fn: CoroFn[T], *, seed: int | str | None = None, start_s: float = START_S, limit_s: float = LIMIT_S, handles_max: int = HANDLES_MAX) -> T:
-    """Run `coro_fn()` in a world of its own and return its result; with a seed, ready callbacks run in the order drawn from it.
+    """Runs `coro_fn()` in a world of its own and returns its result; with a seed, ready callbacks run in an order drawn from it.
 
-    Whatever still runs at the end is killed without noise. When `coro_fn` fails, its error comes out as itself, with
-    the errors that nobody received as notes; when it succeeds, those come out as one ExceptionGroup.
+    What still runs at the end is killed. If `coro_fn` fails, its error is raised with the unhandled errors of others as notes; if it succeeds, those are raised
+    as one ExceptionGroup.
     """
     loop = VirtualLoop(None if seed is None else random.Random(seed), start_s=start_s, limit_s=limit_s, handles_max=handles_max)
     try:
@@ -416,5 +417,5 @@ def run(coro_fn: CoroFn[T], *, seed: int | str | None = None, start_s: float = S
 
 
 def kill(tasks: Iterable[Task[Any]]) -> Future[None]:
-    """`VirtualLoop.kill` on the running loop."""
+    """Calls `VirtualLoop.kill` on the running loop."""
     return cast(VirtualLoop, asyncio.get_running_loop()).kill(tasks)

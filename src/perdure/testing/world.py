@@ -1,4 +1,4 @@
-"""The world of a test: a store, an engine and a clock that moves only when the test lets it. What users test their workflows with.
+"""The world of a test: a store, an engine, and a clock that moves only when the test moves it.
 
     def test_order(world):
         world.mock(charge, answers=[TimeoutError(), Charge("ch_1")])
@@ -7,8 +7,8 @@
         run.send(approved, Approval(True, "ada"))
         assert run.result() == "r_1" and run.step("charge").attempts == 2
 
-Everything in it is real but time and what is mocked: the engine, the rules, the encodings, the log. Each call lets happen all that
-happens without time passing, and returns once nothing moves.
+Everything is real except time and what is mocked: the engine, the rules, the encodings, the log. Each call runs everything that can happen without time
+passing, and returns when nothing is left to do.
 """
 
 import asyncio
@@ -53,25 +53,25 @@ R = TypeVar("R")
 
 SEED_BITS = 62
 LIMIT_S = 1e11
-"""How much virtual time may pass in a world: some thousand years."""
+"""The virtual time that may pass in a world: some thousand years."""
 
 CALLBACKS_MAX = 1_000_000
-"""How many callbacks may run in one call, before it is taken for one that never ends."""
+"""How many callbacks may run in one call before it counts as endless."""
 
 
 class Undisturbed(NamedTuple):
-    """What is known of a world that others, in which a process is killed, are compared with: its durable writes, the tries of its steps, their effects."""
+    """The facts of an undisturbed world that worlds with a crash are compared with: durable writes, attempts of steps, and their effects."""
 
     writes: tuple[DurableWrite, ...]
-    tries: Counter[tuple[str, str]]
+    attempts: Counter[tuple[str, str]]
     done: Counter[Doing]
 
 
 class World:
-    """Virtual time, an engine and a store for one test. A test in pytest is given one as `world`; elsewhere it is a context manager.
+    """Virtual time, an engine and a store for one test. Tests in pytest get it as the fixture `world`; elsewhere it is a context manager.
 
-    With `seed`, what is ready at one moment runs in an order drawn from it. With `always_suspend`, every execution leaves memory at
-    each of its waits, and comes back from its log. The process is killed at `crash`; `undisturbed` is then what the world is compared with.
+    With `seed`, callbacks that are ready at one moment run in an order drawn from it. With `always_suspend`, every execution is evicted at each wait and
+    restored from its log. The process is killed at `crash`, and the world is then compared with `undisturbed`.
     """
 
     def __init__(
@@ -90,9 +90,9 @@ class World:
         self._undisturbed = undisturbed
         self._fns: dict[str, Any] = {}
         self._kinds: dict[str, Any] = {}
-        self._tries: Counter[tuple[str, str]] = Counter()
+        self._attempts: Counter[tuple[str, str]] = Counter()
         self._failure: Exception | None = None
-        self._letters = 0
+        self._messages = 0
         self._closed = False
 
     def __enter__(self) -> Self:
@@ -105,22 +105,22 @@ class World:
         finally:
             self.close()
 
-    # executions
+    # Executions
 
     def start(self, workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Run[R]:
-        """Start an execution, and let happen what happens at once. Options are given by `with_`; without an `id`, executions are counted from 1.
+        """Starts an execution and runs everything that happens at once. Options are given by `with_`; without an `id`, executions are numbered from 1.
 
-        An `id` that exists is returned as it is.
+        If an execution of the `id` exists, it is returned.
 
         Raises:
-            BadValue: the arguments are not those of the workflow.
-            WrongVerb: an option has no effect here, or stands among the arguments.
+            BadValue: the arguments do not fit the workflow.
+            WrongVerb: an option has no effect here, or is passed among the arguments.
         """
         __tracebackhide__ = True
         return self._start("world.start", workflow, args, kwargs)
 
     def run(self, workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Start an execution, as `start` does, and return its result, as `Run.result` does."""
+        """Starts an execution, as `start` does, and returns its result, as `Run.result` does."""
         __tracebackhide__ = True
         return self._start("world.run", workflow, args, kwargs).result()
 
@@ -150,18 +150,18 @@ class World:
 
     @property
     def runs(self) -> list[Run[Any]]:
-        """All executions, those of children included, in the order in which they came."""
+        """All executions, including children, in the order of creation."""
         return [self.run_of(head.key) for head in self.machine.heads()]
 
     def run_of(self, key: Key) -> Run[Any]:
-        """The execution of this key, whether or not there is one yet."""
+        """The run of this key, even if its execution does not exist yet."""
         return Run(self, key, self._kinds.get(key.workflow, Any))
 
     def use(self, *workflows: Workflow[..., Any]) -> None:
-        """Know these workflows, and all that they can name: those that are started are known already.
+        """Registers workflows and all workflows that they can name. Workflows that are started are registered automatically.
 
         Raises:
-            BadValue: another workflow of that name is known.
+            BadValue: another workflow of that name is registered.
         """
         for workflow in workflows:
             if not isinstance(workflow, Workflow):
@@ -173,20 +173,20 @@ class World:
 
     def _known(self, code: AnyWorkflow) -> AnyWorkflow:
         if code.sync:
-            import_greenlet()  # a missing library is to be known before anything is started
+            import_greenlet()  # reports a missing library before anything is started
         self._fns[code.name], self._kinds[code.name] = code.what, code.codec.result
-        return self._mocks.cast(code)
+        return self._mocks.wrap(code)
 
-    # mocks
+    # Mocks
 
     def mock(self, step: Any, *, answers: Any = UNSET, returns: Any = UNSET, raises: Any = UNSET, calls: Any = UNSET, takes: Duration = 0) -> Mock:
-        """Have something else answer for a step, a plain function, a workflow, or whatever is called so: give one of the four.
+        """Replaces a step, a plain function, a workflow, or the step of a name by a mock. Give one of the four options.
 
-        `answers` are given one for each try, and exceptions among them are raised; `returns` the same each time; `raises` an error each time;
-        `calls` is a function that is given the arguments. It `takes` so long, in virtual time. Without any it returns None.
+        `answers` has one answer for each attempt, and exceptions among them are raised; `returns` is returned each time; `raises` is raised each time;
+        `calls` is a function of the arguments. The call takes `takes` of virtual time. Without an option, the mock returns None.
 
         Raises:
-            BadValue: the step can't return that.
+            BadValue: the step can't return that value.
         """
         __tracebackhide__ = True
         self.enter("mock")
@@ -195,17 +195,17 @@ class World:
         return self._mocks.add(step, MockAnswer(answers, returns, raises, calls), takes)
 
     def strict(self, *allowed: Any) -> None:
-        """Let no step run for real that is not mocked, but for those that are `allowed`: it fails the test."""
+        """Makes every step without a mock, except those that are `allowed`, fail the test."""
         self._mocks.only(allowed)
 
     def effect(self, what: str, key: str | None = None, *, once: bool = True) -> bool:
-        """Tell, in a test double, that the world outside is changed now; False says that it was before, under this key, so it is not again.
+        """Reports from a test double that the outside world changes now. Returns False if it has changed before under this key, so that nothing happens.
 
-        With `once`, a step that does it in one try, and again in another without the same key, fails the test.
+        With `once`, the test fails if a step has this effect in two attempts without the same key.
         """
         return self.effects.add(what, key, once)
 
-    # time
+    # Time
 
     @property
     def now(self) -> datetime:
@@ -213,13 +213,13 @@ class World:
         return datetime.fromtimestamp(self._loop.now_s, UTC)
 
     def skip(self, duration: Duration) -> None:
-        """Let so much time pass, and all happen that is due on the way."""
+        """Lets virtual time pass, and runs everything that becomes due."""
         __tracebackhide__ = True
         self.enter("skip")
         self._let(f"skip({duration!r})", self._loop.now_s + duration_seconds(duration, "skip"))
 
     def skip_until(self, when: datetime) -> None:
-        """Let time pass until then, and all happen that is due on the way.
+        """Lets virtual time pass until `when`, and runs everything that becomes due.
 
         Raises:
             BadValue: it is past, or has no time zone.
@@ -231,13 +231,13 @@ class World:
         self._let(f"skip_until({when})", when.timestamp())
 
     def settle(self) -> None:
-        """Let happen all that happens without time passing."""
+        """Runs everything that can happen without time passing."""
         __tracebackhide__ = True
         self.enter("settle")
         self._let("settle()", 0.0)
 
     def pass_until(self, verb: str, what: str, found: Callable[[], bool], timeout_s: float, stuck: Callable[[str], Stuck]) -> bool:
-        """Let time pass as far as it must until `found` says so; False, if it did not in that time. For those who wait for something."""
+        """Lets time pass, from one due time to the next, until `found` returns True; returns False if it did not within `timeout_s`."""
         __tracebackhide__ = True
         self.enter(verb)
         end_s, handles = self._loop.now_s + timeout_s, self._loop.handles
@@ -264,10 +264,12 @@ class World:
         if failure is not None:
             raise failure
 
-    # the process
+    # The process
 
     def crash(self) -> None:
-        """Kill the process, as `kill -9` does: what is in flight is lost, and another takes over at once, which has only the store. May be called in a step."""
+        """Kills the process as `kill -9` does: attempts in flight are lost, and another process, which has only the store, takes over at once. A step may
+        call it.
+        """
         if self._loop.is_running() and asyncio._get_running_loop() in (None, self._loop):
             self.machine.kill()
             raise Killed
@@ -276,7 +278,7 @@ class World:
         self.settle()
 
     def restart(self, *workflows: Workflow[..., Any]) -> None:
-        """Stop the process in good order, and begin another. Workflows that are given replace those of the same name, as a deploy does."""
+        """Stops the process in an orderly way and starts another. Workflows that are given replace those of the same name, as a deployment does."""
         self.enter("restart")
         process = self.machine.process
         self._loop.run_until_complete(self.machine.stop())
@@ -284,25 +286,25 @@ class World:
             if code.name not in self._fns or any(code is workflow.code for workflow in workflows):
                 self.machine.codes[code.name] = self._known(code)
         if self.machine.process is process and not process.gate.dead:
-            self.machine.note("the process was stopped in good order, and another begins")
-            self.machine.begin_anew()
+            self.machine.note("the process was stopped, and another begins")
+            self.machine.begin_next_process()
         self.settle()
 
-    # what came of it
+    # Results
 
     def trace(self) -> str:
-        """Everything that has happened, execution by execution, with the time since the world began."""
+        """The events of all executions in words, with the time since the world began."""
         own = [line.since(self.start_s) for line in self.machine.notes]
         seed = [] if self.seed is None else [f"seed {self.seed}"]
         return "\n\n".join(["\n".join([*seed, *own])] * bool(seed or own) + [run.trace() for run in self.runs])
 
     def check(self, *, replay: bool = True) -> None:
-        """Check what must be true at the end of every test: pytest does so for those that pass.
+        """Checks the invariants of every test; pytest calls it for tests that pass.
 
         Raises:
-            NotReplayed: an execution's own log, fed to its code anew, does not bring about the same.
-            NotIdempotent: a step that ran again has changed the world again.
-            AssertionError, BadValue: a mock had no answer, or a wrong one.
+            NotReplayed: an execution, replayed over its own log, diverges.
+            NotIdempotent: a step that ran again repeated its effect.
+            AssertionError, BadValue: a mock had no answer, or an invalid one.
         """
         __tracebackhide__ = True
         failure, self._failure = self._failure, None
@@ -322,55 +324,55 @@ class World:
 
     @property
     def undisturbed(self) -> Undisturbed:
-        """What other worlds of the same test can be compared with."""
-        return Undisturbed(tuple(self.machine.writes), Counter(self._tries), self.effects.done)
+        """The facts that other worlds of the same test are compared with."""
+        return Undisturbed(tuple(self.machine.writes), Counter(self._attempts), self.effects.done)
 
     @property
     def ran_again(self) -> dict[str, tuple[int, int]]:
-        """The steps whose tries were more than in the undisturbed world: how many, in place of how many."""
+        """The steps with more attempts than in the undisturbed world: how many here, and how many there."""
         if self._undisturbed is None:
             return {}
-        pairs = ((step, times, self._undisturbed.tries[step]) for step, times in self._tries.items())
+        pairs = ((step, times, self._undisturbed.attempts[step]) for step, times in self._attempts.items())
         return {f"{path} of {workflow}": (times, before) for (workflow, path), times, before in pairs if 0 < before < times}
 
     def close(self) -> None:
-        """End the world. Errors of tasks that steps have left behind, which nobody received, are raised in one group. Closing twice does nothing."""
+        """Ends the world. Errors of tasks that steps left behind are raised in one group. Closing twice has no effect."""
         if not self._closed:
             self._closed = True
             if errors := self.machine.close():
-                raise BaseExceptionGroup("errors that nobody received", errors)
+                raise BaseExceptionGroup("errors of tasks that were never awaited", errors)
 
-    # for those who work with it
+    # Used by runs and the plugin
 
     def enter(self, verb: str) -> None:
-        """Refuse a call where the world can't move.
+        """Refuses a call while an event loop is running.
 
         Raises:
             WrongVerb: a loop is running here: the world's own, or another.
         """
         if self._closed:
-            raise WrongVerb(f"{verb}() on a world that is closed", "use a world only in the test that was given it")
+            raise WrongVerb(f"{verb}() on a world that is closed", "use a world only in the test that it was created for")
         if self._loop.is_running():
-            raise WrongVerb(f"{verb}() in a step or a workflow", "let the test do it; of a world, a step may use crash, effect and now")
+            raise WrongVerb(f"{verb}() in a step or a workflow", "call it in the test; a step may use only crash, effect and now of a world")
         if asyncio._get_running_loop() is not None:
             raise WrongVerb(f"{verb}() inside a running event loop", "write the test as a plain `def`: a world has a loop of its own, in virtual time")
 
     def next_id(self, workflow: str) -> str:
-        """The id of the next execution of a workflow that is given none."""
+        """The id of the next execution of a workflow that is started without one."""
         return str(1 + sum(head.key.workflow == workflow for head in self.machine.heads()))
 
     def seed_of(self, key: Key) -> int:
         """The seed of an execution: the same in every run of a test."""
         return Random(f"{self.seed}: {key}").getrandbits(SEED_BITS)
 
-    def letter(self, key: str | None) -> str:
+    def message_key(self, key: str | None) -> str:
         """The key of a message: the same in every run of a test."""
-        self._letters += 1
-        return f"test:{self._letters}" if key is None else checked_name(key, "key")
+        self._messages += 1
+        return f"test:{self._messages}" if key is None else checked_name(key, "key")
 
     async def _perform(self, fn: Any, args: Value, info: StepInfo, *others: Any) -> Outcome:
         self.performed[info.execution, info.path] = fn
-        self._tries[info.execution.workflow, path_text(info.path)] += 1
+        self._attempts[info.execution.workflow, path_text(info.path)] += 1
         return await self._mocks.perform(fn, args, info, *others)
 
     def _fail(self, why: Exception) -> None:
@@ -378,7 +380,7 @@ class World:
             self._failure = why
 
     def _is_open(self, key: Key, path: Path, attempt: int) -> bool:
-        """Whether the log does not remember what came of a try."""
+        """Whether the log has no outcome of an attempt."""
         found = self.machine.read(key)
         pending = None if found is None else fold_events(key, log_format.decode_rows(found.rows)).open.get(path)
         return pending is not None and pending.attempt == attempt and pending.state in ("performing", "interrupted")

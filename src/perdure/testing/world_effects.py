@@ -1,7 +1,7 @@
-"""Effects: what steps do to the world outside, as the test doubles that stand for it tell.
+"""Records the effects that steps have on the outside world, as reported by test doubles.
 
-That a step is idempotent can't be seen from within: it begins again, and that is all. So whoever stands for the world in a test
-says what would have happened there, and under which key. What came with a key that was seen before did not happen again.
+A step cannot show by itself that it is idempotent. The test double of an external system therefore reports each effect with its idempotency key. An effect
+whose key was seen before does not happen again.
 """
 
 from collections import Counter
@@ -12,13 +12,13 @@ from perdure.code.step_environment import current_step
 from perdure.core.paths import Key, path_text
 
 Doing = tuple[str, str, str]
-"""Which step of which workflow did what: the workflow's name, the path as text, the effect."""
+"""The workflow's name, the path of the step as text, and the effect."""
 
 
 class Effect(NamedTuple):
-    """Something that was asked of the world. `repeated`: it had been done before under this key, so nothing happened.
+    """An effect on the outside world. `repeated` says that its key was seen before, so that nothing happened.
 
-    `execution`, `path` and `attempt` say by which try of which step; None, "" and 0: not by a step.
+    `execution`, `path` and `attempt` identify the attempt that caused it; outside of steps they are None, "" and 0.
     """
 
     what: str
@@ -31,12 +31,12 @@ class Effect(NamedTuple):
 
     @property
     def step(self) -> str:
-        """The step, as people call it."""
+        """The step, as messages name it."""
         return f"step {self.path} of {self.execution}"
 
 
 class Effects:
-    """Everything that was asked of the world, in order; iterate over it, or `count` what was really done."""
+    """All effects, in order. Iterate over them, or `count` those that happened."""
 
     def __init__(self) -> None:
         self._all: list[Effect] = []
@@ -49,11 +49,11 @@ class Effects:
         return len(self._all)
 
     def count(self, what: str, key: str | None = None) -> int:
-        """How often this was done, repetitions under the same key left out."""
+        """How often this happened, without repetitions under the same key."""
         return sum(not one.repeated and one.what == what and key in (None, one.key) for one in self._all)
 
     def add(self, what: str, key: str | None, once: bool) -> bool:
-        """Take note of an effect; return whether it is to be done, or was done before under this key."""
+        """Records an effect; returns whether it happens, or False if its key was seen before."""
         info = current_step.get(None)
         repeated = key is not None and (what, key) in self._known
         if key is not None:
@@ -64,11 +64,11 @@ class Effects:
 
     @property
     def done(self) -> Counter[Doing]:
-        """What steps have really done, and how often."""
+        """The effects of steps that happened, and how often."""
         return Counter((one.execution.workflow, one.path, one.what) for one in self._all if one.execution is not None and one.once and not one.repeated)
 
     def done_again(self, undisturbed: Counter[Doing] | None) -> list[str]:
-        """What a step has done in one try and then, without a key, in another; or more often than in an undisturbed world, if that is known."""
+        """Describes the effects that a step repeated in another attempt without a key, or had more often than in the undisturbed world, if that is known."""
         groups: dict[tuple[Key, str, str], list[Effect]] = {}
         for one in self._all:
             if one.execution is not None and one.once and not one.repeated:
@@ -77,15 +77,17 @@ class Effects:
 
 
 def _again(done: Sequence[Effect], undisturbed: Counter[Doing] | None) -> str | None:
-    """In words, that this was done again, if it was: the same effect of the same step, whenever it was really done."""
-    tries = sorted({one.attempt for one in done})
+    """Describes a repetition among effects of the same kind and step, if there is one."""
+    attempts = sorted({one.attempt for one in done})
     bare = sorted({one.attempt for one in done if one.key is None})
     first = done[0]
     if len(bare) > 1:
-        return f"{first.step} did {first.what!r} in try {bare[0]}, and again in try {bare[1]}, with no key"
-    if undisturbed is None or first.execution is None or len(tries) == 1:
+        return f"{first.step} did {first.what!r} in attempt {bare[0]}, and again in attempt {bare[1]}, with no key"
+    if undisturbed is None or first.execution is None or len(attempts) == 1:
         return None
     usual = undisturbed[first.execution.workflow, first.path, first.what]
     if not 0 < usual < len(done):
         return None
-    return f"{first.step} did {first.what!r} {len(done)} times in place of {usual}, in tries {tries[0]} and {tries[1]}: its key is not the same in both"
+    return (
+        f"{first.step} did {first.what!r} {len(done)} times in place of {usual}, in attempts {attempts[0]} and {attempts[1]}: its key is not the same in both"
+    )

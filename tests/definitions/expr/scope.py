@@ -8,7 +8,7 @@ from perdure.definitions.expr.plain_values import MissingValueError
 from perdure.definitions.expr.references import ExpressionRead
 
 
-class Given:
+class StubScope:
     """Roots and steps as they are given; a step that is None was skipped."""
 
     def __init__(self, roots: dict[str, Any] | None = None, **steps: Any) -> None:

@@ -13,9 +13,9 @@ from perdure.definitions.expr.cel import compile_cel
 from perdure.definitions.expr.cel_names import names_in_cel
 from perdure.definitions.expr.plain_values import MissingValueError, ValueKindError
 from perdure.definitions.expr.references import EXPRESSION_CHARACTERS_MAX
-from tests.definitions.expr.scope import Given, of_root, of_step, outcome
+from tests.definitions.expr.scope import StubScope, of_root, of_step, outcome
 
-SCOPE = Given(
+SCOPE = StubScope(
     {"self": {"score": 90, "half": 0.5, "name": "Ada", "items": [{"n": 1}, {"n": 2}], "none": None, "ok": True}, "loop": {"item": 3}, "input": {}},
     enrich={"revenue": 200_000.5},
     a__b={"score": 1, "output": 5},
@@ -64,7 +64,7 @@ def test_it_has_a_value(text: str, value: Any) -> None:
 
 
 def test_only_what_is_named_is_asked_for() -> None:
-    scope = Given({"self": {"a": 1}}, one=1, other=2)
+    scope = StubScope({"self": {"a": 1}}, one=1, other=2)
     assert compile_cel("self.a == 1 && one == 1 && !has(self.b)").holds(scope)
     assert sorted(scope.asked) == ["@self", "one"]
 
@@ -175,14 +175,14 @@ def test_what_would_grow_without_end_is_refused(text: str) -> None:
 def test_what_would_take_too_long_for_what_it_is_given_fails_at_once(text: str, larger: Any) -> None:
     began_s = time.process_time()
     with pytest.raises(ValueKindError, match="too large for it"):
-        compile_cel(text).holds(Given({"self": {"b": larger, "c": larger}}, l=list(range(9_999))))
+        compile_cel(text).holds(StubScope({"self": {"b": larger, "c": larger}}, l=list(range(9_999))))
     assert time.process_time() - began_s < 3
 
 
 def test_what_is_given_may_be_large_where_it_is_looked_at_once() -> None:
     large = {"n": 1, "items": [{"n": number, "name": "x" * 20} for number in range(2_000)]}
-    assert compile_cel("self.items.all(item, item.n >= 0 && item.name.size() == 20)").holds(Given({"self": large}))
-    assert compile_cel("self.items.exists(item, item.n == input.n)").holds(Given({"self": large, "input": {"n": 1999, "much": ["x"] * 1_000_000}}))
+    assert compile_cel("self.items.all(item, item.n >= 0 && item.name.size() == 20)").holds(StubScope({"self": large}))
+    assert compile_cel("self.items.exists(item, item.n == input.n)").holds(StubScope({"self": large, "input": {"n": 1999, "much": ["x"] * 1_000_000}}))
 
 
 def test_how_work_may_grow_is_read_from_the_text() -> None:

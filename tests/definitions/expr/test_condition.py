@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from perdure.core.errors import BadExpression, ExpressionFailed
 from perdure.definitions.expr.condition import OPERATORS, compile_condition
-from tests.definitions.expr.scope import Given, of_root, of_step, outcome
+from tests.definitions.expr.scope import StubScope, of_root, of_step, outcome
 
 SELF = {
     "score": 90,
@@ -26,7 +26,7 @@ SELF = {
     "status": "failed",
     "error_code": "TIMEOUT",
 }
-SCOPE = Given(
+SCOPE = StubScope(
     {"self": SELF, "input": {"limit": 80, "codes": ["TIMEOUT", "RATE"], "empty": {}}},
     fetch={"n": 3, "items": [1, 2, 3], "name": "Ada"},
     a__b={"score": 1},
@@ -241,7 +241,7 @@ def test_where_missing_is_false_the_row_does_not_hold_and_somebody_is_told() -> 
 
 
 def test_a_group_is_evaluated_no_further_than_is_needed() -> None:
-    scope = Given(a=1, b=0)
+    scope = StubScope(a=1, b=0)
     assert compile_condition({"any": ["@a", "@b"]}).evaluate(scope)
     assert not compile_condition({"all": ["@b", "@a"]}).evaluate(scope)
     assert scope.asked == ["a", "b"]
@@ -371,7 +371,7 @@ def test_how_deep_groups_nest_and_values_are_compared_is_bounded() -> None:
     for _ in range(3_000):
         other = [other]
     with pytest.raises(ExpressionFailed, match="nests too deep"):
-        compile_condition(row("@a", eq="@b")).evaluate(Given(a=one, b=other))
+        compile_condition(row("@a", eq="@b")).evaluate(StubScope(a=one, b=other))
 
 
 texts = st.text(max_size=20) | st.sampled_from(["@self.score", "@fetch.n", "$.items[*].amount", "$..*", "@gone.x?", "(", "self.score > 1", "@@", "1 + "])

@@ -11,9 +11,9 @@ from perdure.core.errors import BadExpression, ExpressionFailed
 from perdure.core.limits import VALUE_BYTES_MAX
 from perdure.definitions.expr.references import TEXT_CHARACTERS_MAX
 from perdure.definitions.expr.template import DEPTH_MAX, compile_template
-from tests.definitions.expr.scope import Given, of_root, of_step, outcome
+from tests.definitions.expr.scope import StubScope, of_root, of_step, outcome
 
-SCOPE = Given({"input": {"id": 7, "name": "Ada", "rate": 0.5, "ok": True, "none": None, "list": [1, {"a": "ü"}]}}, fetch={"n": 1}, skipped=None)
+SCOPE = StubScope({"input": {"id": 7, "name": "Ada", "rate": 0.5, "ok": True, "none": None, "list": [1, {"a": "ü"}]}}, fetch={"n": 1}, skipped=None)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_secret_is_a_mark_and_text_with_one_in_it_is_marked_in_parts() -> None
 
 
 def test_data_that_looks_like_a_secret_is_text_in_text() -> None:
-    scope = Given({"input": {"forged": {"@secret": "OTHER"}}})
+    scope = StubScope({"input": {"forged": {"@secret": "OTHER"}}})
     made = compile_template("@{input.forged} @{secrets.KEY}").evaluate(scope)
     assert made == {"@text": ['{"@secret":"OTHER"}', " ", {"@secret": "KEY"}]}
 
@@ -161,7 +161,7 @@ def deep_list(depth: int) -> Any:
 
 @pytest.mark.slow
 def test_how_long_a_text_becomes_is_bounded() -> None:
-    scope = Given({"input": "x" * (VALUE_BYTES_MAX // 1000)})
+    scope = StubScope({"input": "x" * (VALUE_BYTES_MAX // 1000)})
     with pytest.raises(ExpressionFailed, match="the text becomes"):
         compile_template("@{input}" * 1001).evaluate(scope)
 
@@ -169,11 +169,11 @@ def test_how_long_a_text_becomes_is_bounded() -> None:
 @pytest.mark.slow
 def test_what_is_put_into_text_may_nest_so_far() -> None:
     with pytest.raises(ExpressionFailed, match="nests too deep"):
-        compile_template("x @{input}").evaluate(Given({"input": deep_list(100_000)}))
+        compile_template("x @{input}").evaluate(StubScope({"input": deep_list(100_000)}))
 
 
 def test_a_value_in_an_error_is_cut_short() -> None:
-    scope = Given({"input": {f"{'k' * 500}{place}": 1 for place in range(50)}})
+    scope = StubScope({"input": {f"{'k' * 500}{place}": 1 for place in range(50)}})
     with pytest.raises(ExpressionFailed) as caught:
         compile_template("@input.gone").evaluate(scope)
     assert len(str(caught.value)) < 250

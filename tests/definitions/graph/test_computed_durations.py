@@ -11,7 +11,7 @@ from perdure.definitions.format.canonical_form import canonical_document
 from perdure.definitions.format.definition_edits import with_renamed_steps
 from perdure.definitions.format.definition_findings import value_at_pointer
 from perdure.testing import World
-from tests.definitions.graph.acting import log_of, say
+from tests.definitions.graph.field_effects import log_of, say
 from tests.definitions.graph.semantics.table import folded
 
 FIVE: Any = {"expr": "first.seconds + 3"}
@@ -62,7 +62,7 @@ REFUSED: dict[str, Any] = {
 
 @pytest.mark.parametrize("pointer", REFUSED)
 def test_an_expression_where_no_reference_may_stand_is_refused_with_its_place(pointer: str) -> None:
-    with pytest.raises(BadDefinition, match=r"no expression can stand here.*write seconds, or text such as '30s'") as refused:
+    with pytest.raises(BadDefinition, match=r"no expression is allowed here.*write seconds, or text such as '30s'") as refused:
         Definition.of(document(REFUSED[pointer]), tools={"SAY": say})
     assert [(one.code, one.pointer) for one in refused.value.findings] == [("not_constant", pointer)]
 

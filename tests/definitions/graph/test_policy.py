@@ -26,7 +26,7 @@ def test_the_first_rule_that_holds_decides() -> None:
 
 def test_a_rule_that_cannot_be_judged_denies() -> None:
     verdict = rules({"on": "tool", "when": "input.euros > 1", "deny": "no"}).judge("tool", FACTS)
-    assert "input.euros > 1" in verdict.deny and "can't be judged" in verdict.deny
+    assert "input.euros > 1" in verdict.deny and "can't be evaluated" in verdict.deny
 
 
 def test_capabilities_are_of_the_steps_that_their_selector_means() -> None:

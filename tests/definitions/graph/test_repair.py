@@ -29,7 +29,7 @@ output: "@end.what"
 """
 
 
-class Shop:
+class RepairableSteps:
     def __init__(self) -> None:
         self.done = Counter[str]()
         self.broken = True
@@ -42,18 +42,18 @@ class Shop:
 
 
 @pytest.fixture
-def shop() -> Shop:
-    return Shop()
+def shop() -> RepairableSteps:
+    return RepairableSteps()
 
 
-def failed(world: World, shop: Shop) -> Any:
+def failed(world: World, shop: RepairableSteps) -> Any:
     run = world.start(Definition.of(TEXT, tools={"work": shop.work}), n=1)
     with pytest.raises(ExecutionFailed):
         run.result()
     return run
 
 
-def test_retried_it_goes_on_from_what_failed(world: World, shop: Shop) -> None:
+def test_retried_it_goes_on_from_what_failed(world: World, shop: RepairableSteps) -> None:
     run = failed(world, shop)
     shop.broken = False
     run.retry()
@@ -61,14 +61,14 @@ def test_retried_it_goes_on_from_what_failed(world: World, shop: Shop) -> None:
     assert shop.done == Counter({"first": 1, "many 1": 1, "many 2": 1, "many 3": 1, "turn 0": 1, "turn 1": 1, "join": 2, "last 7": 1})
 
 
-def test_given_what_failed_it_goes_on_without_doing_it(world: World, shop: Shop) -> None:
+def test_given_what_failed_it_goes_on_without_doing_it(world: World, shop: RepairableSteps) -> None:
     run = failed(world, shop)
     run_immediately(reruns.preset_outcome(world.access, run.key, "join", Success(encode({"next": 3}, "a result"))))
     run.retry()
     assert run.result() == "last 3" and shop.done["join"] == 1
 
 
-def test_a_fork_from_a_step_does_that_and_what_came_later_and_nothing_else(world: World, shop: Shop) -> None:
+def test_a_fork_from_a_step_does_that_and_what_came_later_and_nothing_else(world: World, shop: RepairableSteps) -> None:
     run = failed(world, shop)
     shop.broken = False
     wanted = reruns.RerunRequest(key=run.key._replace(id="fork"), from_step="turn/~1/turn")
@@ -78,7 +78,7 @@ def test_a_fork_from_a_step_does_that_and_what_came_later_and_nothing_else(world
     assert shop.done == Counter({"first": 1, "many 1": 1, "many 2": 1, "many 3": 1, "turn 0": 1, "turn 1": 2, "join": 2, "last 7": 1})
 
 
-def test_paused_it_begins_nothing_and_goes_on_when_it_is_resumed(world: World, shop: Shop) -> None:
+def test_paused_it_begins_nothing_and_goes_on_when_it_is_resumed(world: World, shop: RepairableSteps) -> None:
     shop.broken = False
     text = TEXT.replace("tool: work, with: {what: join}, retry: {max: 1}", "sleep: 1h").replace("@{join.next}", "x")
     run = world.start(Definition.of(text, tools={"work": shop.work}), n=1)

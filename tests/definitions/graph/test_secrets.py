@@ -103,17 +103,17 @@ def test_what_a_tool_declares_to_undo_it_is_given_the_same_secrets(world: World)
 
 @pytest.mark.parametrize("whole", ["@secrets.TOKEN", ["@secrets.TOKEN"], "of @{secrets.TOKEN}"])
 def test_what_is_not_given_by_name_is_given_no_secret(world: World, whole: Any) -> None:
-    with pytest.raises(ExecutionFailed, match="secrets are given by name"):
+    with pytest.raises(ExecutionFailed, match="pass secrets only in the"):
         started(world, whole, {"TOKEN": CANARY})[0].result()
     undo = {"id": "a", "tool": "send", "undo": {"tool": "send", "with": whole}}
     run = world.start(defined(undo, {"id": "b", "needs": ["a"], "fail": "no"}, tools={"send": lambda: None}, name="undone"))
-    assert run.status == "needs_attention" and "undo it by hand" in world.trace()
+    assert run.status == "needs_attention" and "Undo the step by hand" in world.trace()
 
 
 def test_another_execution_is_handed_no_secret_for_its_input_is_kept(world: World) -> None:
     child = Definition.of({"perdure": 1, "name": "child", "input": {"x": {}}, "steps": [{"id": "a", "return": "@input.x"}]})
     document = {"perdure": 1, "name": "it", "steps": [{"id": "a", "call": "child", "with": {"x": "@secrets.TOKEN"}}]}
-    with pytest.raises(ExecutionFailed, match="it reads a secret, and what it comes to is kept"):
+    with pytest.raises(ExecutionFailed, match="a value that is recorded reads a secret"):
         world.run(Definition.of(document, calls=[child], secrets={"TOKEN": CANARY}))
 
 

@@ -31,8 +31,8 @@ def test_a_path_that_is_missing_in_a_condition_of_dialect_004_is_a_warning_event
         assert run.status == "completed"
         (warning,) = [event for event in run.events() if event.type == "step.warning"]
         assert warning.subject == "a/~rule"
-        assert warning.data == {"warning": "the condition does not hold, as something is missing: @self.m.deep: there is no 'm' among n"}
-        assert [line for line in caplog.messages if "does not hold" in line]
+        assert warning.data == {"warning": "the condition counts as false, because values are missing: @self.m.deep: there is no 'm' among n"}
+        assert [line for line in caplog.messages if "counts as false" in line]
 
 
 @pytest.mark.perdure(replay=False)  # it goes no further, so there is nothing to replay
@@ -42,5 +42,5 @@ def test_a_definition_that_was_started_by_its_name_alone_says_how_to_start_it(wo
     started = world.run(caller)
     run = world.run_of(Key("default", started["workflow"], started["id"]))
     assert run.status == "needs_attention"
-    assert "started by the name 'it' alone" in run.why
+    assert "started by the name 'it' as a code workflow" in run.why
     assert "perdure start FILE.yaml" in run.why

@@ -19,8 +19,8 @@ from perdure.core.views import StepView
 from perdure.definitions.format.model import verbs_by_name
 from perdure.definitions.kinds.pipeline.pipeline_runner import OPERATIONS
 from perdure.stores.memory import MemoryStore
-from tests.definitions.kinds.kinds import KINDS, Place, Row, working
-from tests.definitions.kinds.shapes import ANYTHING, configs
+from tests.definitions.kinds.config_shapes import ANYTHING, configs
+from tests.definitions.kinds.kind_table import KINDS, KindEnvironment, KindRow, working
 
 pytestmark = pytest.mark.slow
 
@@ -95,7 +95,7 @@ def is_slow(pid: int) -> bool:
         return False
 
 
-async def nothing_is_left(place: Place) -> None:
+async def nothing_is_left(place: KindEnvironment) -> None:
     """No request is being answered, no command lives, and no sandbox computes."""
     await until(lambda: place.server.busy == 0, "no request waits")
     if sys.platform == "linux":
@@ -108,20 +108,20 @@ async def nothing_is_left(place: Place) -> None:
 
 @every_kind
 @pytest.mark.parametrize("value", ["a", "ünï 𝄞 \u2028 'q' \"d\" $x `y` {{z}} \\", "x" * 50_000, pytest.param("é" * 1_200_000, marks=pytest.mark.prove)])
-async def test_it_does_its_work_with_texts_of_all_kinds(row: Row, place: Place, value: str) -> None:
+async def test_it_does_its_work_with_texts_of_all_kinds(row: KindRow, place: KindEnvironment, value: str) -> None:
     if len(value) <= row.characters_max:
         result = await run(place.definition({"id": "a", **row.echo(place)}), value=value)
         assert row.value_of(result) == value
 
 
 @every_kind
-async def test_it_is_tried_as_often_as_the_step_says_and_fails_in_the_end(row: Row, place: Place) -> None:
+async def test_it_is_tried_as_often_as_the_step_says_and_fails_in_the_end(row: KindRow, place: KindEnvironment) -> None:
     how, _, steps = await ended(place.definition({"id": "a", **row.broken(place), "retry": QUICK}))
     assert isinstance(how, ExecutionFailed) and max(tries(steps), len(place.server.seen)) == row.tries
 
 
 @every_kind
-async def test_its_time_ends_it_and_nothing_of_it_is_left(row: Row, place: Place) -> None:
+async def test_its_time_ends_it_and_nothing_of_it_is_left(row: KindRow, place: KindEnvironment) -> None:
     began_s = time.monotonic()
     how, _, _ = await ended(place.definition({"id": "a", **row.slow(place), "timeout": 1, "retry": {"max": 1}}))
     assert isinstance(how, ExecutionFailed) and time.monotonic() - began_s < WAIT_S / 2
@@ -129,7 +129,7 @@ async def test_its_time_ends_it_and_nothing_of_it_is_left(row: Row, place: Place
 
 
 @every_kind
-async def test_who_cancels_an_execution_in_the_middle_of_it_leaves_nothing_of_it(row: Row, place: Place) -> None:
+async def test_who_cancels_an_execution_in_the_middle_of_it_leaves_nothing_of_it(row: KindRow, place: KindEnvironment) -> None:
     definition = place.definition({"id": "a", **row.slow(place), "grace": "200ms"})
     async with working(MemoryStore(), definition) as client:
         handle = await client.start(definition.with_(id="x"))
@@ -148,7 +148,7 @@ async def until_performing(handle: AsyncHandle[Any]) -> None:
 
 
 @every_kind
-async def test_what_it_did_is_undone_when_the_execution_fails_later(row: Row, place: Place) -> None:
+async def test_what_it_did_is_undone_when_the_execution_fails_later(row: KindRow, place: KindEnvironment) -> None:
     undo = {"tool": "undone", "with": {"what": "@self"}}
     it = place.definition({"id": "a", **row.echo(place), "undo": undo}, {"id": "b", "needs": ["a"], "fail": "no"})
     how, _, _ = await ended(it, value="to be undone")
@@ -158,7 +158,7 @@ async def test_what_it_did_is_undone_when_the_execution_fails_later(row: Row, pl
 
 
 @every_kind
-async def test_its_failure_comes_to_what_the_step_says(row: Row, place: Place) -> None:
+async def test_its_failure_comes_to_what_the_step_says(row: KindRow, place: KindEnvironment) -> None:
     broken = {"id": "a", **row.broken(place), "retry": {"max": 1}}
     instead = place.definition({**broken, "on_error": [{"id": "instead", "set": {"x": 1}}]}, {"id": "b", "return": "went on"})
     assert await run(instead) == "went on"
@@ -166,32 +166,32 @@ async def test_its_failure_comes_to_what_the_step_says(row: Row, place: Place) -
 
 
 @every_kind
-async def test_it_is_done_for_each_of_a_list_some_at_a_time_and_in_order(row: Row, place: Place) -> None:
+async def test_it_is_done_for_each_of_a_list_some_at_a_time_and_in_order(row: KindRow, place: KindEnvironment) -> None:
     found = await run(place.definition({"id": "a", **row.echo(place), "each": {"in": list(range(5)), "concurrency": 2}}), value="one")
     assert [row.value_of(one) for one in found] == ["one"] * 5
 
 
 @every_kind
-async def test_it_is_done_again_and_again(row: Row, place: Place) -> None:
+async def test_it_is_done_again_and_again(row: KindRow, place: KindEnvironment) -> None:
     turns = {"until": {"ref": "@index", "gte": 2}, "max": 5}
     _, _, steps = await ended(place.definition({"id": "a", **row.echo(place), "repeat": turns}))
     assert sum("/" in step.path or step.path.startswith("a") for step in steps) >= 3
 
 
 @every_kind
-async def test_its_result_is_held_against_the_schema_of_the_step(row: Row, place: Place) -> None:
+async def test_its_result_is_held_against_the_schema_of_the_step(row: KindRow, place: KindEnvironment) -> None:
     how, _, _ = await ended(place.definition({"id": "a", **row.echo(place), "schema": {"type": "boolean"}, "retry": {"max": 1}}))
     assert isinstance(how, ExecutionFailed) and "boolean" in str(how)
 
 
 @pytest.mark.parametrize("row", [row for row in KINDS.values() if row.has_value], ids=[row.kind for row in KINDS.values() if row.has_value])
-async def test_its_result_counts_for_the_limit_of_bytes(row: Row, place: Place) -> None:
+async def test_its_result_counts_for_the_limit_of_bytes(row: KindRow, place: KindEnvironment) -> None:
     how, _, _ = await ended(place.definition({"id": "a", **row.echo(place)}, limits={"max_bytes": 1_000}), value="x" * 2_000)
     assert isinstance(how, ExecutionFailed) and "exceeded_max_bytes" in f"{how!r} {how}"
 
 
 @every_kind
-async def test_what_a_policy_denies_is_not_done(row: Row, place: Place) -> None:
+async def test_what_a_policy_denies_is_not_done(row: KindRow, place: KindEnvironment) -> None:
     denied = {"rules": [{"on": "tool", "when": f"kind == '{row.kind}'", "deny": "not here"}]}
     how, _, _ = await ended(place.definition({"id": "a", **row.echo(place)}, policy=denied))
     assert isinstance(how, ExecutionFailed) and "not here" in str(how)
@@ -204,7 +204,7 @@ async def test_what_a_policy_denies_is_not_done(row: Row, place: Place) -> None:
 @pytest.mark.parametrize(
     "said", [{"rules": [{"on": "tool", "when": "step == 'a'", "ask": "shall it?"}]}, {"capabilities": [{"step": "a", "requires_approval": True}]}]
 )
-async def test_where_a_policy_says_so_a_person_is_asked_first(row: Row, place: Place, said: Any) -> None:
+async def test_where_a_policy_says_so_a_person_is_asked_first(row: KindRow, place: KindEnvironment, said: Any) -> None:
     definition = place.definition({"id": "a", **row.echo(place)}, policy=said)
     async with working(MemoryStore(), definition) as client:
         handle = await client.start(definition.with_(id="x"), value="asked")
@@ -216,7 +216,7 @@ async def test_where_a_policy_says_so_a_person_is_asked_first(row: Row, place: P
 
 
 @every_kind
-async def test_a_failed_one_is_a_dead_letter_that_succeeds_when_it_is_requeued_after_it_was_mended(row: Row, place: Place) -> None:
+async def test_a_failed_one_is_a_dead_letter_that_succeeds_when_it_is_requeued_after_it_was_mended(row: KindRow, place: KindEnvironment) -> None:
     definition = place.definition({"id": "a", **row.broken(place), "retry": {"max": 1}}, output="done")
     async with working(MemoryStore(), definition) as client:
         with pytest.raises(ExecutionFailed):
@@ -231,7 +231,7 @@ async def test_a_failed_one_is_a_dead_letter_that_succeeds_when_it_is_requeued_a
 
 
 @every_kind
-def test_a_config_that_is_wrong_is_refused_before_anything_runs(row: Row, tmp_path: Path) -> None:
+def test_a_config_that_is_wrong_is_refused_before_anything_runs(row: KindRow, tmp_path: Path) -> None:
     for wrong in row.refused:
         with pytest.raises(BadDefinition) as refused:
             Definition.of({"perdure": 1, "name": "it", "input": {"value": {}}, "steps": [{"id": "a", row.kind: wrong}]})
@@ -239,7 +239,7 @@ def test_a_config_that_is_wrong_is_refused_before_anything_runs(row: Row, tmp_pa
 
 
 @of_a_kind
-def test_it_declares_what_people_and_editors_need(row: Row, tmp_path: Path) -> None:
+def test_it_declares_what_people_and_editors_need(row: KindRow, tmp_path: Path) -> None:
     from perdure.definitions.kinds.kind_registry import KindRegistry
 
     kind = KindRegistry()[row.kind]
@@ -282,12 +282,12 @@ def test_whatever_stands_behind_a_verb_is_never_a_defect(kind: str, world_of: An
 
 
 @pytest.fixture
-def world_of(tmp_path: Path) -> Place:
+def world_of(tmp_path: Path) -> KindEnvironment:
     """A place whose server there is not: what asks it is refused."""
-    return Place("http://127.0.0.1:1/", tmp_path)
+    return KindEnvironment("http://127.0.0.1:1/", tmp_path)
 
 
-def fuzz(kind: str, place: Place, data: st.DataObject) -> None:
+def fuzz(kind: str, place: KindEnvironment, data: st.DataObject) -> None:
     """Hold one config of a kind to it."""
     config, given_input = data.draw(fuzzed(kind), "config"), data.draw(st.none() | ANYTHING, "with")
     step = {"id": "a", kind: config, "retry": {"max": 1}, "timeout": 5} | ({} if given_input is None else {"with": given_input})

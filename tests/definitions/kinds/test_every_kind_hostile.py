@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from perdure import ExecutionFailed
-from tests.definitions.kinds.http.server import Wire, json_reply, reply
-from tests.definitions.kinds.kinds import KINDS, Place, Step
+from tests.definitions.kinds.http.misbehaving_server import Wire, json_reply, reply
+from tests.definitions.kinds.kind_table import KINDS, KindEnvironment, Step
 from tests.definitions.kinds.test_every_kind import DEFECT, ended, nothing_is_left
 
 pytest.importorskip("httpx2", reason="requests take the package httpx2: pip install 'perdure[http]'")
@@ -72,7 +72,7 @@ PEERS: dict[str, Callable[[Wire], Awaitable[None]]] = {
     "leads to itself": sends(reply(b"", 302, {"Location": "/peer"})),
 }
 
-ASKING: dict[str, Callable[[Place], Step]] = {
+ASKING: dict[str, Callable[[KindEnvironment], Step]] = {
     "http": lambda place: {"http": f"{place.url}/peer"},
     "pipeline": lambda place: {"pipeline": [{"http_request": f"{place.url}/peer"}]},
     "llm": lambda place: {"llm": "x"},
@@ -84,7 +84,7 @@ ASKING: dict[str, Callable[[Place], Step]] = {
 @pytest.mark.parametrize(
     "peer", [name if name in ("breaks", "says half a surrogate", "says what is deep") else pytest.param(name, marks=pytest.mark.prove) for name in PEERS]
 )
-async def test_whatever_a_peer_does_the_step_ends_in_time_and_leaves_nothing(kind: str, peer: str, place: Place) -> None:
+async def test_whatever_a_peer_does_the_step_ends_in_time_and_leaves_nothing(kind: str, peer: str, place: KindEnvironment) -> None:
     for path in ("/peer", "/v1/chat/completions"):
         place.server.on(path, PEERS[peer])
     began_s, began_bytes = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -120,7 +120,7 @@ LONG_S = 30.0
 
 
 @pytest.mark.parametrize("name", [name if "half" in name or "closed" in name else pytest.param(name, marks=pytest.mark.prove) for name in OUTPUT])
-async def test_whatever_a_step_says_is_a_result_or_an_error_that_says_so(name: str, place: Place) -> None:
+async def test_whatever_a_step_says_is_a_result_or_an_error_that_says_so(name: str, place: KindEnvironment) -> None:
     began_s = time.monotonic()
     how, _, _ = await ended(place.definition({"id": "a", **OUTPUT[name], "timeout": TIMEOUT_S, "retry": {"max": 1}}))
     assert time.monotonic() - began_s < LONG_S
@@ -132,7 +132,7 @@ async def test_whatever_a_step_says_is_a_result_or_an_error_that_says_so(name: s
 
 @pytest.mark.prove
 @pytest.mark.parametrize("kind", [kind for kind, row in KINDS.items() if row.characters_max > 1_000_000])
-async def test_results_that_are_too_large_together_are_an_error_that_says_so(kind: str, place: Place) -> None:
+async def test_results_that_are_too_large_together_are_an_error_that_says_so(kind: str, place: KindEnvironment) -> None:
     twice = {"id": "a", **KINDS[kind].echo(place), "each": {"in": [1, 2]}}
     how, _, _ = await ended(place.definition(twice, {"id": "b", "needs": ["a"], "return": "@a"}), value="é" * 4_500_000)
     assert isinstance(how, ExecutionFailed) and re.search(r"the limit is 16,777,216|TooLarge|ContentTooLong", str(how)), repr(how)[:2_000]

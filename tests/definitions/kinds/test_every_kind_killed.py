@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.definitions.kinds.http.server import Server, json_reply
-from tests.definitions.kinds.kinds import KINDS, Place
-from tests.definitions.kinds.mortal import DOING
+from tests.definitions.kinds.http.misbehaving_server import MisbehavingServer, json_reply
+from tests.definitions.kinds.killed_engine import DOING
+from tests.definitions.kinds.kind_table import KINDS, KindEnvironment
 
 pytest.importorskip("httpx2", reason="requests take the package httpx2: pip install 'perdure[http]'")
 pytest.importorskip("pydantic_ai", reason="models take the package pydantic-ai-slim: pip install 'perdure[agents]'")
@@ -29,10 +29,10 @@ ONCE = {name for name in DOING if "may not" in name or "without" in name}
 WRITES = ("/post", "/keyless", "/charge", "/put")
 
 
-class Mortal:
+class KilledEngines:
     """Engines that die, on a directory of their own each, and a server that counts what they ask."""
 
-    def __init__(self, process: asyncio.subprocess.Process, server: Server, directory: Path) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, server: MisbehavingServer, directory: Path) -> None:
         self._process, self.server, self._directory = process, server, directory
         self.interrupted = Counter[str]()
 
@@ -50,7 +50,7 @@ class Mortal:
         """Have one die at a commit, and another go on; hold what they did to what they may do. False, if there was no such commit."""
         directory = self._directory / f"{last} {after}"
         directory.mkdir()
-        Place(self.server.url(), directory).served_by(self.server)
+        KindEnvironment(self.server.url(), directory).served_by(self.server)
         for path in (*WRITES, "/get"):
             self.server.on(path, json_reply('{"is": "fine"}'))
         self.server.seen.clear()
@@ -92,13 +92,13 @@ class Mortal:
 
 
 @asynccontextmanager
-async def mortals(directory: Path) -> AsyncIterator[Mortal]:
+async def mortals(directory: Path) -> AsyncIterator[KilledEngines]:
     """What forks engines that die."""
     pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(sys.executable, "-m", "tests.definitions.kinds.mortal", stdin=pipe, stdout=pipe)
+    process = await asyncio.create_subprocess_exec(sys.executable, "-m", "tests.definitions.kinds.killed_engine", stdin=pipe, stdout=pipe)
     try:
-        async with Server() as server:
-            yield Mortal(process, server, directory)
+        async with MisbehavingServer() as server:
+            yield KilledEngines(process, server, directory)
     finally:
         assert process.stdin is not None
         process.stdin.close()

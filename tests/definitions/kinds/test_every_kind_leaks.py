@@ -13,8 +13,8 @@ import pytest
 from perdure.definitions.kinds.bash import fork_server_client
 from perdure.definitions.kinds.sandbox import monty_pool, sandbox_pool
 from perdure.stores.memory import MemoryStore
-from tests.definitions.kinds.http.server import Server
-from tests.definitions.kinds.kinds import KINDS, Place, Row, working
+from tests.definitions.kinds.http.misbehaving_server import MisbehavingServer
+from tests.definitions.kinds.kind_table import KINDS, KindEnvironment, KindRow, working
 
 pytest.importorskip("httpx2", reason="requests take the package httpx2: pip install 'perdure[http]'")
 pytest.importorskip("pydantic_ai", reason="models take the package pydantic-ai-slim: pip install 'perdure[agents]'")
@@ -50,10 +50,10 @@ def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-async def load(row: Row, directory: Path, count: int) -> None:
+async def load(row: KindRow, directory: Path, count: int) -> None:
     """So many steps of a kind, and some more that their time ends."""
-    async with Server() as server:
-        place = Place(server.url(), directory).served_by(server)
+    async with MisbehavingServer() as server:
+        place = KindEnvironment(server.url(), directory).served_by(server)
         each = {"in": list(range(count)), "concurrency": AT_ONCE}
         ended = {"in": list(range(count // ENDED_OF)), "concurrency": AT_ONCE, "on_error": "null"}
         limits = {"max_steps": 10 * count}
@@ -81,7 +81,7 @@ def soon(what: Callable[[], object]) -> bool:
     return bool(what())
 
 
-def loaded(row: Row, directory: Path, count: int, resident: int) -> int:
+def loaded(row: KindRow, directory: Path, count: int, resident: int) -> int:
     """Load it, after it was warmed up; nothing may be left. How many bytes more it has than before."""
     asyncio.run(load(row, directory / "warm", resident))
     give_back()
@@ -107,7 +107,7 @@ def test_after_some_steps_nothing_is_left(kind: str, tmp_path: Path) -> None:
 
 @pytest.mark.prove
 @pytest.mark.parametrize("row", KINDS.values(), ids=KINDS)
-def test_after_many_steps_nothing_is_left_and_no_memory_is_held(row: Row, tmp_path: Path) -> None:
+def test_after_many_steps_nothing_is_left_and_no_memory_is_held(row: KindRow, tmp_path: Path) -> None:
     more_bytes = loaded(row, tmp_path, MANY, MANY // 2)
     assert more_bytes < GROWTH_BYTES_MAX
     print(f"{row.kind}: {more_bytes:,} bytes more after {MANY} steps")  # noqa: T201  # a proof shows what it found

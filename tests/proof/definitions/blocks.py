@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import NamedTuple, TypeVar
 
-from tests.proof.definitions.facts import Decision, Json, Message
+from tests.proof.definitions.facts import Decision, Json, ScheduledMessage
 from tests.proof.definitions.shape import Step
 from tests.proof.definitions.tools import ALWAYS
 
@@ -19,7 +19,7 @@ UNDO_FAILS = 0.25
 """How many of them can't be undone, which keeps none of the others from being undone."""
 
 
-class Known(NamedTuple):
+class ReadableName(NamedTuple):
     """A step, or a name, whose value can be read: "number" and "list" are always that; "any" may be null."""
 
     name: str
@@ -31,7 +31,7 @@ class Here(NamedTuple):
 
     depth: int = 0
     times: int = 1
-    known: tuple[Known, ...] = (Known("input.n", "number"), Known("input.many", "list"))
+    known: tuple[ReadableName, ...] = (ReadableName("input.n", "number"), ReadableName("input.many", "list"))
     beside: bool = False
     caught: bool = False
     calm: bool = False
@@ -43,9 +43,9 @@ class Here(NamedTuple):
     def after_error(self, *more: str) -> "Here":
         """In the steps that stand in for what failed: of its error can be read the kind, and what else is said."""
         known = [one for one in self.known if not one.name.startswith("error.")]
-        return self.within(calm=True, caught=False, known=(*known, *(Known(f"error.{part}", "any") for part in ("kind", *more))))
+        return self.within(calm=True, caught=False, known=(*known, *(ReadableName(f"error.{part}", "any") for part in ("kind", *more))))
 
-    def knowing(self, *more: Known) -> "Here":
+    def knowing(self, *more: ReadableName) -> "Here":
         """With more that can be read."""
         return self._replace(known=(*self.known, *more))
 
@@ -55,7 +55,7 @@ class Maker:
 
     def __init__(self, random: Random, order: str) -> None:
         self.random, self.order = random, order
-        self.messages: list[Message] = []
+        self.messages: list[ScheduledMessage] = []
         self.decisions: dict[str, Decision] = {}
         self.variables: dict[str, Json] = {}
         self.readable: list[str] = []
@@ -123,7 +123,7 @@ class Maker:
             size -= share
         return made, here
 
-    def step(self, size: int, here: Here, before: Sequence[Step] = ()) -> tuple[Step, tuple[Known, ...]]:
+    def step(self, size: int, here: Here, before: Sequence[Step] = ()) -> tuple[Step, tuple[ReadableName, ...]]:
         """A step of about this size, and what can be read of it behind it."""
         block = size > 1 and here.depth < DEPTH_MAX
         step, kind = (self.block if block else self.leaf)(size, here)
@@ -132,7 +132,7 @@ class Maker:
             step, kind = self._guarded(step, here), "any"
         if before and not {"when", "repeat", "return", "fail"} & set(before[-1]) and self.chance(0.15):
             step["needs"] = [before[-1]["id"]]
-        return step, (Known(step["id"], kind),)
+        return step, (ReadableName(step["id"], kind),)
 
     def _guarded(self, step: Step, here: Here) -> Step:
         return {"id": step["id"], "when": self.condition(here), **{key: value for key, value in step.items() if key != "id"}}
@@ -220,10 +220,10 @@ class Maker:
             step = {"id": name, "listen": {"names": [name], "timeout": self.seconds()}, "on_error": "go_on"}
             return step, "any"
         if self.chance(0.6):
-            self.messages.append(Message(self.seconds(0.0) * self.random.choice([0, 1, 5]), name, {"n": name}))
+            self.messages.append(ScheduledMessage(self.seconds(0.0) * self.random.choice([0, 1, 5]), name, {"n": name}))
             return step, "any"
         count = self.random.randint(2, 3)
-        self.messages += [Message(round(0.1 * number, 3), name, {"n": number}) for number in range(count)]
+        self.messages += [ScheduledMessage(round(0.1 * number, 3), name, {"n": number}) for number in range(count)]
         first: Step = {"id": self.name("sleep"), "sleep": self.seconds()}
         return {"id": self.name("do"), "do": [first, {"id": name, "needs": [first["id"]], "listen": {"names": [name], "limit": count}}]}, "any"
 
@@ -370,7 +370,7 @@ class Maker:
             return self.repeat({"id": name, "do": [*steps, *(self.alternating(here) if self.chance(0.4) else ())]}, here), "any"
         item, place = f"{name}_item", f"{name}_at"
         lists = [one.name for one in here.known if one.kind == "list"]
-        inner = here.within(times=times, beside=True).knowing(Known(item, "any"), Known(place, "number"))
+        inner = here.within(times=times, beside=True).knowing(ReadableName(item, "any"), ReadableName(place, "number"))
         paced: Step = {"id": self.name("sleep"), "sleep": self.seconds()}
         body = [{"id": self.name("add"), "tool": "ADD", "with": {"value": [f"@{item}"], "nth": f"@{place}", "takes_s": self.seconds()}}, paced]
         each: dict[str, Json] = {"in": f"@{self.random.choice(lists)}", "as": item, "index": place}

@@ -28,8 +28,8 @@ from tests.proof.definitions import log_checks
 from tests.proof.definitions.comparison import differs, differs_from_part
 from tests.proof.definitions.facts import Decision, Facts
 from tests.proof.definitions.log_checks import replayed
-from tests.proof.definitions.log_facts import Told
-from tests.proof.definitions.plans import Plan
+from tests.proof.definitions.log_facts import LogFacts
+from tests.proof.definitions.plans import CasePlan
 from tests.proof.definitions.tools import Work
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ VIEWED_EVERY = 25
 """Of how many moments of a log one is looked at."""
 
 
-def made(simulation: "Simulation", plans: Sequence[Plan]) -> "list[DefinitionCase]":
+def made(simulation: "Simulation", plans: Sequence[CasePlan]) -> "list[DefinitionCase]":
     """The cases of a world, of these definitions."""
     cases: list[DefinitionCase] = []
 
@@ -72,7 +72,7 @@ class DefinitionCase:
     Once that was judged, `taken` are the definitions of the patches that were taken, in order.
     """
 
-    def __init__(self, simulation: "Simulation", number: int, plan: Plan, work: Work) -> None:
+    def __init__(self, simulation: "Simulation", number: int, plan: CasePlan, work: Work) -> None:
         from perdure.definition_workflow import Definition
 
         self._simulation, self.plan = simulation, plan
@@ -171,7 +171,7 @@ class DefinitionCase:
         counts["patched"] += bool(self.taken)
         counts["refused"] += sum(isinstance(event, e.PatchedEvent) and bool(event.refused) for event in self.events)
         counts["cancelled"] += self.is_cancelled or self.is_discarded
-        facts: Facts = Told(self.key, definition, self.events, self._payload).facts()
+        facts: Facts = LogFacts(self.key, definition, self.events, self._payload).facts()
         if self.is_discarded:
             found = [] if not facts.undone else [f"it was cancelled as it stood, and {facts.undone} undone"]
         else:

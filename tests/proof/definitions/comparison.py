@@ -9,16 +9,16 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from tests.proof.definitions.facts import Facts, Json, Prediction, Ran, Undone
+from tests.proof.definitions.facts import DefinitionPrediction, Facts, Json, Ran, Undone
 from tests.proof.definitions.shape import inside, is_to_be_undone
 
 
-def differs(prediction: Prediction, facts: Facts) -> list[str]:
+def differs(prediction: DefinitionPrediction, facts: Facts) -> list[str]:
     """What is otherwise than predicted; empty if nothing is. Tries are compared where they are told, and so is the kind of the error."""
     return list(_differences(prediction, facts))
 
 
-def _differences(prediction: Prediction, facts: Facts) -> Iterator[str]:
+def _differences(prediction: DefinitionPrediction, facts: Facts) -> Iterator[str]:
     expected = prediction.facts
     if facts.status != expected.status:
         yield f"it is {facts.status} ({facts.failed or _shown(facts.result)}), predicted was {expected.status} ({expected.failed or _shown(expected.result)})"
@@ -40,7 +40,7 @@ def _tries(expected: Sequence[Ran], found: Sequence[Ran]) -> Iterator[str]:
             yield f"{_ran(one)} took {one.tries} tries, predicted were {tries[_ran(one)]}"
 
 
-def _undone(prediction: Prediction, facts: Facts) -> Iterator[str]:
+def _undone(prediction: DefinitionPrediction, facts: Facts) -> Iterator[str]:
     expected, found = [_back(one) for one in prediction.facts.undone], [_back(one) for one in facts.undone]
     differences = list(_more("was undone", expected, found))
     yield from differences
@@ -92,12 +92,12 @@ def _timeless(value: object) -> object:
     return value
 
 
-def differs_from_part(definition: dict[str, Json], prediction: Prediction, facts: Facts) -> list[str]:
+def differs_from_part(definition: dict[str, Json], prediction: DefinitionPrediction, facts: Facts) -> list[str]:
     """What is otherwise than it must be; empty if nothing is."""
     return list(_part_differences(definition, prediction, facts))
 
 
-def _part_differences(definition: dict[str, Json], prediction: Prediction, facts: Facts) -> Iterator[str]:
+def _part_differences(definition: dict[str, Json], prediction: DefinitionPrediction, facts: Facts) -> Iterator[str]:
     if facts.status != "cancelled":
         yield f"it was cancelled, and is {facts.status}"
     predicted, ran = Counter(map(_named, prediction.facts.ran)), Counter(map(_named, facts.ran))

@@ -21,7 +21,7 @@ WORK = frozenset(("tool", "task", "call", "approve", "listen", "emit", "sleep"))
 """The verbs that are opened and settle, of which an execution's log tells; all others are decided at once."""
 
 
-class Message(NamedTuple):
+class ScheduledMessage(NamedTuple):
     """A message to the execution: so long after its start, under this name."""
 
     at_s: float
@@ -39,11 +39,11 @@ class Decision(msgspec.Struct, frozen=True):
     comment: str = ""
 
 
-class Script(msgspec.Struct, frozen=True):
+class OutsideEvents(msgspec.Struct, frozen=True):
     """What the world does: the input, messages from outside, and decisions by the titles of approvals; no decision: nobody decides."""
 
     input: Mapping[str, Json] = {}
-    messages: Sequence[Message] = ()
+    messages: Sequence[ScheduledMessage] = ()
     decisions: Mapping[str, Decision] = {}
 
 
@@ -84,7 +84,7 @@ class Facts(msgspec.Struct, frozen=True):
     emitted: Sequence[Json] = ()
 
 
-class Prediction(msgspec.Struct, frozen=True):
+class DefinitionPrediction(msgspec.Struct, frozen=True):
     """What must come of it: `facts`, and of `facts.undone` the numbers of those that may change places with their neighbour as they ended together.
 
     `doubts` say where it hangs on less than `sequential.SLACK_S`: then nothing is predicted. `ended_s` is how long it takes.
@@ -99,5 +99,5 @@ class Prediction(msgspec.Struct, frozen=True):
 class Runner(Protocol):
     """Whoever runs definitions, in virtual time, with the tools of `tools.behave`."""
 
-    def run(self, definition: dict[str, Json], script: Script) -> Facts:
+    def run(self, definition: dict[str, Json], script: OutsideEvents) -> Facts:
         """Run `definition` to its end in the world of `script`; an error of the engine itself is raised."""

@@ -10,9 +10,9 @@ from random import Random
 from typing import NamedTuple
 
 from perdure.definitions.format.canonical_form import canonical_document
-from tests.proof.definitions.blocks import TIMES_MAX, Here, Known, Maker
-from tests.proof.definitions.facts import Decision, Json, Prediction, Script
-from tests.proof.definitions.prediction import Stuck, predict
+from tests.proof.definitions.blocks import TIMES_MAX, Here, Maker, ReadableName
+from tests.proof.definitions.facts import Decision, DefinitionPrediction, Json, OutsideEvents
+from tests.proof.definitions.prediction import DefinitionStuck, predict
 from tests.proof.definitions.shape import Step
 
 Exit = Callable[[str], None]
@@ -108,7 +108,7 @@ class Wiring:
         if join != "all":
             step["join"] = join
         _lead(exits, step["id"])
-        return Piece(step["id"], [self._plain(step)], here.knowing(Known(step["id"], "number")))
+        return Piece(step["id"], [self._plain(step)], here.knowing(ReadableName(step["id"], "number")))
 
     def _behind(self, first: str, branches: Sequence[Piece], here: Here, own: Sequence[Exit] = ()) -> Piece:
         """What comes after branches of which one is taken: they meet again, or each goes its own way."""
@@ -117,7 +117,7 @@ class Wiring:
             return Piece(first, [], here)
         if self._maker.chance(0.7):
             merged = self._merged(exits, here, self._random.choice(["all", "all", "any", 1]))
-            known = [Known(f"{branch.first}?", "any") for branch in branches if self._maker.chance(0.5)]
+            known = [ReadableName(f"{branch.first}?", "any") for branch in branches if self._maker.chance(0.5)]
             return Piece(first, merged.exits, merged.here.knowing(*known))
         return Piece(first, exits, here)
 
@@ -136,7 +136,7 @@ class Wiring:
     def _ruled(self, size: int, here: Here) -> Piece:
         """Rules, of which the first that holds is taken."""
         step, inner = self._number(here), here._replace(depth=here.depth + 1)
-        here = here.knowing(Known(step["id"], "number"))
+        here = here.knowing(ReadableName(step["id"], "number"))
         one, other = self._chain(size // 2, inner), self._chain(size // 2, inner)
         step["next"] = [{"when": {"ref": "@self", self._random.choice(["gt", "lt"]): self._random.randint(0, 20)}, "to": one.first}]
         if self._maker.chance(0.4):
@@ -164,7 +164,7 @@ class Wiring:
         branches = [self._chain(max(1, size // 3), inner) for _ in range(self._random.randint(2, 3))]
         step["next"] = [branch.first for branch in branches]
         exits = [exit for branch in branches for exit in branch.exits]
-        known = here.knowing(Known(step["id"], "number"))
+        known = here.knowing(ReadableName(step["id"], "number"))
         if not exits:
             return Piece(step["id"], [], known)
         merged = self._merged(exits, known, self._random.choice(["all", "all", "all", "any", 2]))
@@ -187,7 +187,7 @@ class Wiring:
         step, inner = self._number(here), here._replace(depth=here.depth + 1)
         if self._maker.chance(0.7):
             step["with"]["fails"] = 99
-        behind = [Known("error.kind", "any")] if self._maker.chance(0.5) else []
+        behind = [ReadableName("error.kind", "any")] if self._maker.chance(0.5) else []
         good, bad = self._chain(size // 2, inner), self._chain(size // 2, inner.knowing(*behind))
         self._port(step, "success")(good.first)
         self._port(step, "error")(bad.first)
@@ -218,20 +218,20 @@ class Wiring:
         head_id, own = self._maker.name("add"), self._maker.chance(0.5)
         counted: Json = f"@{head_id}?" if own else f"@vars.{name}"
         head = self._add({"id": head_id, "tool": "ADD", "with": {"value": [counted, 1], "takes_s": self._maker.seconds()}})
-        inner = inner.knowing(Known(head_id, "number"))
+        inner = inner.knowing(ReadableName(head_id, "number"))
         turns = self._random.randint(1, 3)
         body = self._alternating(head_id, turns, inner) if self._maker.chance(0.3) else self._chain(max(1, size - 3), inner)
         _lead([self._plain(head)], body.first)
         if not body.exits:
-            return Piece(head_id, [], here.knowing(Known(head_id, "number")))
+            return Piece(head_id, [], here.knowing(ReadableName(head_id, "number")))
         tail = self._tail(head_id, name, turns)
         if self._maker.chance(0.4):  # a way out in the middle of a turn
             middle = self._add({"id": self._maker.name("test"), "test": {"ref": f"@{head_id}", "lt": self._random.randint(1, 4)}})
             _lead(body.exits, middle["id"])
             self._port(middle, "true")(tail[0])
-            return Piece(head_id, [*tail[1], self._port(middle, "false")], here.knowing(Known(head_id, "number")))
+            return Piece(head_id, [*tail[1], self._port(middle, "false")], here.knowing(ReadableName(head_id, "number")))
         _lead(body.exits, tail[0])
-        return Piece(head_id, tail[1], here.knowing(Known(head_id, "number")))
+        return Piece(head_id, tail[1], here.knowing(ReadableName(head_id, "number")))
 
     def _alternating(self, head: str, turns: int, here: Here) -> Piece:
         """Branches of which the first turns take one and the later ones the other, and a step that reads both."""
@@ -287,8 +287,8 @@ class GeneratedCase(NamedTuple):
     """A definition, the world that it runs in, and what comes of it."""
 
     definition: dict[str, Json]
-    script: Script
-    prediction: Prediction
+    script: OutsideEvents
+    prediction: DefinitionPrediction
 
 
 def random_case(random: Random, size: int = 12, order: str = "") -> GeneratedCase:
@@ -297,11 +297,11 @@ def random_case(random: Random, size: int = 12, order: str = "") -> GeneratedCas
         definition, script = _drawn(random, size, order or random.choice(ORDERS))
         try:
             prediction = predict(definition, script)
-        except Stuck:  # a message that a branch was to send is never sent
+        except DefinitionStuck:  # a message that a branch was to send is never sent
             continue
         if not prediction.doubts:
             return GeneratedCase(definition, script, prediction)
-    raise Stuck(f"each of {TRIES_MAX} definitions hangs on a moment, or does not end")
+    raise DefinitionStuck(f"each of {TRIES_MAX} definitions hangs on a moment, or does not end")
 
 
 def random_definition(random: Random, size: int = 12, order: str = "") -> dict[str, Json]:
@@ -309,7 +309,7 @@ def random_definition(random: Random, size: int = 12, order: str = "") -> dict[s
     return random_case(random, size, order).definition
 
 
-def _drawn(random: Random, size: int, order: str) -> tuple[dict[str, Json], Script]:
+def _drawn(random: Random, size: int, order: str) -> tuple[dict[str, Json], OutsideEvents]:
     maker = Maker(random, order)
     steps = Wiring(maker).steps(size) if order == "ports" else maker.whole(size)
     definition: dict[str, Json] = {"perdure": 1, "name": "random", "input": {"n": {"type": "integer"}, "many": {"type": "array"}}}
@@ -320,4 +320,4 @@ def _drawn(random: Random, size: int, order: str) -> tuple[dict[str, Json], Scri
     if readable := [name for name in maker.readable if random.random() < 0.4]:
         definition["output"] = {name: f"@{name}" for name in readable[:6]} | {"n": "@input.n"}
     given = {"n": random.randint(0, 9), "many": [random.randint(0, 9) for _ in range(random.randint(0, 5))]}
-    return canonical_document(definition), Script(given, maker.messages, maker.decisions)
+    return canonical_document(definition), OutsideEvents(given, maker.messages, maker.decisions)

@@ -24,7 +24,7 @@ Payload = Callable[[Value], bytes]
 """The bytes of a value, wherever they are kept."""
 
 
-class Told:
+class LogFacts:
     """What all events of an execution of `definition` say. Tries that were interrupted are not counted, and what was in flight at the end is left out."""
 
     def __init__(self, key: Key, definition: dict[str, Json], events: Iterable[e.Event], payload: Payload) -> None:
@@ -63,7 +63,7 @@ class Told:
                     yield self._decided(step_name, place, known)
                 case ReceiveOperation():
                     late = isinstance(known.outcome, Failure)
-                    bodies = [self._plain(letter.body) for letter in known.letters]
+                    bodies = [self._plain(letter.body) for letter in known.messages]
                     yield Ran(step_name, place, None, "timeout") if late else Ran(step_name, place, bodies[0] if known.op.limit == 1 else bodies)
                 case SleepOperation() | SendOperation():
                     yield Ran(step_name, place)

@@ -17,7 +17,7 @@ SLACK_S = 0.05
 """What is nearer to each other than this may happen in either order."""
 
 
-class Stuck(Exception):
+class DefinitionStuck(Exception):
     """The definition waits for what never comes, or does not end."""
 
 

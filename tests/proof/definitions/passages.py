@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from tests.proof.definitions.facts import Json
-from tests.proof.definitions.outcomes import NEVER, Failed, Moment, Outcome, Reader, Settled, Stuck, Where, error
+from tests.proof.definitions.outcomes import NEVER, DefinitionStuck, Failed, Moment, Outcome, Reader, Settled, Where, error
 from tests.proof.definitions.shape import AT_ALL, FAILING, Cycle, Edge, Shape, targets
 
 TURNS_MAX = 500
@@ -145,7 +145,7 @@ class _Passage:
             at = outcome.at
             if not isinstance(outcome, Settled) or at == NEVER or not any(moments for edge, moments in leaving.items() if edge in cycle.back):
                 return outcome
-        raise Stuck(f"the cycle of {cycle.head} does not end")
+        raise DefinitionStuck(f"the cycle of {cycle.head} does not end")
 
     # which edges
 

@@ -16,9 +16,9 @@ from perdure.core.errors import BadDefinition
 from perdure.definitions.format.canonical_form import canonical_document, definition_bytes
 from perdure.definitions.format.compiler import compile_definition
 from tests.proof.definitions.comparison import differs
-from tests.proof.definitions.facts import Json, Prediction, Script
+from tests.proof.definitions.facts import DefinitionPrediction, Json, OutsideEvents
 from tests.proof.definitions.generator import GeneratedCase, random_case
-from tests.proof.definitions.outcomes import Stuck
+from tests.proof.definitions.outcomes import DefinitionStuck
 from tests.proof.definitions.prediction import predict
 from tests.proof.definitions.shape import Step, inside
 
@@ -34,7 +34,7 @@ def unbounded(case: GeneratedCase) -> GeneratedCase | None:
         changed = canonical_document(changed)
         _ = compile_definition(changed)
         prediction = predict(changed, case.script)
-    except (BadDefinition, Stuck):
+    except (BadDefinition, DefinitionStuck):
         return None
     return None if prediction.doubts else GeneratedCase(changed, case.script, prediction)
 
@@ -71,15 +71,15 @@ SLOWEST_S = 400.0
 """How much longer a step may take to find out that its time is over: each time that it is interrupted, that begins anew."""
 
 
-def steady(definition: dict[str, Json], script: Script, prediction: Prediction, random: Random, late_s: float) -> bool:
+def steady(definition: dict[str, Json], script: OutsideEvents, prediction: DefinitionPrediction, random: Random, late_s: float) -> bool:
     """Whether the same is predicted if each piece of work takes up to `late_s` longer, each in its own way."""
     return all(_same(definition, script, prediction, Slower(random, late_s)) for _ in range(DRAWS))
 
 
-def _same(definition: dict[str, Json], script: Script, prediction: Prediction, slower: "Slower") -> bool:
+def _same(definition: dict[str, Json], script: OutsideEvents, prediction: DefinitionPrediction, slower: "Slower") -> bool:
     try:
         other = predict({**definition, "steps": [slower.step(one) for one in definition["steps"]]}, slower.script(script))
-    except Stuck:
+    except DefinitionStuck:
         return False
     return not other.doubts and not differs(prediction, other.facts)
 
@@ -103,11 +103,11 @@ class Slower:
             slow["approve"] = {**asked, "timeout": asked["timeout"] + self._longer(self._late_s)}
         return slow
 
-    def script(self, script: Script) -> Script:
+    def script(self, script: OutsideEvents) -> OutsideEvents:
         """What the world does, later."""
         messages = [message._replace(at_s=message.at_s + self._longer(self._late_s)) for message in script.messages]
         decisions = {title: replace(one, after_s=one.after_s + self._longer(self._late_s)) for title, one in script.decisions.items()}
-        return Script(script.input, messages, decisions)
+        return OutsideEvents(script.input, messages, decisions)
 
     def _inside(self, value: Json) -> Json:
         match value:
@@ -138,7 +138,7 @@ class Patch(NamedTuple):
 
     at_s: float
     definition: dict[str, Json]
-    prediction: Prediction | None
+    prediction: DefinitionPrediction | None
 
     @property
     def raw(self) -> bytes:
@@ -146,7 +146,7 @@ class Patch(NamedTuple):
         return definition_bytes(self.definition)
 
 
-class Plan(NamedTuple):
+class CasePlan(NamedTuple):
     """A case, and what befalls it."""
 
     case: GeneratedCase
@@ -154,7 +154,7 @@ class Plan(NamedTuple):
     cancel_s: float | None = None
 
 
-def drawn_plan(random: Random, size: int, late_s: float) -> Plan:
+def drawn_plan(random: Random, size: int, late_s: float) -> CasePlan:
     """A case of about `size` steps, of which the same is predicted if all takes up to `late_s` longer."""
     endless = random.random() < ENDLESS
     while True:
@@ -165,7 +165,7 @@ def drawn_plan(random: Random, size: int, late_s: float) -> Plan:
     ended_s = case.prediction.ended_s
     patches = [one for made in (_behind, _changed, _renamed) if random.random() < 0.3 and (one := made(random, case, late_s)) is not None]
     cancel_s = random.uniform(0.0, ended_s) if random.random() < 0.15 else None
-    return Plan(case, tuple(sorted(patches, key=lambda one: one.at_s)), cancel_s)
+    return CasePlan(case, tuple(sorted(patches, key=lambda one: one.at_s)), cancel_s)
 
 
 def _behind(random: Random, case: GeneratedCase, late_s: float) -> Patch | None:
@@ -178,7 +178,7 @@ def _behind(random: Random, case: GeneratedCase, late_s: float) -> Patch | None:
     try:
         _ = compile_definition(longer)
         after = predict(longer, case.script)
-    except (BadDefinition, Stuck):
+    except (BadDefinition, DefinitionStuck):
         return None
     at_the_end = abs(after.ended_s - before.ended_s - BEHIND_S) < 0.01 or not differs(before, after.facts)
     if after.doubts or not at_the_end or not steady(longer, case.script, after, random, late_s):

@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from tests.proof.definitions.facts import Facts, Json, Prediction, Ran, Script, Status, Undone
-from tests.proof.definitions.outcomes import NEVER, SLACK_S, Ended, Failed, Moment, Outcome, Settled, Stuck, Trace, Where, after, error, near
+from tests.proof.definitions.facts import DefinitionPrediction, Facts, Json, OutsideEvents, Ran, Status, Undone
+from tests.proof.definitions.outcomes import NEVER, SLACK_S, DefinitionStuck, Ended, Failed, Moment, Outcome, Settled, Trace, Where, after, error, near
 from tests.proof.definitions.passages import passage
 from tests.proof.definitions.references import ROOTS, Missing, Root, evaluate, holds
 from tests.proof.definitions.shape import Shape, Step, inside, is_to_be_undone, listed, shaped
@@ -225,14 +225,14 @@ _VERBS: dict[str, Callable[["Reading", Step, Moment, Where], Outcome]] = {
 }
 
 
-__all__ = ["Stuck", "predict"]
+__all__ = ["DefinitionStuck", "predict"]
 
 READINGS_MAX = 60
 TURNS_MAX = 500
 INSTANT = ("step", "dead", "set", "turn")
 
 
-def predict(definition: dict[str, Json], script: Script) -> Prediction:
+def predict(definition: dict[str, Json], script: OutsideEvents) -> DefinitionPrediction:
     """Read `definition` to its end, in the world of `script`.
 
     Raises:
@@ -244,16 +244,16 @@ def predict(definition: dict[str, Json], script: Script) -> Prediction:
         outcome = reading.whole()
         if reading.shared == before:
             if outcome.at == NEVER:
-                raise Stuck("something in it never settles")
+                raise DefinitionStuck("something in it never settles")
             return reading.prediction(outcome)
         before = reading.shared
-    raise Stuck("what its branches tell one another does not settle")
+    raise DefinitionStuck("what its branches tell one another does not settle")
 
 
 class Reading:
     """One reading. `before` are the variables and messages of the one before; `trace` is all that happens, in no order."""
 
-    def __init__(self, definition: dict[str, Json], script: Script, before: Sequence[Trace]) -> None:
+    def __init__(self, definition: dict[str, Json], script: OutsideEvents, before: Sequence[Trace]) -> None:
         self.trace: list[Trace] = []
         self.definition, self.script, self.before = definition, script, before
         self.heard = Counter[str]()
@@ -284,7 +284,7 @@ class Reading:
         ran = {trace.name for trace in self.trace if trace.what == "step" and not trace.skipped}
         return Ended(outcome.at, "completed", {name: self.latest(name, outcome.at, Where()) for name in last if name in ran})
 
-    def prediction(self, outcome: Outcome) -> Prediction:
+    def prediction(self, outcome: Outcome) -> DefinitionPrediction:
         """What follows from how the whole ended."""
         work = [trace for trace in self.trace if trace.what == "work"]
         status: Status = outcome.status if isinstance(outcome, Ended) else "failed"
@@ -300,7 +300,7 @@ class Reading:
             [Undone(trace.name, trace.place, trace.value, "on_error" in self.by_id[trace.name]["undo"]) for trace in done],
             [trace.value for trace in self.trace if trace.what == "emitted"],
         )
-        return Prediction(facts, outcome.at[0], together, tuple(dict.fromkeys(self.doubts)))
+        return DefinitionPrediction(facts, outcome.at[0], together, tuple(dict.fromkeys(self.doubts)))
 
     # what stops
 
@@ -506,7 +506,7 @@ class Reading:
                     case _:
                         return outcome._replace(port="max")
             at = after(outcome.at, repeat["delay"]) if repeat.get("delay") else outcome.at
-        raise Stuck(f"{step['id']} repeats for ever")
+        raise DefinitionStuck(f"{step['id']} repeats for ever")
 
 
 NEVER_SETTLES = Settled(NEVER, "", None)

@@ -33,14 +33,14 @@ from perdure.testing.runs import Run
 from perdure.testing.verdicts import Verdict
 from perdure.testing.world import World
 from tests.proof.definitions.comparison import differs
-from tests.proof.definitions.facts import Decision, Facts, Json, Script
+from tests.proof.definitions.facts import Decision, Facts, Json, OutsideEvents
 from tests.proof.definitions.generator import GeneratedCase, random_case
-from tests.proof.definitions.log_facts import Told
+from tests.proof.definitions.log_facts import LogFacts
 from tests.proof.definitions.plans import steady, unbounded
 from tests.proof.definitions.tools import Work
 
 
-class Kept:
+class EventRecorder:
     """Stands between a store and all who use it, and keeps what is written: the `events` of each execution."""
 
     def __init__(self, store: MemoryStore) -> None:
@@ -115,22 +115,22 @@ class WorldRunner:
         self.reached = False
         self.again = 0
 
-    def run(self, definition: dict[str, Json], script: Script) -> Facts:
+    def run(self, definition: dict[str, Json], script: OutsideEvents) -> Facts:
         """Run `definition` to its end in the world of `script`; then its log is replayed, and gives the same.
 
         Raises:
             DoesNotEnd: it has no end.
         """
         with World(always_suspend=self.always_suspend, seed=self.seed, crash=self.crash) as world:
-            kept = Kept(world.machine.store)
+            kept = EventRecorder(world.machine.store)
             postman = Twice(world.machine.store) if self.twice else None
             run = played(world, definition, script)
             self.writes = [write.number for write in world.machine.writes]
             self.reached, self.again = world.machine.crashed_at is not None, 0 if postman is None else postman.again
-            return Told(run.key, definition, kept.events[run.key], world.machine.payload).facts()
+            return LogFacts(run.key, definition, kept.events[run.key], world.machine.payload).facts()
 
 
-def played(world: World, definition: dict[str, Json], script: Script) -> Run[Any]:
+def played(world: World, definition: dict[str, Json], script: OutsideEvents) -> Run[Any]:
     """Run `definition` in `world` to its end, with all that happens in `script`.
 
     Raises:
@@ -153,7 +153,7 @@ def _failures(world: World, info: StepInfo) -> int:
 class _Stage:
     """Lets time pass, and has happen what the script says, when it says so."""
 
-    def __init__(self, world: World, run: Run[Any], script: Script) -> None:
+    def __init__(self, world: World, run: Run[Any], script: OutsideEvents) -> None:
         self._world, self._run, self._script = world, run, script
         self._numbers = count()
         self._coming: list[Action] = []

@@ -10,9 +10,9 @@ from perdure import Context, DecisionRefused, HasEnded, NotFound, Notice, step, 
 from perdure.core.operations import APPROVAL_WORKFLOW
 from perdure.core.paths import Key
 from perdure.sync_client import Client
-from tests.runtime.kill.ledger import doing, write
-from tests.runtime.kill.leg import PATIENT, Leg, Size
-from tests.runtime.kill.run import Run
+from tests.runtime.kill.effect_log import doing, write
+from tests.runtime.kill.scenario import PATIENT, Scenario, Size
+from tests.runtime.kill.scenario_run import ScenarioRun
 from tests.runtime.processes import History
 
 KINDS = ("rivals", "quorum", "reminded", "late")
@@ -83,8 +83,8 @@ def is_reminded(client: Client, number: int) -> bool:
     return reminders >= REMINDERS
 
 
-def drive(run: Run) -> None:
-    """Ask, and have clerks decide."""
+def drive(run: ScenarioRun) -> None:
+    """Ask, and have operators decide."""
     with run.client() as client:
         run.begin()
         mine = list(range(run.size.executions))
@@ -97,13 +97,13 @@ def drive(run: Run) -> None:
             by = {kind: [number for number in group if KINDS[number % 4] == kind] for kind in KINDS}
             wanted = [("decide", "ada", True, by["rivals"] + by["quorum"] + by["reminded"]), ("decide", "bob", False, by["rivals"])]
             wanted += [("decide", "bob", True, by["quorum"]), ("decide", "carl", True, by["quorum"])]
-            run.clerks(*wanted, kills=2)
+            run.operators(*wanted, kills=2)
 
 
 GROUP = 12
 
 
-def check(run: Run, histories: Mapping[Key, History]) -> str:
+def check(run: ScenarioRun, histories: Mapping[Key, History]) -> str:
     """One of two won, and what it said was done; nobody voted twice; people were told as often as it says; time decided what nobody did."""
     with run.client() as client:
         results = {number: client.get(str(number), asks).result(1.0) for number in range(run.size.executions)}
@@ -131,4 +131,4 @@ def check(run: Run, histories: Mapping[Key, History]) -> str:
     return f"of the rivals {winners['ada']} times the one and {winners['bob']} times the other was first"
 
 
-LEG = Leg(lambda _: (asks,), drive, check, Size(16, 14), Size(240, 150), clerks={"decide": decide})
+SCENARIO = Scenario(lambda _: (asks,), drive, check, Size(16, 14), Size(240, 150), operators={"decide": decide})

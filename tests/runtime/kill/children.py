@@ -8,9 +8,9 @@ from perdure import Context, Ok, Retry, Rollback, step, workflow
 from perdure.core import events as e
 from perdure.core.operations import SpawnOperation
 from perdure.core.paths import Key
-from tests.runtime.kill.ledger import doing
-from tests.runtime.kill.leg import PATIENT, Leg, Size
-from tests.runtime.kill.run import Run
+from tests.runtime.kill.effect_log import doing
+from tests.runtime.kill.scenario import PATIENT, Scenario, Size
+from tests.runtime.kill.scenario_run import ScenarioRun
 from tests.runtime.processes import History
 
 POLICIES: tuple[Literal["cancel", "terminate", "detach"], ...] = ("cancel", "terminate", "detach")
@@ -90,7 +90,7 @@ async def family(ctx: Context, number: int) -> list[Any]:
     return parts
 
 
-def drive(run: Run) -> None:
+def drive(run: ScenarioRun) -> None:
     """Start families, and cancel some of them in the end."""
     with run.client() as client:
         run.begin()
@@ -101,7 +101,7 @@ def drive(run: Run) -> None:
                 handle.cancel("enough")
 
 
-def check(run: Run, histories: Mapping[Key, History]) -> str:
+def check(run: ScenarioRun, histories: Mapping[Key, History]) -> str:
     """Who has ended how, and what was paid and paid back in the end."""
     statuses = {(key.workflow, key.id): history.head.status for key, history in histories.items()}
     done = {tuple(effect.about): 0 for effect in run.ledger.of("ended")}
@@ -134,4 +134,4 @@ def told_once(history: History) -> int:
     return len(told)
 
 
-LEG = Leg(lambda _: (family, item, errand, stubborn, endless), drive, check, Size(12, 14), Size(120, 150))
+SCENARIO = Scenario(lambda _: (family, item, errand, stubborn, endless), drive, check, Size(12, 14), Size(120, 150))

@@ -7,9 +7,9 @@ from typing import Any
 
 from perdure import Definition, ExecutionFailed, step
 from perdure.core.paths import Key
-from tests.runtime.kill.ledger import doing
-from tests.runtime.kill.leg import PATIENT, Leg, Size
-from tests.runtime.kill.run import Run
+from tests.runtime.kill.effect_log import doing
+from tests.runtime.kill.scenario import PATIENT, Scenario, Size
+from tests.runtime.kill.scenario_run import ScenarioRun
 from tests.runtime.processes import History
 
 PARCELS = 6
@@ -59,7 +59,7 @@ def parcels(_: int = 1) -> tuple[Definition]:
     return (Definition.of(ORDER, tools=[act]),)
 
 
-def drive(run: Run) -> None:
+def drive(run: ScenarioRun) -> None:
     """Start them while engines are killed."""
     with run.client() as client:
         run.begin()
@@ -68,7 +68,7 @@ def drive(run: Run) -> None:
             client.start(definition.with_(id=str(number)), number=number, parcels=list(range(PARCELS)))
 
 
-def check(run: Run, histories: Mapping[Key, History]) -> str:
+def check(run: ScenarioRun, histories: Mapping[Key, History]) -> str:
     """What was done is what each definition says, as often as it says."""
     done: dict[int, dict[str, None]] = defaultdict(dict)
     times = Counter[tuple[int, str]]()
@@ -104,4 +104,4 @@ def _failure(handle: Any) -> str:
     return ""
 
 
-LEG = Leg(parcels, drive, check, Size(14, 14), Size(150, 150))
+SCENARIO = Scenario(parcels, drive, check, Size(14, 14), Size(150, 150))

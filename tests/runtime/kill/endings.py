@@ -9,11 +9,11 @@ from perdure import Context, Rollback, step, workflow
 from perdure.core.execution import Execution
 from perdure.core.operations import CallOperation, Failure, Success
 from perdure.core.paths import UNDO, Key, Path, idempotency_key
-from tests.proof.audit_ledgers import Ledger
-from tests.runtime.kill.ledger import doing
-from tests.runtime.kill.leg import PATIENT, Leg, Size
-from tests.runtime.kill.run import Run
-from tests.runtime.processes import Effect, History
+from tests.proof.queue_audit import StepAudit
+from tests.runtime.kill.effect_log import doing
+from tests.runtime.kill.scenario import PATIENT, Scenario, Size
+from tests.runtime.kill.scenario_run import ScenarioRun
+from tests.runtime.processes import History, RecordedEffect
 
 WHYS = ("failure", "cancel", "deadline", "returns", "race", "kill")
 ENDS = {"failure": "failed", "cancel": "cancelled", "deadline": "failed", "returns": "completed", "race": "failed", "kill": "completed"}
@@ -94,7 +94,7 @@ async def kill(ctx: Context, number: int) -> float:
 KINDS = {"failure": failure, "cancel": cancel, "deadline": deadline, "returns": returns, "race": race, "kill": kill}
 
 
-def drive(run: Run) -> None:
+def drive(run: ScenarioRun) -> None:
     """Start all kinds, and cancel those that are to be."""
     with run.client() as client:
         run.begin()
@@ -110,14 +110,14 @@ def drive(run: Run) -> None:
             run.until(lambda handle=handle, why=why: handle.status().status in (ENDS[why], "cancelled"), f"{why} has ended")  # type: ignore[misc]  # mypy infers no lambda with a default
 
 
-def check(run: Run, histories: Mapping[Key, History]) -> str:
+def check(run: ScenarioRun, histories: Mapping[Key, History]) -> str:
     """What was done in the world agrees with what the log says was done or abandoned; what was or may have been done is undone, after all of it."""
     effects = run.ledger.read()
     began = Counter(effect.key for effect in effects if effect.event == "began")
     ended = {effect.key for effect in effects if effect.event == "ended"}
     kinds: Counter[str] = Counter()
     for key, history in histories.items():
-        execution, ledger = Execution(key, history.head.root), Ledger()
+        execution, ledger = Execution(key, history.head.root), StepAudit()
         for event in history.events:
             execution.apply(event)
             ledger.note(execution, event)
@@ -134,14 +134,14 @@ def check(run: Run, histories: Mapping[Key, History]) -> str:
     return ", ".join(f"{count} steps {kind}" for kind, count in sorted(kinds.items()))
 
 
-def is_given_rightly(key: Key, path: Path, outcome: Any, effects: list[Effect]) -> None:
+def is_given_rightly(key: Key, path: Path, outcome: Any, effects: list[RecordedEffect]) -> None:
     """What undoes a step was given its result, or None where that is not known."""
     undo = idempotency_key(key, (UNDO, *path))
     given = {effect.about[2] is not None for effect in effects if effect.key == undo}
     assert given <= {isinstance(outcome, Success)}, f"{key}: {path} came to {outcome}, and its undoing was given another result"
 
 
-def is_undone_last(key: Key, execution: Execution, effects: list[Effect]) -> None:
+def is_undone_last(key: Key, execution: Execution, effects: list[RecordedEffect]) -> None:
     """Once undoing has begun, no step begins, and none ends."""
     steps = {idempotency_key(key, path) for path, known in execution.settled.items() if isinstance(known.op, CallOperation) and path[0] != UNDO}
     undos = {idempotency_key(key, path) for path in execution.settled if path[0] == UNDO}
@@ -150,4 +150,4 @@ def is_undone_last(key: Key, execution: Execution, effects: list[Effect]) -> Non
     assert not late, f"{key} was being undone, and {late}"
 
 
-LEG = Leg(lambda _: tuple(KINDS.values()), drive, check, Size(12, 6), Size(180, 120))
+SCENARIO = Scenario(lambda _: tuple(KINDS.values()), drive, check, Size(12, 6), Size(180, 120))

@@ -8,9 +8,9 @@ from typing import Any
 from perdure import Context, step, workflow
 from perdure.core import events as e
 from perdure.core.paths import Key
-from tests.runtime.kill.ledger import doing
-from tests.runtime.kill.leg import PATIENT, Leg, Size
-from tests.runtime.kill.run import Run
+from tests.runtime.kill.effect_log import doing
+from tests.runtime.kill.scenario import PATIENT, Scenario, Size
+from tests.runtime.kill.scenario_run import ScenarioRun
 from tests.runtime.processes import History
 
 TURNS, LAPS = 60, 3
@@ -54,7 +54,7 @@ async def nested(ctx: Context, number: int) -> list[int]:
     return laps
 
 
-def drive(run: Run) -> None:
+def drive(run: ScenarioRun) -> None:
     """Start loops while engines are killed."""
     with run.client() as client:
         run.begin()
@@ -62,7 +62,7 @@ def drive(run: Run) -> None:
             client.start(cursor if number % 2 else nested.with_(id=str(number)), number)
 
 
-def check(run: Run, histories: Mapping[Key, History]) -> str:
+def check(run: ScenarioRun, histories: Mapping[Key, History]) -> str:
     """The results are right, every row was done, and no log is long."""
     done = Counter((effect.about[0], effect.about[1]) for effect in run.ledger.of("ended"))
     with run.client() as client:
@@ -78,4 +78,4 @@ def check(run: Run, histories: Mapping[Key, History]) -> str:
     return f"{sum(done.values()) - len(done)} of {len(done)} turns interrupted when they were done; at most {max(lengths)} events in a log"
 
 
-LEG = Leg(lambda _: (cursor, nested), drive, check, Size(14, 14), Size(150, 150))
+SCENARIO = Scenario(lambda _: (cursor, nested), drive, check, Size(14, 14), Size(150, 150))

@@ -12,9 +12,9 @@ from perdure.core.paths import Key
 from perdure.stores.encryption import parse_keys
 from perdure.stores.sqlite.rekey import key_uses, rekey
 from perdure.sync_client import Client
-from tests.runtime.kill.ledger import doing
-from tests.runtime.kill.leg import PATIENT, Leg, Size
-from tests.runtime.kill.run import Run
+from tests.runtime.kill.effect_log import doing
+from tests.runtime.kill.scenario import PATIENT, Scenario, Size
+from tests.runtime.kill.scenario_run import ScenarioRun
 from tests.runtime.processes import History
 
 CANARY = "kanarienvogel"
@@ -69,7 +69,7 @@ def encrypt_anew(client: Client, file: str) -> None:
     assert done.refused == (), done
 
 
-def drive(run: Run) -> None:
+def drive(run: ScenarioRun) -> None:
     """Start executions, and change the key meanwhile."""
     run.stage.codec = Encrypted(parse_keys(KEYS[3]), Compressed())
     give(run, 1)
@@ -85,11 +85,11 @@ def drive(run: Run) -> None:
     with run.client() as client:
         for one, key in handles[-3:]:
             client.get(key, secretive).send("word", f"{CANARY} {one}" * 2, key="word")
-    run.clerk("rekey", str(run.stage.file), kills=6)
+    run.operator("rekey", str(run.stage.file), kills=6)
     give(run, 4)
 
 
-def give(run: Run, phase: int) -> None:
+def give(run: ScenarioRun, phase: int) -> None:
     """Give all processes other keys."""
     begun = bool(run.environment)
     run.environment = {"PERDURE_ENCRYPTION_KEYS": KEYS[phase], "PERDURE_COMPRESS": "1", "PERDURE_ENCRYPTION_REQUIRED": "1"}
@@ -99,7 +99,7 @@ def give(run: Run, phase: int) -> None:
         run.begin()
 
 
-def check(run: Run, histories: Mapping[Key, History]) -> str:
+def check(run: ScenarioRun, histories: Mapping[Key, History]) -> str:
     """The results are right, everything is under the new key, and nothing can be read in the file."""
     with run.client() as client:
         for number in range(run.size.executions):
@@ -114,4 +114,4 @@ def check(run: Run, histories: Mapping[Key, History]) -> str:
     return "all under the new key"
 
 
-LEG = Leg(lambda _: (secretive, child), drive, check, Size(16, 14), Size(150, 120), clerks={"rekey": encrypt_anew})
+SCENARIO = Scenario(lambda _: (secretive, child), drive, check, Size(16, 14), Size(150, 120), operators={"rekey": encrypt_anew})

@@ -12,10 +12,10 @@ from perdure import Context, Queue, Rate, step, workflow
 from perdure.core import events as e
 from perdure.core.paths import Key
 from perdure.sync_client import Client
-from tests.runtime.kill.ledger import doing
-from tests.runtime.kill.leg import PATIENT, Leg, Size
-from tests.runtime.kill.run import Run
-from tests.runtime.processes import Effect, History
+from tests.runtime.kill.effect_log import doing
+from tests.runtime.kill.scenario import PATIENT, Scenario, Size
+from tests.runtime.kill.scenario_run import ScenarioRun
+from tests.runtime.processes import History, RecordedEffect
 
 LANES = "aaaaabcd"
 """Of every eight, five are the busy customer's."""
@@ -93,8 +93,8 @@ def keep_synced(client: Client) -> None:
         time.sleep(0.03)
 
 
-def drive(run: Run) -> None:
-    """Start more than the queue takes at once, the busy customer's first, and have clerks start what replaces and what is alone."""
+def drive(run: ScenarioRun) -> None:
+    """Start more than the queue takes at once, the busy customer's first, and have operators start what replaces and what is alone."""
     with run.client() as client:
         numbers = range(run.size.executions)
         for number in sorted(numbers, key=lambda number: LANES[number % 8]):
@@ -104,7 +104,7 @@ def drive(run: Run) -> None:
             client.start(mail.with_(id=str(number)), number)
         run.begin()
         for lap in range(1 + run.size.executions // 100):
-            run.clerks(*[("drafts", f"row {lap} {row}") for row in range(ROWS)], ("sync",), ("sync",), kills=3)
+            run.operators(*[("drafts", f"row {lap} {row}") for row in range(ROWS)], ("sync",), ("sync",), kills=3)
 
 
 class Span(NamedTuple):
@@ -115,9 +115,9 @@ class Span(NamedTuple):
     lane: str
 
 
-def spans(effects: Iterable[Effect], queue: str, killed: Mapping[int, float]) -> list[Span]:
+def spans(effects: Iterable[RecordedEffect], queue: str, killed: Mapping[int, float]) -> list[Span]:
     """When each was at work by the ledger's own account; those of the killed until they were."""
-    began: dict[tuple[str, int], Effect] = {}
+    began: dict[tuple[str, int], RecordedEffect] = {}
     found: list[Span] = []
     for effect in effects:
         if effect.about is None or effect.about[0] != queue:
@@ -139,7 +139,7 @@ def started_s(history: History) -> float:
     return next((event.at_s for event in history.events if isinstance(event, e.StartedEvent)), inf)
 
 
-def check(run: Run, histories: Mapping[Key, History]) -> str:
+def check(run: ScenarioRun, histories: Mapping[Key, History]) -> str:
     """No more at a time than allowed, no lane waits for the busy one, what expired or was replaced did nothing."""
     effects = run.ledger.read()
     at_work, labelling = spans(effects, "narrow", run.killed), spans(effects, "press", run.killed)
@@ -190,7 +190,7 @@ def alone(histories: Mapping[Key, History]) -> None:
         assert earlier.head.ended_at_s is not None and earlier.head.ended_at_s <= started_s(later), f"{later.head.key} began too early"
 
 
-LEG = Leg(
+SCENARIO = Scenario(
     lambda _: (parcel, draft, sync, mail),
     drive,
     check,
@@ -199,5 +199,5 @@ LEG = Leg(
     steps=(label,),
     queues=("press",),
     declares=(narrow, press, paced),
-    clerks={"drafts": write_drafts, "sync": keep_synced},
+    operators={"drafts": write_drafts, "sync": keep_synced},
 )

@@ -1,4 +1,4 @@
-"""Repairs under kill -9: retry, fork, rerun, preset and requeue by clerks that are killed in the middle and do it again: nothing twice, nothing lost."""
+"""Repairs under kill -9: retry, fork, rerun, preset and requeue by operators that are killed in the middle and do it again: nothing twice, nothing lost."""
 
 import asyncio
 import time
@@ -11,9 +11,9 @@ from perdure import AlreadyExists, Context, HasEnded, PerdureError, Retry, Workf
 from perdure.core.errors import BadValue
 from perdure.core.paths import Key, idempotency_key
 from perdure.sync_client import Client
-from tests.runtime.kill.ledger import doing, note
-from tests.runtime.kill.leg import PATIENT, Leg, Size
-from tests.runtime.kill.run import Run
+from tests.runtime.kill.effect_log import doing, note
+from tests.runtime.kill.scenario import PATIENT, Scenario, Size
+from tests.runtime.kill.scenario_run import ScenarioRun
 from tests.runtime.processes import History
 
 HOWS = ("retry", "retry from", "fork", "rerun", "preset", "requeue", "fork running", "preset running")
@@ -126,8 +126,8 @@ def mend(client: Client, handle: Any, number: int, how: str) -> None:
                 handle.preset("hang", 600)
 
 
-def drive(run: Run) -> None:
-    """Start what fails, and have clerks mend it."""
+def drive(run: ScenarioRun) -> None:
+    """Start what fails, and have operators mend it."""
     with run.client() as client:
         run.begin()
         some = run.numbers()
@@ -136,14 +136,14 @@ def drive(run: Run) -> None:
             for number in group:
                 next(some)
                 client.start(kind(number).with_(id=str(number)), number)
-            run.clerks(("repair", group[0::2]), ("repair", group[1::2]), kills=5)
+            run.operators(("repair", group[0::2]), ("repair", group[1::2]), kills=5)
             for number in group:
                 if HOWS[number % 8] == "fork running":
                     for id in (str(number), f"{number} fork"):
                         client.get(id, open_bill).send("paid", id)
 
 
-def check(run: Run, histories: Mapping[Key, History]) -> str:
+def check(run: ScenarioRun, histories: Mapping[Key, History]) -> str:
     """What came of each, and that there are as many executions as were wanted."""
     wanted = set[tuple[str, str]]()
     with run.client() as client:
@@ -179,6 +179,6 @@ def check(run: Run, histories: Mapping[Key, History]) -> str:
     return f"{len(wanted)} executions, as wanted"
 
 
-LEG = Leg(
-    lambda _: (bill, open_bill), drive, check, Size(16, 14), Size(160, 150), clerks={"repair": repair}, given=lambda key: key.endswith((":hang", ":charge"))
+SCENARIO = Scenario(
+    lambda _: (bill, open_bill), drive, check, Size(16, 14), Size(160, 150), operators={"repair": repair}, given=lambda key: key.endswith((":hang", ":charge"))
 )

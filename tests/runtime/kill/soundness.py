@@ -1,4 +1,4 @@
-"""What must hold of every leg, whatever was killed: the ledger of the steps against the logs of the executions."""
+"""What must hold of every scenario, whatever was killed: the ledger of the steps against the logs of the executions."""
 
 import sqlite3
 from collections import Counter
@@ -13,9 +13,9 @@ from perdure.core.operations import CallOperation, Success
 from perdure.core.paths import UNDO, Key, idempotency_key
 from perdure.core.paths import Path as Place
 from perdure.core.replay import fold_events
-from tests.runtime.kill.leg import Leg
-from tests.runtime.processes import Effect, History, Stage
-from tests.runtime.storm import nothing_is_left
+from tests.runtime.kill.scenario import Scenario
+from tests.runtime.kill_storm import nothing_is_left
+from tests.runtime.processes import History, ProcessDirectory, RecordedEffect
 
 
 def open_heads(file: Path) -> int:
@@ -25,12 +25,12 @@ def open_heads(file: Path) -> int:
     return int(count)
 
 
-class Witness:
+class SuccessMonitor:
     """Looks now and then at what is remembered: what had succeeded by then, and is not undone, must not begin afterwards."""
 
-    def __init__(self, stage: Stage, leg: Leg) -> None:
+    def __init__(self, stage: ProcessDirectory, scenario: Scenario) -> None:
         self._stage = stage
-        self._leg = leg
+        self._scenario = scenario
         self._histories = dict[Key, History]()
         self._done_before = dict[str, float]()
 
@@ -46,7 +46,7 @@ class Witness:
                 self._done_before.setdefault(key_of_step, lines)
         return found
 
-    def testify(self, effects: Sequence[Effect]) -> dict[Key, History]:
+    def testify(self, effects: Sequence[RecordedEffect]) -> dict[Key, History]:
         """Hold all that was done to all that is remembered; return what is remembered."""
         histories = self.look()
         assert effects, "nothing was done"
@@ -56,7 +56,7 @@ class Witness:
                 assert number < self._done_before.get(effect.key, inf), f"it had succeeded before, and ran again: {effect}"
         for history in histories.values():
             is_sound(history)
-        is_done(effects, histories, self._leg.given)
+        is_done(effects, histories, self._scenario.given)
         is_announced(effects, histories)
         nothing_is_left(self._stage)
         return histories
@@ -113,7 +113,7 @@ def is_sound(history: History) -> None:
     assert (folded.status, folded.version) == (head.status, head.version)
 
 
-def is_done(effects: Sequence[Effect], histories: Mapping[Key, History], is_given: Callable[[str], bool]) -> None:
+def is_done(effects: Sequence[RecordedEffect], histories: Mapping[Key, History], is_given: Callable[[str], bool]) -> None:
     """What is remembered as done was done at least once; what was done is known."""
     done = {effect.key for effect in effects if effect.event == "ended"}
     remembered = set[str]().union(*(succeeded(history) for history in histories.values()))
@@ -126,7 +126,7 @@ def is_done(effects: Sequence[Effect], histories: Mapping[Key, History], is_give
     assert not strange, f"done, and in no log: {sorted(strange)[:10]}"
 
 
-def is_announced(effects: Sequence[Effect], histories: Mapping[Key, History]) -> None:
+def is_announced(effects: Sequence[RecordedEffect], histories: Mapping[Key, History]) -> None:
     """What began was to begin, as the log says, and began at most as often; only what waits on a queue may be handed out twice."""
     announced, loose = Counter[tuple[str, int]](), set[str]()
     for history in histories.values():

@@ -9,9 +9,9 @@ from perdure import Context, Retry, Rollback, step, step_info, workflow
 from perdure.core import events as e
 from perdure.core.operations import Success
 from perdure.core.paths import UNDO, Key, idempotency_key
-from tests.runtime.kill.ledger import doing, note
-from tests.runtime.kill.leg import PATIENT, Leg, Size
-from tests.runtime.kill.run import Run
+from tests.runtime.kill.effect_log import doing, note
+from tests.runtime.kill.scenario import PATIENT, Scenario, Size
+from tests.runtime.kill.scenario_run import ScenarioRun
 from tests.runtime.kill.soundness import calls
 from tests.runtime.processes import History
 
@@ -57,7 +57,7 @@ async def recall(result: int | None, number: int) -> None:
         await asyncio.sleep(0.002)
 
 
-async def saga(ctx: Context, number: int) -> int:
+async def steps_with_undo(ctx: Context, number: int) -> int:
     for place in range(2):
         await ctx.step(reserve, number, place)
     await ctx.map(lambda c, place: c.step(reserve, number, place), range(2, STEPS))
@@ -67,26 +67,26 @@ async def saga(ctx: Context, number: int) -> int:
 
 @workflow
 async def failure(ctx: Context, number: int) -> None:
-    await saga(ctx, number)
+    await steps_with_undo(ctx, number)
     raise Rollback("no")
 
 
 @workflow
 async def cancel(ctx: Context, number: int) -> None:
-    await saga(ctx, number)
+    await steps_with_undo(ctx, number)
     ctx.set("there", True)
     await ctx.listen("never")
 
 
 @workflow(deadline="400ms")
 async def deadline(ctx: Context, number: int) -> None:
-    await saga(ctx, number)
+    await steps_with_undo(ctx, number)
     await ctx.listen("never")
 
 
 @workflow
 async def hand(ctx: Context, number: int) -> int:
-    return await saga(ctx, number)
+    return await steps_with_undo(ctx, number)
 
 
 @workflow
@@ -99,7 +99,7 @@ KINDS = {"failure": failure, "cancel": cancel, "deadline": deadline, "hand": han
 ENDS = {"failure": "failed", "cancel": "cancelled", "deadline": "failed", "hand": "completed", "child": "failed"}
 
 
-def drive(run: Run) -> None:
+def drive(run: ScenarioRun) -> None:
     """Have all kinds of executions undone, and mend what is stuck."""
     with run.client() as client:
         run.begin()
@@ -132,7 +132,7 @@ def is_over(handle: Any, why: str) -> bool:
     return handle.status().status == ENDS[why] and (why != "hand" or any(event.type == "execution.undoing" for event in handle.events()))
 
 
-def check(run: Run, histories: Mapping[Key, History]) -> str:
+def check(run: ScenarioRun, histories: Mapping[Key, History]) -> str:
     """All that was done was undone, once each, and what was done last first."""
     undone = 0
     for key, history in histories.items():
@@ -156,4 +156,4 @@ def is_ok(history: History, path: Any) -> bool:
     return any(isinstance(event, e.SettledEvent) and event.path == path and isinstance(event.outcome, Success) for event in history.events)
 
 
-LEG = Leg(lambda _: tuple(KINDS.values()), drive, check, Size(20, 14), Size(200, 150))
+SCENARIO = Scenario(lambda _: tuple(KINDS.values()), drive, check, Size(20, 14), Size(200, 150))

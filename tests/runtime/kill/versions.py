@@ -10,9 +10,9 @@ from perdure import Context, HasEnded, Workflow, step, workflow
 from perdure.core import events as e
 from perdure.core.paths import Key
 from perdure.sync_client import Client
-from tests.runtime.kill.ledger import doing
-from tests.runtime.kill.leg import PATIENT, Leg, Size
-from tests.runtime.kill.run import Run
+from tests.runtime.kill.effect_log import doing
+from tests.runtime.kill.scenario import PATIENT, Scenario, Size
+from tests.runtime.kill.scenario_run import ScenarioRun
 from tests.runtime.processes import History
 
 TURNS = 5
@@ -90,7 +90,7 @@ def code(deploy: int) -> tuple[Workflow[[int], Any], ...]:
     return gated, pinned, taken_over
 
 
-def drive(run: Run) -> None:
+def drive(run: ScenarioRun) -> None:
     """Run both deploys at once; then the second alone, and resume what the first did not understand."""
     run.deploys = (1, 2)
     with run.client() as client:
@@ -129,7 +129,7 @@ def is_through(handle: Any) -> bool:
     return bool(status.status == "completed")
 
 
-def check(run: Run, histories: Mapping[Key, History]) -> str:
+def check(run: ScenarioRun, histories: Mapping[Key, History]) -> str:
     """Each execution, and each turn, has gone one way, by the code of that way; what is pinned went on in its own version only."""
     ways = defaultdict[tuple[str, str], set[str]](set)
     for effect in run.ledger.of("began"):
@@ -155,4 +155,4 @@ def workflows(deploy: int) -> Sequence[Workflow[..., Any]]:
     return code(deploy)
 
 
-LEG = Leg(workflows, drive, check, Size(12, 14), Size(150, 150))
+SCENARIO = Scenario(workflows, drive, check, Size(12, 14), Size(150, 150))

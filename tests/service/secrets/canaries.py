@@ -132,7 +132,7 @@ async def echo(config: Any, input: Any = None, env: Any = None) -> Any:
     return leaking((input or {}).get("how", "result"), [odd, input["key"], plain])
 
 
-class Row(NamedTuple):
+class CanaryStep(NamedTuple):
     """A kind of steps: the document of a step of it that reads all `SECRETS`, and what does its work in place of what is registered, if anything does."""
 
     step: dict[str, Any]
@@ -207,32 +207,32 @@ def piped(path: str) -> dict[str, Any]:
     return {"pipeline": [{"http_request": {**PIPED, "url": PIPED["url"].replace("PATH", path)}}]}  # type: ignore[attr-defined]  # it is the text
 
 
-KINDS: dict[str, Row] = {
-    **{f"ts {number}": Row({"ts": source, "with": WITH}) for number, source in enumerate((TS, TS_FAILS))},
-    **{f"python {number}": Row({"python": source, "with": WITH}) for number, source in enumerate((PYTHON, PYTHON_FAILS))},
-    "bash": Row({"bash": {"command": SAYS, "check": True}, "env": ENVIRONMENT}),
-    **{f"bash, cut {at}": Row({"bash": CUTS.format(beside=32768 - at), "env": ENVIRONMENT}) for at in (1, 8, 20)},
-    "bash in earnest": Row({"bash": COMMAND, **IN_ENVIRONMENT}),
-    "bash that lives": Row({"bash": f"{COMMAND}sleep 1.2; echo $PLAIN", **IN_ENVIRONMENT}),
-    "bash that fails": Row({"bash": {"command": f'{COMMAND}echo "no $PLAIN $ODD" >&2; exit 1', "check": True}, **IN_ENVIRONMENT}),
-    "ts in earnest": Row({"ts": f"{TYPESCRIPT}  return {{input, text: JSON.stringify(input), [input.plain]: 1}}\n}}", **READ}),
-    "ts that throws": Row({"ts": f"{TYPESCRIPT}  throw new Error(`${{input.odd}} ${{input.key}} ${{input.plain}}`)\n}}", **READ}),
-    "python in earnest": Row({"python": f"{PYTHON_SAYS}    return {{'input': input, 'forms': forms, input['plain']: 1}}\n", **READ}),
-    "python that raises": Row({"python": f"{PYTHON_SAYS}    raise ValueError(f'{{input!r}} {{forms}}')\n", **READ}),
-    "http that is refused": Row(
+KINDS: dict[str, CanaryStep] = {
+    **{f"ts {number}": CanaryStep({"ts": source, "with": WITH}) for number, source in enumerate((TS, TS_FAILS))},
+    **{f"python {number}": CanaryStep({"python": source, "with": WITH}) for number, source in enumerate((PYTHON, PYTHON_FAILS))},
+    "bash": CanaryStep({"bash": {"command": SAYS, "check": True}, "env": ENVIRONMENT}),
+    **{f"bash, cut {at}": CanaryStep({"bash": CUTS.format(beside=32768 - at), "env": ENVIRONMENT}) for at in (1, 8, 20)},
+    "bash in earnest": CanaryStep({"bash": COMMAND, **IN_ENVIRONMENT}),
+    "bash that lives": CanaryStep({"bash": f"{COMMAND}sleep 1.2; echo $PLAIN", **IN_ENVIRONMENT}),
+    "bash that fails": CanaryStep({"bash": {"command": f'{COMMAND}echo "no $PLAIN $ODD" >&2; exit 1', "check": True}, **IN_ENVIRONMENT}),
+    "ts in earnest": CanaryStep({"ts": f"{TYPESCRIPT}  return {{input, text: JSON.stringify(input), [input.plain]: 1}}\n}}", **READ}),
+    "ts that throws": CanaryStep({"ts": f"{TYPESCRIPT}  throw new Error(`${{input.odd}} ${{input.key}} ${{input.plain}}`)\n}}", **READ}),
+    "python in earnest": CanaryStep({"python": f"{PYTHON_SAYS}    return {{'input': input, 'forms': forms, input['plain']: 1}}\n", **READ}),
+    "python that raises": CanaryStep({"python": f"{PYTHON_SAYS}    raise ValueError(f'{{input!r}} {{forms}}')\n", **READ}),
+    "http that is refused": CanaryStep(
         {
             "http": {**IN_EARNEST, "url": "http://127.0.0.1:@{input.port}/refused?x=1"},
             "with": {"query": {"odd": "@secrets.ODD"}, "json": {"key": "@secrets.KEY"}},
         }
     ),
-    "pipeline in earnest": Row(piped("echo")),
-    "pipeline that is refused": Row(piped("refused")),
-    "llm in earnest": Row({"llm": {"model": "echoes", "prompt": "Say this again"}, **READ}),
-    "llm that fails": Row({"llm": {"model": "refuses", "prompt": "Say this again"}, **READ}),
-    "http in earnest": Row({"http": IN_EARNEST, "with": {"query": {"odd": "@secrets.ODD"}, "json": {"key": "@secrets.KEY", "odd": "@secrets.ODD"}}}),
-    "http": Row({"http": {"url": "https://x", "headers": {"k": "@secrets.ODD"}}, "with": {"key": "@secrets.KEY", "plain": "@secrets.PLAIN"}}, echo),
-    "llm": Row({"llm": {"model": "small", "prompt": "x"}, **READ}, echo),
-    "task": Row(
+    "pipeline in earnest": CanaryStep(piped("echo")),
+    "pipeline that is refused": CanaryStep(piped("refused")),
+    "llm in earnest": CanaryStep({"llm": {"model": "echoes", "prompt": "Say this again"}, **READ}),
+    "llm that fails": CanaryStep({"llm": {"model": "refuses", "prompt": "Say this again"}, **READ}),
+    "http in earnest": CanaryStep({"http": IN_EARNEST, "with": {"query": {"odd": "@secrets.ODD"}, "json": {"key": "@secrets.KEY", "odd": "@secrets.ODD"}}}),
+    "http": CanaryStep({"http": {"url": "https://x", "headers": {"k": "@secrets.ODD"}}, "with": {"key": "@secrets.KEY", "plain": "@secrets.PLAIN"}}, echo),
+    "llm": CanaryStep({"llm": {"model": "small", "prompt": "x"}, **READ}, echo),
+    "task": CanaryStep(
         {"task": {"type": "own", "config": {"headers": {"k": "@secrets.ODD"}}}, "with": {"key": "@secrets.KEY"}, "env": {"PLAIN": "@secrets.PLAIN"}}, echo
     ),
 }

@@ -27,8 +27,8 @@ from perdure.stores.encryption import new_key
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.testing import World
 from perdure.workflow_function import _family
-from tests.definitions.kinds.http.server import Server, Wire, reply
-from tests.definitions.kinds.kinds import completion
+from tests.definitions.kinds.http.misbehaving_server import MisbehavingServer, Wire, reply
+from tests.definitions.kinds.kind_table import completion
 from tests.service.secrets.canaries import (
     FORMS,
     KINDS,
@@ -178,7 +178,7 @@ async def running(store: SqliteStore, one: Definition, idle_s: float) -> AsyncIt
 
 async def played(file: Path, one: Definition, idle_s: float) -> None:
     store = SqliteStore(file, synchronous="OFF")
-    async with Server() as server, running(store, one, idle_s) as client:
+    async with MisbehavingServer() as server, running(store, one, idle_s) as client:
         for path in ("/echo", "/refused"):
             server.on(path, echoed)
         server.on("/v1/chat/completions", completed)

@@ -16,7 +16,7 @@ from perdure.stores.sqlite import database_setup as sqlite_opening
 from perdure.stores.sqlite.backup import back_up
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.testing.conformance.store_world import key
-from tests.stores.sqlite.world import Child, claim, database, several, step
+from tests.stores.sqlite.store_processes import Child, claim, database, several, step
 
 
 @pytest.fixture
@@ -95,9 +95,9 @@ async def test_an_epoch_that_was_far_ahead_is_followed_by_the_next(store: Sqlite
 async def test_a_backup_replaces_nothing(file: Path, store: SqliteStore) -> None:
     target = file.with_name("backup.db")
     target.write_bytes(b"precious")
-    with pytest.raises(StoreError, match=r"is there already, and a backup replaces nothing; name a new file"):
+    with pytest.raises(StoreError, match=r"exists already, and a backup replaces no file; name a new file"):
         await store.backup(target)
-    with pytest.raises(StoreError, match="is there already"):
+    with pytest.raises(StoreError, match="exists already"):
         await store.backup(file)
     assert target.read_bytes() == b"precious"
 
@@ -111,7 +111,7 @@ async def test_a_target_that_appears_meanwhile_is_not_replaced_either(file: Path
         target.write_bytes(b"precious")
 
     monkeypatch.setattr(sqlite_backup, "copy_snapshot", slowly)
-    with pytest.raises(StoreError, match="is there already"):
+    with pytest.raises(StoreError, match="exists already"):
         await store.backup(target)
     assert target.read_bytes() == b"precious"
     assert [each.name for each in file.parent.iterdir() if each.name.endswith("partial")] == []

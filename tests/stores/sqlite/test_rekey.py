@@ -28,8 +28,8 @@ from perdure.stores.sqlite.backup import back_up
 from perdure.stores.sqlite.database_setup import check_database
 from perdure.stores.sqlite.rekey import KeyUse, key_uses, rekey
 from perdure.stores.sqlite.store import SqliteStore
-from tests.stores.sqlite import next_version
-from tests.stores.sqlite.world import WAIT_S, database, key, letter, queue, several, step, tell, until
+from tests.stores.sqlite import planted_table_version
+from tests.stores.sqlite.store_processes import WAIT_S, database, key, message, queue, several, step, tell, until
 
 pytest.importorskip("cryptography", reason="encryption needs the package cryptography: pip install 'perdure[crypto]'")
 
@@ -47,7 +47,7 @@ async def fill(file: Path, codec: PayloadCodec | None, executions: int = 20, row
     inner = SqliteStore(file, synchronous="OFF")
     store = inner if codec is None else EncodedStore(inner, codec)
     changes: list[Commit | Post] = [step(each, version, row=SECRET + b"%d" % version) for each in several(executions) for version in range(rows)]
-    changes += [Post(messages=(letter(queue(), f"{SECRET!r} {number}"),), blobs=(blob(number),)) for number in range(executions)]
+    changes += [Post(messages=(message(queue(), f"{SECRET!r} {number}"),), blobs=(blob(number),)) for number in range(executions)]
     changes += [step(key("0"), rows, row=b"last", compacted=SECRET + b" compacted")]
     assert all(isinstance(answer, Committed) for answer in await store.commit(changes))
     await inner.close()
@@ -101,7 +101,7 @@ async def test_what_was_plain_is_wiped_from_the_file_and_its_log(file: Path) -> 
 
 async def test_what_was_deleted_before_is_wiped_by_making_the_file_anew(file: Path) -> None:
     store = SqliteStore(file, synchronous="OFF")
-    await store.commit([Post(messages=(letter(queue(), "kept"), *(OutgoingMessage(queue(), str(number), SECRET * 20) for number in range(200))))])
+    await store.commit([Post(messages=(message(queue(), "kept"), *(OutgoingMessage(queue(), str(number), SECRET * 20) for number in range(200))))])
     await store.close()
     with database(file) as connection:
         connection.execute("PRAGMA secure_delete = OFF")  # as SQLite is, unless who built it had another idea
@@ -201,7 +201,7 @@ async def test_a_file_of_another_version_or_one_that_is_locked_is_refused(file: 
         with pytest.raises(StoreUnavailable, match="is locked"):
             rekey(file, Encrypted(NEW | OLD))
         connection.execute("ROLLBACK")
-    next_version.plant(monkeypatch)
+    planted_table_version.plant(monkeypatch)
     for refused in (lambda: key_uses(file), lambda: rekey(file, Encrypted(NEW | OLD))):
         with pytest.raises(StoreError, match="perdure db upgrade"):
             refused()
@@ -224,7 +224,7 @@ WRITER = """
 import asyncio, sys
 from hashlib import sha256
 from perdure.stores.protocol import Committed
-from tests.stores.sqlite.world import *
+from tests.stores.sqlite.store_processes import *
 from perdure.stores.encoded_store import EncodedStore
 from perdure.stores.encryption import Encrypted, parse_keys
 
@@ -234,7 +234,7 @@ async def main():
     while True:
         payload = b"blob %d" % version * 500
         name = sha256(payload).hexdigest()
-        sends, compacted = (letter(queue(), f"mail {version}"),), b"compacted %d" % version if version % 50 == 49 else None
+        sends, compacted = (message(queue(), f"mail {version}"),), b"compacted %d" % version if version % 50 == 49 else None
         (answer,) = await store.commit([step(key("busy"), version, row=b"row %d" % version, messages=sends, blobs=((name, payload),), compacted=compacted)])
         assert isinstance(answer, Committed), answer
         version = answer.version
@@ -301,10 +301,10 @@ async def test_killed_again_and_again_it_is_resumed_and_engines_lose_nothing(fil
         process = python(REKEY, file, NEW | OLD)
         assert process.communicate(timeout=WAIT_S)[0] == "begun\ndone\n"
     assert {use.key_id for use in key_uses(file)} == {"new"} and len({*left}) > 2
-    *logs, mail, blobs = await content(file, Encrypted(NEW, required=True), 60)
+    *logs, messages, blobs = await content(file, Encrypted(NEW, required=True), 60)
     (busy,) = [log for log in logs if log.head.key.id == "busy"]
     assert [log for log in logs if log is not busy] == seen[:-2] and blobs == seen[-1]
-    assert mail[: len(seen[-2])] == seen[-2] and len(mail) == len(seen[-2]) + busy.head.version
+    assert messages[: len(seen[-2])] == seen[-2] and len(messages) == len(seen[-2]) + busy.head.version
     assert busy.head.version >= acknowledged[-1]
     assert check_database(file).damage == ()
     tell(f"left after each kill: {left}; {busy.head.version} commits of another process meanwhile")

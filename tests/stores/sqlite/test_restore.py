@@ -25,8 +25,8 @@ from perdure.stores.sqlite.read_only_store import ReadOnlySqliteStore
 from perdure.stores.sqlite.rekey import key_uses
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.stores.sqlite.write_ahead_log import log_mismatch
-from tests.stores.sqlite.killed import in_a_child, killed_at
-from tests.stores.sqlite.world import Child, database, key, several, step
+from tests.stores.sqlite.killed_process import in_a_child, killed_at
+from tests.stores.sqlite.store_processes import Child, database, key, several, step
 
 pytestmark = pytest.mark.slow
 
@@ -111,7 +111,7 @@ def test_an_older_or_a_newer_copy_of_the_same_database_is_not_mixed_with_its_log
     newer = Path(shutil.copy(file, file.with_name("newer")))
     killed(file, [step(key("c"))], [step(key("c"), 1)])
     assert log_mismatch(file, wal(file)) == ""
-    assert "it goes on behind transaction" in log_mismatch(older, wal(file))
+    assert "it continues after transaction" in log_mismatch(older, wal(file))
     killed(newer, [step(key("d"))])
     asyncio.run(SqliteStore(newer).close())
     assert "it ends at transaction" in log_mismatch(newer, log)
@@ -216,7 +216,7 @@ def test_what_is_restored_has_a_later_epoch_than_the_database_and_the_backup_had
 
 
 def test_without_being_told_to_it_replaces_nothing_and_makes_what_is_not_there(crashed: Path) -> None:
-    with pytest.raises(StoreError, match="is there already; --replace"):
+    with pytest.raises(StoreError, match="exists already; give --replace"):
         restore(crashed.with_name("backup.db"), crashed)
     assert len(ids(crashed)) == 20
     for source in (crashed, crashed.parent / ".." / crashed.parent.name / crashed.name):
@@ -235,7 +235,7 @@ def test_a_damaged_backup_is_refused_and_the_database_stays(crashed: Path) -> No
         (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'heads_by_id'").fetchone()
     content[(page - 1) * 4096 + 50 : page * 4096] = b"\xa5" * 4046
     target.write_bytes(content)
-    with pytest.raises(StoreDamaged, match=r"the backup .* is damaged: .*is as it was"):
+    with pytest.raises(StoreDamaged, match=r"the backup .* is damaged: .*was not changed"):
         restore(target, crashed, replace=True)
     assert beside(crashed) == ["backup.db", "perdure.db-shm", "perdure.db-wal"] and len(ids(crashed)) == 20
 

@@ -10,7 +10,7 @@ from perdure.stores.sqlite.store import SqliteStore
 from perdure.stores.sqlite.transactional_steps import PERDURE_TABLES
 from perdure.testing.conformance import Clock, StoreWorld
 from perdure.testing.conformance.store_world import key
-from tests.stores.transacting import TransactingStore
+from tests.stores.user_transaction_suite import TransactingStore
 
 
 class TestSqliteTransactions(TransactingStore):

@@ -16,9 +16,9 @@ from perdure.stores.protocol import Commit, Committed, HeadFilter
 from perdure.stores.sqlite.database_setup import check_database, create_beside_application_tables
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.stores.sqlite.vacuum import vacuum
-from tests.stores.sqlite.killed import begun, killed_at
-from tests.stores.sqlite.killed import ended as ended_process
-from tests.stores.sqlite.world import database, key, step
+from tests.stores.sqlite.killed_process import begun, killed_at
+from tests.stores.sqlite.killed_process import ended as ended_process
+from tests.stores.sqlite.store_processes import database, key, step
 
 ENDED_S = 1_000_000_000.0
 
@@ -105,7 +105,7 @@ def test_the_database_of_another_program_is_not_made_anew_for_it(file: Path) -> 
     with database(file) as connection:
         connection.execute("CREATE TABLE accounts (number)")
     create_beside_application_tables(file)
-    with pytest.raises(StoreError, match="was not made for giving pages back"):
+    with pytest.raises(StoreError, match="was not created with incremental vacuum"):
         vacuum(file)
 
 

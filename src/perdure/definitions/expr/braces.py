@@ -23,10 +23,10 @@ from perdure.definitions.expr.references import ExpressionRead, ExpressionScope
 
 BRACES_ROOTS = frozenset(("steps", "lastOutput", "loop", "input", "secrets", "organizationId", "now", "nowMs"))
 _NATIVE_ROOTS = frozenset(("vars", "execution", "trigger", "last", "self", "error", "steps", "loop", "input", "secrets"))
-"""Roots of the format itself, which are none here: a name that is called so is a variable."""
+"""Roots of the native format that are not roots here: such a name is a variable."""
 
 STEP_TYPES_OF_VERBS = {"tool": "action", "call": "action", "task": "action", "set": "action", "test": "condition", "approve": "approval", "do": "trigger"}
-"""What port_graph calls the verbs that it has under other names."""
+"""The names that port_graph has for verbs of the native format."""
 
 
 class BracesCompiler:

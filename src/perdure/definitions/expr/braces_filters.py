@@ -20,16 +20,16 @@ from perdure.definitions.expr.references import ExpressionScope
 from perdure.definitions.expr.regular_expressions import compile_regex
 
 STEPS_MAX = 500_000
-"""What one evaluation may cost: an item looked at is one step, as are 64 characters."""
+"""The most steps of one evaluation: each item that is read costs one, as do 64 characters."""
 
 TEXT_MAX = 4 * 1024 * 1024
-"""The longest text that an expression may put together."""
+"""The longest text that an expression may build."""
 
 EVALUATION_DEPTH_MAX = 200
-"""How deep values may nest that are compared, or turned into text."""
+"""The deepest nesting of values that are compared or converted to text."""
 
 NESTED_MAX = 2
-"""How deep conditions may nest that are given to filters as text."""
+"""The deepest nesting of conditions that filters receive as text."""
 
 
 class BracesEvaluation:
@@ -68,7 +68,7 @@ class BracesEvaluation:
         return ExpressionFailed("", what, hint)
 
     def spend(self, steps: int) -> None:
-        """So many steps more."""
+        """Counts steps, and raises an error above the limit."""
         self.steps += 1 + steps
         if self.steps > STEPS_MAX:
             raise self.failed(f"this takes more than {STEPS_MAX:,} steps", "let a step of its own do the work")

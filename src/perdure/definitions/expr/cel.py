@@ -34,17 +34,17 @@ FREE = 32
 """Up to so many looks at everything that is given cost too little to be counted."""
 
 VALUES_MAX = 10_000_000
-"""Values that are looked at, all in all: a tenth of a second."""
+"""The most values that are read in total: a tenth of a second."""
 
 BYTES_MAX = 500_000_000
-"""Bytes of text that are looked at."""
+"""The most bytes of text that are read."""
 
 MADE_BYTES_MAX = 100_000_000
-"""Bytes that additions may make."""
+"""The most bytes that additions may build."""
 
 
 class CelCost:
-    """What bounds an expression."""
+    """The limits of an expression."""
 
     __slots__ = ("_all", "_each", "_grows", "_sums", "_turning")
 
@@ -61,7 +61,7 @@ class CelCost:
         self._sums = TURNS_MAX * names.turning_sums
 
     def check(self, given: Mapping[str, Any], called: Mapping[str, str]) -> None:
-        """Hold what an expression is given against what it may cost. `called` says by which name each is given.
+        """Holds what an expression is given against what it may cost. `called` says by which name each is given.
 
         Raises:
             Unfit: it is too large.
@@ -196,7 +196,7 @@ class CelExpression:
 
 
 def compile_cel(text: str, where: str = "", source: str = "") -> CelExpression:
-    """The expression that a text is; messages quote `source` instead, if there is one.
+    """Compiles a text; messages quote `source` in its place, if given.
 
     Raises:
         BadExpression: it is none, or looks at secrets.
@@ -232,7 +232,7 @@ def _macros_of_two(library: ModuleType) -> Any:
 
 
 def _refuse_macros(text: str) -> None:
-    """Refuse the macros that the library does not carry out."""
+    """Refuses macros that the library does not support."""
     if (found := re.search(r"\.\s*(transformMap(?:Entry)?)\s*\(", text)) is not None:
         raise BadExpression(
             "", f"{shortened(text)!r}: {found[1]} is not there (character {found.start(1) + 1})", "use transformList, or make the mapping in a step"
@@ -298,7 +298,7 @@ _KINDS = {"int64": "int", "null_type": "null", "google.protobuf.NullValue": "nul
 
 
 def _bad(text: str, words: str, source: str) -> BadExpression:
-    """What the compiler has said, as people would. Places in the text mean nothing to who wrote `source`."""
+    """Returns the message of the compiler in plain words, without positions in the text, which do not match `source`."""
     if (found := _PLACE.search(words)) is None or int(found[1]) < 1:
         what = "it nests too deep" if "recursion" in words else shortened(words.splitlines()[0] if words else "", 120)
         return BadExpression("", f"{shortened(source or text)!r} is no CEL: {what}", "split it up, or decide in a step")
@@ -320,7 +320,7 @@ def _mixed(words: str) -> str:
 
 
 def _failed(text: str, words: str, names: dict[str, str]) -> MissingValueError:
-    """What the evaluation has said, as people would."""
+    """Returns the message of a failed evaluation in plain words."""
     words = words.partition(": ")[2] or words
     if (found := _KEY.search(words)) is not None:
         if found[2]:

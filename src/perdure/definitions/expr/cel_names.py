@@ -16,7 +16,7 @@ CEL_RESERVED = frozenset(
 CEL_LITERALS = frozenset(("true", "false", "null", "in"))
 CEL_MACROS = frozenset(("all", "exists", "exists_one", "map", "filter"))
 MACROS_OF_TWO = frozenset(("all", "exists", "existsOne", "transformList"))
-"""Macros whose first variable is the place in a list, or the key of a mapping, and whose second is what stands there."""
+"""Macros whose first variable is the index in a list or the key of a mapping, and whose second is the value there."""
 
 MAPPING = frozenset(("map", "transformList"))
 
@@ -74,7 +74,7 @@ class _Bound:
 
 
 def cel_tokens(text: str) -> list[CelToken]:
-    """The tokens of an expression; what is none is a sign."""
+    """Yields the tokens of an expression; any other character is a sign."""
     return [CelToken(found.lastgroup or "", found[0], found.start()) for found in _TOKEN.finditer(text) if found.lastgroup != "blank"]
 
 

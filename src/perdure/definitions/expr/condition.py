@@ -131,10 +131,10 @@ OPERATORS: dict[str, OperatorTest] = {
     "exists": _exists,
     "empty": _is_empty,
 }
-"""Each with what is on the left and on the right; whatever is not there is None to `exists` and `empty`."""
+"""The operators as functions of the left and the right value; a missing value is None for `exists` and `empty`."""
 
 OF_NOTHING = frozenset(("exists", "empty"))
-"""Those that may be asked of what is not there."""
+"""The operators that accept a missing value."""
 
 
 def count_of(values: Sequence[Any]) -> int:
@@ -167,7 +167,7 @@ def _numbers(what: str, values: Sequence[Any]) -> Sequence[Any]:
 
 
 AGGREGATES: dict[str, Callable[[Sequence[Any]], Any]] = {"count": count_of, "sum": sum_of, "min": least_of, "max": greatest_of}
-"""What is made of many values, and then compared."""
+"""The aggregates of several values, whose result is compared."""
 
 QUANTIFIERS = frozenset(("any", "all"))
 """Whether a comparison holds of at least one of many values, or of each."""
@@ -199,7 +199,7 @@ def check_right_side(name: str, right: Any, where: str) -> None:
 
 Dollar = Literal["self", "steps"]
 Missed = Callable[[str, str], None]
-"""Told of what was missing where that makes a row not hold: the pointer to the row, and what."""
+"""Called with the pointer of a row that is false because a value is missing, and the name of the value."""
 
 GROUPS = ("all", "any", "not")
 DECIDED = frozenset(("expr", "python", "braces"))
@@ -242,7 +242,7 @@ class CompiledCondition:
 
 
 def compile_condition(condition: Any, missing: MissingPolicy = "error", dollar: Dollar = "self", expressions: Expressions = "none") -> CompiledCondition:
-    """The condition that a value is; the same one for the same value, as long as it is in use and small.
+    """Compiles a condition; returns the same object for the same small value while it is in use.
 
     What a row compares with may have `expressions` in it, as a template.
 
@@ -265,7 +265,7 @@ def _compile(condition: Any, missing: MissingPolicy, dollar: Dollar, expressions
 
 
 class _ConditionCompiler:
-    """Makes judges of one condition, and notes what they read."""
+    """Compiles the parts of one condition, and collects what they read."""
 
     def __init__(self, missing: MissingPolicy, dollar: Dollar, expressions: Expressions) -> None:
         self.missing, self.dollar, self.expressions = missing, dollar, expressions
@@ -490,7 +490,7 @@ def _is_true(value: Any, many: bool) -> bool:
 
 
 class _EmptyScope:
-    """The scope of what reads nothing."""
+    """The scope of a condition without references."""
 
     def root(self, name: str) -> Any:
         raise KeyError(name)

@@ -14,12 +14,12 @@ from perdure.definitions.expr.plain_values import shortened
 
 PROBLEMS_MAX = 10
 MESSAGE_CHARACTERS_MAX = 500
-"""How much of a problem is told: a schema with a long enum would be told as a whole."""
+"""The longest text of a problem; without a limit, a long enum would be quoted in full."""
 
 SCHEMA_BYTES_MAX = 1024 * 1024
 
 PARTS_MAX = 1_000_000
-"""How many parts a schema may have once each reference is replaced by what it refers to: a value may be held against all of them."""
+"""The most parts of a schema with all references resolved: a value may be checked against each of them."""
 
 LISTED_BYTES_MAX = 64 * 1024 * 1024
 """How much memory a list of problems may take: each has a copy of what does not fit, or of what it should fit, and all are made at once."""
@@ -29,7 +29,7 @@ REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 DEFINITIONS = ("$defs", "definitions")
 
 SCHEMA_WORDS = frozenset(("properties", "default", "$ref", "$defs", "anyOf", "oneOf", "allOf"))
-"""Keys by which a mapping is known to be a JSON Schema, even if all its values are mappings."""
+"""Keys that identify a mapping as a JSON Schema, even if all its values are mappings."""
 
 
 def full_schema(given: dict[str, Any]) -> dict[str, Any]:
@@ -160,7 +160,7 @@ def _validator(schema: bytes) -> Any:
 
 
 def _expect_bounded(schema: Any) -> None:
-    """Refuse a schema whose parts refer to others again and again: a value would be held against each of them as often.
+    """Refuses a schema whose parts refer to others again and again: a value would be held against each of them as often.
 
     Raises:
         BadExpression: it is such a one.

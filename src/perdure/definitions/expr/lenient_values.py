@@ -14,7 +14,7 @@ import msgspec
 from perdure.definitions.expr.secret_marks import SecretMark
 
 SAFE_MAX = 2**53
-"""Whole numbers are exact up to here; calculating beyond gives a floating-point number, as it does in JavaScript."""
+"""The largest exact integer; larger results become floats, as in JavaScript."""
 
 _NUMERAL = frozenset("0123456789+-.eE")
 _WHITE = " \t\n\r\v\f\u00a0\ufeff\u2028\u2029"

@@ -9,11 +9,11 @@ from typing import Any, Literal
 import msgspec
 
 MissingPolicy = Literal["error", "null", "false"]
-"""What a reference to nothing comes to: an error; null; or null in values, and in a condition a row that does not hold."""
+"""What a missing value means: an error; null; or null in values and, in a condition, a row that is false."""
 
 
 class MissingValueError(Exception):
-    """What a reference names is not there. It does not leave this package."""
+    """The value of a reference is missing. This error does not leave the package."""
 
     def __init__(self, what: str, hint: str) -> None:
         super().__init__(f"{what}; {hint}")
@@ -25,7 +25,7 @@ class RootUnavailableError(MissingValueError):
 
 
 class ValueKindError(MissingValueError):
-    """What is there is of a kind that nothing can be made of."""
+    """A value has a type that does not fit."""
 
 
 SHOWN_CHARACTERS_MAX = 60
@@ -61,7 +61,7 @@ def text_of_value(value: Any) -> str:
 
 
 def value_kind(value: Any) -> str:
-    """What people call a value's kind."""
+    """Returns the name of a value's type for people."""
     match value:
         case None:
             return "null"
@@ -80,7 +80,7 @@ def value_kind(value: Any) -> str:
 
 
 def short_value_text(value: Any) -> str:
-    """A value in a few words, however large it is."""
+    """Describes a value of any size in a few words."""
     match value:
         case list():
             return f"a list of {len(value)}"

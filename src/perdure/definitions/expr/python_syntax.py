@@ -16,10 +16,10 @@ FUNCTION_NAME = "evaluate"
 CONDITION_HINT = "write def evaluate(output, context): …, which returns true or false"
 
 PARSED_CHARACTERS_MAX = 16 * 1024
-"""How long a source may be that is parsed here: it takes 50 ms at most."""
+"""The longest source that is parsed here, which takes at most 50 ms."""
 
 DOTTED_MAX = 32
-"""How many parts a dotted name may have, as in the sandbox."""
+"""The most parts of a dotted name, as in the sandbox."""
 
 _DOTTED = re.compile(r"(?:\.[\s\\]*[^\s.\\()\[\],;:=#'\"]+[\s\\]*)" + f"{{{DOTTED_MAX}}}")
 

@@ -20,10 +20,10 @@ from perdure.definitions.expr.plain_values import MissingValueError, RootUnavail
 
 ROOTS = frozenset("input vars secrets execution trigger item index loop last self error steps".split())  # noqa: SIM905  # it reads as one line
 TEXT_CHARACTERS_MAX = 64 * 1024
-"""How long a text with references may be."""
+"""The longest text with references."""
 
 EXPRESSION_CHARACTERS_MAX = 8 * 1024
-"""How long an expression of CEL or JSONPath may be: reading one takes 0.1 s at most."""
+"""The longest expression of CEL or JSONPath, which takes at most 0.1 s to parse."""
 
 SEGMENTS_MAX = 64
 
@@ -233,7 +233,7 @@ def was_skipped(scope: ExpressionScope, name: str) -> bool:
 
 
 def follow_path(value: Any, path: ValuePath, written: str) -> Any:
-    """Follow a path into a value.
+    """Follows a path into a value.
 
     Raises:
         Absent: there is nothing there; `written` says of what, and the message how far it went.
@@ -269,7 +269,7 @@ def _lost(value: Any, path: ValuePath, depth: int, written: str) -> tuple[str, s
 
 OUTPUT_FIELD = "output"
 RequestedSteps = dict[str, tuple[bool, bool]]
-"""By the name of a step, whether its data is asked for, and whether its envelope is."""
+"""By the id of a step, whether its data is read, and whether its envelope is."""
 
 
 def steps_of_paths(paths: Iterable[ValuePath], written: str, where: str) -> RequestedSteps:

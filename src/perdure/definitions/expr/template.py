@@ -32,13 +32,13 @@ from perdure.definitions.expr.references import (
 from perdure.definitions.expr.secret_marks import escape_pointer_key
 
 EXPANDED_VALUES_MAX = 500_000
-"""How many values a template with several references may come to: lists, mappings, and what is in them."""
+"""The most values, nested ones included, in the result of a template with several references."""
 
 EXPANSION_HINT = "refer to less of it, or pass on the value of one step as a whole"
 
 
 class TextExpansion:
-    """How much text one evaluation has made so far."""
+    """The amount of text that one evaluation has built so far."""
 
     __slots__ = ("_bytes",)
 
@@ -46,7 +46,7 @@ class TextExpansion:
         self._bytes = 0
 
     def text(self, characters: int, where: str) -> None:
-        """Take note of text that is made.
+        """Takes note of text that is made.
 
         Raises:
             ExpressionFailed: it is too much, with what was made before.
@@ -96,10 +96,10 @@ PLAIN_HINT = "expressions are made of what JSON has: mappings, lists, text, numb
 MARKS = frozenset((secret_marks.SECRET, secret_marks.TEXT))
 
 Expressions = Literal["none", "cel", "braces"]
-"""Which expressions values may have in them: none, as data of dialects and of kinds, those of definitions, or ``{{ }}``."""
+"""Which expressions values may contain: none (data of dialects and kinds), those of definitions, or ``{{ }}``."""
 
 Maker = Callable[[ExpressionScope, TextExpansion], Any]
-"""What makes a value in a scope; text that it makes is counted."""
+"""Builds a value in a scope; text that it builds is counted."""
 
 
 class Template:
@@ -124,7 +124,7 @@ class Template:
 
 
 def compile_template(value: Any, missing: MissingPolicy = "error", expressions: Expressions = "none") -> Template:
-    """The template that a value is; the same one for the same value, as long as it is in use and small.
+    """Compiles a template; returns the same object for the same small value while it is in use.
 
     Raises:
         BadExpression: a reference in it can't be read, or it is no plain data.
@@ -158,7 +158,7 @@ def unpack_value(key: bytes) -> Any:
 
 
 def plain_data_problem(value: Any, depth: int = 0) -> str:
-    """Why a value is no plain data, or nests too deep; empty if it is."""
+    """Returns why a value is not plain data or nests too deep; empty if it is valid."""
     match value:
         case None | bool():
             return ""
@@ -215,7 +215,7 @@ def is_expression(value: Any) -> bool:
 
 
 class _TemplateCompiler:
-    """Makes makers of the parts of one value, and notes what they read."""
+    """Compiles the parts of one value, and collects what they read."""
 
     def __init__(self, missing: MissingPolicy, expressions: Expressions) -> None:
         self.missing, self.expressions = missing, expressions

@@ -33,34 +33,34 @@ from perdure.definitions.format.step_tree import nested_lists, placed_steps, ver
 
 
 def canonical_document(document: dict[str, Any]) -> dict[str, Any]:
-    """The canonical form of a document in which nothing is wrong. What is given stays as it is."""
+    """Returns the canonical form of a valid document, which is not changed."""
     found = _fields(model.DOCUMENT.fields, document)
     _fill_ids(found)
     return found
 
 
 def definition_hash(canonical: dict[str, Any]) -> str:
-    """The hash of a canonical definition, ``sha256:`` and 64 hexadecimal digits. What is only shown by editors (`ui`) does not count."""
+    """The hash of a canonical definition, ``sha256:`` and 64 hexadecimal digits. Fields for editors (`ui`) are left out."""
     return "sha256:" + sha256(definition_bytes(canonical)).hexdigest()
 
 
 def definition_bytes(canonical: dict[str, Any]) -> bytes:
-    """The bytes of a canonical definition, without what is only shown by editors. Their SHA-256 is its hash, and by that executions are pinned to them."""
+    """The bytes of a canonical definition, without the fields for editors. Their SHA-256 is the hash to which executions are pinned."""
     shown = {name: value for name, value in canonical.items() if name != "ui"}
     shown["steps"] = _unshown(shown.get("steps", []))
     return canonical_json(shown).encode("utf-8")
 
 
 def canonical_json(value: Any) -> str:
-    """JSON by the rules of RFC 8785: names sorted as UTF-16, numbers as JavaScript writes them, nothing escaped but what must be.
+    """Returns a value as JSON by the rules of RFC 8785: names sorted as UTF-16, numbers as JavaScript writes them, minimal escapes.
 
-    Integers are written exactly, also those of more than 53 bits, and a float of a whole value keeps a ``.0``, by which it is one when it is read again.
+    Unlike RFC 8785, integers of more than 53 bits are written exactly, and a float of a whole value keeps its ``.0``, so that it is read as a float.
     """
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True) if _is_simple(value) else _canonical_json(value)
 
 
 def _is_simple(value: Any) -> bool:
-    """Whether a value has no floats and no names beyond the basic plane, so that it is written so by the library."""
+    """Whether a value has no floats and no names beyond the basic plane, so that the JSON library already writes it in this form."""
     waiting = [value]
     while waiting:
         match waiting.pop():
@@ -97,7 +97,7 @@ def _canonical_json(value: Any) -> str:
 
 
 def normalized_copy(value: Any) -> Any:
-    """A copy of plain data in which floats of a whole value are whole numbers: of what is compared and never computed with."""
+    """Returns a copy of plain data with floats of a whole value as integers, for data that is compared and never computed with."""
     match value:
         case float() if value.is_integer() and int(value) in INTEGERS:
             return int(value)
@@ -159,7 +159,7 @@ def _step(step: dict[str, Any]) -> dict[str, Any]:
 
 
 def _condition(value: Any) -> Any:
-    """A condition in which a bare reference is spelled out as a row."""
+    """Returns a condition with a bare reference spelled out as a row."""
     match value:
         case str():
             return {"ref": value}
@@ -181,7 +181,7 @@ def _fields(fields: tuple[FormatField, ...], value: dict[str, Any]) -> dict[str,
 
 
 def _fill_ids(document: dict[str, Any]) -> None:
-    """Give each step that has no id one that its verb and its place among such steps make; what is taken is passed over."""
+    """Gives each step without an id one of its verb and a number; ids that are taken are skipped."""
     every = list(placed_steps(document))
     taken = {one.id for one in every} | model.ROOTS
     counts: dict[str, int] = {}

@@ -1,7 +1,7 @@
 """Compiles a canonical definition to the intermediate form, or reports the errors in it.
 
-Steps become nodes, numbered in the order of the document. Lists of steps become regions of the same numbers, and cycles are regions behind those. The value of
-a verb becomes `GraphNode.config` unchanged, with two exceptions: a block, whose steps are regions, and a call with options, which becomes
+Steps become nodes, numbered in the order of the document. Lists of steps become regions of the same numbers, and cycles become the regions after those. The
+value of a verb becomes `GraphNode.config` unchanged, with two exceptions: a block, whose steps are regions, and a call with options, which becomes
 ``{"target": ..., "wait": ..., "undo": ...}``.
 """
 
@@ -39,7 +39,7 @@ from perdure.definitions.graph.ir import (
 
 
 def place_regions(draft: DefinitionDraft, found: GraphLoops) -> tuple[tuple[GraphRegion, ...], tuple[GraphEdge, ...], list[int]]:
-    """The regions, the edges with their regions, and the region that directly holds each node."""
+    """Returns the regions, the edges with their regions, and the innermost region of each node."""
     lists, heads = draft.outline.lists, sorted(found.heads)
     cycle_of = {head: len(lists) + number for number, head in enumerate(heads)}
     standing = [cycle_of.get(site.number) or cycle_of.get(found.head[site.number]) or site.list for site in draft.outline.sites]
@@ -61,8 +61,8 @@ def place_regions(draft: DefinitionDraft, found: GraphLoops) -> tuple[tuple[Grap
         GraphRegion("root" if owner < 0 else "body", parents[number], owner, tuple(nodes[number]), tuple(entries[number]))
         for number, owner in enumerate(listing.owner for listing in lists)
     ]
-    turns = _turns(draft, found)
-    regions += [GraphRegion("cycle", parents[cycle_of[head]], head, tuple(nodes[cycle_of[head]]), (head,), turns.get(head, 0)) for head in heads]
+    iterations_max = _iterations_max(draft, found)
+    regions += [GraphRegion("cycle", parents[cycle_of[head]], head, tuple(nodes[cycle_of[head]]), (head,), iterations_max.get(head, 0)) for head in heads]
     return tuple(regions), edges, standing
 
 
@@ -90,7 +90,7 @@ def _around(parents: Sequence[int], depths: Sequence[int], one: int, other: int)
 
 
 def _entries(draft: DefinitionDraft, found: GraphLoops, edges: Sequence[GraphEdge], cycle_of: dict[int, int]) -> list[list[int]]:
-    """The nodes with which each list of steps begins; the head of a cycle begins the region around it."""
+    """Returns the entry nodes of each list of steps; the head of a cycle is the entry of its region."""
     led_to: set[tuple[int, int]] = {(edge.region, edge.target) for edge in edges if not edge.back}
     entries: list[list[int]] = [[] for _ in draft.outline.lists]
     for site in draft.outline.sites:
@@ -101,8 +101,8 @@ def _entries(draft: DefinitionDraft, found: GraphLoops, edges: Sequence[GraphEdg
     return entries
 
 
-def _turns(draft: DefinitionDraft, found: GraphLoops) -> dict[int, int]:
-    """How many turns each cycle has at most, by its head; those without a bound are left out."""
+def _iterations_max(draft: DefinitionDraft, found: GraphLoops) -> dict[int, int]:
+    """Returns the bound on the iterations of each cycle by its head; cycles without a bound are left out."""
     turns: dict[int, int] = {}
     endless: set[int] = set()
     for number, (source, target, _) in enumerate(draft.edges):
@@ -127,7 +127,7 @@ _COPIED_FIELDS = {
     "commit": "commit",
     "on_rejected": "on_rejected",
 }
-"""The modifiers that a node has as they were written."""
+"""The modifiers that a node takes over unchanged."""
 
 
 def compile_node(draft: DefinitionDraft, site: StepSite, region: int) -> GraphNode:
@@ -153,7 +153,7 @@ def compile_node(draft: DefinitionDraft, site: StepSite, region: int) -> GraphNo
 
 
 def _config(site: StepSite) -> Any:
-    """The config of a node: of a block its fields besides the steps; of a call with options all of them as a mapping."""
+    """Returns the config of a node: the fields of a block except its steps; a call with options as a mapping of all of them."""
     value, step = site.value, site.step
     match site.verb:
         case "do":
@@ -214,7 +214,7 @@ def _undo(draft: DefinitionDraft, undo: Any, pointer: str) -> UndoOptions | None
 
 
 def compile_retry(draft: DefinitionDraft, policy: Any, pointer: str) -> RetryOptions | None:
-    """How often and when to try again; a number alone is the tries, and `false` is one."""
+    """Compiles a retry policy; a number alone is the number of attempts, and `false` is one attempt."""
     match policy:
         case None | True:
             return None
@@ -240,11 +240,11 @@ def compile_retry(draft: DefinitionDraft, policy: Any, pointer: str) -> RetryOpt
 
 
 def constant_s(draft: DefinitionDraft, duration: Any, pointer: str) -> float | None:
-    """A duration that is known before anything runs, in seconds."""
+    """Compiles a constant duration to seconds."""
     if duration is None:
         return None
     if is_computed(duration):
-        draft.error("not_constant", pointer, f"{duration!r} is known only while it runs; write seconds, or text such as '30s'")
+        draft.error("not_constant", pointer, f"{duration!r} is not a constant; write seconds, or text such as '30s'")
         return None
     try:
         return duration_seconds(duration)
@@ -261,7 +261,7 @@ def _whole(draft: DefinitionDraft, fields: Mapping[str, Any], field: str, pointe
     value = fields.get(field, 0)
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
-    draft.error("not_constant", joined_pointer(pointer, field), f"{value!r} is not a whole number from 0, which {field} has to be")
+    draft.error("not_constant", joined_pointer(pointer, field), f"{field} has to be a whole number from 0, found {value!r}")
     return 0
 
 
@@ -278,14 +278,14 @@ _FIELD_COMPILERS: dict[str, Callable[[DefinitionDraft, Any, str], Any]] = {
     "grace": constant_s,
     "undo": _undo,
 }
-"""The modifiers of which something is made."""
+"""The modifiers that are compiled, each with its function."""
 
 
 def compile_definition(canonical: Mapping[str, Any]) -> IR:
     """The IR of a canonical definition.
 
     Raises:
-        BadDefinition: it can't be run; all that is wrong with it is in `findings`.
+        BadDefinition: it can't be run; `findings` has all problems.
     """
     draft, found = _drafted(canonical)
     _refuse(draft)
@@ -314,7 +314,7 @@ def _errors(draft: DefinitionDraft) -> list[DefinitionFinding]:
 
 
 def _drafted(canonical: Mapping[str, Any]) -> tuple[DefinitionDraft, GraphLoops]:
-    """The edges and cycles of a definition, and all that can be said against them."""
+    """Returns the draft of a definition with its edges, cycles and findings."""
     draft = DefinitionDraft(canonical)
     _check_ids(draft)
     add_edges(draft)
@@ -337,9 +337,7 @@ def _check_ids(draft: DefinitionDraft) -> None:
         draft.error("duplicate_id", joined_pointer(site.pointer, "id"), text)
     for site in draft.outline.sites:
         if site.id in ROOTS:
-            draft.error(
-                "root_as_id", joined_pointer(site.pointer, "id"), f"@{site.id} means something else already; call the step otherwise, such as {site.id}_1"
-            )
+            draft.error("root_as_id", joined_pointer(site.pointer, "id"), f"@{site.id} has another meaning; give the step another id, such as {site.id}_1")
 
 
 def _check_ports(draft: DefinitionDraft) -> None:
@@ -353,7 +351,7 @@ def _check_ports(draft: DefinitionDraft) -> None:
                     text = f"{site.verb} has no port {name!r}; it has {', '.join(known)}"
                     draft.error("unknown_port", joined_pointer(site.pointer, "next", name), text, draft.suggestion(name, known))
         for name in ports_without_target(site.verb, site.step, named):
-            text = f"nothing says what is next when {site.id!r} comes to {name}; add {name} to next, with [] if nothing is"
+            text = f"next has no entry for the port {name} of {site.id!r}; add {name} to next, with [] if nothing follows"
             draft.warning("port_without_target", joined_pointer(site.pointer, "next"), text)
 
 
@@ -363,7 +361,7 @@ def _compile_nodes(draft: DefinitionDraft, standing: Sequence[int]) -> tuple[Gra
 
 
 def _head(draft: DefinitionDraft, canonical: Mapping[str, Any]) -> IR:
-    """The IR but for its graph."""
+    """Returns the IR without its graph."""
     declared = canonical.get("input")
     schemas = declared if isinstance(declared, Mapping) else {}
     limits, on_failure = canonical.get("limits") or {}, canonical.get("on_failure") or {}

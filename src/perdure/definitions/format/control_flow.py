@@ -28,8 +28,8 @@ def check_acyclic(draft: DefinitionDraft) -> None:
             draft.error(
                 "unbounded_cycle",
                 pointer,
-                f"{readable_path(draft, shortest_path(graph, component[0], component[0]))} is a cycle with no bound; let one of them read or need less, "
-                "or repeat a step: going round takes order: ports, and max on an edge that leads back",
+                f"{readable_path(draft, shortest_path(graph, component[0], component[0]))} is a cycle without a bound; remove a reference or needs from it, "
+                "or, to run steps repeatedly, use repeat, or order: ports with max on an edge that leads back",
             )
 
 
@@ -40,15 +40,15 @@ def check_joins(draft: DefinitionDraft) -> None:
         ways.setdefault(target, set()).add((source, port))
     for site in draft.outline.sites:
         join, count = site.step.get("join", "all"), len(ways.get(site.number, ()))
-        pointer, leads = f"{site.pointer}/join", f"{count} way{'' if count == 1 else 's'} lead{'s' if count == 1 else ''} to {site.id!r}"
+        pointer, leads = f"{site.pointer}/join", f"{count} path{'' if count == 1 else 's'} lead{'s' if count == 1 else ''} to {site.id!r}"
         if isinstance(join, int) and not isinstance(join, bool) and join > count:
-            draft.error("join_too_many", pointer, f"it waits for {join} ways, and {leads}; wait for {count} at most" if count else f"{leads}; leave join away")
+            draft.error("join_too_many", pointer, f"it waits for {join} paths, and {leads}; wait for {count} at most" if count else f"{leads}; remove join")
         elif count < 2 and (join == "any" or (isinstance(join, int) and join > 0)) and draft.dialect_rules.strict_order:
-            draft.error("join_alone", pointer, f"it chooses among the ways that are waited for, and {leads}; leave join away")
+            draft.error("join_alone", pointer, f"it chooses among several paths, and {leads}; remove join")
 
 
 def find_step_loops(draft: DefinitionDraft) -> GraphLoops:
-    """The loops of the definition's own list, where `next` makes some. Notes those that can't be. Edges that are never taken are dropped."""
+    """Returns the loops that `next` makes in the definition's own list. Reports invalid ones. Edges that are never taken are dropped."""
     graph = graph_of(draft, range(len(draft.edges)))
     begin = entry_steps(draft, graph)
     found = find_loops(graph, begin)
@@ -100,8 +100,8 @@ def _check_entered(draft: DefinitionDraft, graph: AdjacencyLists, found: GraphLo
         draft.error(
             "cycle_entered",
             draft.outline.sites[source].pointer,
-            f"{names[0]!r} leads to {names[1]!r} in the midst of the cycle {readable_path(draft, cycle)}, "
-            f"which is entered at {names[2]!r}; lead it to {names[2]!r}",
+            f"{names[0]!r} leads into the middle ({names[1]!r}) of the cycle {readable_path(draft, cycle)}, "
+            f"which is entered at {names[2]!r}. Connect it to {names[2]!r}",
             names[2],
         )
 
@@ -114,7 +114,7 @@ def _check_bounds(draft: DefinitionDraft, graph: AdjacencyLists, found: GraphLoo
         if (source, target) not in found.back:
             if number in draft.turns or number in draft.endless:
                 names = draft.name(source), draft.name(target)
-                text = f"a bound on the way from {names[0]!r} to {names[1]!r}, which does not lead back, so it bounds nothing; leave it away"
+                text = f"the edge from {names[0]!r} to {names[1]!r} has a bound and does not lead back, so the bound has no effect; remove it"
                 draft.warning("max_without_cycle", f"{draft.outline.sites[source].pointer}/next", text)
             continue
         back.setdefault(target, source)
@@ -123,7 +123,7 @@ def _check_bounds(draft: DefinitionDraft, graph: AdjacencyLists, found: GraphLoo
     for head, source in back.items():
         if head not in bounded and not draft.dialect_rules.cycles_bounded_by_hops and draft.outline.sites[head].verb != "loop":
             cycle = readable_path(draft, [*shortest_path(graph, head, source), head] if head != source else [head, head])
-            text = f"{cycle} is a cycle with no bound; add max to the way from {draft.name(source)!r} back to {draft.name(head)!r}, or endless: true"
+            text = f"{cycle} is a cycle without a bound; add max to the edge from {draft.name(source)!r} back to {draft.name(head)!r}, or endless: true"
             draft.error("unbounded_cycle", draft.outline.sites[source].pointer, text)
 
 
@@ -145,7 +145,7 @@ def _check_ends(draft: DefinitionDraft, graph: AdjacencyLists, found: GraphLoops
     for head in found.heads:
         if head not in ending:
             cycle = readable_path(draft, shortest_path(graph, head, head))
-            text = f"there is no way to an end: {cycle} goes round for ever; lead a step of it out, or write endless: true"
+            text = f"the cycle {cycle} never ends; connect one of its steps to a step outside, or write endless: true"
             draft.error("no_end", draft.outline.sites[head].pointer, text)
             return
 
@@ -181,14 +181,14 @@ def check_reached(draft: DefinitionDraft) -> None:
         if source in stops and not found.reached[target]:
             behind.setdefault(target, source)
     for target, source in behind.items():
-        text = f"{draft.name(target)!r} comes behind {draft.name(source)!r}, which always ends the execution, so it never runs"
+        text = f"{draft.name(target)!r} follows {draft.name(source)!r}, which always ends the execution, so it never runs"
         draft.warning("unreachable_step", draft.outline.sites[target].pointer, text)
 
 
 def check_effects(draft: DefinitionDraft) -> None:
-    """Note steps with effects in the world that run at once because neither reads or needs the other.
+    """Warns of steps with effects in the world that run concurrently because neither reads or needs the other.
 
-    Of steps ordered by what they read, two that as many others with effects come before, one after another, are not ordered.
+    Among steps ordered by their reads, those at the same depth of a chain of such steps are not ordered.
     """
     within: dict[int, list[tuple[int, int]]] = {}
     for source, target, _ in draft.edges:
@@ -211,12 +211,12 @@ def _check_effects(draft: DefinitionDraft, listing: StepList, edges: list[tuple[
             continue
         noted += 1
         names = ", ".join(repr(site.id) for site in group[:4]) + (f" and {len(group) - 4} more" if len(group) > 4 else "")
-        text = f"nothing orders {names}, so they run at once; if one has to come first, write needs: [{group[0].id}] in the other"
+        text = f"{names} have effects and no order between them, so they run concurrently; if one has to run first, write needs: [{group[0].id}] in the other"
         draft.warning("unordered_effects", group[1].pointer, text)
 
 
 def _levels(draft: DefinitionDraft, listing: StepList, edges: list[tuple[int, int]]) -> dict[int, int]:
-    """For each step of a list the most steps with effects on a way to it, itself included; those in a cycle are left out."""
+    """Returns for each step of a list the most steps with effects on a path to it, itself included; steps in a cycle are left out."""
     after: dict[int, list[int]] = {number: [] for number in listing.members}
     open_edges = dict.fromkeys(listing.members, 0)
     for source, target in edges:
@@ -235,7 +235,7 @@ def _levels(draft: DefinitionDraft, listing: StepList, edges: list[tuple[int, in
 
 
 def check_undo_bounds(draft: DefinitionDraft, found: GraphLoops) -> None:
-    """Warn of loops without end in which steps are undone, and nothing says how far back."""
+    """Warns of endless loops with steps that have an undo, if nothing limits how many iterations are undone."""
     for site in draft.outline.sites:
         repeat = site.step.get("repeat")
         if isinstance(repeat, dict) and repeat.get("endless") is True and "undo" not in repeat:
@@ -257,5 +257,5 @@ def _warn(draft: DefinitionDraft, inside: Iterable[StepSite], pointer: str, reme
     steps = [site.step for site in inside]
     undone = [site.id for site in inside if site.step.get("undo")]
     if undone and not any(step.get("commit") is True for step in steps):
-        why = f"{undone[0]!r} is undone, in turns without end: more than {limits.UNDO_ENTRIES_MAX:,} steps to undo park the execution"
+        why = f"{undone[0]!r} has an undo in an endless loop, and more than {limits.UNDO_ENTRIES_MAX:,} steps to undo park the execution"
         draft.warning("undo_unbounded", pointer, f"{why}; {remedy}")

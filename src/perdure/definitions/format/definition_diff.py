@@ -38,7 +38,7 @@ class DefinitionChange(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def definition_changes(before: dict[str, Any], after: dict[str, Any]) -> list[DefinitionChange]:
-    """What has to change in the canonical definition `before` so that it becomes `after`."""
+    """Returns the changes that turn the canonical definition `before` into `after`."""
     found = list(_fields(_own_of_document(before), _own_of_document(after), "", "", ""))
     names = _renames(before, after)
     found += [DefinitionChange("renamed", new, _steps(after)[new].pointer, before=old, after=new) for old, new in names.items()]
@@ -132,7 +132,7 @@ def _fields(before: Any, after: Any, id: str, pointer: str, field: str) -> Itera
 
 
 def _renames(before: dict[str, Any], after: dict[str, Any]) -> dict[str, str]:
-    """Which steps that are gone are probably those that are new: of the same verb and like content, the likest first."""
+    """Pairs removed steps with added ones that are probably the same step renamed: of the same verb and with similar content, the most similar first."""
     old, new = _steps(before), _steps(after)
     gone = [one for id, one in old.items() if id not in new]
     come = [one for id, one in new.items() if id not in old]
@@ -152,7 +152,7 @@ def _renames(before: dict[str, Any], after: dict[str, Any]) -> dict[str, str]:
 
 
 def _likeness(one: PlacedStep, other: PlacedStep) -> float:
-    """The share, from 0 to 1, of what two steps have in common. The config of a verb counts, the verb alone does not."""
+    """Returns the similarity of two steps, from 0 to 1. The config of a verb counts, the verb itself does not."""
     first, second = (set(_leaves(_own(step.step), "")) for step in (one, other))
     return len(first & second) / max(len(first | second), 1)
 
@@ -180,7 +180,7 @@ def _moved(old: dict[str, PlacedStep], new: dict[str, PlacedStep]) -> set[str]:
 
 
 def _longest_rising(ids: list[str], rank: dict[str, int]) -> set[str]:
-    """The longest part of `ids` whose ranks rise."""
+    """Returns the longest subsequence of `ids` with increasing ranks."""
     tails: list[int] = []
     ends: list[str] = []
     previous: dict[str, str] = {}

@@ -10,11 +10,11 @@ from perdure.definitions.format.step_tree import StepOutline
 from perdure.definitions.graph.ir import RoutingRule
 
 SUGGESTIONS_MAX = 20
-"""For more unknown names than these nothing is suggested: looking for what was meant takes long."""
+"""The most unknown names for which a similar one is suggested, because the search is slow."""
 
 
 class DefinitionDraft:
-    """What the parts of the compiler share. Edges are numbered in the order in which they are added; the same one is there once."""
+    """The state that the parts of the compiler share. Edges are numbered in the order in which they are added, without duplicates."""
 
     def __init__(self, canonical: Mapping[str, Any]) -> None:
         self.canonical = canonical
@@ -48,7 +48,7 @@ class DefinitionDraft:
         return (source, target) in self._joined
 
     def isolate(self, nodes: Iterable[int]) -> None:
-        """Take away all edges that leave these nodes; the others are numbered anew."""
+        """Removes all edges that leave these nodes, and renumbers the others."""
         gone = set(nodes)
         kept = [number for number, (source, _, _) in enumerate(self.edges) if source not in gone]
         now = {before: after for after, before in enumerate(kept)}
@@ -65,20 +65,20 @@ class DefinitionDraft:
         }
 
     def error(self, code: str, pointer: str, message: str, suggestion: str = "") -> None:
-        """Note what forbids to use the definition; `message` goes on behind the place."""
+        """Reports an error; the location is put before `message`."""
         self.found.append(error_finding(code, pointer, f"{readable_location(self.canonical, pointer)}: {message}", suggestion))
 
     def warning(self, code: str, pointer: str, message: str, suggestion: str = "") -> None:
-        """Note what forbids nothing."""
+        """Reports a warning."""
         self.found.append(warning_finding(code, pointer, f"{readable_location(self.canonical, pointer)}: {message}", suggestion))
 
     def suggestion(self, name: str, known: Iterable[str]) -> str:
-        """What was probably meant by an unknown name; empty if nothing is near, or too much is unknown."""
+        """Returns the known name that is most similar to an unknown one; empty if none is similar, or too many names are unknown."""
         self._suggested += 1
         return closest_name(name, known) if self._suggested <= SUGGESTIONS_MAX else ""
 
     def step(self, id: str, pointer: str, meaning: str) -> int:
-        """The number of the step with this id, or -1 once it is noted that there is none."""
+        """Returns the number of the step with this id; if there is none, reports that and returns -1."""
         number = self.outline.numbers.get(id, -1)
         if number < 0:
             meant = self.suggestion(id, self.outline.numbers)

@@ -154,19 +154,19 @@ OPERATIONS_MAX = 1000
 
 
 def apply_json_patch(definition: dict[str, Any], patch: Any) -> dict[str, Any]:
-    """The canonical definition that a JSON Patch (RFC 6902) makes of one.
+    """Applies a JSON Patch (RFC 6902) to a canonical definition and returns the result.
 
     Raises:
-        BadDefinition: it can't be carried out, or what comes of it is not valid. Nothing was changed.
+        BadDefinition: an operation can't be applied, or the result is not valid. Nothing was changed.
     """
     return _valid(patch_document(definition, patch))
 
 
 def patch_document(document: Any, patch: Any) -> Any:
-    """What a JSON Patch makes of any document; that stays as it is.
+    """Applies a JSON Patch to a copy of any document and returns it.
 
     Raises:
-        BadDefinition: an operation can't be carried out.
+        BadDefinition: an operation can't be applied.
     """
     try:
         from jsonpatch import JsonPatch, JsonPatchException
@@ -181,15 +181,15 @@ def patch_document(document: Any, patch: Any) -> Any:
         try:
             found = JsonPatch([operation]).apply(found, in_place=True)
         except (JsonPatchException, JsonPointerException, TypeError, ValueError, KeyError, IndexError, AttributeError) as problem:
-            _refuse(number, operation, f"it can't be carried out: {' '.join(str(problem).split())[:200]}")
+            _refuse(number, operation, f"the operation can't be applied: {' '.join(str(problem).split())[:200]}")
     return found
 
 
 def apply_operations(definition: dict[str, Any], operations: Any) -> dict[str, Any]:
-    """The canonical definition that operations by id make of one, in their order.
+    """Applies operations that name steps by id to a canonical definition, in order, and returns the result.
 
     Raises:
-        BadDefinition: one can't be carried out, or what comes of all is not valid. Nothing was changed.
+        BadDefinition: an operation can't be applied, or the result is not valid. Nothing was changed.
     """
     found = normalized_copy(definition)
     for number, operation in enumerate(_operations(operations)):
@@ -205,7 +205,7 @@ def apply_operations(definition: dict[str, Any], operations: Any) -> dict[str, A
 
 
 class _ImpossibleEdit(Exception):
-    """Why an operation can't be carried out."""
+    """The reason why an operation can't be applied."""
 
 
 def _valid(document: Any) -> dict[str, Any]:
@@ -222,7 +222,7 @@ def _operations(given: Any) -> list[dict[str, Any]]:
     if not isinstance(given, list) or not all(isinstance(one, dict) for one in given):
         raise BadDefinition([error_finding("bad_edit", "", "a change is a list of operations, each a mapping with 'op'")])
     if len(given) > OPERATIONS_MAX:
-        raise BadDefinition([error_finding("bad_edit", "", f"a change has {OPERATIONS_MAX} operations at most, this one {len(given)}; make several of it")])
+        raise BadDefinition([error_finding("bad_edit", "", f"a change has {OPERATIONS_MAX} operations at most, this one {len(given)}; split it")])
     return given
 
 
@@ -250,7 +250,7 @@ def _move(document: dict[str, Any], operation: dict[str, Any]) -> dict[str, Any]
     for field in ("after", "before", "into"):
         target = _step(document, operation, field) if field in operation else None
         if target is not None and (target.pointer == one.pointer or any(holder.pointer == one.pointer for holder, _ in target.around)):
-            raise _ImpossibleEdit(f"{one.id!r} can't stand beside or in itself")
+            raise _ImpossibleEdit(f"{one.id!r} can't be moved beside or into itself")
     _list(document, one.container).pop(one.index)
     siblings, index = _spot(document, operation)
     siblings.insert(index, one.step)
@@ -299,7 +299,7 @@ def _connect(document: dict[str, Any], operation: dict[str, Any]) -> dict[str, A
     port, ids = operation.get("port", ""), _next_of(source)
     if document.get("order") != "ports":
         if port:
-            raise _ImpossibleEdit("steps leave by ports only where the definition says 'order: ports'")
+            raise _ImpossibleEdit("'port' needs 'order: ports' in the definition; leave 'port' out")
         needs = target.get("needs", [])
         target["needs"] = [needs] if isinstance(needs, str) else needs
         _append(target["needs"], source["id"])
@@ -316,13 +316,13 @@ def _connect(document: dict[str, Any], operation: dict[str, Any]) -> dict[str, A
                 _append(ids, target["id"])
                 source["next"] = ids
         case _:
-            raise _ImpossibleEdit(f"{source['id']!r} goes on by {'a closed list' if isinstance(ids, dict) else 'rules'}; set its /next instead")
+            raise _ImpossibleEdit(f"{source['id']!r} continues by {'a closed list' if isinstance(ids, dict) else 'rules'}; set its /next instead")
     return document
 
 
 def _append(ids: list[str], id: str) -> None:
     if id in ids:
-        raise _ImpossibleEdit(f"there is such an edge already, to or from {id!r}")
+        raise _ImpossibleEdit(f"this edge to or from {id!r} exists already")
     ids.append(id)
 
 
@@ -346,7 +346,7 @@ def _disconnect(document: dict[str, Any], operation: dict[str, Any]) -> dict[str
 
 
 def _next_of(step: dict[str, Any]) -> Any:
-    """The `next` of a step, spelled out; it is put back so."""
+    """Returns the `next` of a step, spelled out and stored back in that form."""
     if "next" not in step:
         return []
     step["next"] = canonical_value(model.NEXT, step["next"])
@@ -363,7 +363,7 @@ def _targets(value: Any) -> list[tuple[str, list[str]]]:
 
 
 def _without_empty(step: dict[str, Any]) -> None:
-    """Take out what leads nowhere any more."""
+    """Removes empty targets from `next`."""
     value = step.get("next")
     if isinstance(value, dict) and "choose" not in value:
         step["next"] = {port: one for port, one in value.items() if one.get("to")}
@@ -415,12 +415,12 @@ def _spot(document: dict[str, Any], operation: dict[str, Any]) -> tuple[list[Any
     inner = holder.setdefault(field, [])
     inner = inner.get("steps") if isinstance(inner, dict) else inner
     if not isinstance(inner, list):
-        raise _ImpossibleEdit(f"{field!r} of {holder['id']!r} is no list of steps")
+        raise _ImpossibleEdit(f"{field!r} of {holder['id']!r} is not a list of steps")
     return inner, len(inner)
 
 
 def _copy(value: Any) -> Any:
-    """A copy of plain data, numbers as they are."""
+    """Returns a copy of plain data with its numbers unchanged."""
     match value:
         case list():
             return [_copy(item) for item in value]

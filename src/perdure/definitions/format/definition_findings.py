@@ -11,10 +11,10 @@ import msgspec
 
 
 class DefinitionFinding(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing that is wrong. `message` says where, what and what to do; `pointer` is a JSON pointer into the document.
+    """A problem of a definition. `message` says where, what and what to do; `pointer` is a JSON pointer into the document.
 
-    `line` and `column` count from 1, 0 where they are not known. `code` is stable. `suggestion` is what was probably meant; `fix` is a JSON Patch of the
-    document, given only where it is safe.
+    `line` and `column` count from 1, 0 where they are not known. `code` is stable. `suggestion` is a similar valid name; `fix` is a JSON Patch of the
+    document, given only where it is safe to apply.
     """
 
     code: str
@@ -31,17 +31,17 @@ class DefinitionFinding(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def error_finding(code: str, pointer: str, message: str, suggestion: str = "", fix: Iterable[dict[str, Any]] = ()) -> DefinitionFinding:
-    """A finding that forbids to use the definition."""
+    """Returns a finding with which the definition can't be used."""
     return DefinitionFinding(code, "error", pointer, message, suggestion=suggestion, fix=tuple(fix))
 
 
 def warning_finding(code: str, pointer: str, message: str, suggestion: str = "", fix: Iterable[dict[str, Any]] = ()) -> DefinitionFinding:
-    """A finding that forbids nothing."""
+    """Returns a finding with which the definition can still be used."""
     return DefinitionFinding(code, "warning", pointer, message, suggestion=suggestion, fix=tuple(fix))
 
 
 def closest_name(name: str, known: Iterable[str]) -> str:
-    """The one of `known` that was probably meant by `name`; empty if none is near."""
+    """Returns the one of `known` that is most similar to `name`; empty if none is."""
     candidates = sorted(set(known))
     folded = {one.casefold(): one for one in reversed(candidates)}
     if name.casefold() in folded:
@@ -50,12 +50,12 @@ def closest_name(name: str, known: Iterable[str]) -> str:
 
 
 def joined_pointer(pointer: str, *parts: str | int) -> str:
-    """`pointer` and further parts of one, escaped."""
+    """Returns `pointer` extended by further parts, escaped."""
     return pointer + "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
 
 
 def pointer_parts(pointer: str) -> list[str]:
-    """What a JSON pointer is made of."""
+    """Returns the unescaped parts of a JSON pointer."""
     return [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
 
 
@@ -73,7 +73,7 @@ def value_at_pointer(document: Any, pointer: str) -> Any:
 
 
 def readable_location(document: Any, pointer: str) -> str:
-    """Where `pointer` leads, as people say it: ``steps[1] (b)`` for a step, ``steps[0].when`` for what is in one."""
+    """Returns the location of `pointer` for people: ``steps[1] (b)`` for a step, ``steps[0].when`` for a field of one."""
     text = "".join(f"[{part}]" if _INDEX.fullmatch(part) else f".{part}" if _WORD.fullmatch(part) else f"[{part!r}]" for part in pointer_parts(pointer)).lstrip(
         "."
     )
@@ -83,7 +83,7 @@ def readable_location(document: Any, pointer: str) -> str:
 
 
 def step_pointer_of(pointer: str) -> str:
-    """The pointer of the step in which `pointer` leads; empty if it leads into none."""
+    """Returns the pointer of the step that contains `pointer`; empty if none does."""
     match = _STEP.match(pointer)
     return match[0] if match else ""
 

@@ -18,7 +18,7 @@ class DialectRules(msgspec.Struct, frozen=True, kw_only=True):
     """The meaning of one dialect where dialects differ."""
 
     expressions: Expressions = "cel"
-    """Which expressions values may hold. A native value may be `{expr: CEL}`; a dialect's own data may look like that and stays data."""
+    """Which expressions values may hold. A native value may be `{expr: CEL}`; in a dialect, data of that form stays data."""
 
     missing_in_value: Literal["error", "null"] = "error"
     missing_in_condition: Literal["error", "null", "false"] = "error"
@@ -36,13 +36,13 @@ class DialectRules(msgspec.Struct, frozen=True, kw_only=True):
     """Reading a result that can not exist yet, and a join that has nothing to choose from, are errors."""
 
     source_is_native: bool = True
-    """The author wrote the definition in the native format, so a finding can carry a fix to what stands there."""
+    """The author wrote the definition in the native format, so a finding can carry a fix of the text."""
 
     roots_everywhere: bool = False
     """A reference may begin with any root anywhere, also where the root has no value."""
 
     references_in_bash: bool = True
-    """`@name` in a command looks like a reference, which a command can not hold; otherwise an @ is an @."""
+    """`@name` in a command is reported as a reference, which a command can't hold; otherwise an @ has no meaning there."""
 
     entry_is_first_step: bool = False
     """The execution begins at the first step alone, rather than at each step that no transition leads to."""
@@ -64,7 +64,7 @@ class DialectRules(msgspec.Struct, frozen=True, kw_only=True):
     """`return: true` returns the step's input also if there is none, as null."""
 
     failed_undo_continues: bool = False
-    """After an undo that failed for good the others still run, unless it says otherwise; by default the execution needs attention."""
+    """After an undo that failed for good the others still run, unless its own `on_error` says otherwise; by default the execution needs attention."""
 
     patched_as_nodes: bool = False
     """A patch of `/nodes` and `/edges` means those of a document of the dialect, rather than the steps of the definition."""

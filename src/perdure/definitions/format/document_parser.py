@@ -79,7 +79,7 @@ class _JsonFrame:
 
 def repeated_name_finding(pointer: str, name: str, spot: TextPosition, first_line: int) -> DefinitionFinding:
     """The finding that `name` occurs twice in the mapping at `pointer`."""
-    message = f"line {spot[0]}, column {spot[1]}: {name!r} stands twice in one mapping (first on line {first_line}); keep one of them"
+    message = f"line {spot[0]}, column {spot[1]}: {name!r} occurs twice in one mapping (first on line {first_line}); keep one of them"
     return DefinitionFinding("duplicate_key", "error", joined_pointer(pointer, name), message, *spot)
 
 
@@ -105,7 +105,7 @@ class YamlRefused(Exception):
 
 
 def read_yaml(text: str) -> tuple[Any, dict[str, TextPosition], tuple[DefinitionFinding, ...]]:
-    """The document, where everything in it begins, and why it can't be read."""
+    """Returns the document, the position of everything in it, and the findings if it can't be read."""
     reader = _YamlReader()
     try:
         for event in yaml_events(text):
@@ -140,7 +140,7 @@ def yaml_events(text: str) -> Iterator[Any]:
 
 
 SCALARS_MAX = 50_000
-"""So many take some five seconds to read; in JSON a hundredth of that."""
+"""The most scalars of a YAML text. So many take about five seconds to read; in JSON a hundredth of that."""
 
 
 class _YamlFrame(msgspec.Struct):
@@ -175,8 +175,8 @@ class _YamlReader:
             case "ScalarEvent":
                 self._count += 1
                 if self._count > SCALARS_MAX:
-                    what = f"the definition has more than {SCALARS_MAX:,} names and values, which YAML takes long to read"
-                    raise _yaml_refusal("too_large", spot, f"{what}; write it as JSON, or give large values as input")
+                    what = f"the definition has more than {SCALARS_MAX:,} names and values, which is slow to read in YAML"
+                    raise _yaml_refusal("too_large", spot, f"{what}; write it as JSON, or pass large values as input")
                 self._scalar(event, spot)
             case "AliasEvent":
                 self._alias(event.anchor, spot)
@@ -217,7 +217,7 @@ class _YamlReader:
 
     def _named(self, frame: _YamlFrame, name: str, plain: bool, spot: TextPosition) -> None:
         if plain and name == "<<":
-            raise _yaml_refusal("merge_key", spot, "'<<' is of YAML 1.1 and merges nothing here; write the fields out")
+            raise _yaml_refusal("merge_key", spot, "'<<' belongs to YAML 1.1 and does not merge here; write the fields out")
         frame.name = name
         pointer = joined_pointer(frame.pointer, name)
         if name in frame.lines:
@@ -229,13 +229,13 @@ class _YamlReader:
     def _alias(self, name: str, spot: TextPosition) -> None:
         known = self._anchors.get(name)
         if known is None:
-            why = f"'*{name}' stands inside of what it names" if name in self._anchors else f"there is no '&{name}' before '*{name}'"
+            why = f"'*{name}' is inside of the value that it names" if name in self._anchors else f"there is no '&{name}' before '*{name}'"
             raise _yaml_refusal("bad_alias", spot, f'{why}; to have it as text, quote it: "*{name}"')
         self._arrive(spot, scalar=not isinstance(known[0], dict | list))
         self._place(known[0])
 
     def _arrive(self, spot: TextPosition, scalar: bool) -> str:
-        """A value begins: its pointer, noted with its place."""
+        """Records the position of a value that begins here, and returns its pointer."""
         frame = self._frames[-1] if self._frames else None
         if frame is None:
             pointer = ""
@@ -266,7 +266,7 @@ def _yaml_tag(event: Any) -> str | None:
 
 
 def yaml_scalar_value(text: str) -> Any:
-    """What a plain scalar means by the core schema; a number that is not finite, or too long to be one, is NaN."""
+    """Returns the value of a plain scalar by the core schema; NaN for a number that is not finite or too long."""
     if text in _WORDS:
         return _WORDS[text]
     if text[0] not in "+-.0123456789":
@@ -284,7 +284,7 @@ def yaml_scalar_value(text: str) -> Any:
 def _resolved(text: str, spot: TextPosition) -> Any:
     value = yaml_scalar_value(text)
     if isinstance(value, float) and math.isnan(value):
-        raise _yaml_refusal("not_plain", spot, f"{text[:40]} is no number of at most 64 bits; quote it to have it as text")
+        raise _yaml_refusal("not_plain", spot, f"{text[:40]} is not a number of at most 64 bits; quote it to make it text")
     return value
 
 
@@ -294,7 +294,7 @@ def _yaml_refusal(code: str, spot: TextPosition, why: str) -> YamlRefused:
 
 def _tagged(tag: str, spot: TextPosition) -> YamlRefused:
     shown = tag.replace("tag:yaml.org,2002:", "!!")[:60]
-    return _yaml_refusal("tag", spot, f"the tag {shown} is not taken: a definition is plain data; remove it, or quote the text")
+    return _yaml_refusal("tag", spot, f"the tag {shown} is not supported, because a definition is plain data; remove it, or quote the text")
 
 
 def _unreadable_yaml(text: str, problem: Any) -> DefinitionFinding:
@@ -307,13 +307,13 @@ def _unreadable_yaml(text: str, problem: Any) -> DefinitionFinding:
 
 
 def _advice(said: str, rest: str, context: str) -> str:
-    """What to do about an error of the parser, in the words of a person where the reason is a known one."""
+    """Returns what to do about an error of the YAML parser, if its cause is known; else the parser's own message."""
     if "that cannot start any token" in said and rest[:1] in ("@", "`", "%"):
         return f'quote it: "{_token(rest)}" (YAML reserves a leading {rest[0]})'
     if "that cannot start any token" in said and rest[:1] == "\t":
-        return "indent with spaces; YAML takes no tab here"
+        return "YAML does not allow a tab here; indent with spaces"
     if "mapping values are not allowed" in said:
-        return "a ': ' stands in text that is not quoted, or the line is indented too far; quote the text"
+        return "an unquoted text contains ': ', or the line is indented too far; quote the text"
     if "expected <block end>" in said or "did not find expected '-' indicator" in said:
         return "this line does not fit those around it; indent it like its neighbours, or quote the text before it"
     if "found unexpected end of stream" in said or "expected ',' or" in said:
@@ -340,7 +340,7 @@ TextLanguage = Literal["json", "yaml", "data"]
 
 
 class ParsedDocument(msgspec.Struct, frozen=True, dict=True):
-    """Plain data read from text; `findings` are why it could not be, and then `document` is None."""
+    """Plain data read from text. If it could not be read, `findings` has the reasons and `document` is None."""
 
     document: Any
     language: TextLanguage
@@ -350,12 +350,12 @@ class ParsedDocument(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def positions(self) -> Mapping[str, TextPosition]:
-        """JSON pointers, each with the line and column, from 1, where the thing begins: of a field, its name."""
+        """The line and column, from 1, at which each JSON pointer begins; a field begins at its name."""
         return json_positions(self.text)[0] if self.language == "json" else self.yaml_spots
 
 
 def parse_document(received: str | bytes | Any) -> ParsedDocument:
-    """Read text, UTF-8, or data that has been read already; JSON is tried on text that begins like it, and YAML otherwise."""
+    """Parses text or UTF-8 as JSON if it looks like JSON, and as YAML otherwise; plain data is only checked."""
     if isinstance(received, bytes | bytearray | memoryview):
         try:
             received = bytes(received).decode("utf-8")
@@ -380,11 +380,11 @@ def parse_document(received: str | bytes | Any) -> ParsedDocument:
 
 
 _ParentChain = tuple["_ParentChain", Any] | None
-"""A place in a document: the one around it, and the name or number in that; None is the document."""
+"""A location in a document: that of its parent, and the name or number in it; None is the document."""
 
 
 def plain_data_finding(document: Any) -> DefinitionFinding | None:
-    """Why `document` is not plain data within the bounds; None if it is."""
+    """Returns the finding that `document` is not plain data within the bounds; None if it is."""
     count, waiting = 1, list[tuple[_ParentChain, Any, int]]([(None, document, 1)])
     if type(document) is not dict and type(document) is not list and (why := _unfit_scalar(document)):
         return error_finding("not_plain", "", f"{readable_location(document, '')}: {why}")
@@ -429,7 +429,7 @@ def _unfit_scalar(value: Any) -> str:
         case None | bool():
             return ""
         case str() if type(value) is str:
-            return "" if value.isascii() or _encodes(value) else "text with half a character (a lone surrogate); replace it"
+            return "" if value.isascii() or _encodes(value) else "a text contains half a character (a lone surrogate); replace it"
         case int() if type(value) is int:
             return "" if value in INTEGERS else "a whole number takes 64 bits at most; write it as text"
         case float() if type(value) is float:
@@ -486,5 +486,5 @@ def _yaml(text: str) -> ParsedDocument:
 
 
 def _looks_like_json(text: str) -> bool:
-    """Whether the first name in a mapping is quoted, as JSON has it, wherever it ends."""
+    """Whether the text begins like JSON: with a mapping whose first name is quoted."""
     return text.lstrip().removeprefix("{").lstrip().startswith(('"', "[", "{", "}"))

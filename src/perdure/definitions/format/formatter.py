@@ -58,10 +58,10 @@ class _Comment(msgspec.Struct, frozen=True):
 
 
 def yaml_comments(text: str) -> YamlComments:
-    """The notes of YAML that can be read.
+    """Collects the comments and blank lines of a YAML text.
 
     Raises:
-        Refused: it can't.
+        YamlRefused: the text can't be read.
     """
     found = YamlComments({}, {}, {}, set(), set(), [])
     entries, spans = _outline(text, found)
@@ -144,7 +144,7 @@ def _outline(text: str, found: YamlComments) -> tuple[list[_BlockEntry], list[tu
 
 
 class _BlockFrame(msgspec.Struct):
-    """A mapping (`names`) or list that is being gone through."""
+    """A mapping (`names`) or list that the scanner is in."""
 
     pointer: str
     names: bool
@@ -163,7 +163,7 @@ def _dash(text: str, mark: Any, column: int, pointer: str) -> _BlockEntry:
 
 
 def _scalar_end(text: str, event: Any) -> int:
-    """Where a scalar ends; of a block, the end of the last line that is indented like it."""
+    """Returns the end of a scalar; for a block scalar, the end of its last indented line."""
     if event.style not in ("|", ">"):
         return int(event.end_mark.index)
     header = text.find("\n", event.start_mark.index)
@@ -204,7 +204,7 @@ def _comments(text: str, spans: list[tuple[int, int]]) -> Iterator[_Comment]:
 
 
 def _header_comment(text: str, span: tuple[int, int]) -> int:
-    """Where the comment behind the head of a block scalar begins; -1 if there is none."""
+    """Returns the start of the comment after the header of a block scalar; -1 if there is none."""
     match = re.match(r"[|>][0-9+-]{0,2}[ \t]+(#)", text[span[0] : span[0] + 400])
     return span[0] + match.start(1) if match else -1
 
@@ -218,10 +218,10 @@ _ESCAPED = re.compile(r"[^\x20-\x7e\u00a0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U0001
 
 
 def format_document(text: str) -> str:
-    """The same definition, written in the one way; JSON stays JSON.
+    """Returns the same definition in the standard format; JSON stays JSON.
 
     Raises:
-        BadDefinition: the text can't be read. What it says is not looked at.
+        BadDefinition: the text can't be read. Its content is not validated.
     """
     read = parse_document(text)
     if read.findings:
@@ -235,13 +235,13 @@ def format_document(text: str) -> str:
     again = parse_document(found)
     if again.findings or again.document != read.document:
         raise ProgrammingError(
-            f"formatting would change what the definition says ({'; '.join(map(str, again.findings)) or 'another document'}); leave it as it is"
+            f"formatting would change the definition ({'; '.join(map(str, again.findings)) or 'another document'}); leave the text unformatted"
         )
     return found
 
 
 def document_as_yaml(document: Any) -> str:
-    """A document as YAML, its steps in blocks and what is small on one line."""
+    """Returns a document as YAML, with steps as blocks and small values on one line."""
     small = {
         pointer for pointer, value in _inner(document, "") if isinstance(value, dict | list) and not any(isinstance(one, dict | list) for one in _values(value))
     }
@@ -249,7 +249,7 @@ def document_as_yaml(document: Any) -> str:
 
 
 def in_model_order(shape: Shape, value: Any) -> Any:
-    """`value` with the fields of mappings in the order of the model, and those that it does not know behind them."""
+    """Returns `value` with the fields of mappings in the order of the model, followed by unknown ones."""
     match value:
         case dict():
             shapes = dict(_fields(shape, value))
@@ -350,7 +350,7 @@ class _Writer:
             yield from self._block(shape, value, where, indent + 2)
 
     def _dashed(self, shape: Shape, item: Any, where: str, indent: int) -> Iterator[str]:
-        """An item; of a block in a block, the first line stands behind the dash, and comments above it."""
+        """Yields the lines of an item. The first line of a block follows the dash, with its comments above."""
         margin = " " * indent
         entry = list(self._entry(f"{margin}-", shape, item, where, indent))
         if entry[0].rstrip() != f"{margin}-" and not entry[0].startswith(f"{margin}- #"):
@@ -398,7 +398,7 @@ def _is_plain(value: str, inline: bool) -> bool:
 
 
 def _is_literal(value: str) -> bool:
-    """Whether text is written line by line behind a |."""
+    """Whether text is written as a block after a |."""
     lines = value.removesuffix("\n").split("\n")
     whole = all(not line or (line.isprintable() and not line.endswith(" ")) for line in lines)
     return "\n" in value and whole and bool(lines[0] and lines[-1]) and len(value) > 1

@@ -12,11 +12,11 @@ AdjacencyLists = Sequence[Sequence[int]]
 
 
 class GraphLoops(NamedTuple):
-    """What goes round in a graph.
+    """The loops of a graph.
 
     `head` is for each node that of the innermost loop around it, -1 if there is none; the head of a loop itself has that of the loop around its own.
-    `heads` are those of all loops, `back` the edges that lead back to one, and `entered` those into a loop that pass by its head, with that head.
-    `reached` are the nodes to which a way leads.
+    `heads` are those of all loops, `back` the edges that lead back to one, and `entered` those into a loop beside its head, with that head.
+    `reached` are the nodes to which a path leads.
     """
 
     head: list[int]
@@ -27,7 +27,7 @@ class GraphLoops(NamedTuple):
 
 
 def connected_components(graph: AdjacencyLists) -> list[list[int]]:
-    """The strongly connected components, each in ascending order; a component comes behind those to which its edges lead."""
+    """The strongly connected components, each in ascending order; a component comes after those to which its edges lead."""
     count = len(graph)
     seen, low, held, found = [-1] * count, [0] * count, [False] * count, list[list[int]]()
     stack: list[int] = []
@@ -95,7 +95,7 @@ def find_loops(graph: AdjacencyLists, entries: Iterable[int]) -> GraphLoops:
 
 
 def shortest_path(graph: AdjacencyLists, start: int, end: int) -> list[int]:
-    """The shortest way from one node to another over at least one edge, both included; empty if there is none."""
+    """Returns the shortest path from one node to another over at least one edge, both included; empty if there is none."""
     came_from: dict[int, int] = {}
     waiting = [start]
     for node in waiting:
@@ -125,7 +125,7 @@ def _taken(stack: list[int], held: list[bool], root: int) -> list[int]:
 
 
 def _walked(graph: AdjacencyLists, entries: Iterable[int]) -> tuple[list[int], list[int], list[int]]:
-    """Depth first: the nodes in the order in which they are met, for each the number of the last one below it, and its own (-1: never met)."""
+    """Walks depth first; returns the nodes in the order of their visit, for each the number of its last descendant, and its own number (-1: not visited)."""
     order: list[int] = []
     clock, last = [-1] * len(graph), [-1] * len(graph)
     for entry in entries:

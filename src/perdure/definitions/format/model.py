@@ -48,7 +48,7 @@ from perdure.definitions.format.verb_shapes import (
 )
 
 ROOTS = references.ROOTS | {"state", "last_turn"}
-"""What references may begin with besides a step; no step may be called so."""
+"""The roots of references besides steps; no step may have such an id."""
 
 IN_EACH = ("item", "index", "loop")
 IN_REPEAT = ("index", "loop", "state", "last_turn")
@@ -64,33 +64,33 @@ CALL_PATTERN = rf"py:[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+|{NAME_PATTERN}(?:@(?:{_RANG
 
 
 StepCheck = Callable[[Mapping[str, Any]], Iterator[tuple[str, str]]]
-"""What is wrong with a step beyond the shapes of its fields: the path of each field, and the reason."""
+"""Yields the problems of a step beyond the shapes of its fields: the path of each field, and the reason."""
 
 
 class CheckedResult(msgspec.Struct, frozen=True):
-    """A number in the result that is always 0, as any other fails the step, unless the value of the verb sets `switch` to false."""
+    """A number in the result that is always 0, because any other fails the step, unless the value of the verb sets `switch` to false."""
 
     field: str
     switch: str
 
 
 def no_step_problems(_: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The check of a verb whose shape says everything."""
+    """The check of a verb without problems beyond its shape."""
     return iter(())
 
 
 class FormatVerb(msgspec.Struct, frozen=True):
     """A verb, with everything that the format knows about it. Nothing else in the format asks for a verb of work by its name.
 
-    Its value and its place in a step: `shape` is the shape of the value and `has_template` whether references can stand in it. `source_field` is the name of
-    the field that holds a source text, in which an @ is an @; the value may also be the text alone. With `own_expressions`, the value holds expressions of
-    the kind itself and none of the format. `takes_env`: `env` may stand beside it; `values_by_env`: values reach its source text in no other way.
-    `check_step` says what is wrong with a step of it beyond the shapes.
+    Its value and its place in a step: `shape` is the shape of the value and `has_template` whether it may contain references. `source_field` is the name of
+    the field that holds a source text, in which an @ has no meaning; the value may also be the text alone. With `own_expressions`, the value holds
+    expressions of the kind itself and none of the format. `takes_env`: the step may have `env`; `values_by_env`: values reach its source text in no other
+    way. `check_step` finds problems of a step beyond the shapes.
 
     Its run: `is_work` marks a call with attempts of its own, `effect` an effect in the world, `transforms` a sandbox that also computes a `transform`.
     `agent_role` says what the agent workflow of the definition does for it: a "task", or the delivery of a "message".
 
-    Its end: `ports` are those besides `error` and `skipped`; with `has_own_ports`, only what performs the verb knows by which others a step may end.
+    Its end: `ports` are those besides `error` and `skipped`; with `has_own_ports`, only the implementation of the verb knows the others.
     `checked_result` is a number in its result that is usually 0. `child_output` is the field of a child's result that is the result of the step. With
     `repairs_answers`, a result that does not fit the `schema` of the value is asked for again, as by `Kind.repairs_answers`.
     """
@@ -118,12 +118,12 @@ class FormatVerb(msgspec.Struct, frozen=True):
 RETRY = FieldsShape(
     "retry",
     (
-        FormatField("max", WholeShape(1), "how many tries in all"),
-        FormatField("wait", DurationShape(), "the time before the second try"),
-        FormatField("factor", NumberShape(1), "how much longer each further wait is"),
+        FormatField("max", WholeShape(1), "how many attempts in all"),
+        FormatField("wait", DurationShape(), "the wait before the second attempt"),
+        FormatField("factor", NumberShape(1), "the factor by which each further wait is longer"),
         FormatField("max_wait", DurationShape(), "the longest wait"),
-        FormatField("only", ListShape(TextShape(what="an error code or class name")), "errors that are tried again; others are not"),
-        FormatField("fatal", ListShape(TextShape(what="an error code or class name")), "errors that are not tried again"),
+        FormatField("only", ListShape(TextShape(what="an error code or class name")), "errors that are retried; others are not"),
+        FormatField("fatal", ListShape(TextShape(what="an error code or class name")), "errors that are not retried"),
     ),
 )
 
@@ -131,16 +131,16 @@ UNDO = FieldsShape(
     "undo",
     (
         FormatField(
-            "tool", TextShape(what="the name of a tool"), "what undoes the step: a tool, or a kind such as http, all of which stands in `with`", required=True
+            "tool", TextShape(what="the name of a tool"), "what undoes the step: a tool, or a kind such as http, whose whole config is in `with`", required=True
         ),
         FormatField("with", ValueShape(roots=("self", *IN_EACH), secrets=True), "its input; `@self` is the step's result"),
-        FormatField("timeout", DurationShape(), "of each try"),
-        FormatField("retry", RETRY, "how it is tried again"),
+        FormatField("timeout", DurationShape(), "of each attempt"),
+        FormatField("retry", RETRY, "its retry policy"),
         FormatField("in_doubt", FlagShape(), "the step is undone too when it failed or was abandoned, with null as `@self`", default=False),
         FormatField(
             "on_error",
             ChoiceShape(("park", "continue")),
-            "when it has failed for good: the execution needs attention, or goes on with what else is to be undone",
+            "when it has failed for good: the execution needs attention, or continues to undo the other steps",
         ),
     ),
     sugar="tool",
@@ -150,35 +150,35 @@ EACH = FieldsShape(
     "each",
     (
         FormatField("in", ValueShape(), "the list", required=True),
-        FormatField("as", NameShape("a name"), "what the item is called in references", default="item"),
-        FormatField("index", NameShape("a name"), "what its number, from 0, is called", default="index"),
+        FormatField("as", NameShape("a name"), "the name of the item in references", default="item"),
+        FormatField("index", NameShape("a name"), "the name of its number, from 0", default="index"),
         FormatField("concurrency", WholeShape(), "how many at a time; 0: all", default=0),
         FormatField("batch", WholeShape(1), "items are lists of so many"),
         FormatField("max", WholeShape(1), "more items than this fail the step"),
-        FormatField("on_error", ChoiceShape(("fail", "skip", "null", None)), "what a failed item comes to", default="fail"),
-        FormatField("enough", WholeShape(1), "so many successes are waited for, the rest is dropped"),
+        FormatField("on_error", ChoiceShape(("fail", "skip", "null", None)), "what happens when an item fails", default="fail"),
+        FormatField("enough", WholeShape(1), "how many successes are enough; the other items are dropped"),
     ),
 )
 
 REPEAT = FieldsShape(
     "repeat",
     (
-        FormatField("while", ConditionShape(roots=AFTER_TURN), "another turn as long as it holds"),
-        FormatField("until", ConditionShape(roots=AFTER_TURN), "another turn as long as it does not hold"),
-        FormatField("max", WholeShape(1), "how many turns at most"),
-        FormatField("endless", FlagShape(), "no bound is wanted", default=False),
-        FormatField("delay", DurationShape(template=True, roots=AFTER_TURN), "the time between turns"),
-        FormatField("state", ValueShape(roots=IN_EACH), "what the first turn finds as `@state`"),
-        FormatField("keep", WholeShape(), "how many turns are remembered"),
+        FormatField("while", ConditionShape(roots=AFTER_TURN), "the next iteration begins if it holds"),
+        FormatField("until", ConditionShape(roots=AFTER_TURN), "the next iteration begins if it does not hold"),
+        FormatField("max", WholeShape(1), "the most iterations"),
+        FormatField("endless", FlagShape(), "there is no bound on purpose", default=False),
+        FormatField("delay", DurationShape(template=True, roots=AFTER_TURN), "the time between iterations"),
+        FormatField("state", ValueShape(roots=IN_EACH), "the `@state` of the first iteration"),
+        FormatField("keep", WholeShape(), "how many iterations are kept"),
         FormatField(
             "undo",
             FieldsShape("undo", (FormatField("keep", WholeShape(1), "how many", required=True),)),
-            "how many of the last turns are undone, if it comes to that; absent: all",
+            "how many of the last iterations are undone if the execution fails; absent: all",
         ),
         FormatField(
             "on_max",
             EitherShape((ChoiceShape(("fail", "go_on")), IdShape()), "'fail', 'go_on' or the id of a step"),
-            "what the end of the turns comes to",
+            "what happens after the last iteration",
             default="fail",
         ),
     ),
@@ -187,37 +187,40 @@ REPEAT = FieldsShape(
 
 TARGETS = ListShape(IdShape(), sugar=True)
 ON = (
-    FormatField("to", TARGETS, "where to go on", required=True),
-    FormatField("max", WholeShape(1), "how often it is taken, where it leads back"),
-    FormatField("endless", FlagShape(), "no bound is wanted", default=False),
-    FormatField("on_max", TARGETS, "where to go on when it was taken so often"),
+    FormatField("to", TARGETS, "the next steps", required=True),
+    FormatField("max", WholeShape(1), "how often it may be taken, if it leads back"),
+    FormatField("endless", FlagShape(), "there is no bound on purpose", default=False),
+    FormatField("on_max", TARGETS, "the next steps when it was taken so often"),
 )
-RULE = FieldsShape("a rule", (FormatField("when", ConditionShape(roots=("self",)), "holds if the rule is taken; absent: always"), *ON))
+RULE = FieldsShape("a rule", (FormatField("when", ConditionShape(roots=("self",)), "the rule is taken if it holds; absent: always"), *ON))
 PORT = FieldsShape("a port", ON, sugar="to")
 CHOOSE = FieldsShape(
     "next",
     (
         FormatField("choose", ListShape(IdShape(), least=1), "the closed list", required=True),
-        FormatField("default", TARGETS, "where to go on when none of it was chosen"),
+        FormatField("default", TARGETS, "the next steps when none was chosen"),
     ),
     one_of=("choose",),
 )
 WAY = EitherShape((CHOOSE, PORT, ListShape(RULE)), "the id of a step, a list of ids, {to: …}, a list of rules, or {choose: […]}")
-NEXT = EitherShape((TARGETS, ListShape(RULE), CHOOSE, MapShape(WAY)), "the id of a step, a list of ids, a mapping of ports, a list of rules, or {choose: […]}")
+NEXT = EitherShape(
+    (TARGETS, ListShape(RULE), CHOOSE, MapShape(WAY)),
+    "the id of a step, a list of ids, a mapping of ports, a list of rules, or {choose: […]}",
+)
 
 APPROVE = FieldsShape(
     "approve",
     (
-        FormatField("title", TextShape(template=True), "what is asked", required=True),
-        FormatField("details", ValueShape(), "what helps to decide"),
-        FormatField("form", SchemaShape(), "what is filled in"),
+        FormatField("title", TextShape(template=True), "the question", required=True),
+        FormatField("details", ValueShape(), "information that helps to decide"),
+        FormatField("form", SchemaShape(), "the form to fill in"),
         FormatField("assignees", ListShape(TextShape(template=True)), "who may decide"),
         FormatField("quorum", WholeShape(1), "how many must approve", default=1),
-        FormatField("remind", DurationShape(template=True), "when those who have not decided are reminded"),
-        FormatField("escalate", DurationShape(template=True), "when others are asked as well"),
-        FormatField("escalate_to", ListShape(TextShape(template=True), sugar=True), "who these are"),
-        FormatField("timeout", DurationShape(template=True), "how long is waited"),
-        FormatField("on_timeout", ChoiceShape(("fail", "approve", "reject")), "what the end of that time comes to", default="fail"),
+        FormatField("remind", DurationShape(template=True), "the interval of reminders"),
+        FormatField("escalate", DurationShape(template=True), "the time after which further people may decide"),
+        FormatField("escalate_to", ListShape(TextShape(template=True), sugar=True), "the further people"),
+        FormatField("timeout", DurationShape(template=True), "the longest wait"),
+        FormatField("on_timeout", ChoiceShape(("fail", "approve", "reject")), "what happens after the timeout", default="fail"),
     ),
 )
 LISTEN = FieldsShape(
@@ -226,9 +229,9 @@ LISTEN = FieldsShape(
         FormatField(
             "names", ListShape(TextShape(what="the name of a message", template=True), least=1, sugar=True), "the messages that are waited for", required=True
         ),
-        FormatField("limit", WholeShape(1), "how many are taken at most", default=1),
-        FormatField("gather", DurationShape(template=True), "how long further ones are gathered after the first"),
-        FormatField("timeout", DurationShape(template=True), "how long is waited"),
+        FormatField("limit", WholeShape(1), "the most messages that are received", default=1),
+        FormatField("gather", DurationShape(template=True), "how long further messages are gathered after the first"),
+        FormatField("timeout", DurationShape(template=True), "the longest wait"),
     ),
     sugar="names",
 )
@@ -236,7 +239,7 @@ EMIT = FieldsShape(
     "emit",
     (
         FormatField("name", TextShape(template=True), "the name of the message"),
-        FormatField("body", ValueShape(), "what it says"),
+        FormatField("body", ValueShape(), "the body of the message"),
         FormatField(
             "to",
             FieldsShape(
@@ -253,11 +256,11 @@ EMIT = FieldsShape(
 TASK = FieldsShape(
     "task",
     (
-        FormatField("type", TextShape(what="the type of the work"), "what is to be done", required=True),
-        FormatField("queue", TextShape(what="the name of a queue"), "where it waits for a worker; absent: in the queue called as its type"),
+        FormatField("type", TextShape(what="the type of the work"), "what the worker has to do", required=True),
+        FormatField("queue", TextShape(what="the name of a queue"), "the queue of the task; absent: the queue named like its type"),
         FormatField("priority", WholeShape(-(2**31)), "higher goes first"),
-        FormatField("heartbeat", DurationShape(), "how long a worker may be silent"),
-        FormatField("config", ValueShape(secrets=True, expressions=False), "of a type that the engine does itself: what that is told beside its input"),
+        FormatField("heartbeat", DurationShape(), "the longest time between two heartbeats of the worker"),
+        FormatField("config", ValueShape(secrets=True, expressions=False), "the config of a type that the engine performs itself"),
     ),
     sugar="type",
 )
@@ -265,14 +268,17 @@ LOOP = FieldsShape(
     "loop",
     (
         FormatField("items", ValueShape(), "the list, read when the loop begins", required=True),
-        FormatField("batch", EitherShape((WholeShape(1), ValueShape()), "a whole number from 1, or a reference"), "how many of them a turn has", default=1),
+        FormatField("batch", EitherShape((WholeShape(1), ValueShape()), "a whole number from 1, or a reference"), "how many items an iteration has", default=1),
         *EACH.fields[1:3],
-        FormatField("max", WholeShape(1), "more turns than this fail the step"),
+        FormatField("max", WholeShape(1), "more iterations than this fail the step"),
     ),
 )
 FAIL = FieldsShape(
     "fail",
-    (FormatField("message", TextShape(template=True), "why", required=True), FormatField("type", TextShape(what="the type of the error"), "of the error")),
+    (
+        FormatField("message", TextShape(template=True), "the reason", required=True),
+        FormatField("type", TextShape(what="the type of the error"), "of the error"),
+    ),
     sugar="message",
 )
 OPERATION = ValueShape(roots=("self",), secrets=True, expressions=False)
@@ -280,9 +286,9 @@ PIPELINE = EitherShape((ListShape(OPERATION, least=1), MapShape(OPERATION)), "a 
 PARALLEL = FieldsShape(
     "parallel",
     (
-        FormatField("steps", StepsShape(least=1), "each begins at once", required=True),
+        FormatField("steps", StepsShape(least=1), "the branches, which begin at once", required=True),
         FormatField("concurrency", WholeShape(), "how many at a time; 0: all", default=0),
-        FormatField("on_error", ChoiceShape(("fail", "go_on")), "what a failed branch comes to", default="fail"),
+        FormatField("on_error", ChoiceShape(("fail", "go_on")), "what happens when a branch fails", default="fail"),
     ),
     sugar="steps",
 )
@@ -352,7 +358,7 @@ VERBS = (
     ),
     FormatVerb("llm", LLM_SHAPE, "one request to a model", effect=True, is_work=True, check_step=llm_problems, has_own_ports=True, repairs_answers=True),
     FormatVerb("pipeline", PIPELINE, "operations on tables, one after the other", is_work=True, own_expressions=True, has_own_ports=True),
-    FormatVerb("task", TASK, "work of any type, done by a worker", effect=True, is_work=True, takes_env=True, has_own_ports=True),
+    FormatVerb("task", TASK, "work of any type, performed by a worker", effect=True, is_work=True, takes_env=True, has_own_ports=True),
     FormatVerb("approve", APPROVE, "people decide", ports=("approved", "rejected", "timeout")),
     FormatVerb("listen", LISTEN, "waits for messages", ports=("success", "timeout")),
     FormatVerb(
@@ -389,18 +395,18 @@ ENDING = ("return", "fail")
 
 SETTLING = tuple(verb.name for verb in VERBS if verb.name not in ENDING)
 DONE_AGAIN = tuple(name for name in SETTLING if name != "loop")
-"""The verbs that can be done for each of a list, or turn by turn; a `loop` is the head of turns itself."""
+"""The verbs that can run for each item of a list, or repeatedly; a `loop` is itself the head of a cycle."""
 
 IDENTITY = (
-    FormatField("id", NameShape("an id"), "by which references name it; filled in if absent"),
+    FormatField("id", NameShape("an id"), "its name in references; generated if absent"),
     FormatField("name", TextShape(), "for people"),
     FormatField("note", TextShape(), "for people"),
     FormatField("when", ConditionShape(), "false: the step is skipped"),
-    FormatField("needs", ListShape(IdShape(), sugar=True), "steps whose success is waited for", default=[]),
+    FormatField("needs", ListShape(IdShape(), sugar=True), "steps that must have succeeded before", default=[]),
     FormatField(
         "join",
         EitherShape((ChoiceShape(("all", "any", "each")), WholeShape(1)), "all, any, each or a number"),
-        "how many incoming paths are waited for",
+        "for how many incoming paths the step waits",
         default="all",
     ),
     FormatField("each", EACH, "once for each of a list", verbs=(*DONE_AGAIN, *ENDING)),
@@ -422,47 +428,45 @@ MODIFIERS = (
             ),
             "a value, or source text",
         ),
-        "what becomes of the result",
+        "computes the result of the step from that of the verb",
         verbs=SETTLING,
     ),
     FormatField("schema", SchemaShape(), "of the result", verbs=SETTLING),
-    FormatField("repeat", REPEAT, "again and again", verbs=DONE_AGAIN),
-    FormatField(
-        "retry", RETRY, "how it is tried again; beside `call` of a workflow, how a child that has failed is started anew", verbs=(*WORK, "call", "agent")
-    ),
+    FormatField("repeat", REPEAT, "runs it repeatedly", verbs=DONE_AGAIN),
+    FormatField("retry", RETRY, "its retry policy; with `call` of a workflow, how a failed child is started again", verbs=(*WORK, "call", "agent")),
     FormatField(
         "timeout",
         DurationShape(),
-        "how long it may take: each try of work; of anything else, from its beginning to its end; each item and turn for itself",
+        "how long each attempt of work may take, or any other step from its beginning to its end; each item and iteration separately",
         verbs=(*WORK, "call", "agent", "agent_message", "approve", "listen", *BLOCKS),
     ),
-    FormatField("grace", DurationShape(), "how long it may go on when the execution fails or is cancelled", verbs=(*WORK, "call", "agent")),
-    FormatField("idempotent", FlagShape(), "whether it may be done twice", verbs=(*WORK, "call")),
+    FormatField("grace", DurationShape(), "how long it may continue after the execution failed or was cancelled", verbs=(*WORK, "call", "agent")),
+    FormatField("idempotent", FlagShape(), "whether it may run twice", verbs=(*WORK, "call")),
     FormatField(
         "undo",
         EitherShape(
             (ChoiceShape((True, False)), UNDO, TextShape(what="the name of a tool")),
             "a tool's name, {tool, with, timeout, retry, in_doubt, on_error}, or true beside a call of a workflow",
         ),
-        "what undoes it; of a block that has completed, instead of what undoes its steps",
+        "what undoes it; for a completed block, it replaces the undo of its steps",
         default=False,
         verbs=DONE_AGAIN,
     ),
-    FormatField("commit", FlagShape(), "once it has completed, nothing done before is undone any more", default=False, verbs=SETTLING),
+    FormatField("commit", FlagShape(), "once it has completed, no step before it is undone any more", default=False, verbs=SETTLING),
     FormatField(
         "on_error",
         EitherShape((ChoiceShape(("fail", "go_on")), StepsShape(error=True, least=1)), "'fail', 'go_on', or steps that run instead"),
-        "what its failure comes to",
+        "what happens when it fails",
         default="fail",
     ),
     FormatField(
         "on_rejected",
         ChoiceShape(("cancel", "fail", "go_on")),
-        "what a rejection comes to where no port leads on: the execution is cancelled, the step fails (see `on_error`), or it goes on with the decision",
+        "what happens after a rejection if no port leads on: the execution is cancelled, the step fails (see `on_error`), or continues with the decision",
         default="cancel",
         verbs=("approve",),
     ),
-    FormatField("next", NEXT, "where to go on", ports_only=True, default=[]),
+    FormatField("next", NEXT, "the next steps", ports_only=True, default=[]),
     FormatField("ui", PlainShape(), "for editors; not hashed"),
 )
 
@@ -493,38 +497,40 @@ SCHEDULE = FieldsShape(
     "schedule",
     (
         FormatField("cron", TextShape(what="five fields of cron"), "when: minute, hour, day, month and weekday; or @daily and the like", required=True),
-        FormatField("timezone", TextShape(what="a time zone"), "where, as Europe/London", default="UTC"),
-        FormatField("catch_up", WholeShape(), "how many missed times are made up for"),
-        FormatField("overlap", ChoiceShape(("allow", "skip", "queue", "cancel")), "what happens while the one before still runs; cancel: that one is"),
+        FormatField("timezone", TextShape(what="a time zone"), "such as Europe/London", default="UTC"),
+        FormatField("catch_up", WholeShape(), "how many missed runs are started late"),
+        FormatField(
+            "overlap", ChoiceShape(("allow", "skip", "queue", "cancel")), "what happens if the previous run is still in progress; cancel: it is cancelled"
+        ),
     ),
 )
 SCHEMES = ("github", "stripe", "slack", "standard_webhooks", "generic", "bearer", "none")
 VERIFY = FieldsShape(
     "verify",
     (
-        FormatField("scheme", ChoiceShape(SCHEMES), "whose signature it is; generic: an HMAC of the body, none: anybody may send", required=True),
-        FormatField("secret", ValueShape(secrets=True), "what it is signed with: a secret, or a list of them while one is changed"),
-        FormatField("header", TextShape(what="the name of a header"), "which header has the signature; beside generic and bearer"),
+        FormatField("scheme", ChoiceShape(SCHEMES), "whose signature is verified; generic: an HMAC of the body, none: any sender is accepted", required=True),
+        FormatField("secret", ValueShape(secrets=True), "the secret of the signature, or a list of secrets during a rotation"),
+        FormatField("header", TextShape(what="the name of a header"), "the header with the signature; with generic and bearer only"),
     ),
 )
 WEBHOOK = FieldsShape(
     "webhook",
     (
         FormatField("path", TextShape(what="a path"), "behind /webhooks/", required=True),
-        FormatField("method", TextShape(what=f"a method: {HTTP_METHODS.replace('|', ', ')}", pattern=HTTP_METHODS), "by which it is posted to", default="POST"),
+        FormatField("method", TextShape(what=f"a method: {HTTP_METHODS.replace('|', ', ')}", pattern=HTTP_METHODS), "the HTTP method", default="POST"),
         FormatField("headers", MapShape(TextShape()), "headers that a request must have"),
-        FormatField("verify", VERIFY, "how it is known who sent it"),
-        FormatField("map", MapShape(TextShape(what="a JSONPath")), "inputs, each from where in the body"),
+        FormatField("verify", VERIFY, "how the sender is verified"),
+        FormatField("map", MapShape(TextShape(what="a JSONPath")), "the inputs, each with its place in the body"),
     ),
 )
 TRIGGER = FieldsShape(
     "a trigger",
     (
         FormatField("schedule", SCHEDULE, "at times"),
-        FormatField("webhook", WEBHOOK, "when it is posted to"),
+        FormatField("webhook", WEBHOOK, "an HTTP request starts it"),
         FormatField("manual", FieldsShape("manual", ()), "by hand: {}"),
         FormatField("name", TextShape(), "for people"),
-        FormatField("enabled", FlagShape(), "whether it does anything", default=True),
+        FormatField("enabled", FlagShape(), "whether it is active", default=True),
         FormatField("with", ValueShape(), "the input"),
     ),
     one_of=("schedule", "webhook", "manual"),
@@ -532,12 +538,14 @@ TRIGGER = FieldsShape(
 LIMITS = FieldsShape(
     "limits",
     (
-        FormatField("max_steps", WholeShape(1), "how many steps are opened"),
-        FormatField("max_hops", WholeShape(1), "how many edges are gone along"),
-        FormatField("max_fanout", WholeShape(1), "how many are opened by one"),
+        FormatField("max_steps", WholeShape(1), "the most steps that are opened"),
+        FormatField("max_hops", WholeShape(1), "the most transitions that are taken"),
+        FormatField("max_fanout", WholeShape(1), "the most steps or items that one step opens"),
         FormatField("deadline", DurationShape(), "how long the execution may take"),
-        FormatField("grace", DurationShape(), "how long steps in flight may go on when it fails or is cancelled; 30 s, unless this or the step says otherwise"),
-        FormatField("max_bytes", WholeShape(), "how much its results may take"),
+        FormatField(
+            "grace", DurationShape(), "how long steps in flight may continue after it failed or was cancelled, unless the step has its own; default: 30 s"
+        ),
+        FormatField("max_bytes", WholeShape(), "the most bytes of its results"),
     ),
 )
 
@@ -548,17 +556,17 @@ DOCUMENT = FieldsShape(
         FormatField("name", TextShape(what="a name without @, / and :", pattern=NAME_PATTERN), "of the workflow", required=True),
         FormatField("version", TextShape(what="a version such as 1.2.0", pattern=VERSION_PATTERN), "of the definition", default=DEFAULT_VERSION),
         FormatField("description", TextShape(), "for people"),
-        FormatField("tags", ListShape(TextShape()), "for finding it", default=[]),
-        FormatField("dialect", ChoiceShape(DIALECTS), "the shape that it was read from; it decides how missing values and rejections are taken"),
+        FormatField("tags", ListShape(TextShape()), "for searches", default=[]),
+        FormatField("dialect", ChoiceShape(DIALECTS), "the format that it was read from, which decides how missing values and rejections are handled"),
         FormatField("input", MapShape(SchemaShape()), "the inputs, each with its JSON Schema; one that has a default is optional", default={}),
         FormatField("vars", MapShape(ValueShape()), "variables", default={}),
-        FormatField("triggers", ListShape(TRIGGER), "what starts it", default=[]),
-        FormatField("limits", LIMITS, "what bounds an execution", default={}),
-        FormatField("retry", RETRY, "how steps are tried again that do not say it", default={}),
+        FormatField("triggers", ListShape(TRIGGER), "what starts executions", default=[]),
+        FormatField("limits", LIMITS, "the limits of an execution", default={}),
+        FormatField("retry", RETRY, "the retry policy of steps without one", default={}),
         FormatField(
             "allow",
-            FieldsShape("allow", (FormatField("self_edit", FlagShape(), "whether it may propose changes of itself", default=False),)),
-            "what it may do",
+            FieldsShape("allow", (FormatField("self_edit", FlagShape(), "whether an execution may propose changes of its definition", default=False),)),
+            "what executions may do",
             default={},
         ),
         FormatField(
@@ -566,14 +574,14 @@ DOCUMENT = FieldsShape(
             FieldsShape(
                 "on_failure",
                 (
-                    FormatField("undo", FlagShape(), "what was done is undone", default=True),
-                    FormatField("call", TextShape(what="a workflow or a tool"), "is told of it"),
+                    FormatField("undo", FlagShape(), "whether completed steps are undone", default=True),
+                    FormatField("call", TextShape(what="a workflow or a tool"), "is called with the failure"),
                 ),
             ),
-            "what a failure comes to",
+            "what happens when the execution fails",
             default={},
         ),
-        FormatField("archive", FlagShape(), "what compaction of a long log replaces is kept", default=False),
+        FormatField("archive", FlagShape(), "whether compaction keeps what it replaces in a long log", default=False),
         FormatField("order", ChoiceShape(("refs", "listed", "ports")), "what orders the steps: references, the list, or `next`", default="refs"),
         FormatField("steps", StepsShape(least=1), "the steps", required=True),
         FormatField("output", ValueShape(), "the result; absent: that of the last step"),

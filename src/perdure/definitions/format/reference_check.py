@@ -28,16 +28,16 @@ from perdure.definitions.format.step_routes import names_by_step
 from perdure.definitions.format.step_tree import PlacedStep, placed_steps, verb_of
 
 BEFORE_EACH = ("when", "needs", "each", "next", "on_error")
-"""The fields of a step that are read outside of its own each and repeat."""
+"""The fields of a step that are evaluated outside of its own each and repeat."""
 
-_STANDS = {
-    "item": "stands only inside of each, and in the cycle of a loop",
-    "index": "stands only inside of each or repeat, and in the cycle of a loop",
-    "loop": "stands only inside of each or repeat, and in the cycle of a loop",
-    "self": "stands only where the step has run: in repeat, undo, transform, and the rules of next",
-    "error": "stands only in the steps of on_error, and behind a port 'error'",
-    "state": "stands only inside of repeat",
-    "last_turn": "stands only inside of repeat",
+_ALLOWED_PLACES = {
+    "item": "is allowed only inside of each, and in the cycle of a loop",
+    "index": "is allowed only inside of each or repeat, and in the cycle of a loop",
+    "loop": "is allowed only inside of each or repeat, and in the cycle of a loop",
+    "self": "is allowed only where the step has run: in repeat, undo, transform, and the rules of next",
+    "error": "is allowed only in the steps of on_error, and after a port 'error'",
+    "state": "is allowed only inside of repeat",
+    "last_turn": "is allowed only inside of repeat",
 }
 
 
@@ -99,7 +99,7 @@ class ReferenceCheck:
             return
         config = value if isinstance(value, dict) else {verb.source_field: value}
         where = readable_location(self.document, step_pointer_of(expression.pointer) or expression.pointer)
-        why = f"{checked.field} of {step.id!r} is always 0 here, since any other value fails the step; write {checked.switch}: false in its {verb.name}"
+        why = f"{checked.field} of {step.id!r} is always 0 here, because any other value fails the step; write {checked.switch}: false in its {verb.name}"
         unchecked = {"op": "replace", "path": joined_pointer(step.pointer, verb.name), "value": {**config, checked.switch: False}}
         fix = (unchecked,) if self._rules.source_is_native else ()
         yield warning_finding("always_zero", expression.pointer + read.where, f"{where}: {why}", fix=fix)
@@ -111,7 +111,7 @@ class ReferenceCheck:
             case "secrets":
                 if not (isinstance(expression.shape, ValueShape | TextShape) and expression.shape.secrets):
                     only = "in with, env, headers and the verify of a trigger"
-                    yield error_finding("secret_here", spot, f"{where}: '@secrets.{read.path[0]}' can't stand here; secrets stand only {only}")
+                    yield error_finding("secret_here", spot, f"{where}: '@secrets.{read.path[0]}' is not allowed here; use secrets only {only}")
             case "step" if read.step in seen:
                 pass
             case "steps" if self._rules.unknown_steps_allowed and read.step not in self._ids:
@@ -119,7 +119,7 @@ class ReferenceCheck:
             case "step" | "steps":
                 yield from self._step_read(read, expression, seen)
             case root if root not in seen:
-                yield error_finding("root_not_here", spot, f"{where}: '@{root}' {_STANDS.get(root, 'is not known here')}")
+                yield error_finding("root_not_here", spot, f"{where}: '@{root}' {_ALLOWED_PLACES.get(root, 'is not known here')}")
             case "input" | "vars" if self._rules.declared_names_only and read.path:
                 known = self._vars if read.root == "vars" else self._inputs
                 if (known or read.root == "vars") and read.path[0] not in known:
@@ -131,9 +131,9 @@ class ReferenceCheck:
         spot = expression.pointer + read.where
         target, reader = self._ids.get(read.step), self._steps.get(step_pointer_of(expression.pointer))
         if target is None:
-            if read.step in _STANDS and read.root == "step":
+            if read.step in _ALLOWED_PLACES and read.root == "step":
                 yield error_finding(
-                    "root_not_here", spot, f"{readable_location(self.document, step_pointer_of(spot) or spot)}: '@{read.step}' {_STANDS[read.step]}"
+                    "root_not_here", spot, f"{readable_location(self.document, step_pointer_of(spot) or spot)}: '@{read.step}' {_ALLOWED_PLACES[read.step]}"
                 )
             elif read.root == "step":
                 yield self._unknown(read.step, "a step or a root", [*self._ids, *seen], spot)
@@ -147,7 +147,7 @@ class ReferenceCheck:
             yield error_finding("not_yet", spot, f"{readable_location(self.document, reader.pointer)}: '@{read.step}' {why}")
 
     def _why_not_yet(self, reader: PlacedStep, target: PlacedStep, expression: ExpressionSite) -> str:
-        """Why the result of `target` is never there when `reader` looks for it; empty if it can be."""
+        """Returns the reason why `target` never has a result when `reader` reads it; empty if it can have one."""
         if reader is target:
             meant = "; write '@self'" if "self" in getattr(expression.shape, "roots", ()) else ""
             return f"is this step itself, and has no result yet{meant}"
@@ -156,7 +156,7 @@ class ReferenceCheck:
         if self._order != "listed":
             return ""
         if any(holder is reader for holder, _ in target.around):
-            return ""  # which fields of a block may read what stands in it, the compiler says
+            return ""  # the compiler checks which fields of a block may read the steps in it
         one, other = [*reader.around, (reader, "")], [*target.around, (target, "")]
         shared = 0
         while one[shared][0] is other[shared][0]:
@@ -178,7 +178,7 @@ class ReferenceCheck:
         return error_finding("unknown_reference", spot, f"{where}: '@{name[:80]}' is not {what}{hint}", f"@{meant}" if meant else "", fix)
 
     def _target(self, name: str, pointer: str) -> Iterator[DefinitionFinding]:
-        """Where `next` leads, and what `needs` waits for."""
+        """Yields the findings of a step named by `next` or `needs`."""
         step = self._steps.get(step_pointer_of(pointer))
         if step is None:
             return
@@ -201,7 +201,7 @@ class ReferenceCheck:
             )
         elif field != "needs" and found.container != step.container:
             yield error_finding(
-                "other_list", pointer, f"{readable_location(self.document, step.pointer)}: {field} leads to {name!r}, which stands in another list of steps"
+                "other_list", pointer, f"{readable_location(self.document, step.pointer)}: {field} leads to {name!r}, which is in another list of steps"
             )
         elif field == "needs" and name == step.id:
             yield error_finding("not_yet", pointer, f"{readable_location(self.document, step.pointer)}: it needs itself")
@@ -273,10 +273,10 @@ class ReferenceCheck:
 
 
 def expression_reads(expression: ExpressionSite, expressions: Expressions = "cel") -> frozenset[ExpressionRead]:
-    """What an expression reads; values in it may have `expressions`.
+    """Returns the references of an expression; values in it may have `expressions`.
 
     Raises:
-        BadExpression: it is none.
+        BadExpression: it is not a valid expression.
     """
     if isinstance(expression.shape, ConditionShape):
         return condition.compile_condition(expression.value, dollar="self" if "self" in expression.shape.roots else "steps", expressions=expressions).reads

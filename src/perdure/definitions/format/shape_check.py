@@ -53,7 +53,7 @@ class ExpressionSite(msgspec.Struct, frozen=True):
 
 
 class ShapeCheck:
-    """The walk. `findings` and `expressions` are what it has found."""
+    """Walks a document and collects its `findings` and `expressions`."""
 
     def __init__(self, document: Any) -> None:
         self.document = document
@@ -65,16 +65,16 @@ class ShapeCheck:
     def walk(self) -> None:
         """Go through the whole document."""
         if not isinstance(self.document, dict):
-            self._tell("not_a_definition", "", f"a definition is a mapping that begins with 'perdure: 1', found {short_value(self.document)}")
+            self._report("not_a_definition", "", f"a definition is a mapping that begins with 'perdure: 1', found {short_value(self.document)}")
             return
         self._fields(model.DOCUMENT, model.DOCUMENT.fields, self.document, "")
 
-    def _tell(self, code: str, pointer: str, message: str, suggestion: str = "", fix: tuple[dict[str, Any], ...] = ()) -> None:
+    def _report(self, code: str, pointer: str, message: str, suggestion: str = "", fix: tuple[dict[str, Any], ...] = ()) -> None:
         if len(self.findings) < FINDINGS_MAX:
             self.findings.append(error_finding(code, pointer, message, suggestion, fix))
 
     def _expected(self, pointer: str, what: str, value: Any) -> None:
-        self._tell("wrong_type", pointer, f"{readable_location(self.document, pointer)}: expected {what}, found {short_value(value)}")
+        self._report("wrong_type", pointer, f"{readable_location(self.document, pointer)}: expected {what}, found {short_value(value)}")
 
     def _value(self, shape: Shape, value: Any, pointer: str) -> None:
         match shape:
@@ -120,8 +120,8 @@ class ShapeCheck:
                     self._expected(pointer, shape_description(shape), value)
                     return
                 if self._rules.expressions == "cel" and isinstance(shape.of, ValueShape) and shape.of.expressions and is_expression(value):
-                    hint = "write {NAME: {expr: …}}, or give another name to what is called expr"
-                    self._tell("misplaced", pointer, f"{readable_location(self.document, pointer)}: an expression can't stand for all of its names; {hint}")
+                    hint = "write {NAME: {expr: …}}, or rename the field expr"
+                    self._report("misplaced", pointer, f"{readable_location(self.document, pointer)}: an expression can't replace the whole mapping; {hint}")
                 for name, item in value.items():
                     self._value(shape.of, item, joined_pointer(pointer, name))
             case FieldsShape():
@@ -142,16 +142,16 @@ class ShapeCheck:
     def _text(self, shape: TextShape, value: Any, pointer: str) -> None:
         if not isinstance(value, str):
             quoted = f'; quote it: "{_versioned(value, shape)}"' if isinstance(value, int | float) and not isinstance(value, bool) else ""
-            self._tell("wrong_type", pointer, f"{readable_location(self.document, pointer)}: expected {shape.what}, found {short_value(value)}{quoted}")
+            self._report("wrong_type", pointer, f"{readable_location(self.document, pointer)}: expected {shape.what}, found {short_value(value)}{quoted}")
         elif shape.template and is_template(value):
             self.expressions.append(ExpressionSite(pointer, value, shape))
         elif not value.strip():
-            self._tell("empty", pointer, f"{readable_location(self.document, pointer)}: expected {shape.what}, found nothing")
+            self._report("empty", pointer, f"{readable_location(self.document, pointer)}: expected {shape.what}, found nothing")
         elif shape.pattern and not re.fullmatch(shape.pattern, value):
             meant = _whole_version(value) if shape.pattern == model.VERSION_PATTERN else ""
             hint = f"; write {meant!r}" if meant else ""
             fix = ({"op": "replace", "path": pointer, "value": meant},) if meant else ()
-            self._tell("bad_text", pointer, f"{readable_location(self.document, pointer)}: {short_value(value)} is not {shape.what}{hint}", meant, fix)
+            self._report("bad_text", pointer, f"{readable_location(self.document, pointer)}: {short_value(value)} is not {shape.what}{hint}", meant, fix)
 
     def _name(self, shape: NameShape, value: Any, pointer: str) -> None:
         is_id = shape.what == "an id"
@@ -159,15 +159,17 @@ class ShapeCheck:
             self._expected(pointer, shape.what, value)
         elif is_id and self._rules.free_step_ids:
             if not 0 < len(value) <= 256 or not value.isprintable():
-                self._tell("bad_id", pointer, f"{readable_location(self.document, pointer)}: {short_value(value)} is not an id: 1 to 256 printable characters")
+                self._report(
+                    "bad_id", pointer, f"{readable_location(self.document, pointer)}: {short_value(value)} is not an id: 1 to 256 printable characters"
+                )
         elif not re.fullmatch(model.ID_PATTERN, value) or len(value) > 256:
             why = "letters, digits, '_' and '-', beginning with a letter or '_', 256 at most"
-            self._tell(
+            self._report(
                 "bad_id" if is_id else "bad_name", pointer, f"{readable_location(self.document, pointer)}: {short_value(value)} is not {shape.what}: {why}"
             )
         elif value in model.ROOTS and not (shape.what == "a name" and value in model.IN_EACH):
             what = "a root, which references begin with"
-            self._tell(
+            self._report(
                 "root_as_id" if is_id else "bad_name",
                 pointer,
                 f"{readable_location(self.document, pointer)}: {value!r} is {what}; give it another name",
@@ -181,14 +183,14 @@ class ShapeCheck:
                 self.expressions.append(ExpressionSite(pointer, value, shape))
             else:
                 what = "reference" if is_template(value) else "expression"
-                self._tell(
-                    "not_constant", pointer, f"{where}: no {what} can stand here, as it is read before anything runs; write seconds, or text such as '30s'"
-                )
+                self._report("not_constant", pointer, f"{where}: no {what} is allowed here, because it must be constant; write seconds, or text such as '30s'")
             return
         try:
             duration_seconds(value)
         except (BadValue, OverflowError):
-            self._tell("bad_duration", pointer, f"{where}: {short_value(value)} is no duration; write seconds, or text such as '500ms', '30s', '2h 30m', '3d'")
+            self._report(
+                "bad_duration", pointer, f"{where}: {short_value(value)} is not a duration; write seconds, or text such as '500ms', '30s', '2h 30m', '3d'"
+            )
 
     def _steps(self, shape: StepsShape, value: Any, pointer: str) -> None:
         if not isinstance(value, list) or len(value) < shape.least:
@@ -205,24 +207,24 @@ class ShapeCheck:
         verbs, table = verbs_of(step), model.step_fields()
         mistyped = [name for name in step if name not in table and closest_name(name, table) in model.verbs_by_name()]
         if len(verbs) > 1:
-            self._tell("several_verbs", pointer, f"{where}: a step does exactly one thing; found {_and(verbs)}")
+            self._report("several_verbs", pointer, f"{where}: a step does exactly one thing; found {_and(verbs)}")
         elif not verbs and not mistyped:
-            self._tell("no_verb", pointer, f"{where}: a step does exactly one thing; found nothing; name one of {', '.join(model.verbs_by_name())}")
+            self._report("no_verb", pointer, f"{where}: a step does exactly one thing; found nothing; name one of {', '.join(model.verbs_by_name())}")
         for name, item in step.items():
             field = table.get(name)
             if field is None:
                 self._unknown(name, pointer, "a step", table)
             elif field.verbs and verbs and not any(verb in step for verb in field.verbs):
-                self._tell("misplaced", joined_pointer(pointer, name), f"{where}: {name!r} {_only_beside(name, field, verbs[0])}")
+                self._report("misplaced", joined_pointer(pointer, name), f"{where}: {name!r} {_only_beside(name, field, verbs[0])}")
             elif field.ports_only and not self._ports:
-                self._tell("misplaced", joined_pointer(pointer, name), f"{where}: {name!r} stands only where the definition says 'order: ports'")
+                self._report("misplaced", joined_pointer(pointer, name), f"{where}: {name!r} is allowed only with 'order: ports' in the definition")
             else:
                 self._value(field.shape, item, joined_pointer(pointer, name))
         for field in model.BESIDE:
             if field.required and field.name not in step and any(verb in step for verb in field.verbs):
-                self._tell("missing_field", pointer, f"{where}: {field.name!r} is missing ({field.doc})")
+                self._report("missing_field", pointer, f"{where}: {field.name!r} is missing ({field.doc})")
         for name, problem in _beside(step):
-            self._tell("misplaced", f"{pointer}/{name}", f"{where}: {problem}")
+            self._report("misplaced", f"{pointer}/{name}", f"{where}: {problem}")
 
     def _fields(self, shape: FieldsShape, fields: tuple[FormatField, ...], value: dict[str, Any], pointer: str) -> None:
         table = {field.name: field for field in fields}
@@ -235,19 +237,19 @@ class ShapeCheck:
         where = readable_location(self.document, pointer)
         for field in fields:
             if field.required and field.name not in value:
-                self._tell("missing_field", pointer, f"{where}: {field.name!r} is missing ({field.doc})")
+                self._report("missing_field", pointer, f"{where}: {field.name!r} is missing ({field.doc})")
         found = [name for name in shape.one_of if name in value]
         if shape.one_of and len(found) != 1:
             tail = f"found {_and(found)}" if found else "found none"
-            self._tell("one_of", pointer, f"{where}: one of {_and(shape.one_of)} must stand{', and only one' if found else ''}; {tail}")
+            self._report("one_of", pointer, f"{where}: exactly one of {_and(shape.one_of)} is required; {tail}")
         for problem in _OF_FIELDS.get(shape.what, _of_nothing)(value):
-            self._tell("contradiction", pointer, f"{where}: {problem}")
+            self._report("contradiction", pointer, f"{where}: {problem}")
 
     def _unknown(self, name: str, pointer: str, what: str, known: dict[str, FormatField]) -> None:
         meant = "triggers" if what == "a definition" and name in ("on", "true") else closest_name(name, known)
         hint = f"; did you mean {meant!r}?" if meant else f"; it has {_listed(known)}" if 0 < len(known) <= 12 else ""
         fix = ({"op": "move", "from": joined_pointer(pointer, name), "path": joined_pointer(pointer, meant)},) if meant else ()
-        self._tell(
+        self._report(
             "unknown_field",
             joined_pointer(pointer, name),
             f"{readable_location(self.document, pointer)}: {short_value(name)} is not a field of {what}{hint}",
@@ -257,7 +259,7 @@ class ShapeCheck:
 
 
 def fits_scalar(shape: Shape, value: Any) -> bool:
-    """Whether a number, a flag or a choice is what `shape` takes."""
+    """Whether a number, a flag or a choice fits `shape`."""
     match shape:
         case FlagShape():
             return isinstance(value, bool)
@@ -271,7 +273,7 @@ def fits_scalar(shape: Shape, value: Any) -> bool:
 
 
 def shape_description(shape: Shape) -> str:
-    """What `shape` takes, in words."""
+    """Describes the values of `shape`."""
     match shape:
         case FlagShape():
             return "true or false"
@@ -293,7 +295,7 @@ def shape_description(shape: Shape) -> str:
 
 
 def short_value(value: Any) -> str:
-    """A value in a message, short."""
+    """Returns a value as short text for a message."""
     match value:
         case dict():
             return "a mapping" if value else "an empty mapping"
@@ -312,7 +314,7 @@ def _versioned(value: float, shape: TextShape) -> str:
 
 
 def _whole_version(text: str) -> str:
-    """The version for a part of one: 1.2.0 for v1.2; empty if it is none."""
+    """Completes a version: 1.2.0 for v1.2; empty if the text is not a version."""
     found = re.fullmatch(r"[vV]?(\d{1,9})(?:\.(\d{1,9}))?(?:\.(\d{1,9}))?", text.strip())
     return ".".join(str(int(part or 0)) for part in found.groups()) if found else ""
 
@@ -332,61 +334,61 @@ def _listed(known: dict[str, FormatField]) -> str:
 
 
 _INSTEAD = {
-    "env": "give it the value in 'with'",
-    "with": "write what it is about behind its verb",
-    "retry": "retry stands beside the work itself",
+    "env": "pass the value in 'with'",
+    "with": "put the value after the verb",
+    "retry": "put it in the step that does the work",
     "timeout": "put it into a do: [...] that has the timeout",
-    "idempotent": "it says so of work only",
+    "idempotent": "use it in steps that do work",
 }
 
 
 def _only_beside(name: str, field: FormatField, verb: str) -> str:
-    """The reason why a field is not allowed beside a verb, and the remedy."""
+    """Returns the reason why a field is not allowed with a verb, and the remedy."""
     if len(field.verbs) <= 4:
-        return f"stands only beside {_or(field.verbs)}"
+        return f"is allowed only with {_or(field.verbs)}"
     instead = _INSTEAD.get(name, "")
-    return f"can do nothing beside {verb!r}; leave it away" + (f", or {instead}" if instead else "")
+    return f"has no effect with {verb!r}; remove it" + (f", or {instead}" if instead else "")
 
 
 def _beside(step: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """The modifiers beside a verb on which they have no effect: the field, and the reason."""
+    """Yields the modifiers that have no effect on the verb of a step: the field, and the reason."""
     call, said, task = step.get("call"), step.get("return"), step.get("task")
     of_workflow = isinstance(call, str) and not call.startswith("py:")
     if step.get("undo") is True and not of_workflow:
-        yield "undo", "'undo: true' stands only beside 'call' of a workflow; name the tool that undoes the step"
+        yield "undo", "'undo: true' is allowed only with 'call' of a workflow; name the tool that undoes the step"
     if "wait" in step and call is not None and not of_workflow:
-        yield "wait", "'wait' stands only beside 'call' of a workflow; a function is always waited for"
+        yield "wait", "'wait' is allowed only with 'call' of a workflow, because the step always waits for a function; remove it"
     if "idempotent" in step and of_workflow:
-        yield "idempotent", "a called workflow is never done twice: its own steps say whether they may be"
+        yield "idempotent", "a called workflow never runs twice; set 'idempotent' in its own steps"
     if step.get("wait") is False:
         for name in ("retry", "timeout"):
             if name in step:
-                yield name, f"{name!r} is about what is waited for, and 'wait: false' starts the workflow without waiting; leave one of them away"
+                yield name, f"{name!r} needs a step that waits, and 'wait: false' starts the workflow without waiting; remove one of them"
         if step.get("undo") is True:
-            yield "undo", "a workflow that is not waited for can't be undone by itself; name a tool that undoes that it was started"
+            yield "undo", "the undo of a workflow needs a step that waits for it; name a tool that undoes the start"
     if "with" in step and "return" in step and said is not True:
-        yield "with", "'with' stands beside 'return: true', which returns it; leave one of them away"
+        yield "with", "'with' is allowed only with 'return: true', which returns it; remove one of them"
     if "with" in step and isinstance(emit := step.get("emit"), dict) and "body" in emit:
-        yield "with", "'with' is the body of what is sent, unless 'emit' has a 'body'; leave one of them away"
+        yield "with", "'with' and the 'body' of 'emit' are both the body of the message; remove one of them"
     if isinstance(task, dict) and "queue" in task:
         if "env" in step:
-            yield "env", "a worker has an environment of its own; give it the value in 'with'"
+            yield "env", "a worker has an environment of its own; pass the value in 'with'"
         if "config" in task:
-            yield "task/config", "'config' is of a type that the engine does itself, and 'queue' is where a worker is waited for; leave one of them away"
+            yield "task/config", "'config' is for a type that the engine performs, and 'queue' for one that a worker performs; remove one of them"
     for verb in model.VERBS:
         if verb.name in step:
             yield from verb.check_step(step)
     if isinstance(step.get("timeout"), int | float | str) and isinstance(approve := step.get("approve"), dict) and "timeout" in approve:
-        yield "timeout", "'approve' has a 'timeout' of its own; leave one of them away"
+        yield "timeout", "'approve' has a 'timeout' of its own; remove one of them"
     if "on_rejected" in step and isinstance(following := step.get("next"), dict) and "rejected" in following:
-        yield "on_rejected", "'next' says where a rejection leads; leave one of them away"
+        yield "on_rejected", "'next' has a port for the rejection already; remove one of them"
     if "timeout" in step and isinstance(listen := step.get("listen"), dict) and "timeout" in listen:
-        yield "timeout", "'listen' has a 'timeout' of its own; leave one of them away"
+        yield "timeout", "'listen' has a 'timeout' of its own; remove one of them"
     undo = step.get("undo")
     if isinstance(undo, dict) and undo.get("in_doubt") is True and (of_workflow or {*model.WORK, "call"}.isdisjoint(step)):
         yield (
             "undo/in_doubt",
-            "'in_doubt' stands only where a tool, a function or a kind does the step; a child that fails undoes itself, a block the steps in it",
+            "'in_doubt' is allowed only for a tool, a function or a kind; a child that fails undoes itself, and a block its steps",
         )
 
 
@@ -396,44 +398,44 @@ def _of_nothing(_: dict[str, Any]) -> Iterator[str]:
 
 def _of_repeat(repeat: dict[str, Any]) -> Iterator[str]:
     if "keep" in repeat and repeat.get("endless") is not True:
-        yield "'keep' stands only beside 'endless: true'; of bounded turns, all are remembered"
+        yield "'keep' is allowed only with 'endless: true', because a bounded loop keeps all iterations; remove it"
     if "on_max" in repeat and repeat.get("endless") is True:
-        yield "'on_max' stands only beside 'max'"
+        yield "'on_max' is allowed only with 'max'; add 'max'"
     if "max" in repeat and repeat.get("endless") is True:
         yield "'max' and 'endless: true' contradict each other; keep one"
     if "max" not in repeat and repeat.get("endless") is not True:
-        yield "it has no bound; add max, or endless: true"
+        yield "the loop has no bound; add max, or endless: true"
     if "undo" in repeat and repeat.get("endless") is not True:
-        yield "'undo' stands beside 'endless: true'; other turns are not forgotten, and are all undone"
+        yield "'undo' is allowed only with 'endless: true', because a bounded loop undoes all iterations; remove it"
 
 
 def _of_rule(rule: dict[str, Any]) -> Iterator[str]:
     if "max" in rule and rule.get("endless") is True:
         yield "'max' and 'endless: true' contradict each other; keep one"
     if "on_max" in rule and "max" not in rule:
-        yield "'on_max' stands only beside 'max'"
+        yield "'on_max' is allowed only with 'max'; add 'max'"
 
 
 def _of_emit(emit: dict[str, Any]) -> Iterator[str]:
     if "to" in emit and "name" not in emit:
-        yield "a message to another execution has a name; add 'name'"
+        yield "a message to another execution needs a name; add 'name'"
     elif "name" not in emit and "body" not in emit:
-        yield "it says nothing; add 'body'"
+        yield "the message has no body; add 'body'"
 
 
 def _of_approve(approve: dict[str, Any]) -> Iterator[str]:
     if "on_timeout" in approve and "timeout" not in approve:
-        yield "'on_timeout' stands only beside 'timeout'"
+        yield "'on_timeout' is allowed only with 'timeout'; add 'timeout'"
     assignees, quorum = approve.get("assignees"), approve.get("quorum")
     if isinstance(assignees, list) and isinstance(quorum, int | float) and quorum > len(assignees) > 0 and not any(map(is_template, assignees)):
-        yield f"a quorum of {quorum:g} can't be had from {len(assignees)} assignees"
+        yield f"a quorum of {quorum:g} can't be reached with {len(assignees)} assignees; lower it, or add assignees"
 
 
 def _of_verify(verify: dict[str, Any]) -> Iterator[str]:
     if "header" in verify and verify.get("scheme") in model.SCHEMES and verify["scheme"] not in ("generic", "bearer"):
-        yield f"{verify['scheme']!r} has a header of its own; 'header' stands beside generic and bearer"
+        yield f"{verify['scheme']!r} has a header of its own; use 'header' with generic and bearer only"
     if verify.get("scheme") in model.SCHEMES and (verify["scheme"] == "none") == ("secret" in verify):
-        yield "'none' takes no 'secret'" if verify["scheme"] == "none" else f"{verify['scheme']!r} takes a 'secret'; add secret: \"@secrets.NAME\""
+        yield "'none' takes no 'secret'; remove it" if verify["scheme"] == "none" else f"{verify['scheme']!r} needs a 'secret'; add secret: \"@secrets.NAME\""
 
 
 _OF_FIELDS: dict[str, Callable[[dict[str, Any]], Iterator[str]]] = {

@@ -9,11 +9,11 @@ import msgspec
 from perdure.definitions.expr.template import is_expression
 
 NOTHING: Any = msgspec.UNSET
-"""No default: a field that is absent means something that no value says."""
+"""No default: the absence of the field means something that no value expresses."""
 
 
 class TextShape(msgspec.Struct, frozen=True):
-    """Text, not empty, that matches `pattern` (RE2 syntax, whole) and is called `what`. With `template`, it may contain references."""
+    """Text that is not empty and matches all of `pattern` (RE2 syntax); messages call it `what`. With `template`, it may contain references."""
 
     what: str = "text"
     pattern: str = ""
@@ -44,16 +44,16 @@ class ChoiceShape(msgspec.Struct, frozen=True):
 
 
 class DurationShape(msgspec.Struct, frozen=True):
-    """Seconds, or text such as ``"2h 30m"``; with `template`, a reference or an expression as well, which also sees `roots`."""
+    """Seconds, or text such as ``"2h 30m"``; with `template`, also a reference or an expression, which may also read `roots`."""
 
     template: bool = False
     roots: tuple[str, ...] = ()
 
 
 class ValueShape(msgspec.Struct, frozen=True):
-    """Any value, with references in it. Besides the roots that are seen everywhere, `roots` are; secrets only with `secrets`.
+    """Any value, with references in it. They may read `roots` besides those that are allowed everywhere, and secrets only with `secrets`.
 
-    Without `expressions`, what looks like an expression in it belongs to a kind, which has its own.
+    Without `expressions`, what looks like an expression belongs to a kind that has expressions of its own.
     """
 
     roots: tuple[str, ...] = ()
@@ -62,11 +62,11 @@ class ValueShape(msgspec.Struct, frozen=True):
 
 
 class PlainShape(msgspec.Struct, frozen=True):
-    """Any value, taken as it is."""
+    """Any value, without references."""
 
 
 class ConditionShape(msgspec.Struct, frozen=True):
-    """A condition: rows, groups, an expression. `roots` are seen besides those that are seen everywhere."""
+    """A condition: rows, groups, an expression. It may read `roots` besides those that are allowed everywhere."""
 
     roots: tuple[str, ...] = ()
 
@@ -87,7 +87,7 @@ class IdShape(msgspec.Struct, frozen=True):
 
 
 class NameShape(msgspec.Struct, frozen=True):
-    """A name that this document gives: letters, digits, ``_`` and ``-``."""
+    """A name that this document defines: ASCII letters, digits, ``_`` and ``-``."""
 
     what: str = "a name"
 
@@ -101,15 +101,13 @@ class FormatField(msgspec.Struct, frozen=True):
     required: bool = False
     default: Any = NOTHING
     verbs: tuple[str, ...] = ()
-    """The verbs beside which alone it stands; none: any."""
+    """The only verbs with which it is allowed; empty: any."""
     ports_only: bool = False
-    """Whether it stands only where the order is ports."""
+    """Whether it is allowed only with the order of ports."""
 
 
 class FieldsShape(msgspec.Struct, frozen=True):
-    """A mapping of these fields. `one_of`: of these fields one must stand, and only one. `sugar`: a value that
-    is no mapping stands for a mapping of this field alone.
-    """
+    """A mapping of these fields. Exactly one of the fields `one_of` is required. A value that is not a mapping is short for a mapping of the field `sugar`."""
 
     what: str
     fields: tuple[FormatField, ...]
@@ -122,7 +120,7 @@ class FieldsShape(msgspec.Struct, frozen=True):
 
 
 class ListShape(msgspec.Struct, frozen=True):
-    """A list. With `sugar`, a single item is written for a list of it."""
+    """A list. With `sugar`, a single item is short for a list of it."""
 
     of: Shape
     least: int = 0
@@ -136,7 +134,7 @@ class MapShape(msgspec.Struct, frozen=True):
 
 
 class EitherShape(msgspec.Struct, frozen=True):
-    """One of several shapes: the first that suits the value."""
+    """One of several shapes: the first whose type the value has."""
 
     options: tuple[Shape, ...]
     what: str
@@ -164,7 +162,7 @@ Shape = (
 
 
 def suits_shape(shape: Shape, value: Any) -> bool:
-    """Whether `value` is of the type that `shape` is for, so that findings speak of `shape`."""
+    """Whether `value` has the type of `shape`, so that findings refer to `shape`."""
     match shape:
         case TextShape() | IdShape() | NameShape():
             return isinstance(value, str)
@@ -195,15 +193,15 @@ def suits_shape(shape: Shape, value: Any) -> bool:
 
 
 def matching_option(shape: EitherShape, value: Any) -> Shape | None:
-    """The option that `value` is to be held against."""
+    """Returns the option against which `value` is checked."""
     return next((option for option in shape.options if suits_shape(option, value)), None)
 
 
 def is_template(value: Any) -> bool:
-    """Whether text has a reference in it, or is one."""
+    """Whether text is or contains a reference."""
     return isinstance(value, str) and (("@{" in value) or (value.startswith("@") and not value.startswith("@@")))
 
 
 def is_computed(value: Any) -> bool:
-    """Whether a value is known only while it runs: it has a reference in it, or is an expression."""
+    """Whether a value is computed at run time: it contains a reference, or is an expression."""
     return is_template(value) or is_expression(value)

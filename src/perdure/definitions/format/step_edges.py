@@ -12,11 +12,11 @@ from perdure.definitions.graph.ir import AFTER, ALWAYS, RoutingRule
 
 
 def add_edges(draft: DefinitionDraft) -> None:
-    """Find all edges."""
+    """Finds all edges."""
     for site in draft.outline.sites:
         if "next" in site.step:
             _wire_next(draft, site)
-        _wire_last_turn(draft, site)
+        _wire_last_iteration(draft, site)
     for site in draft.outline.sites:
         _wire_needs(draft, site)
     for listing in draft.outline.lists:
@@ -30,7 +30,7 @@ def add_edges(draft: DefinitionDraft) -> None:
 
 def _wire_places(draft: DefinitionDraft, listing: StepList) -> None:
     for before, after in zip(listing.members, listing.members[1:], strict=False):
-        if not draft.joins(before, after):  # who needs the one before does not run when that was skipped
+        if not draft.joins(before, after):  # an edge of `needs` is there already, by which the step does not run if the one before was skipped
             draft.edge(before, after, ALWAYS)
 
 
@@ -45,8 +45,8 @@ def _wire_needs(draft: DefinitionDraft, site: StepSite) -> None:
             draft.error("reads_itself", pointer, _inside(draft, needed, site.number, "needs"))
         elif _is_idle(draft, source, target):
             text = (
-                f"{draft.name(target)!r} comes after {draft.name(source)!r} in the list already, and runs whether or not that was skipped; "
-                f"only what stands directly before a step can be needed there; ask with when: '@{draft.name(source)}'"
+                f"{draft.name(target)!r} comes after {draft.name(source)!r} in the list already, and runs whether or not that was skipped. "
+                f"Only the step directly before can be needed in a list; write when: '@{draft.name(source)}' instead"
             )
             draft.error("needs_nothing", pointer, text)
         elif draft.outline.place(source).order != "ports" or not draft.joins(source, target):
@@ -54,7 +54,7 @@ def _wire_needs(draft: DefinitionDraft, site: StepSite) -> None:
 
 
 def _is_idle(draft: DefinitionDraft, source: int, target: int) -> bool:
-    """Whether a step of a list needs one further up than the one before it: by that one it is reached in any case."""
+    """Whether the edge from `source` has no effect, because the step is reached from the one before it in any case."""
     place = draft.outline.place(source)
     return place.order == "listed" and place.members.index(source) < place.members.index(target) - 1
 
@@ -74,21 +74,21 @@ def _wire_reading(draft: DefinitionDraft, reader: int, read: int, late: bool, po
         if not draft.joins(source, target):
             draft.edge(source, target, ALWAYS)
     elif source > target:
-        draft.warning("reads_later", pointer, f"{draft.name(reader)!r} reads {draft.name(read)!r}, which comes after it, so there is nothing to read yet")
+        draft.warning("reads_later", pointer, f"{draft.name(reader)!r} reads {draft.name(read)!r}, which runs after it and has no result yet; move one of them")
 
 
 def _inside(draft: DefinitionDraft, source: int, reader: int, verb: str) -> str:
     one, other = draft.name(reader), draft.name(source)
     if source == reader:
-        hint = "; what it has come to is @self, in repeat, undo and next" if verb == "reads" else ""
+        hint = "; its result is @self, in repeat, undo and next" if verb == "reads" else ""
         return f"{one!r} {verb} itself{hint}"
     if draft.outline.side_by_side(source, reader)[0] == source:
-        return f"{one!r} {verb} {other!r}, in which it stands itself and which ends after it"
-    return f"{one!r} {verb} {other!r}, which stands inside of it and runs later"
+        return f"{one!r} {verb} {other!r}, which contains it and ends after it"
+    return f"{one!r} {verb} {other!r}, which is inside of it and runs later"
 
 
 def _stands_in(draft: DefinitionDraft, number: int, block: int) -> bool:
-    """Whether a step is among those that replace the failed block, which see the results of the others in it."""
+    """Whether a step is among those that run in place of a failed block, which may read the results of the steps in it."""
     while draft.outline.above(number) != block:
         number = draft.outline.above(number)
     return draft.outline.place(number).kind == "on_error"
@@ -96,13 +96,13 @@ def _stands_in(draft: DefinitionDraft, number: int, block: int) -> bool:
 
 def _apart(draft: DefinitionDraft, read: int, reader: int, block: int, verb: str) -> str:
     one, other, outer = draft.name(reader), draft.name(read), draft.name(block)
-    return f"{one!r} {verb} {other!r}, which stands in another list of {outer!r}, so one of them has not run when the other does"
+    return f"{one!r} {verb} {other!r}, which is in another list of {outer!r}, so it may not have run yet"
 
 
 def _wire_next(draft: DefinitionDraft, site: StepSite) -> None:
     pointer = joined_pointer(site.pointer, "next")
     if draft.outline.place(site.number).order != "ports":
-        draft.error("next_without_ports", pointer, f"{site.id!r} names what is next, but its list is ordered otherwise; say order: ports, or leave next away")
+        draft.error("next_without_ports", pointer, f"{site.id!r} has next, and its list is not ordered by ports; write order: ports, or remove next")
         return
     found = parse_routes(site.step["next"], pointer)
     rules: list[RoutingRule] = []
@@ -124,15 +124,15 @@ def _wire_next(draft: DefinitionDraft, site: StepSite) -> None:
         draft.port_maps[site.number] = found
 
 
-def _wire_last_turn(draft: DefinitionDraft, site: StepSite) -> None:
-    """What `on_max` of a repetition names is where its port ``max`` leads."""
+def _wire_last_iteration(draft: DefinitionDraft, site: StepSite) -> None:
+    """Connects the port ``max`` of a `repeat` to the step that `on_max` names."""
     repeat = site.step.get("repeat")
     id = repeat.get("on_max") if isinstance(repeat, dict) else None
     if not isinstance(id, str) or id in ("fail", "go_on"):
         return
     pointer = joined_pointer(site.pointer, "repeat", "on_max")
     if draft.outline.place(site.number).order != "ports":
-        draft.error("next_without_ports", pointer, f"on_max names the step {id!r}, which only order: ports knows; write fail or go_on")
+        draft.error("next_without_ports", pointer, f"on_max names the step {id!r}, which needs order: ports; write fail or go_on")
     else:
         list(_edges(draft, site, (RouteTarget(id, pointer),), "max"))
 
@@ -144,7 +144,7 @@ def _edges(draft: DefinitionDraft, site: StepSite, targets: tuple[RouteTarget, .
             continue
         if draft.outline.sites[number].list != site.list:
             inside = draft.name(draft.outline.side_by_side(number, site.number)[0])
-            draft.error("unknown_step", target.pointer, f"{site.id!r} leads to {target.id!r}, which stands inside of {inside!r}; lead it to {inside!r}", inside)
+            draft.error("unknown_step", target.pointer, f"{site.id!r} leads to {target.id!r}, which is inside of {inside!r}; connect it to {inside!r}", inside)
             continue
         yield draft.edge(site.number, number, port_name)
 

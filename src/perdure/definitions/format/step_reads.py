@@ -18,7 +18,7 @@ CONDITIONS = ("test", "if")
 
 
 class UnreadableExpression(NamedTuple):
-    """A value in place of an expression that is none."""
+    """A value in place of an expression that does not compile."""
 
     pointer: str
     what: str
@@ -38,7 +38,7 @@ StepReads = Iterator[StepRead | UnreadableExpression]
 
 
 def reads_before_start(site: StepSite, expressions: Expressions) -> StepReads:
-    """All that a step reads before others may go on, those of its nested steps not included; values may have `expressions`."""
+    """Returns all that a step reads before its successors run, except the reads of its nested steps; values may have `expressions`."""
     step, pointer = site.step, site.pointer
     if site.verb in CONDITIONS:
         yield from _of_condition(site.value, joined_pointer(pointer, site.verb), "steps", expressions)
@@ -79,7 +79,7 @@ def _of_repeat(repeat: Mapping[str, Any], pointer: str, expressions: Expressions
 
 
 def reads_after_run(site: StepSite, expressions: Expressions) -> StepReads:
-    """What is read when all that ran before is there: where to go on, and what undoes the step."""
+    """Returns the reads after the step has run: those of its routes and of its undo."""
     undo, following = site.step.get("undo"), site.step.get("next")
     if isinstance(undo, Mapping) and "with" in undo:
         yield from template_reads(undo["with"], joined_pointer(site.pointer, "undo", "with"), expressions)
@@ -113,7 +113,7 @@ def _of_condition(value: Any, pointer: str, dollar: Dollar, expressions: Express
 
 
 def _sorted(reads: Iterable[ExpressionRead], pointer: str) -> Iterator[StepRead]:
-    """In an order that does not depend on hashes, so that equal definitions have equal IRs."""
+    """Sorts reads independently of hashes, so that equal definitions have equal IRs."""
     found = [StepRead(read.root, read.step, read.path, f"{pointer}{read.where}") for read in reads]
     return iter(sorted(found, key=lambda one: (one.pointer, one.root, one.name, str(one.path))) if len(found) > 1 else found)
 
@@ -123,7 +123,7 @@ def _unreadable(problem: BadExpression, pointer: str) -> UnreadableExpression:
 
 
 class NamesInScope:
-    """The names that may be read: in the whole definition, and in each list of steps the items of what repeats it."""
+    """The names that may be read: in the whole definition, and in each list of steps the items of the `each` around it."""
 
     def __init__(self, draft: DefinitionDraft) -> None:
         self.steps = draft.outline.numbers
@@ -144,7 +144,7 @@ class NamesInScope:
 
 
 def steps_read_by(draft: DefinitionDraft, known: NamesInScope, site: StepSite) -> Iterator[tuple[int, bool, str]]:
-    """The steps that a step reads before others may go on: their numbers, whether only once it has run, and where. Notes what is unknown."""
+    """Yields the steps that a step reads: their numbers, whether only after it has run, and the pointer. Reports unknown names."""
     items = known.around(site)
     yield from _steps_among(draft, known, items, reads_before_start(site, draft.expressions))
     for _ in _steps_among(draft, known, items, reads_after_run(site, draft.expressions)):
@@ -152,7 +152,7 @@ def steps_read_by(draft: DefinitionDraft, known: NamesInScope, site: StepSite) -
 
 
 def check_output_names(draft: DefinitionDraft, output: Any) -> None:
-    """Note what the definition's output reads that there is not."""
+    """Reports unknown names in the output of the definition."""
     for _ in _steps_among(draft, NamesInScope(draft), frozenset(), template_reads(output, "/output", draft.expressions)):
         pass
 
@@ -169,7 +169,7 @@ def _steps_among(draft: DefinitionDraft, known: NamesInScope, items: frozenset[s
 
 
 def _check(draft: DefinitionDraft, known: NamesInScope, items: frozenset[str], reading: StepRead) -> None:
-    """Note a reference to what is no step, unless it means something else."""
+    """Reports a reference to an unknown step, unless the name has another meaning."""
     name = reading.name
     if reading.root == "steps":
         if name and not draft.dialect_rules.unknown_steps_allowed:
@@ -177,8 +177,8 @@ def _check(draft: DefinitionDraft, known: NamesInScope, items: frozenset[str], r
             draft.error("unknown_reference", reading.pointer, f"'@steps.{name}' is not a step{did_you_mean(meant, '@steps.')}", meant)
     elif reading.root == "item":
         if "item" not in items and not draft.dialect_rules.items_in_cycles:
-            called = f"; what is repeated here calls its items {' and '.join(f'@{one}' for one in sorted(items))}" if items else ""
-            draft.error("unknown_reference", reading.pointer, f"'@item' stands outside of any each{called}")
+            called = f"; the items here are called {' and '.join(f'@{one}' for one in sorted(items))}" if items else ""
+            draft.error("unknown_reference", reading.pointer, f"'@item' is not inside of an each{called}")
     elif reading.root != "step":
         if not draft.dialect_rules.unknown_steps_allowed:
             _check_declared(draft, known, reading)

@@ -1,6 +1,6 @@
 """Ports and routes: the ports of each verb besides ``error`` and ``skipped``, and the parsed `next` of a step.
 
-In a definition ordered by ports, `next` also brings names into scope: the error behind a port ``error``, and the items of a loop for the steps of its cycle.
+In a definition ordered by ports, `next` also brings names into scope: the error after a port ``error``, and the items of a loop for the steps of its cycle.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from perdure.definitions.graph.ir import AFTER
 
 _BLOCK_VERBS = ("if", "do", "parallel", "race")
 PORTS_THAT_LEAD_ON = {"approve": ("approved", "rejected"), "test": ("true", "false"), "if": ("true", "false"), "loop": ("loop", "done")}
-"""The ports of verbs with several, of which each is expected to lead somewhere once one of them does."""
+"""The ports of verbs with several. If one of them has a target, the others are expected to have one."""
 
 
 def ports_of_verb(verb: str, step: Mapping[str, Any]) -> tuple[str, ...]:
-    """All ports by which the step may be left, by the names that a document has for them. ``success`` is however it succeeds, whatever its verb."""
+    """All ports by which the step may be left, by the names that a document has for them. ``success`` covers every success of any verb."""
     own = verbs_by_name()[verb].ports
     if own and "each" in step:
         own = ("success", "done")
@@ -30,7 +30,7 @@ def ports_of_verb(verb: str, step: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def ports_without_target(verb: str, step: Mapping[str, Any], named: Iterable[str]) -> tuple[str, ...]:
-    """The ports that ought to lead somewhere, as others of the verb do, and that are not among those `named`."""
+    """Returns the ports without a target that are expected to have one, because other ports of the verb are `named`."""
     given = set(named)
     if "each" in step or given & {"success", "done"}:
         return ()
@@ -38,21 +38,21 @@ def ports_without_target(verb: str, step: Mapping[str, Any], named: Iterable[str
 
 
 def edge_port(name: str, verb: str) -> str:
-    """The port of an edge that a document calls `name`. A `loop` has succeeded when it is done, and not by each of its turns."""
+    """Returns the port of an edge that a document calls `name`. A `loop` succeeds after its last iteration, not after each."""
     if name in ("success", "done"):
         return "done" if verb == "loop" else AFTER
     return name
 
 
 class RouteTarget(NamedTuple):
-    """A step that is named as the next one, and where it is."""
+    """The id of a next step, and the pointer to it."""
 
     id: str
     pointer: str
 
 
 class StepRoute(NamedTuple):
-    """One way on: by a port, or by a rule if `port` is empty. `max` bounds it (0: nothing does), `endless` says that nothing is meant to."""
+    """One route: by a port, or by a rule if `port` is empty. `max` bounds how often it is taken (0: no bound); `endless` declares that there is no bound."""
 
     port: str
     targets: tuple[RouteTarget, ...]
@@ -74,7 +74,7 @@ class StepRoutes(NamedTuple):
 
 
 def parse_routes(following: Any, pointer: str) -> StepRoutes:
-    """What `next` says, in any of its forms: a step, a list of steps, rules, a port map, or a choice."""
+    """Parses `next` in any of its forms: a step, a list of steps, rules, a port map, or a choice."""
     match following:
         case None:
             return StepRoutes()
@@ -149,7 +149,7 @@ LOOP_NAMES = ("item", "index", "loop")
 
 
 def names_by_step(document: Mapping[str, Any]) -> dict[str, frozenset[str]]:
-    """For each step of the definition's own list, by its id, the names that it sees because of the steps that lead to it."""
+    """Returns, for each step of the definition's own list, the names that the steps leading to it bring into scope."""
     if document.get("order") != "ports" or not isinstance(steps := document.get("steps"), list):
         return {}
     known = {step["id"]: step for step in steps if isinstance(step, dict) and isinstance(step.get("id"), str)}
@@ -186,7 +186,7 @@ def _ways(step: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
 
 
 def _reached(begin: set[str], ways: Mapping[str, set[str]]) -> set[str]:
-    """The steps from which one begins, and all to which ways lead from there."""
+    """Returns the steps in `begin`, and all that are reachable from them."""
     found, waiting = set[str](), list(begin)
     while waiting:
         if (id := waiting.pop()) not in found:

@@ -1,6 +1,6 @@
 """The steps of a definition at any depth, numbered in the order of the document, and the lists that contain them.
 
-`placed_steps` accepts any data and skips what it can not use, so it works on invalid documents too; `StepOutline` takes a canonical definition.
+`placed_steps` accepts any data and skips what it can't use, so it works on invalid documents too; `StepOutline` takes a canonical definition.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class PlacedStep(msgspec.Struct, frozen=True):
 
 
 def placed_steps(document: Any) -> Iterator[PlacedStep]:
-    """Every step in the order in which they are written, a block before what is in it."""
+    """Yields every step in the order of the document, a block before its steps."""
     if isinstance(document, dict) and isinstance(steps := document.get("steps"), list):
         yield from _placed_in("/steps", steps, ())
 

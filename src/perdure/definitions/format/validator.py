@@ -38,10 +38,10 @@ CRON_FIELDS: Mapping[str, str] = {
     "month": "1 to 12, or jan to dec",
     "day-of-week": "0 to 7, or sun to sat",
 }
-"""The fields in their order, with what stands in each."""
+"""The fields in their order, with the values of each."""
 
 CRON_CHARACTERS_MAX = 1_000
-"""A longer text is no cron."""
+"""The longest cron expression."""
 
 _ANY_DAY = datetime(2024, 1, 1, tzinfo=UTC)
 
@@ -56,7 +56,7 @@ def cron_problem(text: str) -> str:
     if len(fields) == 1 and fields[0].startswith("@"):
         return "" if fields[0] in CRON_ALIASES else f"there is no {fields[0][:40]!r}; there are {', '.join(CRON_ALIASES)}"
     if len(fields) != len(CRON_FIELDS) or len(text) > CRON_CHARACTERS_MAX:
-        return f"a cron has five fields ({', '.join(CRON_FIELDS)}), found {len(fields)}"
+        return f"a cron expression has five fields ({', '.join(CRON_FIELDS)}), found {len(fields)}"
     try:
         CronSim(text, _ANY_DAY)
     except CronSimError as error:
@@ -75,7 +75,7 @@ def trigger_findings(document: Mapping[str, Any]) -> Iterator[DefinitionFinding]
             continue
         if isinstance(schedule := trigger.get("schedule"), dict) and isinstance(said := schedule.get("cron"), str) and (why := cron_problem(said)):
             spot = joined_pointer(pointer, "schedule", "cron")
-            yield error_finding("bad_cron", spot, f"{readable_location(document, spot)}: {said[:60]!r} is no cron: {why}")
+            yield error_finding("bad_cron", spot, f"{readable_location(document, spot)}: {said[:60]!r} is not a cron expression: {why}")
         if isinstance(webhook := trigger.get("webhook"), dict) and isinstance(mapping := webhook.get("map"), dict):
             yield from _mapping_findings(document, mapping, joined_pointer(pointer, "webhook", "map"))
         if isinstance(given := trigger.get("with"), dict) and given.keys() != {"expr"}:
@@ -108,9 +108,9 @@ def _mapping_findings(document: Mapping[str, Any], mapping: Mapping[str, Any], p
 
 
 def definition_findings(document: Any, positions: Mapping[str, TextPosition] | None = None) -> list[DefinitionFinding]:
-    """All that is wrong with a document; with `positions`, as the parser gives them, each with its line and column.
+    """Returns all findings of a document; with `positions` from the parser, each has its line and column.
 
-    What a graph can have wrong is looked for only where everything else is right.
+    The graph is checked only if everything else is valid.
     """
     refused = plain_data_finding(document)
     if refused is not None:
@@ -127,7 +127,7 @@ def definition_findings(document: Any, positions: Mapping[str, TextPosition] | N
 
 
 def with_position(finding: DefinitionFinding, positions: Mapping[str, TextPosition]) -> DefinitionFinding:
-    """The finding with the line and column of the nearest place around its pointer that is in the text."""
+    """Returns the finding with the line and column of its pointer, or of the nearest enclosing one that is in the text."""
     pointer = finding.pointer
     while pointer and pointer not in positions:
         pointer = pointer.rpartition("/")[0]

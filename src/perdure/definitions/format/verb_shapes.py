@@ -1,4 +1,4 @@
-"""The shapes of the larger verbs of the model, and what is wrong with a step of such a verb beyond the shape of its value."""
+"""The shapes of the larger verbs of the model, and the checks of such steps beyond the shape of the value."""
 
 from __future__ import annotations
 
@@ -24,34 +24,34 @@ from perdure.definitions.format.shapes import (
 BUDGET_SHAPE = FieldsShape(
     "budget",
     (
-        FormatField("calls", WholeShape(1), "how many times the model is asked; 25 unless it says otherwise"),
-        FormatField("tool_calls", WholeShape(1), "how many times it uses tools; ten for each of `calls` unless it says otherwise"),
-        FormatField("tokens", WholeShape(1), "how many tokens, read and written"),
-        FormatField("cost_usd", NumberShape(0), "how many US dollars"),
-        FormatField("wall", DurationShape(), "how long, waiting for people included"),
+        FormatField("calls", WholeShape(1), "the most requests to the model; default: 25"),
+        FormatField("tool_calls", WholeShape(1), "the most tool calls; default: ten for each of `calls`"),
+        FormatField("tokens", WholeShape(1), "the most tokens, input and output"),
+        FormatField("cost_usd", NumberShape(0), "the most US dollars"),
+        FormatField("wall", DurationShape(), "the longest time, with waits for people"),
     ),
 )
 AGENT_SHAPE = FieldsShape(
     "agent",
     (
-        FormatField("prompt", TextShape(template=True), "what is to be done", required=True),
+        FormatField("prompt", TextShape(template=True), "the task", required=True),
         FormatField("model", TextShape(template=True), "which of the deployment's models"),
-        FormatField("system", TextShape(template=True), "what it is told first, and always"),
+        FormatField("system", TextShape(template=True), "the system prompt"),
         FormatField("instructions", TextShape(template=True), "the same"),
         FormatField(
             "tools", ListShape(TextShape(what="the name of a tool")), "the only tools that it may use: the definition's, kinds of steps, and Perdure's own"
         ),
-        FormatField("approve", ListShape(TextShape(what="the name of a tool")), "the tools before each use of which a person is asked"),
+        FormatField("approve", ListShape(TextShape(what="the name of a tool")), "the tools whose every use a person has to approve"),
         FormatField("schema", SchemaShape(), "of its answer; absent: the answer is text"),
         FormatField(
             "context",
             EitherShape((FlagShape(), ListShape(ValueShape()), MapShape(ValueShape())), "true, a list of references, or a mapping of them"),
             "earlier results that it sees",
         ),
-        FormatField("budget", BUDGET_SHAPE, "what it may use"),
-        FormatField("temperature", NumberShape(0), "how much chance there is in its answers"),
+        FormatField("budget", BUDGET_SHAPE, "its limits"),
+        FormatField("temperature", NumberShape(0), "the sampling temperature"),
         FormatField("max_tokens", WholeShape(1), "how long each answer may be"),
-        FormatField("repairs", WholeShape(0), "how often it may mend an answer that does not fit; once unless it says otherwise"),
+        FormatField("repairs", WholeShape(0), "how often it may correct an answer that does not fit; default: once"),
     ),
     sugar="prompt",
 )
@@ -61,12 +61,12 @@ AGENT_MESSAGE = "agent_message"
 AGENT_MESSAGE_SHAPE = FieldsShape(
     AGENT_MESSAGE,
     (
-        FormatField("content", ValueShape(), "what is said"),
+        FormatField("content", ValueShape(), "the content of the message"),
         FormatField("message", ValueShape(), "the same"),
         FormatField("goal", ValueShape(), "the same"),
-        FormatField("interrupt", FlagShape(), "whether what the agent is asking its model is given up for it", default=False),
-        FormatField("await_response", FlagShape(), "whether its answer is waited for, and is the result", default=False),
-        FormatField("await_timeout_ms", WholeShape(1000), "how many milliseconds it is waited for; 5 minutes unless it says otherwise"),
+        FormatField("interrupt", FlagShape(), "whether the message interrupts the agent's current request to its model", default=False),
+        FormatField("await_response", FlagShape(), "whether the step waits for the answer, which is its result", default=False),
+        FormatField("await_timeout_ms", WholeShape(1000), "the longest wait for the answer in milliseconds; default: 5 minutes"),
     ),
     sugar="content",
 )
@@ -76,16 +76,16 @@ FILE_SHAPE = FieldsShape(
     "file",
     (
         FormatField("read", TextShape(template=True), "the path of a file whose content is the result"),
-        FormatField("write", TextShape(template=True), "the path of a file whose place the content takes; directories above it are made"),
-        FormatField("append", TextShape(template=True), "the path of a file to whose end the content is added; it is made if there is none"),
+        FormatField("write", TextShape(template=True), "the path of a file that the content replaces; missing directories are created"),
+        FormatField("append", TextShape(template=True), "the path of a file to which the content is appended; a missing file is created"),
         FormatField("list", TextShape(template=True), "the path of a directory whose entries are the result; . is the one that is allowed"),
-        FormatField("content", ValueShape(), "what is written; beside `write` and `append`, unless it stands in `with`"),
+        FormatField("content", ValueShape(), "what is written, with `write` and `append`, unless it is in `with`"),
         FormatField(
             "as",
             ChoiceShape(("text", "json", "csv", "lines", "xml", "base64")),
             "what the content is taken for; absent: as the name ends (.json, .csv, .xml), else text. XML can only be read",
         ),
-        FormatField("max_bytes", WholeShape(1), "how long a file may be that is read; up to 16,000,000", default=10_000_000),
+        FormatField("max_bytes", WholeShape(1), "the most bytes of a file that is read; up to 16,000,000", default=10_000_000),
     ),
     sugar="read",
     one_of=("read", "write", "append", "list"),
@@ -97,44 +97,40 @@ _UPLOADED_FILE = FieldsShape(
     "a file",
     (
         FormatField("content", ValueShape(), "text, or bytes as {base64: …}", required=True),
-        FormatField("filename", TextShape(template=True), "what it is called; absent: as the field is"),
-        FormatField("type", TextShape(template=True), "its content type; absent: as its name says"),
+        FormatField("filename", TextShape(template=True), "its file name; absent: that of the field"),
+        FormatField("type", TextShape(template=True), "its content type; absent: by its file name"),
     ),
     sugar="content",
 )
 HTTP_SHAPE = FieldsShape(
     "http",
     (
-        FormatField("url", TextShape(template=True), "where: http:// or https://, without user and password", required=True),
+        FormatField("url", TextShape(template=True), "the URL: http:// or https://, without user and password", required=True),
         FormatField(
             "method",
             TextShape(what=f"a method: {HTTP_METHODS.replace('|', ', ')}", pattern=f"{HTTP_METHODS}|{HTTP_METHODS.lower()}", template=True),
-            "GET unless it says otherwise",
+            "default: GET",
         ),
-        FormatField("headers", MapShape(ValueShape(secrets=True)), "headers, a list for one that is repeated, null for none; secrets may stand in them"),
-        FormatField(
-            "query", MapShape(ValueShape()), "what stands behind the ?, besides what stands there already; a list for what is repeated, null for nothing"
-        ),
-        FormatField("body", ValueShape(), "what is sent: text as it is, bytes as {base64: …}, anything else as JSON"),
-        FormatField("json", ValueShape(), "what is sent, as JSON whatever it is"),
-        FormatField("form", MapShape(ValueShape()), "the fields of a form that is sent; a list for one that is repeated"),
-        FormatField("files", MapShape(_UPLOADED_FILE), "files that are sent, with the fields of `form`, as multipart/form-data"),
+        FormatField("headers", MapShape(ValueShape(secrets=True)), "headers; a list repeats one, null removes one; they may contain secrets"),
+        FormatField("query", MapShape(ValueShape()), "query parameters, added to those of the URL; a list repeats one, null removes one"),
+        FormatField("body", ValueShape(), "the body: text, bytes as {base64: …}, anything else as JSON"),
+        FormatField("json", ValueShape(), "the body, always as JSON"),
+        FormatField("form", MapShape(ValueShape()), "the body, as the fields of a form; a list repeats one"),
+        FormatField("files", MapShape(_UPLOADED_FILE), "files to upload, with the fields of `form`, as multipart/form-data"),
         FormatField(
             "as",
             ChoiceShape(("json", "text", "csv", "lines", "xml", "base64")),
-            "what the body of the answer is taken for (csv: a list of rows, lines: a list of texts); absent: JSON if its type says so and it is, else text "
+            "how the body of the response is parsed (csv: a list of rows, lines: a list of texts); absent: JSON if its type says so and it is valid, else text "
             "if it is, else {base64: …}",
         ),
         FormatField(
             "accept",
             EitherShape((ChoiceShape(("any",)), ListShape(WholeShape(400), sugar=True)), "any, or a list of statuses from 400 on"),
-            "statuses from 400 on that are results as well, and no errors",
+            "statuses from 400 on that are results and not errors",
         ),
-        FormatField("redirects", WholeShape(), "how many are followed at most; 0: one is the result", default=5),
-        FormatField("max_bytes", WholeShape(1), "how long the body of the answer may be, unpacked; up to 16,000,000", default=10_000_000),
-        FormatField(
-            "idempotency_key", FlagShape(), "whether what changes something is sent under the step's key, by which the receiver knows it again", default=True
-        ),
+        FormatField("redirects", WholeShape(), "the most redirects that are followed; 0: a redirect is the result", default=5),
+        FormatField("max_bytes", WholeShape(1), "the most bytes of the decompressed body of the response; up to 16,000,000", default=10_000_000),
+        FormatField("idempotency_key", FlagShape(), "whether requests that change something have the idempotency key of the step", default=True),
     ),
     sugar="url",
 )
@@ -143,14 +139,14 @@ HTTP_SHAPE = FieldsShape(
 LLM_SHAPE = FieldsShape(
     "llm",
     (
-        FormatField("model", TextShape(template=True), "which, by its name in the deployment, or vendor:model; absent: that called default"),
-        FormatField("prompt", ValueShape(), "what is asked; what stands in `with` follows it"),
-        FormatField("system", ValueShape(), "what the model is told before"),
-        FormatField("messages", ValueShape(), "what was said before the prompt: a list of {role: user or assistant, text}"),
-        FormatField("schema", SchemaShape(), "of the answer, which then is data; what does not fit is asked for again"),
-        FormatField("temperature", EitherShape((NumberShape(0), ValueShape()), "a number from 0, or a reference"), "how freely it answers"),
-        FormatField("max_tokens", EitherShape((WholeShape(1), ValueShape()), "a whole number from 1, or a reference"), "how long the answer may be"),
-        FormatField("repairs", WholeShape(), "how often an answer that does not fit is asked for again", default=1),
+        FormatField("model", TextShape(template=True), "the model by its name in the deployment, or vendor:model; absent: the one named default"),
+        FormatField("prompt", ValueShape(), "the prompt, followed by `with`"),
+        FormatField("system", ValueShape(), "the system prompt"),
+        FormatField("messages", ValueShape(), "the messages before the prompt: a list of {role: user or assistant, text}"),
+        FormatField("schema", SchemaShape(), "of the answer, which then is data; an answer that does not fit is requested again"),
+        FormatField("temperature", EitherShape((NumberShape(0), ValueShape()), "a number from 0, or a reference"), "the sampling temperature"),
+        FormatField("max_tokens", EitherShape((WholeShape(1), ValueShape()), "a whole number from 1, or a reference"), "the most tokens of the answer"),
+        FormatField("repairs", WholeShape(), "how often an answer that does not fit is requested again", default=1),
     ),
     sugar="prompt",
 )
@@ -160,14 +156,16 @@ COMMAND_SHAPE = TextShape(what="a command")
 _COMMANDED = FieldsShape(
     "bash",
     (
-        FormatField("command", COMMAND_SHAPE, "what bash does", required=True),
-        FormatField("cwd", TextShape(template=True), "where, in the working directory of the execution, or from the root", default="."),
-        FormatField("check", FlagShape(), "whether an exit code other than 0 fails the step; false gives it as data", default=True),
-        FormatField("stdin", ValueShape(), "what it reads: text as it is, all else in JSON"),
+        FormatField("command", COMMAND_SHAPE, "the command for bash", required=True),
+        FormatField(
+            "cwd", TextShape(template=True), "the directory of the command, relative to the working directory of the execution, or absolute", default="."
+        ),
+        FormatField("check", FlagShape(), "whether an exit code other than 0 fails the step; false: the result has it", default=True),
+        FormatField("stdin", ValueShape(), "its standard input: text, or anything else as JSON"),
         FormatField(
             "isolate",
             ChoiceShape((True, False, "none", "network", "all")),
-            "from what it is kept: the network, or all but its working directory",
+            "what it is isolated from: the network, or all but its working directory",
             default="none",
         ),
     ),
@@ -176,25 +174,25 @@ BASH_SHAPE = EitherShape((COMMAND_SHAPE, _COMMANDED), "a command, or a mapping w
 
 
 def llm_problems(step: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What is wrong with a request to a model beyond its shape."""
+    """Yields the problems of a request to a model beyond its shape."""
     yield from _needless_repairs("llm", step["llm"], False)
 
 
 def agent_problems(step: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What is wrong with an agent beyond its shape."""
+    """Yields the problems of an agent beyond its shape."""
     yield from _needless_repairs("agent", step["agent"], isinstance(step.get("next"), dict))
 
 
 def agent_message_problems(step: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What is wrong with a message to an agent beyond its shape."""
+    """Yields the problems of a message to an agent beyond its shape."""
     if "timeout" not in step or not isinstance(message := step["agent_message"], dict | str):
         return
     config = message if isinstance(message, dict) else {}
     if config.get("await_response") is not True or "await_timeout_ms" in config:
-        yield "timeout", "'timeout' is how long an answer is waited for: it takes 'await_response: true', and no 'await_timeout_ms'"
+        yield "timeout", "'timeout' is the longest wait for an answer: it needs 'await_response: true', and excludes 'await_timeout_ms'"
 
 
 def _needless_repairs(verb: str, config: Any, chooses: bool) -> Iterator[tuple[str, str]]:
     """The finding of `repairs` where every answer fits: the step has no schema and does not choose the next step."""
     if isinstance(config, dict) and "repairs" in config and "schema" not in config and not chooses:
-        yield f"{verb}/repairs", "'repairs' stands only beside 'schema': without one, every answer fits"
+        yield f"{verb}/repairs", "'repairs' is allowed only with 'schema', because without one every answer fits; remove it"

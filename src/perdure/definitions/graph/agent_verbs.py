@@ -1,7 +1,7 @@
-"""The verbs that are performed by a child execution which asks an agent or a person: `agent`, `agent_message` and `approve`.
+"""The verbs that a child execution performs by asking an agent or a person: `agent`, `agent_message` and `approve`.
 
-The verdict of an approval decides the port; people are asked again if the form that they filled in does not fit. A message goes to the agent that is at
-work, or to a session that lasts as long as the execution.
+The verdict of an approval decides the port; people are asked again if the filled-in form does not fit. A message goes to the running agent, or to a
+session that lasts as long as the execution.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ from perdure.definitions.graph.tool_calls import check_depth, start_timeout, sto
 
 
 def approve(run: GraphRun, verb_run: VerbRun) -> None:
-    """Ask, and settle as what was decided."""
+    """Asks people, and settles the node with their decision."""
     _open_approval(run, verb_run, verb_run.path, 1, "")
 
 
@@ -74,7 +74,7 @@ def _decision_record(decision: Decision[Any]) -> dict[str, Any]:
 
 
 def merged_decision(details: Any, decision: Decision[Any]) -> dict[str, Any]:
-    """The result of the step where tokens carry a payload: that, with the record of the decision in it, in the words of that dialect."""
+    """Returns the result of the step where tokens carry a payload: the payload with the decision in it, in the field names of that dialect."""
     payload = details if isinstance(details, dict) else {} if details is None else {"payload": details}
     return {
         **payload,
@@ -99,7 +99,7 @@ def _approval_config(verb_run: VerbRun) -> dict[str, Any]:
 
 
 def _form_problem(run: GraphRun, verb_run: VerbRun, again: Path, filled: Any) -> str:
-    """Why what was filled in is of no use; empty, if it is. On replay, it was of none if it was asked for again."""
+    """Returns why a filled-in form does not fit; empty if it does. On replay, it did not fit if people were asked again."""
     form = full_schema(_approval_config(verb_run).get("form"))
     if form is None:
         return ""
@@ -137,20 +137,20 @@ def _approval_request_of_node(run: GraphRun, verb_run: VerbRun, refused: str) ->
 
 
 CONTENT_FIELDS = ("content", "message", "goal")
-"""Where the text of a message stands: the first of these that does."""
+"""The fields that may hold the text of a message, by precedence."""
 
 ANSWER_TIMEOUT_S = 300.0
-"""How long an answer is waited for unless it is said."""
+"""The default wait for an answer."""
 
 PREVIEW_CHARACTERS_MAX = 1_900
-"""More of an earlier result an agent is not told by its context."""
+"""The most characters of an earlier result in the context of an agent."""
 
 SESSION_SEGMENT = ("session", 0)
 SENT_SEGMENT = ("sent", 0)
 
 
 def agent(run: GraphRun, verb_run: VerbRun) -> None:
-    """An agent as a child execution, settled with its answer."""
+    """Runs an agent as a child execution, and settles the node with its answer."""
     if _is_replaced(run, verb_run):
         return
 
@@ -179,7 +179,7 @@ def agent(run: GraphRun, verb_run: VerbRun) -> None:
 
 
 def agent_message(run: GraphRun, verb_run: VerbRun) -> None:
-    """A message to the agent that is at work in this execution, the one that began last; where none is, to a session that keeps what was said."""
+    """Sends a message to the agent of this execution that began last; if none runs, to a session that keeps the conversation."""
     if _is_replaced(run, verb_run):
         return
     at_work = next((id for path, id in reversed(run.agents.items()) if run.log.waits_at(path)), "")
@@ -217,14 +217,14 @@ AGENT_ROLES = {"task": agent, "message": agent_message}
 
 
 def end_agent_session(run: GraphRun) -> None:
-    """Tell the session that nothing more will be said."""
+    """Tells the session that no more messages follow."""
     run.has_session = False
     to = Key(run.execution.key.tenant, run.workflow.agent, child_id(idempotency_key(run.execution.key, (SESSION_SEGMENT,))))
     _ = run.log.ask((SESSION_SEGMENT, ("ended", 0)), SendOperation(to, AGENT_MESSAGE, values.encode({"is_over": True}, "that it is over")))
 
 
 def _is_replaced(run: GraphRun, verb_run: VerbRun) -> bool:
-    """Whether something else does this: what the engine was given for this kind of steps; or nothing can. On replay, as it was then."""
+    """Whether the engine has a kind that replaces the built-in verb, or has no agent workflow. On replay, as it was recorded."""
     has_kind = verb_run.node.kind in run.workflow.kinds
     if run.log.replaying and run.log.upcoming((*verb_run.path, FAILED)) is None and not isinstance(run.log.upcoming(verb_run.path), CallOperation):
         return False
@@ -241,7 +241,7 @@ def _start_agent(run: GraphRun, id: str, task: dict[str, Any], path: Path, await
 
 
 def _agent_task(run: GraphRun, verb_run: VerbRun) -> dict[str, Any]:
-    """What the agent is to do, as its workflow takes it."""
+    """Returns the task of the agent in the form that its workflow takes."""
     node, ir = verb_run.node, run.plan.ir
     config: dict[str, Any] = node.config if isinstance(node.config, dict) else {"prompt": node.config}
     plain: dict[str, Any] = {name: config[name] for name in ("schema", "budget", "temperature", "max_tokens", "repairs") if name in config}
@@ -265,7 +265,7 @@ def _agent_task(run: GraphRun, verb_run: VerbRun) -> dict[str, Any]:
 
 
 def _agent_context(run: GraphRun, verb_run: VerbRun, wanted: Any) -> dict[str, Any]:
-    """Earlier results by name: all that can be seen here, or those that are named."""
+    """Returns earlier results by name: all that are in scope, or the named ones."""
     if wanted is True:
         found = combined_values({id: output for id, output in verb_run.names.seen().items() if output.port != "skipped"}, "the context of an agent")
     elif isinstance(wanted, Mapping):
@@ -277,7 +277,7 @@ def _agent_context(run: GraphRun, verb_run: VerbRun, wanted: Any) -> dict[str, A
 
 
 def _preview(value: Any) -> Any:
-    """A result as it is if it is short, else its beginning and by which hash it is known."""
+    """Returns a short result unchanged; of a long one, its beginning and its hash."""
     shown = _text(value)
     if len(shown) <= PREVIEW_CHARACTERS_MAX:
         return value
@@ -302,12 +302,12 @@ def _answer_timeout_s(verb_run: VerbRun, config: dict[str, Any]) -> float:
 def _take_answer(run: GraphRun, verb_run: VerbRun, id: str, settlement: SettledOperation) -> None:
     if isinstance(settlement.outcome, Failure):
         late = Failure(
-            "timeout", 1, ErrorInfo(error_codes.TIMEOUT, f"{verb_run.node.id} got no answer in time; see the execution {id} of {run.workflow.agent}")
+            "timeout", 1, ErrorInfo(error_codes.TIMEOUT, f"{verb_run.node.id} received no answer in time. Look at the execution {id} of {run.workflow.agent}")
         )
         wired = settlement.outcome.kind == "timeout" and run.plan.has_port(verb_run.firing.place, "timeout")
         verb_run.then(NodeOutcome("timeout", Output()) if wired else late if settlement.outcome.kind == "timeout" else settlement.outcome)
         return
-    answer: dict[str, Any] = values.decode(run.log.raw(settlement.letters[0].body), dict[str, Any], "the answer of an agent")
+    answer: dict[str, Any] = values.decode(run.log.raw(settlement.messages[0].body), dict[str, Any], "the answer of an agent")
     if "error" in answer:
         why = f"the agent {run.workflow.agent} {id} could not answer {verb_run.node.id}: {answer['error']}"
         verb_run.then(Failure("fatal", 1, ErrorInfo(error_codes.AGENT_FAILED, why)))

@@ -1,4 +1,4 @@
-"""Inputs: what a definition takes, and whether it is given that."""
+"""Checks and completes the input of a definition."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
@@ -11,13 +11,13 @@ from perdure.definitions.graph.node_scope import schema_problem
 
 
 def with_defaults(ir: IR, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What was given, and the defaults of what was not."""
+    """Returns the given input, completed by defaults."""
     defaults = {name: about["default"] for name, about in ir.input.items() if isinstance(about, dict) and "default" in about}
     return {**defaults, **given}
 
 
 def completed_input_problems(ir: IR, given: Mapping[str, Any]) -> Iterator[str]:
-    """Why a completed input is not what a definition takes; nothing, if it is."""
+    """Yields the problems of a completed input."""
     missing = [name for name in ir.required if name not in given]
     if missing:
         yield f"the input lacks {', '.join(missing)}; {ir.name} takes {', '.join(ir.input)}"
@@ -29,7 +29,7 @@ def completed_input_problems(ir: IR, given: Mapping[str, Any]) -> Iterator[str]:
 
 
 def input_problems(ir: IR, given: Mapping[str, Any]) -> list[str]:
-    """Why an input can't start a definition: what `wrong` finds, and names that a definition which declares its inputs does not know."""
+    """Returns the problems of an input: those of `completed_input_problems`, and names that the definition does not declare if it declares inputs."""
     is_checked = bool(ir.input) and RULES[ir.dialect].declared_names_only
     unknown = [_unknown_inputs(one, list(ir.input)) for one in given if is_checked and one not in ir.input]
     return [*unknown, *completed_input_problems(ir, with_defaults(ir, given))]
@@ -42,5 +42,5 @@ def _unknown_inputs(given: str, known: Sequence[str]) -> str:
 
 
 def _is_left_out(about: Mapping[str, Any], value: Any) -> bool:
-    """Whether an input is null as it is when nobody gives it, whatever its schema says."""
+    """Whether an optional input is null, which counts as not given, whatever its schema says."""
     return value is None and "default" in about and about["default"] is None

@@ -26,14 +26,14 @@ from perdure.definitions.graph.tool_calls import encode_call_arguments, failure_
 
 EndStatus = Literal["completed", "failed", "cancelled"]
 
-"""The type of the error of an execution that ended because a person said no."""
+"""The type of the error of an execution that ended because a person rejected an approval."""
 ON_FAILURE_PATH: Path = (("on_failure", 0),)
 OUTPUT_PATH: Path = (("output", 0),)
-UNDO_INPUT_FAILED = "what it takes to undo this could not be made of the results; undo it by hand, and give the result: perdure preset"
+UNDO_INPUT_FAILED = "the input of the undo could not be computed from the results. Undo the step by hand, and record the result with perdure preset"
 
 
 class UndoInput(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The input of an undo: its encoded arguments, and the JSON pointers of secrets in them; or `why` these could not be made."""
+    """The input of an undo: its encoded arguments, and the JSON pointers of secrets in them; or `why` these could not be computed."""
 
     args: bytes = NO_ARGUMENTS_ENCODED
     secrets: tuple[str, ...] = ()
@@ -53,7 +53,7 @@ class ExecutionEnd:
         self.failed_at: Path = ()
 
     def complete_without_return(self) -> None:
-        """Complete, as no node is left to run."""
+        """Completes the execution, because no node is left to run."""
         made: list[Output] = []
         wrong = self.run.log.judged(OUTPUT_PATH, lambda: made.append(self._output()))
         if isinstance(wrong, Err):
@@ -62,12 +62,12 @@ class ExecutionEnd:
             self._begin("completed", Success(made[0].raw if made else ENCODED_NONE))
 
     def complete(self, output: Output) -> None:
-        """Complete with the result of a return."""
+        """Completes the execution with the result of a `return`."""
         self._begin("completed", Success(output.raw))
 
     def fail(self, error: Err, at: Path = ()) -> None:
-        """The step at a path has failed, and nothing handles it; without one, it is no step that has failed. Where a person has rejected what was called
-        there, that is a rejection here, too."""
+        """Fails the execution because of the step at a path, whose failure nothing handles, or for another reason without a path. A rejection in a called
+        workflow counts as a rejection here."""
         if error.kind == "cancelled" and error.error.type == error_codes.REJECTED:
             self.reject(error.error.message)
             return
@@ -76,23 +76,23 @@ class ExecutionEnd:
         self._begin("failed", Err("failed", error.attempts, error.error))
 
     def reject(self, why: str) -> None:
-        """Cancel, as a person rejected and the definition handles no rejection."""
+        """Cancels the execution, because a person rejected an approval and the definition does not handle that."""
         self._begin("cancelled", Err("cancelled", 1, ErrorInfo(error_codes.REJECTED, why)))
 
     def cancel(self) -> None:
-        """Cancel, because of a request or of the deadline."""
+        """Cancels the execution because of a request or of the deadline."""
         cancelling = self.run.execution.cancelling
         why = "" if cancelling is None else cancelling.reason
         self._begin("cancelled", Err("cancelled", 1, ErrorInfo(error_codes.CANCELLED, why)))
 
     def stop(self) -> None:
-        """Drop everything that is still awaited, as the grace period is over."""
+        """Drops everything that is still awaited, because the grace is over."""
         self.run.log.drop_all()
         self.is_failure_reported = True
         self._undo_or_tell()
 
     def undo(self, status: EndStatus, outcome: Outcome) -> None:
-        """Undo an execution that has already ended. Its failure, if any, has been reported already."""
+        """Undoes an execution that has already ended. Its failure, if any, has been reported already."""
         self.is_begun = self.is_failure_reported = True
         self.status, self.outcome = status, outcome
         self.failed_at = () if self.run.execution.completed is None else self.run.execution.completed.path
@@ -143,9 +143,9 @@ class ExecutionEnd:
 
     def _begin_undo(self) -> None:
         kept = self.run.log.note(UNDO_PLAN, KeepOperation(values.encode(self.outcome, "the outcome"), "undo", self.status))
-        self.status = kept.label  # type: ignore[assignment]  # it is one of the three
+        self.status = kept.label  # type: ignore[assignment]  # it is one of the three statuses
         self.outcome = values.decode(self.run.log.raw(kept.value), Outcome, "the outcome")
-        _ = self.run.log.ask(UNDO_BEGIN, SleepOperation(0.0))  # what was dropped with the last breath is known from then on
+        _ = self.run.log.ask(UNDO_BEGIN, SleepOperation(0.0))  # after this wait, everything that was dropped at the end is recorded
         self.run.log.wait(UNDO_BEGIN, lambda _: self._undo_all())
 
     def _undo_all(self) -> None:
@@ -182,8 +182,7 @@ class ExecutionEnd:
         return tool is not None and bool(tool.handlers) and tool.handlers[0].on_error == "continue"
 
     def _undoing(self, path: Path) -> tuple[Any, CallOperation | SpawnOperation]:
-        """What undoes the operation at `path`: the tool that the definition names for it, or the kind, all of which stands in its input; else what its step
-        declares."""
+        """Returns the undo of the operation at `path`: the tool or the kind that the definition names for it, else the undo handler of its step."""
         run, settled = self.run, undo_subject(self.run.execution.settled, path)
         node = _node_at(run, path)
         if not isinstance(settled.op, CallOperation) and (node is None or node.undo is None):
@@ -252,7 +251,7 @@ class ExecutionEnd:
 
 
 def note_undo_arguments(run: GraphRun, path: Path, output: Output) -> None:
-    """Record the input of the undo of a step as soon as the step has completed, because its turn may be forgotten before the undo."""
+    """Records the input of the undo of a step as soon as the step has completed, because its iteration may be forgotten before the undo."""
     made = ENCODED_NONE
     if not run.log.replaying:
         known, node = run.execution.settled.get(path), _node_at(run, path)
@@ -276,7 +275,7 @@ def _undo_input(run: GraphRun, undo: Any, node: Any, path: Path, done: Any) -> U
 
 
 def _undo_given(run: GraphRun, template: Any, path: Path, done: Any) -> tuple[Any, tuple[str, ...]]:
-    """What undoes the operation at `path` is given: it reads what its step could read, and what that has come to as ``@self``."""
+    """Returns the input of the undo of the operation at `path`, which may read what its step could read, and the result of the step as ``@self``."""
     around = run.undo_scopes.get(_step_path(run, path))
     return run.given(template, NodeScope(run.roots, around, {"self": done}, run.roots.outputs if around is None else None))
 
@@ -289,12 +288,12 @@ def _undone_result(run: GraphRun, result: Any, op: Operation, node: Any) -> Any:
 
 
 def _step_path(run: GraphRun, path: Path) -> Path:
-    """Where the step is done that an operation is of; the path itself where that is not known any more."""
+    """Returns the path of the step that an operation belongs to; the operation's own path if the step is not known any more."""
     return next((path[:depth] for depth in range(len(path), 0, -1) if path[:depth] in run.undo_scopes), path)
 
 
 def _node_at(run: GraphRun, path: Path) -> Any:
-    """The node that an operation is of: the innermost that its path names."""
+    """Returns the node that an operation belongs to: the innermost that its path names."""
     for segment in reversed(_step_path(run, path)):
         if isinstance(segment, tuple) and segment[1] and (place := run.plan.by_id.get(segment[0])) is not None:
             return place.node
@@ -303,7 +302,7 @@ def _node_at(run: GraphRun, path: Path) -> Any:
 
 def _missing_undo_tool(tool: str) -> Step[Any, Any, Any]:
     """A step in place of an undo tool that this engine does not have."""
-    return _refusing_step(tool, f"the engine that runs here has no tool {tool!r} to undo with; give it that tool, and resume the execution")
+    return _refusing_step(tool, f"the engine has no tool {tool!r}, which the undo needs. Give the engine that tool, and resume the execution")
 
 
 def _refusing_step(tool: str, why: str) -> Step[Any, Any, Any]:

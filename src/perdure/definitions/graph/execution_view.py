@@ -1,8 +1,7 @@
-"""The view of an execution of a definition: its steps, the states of its nodes, its tokens, as they were after any event of its log.
+"""The view of an execution of a definition: its steps, the states of its nodes and its tokens, as they were after any event of its log.
 
-Everything that people are shown of such an execution is read from one view: lists of steps, pictures, counters. The view is made by replaying the log to
-that event over the definition that it names. Nothing is evaluated, and nothing is needed but the log: what a step was done by then stands in it, so a view
-does not depend on the tools, kinds of steps or policies that are known where it is made.
+Lists of steps, pictures and counters are all read from one view. It is made by replaying the log to that event over the pinned definition. Nothing is
+evaluated, and only the log is needed, so a view does not depend on the tools, kinds or policies of the process that makes it.
 """
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -32,10 +31,10 @@ from perdure.definitions.graph.step_kind import Kind
 from perdure.definitions.graph.token_walk import NodeSettled, TokenWalk
 
 NO_TARGET = frozenset(("approve", "sleep", "set", "test", "if", "return", "fail", "do", "parallel", "race"))
-"""The verbs whose name says all that their operation says."""
+"""The verbs whose operation adds nothing to their name."""
 
 MOST_ACTIVE: tuple[StepState, ...] = ("performing", "ending", "retrying", "interrupted", "parked", "waiting", "waiting_approval")
-"""The states of what is open. What holds several that are open is in the first of these."""
+"""The states of open operations, by precedence: a node with several open operations has the first of their states."""
 
 
 class TokenCounts(msgspec.Struct, frozen=True):
@@ -69,9 +68,9 @@ class ExecutionView(msgspec.Struct, frozen=True):
 
 
 def view_at_event(key: Key, events: Sequence[e.Event], number: int) -> Generator[LoadBlob, bytes, ExecutionView | None]:
-    """The view after event `number` of a log, counted from 1; None, if the execution has not begun by then.
+    """Returns the view after event `number` of a log, counted from 1; None if the execution has not begun by then.
 
-    What was asked for because of an event was written with it, so a view shows both or neither.
+    The commands that an event caused were written with it, so a view shows both or neither.
 
     Raises:
         NotReplayable: the log does not replay.
@@ -91,7 +90,7 @@ def view_at_event(key: Key, events: Sequence[e.Event], number: int) -> Generator
 
 
 class _Recorded(Mapping[str, Kind]):
-    """Every kind of steps, for a replay: what a step of it came to stands in the log."""
+    """Every kind, for a replay: the results of its steps are in the log."""
 
     def __getitem__(self, name: str) -> Kind:
         return _recorded(name)
@@ -106,7 +105,7 @@ class _Recorded(Mapping[str, Kind]):
 @cache
 def _recorded(name: str) -> Kind:
     def refuse(*_: Any) -> Any:
-        raise AssertionError(f"a view performs nothing, and was to perform {name}")
+        raise AssertionError(f"a view performs nothing, and was asked to perform {name}")
 
     return Kind(name, refuse)
 
@@ -127,16 +126,16 @@ class _ViewBuilder:
         self.open_under = _by_prefix(execution.open)
 
     def made(self) -> ExecutionView:
-        """All of it."""
+        """Returns the view."""
         nodes = {path: self._passage(path, passage) for path, passage in self.passages.items()}
         over = [one for one in self.walk.happened if isinstance(one, NodeSettled)]
         taken = frozenset(edge for one in over for edge in self._taken(one))
         return ExecutionView(self.number, self.plan.ir, self._steps(nodes), self._states(nodes), taken, self._tokens(nodes))
 
-    # nodes
+    # Nodes.
 
     def _passage(self, path: Path, passage: Passage) -> StepView:
-        """A node that has begun, as a step."""
+        """Returns the view of a node that has begun."""
         own = self.execution.open.get(path)
         known = own or self.execution.settled.get(path)
         error = passage.error
@@ -170,7 +169,7 @@ class _ViewBuilder:
         return "abandoned" if known is not None and views.settled_state(known) == "abandoned" else "cancelled"
 
     def _states(self, nodes: Mapping[Path, StepView]) -> dict[str, PictureState]:
-        """How each node stands that has something to tell, by id."""
+        """Returns the state of each node that has one, by id."""
         states: dict[str, PictureState] = dict.fromkeys(self.plan.by_id, "not_taken") if self.is_over else {}
         for frame in self.walk.frames():
             states |= {self.plan.places[number].node.id: "not_taken" for number, arrivals in frame.arrivals.items() if arrivals.is_dead}
@@ -180,11 +179,11 @@ class _ViewBuilder:
                 states[id] = step.state
         return states
 
-    # steps
+    # Steps.
 
     def _steps(self, nodes: Mapping[Path, StepView]) -> list[StepView]:
-        """The nodes that have begun and the operations, in the order in which they began. Notes of the walk are left out, but for those that are open, or
-        work; their errors are those of what they stand beside."""
+        """Returns the nodes that have begun and the operations, in the order in which they began. Notes of the walk are left out, except open ones and calls;
+        an error in a note is shown at the operation that it is about."""
         found = {path: (self.passages[path].number, 0, step) for path, step in nodes.items()}
         operations: list[tuple[Path, PendingOperation | SettledOperation]] = [*self.execution.settled.items(), *self.execution.open.items()]
         for path, known in operations:
@@ -204,7 +203,7 @@ class _ViewBuilder:
         return [step for _, _, step in sorted(found.values(), key=lambda one: one[:2])]
 
     def _operation(self, path: Path, known: PendingOperation | SettledOperation) -> StepView | None:
-        """An operation that is not a node's own, as a step: that of an item, of a turn, beside a node, or of an undo. None: it is not shown."""
+        """Returns the view of an operation of an item, of an iteration, beside a node, or of an undo; None if it is not shown."""
         node = None if path[0] == UNDO else self._node(path)
         view, is_open = views.step_view(path, known), isinstance(known, PendingOperation)
         if node is None:
@@ -219,7 +218,7 @@ class _ViewBuilder:
         place = self.plan.by_id.get(name)
         return None if place is None else place.node
 
-    # tokens
+    # Tokens.
 
     def _taken(self, one: NodeSettled) -> Iterator[int]:
         """The numbers of the edges over which a node that has settled led on."""
@@ -254,19 +253,19 @@ def _id(path: Path) -> str:
 
 
 def _is_note(path: Path) -> bool:
-    """Whether the walk has noted this beside a node; a turn or an item is no note."""
+    """Whether the path is that of a note beside a node; an iteration or an item is not a note."""
     return isinstance(path[-1], tuple) and path[-1][1] == 0
 
 
 def _beside(path: Path) -> Path:
-    """What a note stands beside."""
+    """Returns the path that a note is about."""
     while path and _is_note(path):
         path = path[:-1]
     return path
 
 
 def _noted_error(path: Path, known: SettledOperation) -> ErrorInfo | None:
-    """The error that was noted at a path, if it was one and stands in the log itself."""
+    """Returns the error that was noted at a path, if there is one and it is not in a blob."""
     op = known.op
     if path[0] != UNDO and _is_note(path) and isinstance(op, KeepOperation) and op.label == "error" and isinstance(op.value, bytes):
         error: ErrorInfo = values.decode(op.value, ErrorInfo, "an error")

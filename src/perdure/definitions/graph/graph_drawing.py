@@ -1,4 +1,6 @@
-"""A graph for a terminal: its steps from top to bottom, below each where it leads, and inside of a block what stands in it.
+"""Draws a graph for a terminal, as Mermaid or as SVG, with or without the state of an execution.
+
+For a terminal, steps are listed from top to bottom, each with the steps that it leads to, and blocks with their steps inside:
 
 ::
 
@@ -6,11 +8,7 @@
     ├─ true → ask
     ╰═ false ⇒ pay
 
-``⇒``, ``═`` and ``┃`` were taken, ``↺`` leads back.
-
-A graph as Mermaid: a flowchart in which blocks and cycles are subgraphs.
-
-Pictures of a graph: for a terminal, as Mermaid, as SVG. The same picture shows the plan, and what has come of it so far.
+``⇒``, ``═`` and ``┃`` were taken, ``↺`` leads back. In Mermaid, a graph is a flowchart in which blocks and cycles are subgraphs.
 """
 
 import string
@@ -48,7 +46,7 @@ def render_text(picture: GraphPicture, columns: int) -> str:
 
 
 def picture_title(picture: GraphPicture) -> str:
-    """What the whole is called."""
+    """Returns the title of the picture."""
     return f"{picture.ir.name} {picture.ir.version}".strip()
 
 
@@ -170,7 +168,7 @@ def render_mermaid(picture: GraphPicture) -> str:
 
 
 def mermaid_escaped(text: str) -> str:
-    """Text that stands for itself inside of quotes: all but plain characters by their numbers, so that none of it is taken for Mermaid, HTML or Markdown."""
+    """Escapes text for quotes: all but plain characters become their numbers, so that none of it is taken for Mermaid, HTML or Markdown."""
     return "".join(one if one in PLAIN_CHARACTERS else f"#{ord(one)};" for one in text)
 
 
@@ -183,7 +181,7 @@ def _is_block(picture: GraphPicture, number: int) -> bool:
 
 
 def _mermaid_list(picture: GraphPicture, region: int) -> Iterator[str]:
-    """The steps of a list. Those of a cycle stand in a subgraph, as cycles in it do."""
+    """Yields the steps of a list. A cycle is a subgraph, and nested cycles are subgraphs in it."""
     yield from _mermaid_steps(picture, picture.groups[region], region)
 
 

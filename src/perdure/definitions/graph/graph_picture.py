@@ -1,7 +1,4 @@
-"""The words in a picture of a graph: what a step is called, what it does, and when an edge is taken, each in a few words.
-
-What a picture of a graph shows, however it is drawn: boxes, the lines between them, and what has come of each so far.
-"""
+"""What a picture of a graph shows, independent of how it is drawn: boxes, the lines between them, their labels and their states."""
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -21,19 +18,19 @@ DEPTH_MAX = 3
 OPERATORS = {"eq": "=", "neq": "≠", "gt": ">", "gte": "≥", "lt": "<", "lte": "≤", "contains": "contains", "in": "in", "matches_re": "matches"}
 UNARY_OPERATORS = {"exists": ("exists", "is missing"), "empty": ("is empty", "is not empty")}
 TELLING_FIELDS = ("title", "names", "name", "type", "message", "target", "url", "prompt", "model")
-"""The fields of what stands behind a verb of which one says the most."""
+"""The fields of a verb's value that describe the step best, by precedence."""
 
 SAID_BY_VERB = frozenset(verb.name for verb in VERBS if verb.transforms or isinstance(verb.shape, StepsShape)) | {"parallel"}
-"""The verbs whose value is no short text: source texts and lists of steps."""
+"""The verbs whose value is too long to show: source texts and lists of steps."""
 
 
 def step_title(node: GraphNode) -> str:
-    """What the step is called."""
+    """Returns the title of the step."""
     return one_line(node.name or node.id, TITLE_MAX)
 
 
 def step_detail(node: GraphNode) -> str:
-    """What the step does: its verb, and with whom or what."""
+    """Returns the verb of the step with its most telling value."""
     config = node.config
     match node.kind:
         case "test" | "if":
@@ -54,7 +51,7 @@ def step_detail(node: GraphNode) -> str:
 
 
 def step_modifiers(node: GraphNode) -> list[str]:
-    """How the step is changed: what it waits for, whether it is skipped, how often it runs."""
+    """Returns the modifiers of the step: what it waits for, whether it is skipped, how often it runs."""
     found = [f"when {condition_text(node.when)}"] if node.when is not None else []
     if isinstance(node.each, EachOptions):
         found.append(f"each {_value_text(node.each.items)}" + (f", {node.each.concurrency} at a time" if node.each.concurrency else ""))
@@ -66,7 +63,7 @@ def step_modifiers(node: GraphNode) -> list[str]:
 
 
 def edge_labels(ir: IR) -> list[str]:
-    """When each edge is taken: its port, or what its rules say; empty for the usual way on."""
+    """When each edge is taken: its port, or the conditions of its rules; empty for the default."""
     by_rule: dict[int, list[str]] = {}
     for node in ir.nodes:
         for position, rule in enumerate(node.rules):
@@ -102,7 +99,7 @@ def condition_text(value: Any, depth: int = 0) -> str:
         case {"expr": text}:
             return _value_text(value.get("source", text))
         case {"python": _}:
-            return "as Python says"
+            return "Python condition"
     return _value_text(value)
 
 
@@ -204,7 +201,7 @@ class GraphPicture(NamedTuple):
 
     @property
     def is_plan(self) -> bool:
-        """Whether nothing is said of what has come of it."""
+        """Whether the picture shows no states."""
         return not self.states
 
 

@@ -57,11 +57,11 @@ class GraphProgram:
         self.routing: Router
         self.ending: ExecutionEnd
 
-    # as a program
+    # The methods of a program.
 
     @property
     def awake(self) -> bool:
-        """Whether it has begun, or can no longer begin."""
+        """Whether the program has begun, or can no longer begin."""
         return self.is_begun or self._divergence is not None
 
     @property
@@ -84,17 +84,17 @@ class GraphProgram:
         return patch_problems(self.run.plan, self.run.walk, definition)
 
     def refuse(self, diverged: Diverged) -> None:
-        """Stop, because the log does not match."""
+        """Stops, because the log does not match."""
         self._divergence = diverged
         self.close()
 
     def close(self) -> None:
-        """Release everything held in memory."""
+        """Releases everything held in memory."""
         self.closed = True
         self.run.log.clear()
 
     def feed(self, execution: Execution, event: e.Event, remembered: deque[e.Event] | None, values: Mapping[str, bytes]) -> Sequence[ProgramCommand]:
-        """Take one given event; return the commands that follow from it."""
+        """Takes one external event; returns the commands that follow from it."""
         if self._divergence is not None:
             raise self._divergence
         self.run.execution = execution
@@ -114,7 +114,7 @@ class GraphProgram:
                 settlement = self.run.execution.settled[path]
                 if isinstance(settlement.outcome, Failure) and settlement.outcome.kind == "rollback" and not self.ending.is_begun:
                     self.run.log.forget(path)
-                    self.ending.fail(settlement.outcome, path)  # whatever would handle a failure of this step
+                    self.ending.fail(settlement.outcome, path)  # no handler of the step may handle this failure
                 else:
                     self.run.log.told(path, settlement)
             case e.StartedEvent() | e.ReopenedEvent():
@@ -135,7 +135,7 @@ class GraphProgram:
                 self.ending.undo(self.run.execution.completed.status, self.run.execution.completed.outcome)
 
     def _apply_patch(self, plan: GraphPlan) -> None:
-        """Go on by another plan, which fits."""
+        """Continues with another plan, which fits."""
         run = self.run
         run.walk = patched_walk(run.walk, plan)
         run.plan = plan
@@ -147,8 +147,8 @@ class GraphProgram:
         definition, started = self.run.execution.definition, self.run.execution.started
         if definition is None or started is None:
             name = self.run.execution.key.workflow
-            why = f"it was started by the name {name!r} alone, as a workflow of code is, and here {name!r} is a definition"
-            raise Diverged((), (f"{why}; terminate it, and start the definition itself: client.start(Definition.load(FILE)), or perdure start FILE.yaml",))
+            why = f"the execution was started by the name {name!r} as a code workflow, and here {name!r} is a definition"
+            raise Diverged((), (f"{why}; terminate it, and start the definition: client.start(Definition.load(FILE)), or perdure start FILE.yaml",))
         self.run.begin(plan_of_definition(definition.sha256, self.run.log.payloads), self.run.log.raw(started.input))
         self.is_begun = True
         self.ending = ExecutionEnd(self.run, self.finish)
@@ -160,7 +160,7 @@ class GraphProgram:
         _ = self.run.walk.begin(0, None, (), NodeScope(self.run.roots, outputs=self.run.roots.outputs))
 
     def _drive(self) -> None:
-        """Advance until nothing is left to do. Nodes that settle at once go first, before any work is opened."""
+        """Advances until nothing is left to do. Nodes that settle at once go first, before any work is opened."""
         while not self.finished and not self.closed and self.is_begun:
             if self.run.walk.ready:
                 self._fire(self.run.walk.ready.popleft())
@@ -181,17 +181,17 @@ class GraphProgram:
     def _fire(self, firing: Firing) -> None:
         if firing.settled or not firing.frame.is_wanted:
             return
-        self._begin_cycle_turn(firing)
+        self._begin_cycle_iteration(firing)
         body = firing.frame.block
         if (isinstance(body, BlockRun) and body.holds(firing)) or holds_cycle_turn(self.run, firing, self.begin_firing):
             return
         self.begin_firing(firing)
 
     def begin_firing(self, firing: Firing) -> None:
-        """Begin a node that has fired, unless its `when` skips it."""
+        """Begins a node that has fired, unless its `when` skips it."""
         self.run.started_steps += 1
         if self.run.started_steps > (limit := self.run.plan.ir.limits.max_steps):
-            why = f"more than {limit:,} steps were begun; raise limits.max_steps, or end the loop"
+            why = f"more than {limit:,} steps were started; raise limits.max_steps, or end the loop"
             self.ending.fail(Failure("fatal", 1, ErrorInfo(error_codes.EXCEEDED_MAX_STEPS, why)), firing.path)
             return
         if self.run.passages is not None:
@@ -223,12 +223,12 @@ class GraphProgram:
             self.run.works.append(lambda: begin_node(self.run, one) if not firing.settled and firing.frame.is_wanted else None)
 
     def _settled(self, firing: Firing, how: NodeOutcome | Failure) -> None:
-        """Keep the result of a node that has settled, and follow its edges."""
+        """Keeps the result of a node that has settled, and follows its edges."""
         if not firing.settled and firing.frame.is_wanted and not self.finished:
             self.routing.settled(firing, how)
 
     def follow(self, firing: Firing, output: Output, taken: Sequence[int], port: str = "success", *, chosen: str = "") -> None:
-        """Go on from a node that has settled with `output`, by these edges: those of its `port`, or of what was `chosen`."""
+        """Continues from a node that has settled with `output`, by these edges: those of its `port`, or those that were `chosen`."""
         if self.ending.is_begun:
             return
         place, frame = firing.place, firing.frame
@@ -246,11 +246,11 @@ class GraphProgram:
         except UnsafeLoopError as unsafe:
             edge = self.run.plan.edges[unsafe.args[0]]
             names = f"{self.run.plan.places[edge.source].node.id} -> {self.run.plan.places[edge.target].node.id}"
-            why = f"a second token came over {names} in one turn; join: each on {self.run.plan.places[edge.target].node.id} runs it for every token"
+            why = f"a second token came over {names} in one iteration; join: each on {self.run.plan.places[edge.target].node.id} runs it for every token"
             self.ending.fail(Failure("fatal", 1, ErrorInfo(error_codes.UNSAFE_LOOP, why)), firing.path)
         except TooManyTransitions:
             limit = self.run.plan.ir.limits.max_hops
-            why = f"more than {limit:,} hops were made; bound the loop, or raise limits.max_hops"
+            why = f"more than {limit:,} transitions were taken; bound the loop, or raise limits.max_hops"
             self.ending.fail(Failure("fatal", 1, ErrorInfo(error_codes.EXCEEDED_MAX_HOPS, why)), firing.path)
         except NodeFailure as failure:
             self.ending.fail(Failure(failure.kind, 1, failure.info), firing.path)
@@ -259,7 +259,7 @@ class GraphProgram:
                 frame.block.took(firing, output)
 
     def store(self, firing: Firing, output: Output) -> None:
-        """Keep the result of a node in the scope where other nodes read it."""
+        """Keeps the result of a node in the scope where other nodes read it."""
         node, names = firing.place.node, firing.frame.scope
         self.run.clock += 1
         output.kind, output.stored = node.kind, self.run.clock
@@ -269,20 +269,20 @@ class GraphProgram:
         self.run.roots.last = output
         self.run.results_bytes += output.size_bytes
         if 0 < (limit := self.run.plan.ir.limits.max_bytes) < self.run.results_bytes:
-            why = f"the results take {self.run.results_bytes:,} bytes, and at most {limit:,} are allowed; keep less, or raise limits.max_bytes"
+            why = f"the results take {self.run.results_bytes:,} bytes, and at most {limit:,} are allowed; return less, or raise limits.max_bytes"
             self.ending.fail(Failure("fatal", 1, ErrorInfo(error_codes.EXCEEDED_MAX_BYTES, why)), firing.path)
         if node.kind == "set" and output.port != "skipped" and isinstance(output.value, dict):
             self.run.roots.variables = {**self.run.roots.variables, **output.value}
 
     def _pass_by(self) -> None:
-        """The nodes that will not fire in their passage are passed by, with all inside of them; of cycles that are left, those that no turn has reached."""
+        """Marks nodes that will not fire in their passage as passed by, with all inside of them; of cycles that are left, those that no iteration reached."""
         for frame, place in self.run.walk.passed_by:
             if isinstance(names := frame.scope, NodeScope):
                 self.run.pass_by(names, self.run.plan.ids_of(place))
         self.run.walk.passed_by.clear()
 
-    def _begin_cycle_turn(self, firing: Firing) -> None:
-        """What fires at the head of a cycle begins a turn of it."""
+    def _begin_cycle_iteration(self, firing: Firing) -> None:
+        """Begins an iteration of a cycle when its head fires."""
         frame, stay = firing.frame, firing.frame.stay
         if stay is None or firing.place.cycle != stay.region:
             return
@@ -290,7 +290,7 @@ class GraphProgram:
             stay.scope = names.inside({}, turn=Iteration())
         if isinstance(names := stay.scope, NodeScope) and names.turn is not None:
             frame.scope = names
-            self.run.begin_turn(names.turn)
+            self.run.begin_iteration(names.turn)
 
     def _drained(self, frame: Frame) -> None:
         if not frame.is_wanted:
@@ -301,17 +301,17 @@ class GraphProgram:
             self.ending.complete_without_return()
 
     def finish(self, status: Any, outcome: Any) -> None:
-        """End the execution."""
-        if self.run.has_session and status != "failed":  # what has failed may be retried, and the session with it
+        """Ends the execution."""
+        if self.run.has_session and status != "failed":  # a failed execution may be retried, and its session continues then
             end_agent_session(self.run)
         self.finished = True
         self.run.log.end(status, outcome, self.ending.failed_at if status == "failed" else ())
 
     def fail(self, firing: Firing, error: Failure) -> None:
-        """Fail the block or the execution that holds a failed node, as nothing handles the failure."""
+        """Fails the block or the execution that contains a failed node, because nothing handles the failure."""
         self.run.note_settled(firing, error)
         if self._failing is None or self._failing[0] != error.error or self._failing[1][: len(firing.path)] != firing.path:
-            self._failing = error.error, firing.path  # a block that fails because of a step in it is not what has failed
+            self._failing = error.error, firing.path  # the step that failed, not the block around it
         body = firing.frame.block
         if isinstance(body, BlockRun):
             body.failed(firing, error)
@@ -326,7 +326,7 @@ class Router:
         self.program, self.run = program, program.run
 
     def settled(self, firing: Firing, how: NodeOutcome | Failure) -> None:
-        """Follow the edges of a node that has settled, or handle its failure."""
+        """Follows the edges of a node that has settled, or handle its failure."""
         place = firing.place
         self.run.note_settled(firing, how)
         if isinstance(how, Failure):
@@ -334,7 +334,7 @@ class Router:
         elif how.port == "rejected" and not self.run.plan.has_port(place, "rejected") and self.run.dialect_rules.rejection_fails:
             self._rejected(firing, how)
         elif how.port == "timeout" and not self.run.plan.has_port(place, "timeout"):
-            self._failed(firing, Failure("timeout", 1, ErrorInfo(error_codes.TIMEOUT, f"{place.node.id} has waited in vain")))
+            self._failed(firing, Failure("timeout", 1, ErrorInfo(error_codes.TIMEOUT, f"{place.node.id} received no message in time")))
         else:
             how.output.port = how.port
             self._go_on(firing, how.output, how.port)
@@ -387,10 +387,10 @@ class Router:
         else:
             self._evaluate_rules(firing, output, 0)
 
-    # rules
+    # Rules.
 
     def _evaluate_rules(self, firing: Firing, output: Output, start: int) -> None:
-        """Look at the rules from `start` on; the first that holds is taken. On replay, the one that is noted."""
+        """Evaluates the rules from `start` on; the first that holds is taken. On replay, the recorded one is taken."""
         run, rules = self.run, firing.place.node.rules
         names = run.names(firing).inside({"self": output.value})
         for number in range(start, len(rules)):
@@ -410,12 +410,12 @@ class Router:
             self._take(firing, output, "")
 
     def _continue_rules(self, firing: Firing, output: Output, number: int, holds: bool | KeepOperation | Failure | None) -> None:
-        """What a rule in Python comes to is known."""
+        """Continues once the result of a rule in Python is known."""
         if not self._is_decided(firing, output, number, holds):
             self._evaluate_rules(firing, output, number + 1)
 
     def _is_noted(self, firing: Firing, output: Output) -> bool:
-        """Whether, on replay, it is noted that a rule was taken, which then is."""
+        """Takes the rule that the log records, on replay; returns whether there is one."""
         path = (*firing.path, NEXT_NOTE)
         noted = self.run.log.upcoming(path)
         if not isinstance(noted, KeepOperation):
@@ -424,7 +424,7 @@ class Router:
         return True
 
     def _is_decided(self, firing: Firing, output: Output, number: int, holds: bool | KeepOperation | Failure | None) -> bool:
-        """Whether a rule that has been judged decides where to go on, which then is done."""
+        """Takes a rule if it holds; returns whether it decided the route."""
         run = self.run
         if isinstance(holds, Failure):
             self._failed(firing, holds)
@@ -437,14 +437,14 @@ class Router:
         return True
 
     def _usable(self, firing: Firing, number: int) -> str:
-        """How rule `number` is noted if it is taken: its number; with ``max``, when it has been used up. Empty, if the next one is to be looked at."""
+        """Returns the note of rule `number` if it is taken: its number, with ``max`` if it is used up. Empty if the next rule has to be evaluated."""
         rule = firing.place.node.rules[number]
         if not rule.max or self.run.walk.uses(firing, str(number), rule.edges) < rule.max:
             return str(number)
         return f"{number} max" if rule.on_max else ""
 
     def _edges(self, firing: Firing, noted: str) -> Sequence[int]:
-        """The edges of a rule as it is noted."""
+        """Returns the edges of a recorded rule."""
         if not noted:
             return ()
         number, _, is_max = noted.partition(" ")
@@ -455,7 +455,7 @@ class Router:
         self.program.follow(firing, output, self._edges(firing, noted), chosen=noted or "none")
 
     def _choose(self, firing: Firing, output: Output) -> None:
-        """Go where the node's result says, which may name only what the list allows."""
+        """Follows the edges that the node's result names, which must be in the closed list."""
         node, plan = firing.place.node, self.run.plan
 
         def chosen() -> KeepOperation:
@@ -467,7 +467,7 @@ class Router:
                 if id not in node.choose:
                     allowed = ", ".join(node.choose)
                     raise self.run.failure(
-                        f"{node.id} tried to go on to {str(id)[:60]!r}, which is unauthorized; allowed are {allowed}", error_codes.UNAUTHORIZED
+                        f"{node.id} chose the step {str(id)[:60]!r}, which is not allowed; choose one of {allowed}", error_codes.UNAUTHORIZED
                     )
             return KeepOperation(values.encode(list(dict.fromkeys(ids)), "where to go on"), label="choose")
 
@@ -500,7 +500,7 @@ class BlockRun:
         self.is_over = False
 
     def begin(self, region: int, names: NodeScope | None = None, port: str = "success") -> None:
-        """Begin the passage with the steps of `region`."""
+        """Begins the passage with the steps of `region`."""
         self.port, timeout_s = port, self.verb_run.node.timeout_s if self.is_timed else None
         if timeout_s is not None:
             _ = self.run.log.attempted(self._timer, lambda: SleepOperation(timeout_s))
@@ -513,7 +513,7 @@ class BlockRun:
     def _timer(self) -> Path:
         return (*self.verb_run.path, ("timeout", 0))
 
-    # what its steps do
+    # Events of its steps.
 
     def holds(self, firing: Firing) -> bool:
         """Whether a branch has to wait until another one ends. If not, it begins."""
@@ -527,7 +527,7 @@ class BlockRun:
         return False
 
     def took(self, firing: Firing, output: Output) -> None:
-        """Take the result of a step that has settled."""
+        """Takes the result of a step that has settled."""
         if self.is_over:
             return
         self.outputs[firing.place.node.id] = output
@@ -541,7 +541,7 @@ class BlockRun:
             self._win(firing, output)
 
     def failed(self, firing: Firing, error: Failure) -> None:
-        """Handle the failure of a step that no error port or handler takes."""
+        """Handles the failure of a step that no error port or handler takes."""
         if self.is_over:
             return
         if firing.frame is self.frame and (self.kind == "race" or (self.kind == "parallel" and self.go_on)):
@@ -556,7 +556,7 @@ class BlockRun:
         self.verb_run.then(error)
 
     def drained(self) -> None:
-        """Settle the block, as nothing is running in it any more."""
+        """Settles the block, because nothing in it is running any more."""
         if self.is_over:
             return
         self._end(is_drained=True)
@@ -570,7 +570,7 @@ class BlockRun:
             last = [output for _, output in self._outputs()[-1:]]
             self.verb_run.then(NodeOutcome(self.port, Output(last[0].raw if last else ENCODED_NONE)))
 
-    # how it ends
+    # Its end.
 
     def _win(self, firing: Firing, output: Output) -> None:
         self._end_branch(firing.path)
@@ -581,7 +581,7 @@ class BlockRun:
 
     def _timed_out(self) -> None:
         self._end()
-        why = f"{self.verb_run.node.id} has not ended within {self.verb_run.node.timeout_s:g} s"
+        why = f"{self.verb_run.node.id} did not end within {self.verb_run.node.timeout_s:g} s"
         if self.run.plan.has_port(self.verb_run.firing.place, "timeout"):
             self.verb_run.then(NodeOutcome("timeout", Output()))
         else:
@@ -595,7 +595,7 @@ class BlockRun:
             self.run.log.drop_under(self.verb_run.path, lost)
         elif self.run.log.waits_at(self._timer):
             self.run.log.drop(self._timer)
-        for branch in list(self.branches):  # unless all came to an end, those that are left have lost, or were cancelled
+        for branch in list(self.branches):  # branches that are left have lost the race, or were cancelled
             if not is_drained:
                 self.run.log.give_back(branch)
             self._end_branch(branch)

@@ -1,4 +1,4 @@
-"""The run of a definition: the state of one execution, and what expressions come to in it.
+"""The run of a definition: the state of one execution, and the evaluation of its expressions.
 
 `RunRoots` holds what every expression may read. `PassageRecord` notes when each node began and how it ended; it is kept only for views of an execution.
 Conditions in Python run in a sandbox, as calls whose answers are recorded like any other.
@@ -30,9 +30,9 @@ from perdure.definitions.graph.token_walk import Firing, TokenWalk
 
 
 class Passage:
-    """One time that a node fired and began. It has settled by a `port`, or with an `error`, if one of the two is there; at `ended_at_s` it was left.
+    """One run of a node, from its firing to its end. It has settled if it has a `port` or an `error`; it ended at `ended_at_s`.
 
-    One that was left and has not settled was given up: nothing waits for it any more. So many operations had been opened before it: `number`.
+    One that ended without settling was dropped. `number` counts the operations that were opened before it.
     """
 
     __slots__ = ("began_at_s", "ended_at_s", "error", "node", "number", "port")
@@ -45,7 +45,7 @@ class Passage:
 
     @property
     def has_settled(self) -> bool:
-        """Whether the node has come to a result or an error."""
+        """Whether the node has a result or an error."""
         return self.port is not None or self.error is not None
 
 
@@ -58,11 +58,11 @@ class PassageRecord:
         self.known: dict[Path, Passage] = {}
 
     def begin(self, path: Path, node: GraphNode, number: int, at_s: float) -> None:
-        """Note that a node begins, behind the operation of this number."""
+        """Records that a node begins, after the operation of this number."""
         self.known[path] = Passage(node, number, at_s)
 
     def settle(self, path: Path, how: NodeOutcome | Failure) -> None:
-        """Note the result or the error of a node. It stays open while a handler of its error runs, or while Python decides where it leads."""
+        """Records the result or the error of a node. It stays open while an error handler runs, or while Python evaluates its routes."""
         passage = self.known[path]
         if isinstance(how, Failure):
             passage.error = how.error
@@ -70,14 +70,14 @@ class PassageRecord:
             passage.port = how.port
 
     def leave(self, paths: Iterable[Path], at_s: float) -> None:
-        """Note that nodes are no longer open: they have settled, or were given up."""
+        """Records that nodes are no longer open: they have settled, or were dropped."""
         for path in paths:
-            passage = self.known.get(path)  # a node that was given up before it began has no passage
+            passage = self.known.get(path)  # a node that was dropped before it began has no passage
             if passage is not None and passage.ended_at_s is None:
                 passage.ended_at_s = at_s
 
     def end_around(self, path: Path, at_s: float) -> None:
-        """The node at a path ends the execution well, and with it the blocks in which it lies."""
+        """Records that the node at a path completes the execution, and with it the blocks around it."""
         for end in range(1, len(path) + 1):
             passage = self.known.get(path[:end])
             if passage is not None and not passage.has_settled:
@@ -86,18 +86,18 @@ class PassageRecord:
 
 
 class SecretMarks:
-    """The secrets of an execution, by name: what stands for each is resolved where a call is made, and nowhere before."""
+    """The marks of secrets by name. A mark is replaced by the secret only where a call is performed."""
 
     def __getitem__(self, name: str) -> SecretMark:
         return secret_mark(name)
 
     def get(self, name: str, _: Any = None) -> SecretMark:
-        """The mark that stands for a secret."""
+        """Returns the mark of a secret."""
         return self[name]
 
 
 class RunRoots:
-    """The roots of one execution. `outputs` are the results of the steps that stand in no `each`."""
+    """The roots of references in one execution. `outputs` are the results of the steps outside of any `each`."""
 
     def __init__(self, run: "GraphRun", raw: bytes) -> None:
         self.run = run
@@ -110,13 +110,13 @@ class RunRoots:
         self.variables: dict[str, Any] = {}
 
     def check(self) -> KeepOperation | None:
-        """Check the input against the inputs that the definition declares."""
+        """Checks the input against the inputs that the definition declares."""
         for why in completed_input_problems(self.run.plan.ir, self.input):
             raise self.run.failure(why, error_codes.BAD_INPUT)
         return None
 
     def vary(self) -> Failure | None:
-        """Have the variables be what they are at the beginning: as they stand in the definition, or what their references come to, which is noted."""
+        """Sets the variables to their initial values. Values with references are evaluated and recorded."""
         run, given = self.run, self.run.plan.ir.variables
         if not isinstance(given, dict):
             return None
@@ -158,13 +158,13 @@ class RunRoots:
         return "" if place is None else place.node.name
 
     def is_out(self, id: str) -> bool:
-        """Whether a step without a result is not going to have one any more: it was passed by, or the block in which it stands is over without it."""
+        """Whether a step without a result can't have one any more: it was passed by, or the block around it has ended."""
         plan, walk = self.run.plan, self.run.walk
         place = plan.by_id.get(id)
         if place is None:
             return False
         if plan.ir.order != "ports" or not walk.open:
-            return True  # what is read stands before what reads it, and was passed by if there is nothing of it
+            return True  # the step comes before its reader, so without a result it was passed by
         while True:
             if any((arrivals := frame.arrivals.get(place.number)) is not None and arrivals.is_dead for frame in walk.frames()):
                 return True
@@ -245,7 +245,7 @@ class GraphRun:
         self.begin_anew()
 
     def begin_anew(self) -> None:
-        """Forget everything that happened, before the execution starts or is reopened."""
+        """Resets the state, before the execution starts or is reopened."""
         self.works: deque[Callable[[], None]] = deque()
         self.agents: dict[Path, str] = {}
         self.undo_scopes: dict[Path, NodeScope] = {}
@@ -255,7 +255,7 @@ class GraphRun:
         self.log.clear()
 
     def begin(self, plan: GraphPlan, raw_input: bytes) -> None:
-        """Begin a walk over `plan`."""
+        """Begins a walk over `plan`."""
         self.plan = plan
         self.roots = RunRoots(self, raw_input)
         self.walk = TokenWalk(plan)
@@ -268,7 +268,7 @@ class GraphRun:
         return RULES[self.plan.ir.dialect]
 
     def names(self, firing: Firing) -> NodeScope:
-        """What a node that has fired may read: behind a port ``error``, also the error."""
+        """Returns the names that a node may read: after a port ``error``, also the error."""
         names = firing.frame.scope
         assert isinstance(names, NodeScope)
         return names.inside({"error": firing.error}) if firing.place.number in self.plan.behind_errors else names
@@ -279,12 +279,12 @@ class GraphRun:
             self.passages.settle(firing.path, how)
 
     def pass_by(self, names: NodeScope, ids: Iterable[str]) -> None:
-        """Have steps that the present turn of a cycle or repetition has not reached, and will not reach, read as null in it."""
+        """Makes steps read as null that the present iteration has not reached and will not reach."""
         if (turn := names.turn) is not None:
             turn.pass_by(id for id in ids if (known := names.outputs.get(id)) is not None and known.stored < turn.since)
 
-    def begin_turn(self, turn: Iteration) -> None:
-        """Begin a turn of a cycle or of a repetition."""
+    def begin_iteration(self, turn: Iteration) -> None:
+        """Begins an iteration of a cycle or of a `repeat`."""
         self.clock += 1
         turn.since = self.clock
 
@@ -298,26 +298,24 @@ class GraphRun:
         return self.dialect_rules.expressions
 
     def evaluated(self, value: Any, names: NodeScope, may_have_secrets: bool = False, is_of_kind: bool = False) -> Any:
-        """What a value template comes to, with what stands for secrets in their places if it may have them; see `template`.
+        """Evaluates a value template (see `template`), with marks in place of secrets if it may contain secrets.
 
         Raises:
-            ExpressionFailed: something is missing that has to be there.
-            Failure: it reads a secret, and may not have any; what stands for one must not go out instead.
+            ExpressionFailed: a required value is missing.
+            NodeFailure: it reads a secret where none is allowed; its mark must not be used as a value.
         """
         compiled = self.template(value, is_of_kind)
         if not may_have_secrets and any(read.root == "secrets" for read in compiled.reads):
-            why = (
-                "it reads a secret, and what it comes to is kept; secrets are given by name, in `with`, to what does work: a tool, a function, a kind of steps"
-            )
+            why = "a value that is recorded reads a secret; pass secrets only in the `with` of a step that does work: a tool, a function or a kind"
             raise self.failure(why, error_codes.SECRETS_UNAVAILABLE)
         return compiled.evaluate(names)
 
     def given(self, value: Any, names: NodeScope) -> tuple[Any, tuple[str, ...]]:
-        """What a call is given, as its template says, and where in it marks stand for secrets, as JSON pointers.
+        """Evaluates the template of a call's input; returns the input and the JSON pointers of the marks of secrets in it.
 
         Raises:
-            ExpressionFailed: something is missing that has to be there.
-            Failure: it reads a secret, and is not given by name.
+            ExpressionFailed: a required value is missing.
+            NodeFailure: it reads a secret, and is not a mapping of names.
         """
         if value is None:
             return None, ()
@@ -341,7 +339,7 @@ class GraphRun:
         return NodeFailure(ErrorInfo(type, why))
 
     def judge(self, path: Path, value: Any, names: NodeScope, told: Callable[[bool | KeepOperation | Failure | None], None]) -> None:
-        """Judge a condition, and pass on whether it holds; on replay, pass on the note at `path`, or None if there is none."""
+        """Judges a condition, and pass on whether it holds; on replay, pass on the note at `path`, or None if there is none."""
         compiled = self.condition(value, names)
         if compiled.python:
             judge_python(self, path, (compiled, names), told)
@@ -364,16 +362,16 @@ class GraphRun:
         except (ExpressionFailed, ProgrammingError) as error:
             holds = error
         if missing:
-            self.log.note_warning((*path, MISSING), f"the condition does not hold, as something is missing: {'; '.join(missing)}")
+            self.log.note_warning((*path, MISSING), f"the condition counts as false, because values are missing: {'; '.join(missing)}")
         return holds if isinstance(holds, bool) else self.log.fails((*path, UNJUDGED), holds)
 
 
 PYTHON_CONDITION = "perdure.python"
-"""The name of the calls by which conditions in Python are judged."""
+"""The name of the calls that evaluate conditions in Python."""
 
 
 def judge_python(run: GraphRun, path: Path, what: tuple[CompiledCondition, NodeScope], told: Callable[[Any], None]) -> None:
-    """Judge the Python parts of a condition by a call in the sandbox, then the rest; pass on whether it holds."""
+    """Judges the Python parts of a condition by a call in the sandbox, then the rest; pass on whether it holds."""
     condition, names = what
     place = (*path, ("python", 0))
 
@@ -406,7 +404,7 @@ def _root_or_none(names: NodeScope, root: str) -> Any:
 
 
 def _refuse_python(*_: Any) -> None:
-    raise Fatal('conditions in Python need a sandbox: pip install "perdure[sandbox]"')
+    raise Fatal('conditions in Python need a sandbox, which is not installed. Install it: pip install "perdure[sandbox]"')
 
 
 _NO_SANDBOX_STEP: Step[Any, Any, Any] = Step(_refuse_python, name=PYTHON_CONDITION)

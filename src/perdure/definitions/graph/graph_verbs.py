@@ -1,8 +1,7 @@
-"""The verbs of nodes: what each does, once, and the port by which the node settles.
+"""The verbs of nodes: each function performs its verb once, and settles the node by a port.
 
-The verb `loop` is the head of a cycle, and gives its body one batch of a list at a time. Reached from outside, or after it was done, it begins with the
-items as they are then; reached from its body, it goes on with the next batch of the same items. It is left by ``loop`` with a batch, and by ``done`` when
-there is none left, at once if there are no items.
+The verb `loop` is the head of a cycle, and passes its body one batch of a list at a time. Reached from outside, or after its last batch, it reads the list
+anew; reached from its body, it continues with the next batch of the same items. It settles by ``loop`` with a batch, and by ``done`` when none is left.
 """
 
 from collections.abc import Callable
@@ -41,7 +40,7 @@ from perdure.definitions.graph.tool_calls import (
 
 
 class LoopBatch(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One tick: which items there are and how many go in a batch, both fixed by the first, and from which one this batch begins (`len(items)`: done)."""
+    """The state of a `loop`: the items and the size of a batch, both fixed at the first batch, and the start of this one (`len(items)`: no batch is left)."""
 
     items: tuple[Any, ...] = ()
     size: int = 1
@@ -55,22 +54,22 @@ class LoopBatch(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def port(self) -> Literal["loop", "done"]:
-        """The port by which the step is left."""
+        """The port by which the step settles."""
         return "done" if self.done else "loop"
 
     @property
     def data(self) -> dict[str, Any]:
-        """What the step comes to: how far it is, and its batch."""
+        """The result of the step: the progress, and the batch."""
         return {"state": self._state(), "batch": self._batch()}
 
     @property
     def variables(self) -> dict[str, Any]:
-        """What stands behind ``@loop``; with batches of one, `item` and `index` are its only item and the number of that."""
+        """The fields of ``@loop``; with batches of one, `item` and `index` are its only item and the number of that."""
         seen = {"items": list(self.items), "state": self._state(), "batch": self._batch()}
         return seen | {"item": self.items[self.start], "index": self.start} if self.size == 1 and not self.done else seen
 
     def next(self) -> "LoopBatch":
-        """The tick after this one, which is not done."""
+        """Returns the next batch; this one must not be the last."""
         return LoopBatch(self.items, self.size, min(self.start + self.size, len(self.items)), self.number + 1)
 
     def _state(self) -> dict[str, Any]:
@@ -90,7 +89,7 @@ class LoopBatch(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def first_batch(items: Any, size: Any) -> LoopBatch | str:
-    """The first tick over `items`, of which null is none; or why there can't be one."""
+    """Returns the first batch of `items` (null: no items), or the reason why there is none."""
     if not isinstance(size, int) or isinstance(size, bool) or size < 1:
         return f"the batch size of loop is a whole number from 1, found {str(size)[:60]}"
     if items is not None and not isinstance(items, list):
@@ -123,7 +122,7 @@ def task(run: GraphRun, verb_run: VerbRun) -> None:
     name = str(config["type"])
     kind = None if "queue" in config else run.workflow.kinds.get(name)
     known = run.log.upcoming(verb_run.path)
-    if kind is not None and not (isinstance(known, CallOperation) and known.queue and not kind.step.queue):  # it was given to a queue then
+    if kind is not None and not (isinstance(known, CallOperation) and known.queue and not kind.step.queue):  # the log has it on a queue
         KindRun(run, verb_run, kind, KindTemplates(config.get("config"), verb_run.node.input, verb_run.node.env, own_expressions=True)).begin()
         return
     judged = verb_run._replace(then=lambda how: verb_run.then(_check_port(run, verb_run, how)))
@@ -182,7 +181,7 @@ def call(run: GraphRun, verb_run: VerbRun) -> None:
 
 
 def _start_child(run: GraphRun, verb_run: VerbRun, path: Path, how: ChildOptions) -> Operation | Failure:
-    """Start a child; if that can't be, the node has settled so."""
+    """Starts a child; returns the failure if that is not possible."""
     config, blobs = verb_run.node.config, list[tuple[str, bytes]]()
     target = str(config["target"] if isinstance(config, dict) else config)
 
@@ -198,7 +197,7 @@ def _start_child(run: GraphRun, verb_run: VerbRun, path: Path, how: ChildOptions
 
 
 def _wait_for_child(run: GraphRun, verb_run: VerbRun, how: ChildOptions, times: int) -> None:
-    """Wait for a child, started for the `times`-th time: one that has failed is started anew as often as the node says."""
+    """Waits for a child that was started for the `times`-th time; a failed one is started again as its retry policy says."""
     path = verb_run.path if times == 1 else (*verb_run.path, times, ("again", 0))
 
     def ended(settlement: SettledOperation) -> None:
@@ -238,7 +237,7 @@ def _parse_time(run: GraphRun, when: Any) -> float:
     try:
         return datetime.fromisoformat(when).timestamp()
     except (TypeError, ValueError) as error:
-        raise run.failure(f"sleep until {when!r}, which is no time such as 2026-11-22T10:00:00Z") from error
+        raise run.failure(f"sleep until needs a time such as 2026-11-22T10:00:00Z, found {when!r}") from error
 
 
 def listen(run: GraphRun, verb_run: VerbRun) -> None:
@@ -257,13 +256,13 @@ def listen(run: GraphRun, verb_run: VerbRun) -> None:
         if isinstance(settlement.outcome, Failure) and (is_first or settlement.outcome.kind != "timeout"):
             verb_run.then(NodeOutcome("timeout", Output()) if settlement.outcome.kind == "timeout" else settlement.outcome)
             return
-        bodies.extend(Output(run.log.raw(letter.body)) for letter in settlement.letters)
+        bodies.extend(Output(run.log.raw(message.body)) for message in settlement.messages)
         if is_first and gather is not None and len(bodies) < limit:
             wait((*verb_run.path, ("gather", 0)), gather, False)
         else:
-            letters = {str(place): body for place, body in enumerate(bodies[:1] if limit == 1 else bodies)}
+            received = {str(place): body for place, body in enumerate(bodies[:1] if limit == 1 else bodies)}
             verb_run.then(
-                combined_outcome("success", letters, f"what {verb_run.node.id} has received", lambda found: found["0"] if limit == 1 else list(found.values()))
+                combined_outcome("success", received, f"what {verb_run.node.id} has received", lambda found: found["0"] if limit == 1 else list(found.values()))
             )
 
     def wait(path: Path, timeout: Any, is_first: bool) -> None:
@@ -294,7 +293,7 @@ def emit(run: GraphRun, verb_run: VerbRun) -> None:
     verb_run.then(op if isinstance(op, Failure) else NodeOutcome("success", Output()))
 
 
-# control
+# Control flow.
 
 
 def loop(run: GraphRun, verb_run: VerbRun) -> None:

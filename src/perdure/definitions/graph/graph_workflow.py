@@ -1,4 +1,4 @@
-"""What an engine is given of a definition: its name, the tools that its steps may use, and the definitions that it may call."""
+"""A definition in the form that an engine takes: its name, the tools that its steps may use, and the definitions that it may call."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -12,12 +12,12 @@ from perdure.definitions.graph.step_kind import Kind
 
 
 async def _definition_function(_: Any, given: dict[str, Any] = {}, /, **input: Any) -> Any:  # noqa: B006  # it is never called
-    """What a definition takes: by name, or all of it as one mapping, in which any name may stand."""
+    """The signature of a definition: inputs by name, or one mapping of all."""
 
 
 _codec = FunctionCodec(_definition_function, skip=1)
 WALK_VERSION = 1
-"""Of how definitions are walked; the version that their executions pin, beside their definition."""
+"""The version of the walk of definitions, which executions pin besides their definition."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,10 +34,11 @@ class DefinitionRelease:
 
 @dataclasses.dataclass(frozen=True)
 class GraphWorkflow:
-    """A definition as a workflow that an engine knows. `release` is what is started if nobody says otherwise; `family` are the releases of all
-    definitions that it may call, by name; `tools` the steps by the names by which definitions call them, `kinds` the kinds of steps; `secrets` finds the
-    value of a secret; `policy` says what it may do; `agent` is the name of the workflow that its agents are (empty: there is none);
-    `imports` finds the function that ``py:package.function`` names; `capabilities` are what its executions may need (None: whatever they need)."""
+    """A definition as a workflow of an engine.
+
+    `release` is started by default; `family` has the releases of all definitions that it may call, by name; `tools` the steps by their names in
+    definitions; `kinds` the kinds; `secrets` finds the value of a secret; `policy` restricts it; `agent` is the name of the workflow of its agents (empty:
+    none); `imports` finds the function that ``py:package.function`` names; `capabilities` are those that its executions may need (None: any)."""
 
     name: str
     release: DefinitionRelease | None = None
@@ -59,22 +60,22 @@ class GraphWorkflow:
 
     @property
     def definition(self) -> bytes | None:
-        """What an execution is started with, so that any engine can go on with it."""
+        """The definition that an execution pins, so that any engine can continue it."""
         return None if self.release is None else self.release.raw
 
     @property
     def what(self) -> Any:
-        """What it is, beside its name: its document."""
+        """What the workflow is besides its name: its document."""
         return self.definition
 
     @property
     def fn(self) -> Callable[..., Any]:
-        """What stands for its function: it takes what a definition takes, by name."""
+        """A function with the signature of a definition."""
         return _definition_function
 
     @property
     def codec(self) -> FunctionCodec:
-        """How its input and its result are kept: as plain data."""
+        """The codec of the input and the result: plain data."""
         return _codec
 
     def place(self, tenant: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[str, str, int]:
@@ -83,11 +84,11 @@ class GraphWorkflow:
 
     @property
     def programs(self) -> frozenset[str]:
-        """What an engine that has it may claim."""
+        """The programs that an engine with this workflow may claim."""
         return frozenset(program_name(self.name, version) for version in (0, self.version))
 
     def tool(self, name: str) -> Step[Any, Any, Any] | None:
-        """The step of a name, if there is one here."""
+        """Returns the step of a name, or None."""
         if name.startswith("py:") and self.imports is not None:
             return self.imports(name)
         return self.tools.get(name)

@@ -1,7 +1,7 @@
-"""The IR: what a definition compiles to. Plain data, the same for every order and dialect; the walk goes over it and knows nothing else.
+"""The intermediate form (IR) that a definition compiles to: plain data, the same for every order and dialect, and the only input of the walk.
 
-A graph is nodes, edges that leave a node by a port, and regions. A region is the root, the body of a block, or the body of a cycle; each node stands
-in exactly one, and regions nest. Expressions stand in it as they were written, so it can be kept, compared and shown.
+A graph has nodes, edges that leave a node by a port, and regions. A region is the root, the body of a block, or the body of a cycle; each node is directly
+in exactly one, and regions nest. Expressions stay as they were written, so the IR can be stored, compared and shown.
 """
 
 from typing import Any, Literal
@@ -9,10 +9,10 @@ from typing import Any, Literal
 import msgspec
 
 AFTER = "+"
-"""The port of an edge that is taken however its source succeeded: not when it was skipped or rejected, failed, ran out of time or of turns."""
+"""The port of an edge that is taken after any success of its source: not when it was skipped or rejected, failed, or exceeded its time or iterations."""
 
 ALWAYS = "*"
-"""The port of an edge that is taken even when its source was skipped, as dependants then see null; not when it failed or was rejected."""
+"""The port of an edge that is taken even if its source was skipped (dependants then read null); not if it failed or was rejected."""
 
 NOT_AFTER = frozenset(("skipped", "error", "rejected", "timeout", "max"))
 NOT_ALWAYS = frozenset(("error", "rejected"))
@@ -21,9 +21,9 @@ Join = Literal["all", "any", "each"] | int
 
 
 class EachOptions(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Once for each of a list. `items` is a value template; the values come in the order of the items, `concurrency` (0: all) at a time.
+    """The options of `each`. `items` is a value template; results are in the order of the items, `concurrency` (0: all) of which run at a time.
 
-    With `batch`, each is a list of so many. `enough` (0: all) successes are waited for, then the rest is dropped.
+    With `batch`, an item is a list of so many. After `enough` successes (0: all), the other items are dropped.
     """
 
     items: Any
@@ -37,10 +37,10 @@ class EachOptions(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RepeatOptions(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Turn by turn: as long as `again` holds after a turn (with `until`, as long as it does not), at most `max` turns (0: without end).
+    """The options of `repeat`: it continues while `again` holds after an iteration (with `until`, while it does not), for at most `max` (0: no bound).
 
-    `on_max`: what being at the end of the turns comes to: "fail", or "go_on" by port ``max``. `state` is a value template for the first turn; each turn
-    sees the one before as ``@last_turn`` and its own result as ``@self``. What was done more than `undo_keep` turns before is not undone (0: all is).
+    After the last iteration, `on_max` decides: "fail", or "go_on" by port ``max``. `state` is a value template for the first iteration; each iteration reads
+    the previous one as ``@last_turn`` and its own result as ``@self``. Only the last `undo_keep` iterations are undone (0: all).
     """
 
     again: Any
@@ -54,7 +54,7 @@ class RepeatOptions(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RetryOptions(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How often and when the work of a node is tried again; what is None is as the work itself says. Seconds.
+    """The retry policy of a node; None leaves a field to the step itself. Times are in seconds.
 
     `only` and `fatal` hold the codes of Perdure's errors and the class names of others.
     """
@@ -68,9 +68,9 @@ class RetryOptions(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class UndoOptions(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What undoes a node: a tool, given `input`, a value template that sees the node's result as ``@self``; `in_doubt`, null.
+    """The undo of a node: a tool with `input`, a value template that reads the node's result as ``@self``, which is null for an undo `in_doubt`.
 
-    `on_error` says what its failure comes to (empty: as the dialect has it).
+    `on_error` decides what its failure does (empty: as in the dialect).
     """
 
     tool: str
@@ -82,10 +82,10 @@ class UndoOptions(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RoutingRule(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where to go on if `when` holds (None: always): by these edges. The first rule that holds is taken.
+    """A rule that takes these edges if `when` holds (None: always). The first rule that holds is taken.
 
-    A rule over back edges holds at most `max` times (0: without end) in one stay in the cycle; when that is used up, the walk goes on by the edges
-    `on_max`, or, without any, looks at the next rule.
+    A rule over back edges is taken at most `max` times (0: no bound) during one stay in the cycle; after that, the walk continues by the edges `on_max` or,
+    without any, with the next rule.
     """
 
     when: Any = None
@@ -95,13 +95,13 @@ class RoutingRule(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class GraphNode(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One step. `kind` is its verb and `config` what stands behind that; `input` the template of its `with`.
+    """One step. `kind` is its verb and `config` the value of that; `input` is the template of its `with`.
 
     `bodies` are the regions of a block: one of `do`, `parallel` and `race`, two of `if` (then, else). `on_error` is "fail", "go_on", or the region of the
-    steps that stand in for what failed. `on_rejected` says what a rejection comes to that no edge takes. With `rules` or `choose`, these say which edges are
+    steps that run in place of the failed one. `on_rejected` decides what a rejection does that no edge takes. `rules` or `choose` select the edges that are
     taken; otherwise the port does. `choose` is a closed list of ids, of which the node's result names one or several, and `default` the edges taken when it
-    names none. By the ports `ended` it may be left, and nothing follows. Once one with `commit` has completed, nothing done before it is undone any more.
-    `pointer` is where it stands in the document.
+    names none. After the ports `ended`, nothing follows. Once a node with `commit` has completed, no step before it is undone any more. `pointer` is its
+    location in the document.
     """
 
     id: str
@@ -134,10 +134,10 @@ class GraphNode(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class GraphEdge(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """From the node `source` to the node `target`, both numbers in `IR.nodes`, by `port`: a port's name, `AFTER`, `ALWAYS`, or empty if only a rule takes it.
+    """An edge between the nodes `source` and `target`, numbers in `IR.nodes`, by `port`: a port's name, `AFTER`, `ALWAYS`, or empty if only a rule takes it.
 
-    `region` is where its token lives: the innermost that holds both ends. `back`: it leads back to the head of a cycle that holds its source; `region` is then
-    that cycle's. `max` is how often its port is gone along in one stay in that cycle (0: without end, or as a rule says); from then on, by port ``max``.
+    `region` is that of its token: the innermost that contains both ends. An edge `back` leads to the head of a cycle that contains its source; `region` is
+    that cycle then. It is taken at most `max` times during one stay in that cycle (0: no bound, or that of a rule); after that, the port is ``max``.
     """
 
     source: int
@@ -149,9 +149,9 @@ class GraphEdge(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class GraphRegion(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The root, the body of the block `head`, or the cycle that begins at the node `head`. `nodes` are those that stand directly in it.
+    """The root, the body of the block `head`, or the cycle that begins at the node `head`. `nodes` are those directly in it.
 
-    `entries` are the nodes with which it begins: those that no edge leads to, of a cycle its head. `max` bounds the turns of a cycle (0: without end).
+    `entries` are the nodes with which it begins: those without an incoming edge, or the head of a cycle. `max` bounds the iterations of a cycle (0: no bound).
     """
 
     kind: Literal["root", "body", "cycle"] = "root"
@@ -163,7 +163,7 @@ class GraphRegion(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class GraphLimits(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What bounds one execution. Steps are openings of nodes, hops are tokens that an edge has carried; 0 bytes: no bound."""
+    """The limits of one execution. Steps are firings of nodes, hops are transitions of tokens; 0 bytes: no bound."""
 
     max_steps: int = 100_000
     max_hops: int = 1_000_000
@@ -174,17 +174,17 @@ class GraphLimits(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class OnFailure(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a failure comes to: whether what was done is undone, and a workflow or tool that is called with the error (empty: none)."""
+    """What a failure of the execution does: whether completed steps are undone, and the workflow or tool that is called with the error (empty: none)."""
 
     undo: bool = True
     call: str = ""
 
 
 class IR(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A compiled definition. `order` and `dialect` say how missing values and rejections are taken; `hash` is the definition's.
+    """A compiled definition. `order` and `dialect` decide how missing values and rejections are handled; `hash` is that of the definition.
 
     `input` maps each name to its JSON Schema; `required` are those that have no default. `output` is a value template, or None: then the result is
-    that of the only node from which no edge leads on, or a mapping of the results of several by their ids.
+    that of the only node without an outgoing edge, or a mapping of the results of several by their ids.
     """
 
     name: str
@@ -217,5 +217,5 @@ def encode_ir(ir: IR) -> bytes:
 
 
 def decode_ir(raw: bytes) -> IR:
-    """Read what `encode` wrote."""
+    """Decodes what `encode_ir` wrote."""
     return _decoder.decode(raw)

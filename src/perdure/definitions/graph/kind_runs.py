@@ -36,7 +36,7 @@ from perdure.definitions.graph.step_kind import CompositeUse, Kind
 from perdure.definitions.graph.tool_calls import call_with_end_options, encode_call_arguments, step_with_retry
 
 REPAIRS_DEFAULT = 1
-"""How often an answer that does not fit is sent back, unless the config says otherwise."""
+"""The default number of times that an answer that does not fit is sent back."""
 
 UNFIT_ANSWER_NOTE = ("answer", 0)
 """The place, beside the node, of the note that no answer fitted."""
@@ -159,13 +159,13 @@ class KindRun:
         except ProgrammingError as error:
             return log.fails(place, error)
         if problem and answer.meta.get("finish") == "filter":
-            said = _answer_text(answer)[:500] or "it says nothing"
+            said = _answer_text(answer)[:500] or "no text"
             return log.fails(
                 place, NodeFailure(ErrorInfo(error_codes.ANSWER_REFUSED, f"{id}: the model refused to answer, or its provider filtered the answer: {said}"))
             )
         if problem and len(self.answers) > self.repairs:
             times = "once" if self.repairs == 1 else f"{self.repairs:,} times"
-            why = f"{id}: the model's answer does not fit its schema, and was asked for again {times}: {problem}"
+            why = f"{id}: the model's answer does not fit its schema, and was requested again {times}: {problem}"
             return log.fails(place, NodeFailure(ErrorInfo(error_codes.BAD_ANSWER, why)))
         return bool(problem)
 
@@ -173,7 +173,7 @@ class KindRun:
         """The problem of an answer; empty if it fits."""
         if self.shape is None:
             return ""
-        problem = "it is no JSON" if "text" in answer.meta else schema_problem(self.shape, answer.value)
+        problem = "it is not JSON" if "text" in answer.meta else schema_problem(self.shape, answer.value)
         return "it was cut off at the limit of tokens" if problem and answer.meta.get("finish") == "length" else problem
 
 
@@ -337,7 +337,7 @@ def unknown_kind_error(run: GraphRun, verb_run: VerbRun, kind: str) -> Failure:
     """The failure of a node whose kind this engine does not have."""
 
     def refuse() -> KeepOperation | None:
-        raise run.failure(f"this engine has no kind {kind!r}; give it that kind, and retry the execution", error_codes.UNKNOWN_KIND)
+        raise run.failure(f"this engine has no kind {kind!r}; add the kind, and retry the execution", error_codes.UNKNOWN_KIND)
 
     error = run.log.judged((*verb_run.path, ("error", 0)), refuse)
     return error if isinstance(error, Failure) else Failure("fatal", 1, ErrorInfo(error_codes.UNKNOWN_KIND, kind))

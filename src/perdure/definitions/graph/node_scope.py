@@ -1,4 +1,4 @@
-"""Names: what the expressions of a node may read, and the results of steps by their ids."""
+"""The scope of a node: the names that its expressions may read, and the results of steps by their ids."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
@@ -31,7 +31,7 @@ NO_META: Mapping[str, Any] = {}
 
 
 class Output:
-    """The result of a step: encoded as it is remembered, and decoded once, when it is first read. `stored` is when it was kept, by its execution's clock."""
+    """The result of a step: encoded as in the log, and decoded once, when it is first read. `stored` is the time of recording, by the execution's clock."""
 
     __slots__ = ("_raw", "_value", "kind", "meta", "port", "stored")
 
@@ -43,10 +43,10 @@ class Output:
 
     @classmethod
     def of(cls, value: Any, what: str) -> "Output":
-        """A result made here.
+        """Encodes a value as a result.
 
         Raises:
-            Unencodable, TooLarge: it can't be kept.
+            Unencodable, TooLarge: it can't be encoded.
         """
         return cls(values.encode(value, what))
 
@@ -58,12 +58,12 @@ class Output:
         return output
 
     def parted(self) -> "Output":
-        """What a kind returned: its data, and what it came by where it says that as well."""
+        """Separates the result of a kind into its data and its metadata, if it has any."""
         if isinstance(self._raw, list) or not self._raw.startswith(_PARTS_BEGIN):
             return self
         try:
             parts = _parts_decoder.decode(self._raw)
-        except msgspec.ValidationError:  # data that only begins so
+        except msgspec.ValidationError:  # data that only begins like a result with metadata
             return self
         return Output(bytes(parts.data), self.port, self.kind, parts.meta)
 
@@ -76,19 +76,19 @@ class Output:
 
     @property
     def size_bytes(self) -> int:
-        """How much it takes, encoded."""
+        """The size of the encoded result."""
         return sum(part.size_bytes for part in self._raw) if isinstance(self._raw, list) else len(self._raw)
 
     @property
     def value(self) -> Any:
-        """The result as plain data. It is shared, and nobody changes it."""
+        """The result as plain data. It is shared and must not be changed."""
         if self._value is None and self._raw is not ENCODED_NONE:
             self._value = [part.value for part in self._raw] if isinstance(self._raw, list) else values.decode(self._raw, Any, "the result of a step")
         return self._value
 
     @property
     def envelope(self) -> dict[str, Any]:
-        """The result with what it came by."""
+        """The result with its metadata."""
         return {"type": self.kind, "data": self.value, "meta": self.meta, "port": self.port}
 
 
@@ -105,14 +105,14 @@ def combined_values(outputs: Mapping[str, Output], what: str) -> dict[str, Any]:
 
 
 class NodeOutcome(NamedTuple):
-    """A node, or one item or turn of it, has settled by a port."""
+    """The port and the result with which a node, or one item or iteration of it, has settled."""
 
     port: str
     output: Output
 
 
 def combined_outcome(port: str, outputs: Mapping[str, Output], what: str, made: Callable[[dict[str, Any]], Any] = dict) -> NodeOutcome | Failure:
-    """That a node has settled by `port` with what `made` makes of several results; an error, if they take more than one value may."""
+    """Returns the outcome of a node with several results, combined by `made`; a failure if they are larger than one value may be."""
     try:
         return NodeOutcome(port, Output.of(made(combined_values(outputs, what)), what))
     except TooLarge as error:
@@ -120,23 +120,23 @@ def combined_outcome(port: str, outputs: Mapping[str, Output], what: str, made: 
 
 
 class ExpressionRoots(Protocol):
-    """What is the same everywhere in an execution."""
+    """The names that are the same everywhere in an execution."""
 
     def root(self, name: str) -> Any:
         """The value of a root. KeyError, if there is none of this name."""
         ...
 
     def is_out(self, id: str) -> bool:
-        """Whether a step without a result is not going to have one any more."""
+        """Whether a step without a result can't have one any more."""
         ...
 
     def name_of(self, id: str) -> str:
-        """What a step is called for people; empty, if nobody says."""
+        """Returns the display name of a step; empty if it has none."""
         ...
 
 
 class Iteration:
-    """The present turn of a cycle or of a repetition: when it began, and which steps it does not reach, whose results are those of earlier turns."""
+    """The present iteration of a cycle or `repeat`: when it began, and the steps that it does not reach, whose results are from earlier iterations."""
 
     __slots__ = ("passed_by", "since")
 
@@ -145,15 +145,15 @@ class Iteration:
         self.passed_by: set[str] = set()
 
     def pass_by(self, ids: Iterable[str]) -> None:
-        """Have steps read as null, until they have run again."""
+        """Makes steps read as null until they have run again."""
         self.passed_by.update(ids)
 
 
 class NodeScope:
-    """What can be read at one place: names given here, those around it, and the roots of the execution. Satisfies `perdure.definitions.expr`'s scope.
+    """The names that can be read at one place: those given here, those of the surrounding scope, and the roots. It is a scope of `perdure.definitions.expr`.
 
-    `outputs` are the results of steps by id; within an item of an `each` they are its own, on top of those around it. `turn` is the innermost one
-    in which it lies; in it, steps that it has passed by are null. Within an item, those of the item are none of its.
+    `outputs` are the results of steps by id; an item of an `each` has its own, in front of those around it. `turn` is the innermost iteration around the
+    place, in which steps that it has passed by are null. The steps of an item do not belong to it.
     """
 
     __slots__ = ("_around", "_given", "_world", "outputs", "turn")
@@ -166,13 +166,13 @@ class NodeScope:
         self.turn: Iteration | None = None if around is None or outputs is not None else around.turn
 
     def inside(self, given: Mapping[str, Any], *, apart: bool = False, turn: Iteration | None = None) -> "NodeScope":
-        """What can be read inside of this place, where these names are given; `apart`, results stay there; or in a `turn`."""
+        """Returns the scope inside of this one with these names; with `apart`, results stay in it; `turn` is its iteration."""
         inside = NodeScope(self._world, self, given, {} if apart else None)
         inside.turn = inside.turn if turn is None else turn
         return inside
 
     def keep(self, id: str, output: Output) -> None:
-        """Keep the result of a step, which the turns around it have reached."""
+        """Keeps the result of a step, which the turns around it have reached."""
         self.outputs[id] = output
         names: NodeScope | None = self
         while names is not None:
@@ -220,12 +220,12 @@ class NodeScope:
         return {id: output for id, output in found.items() if id not in passed_by}
 
     def step(self, id: str) -> Any:
-        """The data of a step, None if it was skipped."""
+        """Returns the data of a step, None if it was skipped."""
         found = self.output(id)
         return None if found is None else found.value
 
     def envelope(self, id: str) -> Any:
-        """The result of a step with what it came by."""
+        """Returns the result of a step with its metadata."""
         found, name = self.output(id), self._world.name_of(id)
         envelope = (Output(port="skipped") if found is None else found).envelope
         return {**envelope, "name": name} if name else envelope

@@ -1,6 +1,6 @@
-"""The log as a walk sees it: live, what it asks for is written down; on replay it is read, and held against what is asked for again.
+"""The log from the side of a walk: live, it records the operations that the walk asks for; on replay, it compares them with the recorded ones.
 
-Whatever an expression decided stands in it as a note beside what it is about, so a replay evaluates nothing.
+Each decision of an expression is recorded as a note beside its operation, so a replay evaluates nothing.
 """
 
 from collections import deque
@@ -23,11 +23,11 @@ from perdure.core.values import ENCODED_NONE, Blob, Value
 from perdure.definitions.graph.node_scope import NodeOutcome, Output
 
 FAILED, UNJUDGED, MISSING = ("error", 0), ("condition", 0), ("missing", 0)
-"""Where it is noted, beside an operation, that it could not be made, that its condition could not be judged, or that this asks for what is missing."""
+"""The segments, beside an operation, of the notes that it could not be built, that its condition could not be evaluated, or that values were missing."""
 
 
-class NodeFailure(Exception):  # what an expression or a bound says, on its way to where it is noted
-    """A node fails for good, with an error."""
+class NodeFailure(Exception):  # raised by an expression or a limit, caught where the failure is recorded
+    """A node failed for good, with an error."""
 
     def __init__(self, info: ErrorInfo, kind: str = "fatal") -> None:
         super().__init__(info.message)
@@ -35,7 +35,7 @@ class NodeFailure(Exception):  # what an expression or a bound says, on its way 
 
 
 class OperationLog:
-    """What one walk asks for, and waits for. `commands` are new; `steps` perform the calls that are open; `asked` counts what was asked for at this event."""
+    """The operations of one walk. `commands` are the new ones; `steps` perform the open calls; `asked` counts the operations of the present event."""
 
     __slots__ = ("_remembered", "_turns", "_values", "_waiting", "asked", "commands", "receipts", "steps")
 
@@ -50,7 +50,7 @@ class OperationLog:
         self._turns: dict[Path, Callable[[e.IterationResumedEvent], None]] = {}
 
     def begin_event(self, remembered: deque[e.Event] | None, values: Mapping[str, bytes]) -> None:
-        """Go on at an event, behind which this is `remembered`; live, nothing is."""
+        """Continues at an event, after which the log has the commands `remembered`; live, there are none."""
         self._remembered, self._values, self.commands, self.asked = remembered, values, [], 0
 
     @property
@@ -59,17 +59,17 @@ class OperationLog:
         return self._values
 
     def clear(self) -> None:
-        """Wait for nothing any more."""
+        """Removes all waits."""
         self._waiting.clear()
         self._turns.clear()
         self.steps.clear()
         self.receipts = UnusedMessages()
 
     def told(self, path: Path, settlement: SettledOperation) -> None:
-        """An operation has settled: whoever waits for it is told."""
+        """Calls the callback that waits for an operation that has settled."""
         self.steps.pop(path, None)
-        if isinstance(settlement.op, ReceiveOperation) and settlement.letters:
-            self.receipts.receive(path, [letter.number for letter in settlement.letters], settlement.op.completable)
+        if isinstance(settlement.op, ReceiveOperation) and settlement.messages:
+            self.receipts.receive(path, [message.number for message in settlement.messages], settlement.op.completable)
         elif uses_messages(path, settlement.op):
             self.receipts.use(path)
         told = self._waiting.pop(path, None)
@@ -77,30 +77,30 @@ class OperationLog:
             told(settlement)
 
     def forget(self, path: Path) -> None:
-        """Wait no longer for an operation that has settled."""
+        """Removes the wait for an operation that has settled."""
         self.steps.pop(path, None)
         self._waiting.pop(path, None)
 
     def turned(self, event: e.IterationResumedEvent) -> None:
-        """A compacted log goes on here with a turn of a loop: who waits for that is told."""
+        """Calls the callback that waits for the iteration from which a loop of a compacted log continues."""
         self.receipts.use((*event.path, event.turn))
         told = self._turns.pop(event.path, None)
         if told is not None:
             told(event)
 
-    def wait_for_turn(self, path: Path, told: Callable[[e.IterationResumedEvent], None]) -> None:
-        """Have `told` told when the log comes to the turn from which the loop at `path` goes on."""
+    def wait_for_iteration(self, path: Path, told: Callable[[e.IterationResumedEvent], None]) -> None:
+        """Calls `told` when the log reaches the iteration from which the loop at `path` continues."""
         self._turns[path] = told
 
     def trim(self, path: Path, before: int, undo_before: int = 0) -> None:
-        """Forget turns of a loop. How far was decided with it, so a replay has nothing to do or compare."""
+        """Forgets iterations of a loop. The log records how many, so replay has nothing to decide or compare."""
         if self._remembered is None:
             self.commands.append(TrimCommand(path, before, undo_before))
 
-    # notes
+    # Notes.
 
     def judged(self, path: Path, compute: Callable[[], KeepOperation | None]) -> KeepOperation | Err | None:
-        """Make a choice, and keep it unless it is the usual one (None); on replay, read it."""
+        """Makes a decision and records it unless it is the default (None); on replay, reads it."""
         if self._remembered is not None:
             op = self._upcoming(path)
             if op is None:
@@ -116,7 +116,7 @@ class OperationLog:
         return choice
 
     def attempted(self, path: Path, make: Callable[[], Operation], blobs: Callable[[], tuple[tuple[str, bytes], ...]] = tuple) -> Operation | Err:
-        """Ask for an operation that `make` makes of expressions; that it could not be made is kept as well."""
+        """Opens an operation that `make` computes from expressions; a failure to compute it is recorded as well."""
         if self._remembered is not None:
             failed = self.judged((*path, FAILED), lambda: None)
             if isinstance(failed, Err):
@@ -130,7 +130,7 @@ class OperationLog:
         return self.ask(path, op, blobs())
 
     def fails(self, path: Path, error: Exception) -> Err:
-        """Note that something could not be made or judged, and why."""
+        """Records that an operation could not be computed or a condition evaluated, and why."""
         info = (
             error.info
             if isinstance(error, NodeFailure)
@@ -144,25 +144,25 @@ class OperationLog:
         return Err(op.port, 1, values.decode(self.raw(op.value), ErrorInfo, "an error"))
 
     def log_warning(self, line: str) -> None:
-        """Log a line of warning, unless this is a replay."""
+        """Logs a warning, unless this is a replay."""
         if self._remembered is None:
             self.commands.append(LogCommand(WARNING_LEVEL, line))
 
     def note_warning(self, path: Path, line: str) -> None:
-        """Note a warning, which is a public event of the execution, and log it."""
+        """Records a warning, which is a public event of the execution, and logs it."""
         line = shorten_text(line, limits.ERROR_MESSAGE_CHARACTERS_MAX)
         _ = self.note(path, KeepOperation(values.encode(line, "a warning"), role="warning"))
         self.log_warning(f"{path_text(path[:-1])}: {line}")
 
     def skip_warning(self, path: Path) -> None:
-        """On replay: go past a warning, if one is noted at `path`."""
+        """On replay, skips a warning if one is recorded at `path`."""
         if isinstance(noted := self.upcoming(path), KeepOperation):
             _ = self.note(path, noted)
 
-    # operations
+    # Operations.
 
     def ask(self, path: Path, op: Operation, blobs: tuple[tuple[str, bytes], ...] = ()) -> Operation:
-        """Ask for an operation; on replay, the one that is remembered here comes back."""
+        """Opens an operation; on replay, returns the recorded one."""
         if not settles_later(op) and uses_messages(path, op):
             self.receipts.use(path)
         self.asked += 1
@@ -176,31 +176,31 @@ class OperationLog:
         return event.op
 
     def note(self, path: Path, keep: KeepOperation) -> KeepOperation:
-        """Note what was found; on replay, the note that stands here comes back."""
+        """Records a note; on replay, returns the recorded one."""
         noted = self.ask(path, keep)
         assert isinstance(noted, KeepOperation)
         return noted
 
     def wait(self, path: Path, told: Callable[[SettledOperation], None], step: Any = None) -> None:
-        """Have `told` told when the operation at `path` has settled. `step` is what performs it."""
+        """Calls `told` when the operation at `path` has settled. `step` performs it."""
         self._waiting[path] = told
         if step is not None:
             self.steps[path] = step
 
     def drop_under(self, path: Path, lost: bool = False) -> None:
-        """Want nothing any more that lies under `path`; or it has `lost` a race."""
+        """Drops all open operations below `path`; with `lost`, because they lost a race."""
         depth = len(path)
         for one in [one for one in self._waiting if one[:depth] == path]:
             self.drop(one, lost)
 
     def drop(self, path: Path, lost: bool = False) -> None:
-        """Want an open operation no longer."""
+        """Drops an open operation."""
         del self._waiting[path]
         self.steps.pop(path, None)
         self._drop(path, lost)
 
     def give_back(self, branch: Path) -> None:
-        """Put back the messages that a branch received and has not used."""
+        """Returns the messages to the mailbox that a branch received and has not used."""
         for path in self.receipts.give_back(branch):
             self._drop(path)
 
@@ -213,7 +213,7 @@ class OperationLog:
             raise Diverged(path, (f"remembered {self._next_text()}, asked for {path_text(path)} dropped",))
 
     def drop_all(self) -> None:
-        """Want nothing any more."""
+        """Drops all open operations."""
         while self._waiting:
             self.drop(next(iter(self._waiting)))
 
@@ -222,7 +222,7 @@ class OperationLog:
         return path in self._waiting
 
     def end(self, status: Any, outcome: Any, failed_at: Path = ()) -> None:
-        """End the execution; with the path of the step because of which it has failed."""
+        """Ends the execution; `failed_at` is the path of the step that made it fail."""
         if self._remembered is None:
             self.commands.append(FinishCommand(status, outcome, failed_at))
         elif not isinstance(self._next(), e.EndedEvent):
@@ -230,15 +230,15 @@ class OperationLog:
 
     @property
     def replaying(self) -> bool:
-        """Whether what is asked for now is remembered."""
+        """Whether the operation that is asked for now is in the log."""
         return self._remembered is not None
 
     def upcoming(self, path: Path) -> Operation | None:
-        """On replay: the operation that is remembered next, if it is at `path`."""
+        """On replay, returns the next recorded operation if it is at `path`."""
         return None if self._remembered is None else self._upcoming(path)
 
     def is_ending(self) -> bool:
-        """On replay: whether the end of the execution is remembered next."""
+        """On replay, whether the end of the execution is the next recorded command."""
         return isinstance(self._next(), e.EndedEvent)
 
     def _upcoming(self, path: Path) -> Operation | None:
@@ -265,7 +265,7 @@ class OperationLog:
         return self._values[value.sha256] if isinstance(value, Blob) else value
 
     def result(self, settlement: SettledOperation) -> NodeOutcome | Err:
-        """How an operation settled."""
+        """Returns the outcome of a settled operation."""
         outcome = settlement.outcome
         if isinstance(outcome, Err):
             return outcome

@@ -1,6 +1,6 @@
-"""Plans: an IR made ready for the walk. What enters and leaves each node, and what leaves each cycle, looked up once and shared by all executions.
+"""Plans: an IR prepared for the walk, with indexes of the edges of each node and cycle.
 
-Planning: from the bytes of a definition to its plan, made once in a process and shared by all its executions.
+A plan is made once for each definition in a process, and shared by all of its executions.
 """
 
 from collections import OrderedDict
@@ -128,7 +128,7 @@ def takes_edge(of_edge: str, port: str) -> bool:
     """Whether an edge of the port `of_edge` is taken when its source settles by `port`."""
     if of_edge == AFTER:
         return port not in NOT_AFTER
-    if of_edge == "done" and port == "success":  # what a node is called that has gone through all items or turns
+    if of_edge == "done" and port == "success":  # `done` is the success of a node after its last item or iteration
         return True
     return (of_edge == ALWAYS and port not in NOT_ALWAYS) or of_edge == port
 

@@ -1,7 +1,7 @@
-"""Patches: a live execution goes on by another definition. Its state is then what walking all that has happened over the new plan comes to.
+"""Patches: a live execution continues with another definition. Its new state is the result of walking its history over the new plan.
 
-So what has not begun may be changed in any way; what has begun stays as it is, or the patch is refused. An edge that is new behind a node that has
-settled is taken by the port by which that settled.
+Nodes that have not begun may be changed in any way; nodes that have begun must stay unchanged, or the patch is refused. A new edge after a settled node is
+taken if its port is the one by which the node settled.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,20 +16,20 @@ from perdure.definitions.graph.plan import GraphPlan, PlannedNode
 from perdure.definitions.graph.token_walk import Firing, Frame, NodeSettled, PassageBegan, PassageDropped, TokenWalk
 
 
-class PatchMismatch(Exception):  # a reason, on its way to who asked
-    """What has happened does not fit a plan."""
+class PatchMismatch(Exception):  # caught by `patch_problems`, which returns the reason
+    """The history of an execution does not fit a plan."""
 
 
 def patch_problems(before: GraphPlan, walk: TokenWalk, definition: bytes) -> tuple[str, ...]:
-    """Why an execution can't go on by another definition; empty, if it can."""
+    """Returns the reasons why an execution can't continue with another definition; empty if it can."""
     try:
         plan = GraphPlan(compile_definition(msgspec.json.decode(definition)))
     except (BadDefinition, BadValue, msgspec.DecodeError) as error:
-        return (f"it is no valid definition: {error}",)
+        return (f"it is not a valid definition: {error}",)
     if plan.ir.name != before.ir.name:
-        return (f"it is called {plan.ir.name}, and the execution is one of {before.ir.name}",)
+        return (f"its name is {plan.ir.name}, and the execution belongs to {before.ir.name}",)
     if not walk.is_whole:
-        return ("a loop without end has forgotten its turns, so what has begun can't be told any more; start another execution on the new definition",)
+        return ("an endless loop has forgotten iterations, so the history is incomplete; start another execution on the new definition",)
     complaints = tuple(_changed_nodes(before, walk, plan))
     if complaints:
         return complaints
@@ -76,15 +76,15 @@ def walk_over_plan(walk: TokenWalk, plan: GraphPlan) -> TokenWalk:
             case NodeSettled(path):
                 firing = after.open.get(path)
                 if firing is None:
-                    raise PatchMismatch(f"{_node_id(path)} has settled, and would not have been reached; leave the way to it as it is")
+                    raise PatchMismatch(f"{_node_id(path)} has settled, and would not have been reached; leave the path to it unchanged")
                 after.settle(firing, _edges_taken(after, firing, one), one.port, one.chosen, one.error)
             case PassageDropped(path):
                 after.drop(_frame_at(after, frames, path))
     left = [_node_id(path) for path in walk.open if path not in after.open]
     if left:
-        raise PatchMismatch(f"{left[0]} goes on, and would not have been reached; leave the way to it as it is")
+        raise PatchMismatch(f"{left[0]} is in progress, and would not have been reached; leave the path to it unchanged")
     after.hops_max = plan.ir.limits.max_hops
-    after.passed_by.clear()  # what was passed by in the past reads as it did
+    after.passed_by.clear()  # steps that were passed by before the patch read as they did
     return after
 
 
@@ -101,7 +101,7 @@ def _frame_at(walk: TokenWalk, frames: Mapping[Path, Frame], path: Path) -> Fram
     for frame in walk.frames():
         if frame.path == path:
             return frame
-    raise PatchMismatch("a turn goes on that would not have begun; leave the loop as it is")
+    raise PatchMismatch("an iteration is in progress that would not have begun; leave the loop unchanged")
 
 
 def _edges_taken(walk: TokenWalk, firing: Firing, one: NodeSettled) -> list[int]:
@@ -123,13 +123,13 @@ def _changed_nodes(old: GraphPlan, walk: TokenWalk, plan: GraphPlan) -> Iterator
         if after is None:
             yield f"{id} has begun, and can't be removed"
         elif _fixed_parts(before.node) != _fixed_parts(after.node):
-            yield f"{id} has begun, and can't be changed; add a step behind it, or fork the execution from there"
+            yield f"{id} has begun, and can't be changed; add a step after it, or fork the execution from there"
         elif ways := _incoming_ways(plan, after) - _incoming_ways(old, before):
             source, _ = min(ways)
-            yield f"{id} has begun, so {source} can't lead to it any more; let it lead to another step"
+            yield f"{id} has begun, so {source} can't lead to it any more; connect {source} to another step"
         elif gone := _incoming_ways(old, before) - _incoming_ways(plan, after):
             source, _ = min(gone)
-            yield f"{id} has begun, and {source} led to it; leave that way as it is"
+            yield f"{id} has begun, and {source} led to it; leave that path unchanged"
 
 
 def _fixed_parts(node: GraphNode) -> GraphNode:

@@ -1,7 +1,7 @@
-"""Policies: what whoever runs definitions lets them do, whatever they say: capabilities of steps, and rules in CEL about starts, tools and transitions.
+"""Policies: what an operator allows definitions to do: capabilities of steps, and rules in CEL about starts, tools and transitions.
 
-A policy holds where something is decided, so what was decided before it changed stays as it is. Of rules about one thing, the first that holds decides; where
-none does, it may be done.
+A policy applies when something is decided, so earlier decisions stay valid when it changes. Of the rules about one thing, the first that holds decides; if
+none holds, the thing is allowed.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ POLICY_FACTS: Mapping[PolicySubject, tuple[str, ...]] = {
     "tool": ("workflow", "version", "tenant", "id", "step", "kind", "tool", "input"),
     "transition": ("workflow", "version", "tenant", "id", "step", "kind", "to", "to_kind"),
 }
-"""What a rule may read, by what it is about. `tool` is empty for a step that uses none; `input` is what is given, secrets only as what stands for them."""
+"""The facts that a rule may read, by its subject. `tool` is empty for a step that uses none; `input` has marks in place of secrets."""
 
 
 class PolicyVerdict(NamedTuple):
-    """What is said of something: that it may not be done, and why; or that a person is asked before, and what."""
+    """The verdict of a policy: `deny` is the reason of a refusal, `ask` the question to a person; both empty: it is allowed."""
 
     deny: str = ""
     ask: str = ""
@@ -35,7 +35,7 @@ ALLOWED = PolicyVerdict()
 
 
 class PolicyRule(NamedTuple):
-    """A rule: if `when` (as it is written, and compiled) holds of something, it may be done, may not, or a person is asked before."""
+    """A rule: if `when` (`text` as written) holds, its verdict applies."""
 
     about: PolicySubject
     text: str
@@ -44,50 +44,50 @@ class PolicyRule(NamedTuple):
 
 
 class StepSelector(NamedTuple):
-    """Which steps are meant: those of a workflow, an id, a kind; empty is any."""
+    """Selects steps by workflow, id and kind; empty is any."""
 
     workflow: str
     step: str
     kind: str
 
     def fits(self, facts: Mapping[str, Any]) -> bool:
-        """Whether a step is one of them."""
+        """Whether a step matches."""
         return all(not wanted or facts.get(name) == wanted for name, wanted in self._asdict().items())
 
 
 class Policy:
-    """What may be done. `rules` are in order; `capabilities` are of the steps that each selector means, and all that fit one hold."""
+    """A policy. `rules` are in order; of `capabilities`, all whose selector matches a step apply."""
 
     def __init__(self, rules: Sequence[PolicyRule] = (), capabilities: Sequence[tuple[StepSelector, Capabilities]] = ()) -> None:
         self._rules: dict[PolicySubject, list[PolicyRule]] = {about: [rule for rule in rules if rule.about == about] for about in POLICY_FACTS}
         self._capabilities = list(capabilities)
 
     def of(self, facts: Mapping[str, Any]) -> Iterator[Capabilities]:
-        """The capabilities that are stated of a step."""
+        """Yields the capabilities that apply to a step."""
         return (one for selector, one in self._capabilities if selector.fits(facts))
 
     def judge(self, about: PolicySubject, facts: Mapping[str, Any]) -> PolicyVerdict:
-        """What the rules say of something. A rule that can't be judged denies it.
+        """Returns the verdict of the rules. A rule that can't be evaluated denies.
 
-        `facts` has what `FACTS` names.
+        `facts` has the names of `POLICY_FACTS`.
         """
         for rule in self._rules[about]:
             try:
                 if rule.when.evaluate(_Facts(facts), ()):
                     return rule.verdict
             except ExpressionFailed as error:
-                return PolicyVerdict(deny=f"the rule {rule.text} can't be judged: {error}")
+                return PolicyVerdict(deny=f"the rule {rule.text} can't be evaluated: {error}. Correct the rule")
         return ALLOWED
 
     @classmethod
     def read(cls, document: Any) -> Policy:
-        """The policy that a document says.
+        """Reads a policy from a document.
 
         ``{rules: [{on: tool, when: "…", deny: "why"}], capabilities: [{step: route, can_emit_to: [a], max_fanout: 1, allowed_tools: [b],
         requires_approval: true}]}``. A rule has one of ``deny`` (why not), ``ask`` (what a person is asked) and ``allow: true``.
 
         Raises:
-            BadValue: it says something else.
+            BadValue: the document is not a policy.
         """
         if not isinstance(document, Mapping):
             raise BadValue("policy", document, "a mapping with rules, capabilities, or both")
@@ -100,7 +100,7 @@ NO_POLICY = Policy()
 
 
 class _Facts:
-    """Facts, as an expression reads them."""
+    """Facts as the scope of an expression."""
 
     def __init__(self, facts: Mapping[str, Any]) -> None:
         self._facts = facts
@@ -136,7 +136,7 @@ def _rule(given: Any, where: str) -> PolicyRule:
     if unknown:
         raise BadValue(f"{where}.when", written, f"a condition over {', '.join(POLICY_FACTS[about])}; there is no {', '.join(unknown)}")
     if when.python:
-        raise BadValue(f"{where}.when", written, "a condition without Python, for it is judged at once")
+        raise BadValue(f"{where}.when", written, "a condition without Python, which a policy can't run")
     return PolicyRule(about, str(written), when, PolicyVerdict(given.get("deny", ""), given.get("ask", "")))
 
 

@@ -41,7 +41,7 @@ def check_start(run: GraphRun) -> Failure | None:
 
 
 def check_use(run: GraphRun, verb_run: VerbRun, go: Callable[[], None]) -> None:
-    """Call `go` if a node may do its work; if a person has to be asked, call it once the person approves."""
+    """Calls `go` if a node may do its work; if a person has to be asked, call it once the person approves."""
     if verb_run.node.kind in UNGUARDED_VERBS:
         go()
         return
@@ -66,15 +66,15 @@ def _facts(run: GraphRun) -> dict[str, Any]:
 
 
 def check_without_person(run: GraphRun, tool: str, given: Any, node: GraphNode | None = None) -> None:
-    """Hold what undoes a node, or is told of a failure, against the policy. Nobody is asked then, so what a person would be asked before is refused.
+    """Checks an undo or the call of `on_failure` against the policy. No person is asked then, so a use that needs approval is refused.
 
     Raises:
-        Failure: it may not be used.
+        NodeFailure: the use is not allowed.
     """
     facts = {**_facts(run), "step": "" if node is None else node.id, "kind": "tool", "tool": tool}
     if run.workflow.policy is not NO_POLICY and _approval_question(run, facts, lambda: given):
         raise run.failure(
-            f"{facts['step'] or 'on_failure'} may not use {tool}: a person is to be asked before, who is not while things are undone",
+            f"{facts['step'] or 'on_failure'} may not use {tool}: its use needs an approval, which is not possible during an undo. Allow it in the policy",
             error_codes.UNAUTHORIZED,
         )
 
@@ -150,7 +150,7 @@ def _judge_transition(run: GraphRun, firing: Firing, taken: Sequence[int]) -> Ke
         for target in targets:
             if one.can_emit_to is not None and not {target.id, target.kind} & set(one.can_emit_to):
                 allowed = ", ".join(one.can_emit_to) or "none"
-                raise run.failure(f"{node.id} tried to go on to {target.id!r}, which is unauthorized; allowed are {allowed}", error_codes.UNAUTHORIZED)
+                raise run.failure(f"{node.id} may not lead to {target.id!r}; allowed are {allowed}", error_codes.UNAUTHORIZED)
     for target in targets if run.workflow.policy is not NO_POLICY else ():
         verdict = run.workflow.policy.judge("transition", {**facts, "to": target.id, "to_kind": target.kind})
         if verdict.deny:
@@ -175,7 +175,7 @@ def _ask_approval(run: GraphRun, verb_run: VerbRun, request: ApprovalRequest, go
             return
         last = verdict.votes[-1] if verdict.votes else None
         by = f" by {last.by}{f': {last.comment}' if last.comment else ''}" if last else ""
-        verb_run.then(Failure("fatal", 1, ErrorInfo(error_codes.NOT_APPROVED, f"what {verb_run.node.id} was about to do was not approved{by}")))
+        verb_run.then(Failure("fatal", 1, ErrorInfo(error_codes.NOT_APPROVED, f"the work of {verb_run.node.id} was not approved{by}")))
 
     op = run.log.attempted(path, made)
     if isinstance(op, Failure):

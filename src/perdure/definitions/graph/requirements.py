@@ -1,7 +1,7 @@
-"""What has to be there so that a definition can be run to its end: tools, other definitions, what does the work of a kind of steps.
+"""The capabilities that a definition needs: tools, other definitions, and kinds.
 
-Each is a *capability*, by name: ``tool:charge``, ``tool:charge@2`` (of this version), ``kind:http``, ``definition:refund``. An execution needs some, an engine
-has some, and it takes the executions whose needs it has. A tool without a version fits whatever the execution needs no version of.
+Capabilities have names: ``tool:charge``, ``tool:charge@2`` (of this version), ``kind:http``, ``definition:refund``. An engine claims only executions whose
+capabilities it has. A tool without a version fits every execution that needs no particular version.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,13 +14,11 @@ if TYPE_CHECKING:
     from perdure.definitions.graph.graph_workflow import GraphWorkflow
 
 BUILTIN_VERBS = frozenset(("task", "approve", "listen", "emit", "sleep", "set", "test", "loop", "if", "parallel", "race", "do", "return", "fail"))
-"""The verbs that take nothing that a definition has to be given: Perdure does them itself, or whoever serves a queue."""
+"""The verbs that need no capability: Perdure performs them itself, or the workers of a queue do."""
 
 
 class Requirement(NamedTuple):
-    """One thing that is needed: what it is, what it is called, and by which step; of what is called when all has failed, that has no id.
-
-    An extra is one of the package, which a kind takes."""
+    """One capability that is needed: its sort, its name, and the id of the step (empty: the call of `on_failure`). An extra is one of the package."""
 
     what: Literal["tool", "workflow", "kind", "extra"]
     name: str

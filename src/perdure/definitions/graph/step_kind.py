@@ -1,4 +1,4 @@
-"""Kinds: what a step of one kind takes and gives, what bounds it, whether it may be done twice, and what does it."""
+"""Kinds: the input, the output, the limits, the idempotence and the implementation of the steps of one kind."""
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
@@ -14,7 +14,7 @@ from perdure.core.errors import KindFailed
 
 
 class Limit(NamedTuple):
-    """What bounds a step of a kind: how much it may have unless it says otherwise, how much at most (None: it can't say otherwise), and what happens then."""
+    """A limit of a kind: its default, the most that a step may set (None: it can't be changed), and what happens when it is exceeded."""
 
     name: str
     default: str
@@ -24,7 +24,7 @@ class Limit(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Capabilities:
-    """What steps of a kind may do, whatever a definition says. None: nothing is said about it.
+    """What steps of a kind may do, whatever a definition says. None: no restriction.
 
     `can_emit_to` are the ids or kinds of the steps to which they may lead, `max_fanout` to how many at once, `allowed_tools` the tools that they may use;
     with `requires_approval`, a person is asked before each.
@@ -37,15 +37,15 @@ class Capabilities:
 
 
 class KindResult(msgspec.Struct, frozen=True, rename={"data": "@data", "meta": "@meta"}):
-    """What `run` of a kind may return in place of plain data: `data`, which is the step's, and in `meta` what it came by, small, for its envelope."""
+    """What `run` of a kind may return in place of plain data: `data`, the result of the step, and `meta`, small metadata for its envelope."""
 
     data: Any
     meta: dict[str, Any]
 
 
 class CompositeUse(NamedTuple):
-    """What a step that has succeeded adds a use to: the composite of this name, begun with `input` by the first who uses it (None: there is one already), and
-    found by what it is `about`."""
+    """A use of the composite of this name by a step that has succeeded. The first use starts the composite with `input` (None: it exists already); searches
+    find it by what it is `about`."""
 
     name: str
     input: Any = None
@@ -53,21 +53,21 @@ class CompositeUse(NamedTuple):
 
 
 def unchanged_config(config: Any) -> Any:
-    """A config in which nothing has to be changed before its references are resolved."""
+    """Returns a config unchanged: the default of `Kind.written`."""
     return config
 
 
 def no_composite_use(written: Any, config: Any) -> None:
-    """Of no step a use is counted."""
+    """Counts no use: the default of `Kind.counts`."""
 
 
 def always_true(_: Any) -> bool:
-    """Say yes of any config."""
+    """Returns True for any config."""
     return True
 
 
 def no_problems(_: Any) -> Iterator[tuple[str, str]]:
-    """Find nothing wrong with anything."""
+    """Finds no problems."""
     return iter(())
 
 
@@ -77,25 +77,25 @@ DEFAULT_RETRY = Retry()
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """A kind of steps.
+    """A kind: what a node of this name does.
 
-    `run` does the work of one: an async function, or a plain one that runs in a thread, of `config` (what stands behind the verb, its references
-    resolved), `input` (what stands in ``with``) and `env`. It returns plain data, or a `Result`; what it raises fails the try, and `Fatal` the step.
-    `step_info()` tells it the idempotency key. It may be cancelled at any await, and then has to leave nothing behind.
+    `run` performs one step: an async function, or a plain one that runs in a thread, of `config` (the value of the verb with its references resolved),
+    `input` (the value of ``with``) and `env`. It returns plain data or a `KindResult`; an exception fails the attempt, and `Fatal` the step. `step_info()`
+    has the idempotency key. It may be cancelled at any await, and must leave nothing behind then.
 
-    `config`, `input` and `output` are JSON Schemas (None: anything). `idempotent` says of a config whether a step of it may be done again when it is not
-    known how far it came; `idempotency` says the rule to people. `check` gives what is wrong with a config beyond its schema, as (JSON pointer, what);
-    references in it are not resolved yet; `check_step` the same of the whole step as it is written. `extra` is the extra of the package that it takes.
+    `config`, `input` and `output` are JSON Schemas (None: anything). `idempotent` decides from a config whether the step may run again after an
+    interruption; `idempotency` describes the rule for people. `check` yields the problems of a config beyond its schema, as (JSON pointer, problem), with
+    references not resolved yet; `check_step` does the same for the whole step. `extra` is the extra of the package that the kind needs.
 
-    `retry` is how a step is tried again; the errors in its `fatal` fail a step at once unless its definition says `retry`.
+    `retry` is the default retry policy; the errors in its `fatal` fail a step at once unless its definition has a `retry`.
 
-    `written` makes of a config, as it stands in a definition, the one whose references are resolved. `counts` says of both, the one that `written` has made and
-    the one that came of it, what a step of it counts as a use of, if of anything.
+    `written` converts a config of a definition before its references are resolved. `counts` decides from both configs, the converted and the resolved one,
+    which composite the step uses, if any.
 
-    With `repairs_answers`, the config may have a `schema` for the result, and `repairs`, how often a result that does not fit is asked for again (1 unless it
-    says otherwise). `run` then gets a config without `repairs`, with `schema` as a complete JSON Schema, and from the second call on with `repair`: a list of
-    ``{"answer": …, "wrong": …}``, the results so far and what is wrong with each. A result that is no data has its text in the `meta` as ``text``, and why
-    the answer ended in ``finish``: after ``filter``, it is not asked for again.
+    With `repairs_answers`, the config may have a `schema` for the result, and `repairs`, how often a result that does not fit is requested again (default:
+    1). `run` then receives a config without `repairs`, with `schema` as a complete JSON Schema, and from the second call on with `repair`: a list of
+    ``{"answer": …, "wrong": …}``, the results so far and the problem of each. A result that is not data has its text in `meta` as ``text``, and the reason
+    why the answer ended as ``finish``: after ``filter``, it is not requested again.
     """
 
     name: str
@@ -124,11 +124,11 @@ class Kind:
 
     @cached_property
     def step(self) -> Step[Any, Any, Any]:
-        """It, as the step that an engine performs."""
+        """The kind as a step that an engine performs."""
         return self.run if isinstance(self.run, Step) else Step(self.run, name=self.name, retry=self.retry, timeout=self.timeout)
 
     def may_repeat(self, config: Any) -> bool:
-        """Whether a step of this config may be done again after an interruption, if it does not say so itself.
+        """Whether a step of this config may run again after an interruption, unless the step decides itself.
 
         Raises:
             KindFailed: `idempotent` failed.
@@ -137,7 +137,7 @@ class Kind:
 
 
 def written_config(kind: Kind, config: Any) -> Any:
-    """What the `written` of a kind makes of a config.
+    """Returns the result of `written` of a kind.
 
     Raises:
         KindFailed: it failed.
@@ -146,7 +146,7 @@ def written_config(kind: Kind, config: Any) -> Any:
 
 
 def composite_use(kind: Kind, written: Any, config: Any) -> CompositeUse | None:
-    """What the `counts` of a kind says of a config.
+    """Returns the result of `counts` of a kind.
 
     Raises:
         KindFailed: it failed.
@@ -156,7 +156,7 @@ def composite_use(kind: Kind, written: Any, config: Any) -> CompositeUse | None:
 
 
 def config_problems(kind: Kind, config: Any, step: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What `check` and `check_step` of a kind find wrong with a step; that one of them failed is wrong with it too."""
+    """Returns the problems that `check` and `check_step` of a kind find; a failure of one of them is a problem too."""
     found: list[tuple[str, str]] = []
     for name, check, given in (("check", kind.check, config), ("check_step", kind.check_step, step)):
         try:
@@ -167,7 +167,7 @@ def config_problems(kind: Kind, config: Any, step: Mapping[str, Any]) -> list[tu
 
 
 def _call_kind_function(kind: Kind, name: str, of: Any, function: Callable[..., Any], *given: Any) -> Any:
-    """What a function of the kind says, which is code of the user and runs in the engine."""
+    """Calls a function of the kind, which is user code that runs in the engine, and checks the type of its result."""
     try:
         found = function(*given)
         if isinstance(found, of):

@@ -1,12 +1,8 @@
-"""The look of SVG pictures: colours of states and lines, on light and on dark ground.
+"""Draws a graph as SVG: boxes in layers from top to bottom, blocks as boxes around their steps, lines that lead back dashed, in light and dark colours.
 
-Where boxes and the lines between them stand: in layers from top to bottom, each line leading down, few of them crossing, nothing on top of anything.
-
-By the steps of Sugiyama: the longest way from the top is a box's layer; a line that passes a layer has a bend there, and its label stands in a layer
-between those of boxes, so that boxes, bends and labels keep away from each other; each layer is sorted by the middle of its neighbours, back and forth;
-then all are moved under their neighbours as far as the order allows. Of loops and lines back nothing is known here: who asks turns them round before.
-
-A graph as SVG: boxes in layers, blocks as boxes around what stands in them, lines that lead back dashed; readable on light and on dark ground.
+The layout follows Sugiyama: the longest path from the top is a box's layer; a line that passes a layer has a bend there, and its label is in a layer
+between those of boxes, so that boxes, bends and labels do not overlap; each layer is sorted by the middle of its neighbours, back and forth; then all are
+moved under their neighbours as far as the order allows. The layout takes no cycles: the caller reverses lines that lead back.
 """
 
 import unicodedata

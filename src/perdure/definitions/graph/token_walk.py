@@ -162,7 +162,7 @@ class TokenWalk:
         self._undecided: deque[tuple[Frame, int]] = deque()
 
     def begin(self, region: int, outer: Frame | None, path: Path, scope: object, block: object = None) -> Frame:
-        """Begin a passage through the root or a body: its entries fire."""
+        """Begins a passage through the root or a body: its entries fire."""
         frame = Frame(region, outer, path, scope)
         frame.block = block
         self.happened.append(self._begun(frame))
@@ -221,7 +221,7 @@ class TokenWalk:
         self._leave(frame)
 
     def drop(self, frame: Frame, is_drained: bool = False) -> None:
-        """Give up a passage, and all that lies in it, unless it is drained, so that nothing does."""
+        """Gives up a passage, and all that lies in it, unless it is drained, so that nothing does."""
         self.happened.append(PassageDropped(frame.path))
         frame.is_over = True
         if is_drained:
@@ -235,7 +235,7 @@ class TokenWalk:
             self.left.append(path)
 
     def forget(self) -> None:
-        """Forget what has happened: turns of a loop without end are gone, so it could not be walked anew."""
+        """Forgets what has happened: turns of a loop without end are gone, so it could not be walked anew."""
         self.happened.clear()
         self.is_whole = False
 
@@ -269,7 +269,7 @@ class TokenWalk:
     # tokens
 
     def _carry(self, frame: Frame, number: int, error: object) -> None:
-        """Bring a live token over an edge."""
+        """Brings a live token over an edge."""
         self.hops += 1
         if self.hops > self.hops_max:
             raise TooManyTransitions
@@ -377,7 +377,7 @@ class TokenWalk:
     # passages
 
     def _activate(self, frame: Frame, place: PlannedNode, number: int, error: object = None) -> None:
-        """Fire a node, or, if it is the head of a cycle, begin a stay in that."""
+        """Fires a node, or, if it is the head of a cycle, begin a stay in that."""
         frame.running += 1
         if place.cycle < 0 or frame.region != place.home:
             self._fire(frame, place, number, error)

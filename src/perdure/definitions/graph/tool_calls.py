@@ -25,13 +25,13 @@ from perdure.definitions.graph.version_ranges import best_version
 
 
 def start_timeout(run: GraphRun, verb_run: VerbRun) -> None:
-    """Give up what stands at the path of a node once its time is over, if it has one: by port ``timeout`` where that leads on, else as a failure."""
+    """Gives up what stands at the path of a node once its time is over, if it has one: by port ``timeout`` where that leads on, else as a failure."""
     if (timeout_s := verb_run.node.timeout_s) is None:
         return
 
     def over() -> None:
         run.log.drop_under(verb_run.path)
-        late = Failure("timeout", 1, ErrorInfo(error_codes.TIMEOUT, f"{verb_run.node.id} has not ended within {timeout_s:g} s"))
+        late = Failure("timeout", 1, ErrorInfo(error_codes.TIMEOUT, f"{verb_run.node.id} did not end within {timeout_s:g} s"))
         verb_run.then(NodeOutcome("timeout", Output()) if run.plan.has_port(verb_run.firing.place, "timeout") else late)
 
     _ = run.log.ask(_timeout_path(verb_run), SleepOperation(timeout_s))
@@ -39,7 +39,7 @@ def start_timeout(run: GraphRun, verb_run: VerbRun) -> None:
 
 
 def stop_timeout(run: GraphRun, verb_run: VerbRun) -> None:
-    """Drop the timer of a node, as its outcome has arrived."""
+    """Drops the timer of a node, as its outcome has arrived."""
     if run.log.waits_at(_timeout_path(verb_run)):
         run.log.drop(_timeout_path(verb_run))
 

@@ -47,7 +47,7 @@ class EachRun:
         self.is_over = False
 
     def begin(self) -> None:
-        """Evaluate the list, and begin with its first items."""
+        """Evaluates the list, and begins with its first items."""
         kept = self.run.log.judged((*self.verb_run.path, ("items", 0)), self._items)
         if isinstance(kept, Failure):
             self.verb_run.then(kept)
@@ -156,7 +156,7 @@ class RepeatRun:
         self.names = verb_run.names.inside({}, turn=Iteration())
 
     def begin(self) -> None:
-        """Begin the first turn."""
+        """Begins the first turn."""
         if self.repeat.state is not None:
             kept = self.run.log.judged((*self.verb_run.path, ("state", 0)), self._state)
             if isinstance(kept, Failure):
@@ -164,7 +164,7 @@ class RepeatRun:
                 return
             self.state = None if kept is None else values.decode(self.run.log.raw(kept.value), Any, "the state of", self.verb_run.path)
         if self.repeat.max == 0 and resumes_later(self.run, self.verb_run.path):
-            self.run.log.wait_for_turn(self.verb_run.path, self._go_on)
+            self.run.log.wait_for_iteration(self.verb_run.path, self._go_on)
         else:
             self._begin_turn()
 
@@ -192,7 +192,7 @@ class RepeatRun:
     def _perform(self) -> None:
         path: Path = (*self.verb_run.path, self.turn)
         if self.names.turn is not None:
-            self.run.begin_turn(self.names.turn)
+            self.run.begin_iteration(self.names.turn)
         if self.repeat.max == 0:  # what the turn begins with stands at its own path
             path = (*path, (self.verb_run.node.id, 1))
         perform_once(self.run, VerbRun(self.verb_run.firing, path, self._names(), self._told))
@@ -243,7 +243,7 @@ class RepeatRun:
 
 
 def begin_node(run: GraphRun, verb_run: VerbRun) -> None:
-    """Begin a node that has fired: for each item, or once."""
+    """Begins a node that has fired: for each item, or once."""
     if verb_run.node.each is not None:
         EachRun(run, verb_run).begin()
     else:
@@ -251,7 +251,7 @@ def begin_node(run: GraphRun, verb_run: VerbRun) -> None:
 
 
 def begin_iterations(run: GraphRun, verb_run: VerbRun) -> None:
-    """Begin a node, or one item of it, turn by turn if it repeats."""
+    """Begins a node, or one item of it, turn by turn if it repeats."""
     if verb_run.node.repeat is not None:
         RepeatRun(run, verb_run).begin()
     else:
@@ -259,7 +259,7 @@ def begin_iterations(run: GraphRun, verb_run: VerbRun) -> None:
 
 
 def perform_once(run: GraphRun, verb_run: VerbRun) -> None:
-    """Perform the verb of a node once. Its result is transformed, checked against the schema of the node, and noted if the node is undone as a whole."""
+    """Performs the verb of a node once. Its result is transformed, checked against the schema of the node, and noted if the node is undone as a whole."""
     node = verb_run.node
     if node.commit:
         verb_run = verb_run._replace(then=partial(_note_commit, run, verb_run))
@@ -274,7 +274,7 @@ def perform_once(run: GraphRun, verb_run: VerbRun) -> None:
 
 
 def _check_schema(run: GraphRun, verb_run: VerbRun, how: NodeOutcome | Failure) -> None:
-    """Pass on the outcome of a node, or a failure if its result does not fit the schema of the node."""
+    """Passes on the outcome of a node, or a failure if its result does not fit the schema of the node."""
     if isinstance(how, Failure) or how.port in NOT_AFTER:
         verb_run.then(how)
         return
@@ -335,7 +335,7 @@ class IterationStart(msgspec.Struct, frozen=True, omit_defaults=True):
 def begin_endless_iteration(
     run: GraphRun, path: Path, turn: int, ids: Sequence[str], names: NodeScope, before: Output, *, repeat: RepeatOptions | None = None
 ) -> None:
-    """Record what a turn begins with, and forget old turns."""
+    """Records what a turn begins with, and forget old turns."""
     keep = (0 if repeat is None else repeat.keep) or ITERATIONS_KEPT
     undo_before = turn - repeat.undo_keep if repeat is not None and repeat.undo_keep else 0
     hops, steps = run.counted.setdefault(path, (run.walk.hops, run.started_steps))
@@ -356,7 +356,7 @@ def begin_endless_iteration(
 
 
 def _forget_undo_scopes(run: GraphRun, path: Path, before: int) -> None:
-    """Forget what the undo of steps in turns before this one could read."""
+    """Forgets what the undo of steps in turns before this one could read."""
     depth, names = len(path), run.undo_scopes
     for one in [one for one in names if one[:depth] == path and len(one) > depth and isinstance(turn := one[depth], int) and turn < before]:
         del names[one]
@@ -373,7 +373,7 @@ def resumes_later(run: GraphRun, path: Path) -> bool:
 
 
 def restore_iteration(run: GraphRun, event: e.IterationResumedEvent, names: NodeScope) -> Output:
-    """Restore what a turn begins with; return the result that it has from the turn before."""
+    """Restores what a turn begins with; returns the result that it has from the turn before."""
     known: IterationStart = values.decode(run.log.raw(event.value), IterationStart, "the state of loop", event.path)
     for id, (raw, port, kind) in known.outputs.items():
         names.outputs[id] = Output(raw, port, kind)
@@ -393,7 +393,7 @@ def holds_cycle_turn(run: GraphRun, firing: Firing, begin: Callable[[Firing], No
     names = firing.frame.scope
     assert isinstance(names, NodeScope)
     if stay.turn == 0 and resumes_later(run, stay.path):
-        run.log.wait_for_turn(stay.path, lambda event: begin(_skip_turns(run, firing, stay, event, names)))
+        run.log.wait_for_iteration(stay.path, lambda event: begin(_skip_turns(run, firing, stay, event, names)))
         return True
     before = Output() if firing.error is None else Output.of(firing.error, "an error")
     begin_endless_iteration(run, stay.path, stay.turn, run.plan.ids_in(stay.region), names, before)

@@ -14,7 +14,7 @@ ALLOWABLE = {
     "http:HOST": "requests to HOST though its address is private: a name, an address, a network such as 10.0.0.0/8, or host:port; http alone: all",
     "file:DIRECTORY": "files below DIRECTORY, read and written",
 }
-"""What can be allowed that is not allowed of itself, and what that means."""
+"""The permissions beyond the defaults, with their meaning."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Allowed:
 
 
 def no_secret(_: str) -> str | None:
-    """Find no secret of any name."""
+    """Finds no secret of any name."""
     return None
 
 

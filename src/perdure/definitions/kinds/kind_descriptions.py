@@ -136,7 +136,7 @@ class KindDescription(msgspec.Struct, frozen=True, kw_only=True):
     form: tuple[FormInput, ...]
 
 
-class ToolDescription(msgspec.Struct, frozen=True):
+class ToolDescription(msgspec.Struct, frozen=True, rename={"attempts_max": "tries"}):
     """The description of a tool: its summary, the JSON Schema of its arguments, and how it runs."""
 
     name: str
@@ -144,7 +144,7 @@ class ToolDescription(msgspec.Struct, frozen=True):
     schema: dict[str, Any]
     queue: str
     idempotent: bool
-    tries: int
+    attempts_max: int
     timeout_s: float | None
     is_undone: bool
 

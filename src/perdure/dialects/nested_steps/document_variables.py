@@ -32,7 +32,7 @@ class StoringStep(NamedTuple):
 
 
 class NestedStepsVariables:
-    """What the names of one document mean."""
+    """The meaning of the names in one document."""
 
     def __init__(self, names: StepNames, notes: FindingCollector) -> None:
         self.names, self._notes = names, notes
@@ -43,7 +43,7 @@ class NestedStepsVariables:
         self._items: list[dict[str, str]] = []
 
     def declare(self, variables: dict[str, Any]) -> None:
-        """Take up the variables that the document declares: each a value to begin with, or {type, default, required}."""
+        """Adds the declared variables: each an initial value, or {type, default, required}."""
         for name, value in variables.items():
             if isinstance(value, dict) and value and value.keys() <= VARIABLE_KEYS and value.keys() & {"type", "default", "required"}:
                 schema = {key: item for key, item in value.items() if key != "required"}
@@ -53,11 +53,11 @@ class NestedStepsVariables:
         self._declared.update(self.inputs)
 
     def enter(self, items: dict[str, str]) -> None:
-        """Inside of a loop its names come first."""
+        """Brings the names of a loop into scope."""
         self._items.append(items)
 
     def leave(self) -> None:
-        """Behind a loop they are gone."""
+        """Removes the names of a loop from the scope."""
         self._items.pop()
 
     def is_set(self, name: str) -> bool:

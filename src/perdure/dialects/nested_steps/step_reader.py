@@ -37,7 +37,7 @@ BASH_DEFAULT_S = 120
 BASH_MAX_S = 600
 AWAIT_MS_MIN = 1000
 PARALLEL_DEFAULT = 1
-"""How many items of a loop are in hand at once."""
+"""How many items of a loop run at a time."""
 
 
 CONDITION_OPERATORS = {
@@ -417,7 +417,7 @@ class NestedStepsReader:
         return {"do": body, "repeat": {"until": {"ref": "@index", "gte": count - 1}, "max": count}}
 
     def _as_long_as(self, one: ListedStep, which: str, most: int) -> Step:
-        """`while` is looked at before the first turn as well, `until` only after each."""
+        """Reads a loop. `while` is evaluated before the first iteration too, `until` only after each."""
         step = one.step
         condition = self._conditions.read(step.value.get(which, True), step.at(which))
         repeat: Step = {which: condition, "max": most}

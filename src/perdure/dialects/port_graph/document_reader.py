@@ -94,7 +94,7 @@ def _head(head: ForeignFields, notes: FindingCollector) -> dict[str, Any]:
 
 
 def _config(config: ForeignFields, texts: BraceExpressionReader, notes: FindingCollector) -> dict[str, Any]:
-    """Time, tries and variables of the whole workflow."""
+    """Reads the timeout, the retry policy and the variables of the whole workflow."""
     found: dict[str, Any] = {"retry": {"max": 1}}
     if (deadline := ms_to_s(config.number("timeout"))) is not None and deadline > 0:
         found["limits"] = {"deadline": deadline}

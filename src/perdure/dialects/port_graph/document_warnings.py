@@ -28,7 +28,7 @@ class PortGraphWarnings:
         self._bodies = {head: loop_body(self._graph, head, step["next"].get("loop", [])) for head, step in self._loops.items()}
 
     def tell(self, variables: dict[str, Any], declared: dict[str, Any], pointer: str) -> None:
-        """Add what is odd to the notes. `pointer` is that of the variables."""
+        """Adds what is odd to the notes. `pointer` is that of the variables."""
         set_here = {name: step["id"] for step in self._steps for name in step.get("set", ())}
         known = {*variables, *declared, *set_here, *BRACES_ROOTS, *self._items(), "variables", "config"}
         for seen in dict.fromkeys(self._texts.seen):

@@ -70,25 +70,25 @@ class _Writer:
         return {"input": {name: schema.get("default") for name, schema in inputs.items()}}
 
     def config(self) -> dict[str, Any]:
-        """Time, tries and variables of the whole."""
+        """Writes the timeout, the retry policy and the variables of the whole workflow."""
         limits = dict(self._definition.get("limits") or {})
         deadline, hops = limits.pop("deadline", None), limits.pop("max_hops", None)
         for name in limits:
             self._notes.error("not_in_dialect", joined_pointer("/limits", name), f"this shape has no counterpart of {name!r}")
         variables = self._value({name: value for name, value in self._variables.items() if name != self._injected}, "/vars")
-        tries = self._definition.get("retry") or ({} if self._definition.get("dialect") == "port_graph" else {"max": 3, "wait": 1})
+        retry = self._definition.get("retry") or ({} if self._definition.get("dialect") == "port_graph" else {"max": 3, "wait": 1})
         return without_empty(
-            {"timeout": s_to_ms(deadline), "retryPolicy": self._retry(tries, "/retry"), "maxHops": hops, "variables": variables},
+            {"timeout": s_to_ms(deadline), "retryPolicy": self._retry(retry, "/retry"), "maxHops": hops, "variables": variables},
         )
 
-    def _retry(self, tries: dict[str, Any], pointer: str) -> dict[str, Any]:
-        for name in tries.keys() - {"max", "wait", "factor"}:
+    def _retry(self, retry: dict[str, Any], pointer: str) -> dict[str, Any]:
+        for name in retry.keys() - {"max", "wait", "factor"}:
             self._notes.error("not_in_dialect", joined_pointer(pointer, name), f"this shape has no counterpart of {name!r}")
-        if tries.get("factor", 2) != 2:
+        if retry.get("factor", 2) != 2:
             self._notes.error("not_in_dialect", joined_pointer(pointer, "factor"), "in this shape each wait is twice as long as the one before")
-        if tries.get("max", 1) == 1:
+        if retry.get("max", 1) == 1:
             return {}
-        return {"maxRetries": tries["max"] - 1} | ({"backoffMs": s_to_ms(tries["wait"])} if "wait" in tries else {})
+        return {"maxRetries": retry["max"] - 1} | ({"backoffMs": s_to_ms(retry["wait"])} if "wait" in retry else {})
 
     def _value(self, value: Any, pointer: str) -> Any:
         match value:

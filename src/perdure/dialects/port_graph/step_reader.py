@@ -90,7 +90,7 @@ def loop_body(graph: dict[str, list[str]], head: str, start: list[str]) -> set[s
 
 
 def wire_failures_back(steps: list[dict[str, Any]]) -> None:
-    """Lead failures in the body of a loop that goes on when one fails back to it, the innermost of several."""
+    """Leads failures in the body of a loop that goes on when one fails back to it, the innermost of several."""
     graph = targets_by_step(steps)
     loops = [step for step in steps if "loop" in step and step.get("ui", {}).get("continueOnError")]
     bodies = {step["id"]: loop_body(graph, step["id"], step["next"]["loop"]) for step in loops}
@@ -162,7 +162,7 @@ class PortGraphStepReader:
         return read
 
     def _safety(self, config: ForeignFields) -> dict[str, Any]:
-        """Tries and time of this step alone."""
+        """Reads the retry policy and the timeout of the step."""
         found: dict[str, Any] = {}
         if policy := config.inside("retryPolicy"):
             found["retry"] = read_retry(policy)

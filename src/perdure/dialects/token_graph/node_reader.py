@@ -342,7 +342,7 @@ def config_of_its_own(config: ForeignFields) -> tuple[str, ...]:
 
 
 def _read_retry(fields: ForeignFields) -> dict[str, Any]:
-    """How it is tried again: a number of tries, or {max_attempts, backoff_ms, multiplier}."""
+    """Reads a retry policy: a number of attempts, or {max_attempts, backoff_ms, multiplier}."""
     given = fields.any("retry")
     if is_number(given):
         most = fields.whole("retry", least=1)

@@ -1,1 +1,1 @@
-"""Secrets: where they are kept and how they are found. What puts them into calls, and hides them, is `perdure.runtime.call_secrets`."""
+"""Stores secrets and finds them by name. `perdure.runtime.call_secrets` puts them into calls and masks them."""

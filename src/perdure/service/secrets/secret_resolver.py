@@ -1,6 +1,6 @@
-"""The chain: where a process looks for a secret. In its environment, then in files, then in the store; what a definition was given itself goes before all.
+"""Resolves secrets in this order: the environment of the process, files, the store. Secrets that a definition was started with come before all of these.
 
-Environment and files belong to the process, so only the tenant ``default`` is given what is in them; others have what is kept for them in the store.
+Environment and files belong to the process and are visible to the tenant ``default`` only. Other tenants have the secrets in the store.
 """
 
 import asyncio
@@ -23,17 +23,17 @@ T = TypeVar("T")
 
 SECRETS_PATH_VARIABLE = "PERDURE_SECRETS_PATH"
 PROCESS_TENANT = "default"
-"""Who is given what the environment and files have."""
+"""The tenant that sees the secrets of the environment and of files."""
 
 CACHE_S = 2.0
-"""For how long what was found in a store is taken from memory; what is not there is looked for each time."""
+"""How long a secret from a store is cached. That a secret is absent is not cached."""
 
 
 class SecretResolver:
-    """Finds the secrets of each tenant. Satisfies `perdure.runtime.call_secrets.TenantSecrets`; what it finds, it may wait for."""
+    """Finds the secrets of each tenant. Implements `perdure.runtime.call_secrets.TenantSecrets`; finding one may block."""
 
-    def __init__(self, safe: VaultClient | None, files: SecretFiles | None, clock: Callable[[], float] = time.monotonic) -> None:
-        self._safe, self._files, self._clock = safe, files, clock
+    def __init__(self, vault: VaultClient | None, files: SecretFiles | None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._vault, self._files, self._clock = vault, files, clock
         self._recent: dict[tuple[str, str], tuple[float, str]] = {}
 
     def of(self, tenant: str) -> SecretFinder:
@@ -41,10 +41,10 @@ class SecretResolver:
         return partial(self._find, tenant)
 
     def places(self, tenant: str, name: str) -> list[str]:
-        """Where a secret is, of the places that are looked at: environment, file and store; the first is the one that is meant.
+        """The places that have a secret: environment, file and store. The first one is used.
 
         Raises:
-            SealedSecret: it is kept in the store, and can't be read here.
+            SealedSecret: it is in the store and cannot be decrypted here.
         """
         found = (
             [("environment", secret_sources.secret_from_environment), ("file", self._files.find if self._files is not None else _no_secret)]
@@ -55,7 +55,7 @@ class SecretResolver:
         return [where for where, find in found if find(name) is not None] + stored
 
     def names(self, tenant: str) -> list[tuple[str, str]]:
-        """The names of those that the environment and files have, each with where it is: ``environment`` or ``file``."""
+        """The names of the secrets in the environment and in files, each with its place: ``environment`` or ``file``."""
         if tenant != PROCESS_TENANT:
             return []
         files = [] if self._files is None else self._files.names()
@@ -70,31 +70,31 @@ class SecretResolver:
         return self._kept(tenant, name) if found is None else found
 
     def _kept(self, tenant: str, name: str) -> str | None:
-        if self._safe is None or not is_secret_name(name):
+        if self._vault is None or not is_secret_name(name):
             return None
         now_s, recent = self._clock(), self._recent.get((tenant, name))
         if recent is not None and now_s < recent[0]:
             return recent[1]
         self._recent.pop((tenant, name), None)
-        found = run_blocking(self._safe.get(tenant, name))
+        found = run_blocking(self._vault.get(tenant, name))
         if found is not None:
             self._recent[tenant, name] = (now_s + CACHE_S, found)
         return found
 
 
 def secret_resolver_for(store: Any, given: Encrypted | None = None) -> SecretResolver:
-    """The chain of this process for a store: its environment, what `PERDURE_SECRETS_PATH` names, and what the store keeps.
+    """The resolver of this process for a store: the environment, the files of `PERDURE_SECRETS_PATH`, and the store.
 
     Raises:
-        BadValue: the keys in the environment can't be understood.
+        BadValue: the keys in the environment are invalid.
     """
     vault, path = vault_of(store), os.environ.get(SECRETS_PATH_VARIABLE)
-    safe = None if vault is None else VaultClient(vault, vault_client.secret_keys() if given is None else given)
-    return SecretResolver(safe, SecretFiles(Path(path)) if path else None)
+    client = None if vault is None else VaultClient(vault, vault_client.secret_keys() if given is None else given)
+    return SecretResolver(client, SecretFiles(Path(path)) if path else None)
 
 
 def run_blocking(work: Coroutine[Any, Any, T]) -> T:
-    """What `work` comes to, waited for in this thread; or, if an event loop runs in this one, in another."""
+    """Runs a coroutine to its end and returns its result: in this thread or, if an event loop runs here, in another."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -1,10 +1,7 @@
-"""Names of secrets: those that an environment variable, a file and a definition can have.
+"""Reads secrets from the environment and from files, and checks the names of secrets.
 
-Secrets in the environment: `PERDURE_SECRET_NAME` is the secret `NAME`.
-
-Secrets in files: a directory with a file for each, as container platforms mount them, or one file of lines NAME=value, of JSON or of YAML.
-
-They are read when they are asked for, so what is written there anew is found.
+The variable `PERDURE_SECRET_NAME` is the secret `NAME`. Files are a directory with one file per secret, as container platforms mount them, or one file with
+lines NAME=value, JSON or YAML. They are read on each lookup, so changes take effect at once.
 """
 
 import json
@@ -21,15 +18,15 @@ SECRET_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a secret may be called so."""
+    """Whether the text is a valid name of a secret."""
     return SECRET_NAME.fullmatch(name) is not None
 
 
 def checked_secret_name(name: str) -> str:
-    """The name, if a secret may be called so.
+    """Returns the name if it is valid.
 
     Raises:
-        BadValue: it may not.
+        BadValue: it is not.
     """
     if not is_secret_name(name):
         raise BadValue("the name of a secret", name, "1 to 128 letters, digits, underscores, dots and dashes, of which the first is no dot or dash")
@@ -40,12 +37,12 @@ ENVIRONMENT_PREFIX = "PERDURE_SECRET_"
 
 
 def secret_from_environment(name: str) -> str | None:
-    """The value of a secret; None if it is not set, or empty."""
+    """The value of a secret in the environment; None if it is not set, or empty."""
     return (os.environ.get(ENVIRONMENT_PREFIX + name) or None) if is_secret_name(name) else None
 
 
 def secret_names_in_environment() -> list[str]:
-    """The names of those that are set."""
+    """The names of the secrets that the environment sets."""
     return sorted(
         name for key, value in os.environ.items() if value and key.startswith(ENVIRONMENT_PREFIX) and is_secret_name(name := key[len(ENVIRONMENT_PREFIX) :])
     )
@@ -59,7 +56,7 @@ _ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
 
 
 class SecretFiles:
-    """The secrets at `path`, a directory or a file. Warns once of what others than its owner may read."""
+    """The secrets at `path`, a directory or a file. Warns once if other users than the owner may read it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -69,7 +66,7 @@ class SecretFiles:
         """The value of a secret; None if there is none of that name. It may block.
 
         Raises:
-            BadValue: there is nothing at the path, or it can't be read.
+            BadValue: nothing exists at the path, or it cannot be read.
         """
         if not is_secret_name(name):
             return None
@@ -79,7 +76,7 @@ class SecretFiles:
         return _without_final_newline(self._read(file)) if file.is_file() else None
 
     def names(self) -> list[str]:
-        """The names of those that there are."""
+        """The names of the secrets at the path."""
         if not self.path.is_dir():
             return sorted(name for name in self._all() if is_secret_name(name))
         return sorted(file.name for file in self.path.iterdir() if is_secret_name(file.name) and file.is_file())
@@ -109,15 +106,15 @@ class SecretFiles:
             raise BadValue("the file of secrets", str(file), f"one that can be read: {what}") from None
         if mode & OTHERS_MAY_READ and not self._warned:
             self._warned = True
-            logger.warning("%s has secrets, and others than its owner may read it; chmod go= %s", file, file)
+            logger.warning("the file of secrets %s is not private: users other than its owner may read it. Run chmod go= %s", file, file)
         return text
 
 
 def parse_env_lines(text: str, file: Path) -> dict[str, str]:
-    r"""The values of lines NAME=value, of which those that begin with # are left out. In double quotes, ``\n`` and the like are escapes.
+    r"""Parses lines NAME=value; lines that begin with # are skipped. In double quotes, ``\n`` and the like are escapes.
 
     Raises:
-        BadValue: a line is none; it is said by its number, and not shown.
+        BadValue: a line is invalid. The error names its number and does not show its text.
     """
     found: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
@@ -137,7 +134,7 @@ def parse_env_lines(text: str, file: Path) -> dict[str, str]:
 
 
 def _without_final_newline(text: str) -> str:
-    """What is in a file, without the line break at its end that editors make; of several lines, which a key in PEM has, with it."""
+    """Strips the line break that editors add to a single line. Text of several lines, such as a PEM key, keeps it."""
     if text.count("\n") == 1 and text.endswith("\n"):
         return text[:-1].removesuffix("\r")
     return text
@@ -152,7 +149,7 @@ def _parse_json(text: str, file: Path) -> Any:
 
 
 def _parse_yaml(text: str, file: Path) -> Any:
-    from perdure.definitions.format.document_parser import read_yaml  # here, as it takes a library that is large
+    from perdure.definitions.format.document_parser import read_yaml  # imported here because it loads a large library
 
     document, _, findings = read_yaml(text)
     if findings:

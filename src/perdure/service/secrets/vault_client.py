@@ -1,9 +1,7 @@
-"""The keys of kept secrets: those of `PERDURE_SECRETS_KEY`, or of a file, as ``id:key,id:key``; the first encrypts, each decrypts.
+"""Stores secrets in a vault, each encrypted with AES-256-GCM and bound to its tenant, name and version.
 
-The safe: secrets in a store, each encrypted with AES-256-GCM under a key that the store has not got, and bound to its tenant, its name and its version.
-
-So none can be read, changed or moved to another place by who has the store alone. A key is changed while all goes on: the new one is put before the old
-ones, `rotate` encrypts everything with it, and then the old ones may go.
+The keys are those of `PERDURE_SECRETS_KEY` or of a file, written ``id:key,id:key``; the first encrypts, and each decrypts. The store does not have them, so a
+reader of the database can neither read, change nor move a secret. To rotate keys without downtime, put the new key first, call `rotate`, then drop the old.
 """
 
 import os
@@ -22,11 +20,10 @@ KEYS_VARIABLE, KEYS_FILE_VARIABLE = "PERDURE_SECRETS_KEY", "PERDURE_SECRETS_KEY_
 
 
 def secret_keys(file: str | Path | None = None) -> Encrypted | None:
-    """What encrypts with the keys that are meant: those in `file`, else of `PERDURE_SECRETS_KEY`, else in the file that `PERDURE_SECRETS_KEY_FILE` names;
-    None if there are none.
+    """Reads the keys from `file`, else from `PERDURE_SECRETS_KEY`, else from the file that `PERDURE_SECRETS_KEY_FILE` names; None if there are none.
 
     Raises:
-        BadValue: they can't be read, or the package `cryptography` is not installed.
+        BadValue: they cannot be read, or the package `cryptography` is not installed.
     """
     text, called = os.environ.get(KEYS_VARIABLE, ""), KEYS_VARIABLE
     if file is not None or not text.strip():
@@ -51,7 +48,7 @@ NO_KEY_ADVICE = "set PERDURE_SECRETS_KEY=id:key; perdure db key new makes a key,
 
 
 class StoredSecret(msgspec.Struct, frozen=True):
-    """What may be known of a secret that is kept: never its value. `key_id` names the key that it is encrypted with."""
+    """The metadata of a stored secret, without its value. `key_id` names the key that encrypts it."""
 
     name: str
     version: int
@@ -60,14 +57,14 @@ class StoredSecret(msgspec.Struct, frozen=True):
 
 
 class RotationResult(NamedTuple):
-    """How many secrets were encrypted with the newest key, and why others could not be."""
+    """How many secrets were encrypted with the newest key, and the reasons why others were not."""
 
     done: int
     refused: tuple[str, ...]
 
 
 class VaultClient:
-    """The secrets in a vault. Without keys, what is there can be listed and removed, and nothing be read or kept."""
+    """The secrets in a vault. Without keys, secrets can be listed and removed, but not read or stored."""
 
     def __init__(self, vault: Vault, keys: Encrypted | None) -> None:
         self._vault, self._keys = vault, keys
@@ -76,15 +73,15 @@ class VaultClient:
         """The value of a secret; None if there is none.
 
         Raises:
-            SealedSecret: it can't be read with the keys that are here, or was changed.
+            SealedSecret: it cannot be decrypted with these keys, or was altered.
         """
-        return next((self._opened(row) for row in await self._vault.read(tenant, name)), None)
+        return next((self._decrypted(row) for row in await self._vault.read(tenant, name)), None)
 
     async def put(self, tenant: str, name: str, value: str) -> int:
-        """Keep a secret in the place of what was kept before; return how often it was written since it is there.
+        """Stores a secret in place of any present value; returns its version.
 
         Raises:
-            BadValue: it can't be called so, is empty or too long, or there is no key.
+            BadValue: the name is invalid, the value is empty or too long, or there is no key.
         """
         if not 0 < len(value.encode()) <= VALUE_BYTES_MAX:
             raise BadValue("the value of the secret", f"{len(value.encode()):,} bytes", f"1 to {VALUE_BYTES_MAX:,} bytes")
@@ -95,17 +92,17 @@ class VaultClient:
                 return version
 
     async def remove(self, tenant: str, name: str) -> bool:
-        """Remove a secret; return whether there was one."""
+        """Removes a secret; returns whether there was one."""
         return await self._vault.drop(tenant, name)
 
     async def listed(self, tenant: str) -> list[StoredSecret]:
-        """What is kept for a tenant, by name."""
+        """The stored secrets of a tenant, by name."""
         return [StoredSecret(row.name, row.version, row.set_at_s, _key_id(row)) for row in await self._vault.read(tenant)]
 
     async def rotate(self) -> RotationResult:
-        """Encrypt the secrets of all tenants with the newest key, but those that are already.
+        """Encrypts the secrets of all tenants with the newest key, except those that use it already.
 
-        What is written meanwhile is left as it is written. What can't be read stays as it is.
+        A secret that is written concurrently keeps the new value. A secret that cannot be decrypted stays as it is.
 
         Raises:
             BadValue: there is no key.
@@ -115,14 +112,14 @@ class VaultClient:
             if _key_id(row) == keys.ids[0]:
                 continue
             try:
-                value, version = self._opened(row), row.version + 1
+                value, version = self._decrypted(row), row.version + 1
             except SealedSecret as sealed:
                 refused.append(f"of the tenant {row.tenant}, {sealed}")
                 continue
             done += await self._vault.keep(row.tenant, row.name, version, keys.encode(value.encode(), _secret_identity(row.tenant, row.name, version)))
         return RotationResult(done, tuple(refused))
 
-    def _opened(self, row: SealedValue) -> str:
+    def _decrypted(self, row: SealedValue) -> str:
         id = _key_id(row)
         if self._keys is None or id not in self._keys.ids:
             known = "none is given here" if self._keys is None else f"given are {', '.join(self._keys.ids)}"
@@ -142,7 +139,7 @@ class VaultClient:
 
 
 def _secret_identity(tenant: str, name: str, version: int) -> bytes:
-    """Where a secret belongs: no two places are the same bytes."""
+    """The bytes that bind a secret to its place. They differ for any two places."""
     return msgspec.json.encode(("secret", tenant, name, version))
 
 

@@ -1,4 +1,4 @@
-"""Removal of blobs in Postgres. Each of its transactions is alone: it waits until those that have begun are over, and others wait for it."""
+"""Removal of blobs in Postgres. Marking and removing run alone: each waits for the transactions that have begun, and later ones wait for it."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -28,7 +28,7 @@ class _Transaction(Protocol):
 
 
 class PostgresBlobRemoval:
-    """A `BlobRemoval` by the transactions of a store."""
+    """A `BlobRemoval` in the transactions of a store."""
 
     def __init__(self, transaction: _Transaction) -> None:
         self._transaction = transaction

@@ -1,8 +1,8 @@
-"""Queues that have limits, in Postgres: what is ready in them, found by their lanes, and how they stand. What of it is handed over, `fairness` says.
+"""Queues with limits in Postgres: finds what is ready in them by lane, and their state. `fairness` decides what is handed over.
 
-A claim that finds anything for itself in such a queue locks the queue's row until it ends, rows in order of name: so nobody else counts what is
-held while it adds to that. A change of limits is made alone, so what is marked as limited is so for as long as a transaction looks. A line holds what
-has the same queue, lane and priority, and either was begun or was not; it is found behind the one before it, however much waits in each.
+A claim that finds something in such a queue locks the row of the queue until it ends, in order of name, so that no other claim counts what is held while
+it adds to it. A change of limits runs alone, so the marks `limited` do not change during a transaction. A line holds everything of one queue, lane and
+priority that was begun, or was not. Each line is found by one index lookup after the line before it, however much waits in each.
 """
 
 from collections import Counter
@@ -31,7 +31,7 @@ STANDS = """SELECT queue, count(until_s), count(*) FILTER (WHERE until_s IS NULL
 WORK_STANDS = """SELECT queue, count(until_s), count(*) - count(until_s)
     FROM mail LEFT JOIN holders ON name = holder AND until_s > $1 WHERE queue IS NOT NULL GROUP BY queue"""
 
-# What is free is in one index, where each line is a stretch, what is due first; so these statements order what they look for as that index does.
+# One index holds what is free: each line is a range of it, in order of due time. These statements search in the order of that index.
 _LINES = """WITH RECURSIVE lines(queue, lane, begun, priority) AS (SELECT first.* FROM unnest({queues}::text[]) AS name CROSS JOIN LATERAL (
         SELECT queue, lane, {begun}, priority FROM {table} WHERE {free} AND queue = name ORDER BY queue, lane, {begun}, priority LIMIT 1) AS first
     UNION ALL SELECT next.* FROM lines CROSS JOIN LATERAL (SELECT one.queue, one.lane, {begun}, one.priority FROM {table} AS one
@@ -53,7 +53,7 @@ _NEXT = f"""{_LINES}, times AS (SELECT lines.queue, (SELECT {{at}} {_IN_LINE} > 
 
 
 class _Statements(NamedTuple):
-    """What is asked of executions, or of work."""
+    """The statements for executions, or for tasks."""
 
     is_work: bool
     held: str
@@ -98,7 +98,7 @@ Fetch = Callable[..., Awaitable[list[Any]]]
 
 
 class ClaimArguments(NamedTuple):
-    """What a claim asks for, as statements want it (arrays of names are escaped), and when."""
+    """The arguments of a claim in the form of SQL arguments (arrays of names are escaped), and its time."""
 
     now_s: float
     programs: list[str]
@@ -110,7 +110,7 @@ class ClaimArguments(NamedTuple):
 
 
 class PostgresCandidate(NamedTuple):
-    """Something that a claim is to be given: its number, since when it waits, and where; no `queue` unless its limits have a say."""
+    """What a claim gets: its number, since when it waits, and its queue if the limits of that apply."""
 
     number: int
     at_s: float
@@ -120,7 +120,7 @@ class PostgresCandidate(NamedTuple):
 
 
 class LockedQueue(QueueRecord):
-    """A queue that has limits, and whose row is locked."""
+    """A queue with limits whose row is locked."""
 
     __slots__ = ("name",)
 
@@ -130,26 +130,26 @@ class LockedQueue(QueueRecord):
 
 
 async def lock_queues(fetch: Fetch, asked: ClaimArguments) -> dict[str, LockedQueue]:
-    """The queues that the claim could be given anything of, none of which anybody else hands anything over from until it ends."""
+    """Locks the queues that have something for the claim until it ends, so that no other claim takes from them."""
     rows = await fetch(LOCK, asked.now_s, asked.programs, asked.roots, asked.queues)
     return {name: LockedQueue(name, QueueLimits(*limits), *rest) for name, *limits, rest in ((*row[:5], row[5:]) for row in map(tuple, rows))}
 
 
 async def choose_executions(fetch: Fetch, queues: dict[str, LockedQueue], asked: ClaimArguments) -> list[PostgresCandidate]:
-    """The executions that the claim is to be given, locked: what its holder holds already, and as much as each queue allows."""
+    """Chooses and locks the executions that the claim gets: what its holder holds already, and as much as each queue allows."""
     own = [PostgresCandidate(*row) for row in await fetch(OWN, *asked[:4], asked.limit)]
     return own + await _choose_and_lock(fetch, EXECUTION_STATEMENTS, queues, asked) if asked.programs else own
 
 
 async def choose_work(fetch: Fetch, queues: dict[str, LockedQueue], asked: ClaimArguments) -> list[PostgresCandidate]:
-    """The work that the claim is to be given, locked: as much as each queue allows."""
+    """Chooses and locks the tasks that the claim gets: as much as each queue allows."""
     return await _choose_and_lock(fetch, WORK_STATEMENTS, {name: queue for name, queue in queues.items() if escape_nul(name) in asked.queues}, asked)
 
 
 async def record_served(
     fetch: Fetch, queues: dict[str, LockedQueue], executions: Iterable[PostgresCandidate], work: Iterable[PostgresCandidate], now_s: float
 ) -> None:
-    """Note in the queues what is handed over, in its order."""
+    """Records in the queues what is handed over, in order."""
     for is_work, things in enumerate((executions, work)):
         for one in things:
             if one.queue is not None:
@@ -164,7 +164,7 @@ async def record_served(
 
 
 async def next_times(fetch: Fetch, asked: ClaimArguments) -> list[float | None]:
-    """When the claimer could be given more of queues that have limits, as far as time decides that."""
+    """Returns when the claimer could get more from queues with limits, as far as that depends on time."""
     times_s: list[float | None] = []
     found = [*await fetch(WORK_STATEMENTS.next, asked.now_s, asked.queues)] if asked.queues else []
     if asked.programs:
@@ -180,7 +180,7 @@ async def next_times(fetch: Fetch, asked: ClaimArguments) -> list[float | None]:
 
 
 async def set_limits(fetch: Fetch, name: str, limits: QueueLimits | None) -> None:
-    """See `Store.limit`; nothing else may be under way."""
+    """See `Store.limit`. No other transaction may be running."""
     if limits is None:
         await fetch(FORGET, name)
         await fetch(FORGET_LANES, name)
@@ -199,7 +199,7 @@ async def queue_statuses(fetch: Fetch, now_s: float) -> list[QueueStatus]:
 
 
 async def _choose_and_lock(fetch: Fetch, ask: _Statements, queues: dict[str, LockedQueue], asked: ClaimArguments) -> list[PostgresCandidate]:
-    """What the queues allow of what is ready in them, locked."""
+    """Chooses what the queues allow, and locks it."""
     held = {name: Counter[str]() for name in queues}
     for name, lane, count in map(tuple, await fetch(ask.held, asked.now_s, [*map(escape_nul, queues)]) if queues else ()):
         held[name][lane] = count
@@ -217,16 +217,16 @@ async def _choose_and_lock(fetch: Fetch, ask: _Statements, queues: dict[str, Loc
     lanes = {one.lane for of in candidates.values() for one in of}
     for name, lane, turn in map(tuple, await fetch(SERVED, ask.is_work, [*map(escape_nul, names)], [*map(escape_nul, lanes)])):
         turns[name][lane] = turn
-    stands = {name: QueueState(queues[name].limits, held[name], turns[name], queues[name].free_at_s[ask.is_work]) for name in names}
-    return await _lock_chosen(fetch, ask.take, stands, candidates, asked)
+    states = {name: QueueState(queues[name].limits, held[name], turns[name], queues[name].free_at_s[ask.is_work]) for name in names}
+    return await _lock_chosen(fetch, ask.take, states, candidates, asked)
 
 
 async def _lock_chosen(
-    fetch: Fetch, take: str, stands: dict[str, QueueState], ready: dict[str, list[Candidate]], asked: ClaimArguments
+    fetch: Fetch, take: str, states: dict[str, QueueState], ready: dict[str, list[Candidate]], asked: ClaimArguments
 ) -> list[PostgresCandidate]:
-    """Choose, and lock what is chosen. What somebody else has locked is passed over for what comes next."""
+    """Chooses candidates and locks them. A candidate that another transaction has locked is skipped for the next one."""
     while True:
-        chosen = {name: choose_candidates(stand, ready[name], asked.now_s, asked.limit) for name, stand in stands.items()}
+        chosen = {name: choose_candidates(state, ready[name], asked.now_s, asked.limit) for name, state in states.items()}
         numbers = [one.number for of in chosen.values() for one in of]
         busy = {*numbers} - {row[0] for row in (await fetch(take, asked.now_s, numbers) if numbers else ())}
         if not busy:

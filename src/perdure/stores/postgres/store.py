@@ -1,6 +1,6 @@
-"""A store in a Postgres database, for engines and workers of many processes. It is thin: the rules are those of `Store`, said in SQL.
+"""A store in a Postgres database, shared by engines and workers of many processes.
 
-How it carries them out on its connections is said here, what it does there in `postgres_tables`.
+This module has the connections and transactions; `store_tables` has the statements that run in them.
 """
 
 import asyncio
@@ -47,17 +47,17 @@ CONNECT_TIMEOUT_S, ANSWER_TIMEOUT_S = 10.0, 60.0
 """How long to wait for a connection, and for the answer to a statement."""
 
 TRANSACTIONS_MAX, SPARE_CONNECTIONS_MAX = 10, 3
-"""How many transactions of steps run at a time, each on a connection of its own, and how many of these are kept."""
+"""How many transactions of steps run at a time, each on a connection of its own, and how many of these connections are kept for reuse."""
 
 SCHEMA = files("perdure.stores").joinpath("postgres.sql").read_text(encoding="utf-8")
 
 
 class PostgresStore:
-    """A `Store` in the schema ``perdure`` of the database at `url` (``postgresql://user@host/database``), which it makes if there is none.
+    """A `Store` in the schema ``perdure`` of the database at `url` (``postgresql://user@host/database``). It creates the schema if there is none.
 
-    It belongs to one event loop, and asks one thing after another through one connection, which hears the rings as well (no pooler in transaction
-    mode may stand in between); `renew` in another loop, and each transaction of a step, has a connection of its own. What is acknowledged is durable as
-    Postgres is with ``synchronous_commit = on``, which is set. Time is the server's, unless a test gives its `clock`.
+    The store belongs to one event loop and uses one connection for one operation after another. That connection receives the notifications as well, so
+    there must be no pooler in transaction mode in between. `renew` on another loop, and each transaction of a step, has a connection of its own.
+    Acknowledged changes are as durable as ``synchronous_commit = on`` makes them, which is set. Time is the server's, unless a test gives a `clock`.
 
     Raises:
         ProgrammingError: asyncpg is not installed.
@@ -68,19 +68,19 @@ class PostgresStore:
             self._asyncpg: Any = import_module("asyncpg")
         except ImportError as missing:
             raise ProgrammingError('PostgresStore needs asyncpg; install it: pip install "perdure[postgres]"') from missing
-        # The last is what asyncpg raises when the server has said farewell in between.
+        # asyncpg raises InternalClientError when the server has closed the connection in between.
         self._errors = (self._asyncpg.PostgresError, self._asyncpg.InterfaceError, OSError, self._asyncpg.InternalClientError)
         self._url, self._clock, self._name = url, clock, uuid4().hex
-        self._rings: dict[str, list[Callable[[], None]]] = {WAKE_CHANNEL: [], CHANGE_CHANNEL: []}
+        self._listeners: dict[str, list[Callable[[], None]]] = {WAKE_CHANNEL: [], CHANGE_CHANNEL: []}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._connection: Any = None
-        self._place: tuple[Any, ...] | None = None
+        self._identity: tuple[Any, ...] | None = None
         self._spare: list[Any] = []
         self.vault = PostgresVault(self._transaction)
         self.blob_removal = PostgresBlobRemoval(self._transaction)
         self._closed = False
 
-    # What the protocol asks for: see `Store`.
+    # The methods of `Store`, which documents them.
 
     async def commit(self, changes: Sequence[Commit | Post]) -> list[ChangeAnswer]:
         async with self._transaction(tables.executions_touched(changes)) as here:
@@ -102,9 +102,9 @@ class PostgresStore:
         async with self._connected() as connection:
             return await tables.read_messages(connection.fetch, to)
 
-    async def are_queued(self, mail: Sequence[Ack]) -> list[bool]:
+    async def are_queued(self, messages: Sequence[Ack]) -> list[bool]:
         async with self._connected() as connection:
-            return await tables.are_queued(connection.fetch, mail)
+            return await tables.are_queued(connection.fetch, messages)
 
     async def store_time(self) -> StoreTime:
         async with self._transaction() as here:
@@ -122,7 +122,7 @@ class PostgresStore:
     async def limit(self, queue: str, limits: QueueLimits | None) -> None:
         async with self._transaction(alone=True) as here:
             await queues.set_limits(here.fetch, queue, limits)
-            here.stirred = True
+            here.wakes = True
 
     async def queues(self) -> list[QueueStatus]:
         async with self._transaction() as here:
@@ -147,96 +147,96 @@ class PostgresStore:
         async with self._connected() as connection:
             return await tables.read_removed_at(connection.fetch, sha256)
 
-    def on_wake(self, ring: Callable[[], None]) -> Callable[[], None]:
-        return self._enlist(WAKE_CHANNEL, ring)
+    def on_wake(self, notify: Callable[[], None]) -> Callable[[], None]:
+        return self._add_listener(WAKE_CHANNEL, notify)
 
-    def on_change(self, ring: Callable[[], None]) -> Callable[[], None]:
-        return self._enlist(CHANGE_CHANNEL, ring)
+    def on_change(self, notify: Callable[[], None]) -> Callable[[], None]:
+        return self._add_listener(CHANGE_CHANNEL, notify)
 
     async def close(self) -> None:
         self._closed = True
         if self._connection is not None:
             async with self._turn:
                 for connection in (self._connection, *self._spare):
-                    with suppress(*self._errors):  # There may be no server any more to say farewell to.
+                    with suppress(*self._errors):  # The server may be gone already.
                         await connection.close(timeout=CONNECT_TIMEOUT_S)
 
     # Transactions of users.
 
     async def transact(self, guard: TransactionGuard, work: StepWork) -> Committed | Superseded | TransactionRefused | TransactionRaised:
-        """See `TransactionalStore.transact`. What `work` awaits besides its transaction keeps nobody waiting but who wants what the transaction has locked."""
-        async with self._lent() as connection:
+        """See `TransactionalStore.transact`. If `work` awaits anything else, only those wait who need what the transaction has locked."""
+        async with self._step_connection() as connection:
             transaction = connection.transaction(isolation="read_committed")
             await transaction.start()
             answer = await run_transactional_step(connection, guard, work, self._clock)
             await (transaction.commit() if isinstance(answer, Committed) else transaction.rollback())
-            return answer  # type: ignore[return-value]  # what it posts carries all that it refers to
+            return answer  # type: ignore[return-value]  # a post of a step carries every blob that it refers to, so it never conflicts
 
     async def meet(self) -> None:
         """See `JoinsUserTransactions.meet`."""
-        if self._place is None:
+        if self._identity is None:
             async with self._connected() as connection:
-                self._place = tuple(await connection.fetchrow(DATABASE_IDENTITY))
+                self._identity = tuple(await connection.fetchrow(DATABASE_IDENTITY))
 
     @asynccontextmanager
     async def join(self, connection: Any) -> AsyncIterator[PostgresUserTransactionStore]:
-        """See `JoinsUserTransactions.join`. Until the transaction ends, nobody else goes on with the executions that it has posted to."""
-        if self._place is None:
-            raise StoreUnavailable("it is not known yet which database this is; await meet() first")
-        async with join_user_transaction(connection, self._place, self._clock, self._loop) as within:
+        """See `JoinsUserTransactions.join`. Until the transaction ends, no other process can change the executions that it has posted to."""
+        if self._identity is None:
+            raise StoreUnavailable("the store has not identified its database yet; await meet() first")
+        async with join_user_transaction(connection, self._identity, self._clock, self._loop) as within:
             yield within
 
-    # Transactions, and what carries them.
+    # Transactions and connections.
 
     @asynccontextmanager
     async def _transaction(self, executions: Iterable[Key] = (), *, alone: bool = False) -> AsyncIterator[tables.PostgresTables]:
-        """Do something entirely or not at all, in one epoch (`alone`: while nothing else is done); ring when it is durable."""
+        """Yields the tables in one transaction and one epoch (with `alone`, while no other transaction runs), and notifies listeners when it is durable."""
         async with self._connected() as connection, connection.transaction(isolation="read_committed"):
             here = await tables.begin_transaction(connection.fetch, executions, self._clock and self._clock(), alone=alone)
             yield here
-            for channel in here.rung:
+            for channel in here.channels_to_notify:
                 await connection.fetch("SELECT pg_notify($1, $2)", channel, self._name)
-        self._ring(here)
+        self._notify(here)
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Any]:
-        """A connection that nobody else uses now. After a failure it is closed, as nobody knows how far it got."""
-        at_home, unharmed = self._settle_down(), False
-        with self._said_clearly():
-            async with self._turn if at_home else asyncio.Lock():
-                connection = self._connection if at_home else None
+        """Yields a connection for exclusive use. After a failure it is closed, since its state is unknown."""
+        on_own_loop, unharmed = self._is_on_own_loop(), False
+        with self._translated_errors():
+            async with self._turn if on_own_loop else asyncio.Lock():
+                connection = self._connection if on_own_loop else None
                 if is_new := connection is None or connection.is_closed():
                     connection = await self._connect(search_path="perdure")
                 try:
                     if is_new:
-                        await self._prepare(connection, at_home)
+                        await self._prepare(connection, on_own_loop)
                     yield connection
                     unharmed = True
                 finally:
-                    if not (unharmed and at_home):
+                    if not (unharmed and on_own_loop):
                         connection.terminate()
 
     @asynccontextmanager
-    async def _lent(self) -> AsyncIterator[Any]:
-        """A connection on which a user's transaction is carried out, set up as users expect it. After a failure it is closed, and so rolled back."""
-        at_home, unharmed = self._settle_down(), False
-        with self._said_clearly():
-            async with self._room if at_home else asyncio.Lock():
-                spare = self._spare.pop() if at_home and self._spare else None
+    async def _step_connection(self) -> AsyncIterator[Any]:
+        """Yields a connection for the transaction of a step, with the settings that users expect. After a failure it is closed, which rolls back."""
+        on_own_loop, unharmed = self._is_on_own_loop(), False
+        with self._translated_errors():
+            async with self._room if on_own_loop else asyncio.Lock():
+                spare = self._spare.pop() if on_own_loop and self._spare else None
                 connection = await self._connect() if spare is None or spare.is_closed() or self._closed else spare
                 try:
                     yield connection
-                    with suppress(*self._errors):  # What was done is done.
+                    with suppress(*self._errors):  # The transaction has ended; a failed reset only costs the connection.
                         await connection.reset(timeout=CONNECT_TIMEOUT_S)
                         unharmed = True
                 finally:
-                    if unharmed and at_home and len(self._spare) < SPARE_CONNECTIONS_MAX and not self._closed:
+                    if unharmed and on_own_loop and len(self._spare) < SPARE_CONNECTIONS_MAX and not self._closed:
                         self._spare.append(connection)
                     else:
                         connection.terminate()
 
-    def _settle_down(self) -> bool:
-        """Be at home in the first loop that asks, or in the next if that is closed; return whether this one is it."""
+    def _is_on_own_loop(self) -> bool:
+        """Whether the running loop is the loop of the store: the first one that uses it, or the next one after that is closed."""
         loop = asyncio.get_running_loop()
         if self._loop is None or self._loop.is_closed():
             self._loop, self._connection, self._turn = loop, None, asyncio.Lock()
@@ -244,12 +244,12 @@ class PostgresStore:
         return loop is self._loop
 
     @contextmanager
-    def _said_clearly(self) -> Iterator[None]:
-        """Raise the troubles of Postgres and of the network as errors that say what to do."""
+    def _translated_errors(self) -> Iterator[None]:
+        """Raises the errors of Postgres and of the network as store errors that say what to do."""
         try:
             yield
         except self._errors as error:
-            raise StoreUnavailable(f"Postgres: {error or type(error).__name__}; look whether it runs, and whether the store's URL is right") from error
+            raise StoreUnavailable(f"Postgres: {error or type(error).__name__}; check that it runs and that the store's URL is right") from error
 
     async def _connect(self, **settings: str) -> Any:
         if self._closed:
@@ -257,29 +257,29 @@ class PostgresStore:
         settings |= {"synchronous_commit": "on"}
         return await self._asyncpg.connect(self._url, timeout=CONNECT_TIMEOUT_S, command_timeout=ANSWER_TIMEOUT_S, server_settings=settings)
 
-    async def _prepare(self, connection: Any, at_home: bool) -> None:
-        """Make a new connection fit for use, and the tables unless they are there and of this version."""
+    async def _prepare(self, connection: Any, on_own_loop: bool) -> None:
+        """Prepares a new connection, and creates or upgrades the tables if needed."""
         await connection.set_type_codec("text", schema="pg_catalog", encoder=escape_nul, decoder=unescape_nul, format="text")
         if await connection.fetchval("SELECT to_regclass('vault')") is None:
             async with connection.transaction():
                 await connection.fetch(LOCK_EXECUTIONS.format(""), EPOCH_LOCK, [])
                 await connection.execute(SCHEMA)
-        if at_home:
+        if on_own_loop:
             self._connection = connection
-            for channel in self._rings:
-                await connection.add_listener(channel, self._heard)
+            for channel in self._listeners:
+                await connection.add_listener(channel, self._on_notification)
 
-    def _enlist(self, channel: str, ring: Callable[[], None]) -> Callable[[], None]:
-        rings = self._rings[channel]
-        rings.append(ring)
-        return lambda: rings.remove(ring) if ring in rings else None
+    def _add_listener(self, channel: str, notify: Callable[[], None]) -> Callable[[], None]:
+        listeners = self._listeners[channel]
+        listeners.append(notify)
+        return lambda: listeners.remove(notify) if notify in listeners else None
 
-    def _heard(self, _connection: object, _process: int, channel: str, name: object) -> None:
-        if name != self._name:  # What this store does itself has rung already.
-            for ring in tuple(self._rings[channel]):
-                ring()
+    def _on_notification(self, _connection: object, _process: int, channel: str, name: object) -> None:
+        if name != self._name:  # This store has notified its own listeners already.
+            for notify in tuple(self._listeners[channel]):
+                notify()
 
-    def _ring(self, done: tables.PostgresTables) -> None:
-        """Ring here for what a transaction has done that is durable."""
-        for channel in done.rung:
-            self._heard(None, 0, channel, None)
+    def _notify(self, done: tables.PostgresTables) -> None:
+        """Notifies the listeners of this store after a transaction is durable."""
+        for channel in done.channels_to_notify:
+            self._on_notification(None, 0, channel, None)

@@ -1,8 +1,8 @@
-"""Names in Postgres: they may hold NUL, which its text can't, so they are escaped there. Arrays of names have to be escaped by hand.
+"""Rows of the Postgres tables and what they decode to.
 
-Attributes in Postgres: a row for each, in an index by name and value, written by the commit that changes them.
-
-Rows of Postgres, and the columns that they are read from. An address is JSON there, three texts for an execution and two for a queue.
+Names may contain NUL, which the text type of Postgres can't hold, so names are escaped. The connection's text codec does that, except within arrays. An
+address is JSON: three texts for an execution and two for a queue. Each attribute is a row in an index by name and value, written by the commit that
+changes it.
 """
 
 import re
@@ -19,37 +19,37 @@ from perdure.stores.protocol import Head, attributes_from_hex
 
 
 def escape_nul(text: str) -> str:
-    """A name as Postgres keeps it."""
+    """Escapes a name for Postgres."""
     return text.replace("\\", "\\\\").replace("\0", "\\0")
 
 
 def unescape_nul(text: str) -> str:
-    """The name that Postgres keeps so."""
+    """Returns the name that `escape_nul` was given."""
     return re.sub(r"\\(.)", lambda found: "\0" if found[1] == "0" else "\\", text)
 
 
 ATTRIBUTES_COLUMN = """(SELECT string_agg(encode(convert_to(name, 'UTF8'), 'hex') || '=' || encode(value, 'hex'), ',') FROM attributes
     WHERE attributes.number = heads.number)"""
-"""The column of a head that has its attributes."""
+"""The column that returns the attributes of a head."""
 
 DELETE_ATTRIBUTES = "DELETE FROM attributes WHERE number = $1"
 INSERT_ATTRIBUTES = "INSERT INTO attributes SELECT $1, * FROM unnest($2::text[], $3::bytea[])"
 
 
-def attributes_from_column(told: str | None) -> IndexedAttributes:
-    """The attributes in a row of a head."""
-    return tuple(sorted((unescape_nul(name), value) for name, value in attributes_from_hex(told)))
+def attributes_from_column(text: str | None) -> IndexedAttributes:
+    """Returns the attributes in `ATTRIBUTES_COLUMN`."""
+    return tuple(sorted((unescape_nul(name), value) for name, value in attributes_from_hex(text)))
 
 
 async def write_attributes(fetch: Callable[..., Awaitable[Any]], number: int, attributes: IndexedAttributes) -> None:
-    """These are the attributes of the execution from now on; an execution that is removed has none."""
+    """Replaces the attributes of an execution."""
     await fetch(DELETE_ATTRIBUTES, number)
     if attributes:
         await fetch(INSERT_ATTRIBUTES, number, [escape_nul(name) for name, _ in attributes], [value for _, value in attributes])
 
 
 def attribute_conditions(where: Sequence[AttributeCondition], first: int) -> tuple[str, list[object]]:
-    """Conditions on heads, with their arguments, which are numbered from `first` on."""
+    """Returns conditions on heads as SQL, with their arguments, which are numbered from `first` on."""
     arguments: list[object] = []
     return "".join(_attribute_condition(condition, first, arguments) for condition in where), arguments
 
@@ -73,17 +73,17 @@ MESSAGE_COLUMNS = "mail.number, mail.address, key, body, due_at_s, deliveries, m
 
 def head_of(row: Any) -> Head:
     """The head in a row that begins with the columns `HEAD_COLUMNS_WITH_ATTRIBUTES`."""
-    tenant, workflow, id, program, root, *rest, told = tuple(row)[:16]
-    return Head(Key(tenant, workflow, id), program, Key(*_strings(root)), *(*rest, attributes_from_column(told)))
+    tenant, workflow, id, program, root, *rest, attributes = tuple(row)[:16]
+    return Head(Key(tenant, workflow, id), program, Key(*_strings(root)), *(*rest, attributes_from_column(attributes)))
 
 
 def message_of(row: Any) -> QueuedMessage:
-    """The mail in a row that begins with the columns `MAIL`."""
+    """The message in a row that begins with the columns `MESSAGE_COLUMNS`."""
     number, address, key, body, *rest = tuple(row)[:8]
     parts = _strings(address)
     return QueuedMessage(number, Key(*parts) if len(parts) == 3 else QueueAddress(*parts), key.decode(), body, *rest)
 
 
 address_bytes = msgspec.json.Encoder().encode
-"""An address as the tables have it."""
+"""Encodes an address as the tables store it."""
 _strings = msgspec.json.Decoder(list[str]).decode

@@ -1,8 +1,8 @@
-"""What may be done to the tables in Postgres inside of one transaction. Nothing here begins or ends one, or knows by what driver it is carried out.
+"""The operations of the store on its tables in Postgres, inside of one transaction. Nothing here begins or ends a transaction, or depends on a driver.
 
-A change takes an advisory lock for each execution that it decides or sends to, all of them at once and in order, before it looks at anything: so
-nobody changes their heads or brings them mail meanwhile, whether there is a head that could be locked or not. A claim locks the rows that it takes,
-and waits for nobody but those who hand over from the same queue with limits. An epoch begins, and limits change, when nothing is under way.
+A change first takes an advisory lock for each execution that it decides or sends to, all at once and in order. So no other transaction changes their heads
+or sends them messages meanwhile, whether a head exists or not. A claim locks the rows that it takes, and waits only for claims on the same queue with
+limits. A new epoch, and a change of limits, waits until no other transaction is running.
 """
 
 from collections.abc import Iterable, Sequence
@@ -42,7 +42,7 @@ EPOCH_LOCK, LOCKS_MAX = 0x50657264 << 16, 1024
 """The advisory lock of the epoch, and how many follow it for executions."""
 
 WAKE_CHANNEL, CHANGE_CHANNEL = "perdure_wake", "perdure_news"
-"""The channels on which it is told that something may be ready, or has ended or needs somebody."""
+"""The channels of notifications: something may be ready; an execution has ended or needs attention."""
 
 _HERE = "WHERE sha256(address) = sha256($1)"
 _DUE = "(SELECT min(due_at_s) FROM mail WHERE sha256(mail.address) = sha256(heads.address))"
@@ -68,7 +68,8 @@ SWEEP = f"""DELETE FROM mail WHERE number IN (SELECT number FROM mail WHERE queu
 STILL = """SELECT EXISTS (SELECT 1 FROM mail WHERE sha256(mail.address) = sha256(asked.address) AND sha256(mail.key) = sha256(asked.key))
     FROM unnest($1::bytea[], $2::bytea[]) WITH ORDINALITY AS asked(address, key, place) ORDER BY place"""
 
-LIVES = "SELECT until_s > $1, EXISTS (SELECT 1 FROM queues) FROM holders WHERE name = $2 FOR KEY SHARE"  # Meanwhile it may renew, but not let go.
+# The lock of this row lets the holder renew until the claim ends, but not release.
+LIVES = "SELECT until_s > $1, EXISTS (SELECT 1 FROM queues) FROM holders WHERE name = $2 FOR KEY SHARE"
 READY = f"""SELECT number, coalesce(ready_at_s, '-infinity') FROM heads WHERE NOT limited AND {WANTED}
     AND ((ready_at_s <= $1 AND (holder IS NULL OR holder = $4)) OR {ORPHANED})
     ORDER BY coalesce(ready_at_s, '-infinity'), number LIMIT $5 FOR UPDATE SKIP LOCKED"""
@@ -96,23 +97,23 @@ HEADS = f"""SELECT {HEAD_COLUMNS_WITH_ATTRIBUTES} FROM heads WHERE ($1::text IS 
 
 
 class PostgresTables:
-    """All that a transaction may do, hence at one time, and what that may have woken. `fetch` carries out a statement, and returns its rows."""
+    """What a transaction may do, at one time of the store, and whom to notify afterwards. `fetch` executes a statement and returns its rows."""
 
     def __init__(self, fetch: Fetch, moment: StoreTime) -> None:
         self.fetch, self.moment = fetch, moment
-        self.stirred = self.news = False
+        self.wakes = self.news = False
 
     @property
-    def rung(self) -> list[str]:
-        """The channels on which others are to be notified."""
-        return [channel for channel, is_rung in ((WAKE_CHANNEL, self.stirred), (CHANGE_CHANNEL, self.news)) if is_rung]
+    def channels_to_notify(self) -> list[str]:
+        """The channels on which to notify others."""
+        return [channel for channel, is_notified in ((WAKE_CHANNEL, self.wakes), (CHANGE_CHANNEL, self.news)) if is_notified]
 
     async def _first(self, sql: str, *arguments: object) -> Any:
-        """The first value of the first row; None if there is no row."""
+        """Returns the first value of the first row; None if there is no row."""
         return next((row[0] for row in await self.fetch(sql, *arguments)), None)
 
     async def change(self, change: Commit | Post) -> ChangeAnswer:
-        """Carry out one change, or find that nothing is to be changed."""
+        """Carries out one change, or answers why it can't."""
         if change.epoch not in (None, self.moment.epoch):
             return Superseded(self.moment.epoch)
         if isinstance(change, Commit):
@@ -122,7 +123,7 @@ class PostgresTables:
         return Committed(0, self.moment.now_s, await self._carry_out(change))
 
     async def _has_all(self, post: Post) -> bool:
-        """Whether each blob that it refers to is there, or comes with it, under one of its names."""
+        """Whether each blob that the post refers to is in the store or carried by the post, under one of its names."""
         carried = {name for name, _ in post.blobs}
         refers = [names for send in post.messages for names in send.refers if carried.isdisjoint(names)]
         return all([await self._first("SELECT true FROM blobs WHERE sha256 = ANY($1::text[]) LIMIT 1", list(names)) for names in refers])
@@ -154,20 +155,20 @@ class PostgresTables:
         created = await self._carry_out(commit)
         await self._know(commit.program)
         if commit.creates or commit.release:
-            self.stirred |= bool(await self._first(HAND_BACK, number, commit.holder, commit.release))
-        self.stirred |= bool(await self._first("SELECT ready_at_s <= $2 FROM heads WHERE number = $1", number, now_s))
+            self.wakes |= bool(await self._first(HAND_BACK, number, commit.holder, commit.release))
+        self.wakes |= bool(await self._first("SELECT ready_at_s <= $2 FROM heads WHERE number = $1", number, now_s))
         self.news |= commit.news
         return Committed(version, now_s, created)
 
     async def _forget(self, number: int, address: bytes) -> None:
-        """Leave nothing of an execution."""
+        """Removes an execution with its log, messages and attributes."""
         for forget in FORGET:
             await self.fetch(forget, number)
         await self.fetch(FORGET_MAIL, address)
-        self.stirred = True
+        self.wakes = True
 
     async def _carry_out(self, change: Commit | Post) -> tuple[Key, ...]:
-        """Do what commits and posts share: acks, then sends, then blobs. Return the executions that were opened."""
+        """Carries out what commits and posts have in common: acks, then messages, then blobs. Returns the executions that were created."""
         sends = [*[send for ack in change.acks if (send := await self._acknowledge(ack)) is not None], *change.messages]
         opened = [send.to for send in sends if await self._deliver(send)]
         for blob in change.blobs:
@@ -175,24 +176,24 @@ class PostgresTables:
             await self.fetch("DELETE FROM removed_blobs WHERE sha256 = $1", blob[0])
         if names := blob_names_of(change):
             await self.fetch("DELETE FROM blob_marks WHERE sha256 = ANY($1::text[])", names)
-        self.stirred |= bool(sends)
+        self.wakes |= bool(sends)
         return tuple(to for to in opened if isinstance(to, Key))
 
     async def _acknowledge(self, ack: Ack) -> OutgoingMessage | None:
-        """Remove or postpone mail. Return what is to be sent because nobody had leased it."""
+        """Removes or postpones a message. Returns the message to send instead if it was a task that had never been leased."""
         where = address_bytes(ack.to), ack.key.encode()
         if ack.postpone_to_s is not None:
             if found := await self.fetch(POSTPONE, *where, ack.postpone_to_s):
-                self.stirred |= found[0][0]
+                self.wakes |= found[0][0]
                 await self.fetch(BRING_FORWARD, where[0], ack.postpone_to_s)
             return None
         for makes_room, deliveries in await self.fetch(ACKNOWLEDGE, *where):
-            self.stirred |= bool(makes_room)
+            self.wakes |= bool(makes_room)
             return None if deliveries else ack.unleased
         return None
 
     async def _deliver(self, send: OutgoingMessage) -> bool:
-        """Deliver, unless the key is in the mail already. Return whether an execution was opened."""
+        """Queues a message unless its key is queued already. Returns whether an execution was created."""
         to, opens, opened = send.to, send.opens, None
         if isinstance(to, Key) and opens is not None:
             program, root, *more = astuple(opens)
@@ -205,12 +206,12 @@ class PostgresTables:
         return opened is not None
 
     async def _know(self, program: str) -> None:
-        """Remember a program that needs capabilities, so that claims find it."""
+        """Records a program that needs capabilities, so that claims find it."""
         if program_requirements(program):
             await self.fetch("INSERT INTO programs VALUES ($1) ON CONFLICT DO NOTHING", program)
 
     async def _create(self, head: Head) -> Any:
-        """Make the head, and return its number; None if there is one."""
+        """Creates a head and returns its number; None if there is a head already."""
         times = (head.wake_at_s, head.status, head.created_at_s, head.ended_at_s, head.queue, head.lane, head.priority)
         number = await self._first(CREATE, address_bytes(head.key), *head.key, head.program, address_bytes(head.root), head.version, head.holder, *times)
         if number is not None and head.attributes:
@@ -218,7 +219,7 @@ class PostgresTables:
         return number
 
     async def claim(self, claim: Claim) -> Claimed:
-        """Hand over what is ready."""
+        """See `Store.claim`."""
         holder, now_s = claim.holder, self.moment.now_s
         alive, limited = next(map(tuple, await self.fetch(LIVES, now_s, holder)), (False, False))
         if claim.epoch != self.moment.epoch or not alive:
@@ -230,8 +231,8 @@ class PostgresTables:
         executions, work = await self._ready(asked, limited)
         numbers = [one.number for one in executions]
         assigned = {row[16]: head_of(row) for row in await self.fetch(ASSIGN, numbers, holder, now_s)}
-        mail = await self.fetch(DUE_MAIL, numbers, now_s)  # A later statement than the one that locks the heads, or it would miss what came between.
-        handed = tuple(ClaimedExecution(assigned[number], tuple(message_of(row) for row in mail if row[8] == number)) for number in numbers)
+        messages = await self.fetch(DUE_MAIL, numbers, now_s)  # Only a statement after the one that locks the heads sees messages that came in between.
+        handed = tuple(ClaimedExecution(assigned[number], tuple(message_of(row) for row in messages if row[8] == number)) for number in numbers)
         numbers = [one.number for one in work]
         leased = {row[0]: message_of(row) for row in await self.fetch(LEASE, numbers, holder)}
         times_s = [await self._first(NEXT, asked.queues, *asked[1:4]), *(await queues.next_times(self.fetch, asked) if limited else ())]
@@ -239,7 +240,7 @@ class PostgresTables:
         return Claimed(now_s, handed, tuple(leased[number] for number in numbers), next_at_s)
 
     async def _ready(self, asked: ClaimArguments, limited: bool) -> tuple[list[PostgresCandidate], list[PostgresCandidate]]:
-        """The executions and the work to be handed over, longest waiting first, and locked; `limited`: some queue has limits."""
+        """Chooses and locks the executions and tasks to hand over, longest waiting first. `limited` says that some queue has limits."""
         locked = await queues.lock_queues(self.fetch, asked) if limited else {}
         executions = [PostgresCandidate(*row) for row in await self.fetch(READY, *asked[:4], asked.limit)]
         work = [PostgresCandidate(*row) for row in await self.fetch(WORK, asked.now_s, asked.queues, asked.limit, asked.addresses)]
@@ -258,31 +259,31 @@ class PostgresTables:
     async def drop_expired(self, limit: int) -> list[QueuedMessage]:
         """See `Store.drop_expired`."""
         swept = map(message_of, await self.fetch(SWEEP, self.moment.now_s - UNCLAIMED_MESSAGE_S, limit))
-        return sorted(swept, key=lambda mail: (mail.due_at_s, mail.number))
+        return sorted(swept, key=lambda message: (message.due_at_s, message.number))
 
     async def raise_epoch(self) -> int:
-        """See `Store.raise_epoch`; nothing else may be under way."""
+        """See `Store.raise_epoch`. No other transaction may be running."""
         await self.fetch("DELETE FROM holders")
         await self.fetch("UPDATE meta SET epoch = epoch + 1")
-        self.stirred = True
+        self.wakes = True
         return self.moment.epoch + 1
 
     async def renew(self, holder: str, lease_s: float, about: bytes) -> None:
-        """Prolong a life, begin one, or end it."""
+        """See `Store.renew`."""
         now_s = self.moment.now_s
         if lease_s <= 0:
             await self.fetch("DELETE FROM holders WHERE name = $1", holder)
-            self.stirred = True
+            self.wakes = True
         elif not await self.fetch(RENEW, holder, now_s + lease_s, about):
             freed = [*await self.fetch(LET_GO, holder, now_s), *await self.fetch(LET_GO_OF_WORK, holder)]
-            self.stirred = bool(freed)
+            self.wakes = bool(freed)
             await self.fetch("INSERT INTO holders VALUES ($1, $2, $3)", holder, now_s + lease_s, about)
 
 
 async def begin_transaction(fetch: Fetch, executions: Iterable[Key], now_s: float | None, *, alone: bool = False) -> PostgresTables:
-    """The tables in a transaction that was begun, in one epoch (`alone`: while nothing else is done). Nobody else changes these `executions` until it ends.
+    """Returns the tables in an open transaction, in one epoch (with `alone`, while no other transaction runs). It locks `executions` until the end.
 
-    It is `now_s`, or what the server says.
+    The time is `now_s`, or else the server's.
     """
     await fetch(LOCK_EXECUTIONS.format("" if alone else "_shared"), EPOCH_LOCK, sorted({_lock(key) for key in executions}))
     ((now, epoch),) = map(tuple, await fetch(STORE_TIME, now_s))
@@ -290,7 +291,7 @@ async def begin_transaction(fetch: Fetch, executions: Iterable[Key], now_s: floa
 
 
 async def read_log(fetch: Fetch, key: Key, after: int) -> StoredLog | None:
-    """See `Store.read`. This and what follows is one statement, which needs no transaction and waits for nobody."""
+    """See `Store.read`. This and the functions below are one statement each, which needs no transaction and waits for no lock."""
     return next((StoredLog(head_of(row), tuple(row[16])) for row in await fetch(READ, address_bytes(key), after)), None)
 
 
@@ -309,9 +310,9 @@ async def read_messages(fetch: Fetch, to: Address) -> list[QueuedMessage]:
     return [*map(message_of, await fetch(f"SELECT {MESSAGE_COLUMNS} FROM mail {_HERE} ORDER BY number", address_bytes(to)))]
 
 
-async def are_queued(fetch: Fetch, mail: Sequence[Ack]) -> list[bool]:
+async def are_queued(fetch: Fetch, messages: Sequence[Ack]) -> list[bool]:
     """See `Store.are_queued`."""
-    rows = await fetch(STILL, [address_bytes(one.to) for one in mail], [one.key.encode() for one in mail])
+    rows = await fetch(STILL, [address_bytes(one.to) for one in messages], [one.key.encode() for one in messages])
     return [row[0] for row in rows]
 
 
@@ -326,11 +327,11 @@ async def read_removed_at(fetch: Fetch, sha256: str) -> float | None:
 
 
 def executions_touched(changes: Sequence[Commit | Post]) -> set[Key]:
-    """The executions that changes decide or send to."""
+    """Returns the executions that changes decide or send to."""
     addresses = {change.key for change in changes if isinstance(change, Commit)} | {send.to for change in changes for send in change.messages}
     return {address for address in addresses if isinstance(address, Key)}
 
 
 def _lock(key: Key) -> int:
-    """The advisory lock of an execution, which it shares with others: Postgres has only so many."""
+    """Returns the advisory lock of an execution, which others share: Postgres has room for a limited number of locks."""
     return EPOCH_LOCK + 1 + crc32(address_bytes(key)) % LOCKS_MAX

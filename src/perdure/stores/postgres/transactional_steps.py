@@ -1,8 +1,8 @@
-"""Transactions of users in Postgres: a step's statements and the answer that settles it are one commit.
+"""Transactional steps in Postgres: the statements of a step and the message that settles it are one commit.
 
-Each runs on a connection of its own, which is as a user expects one. Who carries out a try holds a lock of that try until the transaction has ended,
-however it ends: so who tries again, not knowing what became of a commit, waits until that is known, and finds the answer if there is one. Of the
-execution it holds as much as keeps others from claiming it, and not what would keep them from sending to it.
+Each transaction runs on a connection of its own with the settings that users expect. An attempt holds a lock of its own until its transaction has ended,
+however it ends. A later run of the same attempt, when the result of a commit is unknown, therefore waits until it is known, and finds the answer if there is
+one. The transaction locks the head of its execution so that others can't claim it and still can send to it.
 """
 
 import asyncio
@@ -21,13 +21,13 @@ from perdure.stores.postgres.user_transaction_store import ABORTED_SQLSTATE, fet
 from perdure.stores.protocol import ChangeAnswer, Post, Superseded, TransactionGuard, TransactionRaised, TransactionRefused
 
 ATTEMPT_LOCK = 0x50657265 << 32
-"""The first of the advisory locks of tries."""
+"""The first of the advisory locks of attempts."""
 
 LOCK = "SELECT pg_advisory_xact_lock($1)"
 PERDURE_TABLES = ("meta", "heads", "attributes", "programs", "log", "mail", "holders", "blobs", "blob_marks", "removed_blobs", "queues", "lanes", "vault")
 _CHANGED = f"""(SELECT coalesce(sum(pg_stat_get_xact_tuples_inserted(oid) + pg_stat_get_xact_tuples_updated(oid)
     + pg_stat_get_xact_tuples_deleted(oid)), 0)::bigint FROM pg_class WHERE relnamespace = 'perdure'::regnamespace AND relname IN {PERDURE_TABLES})"""
-"""How many rows of Perdure's tables this session has changed, of late: those of the transaction before may still be counted."""
+"""How many rows of Perdure's tables this session has changed recently, which may include those of the transaction before."""
 STATE = f"SELECT epoch, pg_current_xact_id()::text, {_CHANGED} FROM perdure.meta"
 HELD = "SELECT 1 FROM perdure.heads WHERE sha256(address) = sha256($1) AND holder = $2 FOR KEY SHARE"
 LEASED = "SELECT 1 FROM perdure.mail WHERE sha256(address) = sha256($1) AND sha256(key) = sha256($2) AND holder = $3 FOR KEY SHARE"
@@ -35,7 +35,7 @@ ANSWERED = "SELECT 1 FROM perdure.mail WHERE sha256(address) = sha256($1) AND sh
 DONE = f"SELECT pg_current_xact_id()::text, {_CHANGED}"
 
 CONFLICTS = frozenset(("40001", "40P01"))
-"""What Postgres calls errors that are due to another transaction."""
+"""The SQLSTATEs of errors that another transaction caused."""
 
 _FIRST_WORD = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/|;)*(\w*)", re.DOTALL)
 TRANSACTION_ENDING_WORDS = frozenset(("abort", "begin", "commit", "end", "prepare", "release", "rollback", "savepoint", "start"))
@@ -45,37 +45,37 @@ StepWork = Callable[[Any], Coroutine[Any, Any, Post]]
 
 
 class PostgresTransaction:
-    """A transaction as a user's step has it. See `perdure.Transaction`."""
+    """The transaction that a user's step gets. See `perdure.Transaction`."""
 
     def __init__(self, connection: Any) -> None:
         self.connection = connection
 
     async def execute(self, sql: str, *arguments: Any) -> int:
-        """Run a statement; return how many rows it changed (-1: it tells none)."""
+        """Runs a statement; returns how many rows it changed, -1 if the statement reports no number."""
         statement = await self.connection.prepare(_checked_statement(sql))
         await statement.fetch(*arguments)
         found = _COUNT.search(statement.get_statusmsg())
         return int(found[1]) if found else -1
 
     async def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
-        """Run a statement for each of `rows`."""
+        """Runs a statement for each of `rows`."""
         await self.connection.executemany(_checked_statement(sql), rows)
 
     async def fetch(self, sql: str, *arguments: Any) -> list[Any]:
-        """The rows of a query."""
+        """Returns the rows of a query."""
         return [*await self.connection.fetch(_checked_statement(sql), *arguments)]
 
     async def fetchrow(self, sql: str, *arguments: Any) -> Any:
-        """The first row, or None."""
+        """Returns the first row, or None."""
         return await self.connection.fetchrow(_checked_statement(sql), *arguments)
 
     async def fetchval(self, sql: str, *arguments: Any) -> Any:
-        """The first column of the first row, or None."""
+        """Returns the first column of the first row, or None."""
         return await self.connection.fetchval(_checked_statement(sql), *arguments)
 
 
 def _checked_statement(sql: str) -> str:
-    """A statement that does not end the transaction. (Postgres takes one at a time in the way in which they are sent here.)"""
+    """Returns a statement after checking that it does not end the transaction. (The protocol used here accepts one statement at a time.)"""
     found = _FIRST_WORD.match(sql)
     if found is not None and found[1].lower() in TRANSACTION_ENDING_WORDS:
         raise WrongVerb(f"{found[1].upper()} in a step with transaction=True", "an error that leaves the step rolls it back, its return commits it")
@@ -85,10 +85,10 @@ def _checked_statement(sql: str) -> str:
 async def run_transactional_step(
     connection: Any, guard: TransactionGuard, work: StepWork, clock: Callable[[], float] | None
 ) -> ChangeAnswer | TransactionRaised | TransactionRefused:
-    """Run the user's code in a transaction that was begun, and do in it what it returns. Unless the answer is `Committed`, it is to be rolled back.
+    """Runs the user's code in an open transaction, and carries out the post that it returns. Unless the answer is `Committed`, the caller rolls back.
 
     Raises:
-        StoreUnavailable: the connection is gone, or Postgres has ended the transaction because of another; it may be done again.
+        StoreUnavailable: the connection is gone, or Postgres has aborted the transaction because of another one. It may be repeated.
     """
     fetch = fetch_with_asyncpg(connection)
     state = await _check_guard(fetch, guard)
@@ -97,23 +97,25 @@ async def run_transactional_step(
     try:
         post = await work(PostgresTransaction(connection))
         await _must_be_whole(connection, fetch, *state)
-    except BaseException as error:  # whatever the user's code raises; unless it is the task that was cancelled
+    except BaseException as error:  # anything that the user's code raises, except the cancellation of this task
         task = asyncio.current_task()
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
             raise
         if connection.is_closed() or getattr(error, "sqlstate", None) in CONFLICTS:
-            raise StoreUnavailable(f"Postgres has ended the transaction of a step: {str(error) or type(error).__name__}; it is done again") from error
+            raise StoreUnavailable(
+                f"Postgres has aborted the transaction of a step: {str(error) or type(error).__name__}. Perdure runs the step again"
+            ) from error
         return TransactionRaised(error)
     await fetch("SELECT set_config('search_path', 'perdure', true)")
     tables = await begin_transaction(fetch, executions_touched([post]), clock and clock())
     answer = await tables.change(msgspec.structs.replace(post, epoch=guard.epoch))
-    for channel in tables.rung:
+    for channel in tables.channels_to_notify:
         await fetch("SELECT pg_notify($1, '')", channel)
     return answer
 
 
 async def _check_guard(fetch: Fetch, guard: TransactionGuard) -> tuple[str, int] | TransactionRefused | Superseded:
-    """The number of the transaction, and how much was changed before it, if the guard holds; if not, why."""
+    """Returns the number of the transaction and the count of changed rows before it, if the guard holds; otherwise why it does not."""
     execution, answer = address_bytes(guard.key), guard.answer.encode()
     await fetch(LOCK, ATTEMPT_LOCK | crc32(execution + answer))
     ((epoch, *state),) = await fetch(STATE)
@@ -121,23 +123,25 @@ async def _check_guard(fetch: Fetch, guard: TransactionGuard) -> tuple[str, int]
         return Superseded(epoch)
     leased = guard.work and (address_bytes(guard.work.to), guard.work.key.encode(), guard.holder)
     held = await (fetch(LEASED, *leased) if leased else fetch(HELD, execution, guard.holder))
-    answered = bool(await fetch(ANSWERED, execution, answer))  # looked for last: once it is held, nobody else comes to answer
+    answered = bool(await fetch(ANSWERED, execution, answer))  # checked last: while the row is locked, no other process can answer
     return (state[0], state[1]) if held and not answered else TransactionRefused(answered=answered)
 
 
 async def _must_be_whole(connection: Any, fetch: Fetch, number: str, changed_before: int) -> None:
-    """Find out whether the transaction is the one that was begun, can be committed, and has let Perdure's tables alone.
+    """Checks that the transaction is still the one that was begun, can be committed, and has not changed Perdure's tables.
 
     Raises:
-        WrongVerb: it isn't, can't, or hasn't.
+        WrongVerb: one of these does not hold.
     """
     try:
         await fetch("SET CONSTRAINTS ALL IMMEDIATE")
         ((now, changed),) = await fetch(DONE)
     except Exception as error:
         if getattr(error, "sqlstate", None) == ABORTED_SQLSTATE:
-            wrong = "a step with transaction=True went on after an error of the database, which had ended its transaction"
-            raise WrongVerb(wrong, "let the error leave the step, or try within `async with tx.connection.transaction():`, a savepoint") from error
+            wrong = "a step with transaction=True continued after a database error that had aborted its transaction"
+            raise WrongVerb(
+                wrong, "let the error leave the step, or run the statement within `async with tx.connection.transaction():`, a savepoint"
+            ) from error
         raise
     if now != number or not connection.is_in_transaction():
         raise WrongVerb("a step with transaction=True has ended its transaction itself", "an error that leaves the step rolls it back, its return commits it")

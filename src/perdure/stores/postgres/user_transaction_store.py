@@ -1,11 +1,9 @@
-"""The drivers of users in Postgres: how the statements of the store are carried out on connections that asyncpg or psycopg made, however these are set up.
+"""Posts within a transaction that a user has open on the database, on the user's own connection.
 
-No driver is imported before there is a connection of it.
+The statements are those of the store (`store_tables`), including its locks: until the user's transaction ends, no other process changes or sends to
+the executions that it has posted to. Postgres delivers the notifications with the user's commit.
 
-Joined: what is posted within a transaction that a user has open on the database, by way of the user's own connection.
-
-What is done there is what the store does itself (`postgres_tables`), its locks included: until the user's transaction ends, nobody else changes or
-writes to the executions that it has posted to. Who waits is notified by Postgres, with the user's commit.
+The connection may be of asyncpg or psycopg, with any settings. No driver is imported before a connection of it is given.
 """
 
 import asyncio
@@ -26,19 +24,19 @@ from perdure.stores.protocol import ALL_HEADS, ChangeAnswer, Commit, Head, HeadF
 from perdure.stores.user_transactions import CONNECTION_KINDS, EXPECTED_OPEN, driver_connection, is_instance_of
 
 NO_TRANSACTION = "in a transaction, and it commits by itself; begin one on it first, and commit afterwards"
-TRANSACTION_FAILED = "in a transaction that can go on: an earlier error of the database has ended it; roll it back, and repeat it from its beginning"
+TRANSACTION_FAILED = "in a transaction that can continue: an earlier database error has aborted it; roll it back, and repeat it from its beginning"
 ABORTED_SQLSTATE = "25P02"
-"""What Postgres says of every statement after the one that failed."""
+"""The SQLSTATE of every statement after the one that failed."""
 
 
 async def fetch_on_user_connection(given: Any, home: AbstractEventLoop | None) -> Fetch:
-    """What carries out statements of the store in the transaction that is open on the connection that was `given`.
+    """Returns a function that executes statements of the store in the transaction that is open on the connection `given`.
 
-    On the loop that is the store's `home` no statement may keep others waiting, as it may be them that it waits for: one of a connection that belongs to
-    no loop is carried out in another thread.
+    On `home`, the loop of the store, no statement may block: it may wait for a lock of another task of that loop. Statements of a connection that belongs
+    to no loop therefore run in another thread.
 
     Raises:
-        BadValue: it is of no driver that is known, was closed, or no transaction is open on it.
+        BadValue: the driver is unknown, the connection is closed, or no transaction is open on it.
     """
     connection = await driver_connection(given)
     if is_instance_of(connection, "asyncpg", "Connection", "PoolConnectionProxy"):
@@ -62,7 +60,7 @@ async def fetch_on_user_connection(given: Any, home: AbstractEventLoop | None) -
 
 
 def fetch_with_asyncpg(connection: Any) -> Fetch:
-    """Statements by way of a connection of asyncpg."""
+    """Returns a function that executes statements on a connection of asyncpg."""
 
     async def fetch(sql: str, *arguments: Any) -> list[Any]:
         return [_row(row) for row in await connection.fetch(sql, *map(_argument, arguments))]
@@ -92,7 +90,7 @@ def _fetch_with_async_psycopg(psycopg: Any, connection: Any) -> Fetch:
 
 
 def _argument(value: Any) -> Any:
-    """An argument as the store's own connections would send it; arrays of names are escaped already."""
+    """Escapes an argument as the codec of the store's own connections does. Arrays of names are escaped already."""
     return escape_nul(value) if isinstance(value, str) else value
 
 
@@ -109,10 +107,10 @@ def _running_loop() -> AbstractEventLoop | None:
 
 @asynccontextmanager
 async def perdure_savepoint(given: Any, fetch: Fetch) -> AsyncIterator[None]:
-    """Within, names are those of the store's tables; what fails leaves nothing behind, and the transaction as it was.
+    """Sets a savepoint, and the search path to the store's tables, within the block. A failed block is rolled back, and the user's transaction stays usable.
 
     Raises:
-        BadValue: the transaction has failed before.
+        BadValue: the transaction had failed before.
     """
     try:
         await fetch("SAVEPOINT perdure")
@@ -132,7 +130,7 @@ async def perdure_savepoint(given: Any, fetch: Fetch) -> AsyncIterator[None]:
 
 
 DATABASE_IDENTITY = "SELECT current_database()::text, system_identifier::text FROM pg_control_system()"
-"""What tells one database from another, whatever way leads to it."""
+"""The query that identifies a database, whatever URL leads to it."""
 USER_CONNECTION_IDENTITY = DATABASE_IDENTITY.replace(" FROM", ", has_schema_privilege(to_regnamespace('perdure'), 'USAGE'), current_user::text FROM")
 GRANTS = (
     "allowed to use Perdure's tables; GRANT it USAGE on SCHEMA perdure, SELECT, INSERT, UPDATE and DELETE on ALL TABLES in it, and USAGE on ALL SEQUENCES in it"
@@ -140,7 +138,7 @@ GRANTS = (
 
 
 class PostgresUserTransactionStore:
-    """The database as it is in the transaction by way of which `fetch` asks. See `UserTransactionStore`."""
+    """The store within the transaction in which `fetch` executes statements. See `UserTransactionStore`."""
 
     def __init__(self, fetch: Fetch, clock: Callable[[], float] | None) -> None:
         self._fetch, self._clock = fetch, clock
@@ -149,7 +147,7 @@ class PostgresUserTransactionStore:
         """See `Store.commit`."""
         here = await self._begun(tables.executions_touched(changes))
         answers = [await here.change(change) for change in changes]
-        for channel in here.rung:
+        for channel in here.channels_to_notify:
             await self._fetch("SELECT pg_notify($1, '')", channel)
         return answers
 
@@ -185,7 +183,7 @@ class PostgresUserTransactionStore:
 async def join_user_transaction(
     given: Any, place: tuple[Any, ...], clock: Callable[[], float] | None, home: AbstractEventLoop | None
 ) -> AsyncIterator[PostgresUserTransactionStore]:
-    """The database at `place` within the transaction on the connection that was `given`; `home` is the loop of the store. See `JoinsUserTransactions.join`."""
+    """Yields the store within the transaction on the connection `given`, which must be to the database `place`. `home` is the loop of the store."""
     fetch = await fetch_on_user_connection(given, home)
     async with perdure_savepoint(given, fetch):
         ((*found, may, role),) = await fetch(USER_CONNECTION_IDENTITY)

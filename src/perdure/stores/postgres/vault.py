@@ -1,4 +1,4 @@
-"""The vault in Postgres. What was replaced or removed is gone for whoever asks the server; from its files it goes as it vacuums and writes them over."""
+"""The vault in Postgres. Replaced and removed secrets can't be queried any more; they leave the files of the server as it vacuums and overwrites them."""
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -13,7 +13,7 @@ DROP = "DELETE FROM vault WHERE tenant = $1 AND name = $2 RETURNING version"
 
 
 class PostgresVault:
-    """A `Vault` by the transactions of a store."""
+    """A `Vault` in the transactions of a store."""
 
     def __init__(self, transaction: Callable[[], AbstractAsyncContextManager[PostgresTables]]) -> None:
         self._transaction = transaction
@@ -36,5 +36,5 @@ class PostgresVault:
             return bool(await here.fetch(DROP, tenant, name))
 
     async def wipe(self) -> bool:
-        """The server does that by itself."""
+        """Does nothing: the server overwrites old rows itself."""
         return True

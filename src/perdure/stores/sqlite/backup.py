@@ -1,9 +1,10 @@
-"""Backups: a copy of one moment, made while others go on writing. Opening it begins a new epoch, so that what was decided after it is refused.
+"""Backup and restore.
 
-Restoring a backup: it is checked, copied beside the database, given a new epoch, and takes the place of the database in one step.
+A backup is a snapshot, copied while others continue to write. Opening it begins a new epoch, so that changes decided after the backup are refused.
 
-Whatever interrupts this leaves the database as it was, until the copy has got its name. What is left of the old one from then on is its write-ahead log,
-which does not belong to the copy: opening refuses the two together, and restoring again removes it.
+A restore checks the backup, copies it beside the database, begins a new epoch in the copy, and replaces the database in one step. An interruption before
+that step leaves the database as it was. An interruption after it may leave the write-ahead log of the old database, which does not belong to the copy:
+opening refuses the two together, and another restore removes the log.
 """
 
 import os
@@ -29,32 +30,32 @@ PAGES_PER_STEP = 1_000
 
 
 def back_up(source: Path, target: Path) -> None:
-    """Copy the database of `source` into the new file `target`, which is there only once it is complete and on the disk.
+    """Copies the database `source` into the new file `target`, which appears only once it is complete and on the disk.
 
     Raises:
-        StoreError: there is a `target`, or one of them can't be used.
+        StoreError: `target` exists, or one of the files can't be used.
     """
     _back_up(DatabaseFile(source.absolute()), target.absolute())
 
 
 class BackupCopies:
-    """Backups of a file that is open here. A fork waits for them, since a child could not close what they have open."""
+    """Makes backups of a file that is open in this process. A fork waits for them, since a child could not close their connections."""
 
     def __init__(self, file: DatabaseFile) -> None:
         self._file = file
         self._lock = Lock()
 
     def copy(self, target: Path) -> None:
-        """See `backup`."""
+        """See `back_up`."""
         with self._lock:
             _back_up(self._file, target.absolute())
 
-    def quiet(self) -> None:
-        """Wait until none is made, and let none begin."""
+    def pause(self) -> None:
+        """Waits until no backup is in progress, and lets none begin."""
         self._lock.acquire()
 
-    def go_on(self) -> None:
-        """Backups may be made again."""
+    def resume(self) -> None:
+        """Lets backups begin again."""
         self._lock.release()
 
 
@@ -63,19 +64,19 @@ def _back_up(file: DatabaseFile, target: Path) -> None:
         raise _exists(target)
     partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
     try:
-        with file.said_clearly():
+        with file.translated_errors():
             copy_snapshot(file, partial, neighbour_mode(file.path))
-        with DatabaseFile(target).said_clearly():
+        with DatabaseFile(target).translated_errors():
             _publish(partial, target)
     finally:
         partial.unlink(missing_ok=True)
 
 
 def copy_snapshot(file: DatabaseFile, partial: Path, mode: int) -> None:
-    """Copy the database, as it is at this moment, into the new file `partial`, which gets the permissions `mode` and a name of its own."""
+    """Copies a snapshot of the database into the new file `partial`, with the permissions `mode` and a new database name (`meta.file`)."""
     make_database_file(partial, mode, directories=False)
     with closing(file.connect(wait_s=1.0)) as source, closing(DatabaseFile(partial).connect(creates=True)) as copied:
-        source.execute("BEGIN")  # One moment: without it, whoever writes makes the copy begin anew.
+        source.execute("BEGIN")  # One snapshot: without it, every write by another process would restart the copy.
         source.execute("SELECT epoch FROM meta").fetchone()
         source.backup(copied, pages=PAGES_PER_STEP)
         source.execute("ROLLBACK")
@@ -84,7 +85,7 @@ def copy_snapshot(file: DatabaseFile, partial: Path, mode: int) -> None:
 
 
 def _publish(partial: Path, target: Path) -> None:
-    """Give the complete copy its name."""
+    """Gives the complete copy its name."""
     sync_to_disk(partial)
     try:
         target.hardlink_to(partial)
@@ -97,7 +98,7 @@ def _publish(partial: Path, target: Path) -> None:
 
 
 def sync_to_disk(path: Path) -> None:
-    """Have a file, or the names in a directory, be on the disk."""
+    """Flushes a file, or the entries of a directory, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -106,15 +107,15 @@ def sync_to_disk(path: Path) -> None:
 
 
 def _exists(target: Path) -> StoreError:
-    return StoreError(f"{target} is there already, and a backup replaces nothing; name a new file")
+    return StoreError(f"{target} exists already, and a backup replaces no file; name a new file")
 
 
 RESTORE_WAIT_S = 1.0
-"""How long it is waited for others to let go of the database."""
+"""How long a restore waits for others to close the database."""
 
 
 class RestoreResult(msgspec.Struct, frozen=True):
-    """How the database is that was restored: its epoch, how many executions it has, how many log rows, messages and large values are damaged, and its size."""
+    """The restored database: its epoch, its number of executions, how many log rows, messages and blobs are damaged, and its size."""
 
     epoch: int
     executions: int
@@ -123,11 +124,11 @@ class RestoreResult(msgspec.Struct, frozen=True):
 
 
 def restore(backup: Path, target: Path, *, replace: bool = False) -> RestoreResult:
-    """Put a copy of `backup` in the place of the database `target`, with a new epoch. Without `replace` there must be none.
+    """Restores `backup` as the database `target`, in a new epoch. Without `replace`, `target` must not exist.
 
     Raises:
-        StoreDamaged: SQLite finds the backup damaged. A row that can't be read costs one execution, and is only counted.
-        StoreError: it is none of this version of Perdure, there is a `target`, or somebody uses it.
+        StoreDamaged: SQLite finds the backup damaged. A row that can't be decoded affects one execution only, and is counted instead.
+        StoreError: the backup is not of this version of Perdure, `target` exists, or another process uses it.
     """
     source = _usable(backup)
     target = target.absolute()
@@ -135,9 +136,12 @@ def restore(backup: Path, target: Path, *, replace: bool = False) -> RestoreResu
     if target.exists() and target.samefile(backup):
         raise StoreError(f"{backup} is the database itself; name a backup of it")
     if not replace and target.exists():
-        raise StoreError(f"{target} is there already; --replace has the backup replace it, and what it has is lost then: perdure db backup copies it first")
+        raise StoreError(f"{target} exists already; give --replace to replace it. Its content is lost then: copy it first with perdure db backup")
     make_directories(target.parent, directory_mode(FILE_MODE))
-    with file.said_clearly(), upgrade_lock(file, lambda: StoreUnavailable(f"another process restores or upgrades {target}; wait for it, and restore again")):
+    with (
+        file.translated_errors(),
+        upgrade_lock(file, lambda: StoreUnavailable(f"another process restores or upgrades {target}; wait for it, and restore again")),
+    ):
         _refuse_others(file)
         for leftover in _leftovers(target):
             leftover.unlink(missing_ok=True)
@@ -157,19 +161,19 @@ def restore(backup: Path, target: Path, *, replace: bool = False) -> RestoreResu
 
 
 def _usable(backup: Path) -> DatabaseFile:
-    """The backup, which has tables of this version."""
+    """Returns the backup after checking that its tables have this version."""
     if not backup.exists():
         raise StoreError(f"there is no file {backup}; name a file that perdure db backup has made")
     return read_only_file(backup.absolute())
 
 
 def _prepare(source: DatabaseFile, partial: Path, target: DatabaseFile) -> RestoreResult:
-    """Copy the backup, check all of the copy, and begin a new epoch in it."""
-    with source.said_clearly():
+    """Copies the backup, checks the whole copy, and begins a new epoch in it."""
+    with source.translated_errors():
         copy_snapshot(source, partial, neighbour_mode(target.path) if target.path.exists() else FILE_MODE)
     with closing(DatabaseFile(partial).connect()) as connection:
         if damage := _damage(connection):
-            raise StoreDamaged(f"the backup {source.path} is damaged: {damage}; {target.path} is as it was. Restore another one")
+            raise StoreDamaged(f"the backup {source.path} is damaged: {damage}; {target.path} was not changed. Restore another backup")
         unreadable = sum(1 for _ in _unreadable(connection))
         begin_epoch_of_backup(connection, _epoch(target) + 1)
         (epoch,) = connection.execute("SELECT epoch FROM meta").fetchone()
@@ -179,7 +183,7 @@ def _prepare(source: DatabaseFile, partial: Path, target: DatabaseFile) -> Resto
 
 
 def _damage(connection: sqlite3.Connection) -> str:
-    """What SQLite finds damaged; empty if nothing is."""
+    """Returns the damage that SQLite finds; "" if there is none."""
     try:
         (found,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
     except sqlite3.DatabaseError as error:
@@ -190,7 +194,7 @@ def _damage(connection: sqlite3.Connection) -> str:
 
 
 def _unreadable(connection: sqlite3.Connection) -> Iterator[str]:
-    """The payloads that were changed since they were written, by their checksums; a codec has its own, which takes its keys."""
+    """Yields the payloads whose checksums are wrong. Encoded payloads are not checked, since that takes the keys of their codec."""
     for table, column in (("log", "row"), ("mail", "body")):
         for row, stored in connection.execute(f"SELECT rowid, {column} FROM {table}"):
             try:
@@ -203,8 +207,8 @@ def _unreadable(connection: sqlite3.Connection) -> Iterator[str]:
 
 
 def _epoch(target: DatabaseFile) -> int:
-    """The epoch of the database that is replaced; 0 if there is none, or if it can't be read."""
-    with suppress(StoreError), closing(read_only_file(target.path).connect()) as connection, target.said_clearly():
+    """Returns the epoch of the database that is replaced; 0 if it does not exist or can't be read."""
+    with suppress(StoreError), closing(read_only_file(target.path).connect()) as connection, target.translated_errors():
         return int(connection.execute("SELECT epoch FROM meta").fetchone()[0])
     return 0
 
@@ -216,7 +220,7 @@ def _refuse_others(file: DatabaseFile) -> None:
 
 @contextmanager
 def _exclusive_lock(file: DatabaseFile) -> Iterator[None]:
-    """Keep all others, whatever program they are, from opening the database. One that can't be opened at all is used by none of Perdure's processes."""
+    """Keeps every other program from opening the database. A database too damaged to be opened needs no lock: no process of Perdure uses it."""
     connection = _connected(file) if file.path.exists() else None
     try:
         if connection is not None:
@@ -230,7 +234,7 @@ def _exclusive_lock(file: DatabaseFile) -> Iterator[None]:
 
 def _connected(file: DatabaseFile) -> sqlite3.Connection | None:
     try:
-        with file.said_clearly():
+        with file.translated_errors():
             return existing_file(file.path).connect(wait_s=RESTORE_WAIT_S)
     except StoreDamaged:
         return None
@@ -240,7 +244,7 @@ def _lock(file: DatabaseFile, connection: sqlite3.Connection) -> None:
     try:
         connection.execute("PRAGMA locking_mode = EXCLUSIVE")
         connection.execute("BEGIN EXCLUSIVE")
-        connection.execute("COMMIT")  # the lock stays
+        connection.execute("COMMIT")  # in this locking mode the lock stays after the commit
     except sqlite3.DatabaseError as error:
         if is_busy(error):
             raise StoreUnavailable(f"another program has {file.path} open, perhaps a database shell; end all that use it, and restore again") from error
@@ -253,6 +257,6 @@ def _shared(target: Path) -> Path:
 
 
 def _leftovers(target: Path) -> list[Path]:
-    """What restorings that were interrupted have left. The lock is held, so that none is being made."""
-    begins = f".{target.name}.", f"..{target.name}."  # a copy, and the file that becomes one
+    """Returns the files that interrupted restores have left. The caller holds the upgrade lock, so no restore is in progress."""
+    begins = f".{target.name}.", f"..{target.name}."  # a copy, and the file that `make_database_file` renames to one
     return [one for one in target.parent.iterdir() if one.name.startswith(begins) and ".restoring" in one.name]

@@ -1,4 +1,4 @@
-"""Removal of blobs in a file. There is one writer at a time, so a change that takes a mark away and the removal of what is marked never overlap."""
+"""Removal of blobs in SQLite. There is one writer at a time, so the removal of marked blobs never overlaps with a change that removes a mark."""
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -28,7 +28,7 @@ UNCLAIMED = f"SELECT {MESSAGE_COLUMNS} FROM mail WHERE unclaimed IS NOT NULL ORD
 
 
 class SqliteBlobRemoval:
-    """A `BlobRemoval` in a file, by what reads and writes there."""
+    """A `BlobRemoval` in SQLite, which reads and writes through the functions of its store."""
 
     def __init__(self, read: Callable[..., Awaitable[Any]], write: Callable[..., Awaitable[Any]]) -> None:
         self._read, self._write = read, write

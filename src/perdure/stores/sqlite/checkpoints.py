@@ -1,7 +1,7 @@
-"""Checkpoints: what was written ahead is carried over into the database by a thread of its own, so that no commit waits for it.
+"""Checkpoints: a thread of its own copies the write-ahead log into the database, so that no commit waits for it.
 
-A passive checkpoint lets everybody write meanwhile, and so never gets to the end of a log that is being written: now and then
-the writers are held up for the little that is left, so that the log begins anew. A reader that stays keeps it from that for as long.
+A passive checkpoint lets others write meanwhile, and so never reaches the end of a log that is being written. Now and then the thread therefore stops the
+writers for the small rest, so that SQLite restarts the log. A long-running reader prevents that for as long as it reads.
 """
 
 import sqlite3
@@ -16,18 +16,18 @@ from perdure.stores.sqlite.forks_and_threads import start_daemon_thread
 from perdure.stores.sqlite.write_lock_queue import LOCK_RETRY_S
 
 PASSIVE_BYTES = 4 * 2**20
-"""By how much the log grows between two checkpoints, about."""
+"""By about how much the log grows between two checkpoints."""
 RESTART_BYTES = 3 * 2**20
-"""From which size it is begun anew, though writers wait for that. A log that is written over is also much faster than one that grows."""
+"""The size from which the log is restarted although writers wait for that. Overwriting a log is also much faster than growing it."""
 TRUNCATE_BYTES = 64 * 2**20
-"""From which size the file is then made smaller too."""
+"""The size from which the file is truncated as well."""
 RESTART_ATTEMPTS = 20
-"""How often that is tried, each millisecond, while others write or read."""
+"""How often a restart is attempted, once a millisecond, while others write or read."""
 CHANGES_MIN, CHANGES_MAX = 50, 20_000
 
 
 class Checkpoints:
-    """The checkpoints of one writer of `file`, which stands still within `alone`; there is no thread until it has written much."""
+    """The checkpoints of one writer of `file`, which pauses within `alone`. The thread starts once there is enough to copy."""
 
     def __init__(self, file: DatabaseFile, alone: Callable[[], AbstractContextManager[None]]) -> None:
         self._file, self._alone = file, alone
@@ -40,7 +40,7 @@ class Checkpoints:
         self._lock = Lock()
 
     def wrote(self, changes: int) -> None:
-        """So many changes were committed. How many are worth a checkpoint is found out by and by."""
+        """Counts committed changes and requests a checkpoint after enough of them. How many are enough adapts to the growth of the log."""
         self._changes += changes
         if self._changes >= self._changes_max and not self._asked.is_set():
             if self._thread is None:
@@ -48,16 +48,16 @@ class Checkpoints:
                 self._thread = start_daemon_thread(self._work, "perdure-checkpoints")
             self._asked.set()
 
-    def quiet(self) -> None:
-        """Wait until there is no checkpoint, and let none begin."""
+    def pause(self) -> None:
+        """Waits until no checkpoint is in progress, and lets none begin."""
         self._lock.acquire()
 
-    def go_on(self) -> None:
-        """Checkpoints may be made again."""
+    def resume(self) -> None:
+        """Lets checkpoints begin again."""
         self._lock.release()
 
     def close(self) -> None:
-        """There are no more."""
+        """Ends the thread."""
         self._ended = True
         if self._thread is not None:
             self._asked.set()
@@ -74,11 +74,11 @@ class Checkpoints:
                 try:
                     grown_bytes = self._checkpoint()
                 except (*DATABASE_ERRORS, StoreError):
-                    continue  # whatever is wrong, writing tells it; the log is there still, for the next
+                    continue  # the next write reports the cause; the log stays for the next checkpoint
             self._changes_max = min(max(changes * PASSIVE_BYTES // max(grown_bytes, 1), CHANGES_MIN), CHANGES_MAX)
 
     def _checkpoint(self) -> int:
-        """Carry over what can be, and begin the log anew if it is long; return by how much it had grown."""
+        """Copies what it can, and restarts the log if it is long; returns by how much the log had grown."""
         self._file.check()
         self._file.check_log()
         connection = self._file.connect()
@@ -89,14 +89,14 @@ class Checkpoints:
             grown_bytes = self._log_bytes - before if self._log_bytes >= before else self._log_bytes
             if self._log_bytes >= RESTART_BYTES and (frames - carried) * page_bytes <= PASSIVE_BYTES:
                 mode = "TRUNCATE" if self._file.wal.stat().st_size >= TRUNCATE_BYTES else "RESTART"
-                if self._begin_anew(connection, mode):
+                if self._restart_log(connection, mode):
                     self._log_bytes = 0
             return grown_bytes
         finally:
             connection.close()
 
-    def _begin_anew(self, connection: sqlite3.Connection, mode: str) -> bool:
-        """Carry over the rest while nobody writes, so that the log begins anew; False if others have kept it from that."""
+    def _restart_log(self, connection: sqlite3.Connection, mode: str) -> bool:
+        """Copies the rest while this process does not write, so that SQLite restarts the log; returns False if others prevented it."""
         with self._alone():
             for _ in range(RESTART_ATTEMPTS):
                 (busy, _, _) = connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()

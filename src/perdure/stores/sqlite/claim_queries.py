@@ -1,4 +1,4 @@
-"""Claims: what is ready, and handing it over. Whether there is anything can be asked on any connection; handing over changes the tables."""
+"""The queries of a claim: they find what is ready, on any connection, and assign it to the claimer, which writes."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -13,7 +13,7 @@ from perdure.stores.sqlite.holders import HolderLiveness
 from perdure.stores.sqlite.limited_queues import SqliteCandidate
 from perdure.stores.sqlite.store_rows import HEAD_COLUMNS, MESSAGE_COLUMNS, address_text, head_of, json_text, message_of, roots_text
 
-# Of each line (of one holder and one name) the first few that are due; or, if the holders are dead, due or not.
+# The first few that are due in each line, i.e. of each holder and name; for dead holders, due or not.
 _LINES = """SELECT number, {at} FROM ({{holders}}) AS who CROSS JOIN ({{names}}) AS name CROSS JOIN {table} AS waiting WHERE waiting.number IN (
     SELECT number FROM {table} WHERE holder IS who.column1 AND {name} = name.column1 AND {due} ORDER BY {at}, number LIMIT ?)"""
 AWAKE = _LINES.format(table="heads", name="limited = 0 AND program", at="ready_at_s", due="ready_at_s <= ?")
@@ -21,19 +21,19 @@ DEAD_HELD = _LINES.format(table="heads", name="limited = 0 AND program", at="rea
 DUE_WORK = _LINES.format(table="mail", name="queue", at="due_at_s", due="due_at_s <= ?")
 DEAD_HELD_WORK = _LINES.format(table="mail", name="queue", at="due_at_s", due="? IS NOT NULL")
 
-# The same of some tenants' queues alone.
+# The same, only for the queues of some tenants.
 _OF = "AND address IN (SELECT value FROM json_each(?))"
 DUE_WORK_OF = _LINES.format(table="mail", name="queue", at="due_at_s", due=f"due_at_s <= ? {_OF}")
 ORPHANED_WORK_OF = _LINES.format(table="mail", name="queue", at="due_at_s", due=f"? IS NOT NULL {_OF}")
 
-# The same for some families, whose roots come first.
+# The same, only for executions of some roots, which are the first argument.
 AWAKE_IN_FAMILIES = """SELECT number, ready_at_s FROM json_each(?) AS family CROSS JOIN heads AS waiting WHERE waiting.number IN (
     SELECT number FROM heads WHERE root = family.value AND ifnull(holder IN ({holders}), 1) AND program IN ({names}) AND limited = 0
     AND ready_at_s <= ? ORDER BY ready_at_s, number LIMIT ?)"""
-DEAD_HELD_IN_FAMILIES = """SELECT number, ready_at_s FROM heads WHERE +root IN (SELECT value FROM json_each(?)) AND holder IN ({holders})
+ORPHANED_IN_FAMILIES = """SELECT number, ready_at_s FROM heads WHERE +root IN (SELECT value FROM json_each(?)) AND holder IN ({holders})
     AND program IN ({names}) AND limited = 0 AND ? IS NOT NULL ORDER BY ready_at_s, number LIMIT ?"""
 
-# When the first of each line is due.
+# When the first of each line becomes due.
 _NEXT = """SELECT min((SELECT min({at}) FROM {table} WHERE holder IS who.column1 AND {name} = name.column1))
     FROM ({{holders}}) AS who CROSS JOIN ({{names}}) AS name"""
 NEXT = _NEXT.format(table="heads", name="limited = 0 AND program", at="ready_at_s")
@@ -49,7 +49,7 @@ LEASE = f"UPDATE mail SET holder = ?, deliveries = deliveries + 1 WHERE {_CHOSEN
 
 
 class ReadyNumbers(NamedTuple):
-    """What the claimer is to be handed: the numbers of executions and of work, and what of it is in queues that have limits."""
+    """What the claimer gets: the numbers of executions and tasks, and the candidates among them that are in queues with limits."""
 
     executions: list[int]
     work: list[int]
@@ -61,15 +61,15 @@ class ReadyNumbers(NamedTuple):
 
 
 def with_full_names(execute: Execute, claim: Claim) -> Claim:
-    """The claim by the full names of programs."""
+    """Returns the claim with the full names of programs. See `Claim.of`."""
     return claim.of(name for (name,) in execute("SELECT name FROM programs"))
 
 
-def find_ready(execute: Execute, claim: Claim, stands: HolderLiveness, now_s: float) -> ReadyNumbers:
-    """What the claimer is to be handed."""
-    names, limit, dead = sorted(claim.programs), claim.limit, stands.dead
+def find_ready(execute: Execute, claim: Claim, liveness: HolderLiveness, now_s: float) -> ReadyNumbers:
+    """Finds the executions and tasks that the claimer gets."""
+    names, limit, dead = sorted(claim.programs), claim.limit, liveness.dead
     families: tuple[Any, ...] = () if claim.roots is None else (roots_text(claim.roots),)
-    awake, orphaned = (AWAKE, DEAD_HELD) if claim.roots is None else (AWAKE_IN_FAMILIES, DEAD_HELD_IN_FAMILIES)
+    awake, orphaned = (AWAKE, DEAD_HELD) if claim.roots is None else (AWAKE_IN_FAMILIES, ORPHANED_IN_FAMILIES)
     holders: list[str | None] = [None, claim.holder] if claim.roots is None else [claim.holder]
     lines = [(sql, who, (*families, *who, *names, now_s, limit)) for sql, who in ((awake, holders), (orphaned, dead))]
     limited = limited_queues.limited_queues(execute)
@@ -82,16 +82,16 @@ def find_ready(execute: Execute, claim: Claim, stands: HolderLiveness, now_s: fl
     executions, work = _longest_waiting(execute, lines, names, limit), _longest_waiting(execute, work_lines, free, limit)
     for queue in limited:
         if names:
-            executions += limited_queues.choose_executions(execute, queue, claim, stands.living, dead, now_s)
+            executions += limited_queues.choose_executions(execute, queue, claim, liveness.living, dead, now_s)
         if queue.name in claim.queues:
-            work += limited_queues.choose_work(execute, queue, claim, stands.living, dead, now_s)
+            work += limited_queues.choose_work(execute, queue, claim, liveness.living, dead, now_s)
     if limited:
         executions, work = (sorted(found, key=lambda one: (one.at_s, one.number))[:limit] for found in (executions, work))
     return ReadyNumbers([one.number for one in executions], [one.number for one in work], executions, work)
 
 
 def next_ready_at(execute: Execute, claim: Claim, now_s: float) -> float | None:
-    """When the first of what the claimer could have is due."""
+    """Returns when the next execution or task that the claimer could get becomes ready."""
     times_s: list[float | None] = []
     if claim.programs and claim.roots is None:
         times_s += execute(_with_placeholders(NEXT, 2, len(claim.programs)), (None, claim.holder, *claim.programs)).fetchone()
@@ -106,18 +106,18 @@ def next_ready_at(execute: Execute, claim: Claim, now_s: float) -> float | None:
 
 
 def assign_executions(execute: Execute, numbers: list[int], holder: str, now_s: float) -> tuple[ClaimedExecution, ...]:
-    """Hand over executions, each with its due mail."""
+    """Assigns executions to a holder, and returns each with its due messages."""
     if not numbers:
         return ()
     heads = {number: (row[0], head_of(row)) for number, *row in execute(ASSIGN, (holder, now_s, json_text(numbers))).fetchall()}
-    letters: dict[str, list[QueuedMessage]] = {address: [] for address, _ in heads.values()}
-    for row in execute(DUE_MAIL, (json_text([*letters]), now_s)).fetchall():
-        letters[row[1]].append(message_of(row))
-    return tuple(ClaimedExecution(of, tuple(letters[address])) for address, of in map(heads.__getitem__, numbers))
+    due: dict[str, list[QueuedMessage]] = {address: [] for address, _ in heads.values()}
+    for row in execute(DUE_MAIL, (json_text([*due]), now_s)).fetchall():
+        due[row[1]].append(message_of(row))
+    return tuple(ClaimedExecution(of, tuple(due[address])) for address, of in map(heads.__getitem__, numbers))
 
 
 def lease_work(execute: Execute, numbers: list[int], holder: str) -> tuple[QueuedMessage, ...]:
-    """Hand over work."""
+    """Leases tasks to a holder."""
     if not numbers:
         return ()
     leased = {row[0]: message_of(row) for row in execute(LEASE, (holder, json_text(numbers))).fetchall()}
@@ -127,7 +127,7 @@ def lease_work(execute: Execute, numbers: list[int], holder: str) -> tuple[Queue
 def _longest_waiting(
     execute: Execute, lines: Sequence[tuple[str, Sequence[str | None], tuple[Any, ...]]], names: list[str], limit: int
 ) -> list[SqliteCandidate]:
-    """Those that have waited longest in all of `lines`: statements, their holders and arguments."""
+    """Returns the candidates that have waited longest in all of `lines`: statements with their holders and arguments."""
     found = []
     for sql, holders, arguments in lines:
         if holders and names:
@@ -138,7 +138,7 @@ def _longest_waiting(
 
 @cache
 def _with_placeholders(sql: str, holders: int, names: int) -> str:
-    """The statement with room for so many holders and names. (They can't be passed as JSON: SQLite ends its strings at a NUL.)"""
+    """Returns the statement with placeholders for so many holders and names. (They can't be passed as JSON: SQLite ends its strings at a NUL.)"""
     return sql.format(holders=_values(holders), names=_values(names))
 
 

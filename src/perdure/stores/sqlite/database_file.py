@@ -1,7 +1,7 @@
-"""The database file: how connections to it are made, and what its troubles are called.
+"""The database file: opens connections to it, and translates the errors of SQLite and the system.
 
-Every connection is made here. Nothing else may open the file or its neighbours ``-wal`` and ``-shm``, not even to read a byte:
-closing any descriptor of a file drops the locks that this process has on it (POSIX), and SQLite's are such locks.
+Every connection is made here. Nothing else may open the file or its neighbours ``-wal`` and ``-shm``, not even to read a byte: closing any descriptor
+of a file drops all locks that the process has on it (POSIX), and SQLite relies on such locks.
 """
 
 import ctypes
@@ -21,7 +21,7 @@ from perdure.stores.sqlite.write_ahead_log import log_mismatch
 APPLICATION_ID = 0x50657264
 SYNCHRONOUS = ("FULL", "NORMAL", "OFF")
 DATABASE_ERRORS = (sqlite3.Error, OSError, MemoryError)
-"""What says that the file can't be used now; SQLITE_NOMEM is a MemoryError in Python."""
+"""The errors that say that the file can't be used now. Python raises SQLITE_NOMEM as a MemoryError."""
 BUSY_CODES = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}
 LOCK_IO_CODES = {
     sqlite3.SQLITE_IOERR_LOCK,
@@ -34,13 +34,13 @@ LOCK_IO_CODES = {
 CACHE_KIB, WRITING_CACHE_KIB = 2_048, 8_192
 
 Execute = Callable[..., sqlite3.Cursor]
-"""Carries out one statement on some connection."""
+"""Executes one statement on some connection."""
 
 
 class DatabaseFile:
-    """The file at `path`, and that it stays the same one. `synchronous` is SQLite's; if it is `only_read`, SQLite refuses all else.
+    """The database file at `path`. It checks that the file is not replaced. `synchronous` is SQLite's; with `only_read`, SQLite refuses to write.
 
-    A test that wants faults sets the `factory` of connections.
+    A test injects faults through the `factory` of connections.
     """
 
     factory: type[sqlite3.Connection] = sqlite3.Connection
@@ -56,10 +56,10 @@ class DatabaseFile:
         self._damage = ""
 
     def connect(self, *, creates: bool = False, wait_s: float = 0.0, cache_kib: int = CACHE_KIB) -> sqlite3.Connection:
-        """A connection in autocommit mode that any thread may use. It waits `wait_s` for locks; with `creates` it makes the file if there is none.
+        """Opens a connection in autocommit mode that any thread may use. It waits `wait_s` for locks; with `creates` it creates a missing file.
 
         Raises:
-            StoreDamaged: the write-ahead log is another's. This is looked at until the file is remembered, and then by who makes checkpoints.
+            StoreDamaged: the write-ahead log belongs to another database. This is checked until `remember` is called; checkpoints check it afterwards.
         """
         if self._identity is None:
             self.check_log()
@@ -84,29 +84,28 @@ class DatabaseFile:
         return connection
 
     def remember(self) -> None:
-        """The file that is there now is the one that is meant."""
+        """Takes the file that is there now as the one that `check` expects."""
         self._identity = self._look()
 
     def check(self) -> None:
-        """Find out whether the file is still there.
+        """Checks that the file is still there.
 
         Raises:
-            StoreError: it was deleted or replaced, so that whatever were written now would be lost.
+            StoreError: it was deleted or replaced, so that new writes would be lost.
             StoreDamaged: its content was replaced while it was open.
         """
         if self._damage:
             raise StoreDamaged(self._damage)
         if self._look() != self._identity:
             raise StoreError(
-                f"{self.path} was deleted or replaced while it was open, and what is written now would be lost; "
-                "put the file back that was there, or end this process and begin anew"
+                f"{self.path} was deleted or replaced while it was open, and new writes would be lost; put the original file back, or restart this process"
             )
 
     def check_log(self) -> None:
-        """Find out whether the write-ahead log belongs to the file.
+        """Checks that the write-ahead log belongs to the file.
 
         Raises:
-            StoreDamaged: it does not, and from now on `check` says so, too.
+            StoreDamaged: it does not. From now on `check` raises this as well.
         """
         if why := log_mismatch(self.path, self.wal):
             self._damage = (
@@ -116,34 +115,34 @@ class DatabaseFile:
             raise StoreDamaged(self._damage)
 
     def close(self, connection: sqlite3.Connection) -> None:
-        """Close a connection, unless the content of the file was replaced: the last to close would carry the log over into what is there now."""
+        """Closes a connection, unless the content of the file was replaced: the last close would write the old log into the new content."""
         if self._damage:
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))  # kept for good, so that not even the end of the process closes it
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))  # leaked on purpose, so that not even the end of the process closes it
         else:
             connection.close()
 
     @property
     def identity(self) -> tuple[int, int] | None:
-        """Which file there is now, whatever its name; None if there is none."""
+        """The device and inode of the file that is there now; None if there is none."""
         return self._look()
 
     def _look(self) -> tuple[int, int] | None:
         try:
-            found = os.stat(self._name)  # noqa: PTH116  # half the time of a Path's, at each transaction
+            found = os.stat(self._name)  # noqa: PTH116  # takes half the time of Path.stat, and runs in each transaction
         except (FileNotFoundError, NotADirectoryError):
             return None
         return found.st_dev, found.st_ino
 
     @contextmanager
-    def said_clearly(self) -> Iterator[None]:
-        """Raise the troubles of SQLite and of the system as errors that say what to do."""
+    def translated_errors(self) -> Iterator[None]:
+        """Raises the errors of SQLite and of the system as store errors that say what to do."""
         try:
             yield
         except DATABASE_ERRORS as error:
             raise self.trouble(error) from error
 
     def trouble(self, error: sqlite3.Error | OSError | MemoryError) -> StoreError:
-        """What is the matter, and what to do about it."""
+        """Returns the store error for an error of SQLite or the system: what failed, and what to do."""
         if isinstance(error, OSError) and error.errno in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):
             return StoreUnavailable(f"files can't be locked in {self.processes} ({error.strerror}); put the database on a local disk, not on a network's")
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -153,8 +152,8 @@ class DatabaseFile:
         if isinstance(error, OSError):
             return StoreUnavailable(f"{error.filename or self.path} can't be opened ({error.strerror}); name another file with db= or PERDURE_DB")
         if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_READONLY_DBMOVED:
-            return StoreError(f"{self.path} was deleted or replaced while it was open; put the file back that was there, or end this process and begin anew")
-        no_text = isinstance(error, sqlite3.OperationalError) and sqlite_code(error) == 0  # Python itself says so, who could not decode it.
+            return StoreError(f"{self.path} was deleted or replaced while it was open; put the original file back, or restart this process")
+        no_text = isinstance(error, sqlite3.OperationalError) and sqlite_code(error) == 0  # Python raises this itself for text that it can't decode.
         match sqlite3.SQLITE_CORRUPT if no_text else sqlite3.SQLITE_NOMEM if isinstance(error, MemoryError) else sqlite_code(error):
             case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
                 return StoreDamaged(
@@ -178,27 +177,27 @@ class DatabaseFile:
             case sqlite3.SQLITE_NOMEM:
                 return StoreUnavailable(f"{self.path}: no memory is left ({error}); end something, or give this machine more")
             case sqlite3.SQLITE_INTERRUPT | sqlite3.SQLITE_ABORT:
-                return StoreUnavailable(f"{self.path}: what was asked of SQLite was broken off ({error}); try again")
+                return StoreUnavailable(f"{self.path}: SQLite interrupted the operation ({error}); try again")
             case _:
-                return StoreError(f"{self.path}: SQLite refuses this: {error}; perdure db check says whether the file is whole")
+                return StoreError(f"{self.path}: SQLite refuses this: {error}; run perdure db check to find out whether the file is intact")
 
     def _others(self) -> list[int]:
         try:
             return other_pids(self.processes)
-        except OSError:  # It only says more about an error that is told anyway.
+        except OSError:  # The pids only add detail to an error that is raised anyway.
             return []
 
 
 def sqlite_code(error: BaseException) -> int:
-    """SQLite's primary code for an error; 0 if it is none of SQLite's."""
+    """SQLite's primary code of an error; 0 if the error is not SQLite's."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
 def is_busy(error: BaseException) -> bool:
-    """Whether somebody else has the file locked at the moment."""
+    """Whether an error says that another connection holds a lock on the file."""
     return sqlite_code(error) in BUSY_CODES
 
 
 def is_data_error(error: BaseException) -> bool:
-    """Whether it is about what was to be stored, and not about where: whoever asks for something else is served."""
+    """Whether an error is about the data and not about the file, so that other writes can succeed."""
     return not isinstance(error, sqlite3.Error | MemoryError) or isinstance(error, sqlite3.IntegrityError | sqlite3.DataError | sqlite3.InterfaceError)

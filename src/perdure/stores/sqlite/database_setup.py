@@ -1,6 +1,7 @@
-"""Opening a file: a new one gets its tables, an older one is upgraded if nobody else has it, and anything else is refused unchanged.
+"""Opens, creates, upgrades and checks database files.
 
-Each step of an upgrade is one transaction together with the number of its version, so whatever kills it leaves the version before.
+A new file gets its tables, an older one is upgraded if no other process has it open, and anything else is refused unchanged. Each step of an upgrade is
+one transaction that also sets the version number, so a killed upgrade leaves the previous version.
 """
 
 import fcntl
@@ -24,14 +25,14 @@ OPEN_WAIT_S = 10.0
 """How long opening waits for others that create, upgrade or recover the same file."""
 
 SILENT_WAIT_S = 0.5
-"""How long after taking the lock, at most, who upgrades says so."""
+"""The longest time between taking the lock and writing into it that an upgrade is in progress."""
 
 SET_FILE_NAME = "UPDATE meta SET file = ?"
 RECOVER = "UPDATE meta SET restored = 0, membership = membership + 1, time_s = 0, boot = '', epoch = max(epoch + 1, ?)"
 
 
 class DatabaseHealth(msgspec.Struct, frozen=True):
-    """How a database file is: `mode` is ``wal`` if it is well. `damage` is empty if all of it can be read; `processes` are the others that use it."""
+    """The health of a database file. `mode` is ``wal`` and `damage` is empty in a healthy file; `processes` are the other ones that use it."""
 
     version: int
     version_known: int
@@ -45,25 +46,25 @@ class DatabaseHealth(msgspec.Struct, frozen=True):
 
 
 def open_database(file: DatabaseFile) -> sqlite3.Connection:
-    """A connection to the file, with all of its tables as they are in this version; the first to a backup begins a new epoch.
+    """Opens a connection to the file, with the tables of this version. The first connection to a restored backup begins a new epoch.
 
     Raises:
         StoreUnavailable: the file can't be opened now.
-        StoreError: it is damaged, is no store, or one of a newer Perdure; or it is to be upgraded, and others have it open.
+        StoreError: it is damaged, is not a store, belongs to a newer Perdure, or must be upgraded while other processes have it open.
     """
-    with file.said_clearly():
+    with file.translated_errors():
         make_database_file(file.path)
-        if file.path.exists() and file.path.stat().st_size == 1:  # SQLite takes that for a new one.
+        if file.path.exists() and file.path.stat().st_size == 1:  # SQLite takes a file of one byte for a new one.
             raise StoreError(f"{file.path} is damaged, or no SQLite database; restore it from a backup, or name another file with db= or PERDURE_DB")
         identity = file.identity
         connection = file.connect(creates=True, wait_s=OPEN_WAIT_S, cache_kib=WRITING_CACHE_KIB)
         try:
             version = _version(file, connection)
-            if identity not in (None, file.identity):  # from here on it can't be restored: this connection has a lock on it
-                raise StoreUnavailable(f"{file.path} was replaced while it was being opened; try again")
+            if identity not in (None, file.identity):  # from here on no restore can replace it: this connection has a lock on it
+                raise StoreUnavailable(f"{file.path} was replaced while it was being opened; open it again")
             if version == 0:
                 connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-            elif version == SCHEMA_VERSION:  # before it is written ahead, so that the new name is in the file itself, and in no log
+            elif version == SCHEMA_VERSION:  # before WAL mode is set, so that the new name is in the file itself and not only in the log
                 _compare(file, connection)
                 begin_epoch_of_backup(connection)
             _write_ahead(file, connection)
@@ -83,25 +84,25 @@ def open_database(file: DatabaseFile) -> sqlite3.Connection:
 
 
 def read_only_file(path: Path) -> DatabaseFile:
-    """A file whose connections change nothing, which SQLite sees to; it has all of its tables as they are in this version.
+    """Opens a file with the tables of this version, for connections on which SQLite refuses to write.
 
     Raises:
         StoreUnavailable: the file can't be read now.
-        StoreError: there is none, it is damaged, is no store, or one of another version.
+        StoreError: it does not exist, is damaged, is not a store, or has tables of another version.
     """
     file = DatabaseFile(existing_file(path).path, only_read=True)
-    with file.said_clearly(), closing(file.connect(wait_s=OPEN_WAIT_S)) as connection:
+    with file.translated_errors(), closing(file.connect(wait_s=OPEN_WAIT_S)) as connection:
         if _version(file, connection) < SCHEMA_VERSION:
-            raise StoreError(f"{file.path} must be upgraded before it can be looked at, and looking changes nothing; run `perdure db upgrade`")
+            raise StoreError(f"{file.path} must be upgraded before it can be read, and read-only access does not upgrade it; run `perdure db upgrade`")
         _compare(file, connection)
         file.remember()
     return file
 
 
 def upgrade_database(path: Path) -> list[str]:
-    """Bring the tables of a file up to this version; return what was done. See `open_database` for the errors."""
+    """Upgrades the tables of a file to this version; returns the steps carried out. See `open_database` for the errors."""
     file = existing_file(path)
-    with file.said_clearly(), closing(file.connect(wait_s=OPEN_WAIT_S)) as connection:
+    with file.translated_errors(), closing(file.connect(wait_s=OPEN_WAIT_S)) as connection:
         version = _version(file, connection)
         if version == 0:
             raise StoreError(f"{file.path} has no tables yet; they are made when it is first used")
@@ -109,13 +110,13 @@ def upgrade_database(path: Path) -> list[str]:
 
 
 def create_beside_application_tables(path: Path) -> None:
-    """Make the tables beside those of the program whose database this is; one that has them already is left as it is.
+    """Creates Perdure's tables in the database of another program, unless they are there already.
 
     Raises:
-        StoreError: that program has tables of the same names, or uses what tells Perdure's files and versions apart. See `open_database` for others.
+        StoreError: that program has tables of the same names, or uses the fields that identify Perdure's files and versions. See `open_database` for others.
     """
     file = existing_file(path)
-    with file.said_clearly(), closing(file.connect(wait_s=OPEN_WAIT_S)) as connection:
+    with file.translated_errors(), closing(file.connect(wait_s=OPEN_WAIT_S)) as connection:
         if connection.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,):
             return
         _has_room(file, connection)
@@ -142,36 +143,36 @@ def _names(connection: sqlite3.Connection) -> set[str]:
 
 
 def expect_schema_version(file: DatabaseFile, connection: sqlite3.Connection) -> None:
-    """Refuse tables of another version.
+    """Checks that the tables have this version.
 
     Raises:
-        StoreError: they are.
+        StoreError: they have another version.
     """
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version != SCHEMA_VERSION:
-        raise StoreError(f"the tables of {file.path} are of version {version}, known here is {SCHEMA_VERSION}; perdure db upgrade brings older ones up")
+        raise StoreError(f"the tables of {file.path} have version {version}, and this Perdure needs {SCHEMA_VERSION}; run perdure db upgrade if they are older")
 
 
 def check_database(path: Path) -> DatabaseHealth:
-    """Look at all of a file, without changing it. See `open_database` for the errors."""
+    """Checks a whole file without changing it. See `open_database` for the errors."""
     file = existing_file(path)
-    with file.said_clearly(), closing(file.connect(wait_s=OPEN_WAIT_S)) as connection:
+    with file.translated_errors(), closing(file.connect(wait_s=OPEN_WAIT_S)) as connection:
         version = _version(file, connection)
 
-        def told(name: str) -> int:
+        def pragma(name: str) -> int:
             (value,) = connection.execute(f"PRAGMA {name}").fetchone()
             return int(value)
 
         damage = _damage(connection)
         (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
         epoch = connection.execute("SELECT epoch FROM meta").fetchone()[0] if version == SCHEMA_VERSION else None
-        size_bytes, free_bytes = (told("page_size") * told(pages) for pages in ("page_count", "freelist_count"))
+        size_bytes, free_bytes = (pragma("page_size") * pragma(pages) for pages in ("page_count", "freelist_count"))
         wal_bytes = file.wal.stat().st_size if file.wal.exists() else 0
         return DatabaseHealth(version, SCHEMA_VERSION, epoch, size_bytes, wal_bytes, free_bytes, mode, damage, tuple(other_pids(file.processes)))
 
 
 def _damage(connection: sqlite3.Connection) -> tuple[str, ...]:
-    """What SQLite finds damaged. What it can't get past, it says as an error."""
+    """Returns the damage that SQLite finds, which includes the error that ends its check."""
     found = list[str]()
     try:
         found += [line for (line,) in connection.execute("PRAGMA quick_check") if line != "ok"]
@@ -183,10 +184,10 @@ def _damage(connection: sqlite3.Connection) -> tuple[str, ...]:
 
 
 def existing_file(path: Path) -> DatabaseFile:
-    """The file at `path`.
+    """Returns the file at `path`.
 
     Raises:
-        StoreError: there is none.
+        StoreError: it does not exist.
     """
     if not path.exists():
         raise StoreError(f"there is no file {path}; name the database with db= or PERDURE_DB")
@@ -194,8 +195,8 @@ def existing_file(path: Path) -> DatabaseFile:
 
 
 def _version(file: DatabaseFile, connection: sqlite3.Connection) -> int:
-    """Which version the tables are of, 0 if there are none; what is not ours, or newer, is refused before it is changed."""
-    with _transaction(connection, "DEFERRED"):  # All of it at one moment: another process may be creating the tables.
+    """Returns the version of the tables, 0 if there are none. A file of another program, or of a newer Perdure, is refused unchanged."""
+    with _transaction(connection, "DEFERRED"):  # One snapshot of both: another process may be creating the tables.
         (application,), (version,) = (connection.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version"))
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if application not in (0, APPLICATION_ID) or (application == 0 and tables):
@@ -205,18 +206,18 @@ def _version(file: DatabaseFile, connection: sqlite3.Connection) -> int:
         )
     if version > SCHEMA_VERSION:
         raise StoreError(
-            f"{file.path} was written by a newer Perdure (its tables are of version {version}, known here is {SCHEMA_VERSION}); upgrade perdure to open it"
+            f"{file.path} was written by a newer Perdure (its tables have version {version}, and this one knows {SCHEMA_VERSION}); upgrade perdure to open it"
         )
     if application and version < OLDEST_SCHEMA_VERSION:
         raise StoreError(
-            f"{file.path} was written by a development version of Perdure (its tables are of version {version}, known here is {SCHEMA_VERSION}); "
-            "name a new file with db= or PERDURE_DB, or go on with the version that wrote it"
+            f"{file.path} was written by a development version of Perdure (its tables have version {version}, and this one knows {SCHEMA_VERSION}); "
+            "name a new file with db= or PERDURE_DB, or use the version that wrote it"
         )
     return int(version) if application else 0
 
 
 def _compare(file: DatabaseFile, connection: sqlite3.Connection) -> None:
-    """Hold the tables against what their version says."""
+    """Checks that the tables are those of this version."""
     if found := schema_differences(connection):
         raise StoreError(
             f"{file.path} has tables of version {SCHEMA_VERSION} that differ from those of this Perdure, at {', '.join(found[:5])}: "
@@ -230,7 +231,7 @@ def _write_ahead(file: DatabaseFile, connection: sqlite3.Connection) -> None:
         try:
             (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
             break
-        except sqlite3.OperationalError as error:  # SQLite does not wait for that by itself.
+        except sqlite3.OperationalError as error:  # SQLite does not wait for this lock itself.
             if not is_busy(error) or time.monotonic() > ends_s:
                 raise
             time.sleep(0.01)
@@ -251,7 +252,7 @@ def _transaction(connection: sqlite3.Connection, kind: str = "IMMEDIATE") -> Ite
 
 
 def _try_to_write(connection: sqlite3.Connection) -> None:
-    """A file that may not be written is refused here; one that is being written may be."""
+    """Fails if the file can't be written. A file that another process is writing is fine."""
     try:
         connection.execute("BEGIN IMMEDIATE")
         connection.execute("ROLLBACK")
@@ -262,14 +263,14 @@ def _try_to_write(connection: sqlite3.Connection) -> None:
 
 def _create(connection: sqlite3.Connection) -> None:
     with _transaction(connection):
-        if connection.execute("PRAGMA application_id").fetchone() == (0,):  # Nobody else has done it meanwhile.
+        if connection.execute("PRAGMA application_id").fetchone() == (0,):  # No other process has created them meanwhile.
             create_tables(connection)
 
 
 def _upgrade(file: DatabaseFile, connection: sqlite3.Connection) -> list[str]:
     done = []
     with upgrade_lock(file, lambda: _in_use(file, [])):
-        if _version(file, connection) == SCHEMA_VERSION:  # Whoever had the lock has done it, and uses it now.
+        if _version(file, connection) == SCHEMA_VERSION:  # The process that had the lock has upgraded the file and uses it now.
             return []
         if pids := other_pids(file.processes):
             raise _in_use(file, pids)
@@ -286,10 +287,10 @@ def _upgrade(file: DatabaseFile, connection: sqlite3.Connection) -> list[str]:
 
 @contextmanager
 def upgrade_lock(file: DatabaseFile, in_use: Callable[[], StoreError]) -> Iterator[None]:
-    """Hold the lock of the process that upgrades or restores the file.
+    """Holds the lock of the process that upgrades or restores the file.
 
     Raises:
-        StoreError: another has held it for too long; `in_use` says so.
+        StoreError: another process has held it for too long; `in_use` makes the error.
     """
     lock = file.path.with_name(f"{file.path.name}.lock")
     descriptor = open_neighbour(lock, os.O_RDWR, file.path)
@@ -300,7 +301,7 @@ def upgrade_lock(file: DatabaseFile, in_use: Callable[[], StoreError]) -> Iterat
             if time.monotonic() - began_s > (OPEN_WAIT_S if upgrading else SILENT_WAIT_S):
                 raise in_use()
             time.sleep(0.02)
-        os.write(descriptor, b"upgrading")  # Who finds it locked waits for that. If this is killed, whoever gets the lock upgrades.
+        os.write(descriptor, b"upgrading")  # Processes that see this text wait longer. If this process is killed, the next one to get the lock upgrades.
         try:
             yield
         finally:
@@ -323,13 +324,13 @@ def _in_use(file: DatabaseFile, pids: list[int]) -> StoreError:
 
 
 def begin_epoch_of_backup(connection: sqlite3.Connection, epoch: int = 0) -> None:
-    """If this is a backup that was never opened, begin a new epoch, which is at least the one that is given: what was decided after it was made is void."""
+    """Begins a new epoch, at least `epoch`, if the file is a backup that was never opened. Changes that were decided after the backup are then refused."""
     if connection.execute("SELECT restored FROM meta").fetchone() == (0,):
         return
     with _transaction(connection):
         if connection.execute("SELECT restored FROM meta").fetchone() == (1,):
             (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
-            if mode != "wal":  # else the new name would be in the log alone
+            if mode != "wal":  # otherwise the new name would be in the log alone
                 connection.execute(SET_FILE_NAME, (secrets.token_hex(16),))
             connection.execute(RECOVER, (max(epoch, int(time.time())),))
             connection.execute("UPDATE holders SET process = NULL, until_s = NULL, about = NULL")

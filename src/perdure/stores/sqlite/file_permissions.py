@@ -1,6 +1,6 @@
-"""The permissions of what the store makes: nobody but its owner may read a new database, and its neighbours may be read by whom the database may.
+"""The permissions of the files that the store creates: only the owner may read a new database, and other files get the permissions of the database.
 
-What is there already keeps its permissions. SQLite gives its own files beside the database (``-wal``, ``-shm``) the permissions of that.
+Existing files keep their permissions. SQLite gives its own files beside the database (``-wal``, ``-shm``) the permissions of the database.
 """
 
 import os
@@ -12,7 +12,7 @@ FILE_MODE, DIRECTORY_MODE = 0o600, 0o700
 """The permissions of new databases and of new directories for them."""
 
 PROCESSES = ".processes"
-"""What the name of the directory beside a database ends with, in which its processes are."""
+"""The suffix of the directory beside a database that holds the lock files of its processes."""
 
 
 def make_database_file(path: Path, mode: int = FILE_MODE, *, directories: bool = True) -> None:
@@ -30,7 +30,7 @@ def make_database_file(path: Path, mode: int = FILE_MODE, *, directories: bool =
         descriptor = _make(unfinished, os.O_WRONLY, mode)
     except OSError:
         return
-    os.close(descriptor)  # closed before it has its name: closing a database drops the locks that this process has on it
+    os.close(descriptor)  # Closed before it gets its name: closing any descriptor of a database drops the locks that this process has on it.
     try:
         with suppress(FileExistsError):
             path.hardlink_to(unfinished)
@@ -42,25 +42,25 @@ def make_database_file(path: Path, mode: int = FILE_MODE, *, directories: bool =
 
 
 def make_directories(path: Path, mode: int = DIRECTORY_MODE) -> None:
-    """Have a directory at `path`, and those above it, unless they are there.
+    """Creates a directory at `path`, and those above it, unless they exist.
 
     Raises:
-        OSError: that can't be done.
+        OSError: a directory can't be created.
     """
     for one in (*reversed(path.parents), path):
         with suppress(FileExistsError):
             if not one.is_dir():
                 one.mkdir()
                 one.chmod(mode)
-    path.mkdir(exist_ok=True)  # raises if it is a file
+    path.mkdir(exist_ok=True)  # raises FileExistsError if it is a file
 
 
 def open_neighbour(path: Path, flags: int, database: Path) -> int:
-    """A descriptor of the file at `path`, which is made if it is not there, with the permissions that the database has.
+    """Opens the file at `path`; a missing one is created with the permissions of the database.
 
     Raises:
-        FileExistsError: it is there, and the `flags` have O_EXCL.
-        OSError: that can't be done.
+        FileExistsError: it exists, and the `flags` have O_EXCL.
+        OSError: it can't be opened or created.
     """
     try:
         return _make(path, flags, neighbour_mode(database))
@@ -71,7 +71,7 @@ def open_neighbour(path: Path, flags: int, database: Path) -> int:
 
 
 def neighbour_mode(database: Path) -> int:
-    """The permissions of a file that belongs to a database."""
+    """Returns the permissions of a file that belongs to a database."""
     try:
         return database.stat().st_mode & 0o666
     except OSError:
@@ -79,16 +79,16 @@ def neighbour_mode(database: Path) -> int:
 
 
 def directory_mode(mode: int) -> int:
-    """The permissions of a directory whose files have `mode`: who may read them may enter it."""
+    """Returns the permissions of a directory whose files have `mode`: those who may read the files may enter it."""
     return mode | (mode & 0o444) >> 2
 
 
 def database_of_processes(processes: Path) -> Path:
-    """The database whose processes are in this directory."""
+    """Returns the database whose lock files are in this directory."""
     return processes.with_name(processes.name.removesuffix(PROCESSES))
 
 
 def _make(path: Path, flags: int, mode: int) -> int:
     descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, mode)
-    os.fchmod(descriptor, mode)  # whatever this process masks
+    os.fchmod(descriptor, mode)  # regardless of the umask of this process
     return descriptor

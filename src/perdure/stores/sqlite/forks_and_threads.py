@@ -1,10 +1,8 @@
-"""Threads that wait for something outside. A process that can have no more of them goes on without: slower, or told later.
+"""Starts daemon threads, and makes open stores safe against forks.
 
-Forking: a child inherits descriptors and the memory of SQLite, and can use neither.
-
-SQLite takes the child's copies for its own: locks that only the parent has, transactions that only the parent may end. So a fork
-waits until no store of the process is within SQLite, and the child closes its copies at once, which the parent does not notice.
-It may then open the same file anew.
+A forked child inherits the descriptors and the memory of SQLite and can use neither: SQLite in the child would believe that it has the locks and
+transactions of the parent. Therefore a fork waits until no store of the process is inside SQLite, and the child closes its copies at once, which does
+not affect the parent. The child may then open the same file anew.
 """
 
 import logging
@@ -18,33 +16,33 @@ logger = logging.getLogger("perdure.stores")
 
 
 def start_daemon_thread(work: Callable[..., None], name: str, *arguments: object) -> Thread | None:
-    """A thread that does `work`, and that the process does not wait for at its end; None if there can be none."""
+    """Starts a daemon thread that runs `work`. Returns None if no thread can be started; the caller then works without it, more slowly."""
     thread = Thread(target=work, args=arguments, name=name, daemon=True)
     try:
         thread.start()
     except RuntimeError as error:
-        logger.warning("no thread could be started for %s: %s; let this process have more of them", name, error)
+        logger.warning("no thread could be started for %s: %s. Raise the limit of threads of this process", name, error)
         return None
     return thread
 
 
 class Forkable(Protocol):
-    """What must be at rest during a fork."""
+    """A part of a store that must be idle during a fork."""
 
-    def quiet(self) -> None:
-        """Wait for what is going on, and let nothing begin."""
+    def pause(self) -> None:
+        """Wait until nothing is in progress, and let nothing begin."""
         ...
 
-    def go_on(self) -> None:
-        """Things may begin again."""
+    def resume(self) -> None:
+        """Let work begin again."""
         ...
 
 
 class Inheritable(Forkable, Protocol):
-    """What a child inherits and can't use."""
+    """A store, which a forked child inherits and can't use."""
 
     def abandon(self) -> None:
-        """This is the child: let go of what was inherited, and refuse to be used."""
+        """In the child: close what was inherited, and refuse all use."""
         ...
 
 
@@ -53,24 +51,24 @@ _quiet_stores: list[Inheritable] = []
 
 
 def watch_forks(store: Inheritable) -> None:
-    """From now on it is told of forks."""
+    """Calls the methods of `store` at forks from now on."""
     _open_stores.add(store)
 
 
 def unwatch_forks(store: Inheritable) -> None:
-    """It needs not be told any more."""
+    """Ends the calls of `watch_forks`."""
     _open_stores.discard(store)
 
 
 def _before_fork() -> None:
     for store in sorted(_open_stores, key=id):
-        store.quiet()
+        store.pause()
         _quiet_stores.append(store)
 
 
 def _after_fork_in_parent() -> None:
     while _quiet_stores:
-        _quiet_stores.pop().go_on()
+        _quiet_stores.pop().resume()
 
 
 def _after_fork_in_child() -> None:

@@ -1,9 +1,8 @@
-"""Writing: group commit. What is asked for in one turn of an event loop is done in one transaction.
+"""Group commit: the writes that are requested in one turn of an event loop share one transaction.
 
-Its statements run at once, on the thread of the loop: in another they would wait for the GIL one by one. Only the last, which waits
-for the disk, is left to another thread, and not even that if there is a single change to wait for: changing threads would cost more
-than it saves. What is asked for meanwhile is the next transaction. Where another process writes, or another loop of this one, the
-loop goes on, and looks again each millisecond.
+The statements run on the thread of the loop; on another thread each would wait for the GIL. Only the COMMIT, which waits for the disk, runs on another
+thread, and not even that for a single change, since switching threads would cost more than it saves. Writes that are requested meanwhile form the next
+transaction. While another process or another loop of this process writes, the loop continues and checks again each millisecond.
 """
 
 import asyncio
@@ -26,23 +25,23 @@ T = TypeVar("T")
 logger = logging.getLogger("perdure.stores")
 
 WRITE_WAIT_MAX_S = 10.0
-"""How long a transaction waits for others to end theirs."""
+"""How long a transaction waits for the transactions of others."""
 SINGLE_CALLER_S = 0.001
-"""How long a task may change one thing after another before the others of its loop run: a turn of the loop costs a fifth of a change."""
+"""How long one task may write inline before the other tasks of its loop run. Yielding each time would cost a fifth of a change."""
 FILE_CHECK_S = 0.001
-"""How long ago the file may have been deleted without a transaction's noticing: looking costs more than the rest of beginning one."""
+"""How often transactions check that the file is still there. The check costs more than the rest of beginning a transaction."""
 
 
 class GroupCommitWriter:
-    """Writes to `file` through the tables that `lay` makes of a connection. `written` hears of each transaction, in the thread that committed it."""
+    """Writes to `file` through the tables that `make_tables` creates on a connection. `written` is called after each commit, in the committing thread."""
 
-    def __init__(self, file: DatabaseFile, lay: Callable[[sqlite3.Connection], SqliteTables], written: Callable[[SqliteTables, int], None]) -> None:
-        self._file, self._lay, self._written = file, lay, written
+    def __init__(self, file: DatabaseFile, make_tables: Callable[[sqlite3.Connection], SqliteTables], written: Callable[[SqliteTables, int], None]) -> None:
+        self._file, self._make_tables, self._written = file, make_tables, written
         self._connection: sqlite3.Connection | None = None
         self._tables: SqliteTables | None = None
         self._turns = WriteLockQueue(file.processes)
-        self._lanes: dict[asyncio.AbstractEventLoop, _LoopQueue] = {}
-        self._lane: _LoopQueue | None = None
+        self._queues: dict[asyncio.AbstractEventLoop, _LoopQueue] = {}
+        self._queue: _LoopQueue | None = None
         self._wanted_by: _LoopQueue | GroupCommitWriter | None = None
         self._checked_s = 0.0
         self._ended = False
@@ -50,35 +49,35 @@ class GroupCommitWriter:
         self._committer = _CommitThread()
 
     def adopt(self, connection: sqlite3.Connection) -> None:
-        """Write on this connection, until it fails."""
+        """Writes on this connection until it fails."""
         self._connection = connection
-        self._tables = self._lay(connection)
+        self._tables = self._make_tables(connection)
 
     async def write(self, do: Callable[[SqliteTables], T], changes: int = 1) -> T:
-        """Do it in the next transaction, and wait until that is durable."""
+        """Runs `do` in the next transaction, and returns its result when that is durable."""
         loop = asyncio.get_running_loop()
-        lane = self._lane
-        if lane is None or lane.loop is not loop:
-            lane = self._lane = self._lane_of(loop)
-        if lane.alone and changes == 1 and not lane.flushing:
-            lane.alone = False  # Whoever else comes in this turn waits for the others.
+        queue = self._queue
+        if queue is None or queue.loop is not loop:
+            queue = self._queue = self._queue_of(loop)
+        if queue.alone and changes == 1 and not queue.flushing:
+            queue.alone = False  # Further writes of this turn are queued, so that they share a transaction.
             job = _WriteJob(do, 1)
-            if self._at_once(job):
-                if lane.has_had_its_turn(monotonic()):
+            if self._write_inline(job):
+                if queue.must_yield(monotonic()):
                     await asyncio.sleep(0)
-                lane.alone = not lane.flushing
+                queue.alone = not queue.flushing
                 done: T = job.outcome()
                 return done
         future: asyncio.Future[T] = loop.create_future()
-        lane.waiting.append(_WriteJob(do, changes, future))
-        if not lane.flushing:
-            lane.flushing = True
-            loop.call_soon(self._flush, lane)
+        queue.waiting.append(_WriteJob(do, changes, future))
+        if not queue.flushing:
+            queue.flushing = True
+            loop.call_soon(self._flush, queue)
         return await future
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Within, nothing else is written here, and other processes give way."""
+        """Keeps this process from writing within the block, and asks other processes to give way."""
         self._wanted_by = self
         with self._lock:
             self._wanted_by = None
@@ -88,35 +87,35 @@ class GroupCommitWriter:
             finally:
                 self._turns.go()
 
-    def quiet(self) -> None:
-        """Wait until no transaction is open, and let none begin."""
+    def pause(self) -> None:
+        """Waits until no transaction is open, and lets none begin."""
         self._lock.acquire()
 
-    def go_on(self) -> None:
-        """Transactions may begin again."""
+    def resume(self) -> None:
+        """Lets transactions begin again."""
         self._lock.release()
 
     def close(self) -> None:
-        """Close the connection. Nothing is written any more."""
+        """Closes the connection. Later writes are refused."""
         self._ended = True
         self._committer.close()
         self._turns.close()
         self._drop()
 
     def abandon(self) -> None:
-        """In a forked child: close what it has inherited, between transactions."""
+        """Closes what a forked child has inherited. No transaction is open then."""
         self._turns.close()
         self._drop()
 
-    def _lane_of(self, loop: asyncio.AbstractEventLoop) -> "_LoopQueue":
-        lane = self._lanes.get(loop)
-        if lane is None:  # What waited in a loop that was closed has ended with it.
-            self._lanes = {other: its for other, its in self._lanes.items() if not other.is_closed()}
-            lane = self._lanes[loop] = _LoopQueue(loop)
-        return lane
+    def _queue_of(self, loop: asyncio.AbstractEventLoop) -> "_LoopQueue":
+        queue = self._queues.get(loop)
+        if queue is None:  # Whatever waited in a closed loop has ended with it.
+            self._queues = {other: its for other, its in self._queues.items() if not other.is_closed()}
+            queue = self._queues[loop] = _LoopQueue(loop)
+        return queue
 
-    def _at_once(self, job: "_WriteJob") -> bool:
-        """Do it here and now; False if something stands in the way."""
+    def _write_inline(self, job: "_WriteJob") -> bool:
+        """Runs the job and commits without queueing it; returns False if that is not possible now."""
         if self._wanted_by is not None or not self._lock.acquire(blocking=False):
             return False
         try:
@@ -128,52 +127,52 @@ class GroupCommitWriter:
             self._lock.release()
             return False
         if self._apply(tables, [job]):
-            self._conclude(tables, [job])
+            self._commit_and_release(tables, [job])
         else:
             self._lock.release()
         return True
 
-    # A transaction, from its beginning to the moment when whoever waits is told.
+    # A transaction, from its beginning until the waiting tasks have their results.
 
-    def _flush(self, lane: "_LoopQueue") -> None:
-        """Do what waits in one transaction, then what has come to wait meanwhile in the next."""
+    def _flush(self, queue: "_LoopQueue") -> None:
+        """Runs everything that is queued in one transaction. What is queued meanwhile goes into the next."""
         now_s = monotonic()
-        if self._wanted_by not in (None, lane):
+        if self._wanted_by not in (None, queue):
             self._wanted_by = None
-            lane.loop.call_later(2 * LOCK_RETRY_S, self._flush, lane)
+            queue.loop.call_later(2 * LOCK_RETRY_S, self._flush, queue)
             return
         if not self._lock.acquire(blocking=False):
-            self._wanted_by = lane
-            lane.loop.call_later(LOCK_RETRY_S, self._flush, lane)
+            self._wanted_by = queue
+            queue.loop.call_later(LOCK_RETRY_S, self._flush, queue)
             return
         self._wanted_by = None
         if self._turns.gives_way(now_s):
             self._lock.release()
-            lane.loop.call_later(LOCK_RETRY_S, self._flush, lane)
+            queue.loop.call_later(LOCK_RETRY_S, self._flush, queue)
             return
         try:
             tables = self._begin(now_s)
         except (*DATABASE_ERRORS, StoreError) as error:
             self._lock.release()
-            if is_busy(error) and lane.has_time(now_s):
-                lane.loop.call_later(LOCK_RETRY_S, self._flush, lane)
+            if is_busy(error) and queue.has_time(now_s):
+                queue.loop.call_later(LOCK_RETRY_S, self._flush, queue)
             else:
-                jobs = lane.take()
+                jobs = queue.take()
                 self._fail(jobs, error)
-                self._done(lane, jobs)
+                self._finish(queue, jobs)
             return
-        jobs = lane.take()
+        jobs = queue.take()
         if not self._apply(tables, jobs):
             self._lock.release()
-            self._done(lane, jobs)
-        elif sum(job.changes for job in jobs) <= 1 or not self._committer.put(lambda: self._conclude_elsewhere(tables, lane, jobs)):
+            self._finish(queue, jobs)
+        elif sum(job.changes for job in jobs) <= 1 or not self._committer.put(lambda: self._commit_in_thread(tables, queue, jobs)):
             try:
-                self._conclude(tables, jobs)
+                self._commit_and_release(tables, jobs)
             finally:
-                self._done(lane, jobs)
+                self._finish(queue, jobs)
 
     def _begin(self, now_s: float) -> SqliteTables:
-        """Begin a transaction, on a new connection if the last has failed."""
+        """Begins a transaction, on a new connection if the last one has failed."""
         if self._ended:
             raise StoreUnavailable(f"{self._file.path} has been closed; open a new store on it")
         if now_s - self._checked_s > FILE_CHECK_S:
@@ -181,7 +180,7 @@ class GroupCommitWriter:
             self._checked_s = now_s
         if self._tables is None or self._connection is None:
             self.adopt(self._file.connect(cache_kib=WRITING_CACHE_KIB))
-        assert self._tables is not None and self._connection is not None, "there is a connection"
+        assert self._tables is not None and self._connection is not None, "adopt has set both"
         try:
             self._connection.execute("BEGIN IMMEDIATE")
         except (sqlite3.Error, MemoryError) as error:
@@ -194,7 +193,7 @@ class GroupCommitWriter:
         return self._tables
 
     def _apply(self, tables: SqliteTables, jobs: "list[_WriteJob]") -> bool:
-        """Do everything in the transaction that was begun, and leave it open; False if there is none left to commit."""
+        """Runs the jobs in the open transaction; returns False if it was rolled back and there is nothing to commit."""
         try:
             tables.begin()
             for job in jobs:
@@ -204,7 +203,7 @@ class GroupCommitWriter:
             self._roll_back(tables, error)
             if len(jobs) == 1 or not is_data_error(error):
                 self._fail(jobs, error)
-            else:  # One has brought what can't be stored. Each in a transaction of its own, nobody suffers for another.
+            else:  # One job has data that can't be stored. In transactions of their own, the others succeed.
                 self._apply_each(jobs)
             return False
         return True
@@ -219,21 +218,21 @@ class GroupCommitWriter:
             if self._apply(tables, [job]):
                 self._commit(tables, [job])
 
-    def _conclude(self, tables: SqliteTables, jobs: "list[_WriteJob]") -> None:
-        """Commit, and let others write."""
+    def _commit_and_release(self, tables: SqliteTables, jobs: "list[_WriteJob]") -> None:
+        """Commits, and lets others write."""
         try:
             self._commit(tables, jobs)
         finally:
             self._turns.ended(monotonic())
             self._lock.release()
 
-    def _conclude_elsewhere(self, tables: SqliteTables, lane: "_LoopQueue", jobs: "list[_WriteJob]") -> None:
-        """The same in the other thread."""
+    def _commit_in_thread(self, tables: SqliteTables, queue: "_LoopQueue", jobs: "list[_WriteJob]") -> None:
+        """Commits in the other thread, then hands the results to the loop."""
         try:
-            self._conclude(tables, jobs)
+            self._commit_and_release(tables, jobs)
         finally:
-            with suppress(RuntimeError):  # The loop was closed: nobody waits.
-                lane.loop.call_soon_threadsafe(self._done, lane, jobs)
+            with suppress(RuntimeError):  # The loop was closed, so no task waits.
+                queue.loop.call_soon_threadsafe(self._finish, queue, jobs)
 
     def _commit(self, tables: SqliteTables, jobs: "list[_WriteJob]") -> None:
         try:
@@ -252,15 +251,15 @@ class GroupCommitWriter:
         elif self._connection is not None:
             try:
                 self._connection.execute("ROLLBACK")
-            except (sqlite3.Error, MemoryError):  # SQLite may have done it itself; whatever it is, a new connection knows nothing of it.
+            except (sqlite3.Error, MemoryError):  # SQLite may have rolled back itself; a new connection is in a known state.
                 self._drop()
 
     def _drop(self) -> None:
-        """Let go of a connection that has failed."""
+        """Closes a connection that has failed."""
         connection, self._connection, self._tables = self._connection, None, None
         if connection is not None:
             with suppress(sqlite3.Error, MemoryError):
-                connection.rollback()  # While somebody keeps the error, a statement of its traceback is open, and would keep the locks after the closing.
+                connection.rollback()  # The traceback of a stored error may keep a statement open, which would keep the locks after close().
             with suppress(sqlite3.Error, MemoryError):
                 self._file.close(connection)
 
@@ -271,17 +270,17 @@ class GroupCommitWriter:
                 job.failure = self._file.trouble(error)
                 job.failure.__cause__ = error
 
-    def _done(self, lane: "_LoopQueue", jobs: "list[_WriteJob]") -> None:
-        lane.flushing = bool(lane.waiting)
-        lane.alone = len(jobs) == 1 and not lane.flushing
-        if lane.flushing:
-            lane.loop.call_soon(self._flush, lane)
+    def _finish(self, queue: "_LoopQueue", jobs: "list[_WriteJob]") -> None:
+        queue.flushing = bool(queue.waiting)
+        queue.alone = len(jobs) == 1 and not queue.flushing
+        if queue.flushing:
+            queue.loop.call_soon(self._flush, queue)
         for job in jobs:
-            job.tell()
+            job.settle()
 
 
 class _WriteJob:
-    """Something to be done in a transaction, and what became of it."""
+    """A function to run in a transaction, and its result or failure."""
 
     __slots__ = ("changes", "do", "failure", "future", "result")
 
@@ -291,13 +290,13 @@ class _WriteJob:
         self.failure: BaseException | None = None
 
     def outcome(self) -> Any:
-        """What it returned, or raised."""
+        """Returns the result, or raises the failure."""
         if self.failure is not None:
             raise self.failure
         return self.result
 
-    def tell(self) -> None:
-        """Let go on who waits for it, if they still do."""
+    def settle(self) -> None:
+        """Gives the result or failure to the waiting task, unless it was cancelled."""
         if self.future is None or self.future.done():
             return
         if self.failure is None:
@@ -307,7 +306,7 @@ class _WriteJob:
 
 
 class _LoopQueue:
-    """What waits to be done for the tasks of one event loop; `alone` if the last thing was asked for by a task that nobody had joined."""
+    """The queued jobs of one event loop. `alone` is set while the loop writes one job at a time, so that the next may run inline."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -318,33 +317,33 @@ class _LoopQueue:
         self._turn_s = 0.0
 
     def take(self) -> list[_WriteJob]:
-        """All that waits."""
+        """Removes and returns all queued jobs."""
         jobs, self.waiting, self._since_s = self.waiting, [], None
         return jobs
 
-    def has_had_its_turn(self, now_s: float) -> bool:
-        """Whether the other tasks of the loop have not run for so long that they are to."""
+    def must_yield(self, now_s: float) -> bool:
+        """Whether the other tasks of the loop have not run for `SINGLE_CALLER_S`, so that they must run now."""
         if now_s - self._turn_s < SINGLE_CALLER_S:
             return False
         self._turn_s = now_s
         return True
 
     def has_time(self, now_s: float) -> bool:
-        """Whether it has not yet waited too long for others to end their transactions."""
+        """Whether the jobs have waited less than `WRITE_WAIT_MAX_S` for the transactions of others."""
         if self._since_s is None:
             self._since_s = now_s
         return now_s - self._since_s < WRITE_WAIT_MAX_S
 
 
 class _CommitThread:
-    """The thread that waits for the disk; there is none until it is needed."""
+    """The thread that commits and so waits for the disk. It starts when it is first needed."""
 
     def __init__(self) -> None:
         self._asked: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._thread: Thread | None = None
 
     def put(self, commit: Callable[[], None]) -> bool:
-        """Do it there; False if there can be no thread."""
+        """Runs `commit` in the thread; returns False if no thread can be started."""
         if self._thread is None:
             self._thread = start_daemon_thread(self._work, "perdure-sqlite")
         if self._thread is not None:
@@ -352,7 +351,7 @@ class _CommitThread:
         return self._thread is not None
 
     def close(self) -> None:
-        """End, after what was asked for."""
+        """Ends the thread after the queued commits."""
         if self._thread is not None:
             self._asked.put(None)
             self._thread.join()
@@ -363,4 +362,6 @@ class _CommitThread:
             try:
                 commit()
             except Exception:
-                logger.exception("what follows a commit failed; this is a defect of Perdure, or of who listens to its store")
+                logger.exception(
+                    "a listener failed after a commit: the error follows. This is a defect of Perdure or of the listener; the commit itself is durable"
+                )

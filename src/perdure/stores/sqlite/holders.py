@@ -1,7 +1,7 @@
-"""Members: who holds, and which processes they live in, as the tables have it. All of it inside of one transaction.
+"""The members of a file: its holders, and the processes that they belong to, as the tables hold them. Everything here runs inside of one transaction.
 
-A holder lives while its lease has not run out and its process has not died. Leases are told by a clock that all processes of one
-boot share and that nobody sets; after a boot no process lives, whatever the leases say.
+A holder is alive while its lease has not run out and its process is alive. Leases use the monotonic clock, which all processes since one boot share and
+which cannot be set. After a reboot no process is alive, whatever the leases say.
 """
 
 import socket
@@ -34,26 +34,26 @@ MEMBERSHIP_CHANGED = "UPDATE meta SET membership = membership + 1"
 
 
 class OwnProcess:
-    """This store among the processes that use the file. It appears to them when it first holds, or wants to be rung.
+    """This store as one of the processes that use the file. It appears to the others when it first holds something or has a listener.
 
-    `name` is then that of its process, and `row` what the others are to know of it.
+    `name` is then the name of its process, and `row` what the table of processes says about it.
     """
 
-    def __init__(self, directory: Path, heard: Callable[[int], None]) -> None:
+    def __init__(self, directory: Path, callback: Callable[[int], None]) -> None:
         self.directory = directory
         self.wakes = self.news = False
         self.name: str | None = None
         self.row: tuple[Any, ...] | None = None
-        self._heard = heard
+        self._callback = callback
         self._appearing = Lock()
         self._life: ProcessLock | None = None
-        self._bell: ListenerAddress | None = None
+        self._listener: ListenerAddress | None = None
 
     def appear(self) -> None:
-        """Begin to live, or go on if that was ended by who removed the file.
+        """Makes this process known to the others, by a lock and a listener; once more if somebody has removed the file of its lock.
 
         Raises:
-            StoreError, OSError: it can't.
+            StoreError, OSError: the lock can't be taken.
         """
         with self._appearing:
             if self._life is not None and not self._life.goes_on():
@@ -61,40 +61,40 @@ class OwnProcess:
                 self._life = None
             if self._life is None:
                 self._life = ProcessLock(self.directory)
-            if self._bell is None and (self.wakes or self.news):
-                self._bell = start_listening(self._heard)
-            port, token = self._bell or (None, None)
+            if self._listener is None and (self.wakes or self.news):
+                self._listener = start_listening(self._callback)
+            port, token = self._listener or (None, None)
             row = self._life.name, port, token, int(self.wakes), int(self.news)
             if row != self.row:
                 self.name, self.row = self._life.name, row
 
     def end(self) -> None:
-        """Let go."""
-        if self._bell is not None:
-            stop_listening(self._bell)
+        """Stops listening and releases the lock."""
+        if self._listener is not None:
+            stop_listening(self._listener)
         if self._life is not None:
             self._life.end()
-        self._bell = self._life = self.name = self.row = None
+        self._listener = self._life = self.name = self.row = None
 
     def abandon(self) -> None:
-        """In a forked child: nothing of it is there."""
-        self._bell = self._life = self.name = self.row = None
+        """Clears the state in a forked child, which has neither the lock nor the listener."""
+        self._listener = self._life = self.name = self.row = None
 
     def lives(self, process: str | None) -> bool:
-        """Whether the process of this name lives."""
+        """Whether the process of this name is alive."""
         return process is not None and (process == self.name or is_process_alive(self.directory / process))
 
 
 class ProcessRow(NamedTuple):
-    """What is known of a process that uses the file."""
+    """A row of the table of processes: where the process listens, and for what."""
 
-    bell: ListenerAddress | None
+    listener: ListenerAddress | None
     wakes: bool
     news: bool
 
 
 class HolderTable:
-    """Holders and processes, as the tables have them. `holders` says in which process each lives."""
+    """The tables of holders and processes, with a cache of both. `holders` maps each holder to its process."""
 
     def __init__(self, execute: Execute, presence: OwnProcess) -> None:
         self._execute = execute
@@ -106,7 +106,7 @@ class HolderTable:
         self._rows: dict[str, tuple[Any, ...]] = {}
 
     def reload(self) -> None:
-        """Read them, since they have changed."""
+        """Reads both tables again, since they have changed."""
         self.changed = True
         self.announced = None
         self.holders = {name: process for name, process, _ in self._execute(HOLDERS)}
@@ -117,7 +117,7 @@ class HolderTable:
         }
 
     def announce(self) -> bool:
-        """Have the others know what has changed of this process; False if nothing has."""
+        """Writes the row of this process if it has changed; returns whether it has."""
         row = self.announced = self._presence.row
         if row is None or self._rows.get(row[0]) == row:
             return False
@@ -127,19 +127,19 @@ class HolderTable:
         return True
 
     def renew(self, holder: str, until_s: float, about: bytes) -> bool:
-        """Let `holder` live until then; return whether it is new to those who know the holders."""
+        """Extends the lease of `holder`; returns whether the holder is new or has moved to this process."""
         process = self._presence.name
         self._execute(RENEW, (holder, process, until_s, about or None))
         known, self.holders[holder] = self.holders.get(holder), process
         return known != process
 
-    def begins_anew(self, holder: str) -> bool:
-        """Whether a renewal begins a new life: `holder` has let go of what it held, or the process has died in which it did."""
+    def starts_anew(self, holder: str) -> bool:
+        """Whether a renewal starts the holder anew: it has released everything, or its process has died."""
         row = self._execute("SELECT process, until_s FROM holders WHERE name = ?", (holder,)).fetchone()
         return row is None or row[1] is None or not self._presence.lives(row[0])
 
     def name(self, holder: str) -> bool:
-        """Know `holder`, who may hold something from now on, dead or alive; return whether it is new."""
+        """Records `holder`, which may hold something from now on, dead or alive; returns whether it is new."""
         if holder in self.holders:
             return False
         self._execute(INSERT_HOLDER, (holder,))
@@ -147,16 +147,16 @@ class HolderTable:
         return True
 
     def let_go(self, holder: str) -> None:
-        """End the life of `holder`."""
+        """Ends the lease of `holder`."""
         self._execute(LET_GO, (holder,))
         self.forget([holder])
 
     def let_all_go(self) -> None:
-        """End all lives."""
+        """Ends all leases."""
         self._execute(LET_ALL_GO)
 
     def leave(self) -> bool:
-        """End what lives in this process, let the others forget it, and forget the dead; return whether something was held."""
+        """Ends the leases of this process, and removes it and the dead processes; returns whether its holders still held something."""
         mine = [name for name, process in self.holders.items() if process is not None and process == self._presence.name]
         for holder in mine:
             self._execute(LET_GO, (holder,))
@@ -165,7 +165,7 @@ class HolderTable:
         return len(self.forget(mine)) < len(mine)
 
     def forget(self, dead: list[str]) -> list[str]:
-        """Forget those of the dead that hold nothing, unless they may come back; return whom."""
+        """Removes the holders among `dead` that hold nothing; returns them."""
         gone = holders_without_claims(self._execute, dead)
         for name in gone:
             self._execute(DELETE_HOLDER, (name,))
@@ -173,7 +173,7 @@ class HolderTable:
         return gone
 
     def clean_up(self) -> None:
-        """Forget the processes that have died and that nobody holds anything in; what they left is removed."""
+        """Removes the dead processes that no holder belongs to, with their files."""
         needed = set(self.holders.values())
         dead = [name for name in self._rows if name not in needed and not self._presence.lives(name)]
         for name in dead:
@@ -182,7 +182,7 @@ class HolderTable:
 
 
 class HolderLiveness(NamedTuple):
-    """Which holders live, which don't, and which of the latter can't come back as who they were."""
+    """Which holders are alive, which are dead, and which of the dead can't renew again (`gone`)."""
 
     living: frozenset[str]
     dead: list[str]
@@ -190,7 +190,7 @@ class HolderLiveness(NamedTuple):
 
 
 def holder_liveness(execute: Execute, presence: OwnProcess, now_s: float) -> HolderLiveness:
-    """How the holders stand, on any connection; `now_s` is told by the clock of the leases."""
+    """Returns which holders are alive, on any connection. `now_s` is a time of the clock of leases."""
     living, dead, gone = set(), [], []
     process_lives: dict[str | None, bool] = {}
     for name, process, until_s in execute(HOLDERS + " ORDER BY name"):
@@ -206,7 +206,7 @@ def holder_liveness(execute: Execute, presence: OwnProcess, now_s: float) -> Hol
 
 
 def holders_without_claims(execute: Execute, gone: list[str]) -> list[str]:
-    """Those that hold nothing."""
+    """Returns the holders among `gone` that hold nothing."""
     return [name for name in gone if not execute(HOLDS_ANYTHING, (name,)).fetchone()[0]]
 
 

@@ -1,8 +1,8 @@
-"""Queues that have limits: what is ready in them, found by their lanes, and how they stand. What of it is handed over, `fairness` says.
+"""Queues with limits: finds what is ready in them by lane, and their state. `fairness` decides what is handed over.
 
-Executions of such a queue are marked as `limited`, so that they are in the indexes of queues and in none where other claims would
-have to pass them by. A line holds what has the same lane and priority, and either was begun or was not; it is found behind the one before
-it, however much waits in each.
+Executions in such a queue are marked as `limited`, which puts them into the indexes of queues and out of those where other claims would have to skip
+them. A line holds everything of one lane and priority that was begun, or was not. Each line is found by one index lookup after the line before it,
+however much waits in each.
 """
 
 from collections import Counter
@@ -36,7 +36,7 @@ _IN_QUEUE = "FROM heads INDEXED BY heads_by_queue WHERE queue <> '' AND limited 
 HELD_BY_LANE = f"SELECT lane, holder, count(*) {_IN_QUEUE} AND holder > '' GROUP BY lane, holder"
 LEASED_BY_LANE = "SELECT lane, holder, count(*) FROM mail WHERE queue = ? AND holder > '' GROUP BY lane, holder"
 
-# Of each line the first few that are due, and nobody's. One line is found behind the other, in the index where each is a stretch.
+# The first few in each line that are due and free. Each line is a range of the index, and is found by a lookup behind the line before it.
 _LINES = """WITH RECURSIVE lines(head) AS (SELECT (SELECT number {line} ORDER BY lane, begun, priority LIMIT 1)
     UNION ALL SELECT coalesce((SELECT number {line} AND lane = at.lane AND begun = at.begun AND priority > at.priority ORDER BY priority LIMIT 1),
         (SELECT number {line} AND lane = at.lane AND begun > at.begun ORDER BY begun, priority LIMIT 1),
@@ -71,7 +71,7 @@ ALL_WORK = "SELECT holder, count(*) FROM mail WHERE queue = ? GROUP BY holder"
 
 
 class LimitedQueue(NamedTuple):
-    """A queue that has limits."""
+    """A queue with limits, as its row in the table."""
 
     name: str
     limits: QueueLimits
@@ -81,7 +81,7 @@ class LimitedQueue(NamedTuple):
 
 
 class SqliteCandidate(NamedTuple):
-    """Something of a limited queue that a claim is to be given: its number, since when it waits, and where it is. What the claimer holds has no `queue`."""
+    """What a claim gets: its number, since when it waits, and its queue if that has limits. What the claimer holds already has no `queue`."""
 
     number: int
     at_s: float
@@ -91,7 +91,7 @@ class SqliteCandidate(NamedTuple):
 
 
 def limited_queues(execute: Execute) -> list[LimitedQueue]:
-    """The queues that have limits."""
+    """Returns the queues with limits."""
     return [LimitedQueue(row[0], QueueLimits(*row[1:6]), *row[6:]) for row in execute(QUEUES).fetchall()]
 
 
@@ -106,7 +106,7 @@ def set_limits(execute: Execute, name: str, limits: QueueLimits | None) -> None:
 
 
 def choose_executions(execute: Execute, queue: LimitedQueue, claim: Claim, living: frozenset[str], dead: list[str], now_s: float) -> list[SqliteCandidate]:
-    """The executions of a queue that the claimer is to be handed."""
+    """Chooses the executions of a queue that the claimer gets."""
     wanted, arguments = _claim_condition(claim)
     own = execute(OWN.format(wanted=wanted), (queue.name, claim.holder, now_s, *arguments)).fetchall()
     found = [SqliteCandidate(number, at_s) for number, at_s in own]
@@ -120,7 +120,7 @@ def choose_executions(execute: Execute, queue: LimitedQueue, claim: Claim, livin
 
 
 def choose_work(execute: Execute, queue: LimitedQueue, claim: Claim, living: frozenset[str], dead: list[str], now_s: float) -> list[SqliteCandidate]:
-    """The work of a queue that the claimer is to be handed."""
+    """Chooses the tasks of a queue that the claimer gets."""
     held = _count(execute(LEASED_BY_LANE, (queue.name,)).fetchall(), living)
     if (room := room_under_limits(queue.limits, held, claim.limit)) <= 0:
         return []
@@ -133,7 +133,7 @@ def choose_work(execute: Execute, queue: LimitedQueue, claim: Claim, living: fro
 
 
 def record_served(execute: Execute, executions: Iterable[SqliteCandidate], work: Iterable[SqliteCandidate], now_s: float) -> None:
-    """Note in the queues what is handed over, in its order."""
+    """Records in the queues what is handed over, in order."""
     servings = {queue.name: QueueRecord(queue.limits, queue.turn, queue.free_at_s, queue.free_for_work_at_s) for queue in limited_queues(execute)}
     for is_work, things in enumerate((executions, work)):
         for one in things:
@@ -150,7 +150,7 @@ def record_served(execute: Execute, executions: Iterable[SqliteCandidate], work:
 
 
 def next_times(execute: Execute, queue: LimitedQueue, claim: Claim, now_s: float) -> Iterator[float | None]:
-    """When the claimer could be handed more of a queue, as far as time decides that."""
+    """Yields when the claimer could get more of a queue, as far as that depends on time."""
     if claim.programs:
         wanted, arguments = _claim_condition(claim)
         yield execute(NEXT_OWN.format(wanted=wanted), (queue.name, claim.holder, *arguments)).fetchone()[0]
@@ -179,14 +179,14 @@ def _queue_status(execute: Execute, name: str, limits: QueueLimits, living: froz
 
 
 def _claim_condition(claim: Claim) -> tuple[str, tuple[str, ...]]:
-    """A condition on executions, and its arguments: of these programs, and of these families."""
+    """Returns the condition that a claim puts on executions (programs and roots), as SQL and arguments."""
     if claim.roots is None:
         return f"AND program IN ({_marks(claim.programs)})", (*claim.programs,)
     return f"AND program IN ({_marks(claim.programs)}) AND +root IN (SELECT value FROM json_each(?))", (*claim.programs, roots_text(claim.roots))
 
 
 def _numbered(sql: str, wanted: str) -> str:
-    """A statement whose first three arguments are numbered, with a condition whose arguments follow."""
+    """Inserts a condition into a statement whose first three arguments are numbered. The arguments of the condition follow them."""
     parts = wanted.split("?")
     return sql.format(wanted="".join(f"{part}?{number}" for number, part in enumerate(parts[:-1], 4)) + parts[-1])
 
@@ -206,6 +206,6 @@ def _turns(ready: Iterable[tuple[Any, ...]]) -> dict[str, float]:
     return {lane: turn for _, lane, *_, turn in ready if turn is not None}
 
 
-def _choose(queue: LimitedQueue, stand: QueueState, ready: Iterable[tuple[Any, ...]], now_s: float, most: int) -> list[SqliteCandidate]:
+def _choose(queue: LimitedQueue, state: QueueState, ready: Iterable[tuple[Any, ...]], now_s: float, most: int) -> list[SqliteCandidate]:
     candidates = (Candidate(number, lane, priority, -inf if at_s is None else at_s, bool(fresh)) for number, lane, priority, at_s, fresh, _ in ready)
-    return [SqliteCandidate(one.number, one.at_s, queue, one.lane, one.fresh) for one in choose_candidates(stand, candidates, now_s, most)]
+    return [SqliteCandidate(one.number, one.at_s, queue, one.lane, one.fresh) for one in choose_candidates(state, candidates, now_s, most)]

@@ -1,8 +1,8 @@
-"""Rings between processes of one host: a datagram says that it is worth looking, and nothing else.
+"""Notifications between processes of one host, by UDP on the loopback interface.
 
-Each process listens at one port of the loopback, in one thread that sleeps in the kernel meanwhile. A datagram is the token of
-the listener, which strays can't know, and one byte: what it is about. It may get lost, like any ring; a machine without
-a loopback has no rings at all, and its engines look once a second nevertheless.
+A datagram only says that something has changed. Each process listens at one port, in one thread that sleeps in the kernel. A datagram is the token of the
+listener, which other programs can't know, and one byte: what the notification is about. It may be lost, like any notification. Where there is no
+loopback interface there are no notifications, and engines poll once a second anyway.
 """
 
 import logging
@@ -18,14 +18,14 @@ from perdure.stores.sqlite.forks_and_threads import start_daemon_thread
 logger = logging.getLogger("perdure.stores")
 
 WAKE_UP, CHANGE, MEMBERSHIP = 1, 2, 4
-"""What a ring is about: something may be ready; something has ended or needs somebody; a process has come or gone."""
+"""What a notification is about: something may be ready; an execution has ended or needs attention; a process has come or gone."""
 
 LOOPBACK = "127.0.0.1"
 TOKEN_BYTES = 8
 
 
 class ListenerAddress(NamedTuple):
-    """Where a listener can be rung."""
+    """Where a listener receives notifications."""
 
     port: int
     token: bytes
@@ -36,32 +36,32 @@ _socket: socket.socket | None = None
 _listeners: dict[bytes, Callable[[int], None]] = {}
 
 
-def start_listening(heard: Callable[[int], None]) -> ListenerAddress | None:
-    """Have `heard` called, in the thread that listens, with what each ring is about; None where there is no loopback."""
+def start_listening(callback: Callable[[int], None]) -> ListenerAddress | None:
+    """Calls `callback`, in the listening thread, with what each notification is about. Returns None where there is no loopback interface."""
     with _listener_guard:
         listening = _open()
     if listening is None:
         return None
     token = secrets.token_bytes(TOKEN_BYTES)
-    _listeners[token] = heard
+    _listeners[token] = callback
     return ListenerAddress(listening.getsockname()[1], token)
 
 
-def stop_listening(bell: ListenerAddress) -> None:
-    """It is rung no more."""
-    _listeners.pop(bell.token, None)
+def stop_listening(listener: ListenerAddress) -> None:
+    """Ends the calls for a listener."""
+    _listeners.pop(listener.token, None)
 
 
-def notify(bell: ListenerAddress, about: int) -> None:
-    """Ring it, if that is possible at the moment."""
+def notify(listener: ListenerAddress, about: int) -> None:
+    """Sends a notification to a listener, if that is possible at the moment."""
     with _listener_guard:
         sending = _open()
     if sending is None:
         return
     try:
-        sending.sendto(bell.token + bytes((about,)), socket.MSG_DONTWAIT, (LOOPBACK, bell.port))
+        sending.sendto(listener.token + bytes((about,)), socket.MSG_DONTWAIT, (LOOPBACK, listener.port))
     except OSError as error:
-        logger.debug("a ring got lost: %s", error)
+        logger.debug("a notification was lost: %s", error)
 
 
 def _open() -> socket.socket | None:
@@ -74,10 +74,10 @@ def _open() -> socket.socket | None:
         except OSError as error:
             if opened is not None:
                 opened.close()
-            logger.debug("there is no loopback, so there are no rings between processes: %s", error)
+            logger.debug("there is no loopback interface, so processes do not notify each other and only poll: %s", error)
             return None
         _socket = opened
-        start_daemon_thread(_receive, "perdure-rings", opened)
+        start_daemon_thread(_receive, "perdure-notify", opened)
     return _socket
 
 
@@ -85,15 +85,15 @@ def _receive(listening: socket.socket) -> None:
     while True:
         try:
             datagram = listening.recv(TOKEN_BYTES + 2)
-        except ConnectionError:  # An earlier ring of ours found nobody (Windows tells so).
+        except ConnectionError:  # An earlier notification reached no listener (Windows reports that here).
             continue
-        heard = _listeners.get(datagram[:TOKEN_BYTES]) if len(datagram) == TOKEN_BYTES + 1 else None
-        if heard is not None:
-            heard(datagram[-1])
+        callback = _listeners.get(datagram[:TOKEN_BYTES]) if len(datagram) == TOKEN_BYTES + 1 else None
+        if callback is not None:
+            callback(datagram[-1])
 
 
 def _forget_in_child() -> None:
-    """A child has neither the thread nor the port."""
+    """Closes the socket in a forked child, which has no listening thread and must have a port of its own."""
     global _listener_guard, _socket
     _listener_guard = Lock()
     if _socket is not None:

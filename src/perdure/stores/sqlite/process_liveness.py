@@ -1,7 +1,7 @@
-"""Lives: a store that others are to know of holds a lock on a file of its own, so its death is plain to everybody at once.
+"""Detects the death of other processes at once, by file locks.
 
-The kernel lets go of the lock when the process ends, however it ends. Nobody has to poll for that: a thread waits in the kernel
-until it gets the lock of the other, one thread for each of them in the whole process, whoever wants to know.
+Each process that others need to know of holds a lock on a file of its own, which the kernel releases when the process ends, however it ends. No process
+polls: for each other process, one thread waits in the kernel until it gets that lock.
 """
 
 import fcntl
@@ -21,7 +21,7 @@ from perdure.stores.sqlite.forks_and_threads import start_daemon_thread
 logger = logging.getLogger("perdure.stores")
 
 LOCK_NAME = re.compile(r"\d+-[0-9a-f]{16}")
-"""What the file of a life is called: the id of its process, and what makes it unlike any other."""
+"""The name of a lock file: the id of its process, and a random part."""
 
 _watch_guard = Lock()
 _own_locks: dict[Path, int] = {}
@@ -29,11 +29,11 @@ _watched: dict[Path, "_Watch"] = {}
 
 
 class ProcessLock:
-    """A file in `directory` that is locked until it is ended, or until this process ends.
+    """A file in `directory` that is locked until `end` is called or this process ends.
 
     Raises:
         StoreError: the file system has no locks.
-        OSError: no file can be made there.
+        OSError: no file can be created there.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -41,7 +41,7 @@ class ProcessLock:
         make_directories(directory, directory_mode(neighbour_mode(self._database)))
         with _watch_guard:
             while not self._begin(directory):
-                os.close(self._descriptor)  # Somebody has taken it for that of the dead, before it was locked.
+                os.close(self._descriptor)  # Another process took it for the file of a dead process before it was locked.
             _own_locks[self.path] = self._descriptor
 
     def _begin(self, directory: Path) -> bool:
@@ -58,7 +58,7 @@ class ProcessLock:
         return self.goes_on()
 
     def goes_on(self) -> bool:
-        """Whether the file is still there for others to see."""
+        """Whether the file is still there, so that others can see it."""
         try:
             found, own = self.path.stat(), os.fstat(self._descriptor)
         except FileNotFoundError:
@@ -66,24 +66,24 @@ class ProcessLock:
         return (found.st_dev, found.st_ino) == (own.st_dev, own.st_ino)
 
     def end(self) -> None:
-        """Let go."""
+        """Removes the file and releases the lock."""
         _own_locks.pop(self.path, None)
-        with suppress(OSError):  # On a disk that may not be written any more; the others see that its lock is gone.
+        with suppress(OSError):  # The disk may have become read-only. Others still see that the lock is released.
             self.path.unlink(missing_ok=True)
         os.close(self._descriptor)
 
 
 def is_process_alive(path: Path) -> bool:
-    """Whether somebody holds the lock of this file."""
+    """Whether a process holds the lock of this file."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
         return False
-    except OSError:  # It is another user's, or nothing can be opened now, and there is no telling.
+    except OSError:  # Another user's file, or nothing can be opened now: assume that it is alive.
         return True
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:  # It is locked, or there is no telling; its lease tells then.
+    except OSError:  # Locked, or it can't be determined; in that case its lease decides.
         return True
     finally:
         os.close(descriptor)
@@ -91,24 +91,24 @@ def is_process_alive(path: Path) -> bool:
 
 
 def other_pids(directory: Path) -> list[int]:
-    """The ids of the processes that have a life in `directory`, but for this one."""
+    """Returns the ids of the live processes in `directory`, without this one."""
     return sorted({pid_of(path.name) for path in _files(directory) if path not in _own_locks and is_process_alive(path)})
 
 
 def pid_of(name: str) -> int:
-    """Which process has the life of this name."""
+    """Returns the process id in the name of a lock file."""
     return int(name.partition("-")[0])
 
 
 def remove_dead_files(directory: Path, names: Iterable[str]) -> None:
-    """Remove what the dead have left."""
+    """Removes the lock files of dead processes."""
     for name in names:
-        with suppress(OSError):  # It may be another user's, who will remove it.
+        with suppress(OSError):  # The file may belong to another user, whose processes will remove it.
             (directory / name).unlink(missing_ok=True)
 
 
 def unknown_dead_files(directory: Path, known: Iterable[str]) -> list[str]:
-    """The files of the dead that nobody else knows of: they died before they could be."""
+    """Returns the names of files of dead processes that are not `known`: they died before they were added to the table of processes."""
     unknown = {path.name: path for path in _files(directory)}
     for name in known:
         unknown.pop(name, None)
@@ -121,19 +121,19 @@ def _files(directory: Path) -> list[Path]:
     return [path for path in directory.iterdir() if LOCK_NAME.fullmatch(path.name)]
 
 
-# Waiting for a death.
+# Waiting for the death of a process.
 
 
 class _Watch:
-    """Who is to be rung when a life ends, and the descriptor on which that is waited for."""
+    """The callbacks for the death of one process, and the descriptor on which a thread waits for it."""
 
     def __init__(self) -> None:
-        self.rings: list[Callable[[], None]] = []
+        self.callbacks: list[Callable[[], None]] = []
         self.descriptor: int | None = None
 
 
-def watch_process(path: Path, ring: Callable[[], None]) -> Callable[[], None]:
-    """Call `ring`, in a thread of its own, when the life of this file has ended; return what ends that. One's own is not watched."""
+def watch_process(path: Path, callback: Callable[[], None]) -> Callable[[], None]:
+    """Calls `callback`, in a thread of its own, when the process of this file has ended; returns a function that ends this. Ignores files of this process."""
     if path in _own_locks:
         return lambda: None
     with _watch_guard:
@@ -141,31 +141,31 @@ def watch_process(path: Path, ring: Callable[[], None]) -> Callable[[], None]:
         if watched is None:
             watched = _watched[path] = _Watch()
             start_daemon_thread(_wait_for_death, "perdure-death", path, watched)
-        rings = watched.rings
-        rings.append(ring)
-    return lambda: rings.remove(ring) if ring in rings else None
+        callbacks = watched.callbacks
+        callbacks.append(callback)
+    return lambda: callbacks.remove(callback) if callback in callbacks else None
 
 
 def _wait_for_death(path: Path, watched: _Watch) -> None:
     try:
         watched.descriptor = os.open(path, os.O_RDONLY)
         fcntl.flock(watched.descriptor, fcntl.LOCK_SH)
-    except FileNotFoundError:  # It ended in good order.
+    except FileNotFoundError:  # The process ended normally and removed its file.
         pass
     except OSError as error:
-        logger.debug("the death of %s can't be waited for, and is found out by looking: %s", path.name, error)
+        logger.debug("cannot wait for the death of process %s, which polling will detect: %s", path.name, error)
     finally:
         with _watch_guard:
             _watched.pop(path, None)
-            rings = tuple(watched.rings)
+            callbacks = tuple(watched.callbacks)
         if watched.descriptor is not None:
             os.close(watched.descriptor)
-    for ring in rings:
-        ring()
+    for callback in callbacks:
+        callback()
 
 
 def _forget_in_child() -> None:
-    """In a child no thread waits; and the lives are the parent's, whose locks would outlast it were they open here too."""
+    """Closes the inherited lock files in a forked child: open there, they would keep the parent's locks after its death. No thread waits there either."""
     _watch_guard.release()
     descriptors = [*_own_locks.values(), *(watched.descriptor for watched in _watched.values())]
     _own_locks.clear()

@@ -1,6 +1,6 @@
-"""Readers: a few connections that read, lent to one reading at a time. Reading never waits for writing, and each reading sees one moment.
+"""Reads from the file: a pool of connections, and a store that only reads.
 
-Looking at a file without changing it: SQLite itself refuses to write on these connections, and no process appears to the others.
+A read never waits for writes and sees one snapshot. In the read-only store, SQLite refuses to write, and the process does not appear to the others.
 """
 
 import sqlite3
@@ -26,7 +26,7 @@ IDLE_CONNECTIONS_MAX = 4
 
 
 class ReadConnections:
-    """Connections to `file`, made as they are needed; any thread may read."""
+    """A pool of connections to `file`, opened as needed. Any thread may read."""
 
     def __init__(self, file: DatabaseFile) -> None:
         self._file = file
@@ -36,10 +36,10 @@ class ReadConnections:
         self._free = Condition()
 
     def read(self, read: Callable[[Execute], T]) -> T:
-        """What `read` finds in one transaction.
+        """Runs `read` in one transaction and returns its result.
 
         Raises:
-            sqlite3.Error, StoreError: as they come; the next reading has another connection.
+            sqlite3.Error, StoreError: as they come. The next read gets another connection.
         """
         connection = self._take()
         try:
@@ -57,21 +57,21 @@ class ReadConnections:
         self._give(connection)
         return found
 
-    def quiet(self) -> None:
-        """Wait until nobody reads, and let nobody begin."""
+    def pause(self) -> None:
+        """Waits until no read is in progress, and lets none begin."""
         with self._free:
             self._quiet = True
             while self._reading:
                 self._free.wait()
 
-    def go_on(self) -> None:
-        """Reading may begin again."""
+    def resume(self) -> None:
+        """Lets reads begin again."""
         with self._free:
             self._quiet = False
             self._free.notify_all()
 
     def close(self) -> None:
-        """Close the connections; there are readings no more."""
+        """Closes the connections. Later reads are refused."""
         self._ended = True
         while self._idle:
             self._file.close(self._idle.pop())
@@ -98,11 +98,11 @@ class ReadConnections:
 
 
 class ReadOnlySqliteStore:
-    """The file at `path`, looked at while others may work on it. It is not made, not upgraded, and not recovered.
+    """A `ReadOnlyStore` on the file at `path`, which others may use meanwhile. It does not create, upgrade or recover the file.
 
     Raises:
         StoreUnavailable: the file can't be read now.
-        StoreError: there is none, or it is none that can be looked at.
+        StoreError: it does not exist, or is not a store of this version.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -150,7 +150,7 @@ class ReadOnlySqliteStore:
         return self._read(look)
 
     async def close(self) -> None:
-        """Let go of the connections."""
+        """Closes the connections."""
         self._readers.close()
 
     def _read(self, read: Callable[[Execute], T]) -> T:

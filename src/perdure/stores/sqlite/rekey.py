@@ -1,8 +1,8 @@
-"""Which keys the payloads of a file are encrypted with, and encrypting them all under the newest, while engines go on.
+"""Key rotation: reports which keys encrypt the payloads of a file, and encrypts all of them under the newest key while engines run.
 
-The file is walked row by row, and what is not under the newest key is decoded and encoded again. That happens outside of any
-transaction; each batch then replaces, in a short one, only what is still what it was when it was read. So nothing is held up, what
-engines write meanwhile is never overwritten, and whoever is killed has lost a batch: the next begins at the beginning, and finds most of it done.
+A rekey reads the file row by row and encodes what is not under the newest key again, outside of any transaction. Each batch then replaces, in a short
+transaction, only the payloads that have not changed since they were read. So engines are not blocked, what they write meanwhile is never overwritten, and
+a killed rekey loses one batch: the next run starts from the beginning and skips what is under the newest key.
 """
 
 import sqlite3
@@ -27,10 +27,10 @@ from perdure.stores.sqlite.write_lock_queue import WriteLockQueue, begin_write, 
 
 BATCH_ROWS, BATCH_BYTES = 200, 2**20
 PASSES_MAX = 3
-"""How often the file is walked if engines go on writing with another key."""
+"""How often the file is read if engines continue to write with another key."""
 WAIT_MAX_S = 30.0
 HEADER_BYTES = 2 + payload_header.SPAN_BYTES + 2 + 64
-"""What has to be read of a payload to know its key."""
+"""How much of a payload to read in order to know its key."""
 
 KINDS = {"log": "log", "mail": "mail", "blob": "blobs"}
 COLUMNS = {"log": "row", "mail": "body", "blob": "bytes"}
@@ -54,18 +54,18 @@ class KeyUse(msgspec.Struct, frozen=True):
 
     key_id: str | None
     log: int
-    mail: int
+    messages: int
     blob: int
 
     @property
     def total(self) -> int:
-        """Of all kinds."""
-        return self.log + self.mail + self.blob
+        """The sum over all kinds."""
+        return self.log + self.messages + self.blob
 
 
 class RekeyResult(msgspec.Struct, frozen=True):
-    """What was done: how many payloads were encrypted anew, whether what was overwritten is wiped from the write-ahead log, too, how many
-    are under another key still, and why some can't be read."""
+    """The result of a rekey: how many payloads were encrypted again, whether the old ones are wiped from the write-ahead log as well, how many are still
+    under another key, and why some can't be read."""
 
     done: int
     wiped: bool
@@ -74,7 +74,7 @@ class RekeyResult(msgspec.Struct, frozen=True):
 
 
 class _PayloadChange(NamedTuple):
-    """A payload that is to be replaced: its row, what it was and what it becomes; a blob may get another name."""
+    """A payload to replace: its row, its old and new bytes, and for a blob its old and new name."""
 
     row: int
     before: bytes
@@ -84,13 +84,13 @@ class _PayloadChange(NamedTuple):
 
 
 def key_uses(path: Path) -> list[KeyUse]:
-    """Which keys are in use, the most used first. Of each payload only the beginning is looked at; no key is needed.
+    """Counts the payloads by key, the most used key first. It reads only the beginning of each payload, and needs no key.
 
     Raises:
         StoreError: the file can't be read, or its tables are of another version.
     """
     file = existing_file(path)
-    with file.said_clearly(), closing(file.connect(wait_s=WAIT_MAX_S)) as connection:
+    with file.translated_errors(), closing(file.connect(wait_s=WAIT_MAX_S)) as connection:
         expect_schema_version(file, connection)
         found: Counter[tuple[str | None, str]] = Counter()
         for kind, table in KINDS.items():
@@ -100,25 +100,25 @@ def key_uses(path: Path) -> list[KeyUse]:
     return sorted(uses, key=lambda use: (-use.total, str(use.key_id)))
 
 
-def rekey(path: Path, codec: Encrypted, told: Callable[[str, int, int], None] = lambda *_: None, *, vacuum: bool = False) -> RekeyResult:
-    """Encrypt all that is not under the first key of `codec` under that; `told` hears of each batch: the kind, how many were looked at, and of how many.
+def rekey(path: Path, codec: Encrypted, progress: Callable[[str, int, int], None] = lambda *_: None, *, vacuum: bool = False) -> RekeyResult:
+    """Encrypts every payload under the first key of `codec`. `progress` is called after each batch with the kind, the number of payloads read, and the total.
 
-    What was overwritten is wiped from the file. With `vacuum` it is made anew afterwards, so that nothing is left of what was deleted
-    before, either; nobody can write meanwhile.
+    The old payloads are wiped from the file. With `vacuum` the file is rewritten afterwards, so that nothing is left of what was deleted earlier either;
+    no other process can write meanwhile.
 
     Raises:
         StoreError: the file can't be used, its tables are of another version, or others have it locked for too long.
     """
     file = existing_file(path)
-    with file.said_clearly(), closing(file.connect(wait_s=WAIT_MAX_S)) as connection:
+    with file.translated_errors(), closing(file.connect(wait_s=WAIT_MAX_S)) as connection:
         expect_schema_version(file, connection)
         connection.execute("PRAGMA secure_delete = ON")
-        walk = _RekeyPass(file, connection, codec, told)
+        walk = _RekeyPass(file, connection, codec, progress)
         try:
             for _ in range(PASSES_MAX):
                 walk.refused.clear()
                 for kind in KINDS:
-                    walk.through(kind)
+                    walk.rekey_kind(kind)
                 left = sum(use.total for use in key_uses(path) if use.key_id != codec.ids[0])
                 if left <= len(walk.refused):
                     break
@@ -131,18 +131,18 @@ def rekey(path: Path, codec: Encrypted, told: Callable[[str, int, int], None] = 
 
 
 class _RekeyPass:
-    """One process that walks a file."""
+    """One rekey of a file."""
 
-    def __init__(self, file: DatabaseFile, connection: sqlite3.Connection, codec: Encrypted, told: Callable[[str, int, int], None]) -> None:
+    def __init__(self, file: DatabaseFile, connection: sqlite3.Connection, codec: Encrypted, progress: Callable[[str, int, int], None]) -> None:
         self.turns = WriteLockQueue(file.processes)
         self.done = 0
         self.refused: list[str] = []
-        self._file, self._connection, self._told = file, connection, told
+        self._file, self._connection, self._progress = file, connection, progress
         self._newest = codec.ids[0]
         self._coding = PayloadSealer(codec)
 
-    def through(self, kind: str) -> None:
-        """Walk the payloads of a kind that there are now."""
+    def rekey_kind(self, kind: str) -> None:
+        """Rekeys the payloads of one kind that are in the file now."""
         total, last = self._connection.execute(f"SELECT count(*), coalesce(max(rowid), 0) FROM {KINDS[kind]}").fetchone()
         seen = after = 0
         while batch := list(self._batch(kind, after, last)):
@@ -154,11 +154,11 @@ class _RekeyPass:
             if changes:
                 self.done += self._replace(kind, changes)
                 self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
-                time.sleep(min(time.monotonic() - began_s, 0.1))  # half of the disk's time is for others
-            self._told(kind, seen, max(total, seen))
+                time.sleep(min(time.monotonic() - began_s, 0.1))  # leaves half of the disk's time to others
+            self._progress(kind, seen, max(total, seen))
 
     def _batch(self, kind: str, after: int, last: int) -> Iterator[tuple[Any, ...]]:
-        """The next rows, which are few, or not large in all."""
+        """Yields the rows of the next batch, up to `BATCH_ROWS` and about `BATCH_BYTES`."""
         size_bytes = 0
         for number, row in enumerate(self._connection.execute(PAYLOAD_QUERIES[kind], (after, last)), 1):
             yield row
@@ -167,7 +167,7 @@ class _RekeyPass:
                 return
 
     def _changed(self, kind: str, row: tuple[Any, ...]) -> _PayloadChange | None:
-        """What becomes of a payload; None of one that can't be read."""
+        """Returns the change of a payload; None if it can't be decoded."""
         number, stored, place, *rest = row
         try:
             match kind, rest:
@@ -178,7 +178,7 @@ class _RekeyPass:
                 case "mail", [str(name)]:
                     parts = msgspec.json.decode(str(place))
                     to = Key(*parts) if len(parts) == 3 else QueueAddress(*parts)
-                    return _PayloadChange(number, stored, self._coding.seal_mail(to, name, self._coding.open_mail(to, name, stored)))
+                    return _PayloadChange(number, stored, self._coding.seal_message(to, name, self._coding.open_message(to, name, stored)))
                 case _:
                     return self._changed_blob(number, stored, str(place))
         except SealedPayload as refusal:
@@ -186,14 +186,14 @@ class _RekeyPass:
             return None
 
     def _changed_blob(self, number: int, stored: bytes, name: str) -> _PayloadChange:
-        """A blob gets the name that the newest key makes of its hash."""
+        """Returns the change of a blob, which gets the name that the newest key gives its hash."""
         payload = self._coding.open_blob(name, stored)
         names = self._coding.names(sha256(payload).hexdigest())
         renamed = names[0] if name in names else name
         return _PayloadChange(number, stored, self._coding.seal_blob(renamed, payload), name, renamed)
 
     def _replace(self, kind: str, changes: list[_PayloadChange]) -> int:
-        """Replace what is still as it was read, in one transaction."""
+        """Replaces the payloads that have not changed since they were read, in one transaction; returns how many."""
         begin_write(self._connection, self.turns, WAIT_MAX_S)
         try:
             expect_schema_version(self._file, self._connection)

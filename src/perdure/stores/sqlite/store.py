@@ -1,8 +1,8 @@
 """The default store: one SQLite file that any number of processes of one host share, with nothing to set up.
 
-Any of them may be killed at any instant: what it had acknowledged is durable, its death is known to the others within
-milliseconds, and what it held goes on elsewhere. Each finds out what the others have changed at the beginning of each
-transaction; so that none needs to ask again and again, the one that changes something rings those that wait.
+Any process may be killed at any instant: what it had acknowledged is durable, the others learn of its death within milliseconds, and they claim what it
+held. Each process reads what the others have changed at the beginning of each transaction. So that no process has to poll often, the one that changes
+something notifies those that wait.
 """
 
 from __future__ import annotations
@@ -65,15 +65,15 @@ T = TypeVar("T")
 
 
 class SqliteStore:
-    """A `Store` in the SQLite file at `path`, which it makes if there is none, with the directory.
+    """A `Store` in the SQLite file at `path`. It creates the file and its directory if there is none.
 
-    It may be used in several event loops, also of several threads. `synchronous` is SQLite's: with FULL what is acknowledged survives a
-    loss of power, with NORMAL or OFF (far faster on slow disks) only the death of the process. `clock` tells its time and `monotonic` that
-    of leases; without the latter, a `clock` that was given tells both.
+    It may be used in several event loops and threads. `synchronous` is SQLite's: with FULL, acknowledged changes survive a loss of power; with NORMAL or
+    OFF (far faster on slow disks), only the death of the process. `clock` returns the store's time and `monotonic` the time of leases; a given `clock`
+    serves for both if `monotonic` is not given.
 
     Raises:
         StoreUnavailable: the file can't be opened now.
-        StoreError: the file is damaged, is no store, or one of a newer Perdure; or it must be upgraded, and others have it open.
+        StoreError: the file is damaged, is not a store, belongs to a newer Perdure, or must be upgraded while other processes have it open.
     """
 
     def __init__(
@@ -84,25 +84,25 @@ class SqliteStore:
         self._clock = clock or SteadyClock()
         self._lease_clock = monotonic or clock or time.monotonic
         self._file = DatabaseFile(Path(path).absolute(), synchronous)
-        self._presence = OwnProcess(self._file.processes, self._heard)
-        self._rings: list[Callable[[], None]] = []
-        self._news_rings: list[Callable[[], None]] = []
+        self._presence = OwnProcess(self._file.processes, self._on_notification)
+        self._wake_listeners: list[Callable[[], None]] = []
+        self._change_listeners: list[Callable[[], None]] = []
         self._unannounced = False
         self._watched: dict[str, Callable[[], None]] = {}
         self._watching = Lock()
         self._refusal: StoreError | None = None
         self._readers = ReadConnections(self._file)
-        self._writer = GroupCommitWriter(self._file, self._lay, self._written)
+        self._writer = GroupCommitWriter(self._file, self._make_tables, self._written)
         self._checkpoints = Checkpoints(self._file, self._writer.alone)
         self._copies = BackupCopies(self._file)
         self.vault = SqliteVault(self._file, self._read, self._write)
         self.blob_removal = SqliteBlobRemoval(self._read, self._write)
-        self._heralds = TransactionWatcher(self._readers, lambda tables: self._written(tables, 0))
+        self._transaction_watcher = TransactionWatcher(self._readers, lambda tables: self._written(tables, 0))
         self._parts: tuple[Forkable, ...] = (self._copies, self._checkpoints, self._writer, self._readers)
         self._writer.adopt(open_database(self._file))
         watch_forks(self)
 
-    # What the protocol asks for.
+    # The methods of `Store`.
 
     async def commit(self, changes: Sequence[Commit | Post]) -> list[ChangeAnswer]:
         """See `Store.commit`."""
@@ -110,7 +110,7 @@ class SqliteStore:
         return await self._write(lambda tables: tables.change(asked), len(asked))
 
     async def claim(self, claim: Claim) -> Claimed:
-        """See `Store.claim`. Whether there is anything for it is read first, so that who finds nothing keeps nobody from writing."""
+        """See `Store.claim`. It first reads whether there is anything to claim, so that a claim that finds nothing does not take the write lock."""
         idle = await self._read(lambda execute: self._idle(execute, claim))
         return await self._write(lambda tables: tables.claim(claim)) if idle is None else idle
 
@@ -126,9 +126,9 @@ class SqliteStore:
         """See `Store.messages`."""
         return await self._read(lambda execute: read_messages(execute, to))
 
-    async def are_queued(self, mail: Sequence[Ack]) -> list[bool]:
+    async def are_queued(self, messages: Sequence[Ack]) -> list[bool]:
         """See `Store.are_queued`."""
-        return await self._read(lambda execute: [is_queued(execute, address_text(one.to), one.key) for one in mail])
+        return await self._read(lambda execute: [is_queued(execute, address_text(one.to), one.key) for one in messages])
 
     async def store_time(self) -> StoreTime:
         """See `Store.store_time`."""
@@ -152,7 +152,7 @@ class SqliteStore:
         return await self._read(lambda execute: execution_leases(execute, self._presence, self._lease_clock()))
 
     async def relay(self, limit: int = 100) -> int:
-        """There is one reach, so nothing ever leaves it."""
+        """Does nothing: there is one reach, so nothing ever leaves it."""
         return 0
 
     async def limit(self, queue: str, limits: QueueLimits | None) -> None:
@@ -179,72 +179,72 @@ class SqliteStore:
         """See `Store.removed_at`."""
         return await self._read(lambda execute: read_removed_at(execute, sha256))
 
-    def on_wake(self, ring: Callable[[], None]) -> Callable[[], None]:
+    def on_wake(self, notify: Callable[[], None]) -> Callable[[], None]:
         """See `Store.on_wake`."""
-        return self._enlist(self._rings, ring)
+        return self._add_listener(self._wake_listeners, notify)
 
-    def on_change(self, ring: Callable[[], None]) -> Callable[[], None]:
+    def on_change(self, notify: Callable[[], None]) -> Callable[[], None]:
         """See `Store.on_change`."""
-        return self._enlist(self._news_rings, ring)
+        return self._add_listener(self._change_listeners, notify)
 
     async def close(self) -> None:
-        """See `Store.close`. What was asked for before is done before."""
+        """See `Store.close`. Changes that were requested before are completed first."""
         if self._refusal is not None:
             return
-        with suppress(StoreError):  # Then the others find out that it is gone by its lock.
+        with suppress(StoreError):  # The other processes then notice its end by its lock.
             await self._writer.write(lambda tables: tables.leave() if self._presence.name else None)
         self._refusal = StoreUnavailable(f"{self._file.path} has been closed; open a new store on it")
         with self._watching:
             for unwatch in self._watched.values():
                 unwatch()
         self._checkpoints.close()
-        self._heralds.close()
-        self.quiet()
+        self._transaction_watcher.close()
+        self.pause()
         self._writer.close()
         self._readers.close()
-        self.go_on()
+        self.resume()
         self._presence.end()
         unwatch_forks(self)
 
-    # Beyond the protocol.
+    # Transactions shared with users, and backups.
 
     async def transact(
         self, guard: TransactionGuard, work: Callable[[Any], Coroutine[Any, Any, Post]]
     ) -> Committed | Superseded | TransactionRefused | TransactionRaised:
-        """See `TransactionalStore.transact`. What `work` awaits besides its transaction is an error: all that write wait for it."""
+        """See `TransactionalStore.transact`. It is an error if `work` awaits anything but its transaction, since every other write waits for it."""
         return await self._write(lambda tables: tables.transact(guard, work))
 
     async def meet(self) -> None:
-        """See `JoinsUserTransactions.meet`. A connection to the file is known by the file."""
+        """Does nothing: a connection is identified by its file."""
 
     @asynccontextmanager
     async def join(self, connection: Any) -> AsyncIterator[SqliteUserTransactionStore]:
-        """See `JoinsUserTransactions.join`. Nobody else writes from here on until the transaction ends."""
-        self._must_be_open()
-        with self._file.said_clearly():
+        """See `JoinsUserTransactions.join`. No other process can write from here on until the transaction ends."""
+        self._check_open()
+        with self._file.translated_errors():
             self._file.check()
-        async with join_user_transaction(connection, self._file, self._lay_for_another, self._clock) as within:
+        async with join_user_transaction(connection, self._file, self._tables_for_user, self._clock) as within:
             yield within
         if within.posted is not None:
-            self._heralds.expect(within.posted, within.tables)
+            self._transaction_watcher.expect(within.posted, within.tables)
 
     async def backup(self, target: str | Path) -> None:
-        """Copy all of it, as it is at this moment, into the new file `target`. Nobody has to wait meanwhile.
+        """Copies the database, as it is at this moment, into the new file `target`. Reads and writes continue meanwhile.
 
         Raises:
-            StoreError: there is a `target`, or it can't be written.
+            StoreError: `target` exists, or it can't be written.
         """
-        self._must_be_open()
+        self._check_open()
         await asyncio.to_thread(self._copies.copy, Path(target))
 
     # Writing and reading.
 
     def _write(self, do: Callable[[SqliteTables], T], changes: int = 1) -> Coroutine[Any, Any, T]:
-        self._must_be_open()
+        self._check_open()
         return self._announce(do, changes) if self._unannounced else self._writer.write(do, changes)
 
     async def _announce(self, do: Callable[[SqliteTables], T], changes: int) -> T:
-        """Write, and have the other processes know of this one."""
+        """Writes after adding this process to the table of processes, which the transaction does."""
         self._appear()
         self._unannounced = False
         try:
@@ -254,7 +254,7 @@ class SqliteStore:
             raise
 
     async def _read(self, read: Callable[[Execute], T]) -> T:
-        self._must_be_open()
+        self._check_open()
         if self._unannounced:
             await self._write(lambda _: None)
         began_s = time.monotonic()
@@ -267,77 +267,77 @@ class SqliteStore:
             await asyncio.sleep(LOCK_RETRY_S)
 
     def _idle(self, execute: Execute, claim: Claim) -> Claimed | None:
-        """The answer to a claim that gets nothing; None if it gets something, or if there is something to be cleaned up."""
+        """Returns the answer to a claim that gets nothing; None if there is something to claim, or dead holders to remove."""
         now_s = self._clock()
-        stands = holder_liveness(execute, self._presence, self._lease_clock())
+        liveness = holder_liveness(execute, self._presence, self._lease_clock())
         (epoch,) = execute("SELECT epoch FROM meta").fetchone()
-        if claim.epoch != epoch or claim.holder not in stands.living:
+        if claim.epoch != epoch or claim.holder not in liveness.living:
             return Claimed(now_s)
         claim = with_full_names(execute, claim)
-        if holders_without_claims(execute, stands.gone) or find_ready(execute, claim, stands, now_s):
+        if holders_without_claims(execute, liveness.gone) or find_ready(execute, claim, liveness, now_s):
             return None
         return Claimed(now_s, next_at_s=next_ready_at(execute, claim, now_s))
 
-    def _must_be_open(self) -> None:
+    def _check_open(self) -> None:
         if self._refusal is not None:
             raise self._refusal.with_traceback(None)
 
-    def _lay(self, connection: sqlite3.Connection) -> SqliteTables:
+    def _make_tables(self, connection: sqlite3.Connection) -> SqliteTables:
         return SqliteTables(connection, self._presence, self._clock, self._lease_clock)
 
-    def _lay_for_another(self, connection: sqlite3.Connection) -> SqliteTables:
-        """The tables on a connection that is not ours, in a transaction that tells nobody of this process."""
+    def _tables_for_user(self, connection: sqlite3.Connection) -> SqliteTables:
+        """Creates the tables on a user's connection. A transaction there does not announce this process to the others."""
         return SqliteTables(connection, OwnProcess(self._file.processes, lambda _: None), self._clock, self._lease_clock)
 
-    # Rings and deaths.
+    # Notifications, and the deaths of other processes.
 
-    def _enlist(self, rings: list[Callable[[], None]], ring: Callable[[], None]) -> Callable[[], None]:
-        """Ring from now on; the other processes know of it before anything else is read or written here."""
-        rings.append(ring)
-        wakes, news = bool(self._rings), bool(self._news_rings)
+    def _add_listener(self, listeners: list[Callable[[], None]], notify: Callable[[], None]) -> Callable[[], None]:
+        """Adds a listener. The other processes learn of the first one before anything else is read or written here."""
+        listeners.append(notify)
+        wakes, news = bool(self._wake_listeners), bool(self._change_listeners)
         if (wakes, news) != (self._presence.wakes, self._presence.news):
             self._presence.wakes, self._presence.news = wakes or self._presence.wakes, news or self._presence.news
             self._unannounced = True
-        return lambda: rings.remove(ring) if ring in rings else None
+        return lambda: listeners.remove(notify) if notify in listeners else None
 
     def _appear(self) -> None:
-        with self._file.said_clearly():
+        with self._file.translated_errors():
             self._presence.appear()
 
     def _written(self, tables: SqliteTables, changes: int) -> None:
-        """A transaction is durable: whoever waits for what it stirred is rung, each process once."""
+        """Notifies everyone who waits for what a durable transaction has changed, each process once."""
         self._checkpoints.wrote(changes)
-        members, stirred, own = tables.members, tables.stirred, self._presence.name
+        members, pending, own = tables.members, tables.pending, self._presence.name
         if members.changed:
             members.changed = False
             self._watch_over({*members.holders.values()})
-        if not stirred:
+        if not pending:
             return
-        woken = {members.holders.get(holder) for holder in stirred.holders}
-        everyone = stirred.everyone or not woken <= members.processes.keys()
+        woken = {members.holders.get(holder) for holder in pending.holders}
+        everyone = pending.everyone or not woken <= members.processes.keys()
         if everyone or own in woken:
-            _notify_all(self._rings)
-        if stirred.news:
-            _notify_all(self._news_rings)
+            _notify_all(self._wake_listeners)
+        if pending.news:
+            _notify_all(self._change_listeners)
         for name, process in members.processes.items():
-            if name != own and process.bell is not None:
+            if name != own and process.listener is not None:
                 wakes = process.wakes and (everyone or name in woken)
-                if about := wakes * WAKE_UP | (stirred.news and process.news) * CHANGE | (stirred.members and process.wakes) * MEMBERSHIP:
-                    notify(process.bell, about)
+                if about := wakes * WAKE_UP | (pending.news and process.news) * CHANGE | (pending.members and process.wakes) * MEMBERSHIP:
+                    notify(process.listener, about)
 
-    def _heard(self, about: int) -> None:
-        """Another process has rung."""
-        if about & MEMBERSHIP and self._rings and self._refusal is None:
-            with suppress(*DATABASE_ERRORS, StoreError):  # It is found out at the next transaction.
+    def _on_notification(self, about: int) -> None:
+        """Handles a notification of another process."""
+        if about & MEMBERSHIP and self._wake_listeners and self._refusal is None:
+            with suppress(*DATABASE_ERRORS, StoreError):  # The next transaction finds out.
                 self._watch_over(self._readers.read(lambda execute: {process for _, process, _ in execute(HOLDERS)}))
         if about & WAKE_UP:
-            _notify_all(self._rings)
+            _notify_all(self._wake_listeners)
         if about & CHANGE:
-            _notify_all(self._news_rings)
+            _notify_all(self._change_listeners)
 
     def _watch_over(self, processes: set[str | None]) -> None:
-        """Be told when one of these processes dies, if there is somebody to tell."""
-        if not self._rings:
+        """Watches these processes and no others, so that listeners are notified when one dies."""
+        if not self._wake_listeners:
             return
         with self._watching:
             for gone in self._watched.keys() - processes:
@@ -349,32 +349,32 @@ class SqliteStore:
     def _died(self, name: str) -> None:
         with self._watching:
             self._watched.pop(name, None)
-        _notify_all(self._rings)
+        _notify_all(self._wake_listeners)
 
-    # Forks: see `sqlite_fork`.
+    # Forks: see `forks_and_threads`.
 
-    def quiet(self) -> None:
-        """Before a fork: wait until nothing happens here."""
+    def pause(self) -> None:
+        """Before a fork: waits until nothing is in progress here, and lets nothing begin."""
         for part in self._parts:
-            part.quiet()
+            part.pause()
 
-    def go_on(self) -> None:
-        """After a fork, in the parent."""
+    def resume(self) -> None:
+        """After a fork, in the parent: lets work begin again."""
         for part in self._parts:
-            part.go_on()
+            part.resume()
 
     def abandon(self) -> None:
-        """After a fork, in the child."""
-        self._refusal = StoreError(f"this store on {self._file.path} was opened before a fork, and is the parent's; open a new store in the child")
+        """After a fork, in the child: closes what was inherited, and refuses all use."""
+        self._refusal = StoreError(f"this store on {self._file.path} was opened before a fork and belongs to the parent process; open a new store in the child")
         self._writer.abandon()
         self._readers.close()
         self._presence.abandon()
 
 
-def _notify_all(rings: list[Callable[[], None]]) -> None:
-    for each in tuple(rings):
+def _notify_all(listeners: list[Callable[[], None]]) -> None:
+    for each in tuple(listeners):
         try:
             each()
-        except RuntimeError:  # The loop that it would wake is closed.
+        except RuntimeError:  # The event loop that it would wake is closed.
             with suppress(ValueError):
-                rings.remove(each)
+                listeners.remove(each)

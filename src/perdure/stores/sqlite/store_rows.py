@@ -1,10 +1,9 @@
-"""Attributes in SQLite: a row for each, in an index by name and value, written by the commit that changes them. Who has none has no row, and pays nothing.
+"""Reads logs, messages and lists of heads, on any connection; and writes attributes.
 
-A list of those that have one value is read off the index, newest first. Of those that have any value of a range, all are looked up and put in order, if they
-are not too many. So of several conditions the one is looked up that the fewest fulfil. Where `MANY` fulfil a range, going through the newest executions
-finds enough of them sooner.
-
-Reading: logs, mail, and lists of heads, on any connection. A list is made by looking up its first heads in an index, however many there are.
+A list of heads is read from the index that fits its filter, so it costs as much as its page and not as much as the table. Attributes are rows of their own
+in an index by name and value. The executions with one value come from that index, newest first; those with a value in a range are all looked up and
+sorted, unless there are `RANGE_MATCHES_MAX` or more, when going through the newest executions finds enough of them sooner. Of several conditions, the one
+with the fewest matches is looked up and the others are checked for each head.
 """
 
 import sqlite3
@@ -25,13 +24,13 @@ from perdure.stores.protocol import Head, HeadFilter, StoredLog, attributes_from
 from perdure.stores.sqlite.database_file import Execute
 
 ATTRIBUTES_COLUMN = "(SELECT group_concat(hex(name) || '=' || hex(value)) FROM attributes WHERE attributes.number = heads.number)"
-"""The column of a head that has its attributes."""
+"""The column that returns the attributes of a head."""
 
 ATTRIBUTE_HEADS = "attributes INDEXED BY attributes_by_value CROSS JOIN heads USING (number)"
-"""Where the heads are that have some attribute."""
+"""The heads with some attribute, as the source of a query."""
 
 RANGE_MATCHES_MAX = 10_000
-"""From so many on, how many there are is not counted."""
+"""Matches are not counted beyond this number."""
 
 COUNT_MATCHES = "SELECT count(*) FROM (SELECT 1 FROM attributes INDEXED BY attributes_by_value WHERE name = ? AND value >= ? AND value < ? LIMIT ?)"
 
@@ -40,13 +39,13 @@ INSERT_ATTRIBUTE = "INSERT INTO attributes (number, name, value) VALUES (?, ?, ?
 
 
 def write_attributes(execute: Execute, executemany: Callable[[str, Iterable[Any]], sqlite3.Cursor], number: int, attributes: IndexedAttributes) -> None:
-    """These are the attributes of the execution from now on; an execution that is removed has none."""
+    """Replaces the attributes of an execution."""
     execute(DELETE_ATTRIBUTES, (number,))
     executemany(INSERT_ATTRIBUTE, [(number, name, value) for name, value in attributes])
 
 
 def rarest_condition(execute: Execute, where: Sequence[AttributeCondition]) -> AttributeCondition | None:
-    """The condition whose executions are to be looked up, if those of any are."""
+    """Returns the condition to look up in the index of attributes; None if going through the newest executions is better."""
     if len(where) == 1 and where[0].points:
         return where[0]
     counted = [(sum(_count_matches(execute, condition.name, *span) for span in condition.spans), not condition.points, condition) for condition in where]
@@ -60,14 +59,14 @@ def _count_matches(execute: Execute, name: str, low: bytes, high: bytes) -> int:
 
 
 def index_lines(condition: AttributeCondition) -> list[dict[str, object]]:
-    """What is asked of the index, so that together there are all that a condition means."""
+    """Returns the parts of the index that together hold every match of a condition."""
     if points := condition.points:
         return [{"name = ?": condition.name, "value = ?": point} for point in points]
     return [{"name = ?": condition.name, "value >= ?": low, "value < ?": high} for low, high in condition.spans]
 
 
 def head_condition(condition: AttributeCondition) -> tuple[str, tuple[object, ...]]:
-    """The same as a condition on a head."""
+    """Returns the condition as SQL on a head, with its arguments."""
     within = " OR ".join("(other.value >= ? AND other.value < ?)" for _ in condition.spans)
     bounds = (bound for span in condition.spans for bound in span)
     return f"EXISTS (SELECT 1 FROM attributes AS other WHERE other.number = heads.number AND other.name = ? AND ({within}))", (condition.name, *bounds)
@@ -83,7 +82,7 @@ ROWS = "SELECT row FROM log WHERE execution = ? AND version > ? ORDER BY version
 ALL_MESSAGES = f"SELECT {MESSAGE_COLUMNS} FROM mail WHERE address = ? ORDER BY number"
 IS_QUEUED = "SELECT 1 FROM mail WHERE address = ? AND key = ?"
 HELD_BY = "(limited = 0 AND holder = {who} OR limited = 1 AND holder = {who})"
-"""What somebody holds, by the two indexes that have it."""
+"""What a holder holds, in a form that uses both indexes of holders."""
 OLDEST_SINCE = "SELECT min(number) FROM heads INDEXED BY heads_by_time WHERE created_at_s >= ?"
 NUMBER_MAX = 2**63 - 1
 BLOB = "SELECT bytes FROM blobs WHERE sha256 = ?"
@@ -91,7 +90,7 @@ REMOVED_AT = "SELECT at_s FROM removed_blobs WHERE sha256 = ?"
 HEADS = f"SELECT {HEAD_COLUMNS} FROM heads WHERE number IN (SELECT value FROM json_each(?)) ORDER BY number DESC"
 
 IndexLine = dict[str, object]
-"""Conditions by which heads lie beside each other in an index, with their arguments."""
+"""Conditions, with their arguments, under which heads are adjacent in an index."""
 
 
 def read_head(execute: Execute, key: Key) -> Head | None:
@@ -101,7 +100,7 @@ def read_head(execute: Execute, key: Key) -> Head | None:
 
 
 def read_log(execute: Execute, key: Key, after: int) -> StoredLog | None:
-    """The head and the rows that hold an event after version `after`; to be asked for in one transaction."""
+    """The head, and the rows that hold an event after version `after`. Both must be read in one transaction."""
     row = execute(LOG, (address_text(key),)).fetchone()
     if row is None:
         return None
@@ -109,12 +108,12 @@ def read_log(execute: Execute, key: Key, after: int) -> StoredLog | None:
 
 
 def read_messages(execute: Execute, to: Address) -> list[QueuedMessage]:
-    """All mail of an address."""
+    """The messages of an address, in order of number."""
     return [message_of(row) for row in execute(ALL_MESSAGES, (address_text(to),)).fetchall()]
 
 
 def is_queued(execute: Execute, to: str, key: str) -> bool:
-    """Whether mail of this key is at an address."""
+    """Whether a message of this key is queued at an address."""
     return execute(IS_QUEUED, (to, key)).fetchone() is not None
 
 
@@ -125,7 +124,7 @@ def read_blob(execute: Execute, sha256: str) -> bytes | None:
 
 
 def read_removed_at(execute: Execute, sha256: str) -> float | None:
-    """When the blob of this name was removed, if that was noted."""
+    """When the blob of this name was removed, if that was recorded."""
     row: tuple[float] | None = execute(REMOVED_AT, (sha256,)).fetchone()
     return row and row[0]
 
@@ -134,13 +133,13 @@ def read_removed_at(execute: Execute, sha256: str) -> float | None:
 
 
 def read_heads(execute: Execute, which: HeadFilter) -> list[Head]:
-    """The heads that are meant, newest first."""
+    """The heads that match `which`, newest first."""
     if which.limit <= 0:
         return []
     where = _Conditions()
     where.also(which.root is not None, "root = ?", which.root and address_text(which.root))
     where.also(which.keys is not None, "address IN (SELECT value FROM json_each(?))", json_text([address_text(key) for key in which.keys or ()]))
-    if which.created_from_s is not None:  # Heads are numbered nearly in the order of their times: so a list needs not go back to the first.
+    if which.created_from_s is not None:  # Heads are numbered nearly in order of creation time, so the list need not go back to the first.
         (oldest,) = execute(OLDEST_SINCE, (which.created_from_s,)).fetchone()
         where.also(True, "number >= ?", NUMBER_MAX if oldest is None else oldest)
         where.also(True, "created_at_s >= ?", which.created_from_s)
@@ -165,36 +164,36 @@ def read_heads(execute: Execute, which: HeadFilter) -> list[Head]:
 
 
 class _Conditions:
-    """Conditions, with their arguments."""
+    """A conjunction of SQL conditions, with their arguments."""
 
     def __init__(self) -> None:
         self.conditions: list[str] = []
         self.arguments: list[Any] = []
 
     def also(self, needed: bool, condition: str, *arguments: Any) -> None:
-        """One more, if it is needed."""
+        """Adds a condition if it is needed."""
         if needed:
             self.conditions.append(condition)
             self.arguments += arguments
 
     def and_also(self, line: IndexLine) -> tuple[str, tuple[Any, ...]]:
-        """All of them, and those of a line."""
+        """Returns all conditions and those of a line, as SQL and arguments."""
         return " AND ".join([*self.conditions, *line, "1"]), (*self.arguments, *line.values())
 
 
 def _line(execute: Execute, source: str, where: tuple[str, tuple[Any, ...]], limit: int) -> list[int]:
-    """The numbers of the newest heads of a line."""
+    """The numbers of the newest heads of a line that satisfy the conditions."""
     conditions, arguments = where
     return [number for (number,) in execute(f"SELECT number FROM {source} WHERE {conditions} ORDER BY number DESC LIMIT ?", (*arguments, limit))]
 
 
 def _narrow(which: HeadFilter) -> str:
-    """The index that has few of the heads beside those that are meant, if something is asked for that so few have."""
+    """Returns the index that a selective part of the filter (keys, root or id prefix) makes cheap; "" if there is no such part."""
     return "sqlite_autoindex_heads_1" if which.keys is not None else "heads_of_family" if which.root is not None else "heads_by_id" * bool(which.id_prefix)
 
 
 def _lines_of_attribute(which: HeadFilter, condition: AttributeCondition) -> Iterator[tuple[str, IndexLine]]:
-    """The lines in the index of attributes that have all heads that are meant."""
+    """Yields the lines of the index of attributes that together hold every matching head."""
     for line in index_lines(condition):
         for status in [None] if which.statuses is None else sorted(which.statuses):
             given = (("tenant = ?", which.tenant), ("workflow = ?", which.workflow), ("status = ?", status))
@@ -202,7 +201,7 @@ def _lines_of_attribute(which: HeadFilter, condition: AttributeCondition) -> Ite
 
 
 def _lines(execute: Execute, which: HeadFilter, narrow: str) -> Iterator[tuple[str, IndexLine]]:
-    """The lines, each in the order of numbers in an index, that have all heads that are meant."""
+    """Yields lines, each in order of number in its index, that together hold every matching head."""
     given: IndexLine = {column: value for column, value in (("tenant = ?", which.tenant), ("workflow = ?", which.workflow)) if value is not None}
     statuses = sorted(which.statuses or ())
     if given and not narrow:
@@ -218,7 +217,7 @@ def _lines(execute: Execute, which: HeadFilter, narrow: str) -> Iterator[tuple[s
 
 
 def _each(execute: Execute, column: str, line: IndexLine, given: str | None) -> Iterator[str]:
-    """The values of a column within a line, each looked up behind the one before; or only the one that is given."""
+    """Yields the distinct values of a column within a line, each by one index lookup after the one before; or only the given value."""
     if given is not None:
         yield given
         return
@@ -231,7 +230,7 @@ def _each(execute: Execute, column: str, line: IndexLine, given: str | None) -> 
 
 
 def _range(prefix: str) -> tuple[str, str | None]:
-    """What begins with `prefix` is from the first up to but not including the second (None: up to the end), in the order of code points."""
+    """Returns the bounds of the texts that begin with `prefix` in code point order: the first included, the second excluded (None: no upper bound)."""
     shortened = prefix.rstrip(chr(sys.maxunicode))
     if not shortened:
         return prefix, None
@@ -243,7 +242,7 @@ def _range(prefix: str) -> tuple[str, str | None]:
 
 
 def address_text(address: Address) -> str:
-    """An address as the tables have it."""
+    """Encodes an address as the tables store it."""
     return json_text(address)
 
 
@@ -259,13 +258,13 @@ def json_text(data: object) -> str:
 
 def head_of(row: Sequence[Any]) -> Head:
     """The head of a row of `HEAD_COLUMNS`."""
-    address, tenant, workflow, id, program, root, *rest, told = row
+    address, tenant, workflow, id, program, root, *rest, attributes = row
     key = Key(tenant, workflow, id)
-    return Head(key, program, key if root == address else Key(*_decode(root)), *(*rest, attributes_from_hex(told)))
+    return Head(key, program, key if root == address else Key(*_decode(root)), *(*rest, attributes_from_hex(attributes)))
 
 
 def message_of(row: Sequence[Any]) -> QueuedMessage:
-    """The mail of a row of `MESSAGE_COLUMNS`."""
+    """The message in a row of `MESSAGE_COLUMNS`."""
     number, address, *rest = row
     parts = _decode(address)
     return QueuedMessage(number, Key(*parts) if len(parts) == 3 else QueueAddress(*parts), *rest)
@@ -275,7 +274,7 @@ def _decode(address: str) -> list[str]:
     try:
         return _decoder(address)
     except msgspec.DecodeError as error:
-        raise LogDamaged(f"it names {address!r}, which is no address ({error})") from error
+        raise LogDamaged(f"it names {address!r}, which is not an address ({error})") from error
 
 
 _encode = msgspec.json.Encoder().encode

@@ -1,7 +1,7 @@
-"""What may be done to the tables inside of one transaction. Nothing here begins or ends one.
+"""The operations of the store on its tables, inside of one transaction. Nothing here begins or ends a transaction.
 
-What is known beside the tables is only what can't change without the row of `meta` changing, which every transaction reads first:
-the epoch, the members, and the numbers of executions, which never change.
+Every transaction first reads the row of `meta`. Only what can't change without that row changing is cached between transactions: the epoch, the
+holders and processes, and the numbers of executions, which never change.
 """
 
 import sqlite3
@@ -87,7 +87,7 @@ LET_GO_OF_WORK = "UPDATE mail SET holder = NULL WHERE holder = ? AND queue IS NO
 
 
 class PendingNotifications:
-    """Whom a transaction has given something to look for: everyone, or only those who hold what got mail; and whether it has news or new members."""
+    """Whom to notify once a transaction is durable: everyone, or only the holders whose executions got messages. It may also have news or changed members."""
 
     __slots__ = ("everyone", "holders", "members", "news")
 
@@ -100,10 +100,10 @@ class PendingNotifications:
 
 
 class SqliteTables:
-    """All that a transaction on `connection` may do between `begin` and `end`; after one that was rolled back, `forget`."""
+    """What a transaction on `connection` may do between `begin` and `end`. Call `forget` after a rollback."""
 
     def __init__(self, connection: sqlite3.Connection, presence: OwnProcess, clock: Callable[[], float], lease_clock: Callable[[], float]) -> None:
-        self.stirred = PendingNotifications()
+        self.pending = PendingNotifications()
         self.epoch = 0
         self.members = HolderTable(connection.execute, presence)
         self._presence = presence
@@ -117,12 +117,12 @@ class SqliteTables:
         self._changes_before = 0
 
     def begin(self) -> None:
-        """Find out what others have changed, and let them know what has changed here.
+        """Reads what other processes have changed, and announces what has changed in this one.
 
         Raises:
             StoreError: a newer Perdure has changed the tables.
         """
-        self.stirred = PendingNotifications()
+        self.pending = PendingNotifications()
         self._changes_before = self._connection.total_changes
         meta = self._execute(READ_META).fetchone()
         if meta != self._meta:
@@ -130,10 +130,11 @@ class SqliteTables:
                 self.epoch = meta[0]
                 if meta[2] != SCHEMA_VERSION:
                     raise StoreError(
-                        f"the database was upgraded while it was open (its tables are of version {meta[2]} now, known here is {SCHEMA_VERSION}); begin anew"
+                        f"the database was upgraded while it was open: its tables now have version {meta[2]}, and this process knows {SCHEMA_VERSION}. "
+                        "Restart the process"
                     )
                 self.members.reload()
-                self._numbers.clear()  # an execution that was forgotten had one, which another may have now
+                self._numbers.clear()  # a new execution may have taken the number of one that was removed
             if isinstance(self._clock, SteadyClock):
                 self._clock.follow(Anchor(*meta[3:]))
             self._meta = meta
@@ -142,23 +143,23 @@ class SqliteTables:
 
     @property
     def has_changed(self) -> bool:
-        """Whether anything was changed since it began."""
+        """Whether the transaction has changed anything."""
         return self._connection.total_changes != self._changes_before
 
     def end(self, counted: int | None = None) -> None:
-        """Count the transaction, if it has changed anything; `counted` are those before it, where parts of it may have been counted already."""
+        """Counts the transaction if it has changed anything. `counted` is the number of those before it, if parts of it may have been counted already."""
         if counted is not None:
             self._execute(SET_TRANSACTION_COUNT, (counted + 1,))
         elif self.has_changed:
             self._execute(COUNT_TRANSACTION)
 
     def forget(self) -> None:
-        """What is known may have been rolled back."""
+        """Clears the caches, since what they hold may have been rolled back."""
         self._numbers.clear()
         self._programs.clear()
         self._meta = ()
 
-    # What a store is asked for.
+    # The methods of `Store`.
 
     def change(self, changes: Sequence[Commit | Post]) -> list[ChangeAnswer]:
         """See `Store.commit`."""
@@ -168,15 +169,15 @@ class SqliteTables:
     def claim(self, claim: Claim) -> Claimed:
         """See `Store.claim`."""
         now_s = self._clock()
-        stands = holder_liveness(self._execute, self._presence, self._lease_clock())
-        if claim.epoch != self.epoch or claim.holder not in stands.living:
+        liveness = holder_liveness(self._execute, self._presence, self._lease_clock())
+        if claim.epoch != self.epoch or claim.holder not in liveness.living:
             return Claimed(now_s)
         claim = with_full_names(self._execute, claim)
-        found = find_ready(self._execute, claim, stands, now_s)
+        found = find_ready(self._execute, claim, liveness, now_s)
         assigned = assign_executions(self._execute, found.executions, claim.holder, now_s)
         leased = lease_work(self._execute, found.work, claim.holder)
         limited_queues.record_served(self._execute, found.limited, found.limited_work, now_s)
-        if self.members.forget(stands.gone):
+        if self.members.forget(liveness.gone):
             self.members.clean_up()
             self._members_changed()
         return Claimed(now_s, assigned, leased, next_ready_at(self._execute, claim, now_s))
@@ -186,9 +187,9 @@ class SqliteTables:
         if lease_s <= 0:
             self.members.let_go(holder)
             self._members_changed()
-            self.stirred.everyone = True
+            self.pending.everyone = True
         else:
-            if self.members.begins_anew(holder):
+            if self.members.starts_anew(holder):
                 self._let_go(holder)
             if self.members.renew(holder, self._lease_clock() + lease_s, about):
                 self._members_changed()
@@ -205,14 +206,14 @@ class SqliteTables:
             return refused
         answer = transactional_steps.run_transactional_step(self._connection, work, lambda post: self.change([post])[0])
         if isinstance(answer, TransactionRaised):
-            self._numbers.clear()  # one that was made in it is there no more
+            self._numbers.clear()  # the rollback may have removed executions that the caches know
             self._programs.clear()
-        return answer  # type: ignore[return-value]  # what it posts carries all that it refers to
+        return answer  # type: ignore[return-value]  # a post of a step carries every blob that it refers to, so it never conflicts
 
     def limit(self, queue: str, limits: QueueLimits | None) -> None:
         """See `Store.limit`."""
         limited_queues.set_limits(self._execute, queue, limits)
-        self.stirred.everyone = True
+        self.pending.everyone = True
 
     def drop_expired(self, limit: int) -> list[QueuedMessage]:
         """See `Store.drop_expired`."""
@@ -226,12 +227,12 @@ class SqliteTables:
         self._execute(SET_EPOCH, (self.epoch,))
         self.members.let_all_go()
         self._members_changed()
-        self.stirred.everyone = True
+        self.pending.everyone = True
         return self.epoch
 
     def leave(self) -> None:
-        """End all that lives in this process."""
-        self.stirred.everyone = self.members.leave()
+        """Releases what the holders of this process hold, and removes the process."""
+        self.pending.everyone = self.members.leave()
         self._members_changed()
 
     # Changes.
@@ -258,35 +259,35 @@ class SqliteTables:
         if commit.release:
             state = (version, commit.holder, commit.program, commit.status, commit.wake_at_s, commit.ended_at_s, commit.holder, number)
             ((ready_at_s, limited),) = self._execute(RELEASE_HEAD, state).fetchall()
-            if limited or (ready_at_s is not None and ready_at_s <= now_s):  # in a queue, others may have waited for its place
-                self.stirred.everyone = True
+            if limited or (ready_at_s is not None and ready_at_s <= now_s):  # in a queue with limits, others may have waited for its place
+                self.pending.everyone = True
         else:
             if commit.creates and (commit.acks or commit.messages):
                 self._execute(SET_MESSAGE_TIME, (number,))
             if self.members.name(commit.holder):
                 self._members_changed()
             if commit.wake_at_s is not None and commit.wake_at_s <= now_s:
-                self.stirred.holders.add(commit.holder)
+                self.pending.holders.add(commit.holder)
         if commit.attributes is not None:
             store_rows.write_attributes(self._execute, self._executemany, number, commit.attributes)
         if commit.news:
-            self.stirred.news = True
+            self.pending.news = True
         return Committed(version, now_s, created)
 
     def _forget(self, commit: Commit, number: int, now_s: float) -> ChangeAnswer:
-        """Leave nothing of an execution."""
+        """Removes an execution with its log, messages and attributes."""
         for forget in FORGET:
             self._execute(forget, (number,))
         self._execute(FORGET_MESSAGES, (address_text(commit.key),))
         self._numbers.clear()
         self._execute(MEMBERSHIP_CHANGED)
-        self.stirred.everyone = True  # in a queue, others may have waited for its place
+        self.pending.everyone = True  # in a queue with limits, others may have waited for its place
         return Committed(commit.version, now_s)
 
     def _is_next(self, commit: Commit, number: int, version: int) -> bool:
-        """Whether the execution is at the version that was decided at. Without a release, what the commit decides of the head is then in it.
+        """Whether the execution is at the version that the commit was decided on. Unless it releases the execution, this also writes the head.
 
-        Most commits change nothing of the head but its version, which is in no index.
+        Most commits change only the version of the head. Its own UPDATE for that case touches no index.
         """
         if commit.release:
             row = self._execute(HEAD_STATE, (number,)).fetchone()
@@ -304,11 +305,11 @@ class SqliteTables:
         return Committed(0, now_s, self._carry_out(post, now_s))
 
     def _has(self, names: Sequence[str], post: Post) -> bool:
-        """Whether a blob is there, or comes with the post, under one of its names."""
+        """Whether a blob is in the store or carried by the post under one of its names."""
         return any(name in names for name, _ in post.blobs) or any(self._execute(HAS_BLOB, (name,)).fetchone() for name in names)
 
     def _carry_out(self, change: Commit | Post, now_s: float) -> tuple[Key, ...]:
-        """Do what commits and posts share: acks, then sends, then blobs. Return the executions that were opened."""
+        """Carries out what commits and posts have in common: acks, then messages, then blobs. Returns the executions that were created."""
         sends = (*self._acknowledge(change.acks), *change.messages) if change.acks else change.messages
         created = tuple(send.to for send in sends if self._deliver(send, now_s) and isinstance(send.to, Key)) if sends else ()
         if change.blobs:
@@ -319,11 +320,11 @@ class SqliteTables:
         return created
 
     def _deliver(self, send: OutgoingMessage, now_s: float) -> bool:
-        """Deliver, unless the key is in the mail already. Return whether an execution was opened."""
+        """Queues a message unless its key is queued already. Returns whether an execution was created."""
         to, address, due_at_s = send.to, address_text(send.to), max(send.due_at_s, now_s)
         if isinstance(to, QueueAddress):
             self._execute(DELIVER, (address, send.key, send.body, due_at_s, to.name, None, send.lane, send.priority))
-            self.stirred.everyone = True
+            self.pending.everyone = True
             return False
         opened = False
         receiver = self._execute(RECEIVER, (address,)).fetchone()
@@ -337,43 +338,43 @@ class SqliteTables:
         delivered = self._execute(DELIVER, (address, send.key, send.body, due_at_s, None, None if receiver else 1, "", 0)).rowcount
         if receiver is None:
             return False
-        number, holder, mail_at_s = receiver
-        if delivered and (mail_at_s is None or due_at_s < mail_at_s):
+        number, holder, message_at_s = receiver
+        if delivered and (message_at_s is None or due_at_s < message_at_s):
             self._execute(WAKE, (due_at_s, number))
         if holder is None:
-            self.stirred.everyone = True
+            self.pending.everyone = True
         else:
-            self.stirred.holders.add(holder)
+            self.pending.holders.add(holder)
         return opened
 
     def vault(self, do: Callable[[Execute, float], bool]) -> bool:
-        """Have something done to the vault, at this time."""
+        """Runs `do` on the vault, with the store's time."""
         return do(self._execute, self._clock())
 
     def removal(self, do: Callable[[Execute, float], T]) -> T:
-        """Have something done to the blobs and their marks, at this time."""
+        """Runs `do` on the blobs and their marks, with the store's time."""
         return do(self._execute, self._clock())
 
     def _place(self, opens: NewExecution) -> tuple[str, str, int, int]:
-        """The queue in which an execution waits, its lane and priority there, and whether that queue has limits."""
+        """Returns the queue in which a new execution waits, its lane and priority there, and whether that queue has limits."""
         limited = opens.queue != "" and self._execute(LIMITED, (opens.queue,)).fetchone()[0]
         return opens.queue, opens.lane, opens.priority, int(limited)
 
     def _acknowledge(self, acks: Sequence[Ack]) -> list[OutgoingMessage]:
-        """Remove or postpone mail. Return what is to be sent because nobody had leased it."""
+        """Removes or postpones messages. Returns the messages to send instead of tasks that had never been leased."""
         unleased = [ack.unleased for ack in acks if ack.unleased and self._execute(UNLEASED, (address_text(ack.to), ack.key)).fetchone()]
         self._executemany(ACKNOWLEDGE, [(address_text(ack.to), ack.key) for ack in acks if ack.postpone_to_s is None])
         for ack in acks:
             if ack.postpone_to_s is not None:
                 self._postpone(address_text(ack.to), ack.key, ack.postpone_to_s)
         if any(isinstance(ack.to, QueueAddress) for ack in acks):  # others may have waited for its place
-            self.stirred.everyone = True
+            self.pending.everyone = True
         return unleased
 
     def _postpone(self, address: str, key: str, due_at_s: float) -> None:
         if self._execute(POSTPONE, (due_at_s, address, key)).rowcount and (receiver := self._execute(RECEIVER, (address,)).fetchone()):
-            number, _, mail_at_s = receiver
-            if mail_at_s is None or due_at_s < mail_at_s:
+            number, _, message_at_s = receiver
+            if message_at_s is None or due_at_s < message_at_s:
                 self._execute(WAKE, (due_at_s, number))
 
     def _create(self, commit: Commit, version: int, now_s: float) -> int | None:
@@ -382,19 +383,19 @@ class SqliteTables:
         return self._insert(commit.key, address_text(commit.key), state)
 
     def _know(self, program: str) -> None:
-        """Remember a program that needs capabilities, so that claims find it."""
+        """Records a program that needs capabilities, so that claims find it."""
         if program not in self._programs:
             if program_requirements(program):
                 self._execute("INSERT OR IGNORE INTO programs VALUES (?)", (program,))
             self._programs.add(program)
 
     def _insert(self, key: Key, address: str, state: tuple[object, ...]) -> int | None:
-        """Make the head, to which the mail that waited for it belongs from now on. None if there is one."""
+        """Creates the head, to which messages that waited for it belong from now on. Returns its number, or None if there is a head already."""
         found = self._execute(CREATE, (address, *key, *state, address)).fetchall()
         if not found:
             return None
-        ((number, mail_at_s),) = found
-        if mail_at_s is not None:
+        ((number, message_at_s),) = found
+        if message_at_s is not None:
             self._execute(EXPECTED, (address,))
         return self._remember(key, number)
 
@@ -410,14 +411,14 @@ class SqliteTables:
         self._numbers[key] = number
         return number
 
-    # Holding.
+    # Holders.
 
     def _let_go(self, holder: str) -> None:
-        """Free, and wake, what `holder` held in an earlier life."""
+        """Frees everything that `holder` held before it began anew, and makes it ready."""
         freed = self._execute(LET_GO, (self._clock(), holder)).rowcount + self._execute(LET_GO_OF_WORK, (holder,)).rowcount
         if freed:
-            self.stirred.everyone = True
+            self.pending.everyone = True
 
     def _members_changed(self) -> None:
         self._execute(MEMBERSHIP_CHANGED)
-        self.stirred.members = True
+        self.pending.members = True

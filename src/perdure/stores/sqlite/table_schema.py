@@ -17,7 +17,7 @@ from perdure.stores.sqlite.database_file import APPLICATION_ID
 
 
 class SchemaStep(NamedTuple):
-    """A change of the tables from the version before to `version`, carried out inside of a transaction."""
+    """An upgrade of the tables from the version before to `version`, carried out inside of a transaction."""
 
     version: int
     title: str

@@ -1,6 +1,7 @@
-"""Heralds: nobody tells of the commit of a user's transaction, so whoever posted in it looks for it, for a while, and then rings those that wait.
+"""Watches for the commit of a user's transaction that a post has joined, and then notifies those that wait.
 
-A ring only saves time. What commits later is found by those that wait at their next look.
+SQLite does not report commits of other connections, so the process that posted polls for its message for a while. A notification only saves time: after a
+later commit, engines find the message at their next poll.
 """
 
 import time
@@ -15,13 +16,13 @@ from perdure.stores.sqlite.store_rows import is_queued
 from perdure.stores.sqlite.store_tables import SqliteTables
 
 FIRST_POLL_S, POLL_S = 0.002, 0.02
-"""The shortest and the longest wait between two looks."""
+"""The shortest and the longest wait between two polls."""
 WATCH_MAX_S = 10.0
-"""How long a commit is looked for."""
+"""How long the watcher waits for a commit."""
 
 
 class _ExpectedMessage:
-    """Mail that somebody's commit will make seen, until when it is looked for, and whom it concerns."""
+    """A message that becomes visible with the user's commit, until when to poll for it, and the tables that know whom to notify."""
 
     def __init__(self, posted: tuple[str, str], tables: SqliteTables) -> None:
         self.posted, self.tables = posted, tables
@@ -29,7 +30,7 @@ class _ExpectedMessage:
 
 
 class TransactionWatcher:
-    """Looks with `readers` for what is expected, in a thread that is there while anything is, and calls `seen` with the tables that posted it."""
+    """Polls with `readers` for expected messages, and calls `seen` with the tables that posted each. Its thread lives while any message is expected."""
 
     def __init__(self, readers: ReadConnections, seen: Callable[[SqliteTables], None]) -> None:
         self._readers, self._seen = readers, seen
@@ -39,15 +40,15 @@ class TransactionWatcher:
         self._ended = False
 
     def expect(self, posted: tuple[str, str], tables: SqliteTables) -> None:
-        """Look for this mail from now on."""
+        """Polls for this message from now on."""
         with self._changed:
             self._expected.append(_ExpectedMessage(posted, tables))
             if self._thread is None and not self._ended:
-                self._thread = start_daemon_thread(self._work, "perdure-heralds")
+                self._thread = start_daemon_thread(self._work, "perdure-commits")
             self._changed.notify()
 
     def close(self) -> None:
-        """Look for nothing any more."""
+        """Ends the polling."""
         with self._changed:
             self._ended, thread = True, self._thread
             self._changed.notify()
@@ -78,5 +79,5 @@ class TransactionWatcher:
 
         try:
             return self._readers.read(look)
-        except (*DATABASE_ERRORS, StoreError):  # whatever it is, who reads or writes next is told
+        except (*DATABASE_ERRORS, StoreError):  # the next read or write of the store raises it
             return []

@@ -1,7 +1,7 @@
-"""Transactions of users: their statements run in the transaction that is written, and see and do nothing else of it.
+"""Transactional steps: the statements of a user's step run inside the store's own write transaction.
 
-A savepoint keeps what fails from touching what others have written in the same transaction. For as long as the user's code runs, SQLite
-asks here what it may do: Perdure's tables can be read, not changed, and where the transaction ends is not the user's to say.
+A savepoint keeps a failed step from affecting the other writes of the transaction. While the user's code runs, an authorizer of SQLite
+lets it read Perdure's tables but not change them, and lets it neither end the transaction nor open another.
 """
 
 import re
@@ -30,11 +30,11 @@ FORBIDDEN_ACTIONS = frozenset((sqlite3.SQLITE_TRANSACTION, sqlite3.SQLITE_SAVEPO
 StepWork = Callable[[Any], Coroutine[Any, Any, Post]]
 
 _NUMBERED = re.compile(r"""'[^']*'|"[^"]*"|`[^`]*`|\[[^\]]*\]|--[^\n]*|/\*.*?\*/|(?<![\w$])\$(\d+)""", re.DOTALL)
-"""What is quoted, a comment, or a placeholder as Postgres has it."""
+"""Matches quoted text, a comment, or a placeholder in the style of Postgres."""
 
 
 class SqliteTransaction:
-    """A transaction as a user's step has it. Everything is done when it is called; awaiting costs nothing."""
+    """The transaction that a user's step gets. Each method completes without waiting. See `perdure.Transaction`."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
@@ -45,35 +45,35 @@ class SqliteTransaction:
         return cursor
 
     async def execute(self, sql: str, *arguments: Any) -> int:
-        """Run a statement; return how many rows it changed."""
+        """Runs a statement; returns how many rows it changed."""
         return self._cursor().execute(_with_sqlite_placeholders(sql), arguments).rowcount
 
     async def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
-        """Run a statement for each of `rows`."""
+        """Runs a statement for each of `rows`."""
         self._cursor().executemany(_with_sqlite_placeholders(sql), rows)
 
     async def fetch(self, sql: str, *arguments: Any) -> list[Any]:
-        """The rows of a query."""
+        """Returns the rows of a query."""
         return self._cursor().execute(_with_sqlite_placeholders(sql), arguments).fetchall()
 
     async def fetchrow(self, sql: str, *arguments: Any) -> Any:
-        """The first row, or None."""
+        """Returns the first row, or None."""
         return self._cursor().execute(_with_sqlite_placeholders(sql), arguments).fetchone()
 
     async def fetchval(self, sql: str, *arguments: Any) -> Any:
-        """The first column of the first row, or None."""
+        """Returns the first column of the first row, or None."""
         row = await self.fetchrow(sql, *arguments)
         return None if row is None else row[0]
 
 
 @lru_cache
 def _with_sqlite_placeholders(sql: str) -> str:
-    """A statement with the placeholders of SQLite: ``?1`` for ``$1``."""
+    """Rewrites the placeholders of a statement for SQLite: ``?1`` for ``$1``."""
     return _NUMBERED.sub(lambda found: f"?{found[1]}" if found[1] else found[0], sql) if "$" in sql else sql
 
 
 def check_guard(execute: Execute, guard: TransactionGuard) -> TransactionRefused | None:
-    """Whether the guard holds; if not, why."""
+    """Returns None if the guard holds, else why it does not."""
     if is_queued(execute, address_text(guard.key), guard.answer):
         return TransactionRefused(answered=True)
     held = (address_text(guard.key), guard.holder) if guard.work is None else (address_text(guard.work.to), guard.work.key, guard.holder)
@@ -83,7 +83,7 @@ def check_guard(execute: Execute, guard: TransactionGuard) -> TransactionRefused
 
 
 def run_transactional_step(connection: sqlite3.Connection, work: StepWork, carry_out: Callable[[Post], ChangeAnswer]) -> ChangeAnswer | TransactionRaised:
-    """Run the user's code and carry out what it returns, in a transaction that was begun; if either fails, nothing of them is left."""
+    """Runs the user's code and carries out the post that it returns, in an open transaction. If either fails, both are rolled back."""
     connection.execute("SAVEPOINT step")
     try:
         with _restricted(connection):
@@ -99,7 +99,7 @@ def run_transactional_step(connection: sqlite3.Connection, work: StepWork, carry
 
 @contextmanager
 def _restricted(connection: sqlite3.Connection) -> Iterator[None]:
-    """Have SQLite refuse what is not the user's to do."""
+    """Makes SQLite refuse statements that a step must not run."""
 
     def decide(action: int, first: str | None, *_: Any) -> int:
         refused = action in FORBIDDEN_ACTIONS or (action in WRITE_ACTIONS and (first or "").lower() in PERDURE_TABLES)
@@ -113,11 +113,13 @@ def _restricted(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def _run_without_waiting(coroutine: Coroutine[Any, Any, Post]) -> Post:
-    """Run the user's function to its end, here and now."""
+    """Runs the user's coroutine to its end without an event loop."""
     try:
         coroutine.send(None)
     except StopIteration as end:
         post: Post = end.value
         return post
     coroutine.close()
-    raise WrongVerb("a step with transaction=True awaited something else than its transaction", "do that in a step before: everybody waits for a transaction")
+    raise WrongVerb(
+        "a step with transaction=True awaited something other than its transaction", "do that in an earlier step: every write waits for a transaction"
+    )

@@ -1,11 +1,11 @@
-"""Joined: what is posted within a transaction that a user has open on the file, on the user's own connection.
+"""Posts within a transaction that a user has open on the file, on the user's own connection.
 
-The statements are those of every other transaction (`Tables`). A savepoint keeps what fails from leaving half of itself; how the
-connection was set up is put aside meanwhile. Where the transaction has not read or written anything yet, the first statement here is one
-that writes, so that SQLite waits for others as long as the connection says, instead of refusing at once what it had let read.
+The statements are those of every other transaction (`SqliteTables`). A savepoint makes each post atomic, and the connection's row and text factories are
+replaced meanwhile. If the transaction has not read or written yet, the first statement here is a write, so that SQLite waits for the lock as long as the
+connection's timeout says. After a read, it would refuse the write at once.
 
-The file counts its transactions (see `write_ahead_log`), and several of these may lie in one of the user's, which counts once. What was counted before it is
-what a connection of its own reads, since that sees only what is committed.
+The file counts its transactions (see `write_ahead_log`). Several posts may lie in one transaction of the user, which counts once. A connection of its own
+reads the count before it, since that sees only what is committed.
 """
 
 import os
@@ -27,18 +27,23 @@ from perdure.stores.user_transactions import CONNECTION_KINDS, EXPECTED_OPEN, dr
 T = TypeVar("T")
 
 BEGIN_WRITE = "DELETE FROM mail WHERE 0"
-"""Takes the lock of who writes, and writes nothing."""
+"""Takes the write lock and writes nothing."""
 TRANSACTION_COUNT = "SELECT writes FROM meta"
-STALE_SNAPSHOT = "the transaction had read before somebody else wrote, so SQLite lets it write no more: roll it back and begin it with BEGIN IMMEDIATE"
+STALE_SNAPSHOT = "the transaction had read before another one wrote, so SQLite no longer lets it write: roll it back and begin it with BEGIN IMMEDIATE"
 
 
 class SqliteUserTransactionStore:
-    """The file as it is in the transaction that is open on `connection`. See `UserTransactionStore`. `posted` has what was sent first."""
+    """The store within the transaction that is open on `connection`. See `UserTransactionStore`. `posted` is the address and key of the first message."""
 
     def __init__(
-        self, connection: sqlite3.Connection, elsewhere: Any, file: DatabaseFile, lay: Callable[[sqlite3.Connection], SqliteTables], clock: Callable[[], float]
+        self,
+        connection: sqlite3.Connection,
+        elsewhere: Any,
+        file: DatabaseFile,
+        make_tables: Callable[[sqlite3.Connection], SqliteTables],
+        clock: Callable[[], float],
     ) -> None:
-        self.tables = lay(connection)
+        self.tables = make_tables(connection)
         self._file = file
         self.posted: tuple[str, str] | None = None
         self._connection, self._elsewhere, self._clock = connection, elsewhere, clock
@@ -73,17 +78,17 @@ class SqliteUserTransactionStore:
         return StoreTime(self._clock(), self.tables.epoch)
 
     async def queues(self) -> list[QueueStatus]:
-        """See `Store.queues`; who holds anything is not looked at here."""
+        """See `Store.queues`. Holders are not checked here, so everything counts as waiting."""
         return await self._do(lambda: queue_statuses(self._connection.execute, frozenset(), self._clock()))
 
     # The transaction.
 
     async def enter(self) -> None:
-        """Begin, within the user's transaction."""
+        """Begins a savepoint within the user's transaction."""
         await self._do(self._enter)
 
     async def leave(self, keeps: bool) -> None:
-        """End, with what was done here kept in the user's transaction or not."""
+        """Ends the savepoint: keeps its changes in the user's transaction, or rolls them back."""
         await self._do(lambda: self._leave(keeps))
 
     def _enter(self) -> None:
@@ -91,7 +96,7 @@ class SqliteUserTransactionStore:
         if not connection.in_transaction:
             if connection.isolation_level is None or getattr(connection, "autocommit", -1) is True:
                 raise BadValue("connection=", connection, "in a transaction, and it commits by itself; execute BEGIN first, commit afterwards")
-            connection.execute("BEGIN IMMEDIATE")  # as its first write would have
+            connection.execute("BEGIN IMMEDIATE")  # as the driver would before its first write
             self._began = True
         try:
             connection.execute("SAVEPOINT perdure")
@@ -105,7 +110,7 @@ class SqliteUserTransactionStore:
 
     def _leave(self, keeps: bool) -> None:
         connection = self._connection
-        if not connection.in_transaction:  # it has failed so badly that SQLite has rolled it back
+        if not connection.in_transaction:  # after some errors SQLite has rolled the whole transaction back
             return
         if keeps:
             self.tables.end(self._counted() if self.tables.has_changed and not self._began else None)
@@ -116,7 +121,7 @@ class SqliteUserTransactionStore:
             connection.execute("ROLLBACK")
 
     def _counted(self) -> int | None:
-        """How many transactions had changed the file before this one; None if that can't be read now, as it can't in a file without a write-ahead log."""
+        """Returns how many transactions changed the file before this one; None if it can't be read, as in a file without a write-ahead log."""
         try:
             with closing(self._file.connect()) as connection:
                 (count,) = connection.execute(TRANSACTION_COUNT).fetchone()
@@ -125,7 +130,7 @@ class SqliteUserTransactionStore:
         return int(count)
 
     async def _do(self, do: Callable[[], T]) -> T:
-        """Do it on the connection, in its thread, with rows and texts as they are wanted here."""
+        """Runs `do` on the connection, in its thread, with the default row and text factories."""
         if self._elsewhere is None:
             return self._plainly(do)
         there: Awaitable[T] = self._elsewhere(self._plainly, do)
@@ -143,17 +148,17 @@ class SqliteUserTransactionStore:
 
 @asynccontextmanager
 async def join_user_transaction(
-    given: Any, file: DatabaseFile, lay: Callable[[sqlite3.Connection], SqliteTables], clock: Callable[[], float]
+    given: Any, file: DatabaseFile, make_tables: Callable[[sqlite3.Connection], SqliteTables], clock: Callable[[], float]
 ) -> AsyncIterator[SqliteUserTransactionStore]:
-    """The file within the transaction on the connection that was `given`. See `JoinsUserTransactions.join`."""
+    """Yields the store within the transaction on the connection `given`. See `JoinsUserTransactions.join`."""
     connection, elsewhere = await driver_connection(given), None
     if is_instance_of(connection, "aiosqlite", "Connection"):
         if connection._connection is None:
             raise BadValue("connection=", given, EXPECTED_OPEN)
-        elsewhere, connection = connection._execute, connection._conn  # there is no public way to do several things in its thread
+        elsewhere, connection = connection._execute, connection._conn  # aiosqlite has no public way to run a function in its thread
     if not is_sqlite_connection(connection):
         raise BadValue("connection=", given, f"a connection to {file.path}: give {CONNECTION_KINDS}, on that file")
-    within = SqliteUserTransactionStore(connection, elsewhere, file, lay, clock)
+    within = SqliteUserTransactionStore(connection, elsewhere, file, make_tables, clock)
     await within._do(lambda: _must_be_to(connection, given, file))
     await within.enter()
     try:

@@ -1,7 +1,7 @@
-"""Giving pages that are free back to the disk, while engines go on.
+"""Returns free pages of the file to the disk while engines run.
 
-A few pages are moved from the end of the file into free ones in each transaction, and in between others write. The file becomes shorter when the
-write-ahead log was carried over. Whatever interrupts this has given back some; it goes on when it is begun again.
+Each transaction moves a few pages from the end of the file into free ones, and others write in between. The file becomes shorter once a checkpoint has
+copied the write-ahead log. An interrupted vacuum has returned some pages; the next run continues.
 """
 
 import sqlite3
@@ -17,18 +17,18 @@ from perdure.stores.sqlite.database_setup import existing_file, expect_schema_ve
 from perdure.stores.sqlite.write_lock_queue import WriteLockQueue, begin_write, empty_write_ahead_log
 
 PAGES_PER_TRANSACTION = 250
-"""How many pages are moved in a transaction: so few that nobody waits for long."""
+"""How many pages one transaction moves: few enough that other writers do not wait for long."""
 
 PAUSE_MAX_S = 0.1
-"""How long it rests after a transaction at most; half of the disk's time is for others."""
+"""The longest pause after a transaction. Pauses leave half of the disk's time to others."""
 
 WAIT_S = 30.0
 INCREMENTAL = 2
-"""How SQLite calls a file whose pages can be given back one after another."""
+"""SQLite's value of `auto_vacuum` for a file whose pages can be returned one after another."""
 
 
 class VacuumResult(msgspec.Struct, frozen=True):
-    """How large the file was and is, how much of it is still free, and whether the write-ahead log could be emptied, so that the file is that small already."""
+    """The size of the file before and after, how much of it is still free, and whether the write-ahead log was emptied (until then the file is not shorter)."""
 
     before_bytes: int
     after_bytes: int
@@ -37,25 +37,25 @@ class VacuumResult(msgspec.Struct, frozen=True):
 
 
 def free_bytes(path: Path) -> int:
-    """How much of the file is free."""
+    """Returns how many bytes of the file are free."""
     file = existing_file(path)
-    with file.said_clearly(), closing(file.connect(wait_s=WAIT_S)) as connection:
+    with file.translated_errors(), closing(file.connect(wait_s=WAIT_S)) as connection:
         return _pragma_value(connection, "freelist_count") * _pragma_value(connection, "page_size")
 
 
 def vacuum(path: Path) -> VacuumResult:
-    """Give back what is free.
+    """Returns the free pages of a file to the disk.
 
     Raises:
-        StoreError: the file can't be used, its tables are of another version, it was not made for this, or others have it locked for too long.
+        StoreError: the file can't be used, has tables of another version, was not created with incremental vacuum, or others lock it for too long.
     """
     file = existing_file(path)
-    with file.said_clearly(), closing(file.connect(wait_s=WAIT_S)) as connection:
+    with file.translated_errors(), closing(file.connect(wait_s=WAIT_S)) as connection:
         expect_schema_version(file, connection)
         if _pragma_value(connection, "auto_vacuum") != INCREMENTAL:
             raise StoreError(
-                f"{file.path} was not made for giving pages back one after another, as the tables stand in another program's database; "
-                "end all that use it, and run sqlite3 on it with PRAGMA auto_vacuum = 2; VACUUM;"
+                f"{file.path} was not created with incremental vacuum, since the tables are in another program's database; "
+                "end all processes that use it, and run sqlite3 on it with PRAGMA auto_vacuum = 2; VACUUM;"
             )
         page_bytes, before = _pragma_value(connection, "page_size"), _pragma_value(connection, "page_count")
         turns = WriteLockQueue(file.processes)
@@ -69,7 +69,7 @@ def vacuum(path: Path) -> VacuumResult:
 
 
 def _give_back(file: DatabaseFile, connection: sqlite3.Connection, turns: WriteLockQueue) -> None:
-    """Give back what is free now; what becomes free meanwhile is for the next time."""
+    """Returns the pages that are free now. Pages that become free meanwhile are left for the next run."""
     left = _pragma_value(connection, "freelist_count")
     while left > 0:
         began_s = time.monotonic()
@@ -77,7 +77,7 @@ def _give_back(file: DatabaseFile, connection: sqlite3.Connection, turns: WriteL
         try:
             expect_schema_version(file, connection)
             for _ in range(min(PAGES_PER_TRANSACTION, left)):
-                connection.execute("PRAGMA incremental_vacuum(1)")  # Python ends the statement after its first step, which is one page
+                connection.execute("PRAGMA incremental_vacuum(1)")  # Python ends the statement after its first step, which moves one page
             connection.execute("COMMIT")
         except BaseException:
             if connection.in_transaction:

@@ -1,4 +1,4 @@
-"""The vault in a file. SQLite overwrites what is deleted where it is told to; what was written ahead is in the write-ahead log still, until that is emptied."""
+"""The vault in SQLite. With `secure_delete`, SQLite overwrites what is deleted; the write-ahead log keeps a copy until it is emptied."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -17,7 +17,7 @@ DROP = "DELETE FROM vault WHERE tenant = ? AND name = ?"
 
 
 class SqliteVault:
-    """A `Vault` in `file`, by what reads and writes there."""
+    """A `Vault` in `file`, which reads and writes through the functions of its store."""
 
     def __init__(self, file: DatabaseFile, read: Callable[..., Awaitable[Any]], write: Callable[..., Awaitable[Any]]) -> None:
         self._file, self._read, self._write = file, read, write
@@ -53,7 +53,7 @@ class SqliteVault:
 
 
 def _overwriting(execute: Execute, sql: str, arguments: tuple[object, ...]) -> bool:
-    """Carry it out so that nothing is left of what was there before; return whether anything was."""
+    """Executes a statement so that nothing is left of the old value; returns whether there was one."""
     execute("PRAGMA secure_delete = ON")
     done = execute(sql, arguments).rowcount
     execute("PRAGMA secure_delete = OFF")
@@ -61,5 +61,5 @@ def _overwriting(execute: Execute, sql: str, arguments: tuple[object, ...]) -> b
 
 
 def _emptied(file: DatabaseFile) -> bool:
-    with file.said_clearly(), closing(file.connect()) as connection:
+    with file.translated_errors(), closing(file.connect()) as connection:
         return empty_write_ahead_log(connection)

@@ -1,11 +1,11 @@
-"""Tells whether a write-ahead log belongs to the database beside which it lies, without having SQLite open the two together.
+"""Checks whether a write-ahead log belongs to the database next to it, before SQLite opens the two together.
 
-SQLite applies whatever log it finds. A backup that was copied over a database whose process had been killed would be mixed with what that process wrote,
-page by page. So every database has a random name (`meta.file`) and counts its transactions (`meta.writes`), and every transaction that changes anything
-writes both. A log belongs to a database if it names that, begins with no transaction later than the one after the database's last, and ends with none
-earlier than that.
+SQLite applies whatever log it finds. If a backup is copied over a database whose process was killed, SQLite mixes the backup with what that process
+wrote, page by page. Therefore every database has a random name (`meta.file`) and a count of its transactions (`meta.writes`), and every transaction that
+changes anything writes both. A log belongs to a database if it has its name, begins no later than the transaction after the database's last one, and
+does not end before that last one.
 
-The log is read as a file, since SQLite has no locks on it; the database through SQLite alone, with `immutable`, which reads neither log nor locks.
+The log is read as a plain file, since SQLite has no locks on it. The database is read only through SQLite, with `immutable`, which ignores log and locks.
 """
 
 import os
@@ -24,25 +24,25 @@ HEADER_BYTES, FRAME_HEADER_BYTES = 32, 24
 MAGIC, BIG_ENDIAN = 0x377F0682, 1
 LEAF_OF_TABLE = 0x0D
 CHECKED_FRAMES_MAX = 1_000
-"""How many frames are checked for being whole before the first that has the stamp: only another program's transactions stand before it."""
+"""How many frames may precede the first one with the stamp. Only transactions of other programs do."""
 
-TRIES, RETRY_S = 8, 0.02
-"""How often two readings that do not agree are made again: a checkpoint may have been made between them."""
+ATTEMPTS_MAX, RETRY_S = 8, 0.02
+"""How often a mismatch is checked again: a checkpoint between the two reads causes one as well."""
 
 STAMP = "SELECT file, writes, (SELECT rootpage FROM sqlite_master WHERE type = 'table' AND name = 'meta') FROM meta"
 COLUMNS, FILE, WRITES = 9, 7, 8
-"""How many columns the table `meta` has, and which of them are the stamp."""
+"""How many columns the table `meta` has, and the positions of the two that form the stamp."""
 
 
 class DatabaseStamp(NamedTuple):
-    """The name of a database, and how many transactions it has had."""
+    """The name of a database, and its count of transactions."""
 
     file: str
     writes: int
 
 
 class _StampSpan(NamedTuple):
-    """The stamps in a log: that of its first transaction, and the last one; `salts` are others when the log was begun anew."""
+    """The first and the last stamp in a log. The `salts` change whenever SQLite restarts the log."""
 
     first: DatabaseStamp
     last: DatabaseStamp
@@ -50,9 +50,9 @@ class _StampSpan(NamedTuple):
 
 
 def log_mismatch(path: Path, wal: Path) -> str:
-    """Why the log does not belong to the database; empty if it does, if there is nothing in it, or if there is no telling."""
+    """Returns why the log does not belong to the database; "" if it does, if it is empty, or if that can't be determined."""
     why = ""
-    for attempt in range(TRIES):
+    for attempt in range(ATTEMPTS_MAX):
         if not _size(wal):
             return ""
         before = _stamp(path)
@@ -68,11 +68,11 @@ def log_mismatch(path: Path, wal: Path) -> str:
 
 
 def _difference(before: DatabaseStamp, span: _StampSpan, after: DatabaseStamp) -> str:
-    """`before` and `after` are the database's stamps before and after the log was read."""
+    """Returns why the stamps do not match. `before` and `after` are the database's stamps before and after the log was read."""
     if {span.first.file, span.last.file} != {before.file} or before.file != after.file:
         return "it was written for another database"
     if after.writes < span.first.writes - 1:
-        return f"it goes on behind transaction {span.first.writes - 1:,}, and the database is at transaction {after.writes:,}"
+        return f"it continues after transaction {span.first.writes - 1:,}, and the database is at transaction {after.writes:,}"
     if before.writes > span.last.writes:
         return f"it ends at transaction {span.last.writes:,}, and the database is at transaction {before.writes:,}"
     return ""
@@ -89,7 +89,7 @@ def _size(path: Path) -> int:
 
 
 def _stamp(path: Path) -> tuple[DatabaseStamp, int] | None:
-    """The stamp in the database alone, with the page on which it is; None if it has none. Whatever else is wrong with it, opening it says."""
+    """Reads the stamp in the database without its log, and the page that holds it; None if there is none. Opening the database reports other errors."""
     try:
         with closing(sqlite3.connect(f"file:{quote(bytes(path))}?mode=ro&immutable=1", uri=True)) as connection:
             row = connection.execute(STAMP).fetchone()
@@ -102,9 +102,9 @@ def _stamp(path: Path) -> tuple[DatabaseStamp, int] | None:
 
 
 def _span(wal: Path, page: int, thorough: bool) -> _StampSpan | None:
-    """The stamps in the log, which are on this page; None if it has none.
+    """Reads the first and last stamp on this page in the log; None if it has none.
 
-    The last is looked for from the end, unless that is to be done `thorough`ly: behind the end, frames may be left of a transaction that was rolled back.
+    The last one is searched from the end, or with `thorough` among all: frames of a rolled-back transaction may be left at the end.
     """
     try:
         descriptor = os.open(wal, os.O_RDONLY)
@@ -136,7 +136,7 @@ class _LogReader:
             self.is_whole = self._began == unpack(">2I", header[24:])
 
     def first(self, page: int) -> DatabaseStamp | None:
-        """The first stamp in frames that are whole."""
+        """Returns the first stamp in frames with correct checksums."""
         sums = self._began
         for number in range(CHECKED_FRAMES_MAX):
             frame = self._read(number, FRAME_HEADER_BYTES + self._page_bytes)
@@ -151,7 +151,7 @@ class _LogReader:
         return None
 
     def stamps(self, page: int) -> Iterator[DatabaseStamp]:
-        """All stamps, also those of transactions that were not finished."""
+        """Yields all stamps, including those of unfinished transactions."""
         number = 0
         while self._is_of_this_log(number):
             if (stamp := self._stamp(number, page)) is not None:
@@ -159,12 +159,12 @@ class _LogReader:
             number += 1
 
     def backwards(self, page: int) -> Iterator[DatabaseStamp]:
-        """The stamps, from the last that was written."""
+        """Yields the stamps from the last written to the first."""
         behind = 1
         while self._is_of_this_log(behind - 1):
             behind *= 2
         within = behind // 2
-        while within < behind:  # the frames of this log stand before those that an earlier one has left
+        while within < behind:  # frames of this log come before those that an earlier log has left
             middle = (within + behind) // 2
             within, behind = (middle + 1, behind) if self._is_of_this_log(middle) else (within, middle)
         for number in range(within - 1, -1, -1):
@@ -175,7 +175,7 @@ class _LogReader:
         return self._read(number, FRAME_HEADER_BYTES)[8:16] == self.salts
 
     def _stamp(self, number: int, page: int) -> DatabaseStamp | None:
-        """The stamp in a frame, if it has this page."""
+        """Returns the stamp in a frame of this page; None for another page."""
         if int.from_bytes(self._read(number, 4)) != page:
             return None
         return _stamp_of(self._read(number, FRAME_HEADER_BYTES + self._page_bytes)[FRAME_HEADER_BYTES:])
@@ -185,7 +185,7 @@ class _LogReader:
 
 
 def _checksum_of(order: str) -> Callable[[bytes, tuple[int, int]], tuple[int, int]]:
-    """How checksums are made of words in this order of bytes."""
+    """Returns the checksum function for words in this byte order."""
 
     def add(content: bytes, sums: tuple[int, int]) -> tuple[int, int]:
         words = array("I", content)
@@ -204,7 +204,7 @@ def _checksum_of(order: str) -> Callable[[bytes, tuple[int, int]], tuple[int, in
 
 
 def _stamp_of(page: bytes) -> DatabaseStamp | None:
-    """The stamp in the row of the table `meta`; None if this is no page of it."""
+    """Returns the stamp in the row of the table `meta`; None if the page is not of that table."""
     if len(page) < 10 or page[0] != LEAF_OF_TABLE or int.from_bytes(page[3:5]) != 1:
         return None
     try:
@@ -231,7 +231,7 @@ def _stamp_of_row(page: bytes, at: int) -> DatabaseStamp | None:
 
 
 def _varint(page: bytes, at: int) -> tuple[int, int]:
-    """A number of variable length, and where it ends."""
+    """Reads a number of variable length; returns it and the position after it."""
     value = 0
     for index in range(9):
         byte = page[at + index]
@@ -244,5 +244,5 @@ def _varint(page: bytes, at: int) -> tuple[int, int]:
 
 
 def _width(kind: int) -> int:
-    """How many bytes a value of this kind takes."""
+    """Returns the size in bytes of a value of this serial type."""
     return (kind - 12) // 2 if kind >= 12 else (0, 1, 2, 3, 4, 6, 8, 8, 0, 0, 0, 0)[kind]

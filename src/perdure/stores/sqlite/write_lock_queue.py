@@ -1,8 +1,9 @@
-"""Turns at writing. SQLite lets in whoever asks in the right moment, so a process that writes without pause would starve the others.
+"""Fair turns at SQLite's write lock between processes.
 
-Who has to wait shows it by a shared lock on a file that is there for nothing else, and that dies with it. Who has been writing
-for some milliseconds without a pause gives way to all that wait, and goes on when none is left: so each has its turn before any has
-its next. Who waits and does not come, because it is stopped, is given some time for that, and then none for a while.
+SQLite gives the lock to whoever asks at the right moment, so a process that writes without pause would starve the others. A process that has to wait
+shows it by a shared lock on a file of its own purpose, which the kernel releases if the process dies. A process that has been writing for some
+milliseconds without a pause gives way until no process waits, so each gets a turn before any gets its next. If a waiting process does not write, for
+example because it is stopped, the others give way for `WAITER_GRACE_S` and then ignore it for `WAITER_IGNORED_S`.
 """
 
 import fcntl
@@ -18,11 +19,11 @@ WRITE_SLICE_S = 0.004
 LOCK_RETRY_S = 0.001
 WAITER_GRACE_S, WAITER_IGNORED_S = 0.05, 0.5
 EMPTY_WAL_MAX_S = 5.0
-"""How long it is tried to empty the write-ahead log while others use the file."""
+"""How long to attempt to empty the write-ahead log while others use the file."""
 
 
 def begin_write(connection: sqlite3.Connection, turns: "WriteLockQueue", wait_s: float) -> None:
-    """Begin to write, when it is this process's turn: SQLite itself would let engines starve it.
+    """Begins a write transaction when it is this process's turn. By SQLite's own waiting alone, engines would starve this process.
 
     Raises:
         sqlite3.OperationalError: others have had the file locked for `wait_s`.
@@ -45,7 +46,7 @@ def begin_write(connection: sqlite3.Connection, turns: "WriteLockQueue", wait_s:
 
 
 def empty_write_ahead_log(connection: sqlite3.Connection) -> bool:
-    """Empty the write-ahead log, in attempts so short that nobody has to wait to write; False if somebody reads from it all the time."""
+    """Empties the write-ahead log, in attempts so short that no writer has to wait; returns False if readers prevented it all the time."""
     connection.execute("PRAGMA busy_timeout = 20")
     ends_s = time.monotonic() + EMPTY_WAL_MAX_S
     while True:
@@ -56,7 +57,7 @@ def empty_write_ahead_log(connection: sqlite3.Connection) -> bool:
 
 
 class WriteLockQueue:
-    """This process's turns; used by one thread at a time. `directory` may not be there yet."""
+    """The turns of this process. One thread uses it at a time. `directory` need not exist yet."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -66,7 +67,7 @@ class WriteLockQueue:
         self._giving_way_s: float | None = None
 
     def gives_way(self, now_s: float) -> bool:
-        """Whether this process has had its turn, and somebody waits; it is then to ask again in `RETRY_S`."""
+        """Whether this process has had its turn and another one waits. The caller then asks again after `LOCK_RETRY_S`."""
         if self._shown:
             return False
         if self._giving_way_s is None:
@@ -85,22 +86,22 @@ class WriteLockQueue:
         return False
 
     def ended(self, now_s: float) -> None:
-        """A transaction has ended."""
+        """Records the end of a transaction."""
         self._ended_s = now_s
 
     def wait(self) -> None:
-        """Show that this process has to wait."""
+        """Shows the others that this process waits."""
         if not self._shown and self._open(os.O_CREAT) is not None:
             self._shown = self._lock(fcntl.LOCK_SH)
 
     def go(self) -> None:
-        """It no longer has to."""
+        """Shows the others that this process no longer waits."""
         if self._shown:
             self._unlock()
             self._shown = False
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Closes the file."""
         if self._descriptor is not None:
             os.close(self._descriptor)
         self._descriptor, self._shown = None, False
@@ -123,7 +124,7 @@ class WriteLockQueue:
                     self._descriptor = open_neighbour(waiting, os.O_RDWR, database)
                 else:
                     self._descriptor = os.open(waiting, os.O_RDWR | flags)
-            except OSError:  # Then nobody is ever seen to wait; whatever else is wrong here, writing itself will tell.
+            except OSError:  # Without the file no process is seen to wait. Writing reports any other cause.
                 return None
         return self._descriptor
 

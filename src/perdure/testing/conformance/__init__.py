@@ -1,11 +1,11 @@
-"""What every store must do, as tests. Subclass `StoreConformance` in a test module, say how to make your store, and pytest does the rest:
+"""The conformance suite of stores. Subclass `StoreConformance` in a test module and create your store in `make`; pytest runs the suite:
 
     class TestMyStore(StoreConformance):
         async def make(self, clock: Clock) -> Store:
             return MyStore(now=clock)
 
-Each test has a new store, empty and in its first epoch, whose time is `clock` and only `clock`. A store that spreads executions over
-several reaches says so in `reaches`, and may say in `interrupt_relay` how to fail between an arrival and its removal.
+Each test gets a new, empty store in its first epoch, which takes its time from `clock` alone. A store that spreads executions over several reaches sets
+`reaches`, and may override `interrupt_relay` to fail between the arrival of a message and its removal from the outbox.
 """
 
 from collections.abc import AsyncIterator
@@ -25,11 +25,11 @@ __all__ = ["Clock", "StoreConformance", "StoreWorld"]
 
 
 class StoreConformance(CommitSuite, LeaseSuite, WakeUpSuite, MessageSuite, TaskSuite, QueueSuite, QuerySuite, VaultSuite, BlobRemovalSuite):
-    """The suite. Its tests need pytest-asyncio, in its mode `auto`."""
+    """All tests of the suite. They need pytest-asyncio in its mode `auto`."""
 
     async def make(self, clock: Clock) -> Store:
-        """A new and empty store whose time is `clock`."""
-        raise NotImplementedError("say in make() how your store is made")
+        """Creates a new, empty store that takes its time from `clock`."""
+        raise NotImplementedError("override make() to create your store")
 
     @pytest.fixture
     async def world(self) -> AsyncIterator[StoreWorld]:

@@ -1,6 +1,6 @@
-"""Removal of blobs: what is marked is removed, unless a change has carried it or has begun to refer to it since; what is noted stays known as removed.
+"""The tests of blob removal and of the vault. A sweep removes marked blobs unless a later change carries or refers to them, and records removals on request.
 
-Vaults: a secret is kept if nobody else has written it meanwhile, is there for its tenant alone, and is gone once it is removed.
+A secret is stored unless another write came in between, is visible to its tenant alone, and is gone once it is removed.
 """
 
 from hashlib import sha256
@@ -18,28 +18,28 @@ BLOB_NAMES = {letter: sha256(letter.encode()).hexdigest() for letter in "abcdefg
 
 
 def removal(world: StoreWorld) -> BlobRemoval:
-    """The removal of blobs of the store."""
+    """Returns the blob removal of the store."""
     return blob_removal_of(world.store)
 
 
-async def kept(world: StoreWorld, *letters: str) -> None:
-    """Have the store keep these blobs."""
-    await world.change(Post(blobs=tuple((BLOB_NAMES[one], one.encode()) for one in letters)))
+async def kept(world: StoreWorld, *names: str) -> None:
+    """Stores these blobs."""
+    await world.change(Post(blobs=tuple((BLOB_NAMES[one], one.encode()) for one in names)))
 
 
 async def there(world: StoreWorld) -> str:
-    """The blobs that are there."""
+    """Returns the names of the blobs in the store."""
     return "".join([one for one, name in BLOB_NAMES.items() if await world.store.blob(name) is not None])
 
 
 async def removed(world: StoreWorld, sweep: str, *noted: str, limit: int = 100) -> int:
-    """Remove what is marked; return how many blobs."""
+    """Removes marked blobs; returns how many."""
     return (await removal(world).remove(sweep, [BLOB_NAMES[one] for one in noted] if noted else None, limit)).blobs
 
 
-def referring(to: Key, *letters: str, key: str = "refers") -> OutgoingMessage:
-    """A message that refers to blobs which the store has."""
-    return OutgoingMessage(to, key, b"refers", refers=tuple((BLOB_NAMES[one],) for one in letters))
+def referring(to: Key, *names: str, key: str = "refers") -> OutgoingMessage:
+    """Returns a message that refers to blobs of the store."""
+    return OutgoingMessage(to, key, b"refers", refers=tuple((BLOB_NAMES[one],) for one in names))
 
 
 class BlobRemovalSuite:
@@ -127,16 +127,16 @@ class BlobRemovalSuite:
     async def test_unclaimed_mail_is_listed_until_its_execution_is_there(self, world: StoreWorld) -> None:
         await world.post(plain_message(key("1"), body=b"one"), plain_message(key("2")), plain_message(queue()), start_message(key("3")))
         found = await removal(world).unclaimed()
-        assert [(mail.to, mail.body) for mail in found] == [(key("1"), b"one"), (key("2"), b"letter")]
+        assert [(message.to, message.body) for message in found] == [(key("1"), b"one"), (key("2"), b"letter")]
         await world.open(key("1"))
-        assert [mail.to for mail in await removal(world).unclaimed()] == [key("2")]
+        assert [message.to for message in await removal(world).unclaimed()] == [key("2")]
 
 
 RAW = bytes(range(256))
 
 
 def vault(world: StoreWorld) -> Vault:
-    """The vault of the store; a store need not have one."""
+    """Returns the vault of the store; skips the test if there is none."""
     found = vault_of(world.store)
     if found is None:
         pytest.skip("this store keeps no secrets")

@@ -1,4 +1,4 @@
-"""Commits and posts: all or nothing, at the version and in the epoch that they were decided in; logs, blobs and names."""
+"""The tests of commits and posts: atomicity, versions and epochs; logs, blobs and unusual names."""
 
 from perdure.core.attribute_filter import AttributeCondition
 from perdure.core.envelopes import Ack, OutgoingMessage
@@ -199,7 +199,7 @@ class CommitSuite:
         assert isinstance(again, Conflict) and again.head is None, "what was decided on it does not change another"
         created = await world.post(start_message(key()))
         assert created.created == (key(),) and (await world.head(key())).version == 0
-        assert [mail.key for mail in await world.store.messages(key())] == ["start"]
+        assert [message.key for message in await world.store.messages(key())] == ["start"]
 
     async def test_rows_may_be_large_or_empty(self, world: StoreWorld) -> None:
         large = bytes(range(256)) * 8192
@@ -208,7 +208,7 @@ class CommitSuite:
             await world.commit(key(), version, row=row)
         await world.post(plain_message(key(), "large", body=large))
         assert await world.rows(key()) == [large, b"", b"\0"]
-        assert [mail.body for mail in await world.store.messages(key())] == [b"start", large]
+        assert [message.body for message in await world.store.messages(key())] == [b"start", large]
 
     async def test_blobs_are_kept_with_the_change_that_brings_them(self, world: StoreWorld) -> None:
         await world.open(key())
@@ -223,9 +223,9 @@ class CommitSuite:
         await world.open(*keys)
         await world.post(*(OutgoingMessage(to, name, str(number).encode()) for number, to in enumerate(addresses) for name in ("", "\0", "a\0b/🐘")))
         for number, to in enumerate(addresses):
-            mail = [found for found in await world.store.messages(to) if found.key != "start"]
-            assert [(found.to, found.key, found.body) for found in mail] == [(to, name, str(number).encode()) for name in ("", "\0", "a\0b/🐘")]
-            assert type(mail[0].to) is type(to)
+            messages = [found for found in await world.store.messages(to) if found.key != "start"]
+            assert [(found.to, found.key, found.body) for found in messages] == [(to, name, str(number).encode()) for name in ("", "\0", "a\0b/🐘")]
+            assert type(messages[0].to) is type(to)
         assert [(await world.head(key)).key for key in keys] == keys
         assert {head.key for head in await world.store.heads(HeadFilter(limit=1000))} == set(keys)
         assert {head.key for head in await world.store.heads(HeadFilter(tenant="a\0b"))} == {key for key in keys if key.tenant == "a\0b"}

@@ -1,6 +1,6 @@
-"""Holding: one living holder at a time works on an execution, and what a dead one held goes on elsewhere.
+"""The tests of claims, leases and wake-ups. One live holder at a time works on an execution, and others take over from a dead one.
 
-Waking: an execution that nobody holds is claimed when its time has come or its mail is due, and nothing is slept through.
+A free execution is claimed when its wake-up time has come or a message is due, and no wake-up is missed.
 """
 
 import pytest
@@ -38,7 +38,7 @@ class LeaseSuite:
         for number, name in enumerate(NAMES):
             claimed = await world.claim(name, name, queues=[name])
             assert [assignment.head.key.id for assignment in claimed.executions] == [str(number)]
-            assert [mail.key for mail in claimed.work] == [name]
+            assert [message.key for message in claimed.work] == [name]
             assert (await world.head(key(str(number)))).holder == name
         assert await world.claimed("one", *NAMES) == []
         for number, name in enumerate(NAMES):
@@ -138,8 +138,8 @@ class LeaseSuite:
         claimed = await world.claim()
         (assignment,) = claimed.executions
         assert claimed.now_s == world.clock.now_s
-        assert [(mail.key, mail.body, mail.deliveries) for mail in assignment.mail] == [("start", b"start", 0), ("second", b"second", 0)]
-        assert (assignment.head.holder, assignment.head.wake_at_s, assignment.head.mail_at_s) == ("one", None, later_s)
+        assert [(message.key, message.body, message.deliveries) for message in assignment.messages] == [("start", b"start", 0), ("second", b"second", 0)]
+        assert (assignment.head.holder, assignment.head.wake_at_s, assignment.head.message_at_s) == ("one", None, later_s)
         assert await world.head(key()) == assignment.head
         assert await world.keys(key()) == ["start", "later", "second", "much later"]
 
@@ -162,8 +162,8 @@ class LeaseSuite:
         await world.post(plain_message(key(), "new"))
         assert await world.claimed("two") == []
         (assignment,) = (await world.claim("one")).executions
-        assert [mail.key for mail in assignment.mail] == ["start", "new"]
-        assert (assignment.head.holder, assignment.head.mail_at_s) == ("one", None)
+        assert [message.key for message in assignment.messages] == ["start", "new"]
+        assert (assignment.head.holder, assignment.head.message_at_s) == ("one", None)
         assert await world.claimed("one") == []
 
     async def test_mail_that_becomes_due_is_handed_to_the_holder(self, world: StoreWorld) -> None:
@@ -188,7 +188,7 @@ class LeaseSuite:
         world.clock.advance(0.5)
         (first, *others) = (await world.claim("two")).executions
         assert [first.head.key, *(other.head.key for other in others)] == [key("running"), key("told"), key("sleeping")]
-        assert [mail.key for mail in first.mail] == ["start"]
+        assert [message.key for message in first.messages] == ["start"]
         assert (first.head.holder, others[1].head.wake_at_s) == ("two", None)
         assert await world.claimed("two") == []
 
@@ -334,7 +334,7 @@ class WakeUpSuite:
         assert await world.claimed() == []
         world.clock.advance(0.5)
         (assignment,) = (await world.claim()).executions
-        assert (assignment.head.wake_at_s, assignment.mail) == (None, ())
+        assert (assignment.head.wake_at_s, assignment.messages) == (None, ())
 
     async def test_a_parked_execution_without_time_waits_for_its_mail(self, world: StoreWorld) -> None:
         await world.renew("one", lease_s=10**9)
@@ -350,12 +350,12 @@ class WakeUpSuite:
         await world.post(plain_message(key(), "third", due_at_s=world.clock.now_s + 20), plain_message(key(), "second", due_at_s=world.clock.now_s + 10))
         await world.post(plain_message(key(), "fourth", due_at_s=world.clock.now_s + 30))
         head = await world.head(key())
-        assert (head.mail_at_s, head.wake_at_s) == (world.clock.now_s + 10, world.clock.now_s + 50)
+        assert (head.message_at_s, head.wake_at_s) == (world.clock.now_s + 10, world.clock.now_s + 50)
         assert await world.claimed() == []
         world.clock.advance(10)
         (assignment,) = (await world.claim()).executions
-        assert [mail.key for mail in assignment.mail] == ["second"]
-        assert (assignment.head.mail_at_s, assignment.head.wake_at_s) == (world.clock.now_s + 10, None)
+        assert [message.key for message in assignment.messages] == ["second"]
+        assert (assignment.head.message_at_s, assignment.head.wake_at_s) == (world.clock.now_s + 10, None)
 
     async def test_the_time_of_a_commit_wakes_before_later_mail(self, world: StoreWorld) -> None:
         await world.renew("one")
@@ -363,7 +363,7 @@ class WakeUpSuite:
         await world.post(plain_message(key(), due_at_s=world.clock.now_s + 20))
         world.clock.advance(10)
         (assignment,) = (await world.claim()).executions
-        assert (assignment.mail, assignment.head.mail_at_s) == ((), world.clock.now_s + 10)
+        assert (assignment.messages, assignment.head.message_at_s) == ((), world.clock.now_s + 10)
         await world.commit(key(), 1, release=True)
         assert await world.claimed() == []
         world.clock.advance(10)
@@ -375,7 +375,7 @@ class WakeUpSuite:
         later_s = world.clock.now_s + 20
         await world.post(plain_message(key(), due_at_s=later_s))
         await world.post(plain_message(key()))
-        assert (await world.head(key())).mail_at_s == later_s
+        assert (await world.head(key())).message_at_s == later_s
         assert await world.claimed() == []
 
     async def test_the_last_commit_says_when_to_wake(self, world: StoreWorld) -> None:
@@ -407,7 +407,7 @@ class WakeUpSuite:
         await world.post(plain_message(key(), "in between"))
         await world.commit(key(), 0, release=True, acks=(Ack(key(), "start"),))
         (assignment,) = (await world.claim("two")).executions
-        assert [mail.key for mail in assignment.mail] == ["in between"]
+        assert [message.key for message in assignment.messages] == ["in between"]
 
     async def test_later_mail_that_comes_between_claim_and_parking_wakes_it_in_time(self, world: StoreWorld) -> None:
         await world.renew("one")
@@ -416,7 +416,7 @@ class WakeUpSuite:
         due_at_s = world.clock.now_s + 10
         await world.post(plain_message(key(), due_at_s=due_at_s))
         await world.commit(key(), 0, release=True, acks=(Ack(key(), "start"),), wake_at_s=due_at_s + 10)
-        assert (await world.head(key())).mail_at_s == due_at_s
+        assert (await world.head(key())).message_at_s == due_at_s
         assert await world.claimed() == []
         world.clock.advance(10)
         assert await world.claimed() == [key()]
@@ -428,9 +428,9 @@ class WakeUpSuite:
         world.clock.advance(5)
         await world.claim("one")
         await world.commit(key(), 0, release=True)
-        assert (await world.head(key())).mail_at_s == opened_s
+        assert (await world.head(key())).message_at_s == opened_s
         (assignment,) = (await world.claim("two")).executions
-        assert [mail.key for mail in assignment.mail] == ["start"]
+        assert [message.key for message in assignment.messages] == ["start"]
 
     async def test_releasing_with_an_empty_mailbox_leaves_it_asleep(self, world: StoreWorld) -> None:
         await world.renew("one")
@@ -438,7 +438,7 @@ class WakeUpSuite:
         await world.claim()
         await world.commit(key(), 0, release=True, acks=(Ack(key(), "start"),))
         head = await world.head(key())
-        assert (head.holder, head.wake_at_s, head.mail_at_s) == (None, None, None)
+        assert (head.holder, head.wake_at_s, head.message_at_s) == (None, None, None)
         assert await world.claimed() == []
 
     async def test_mail_to_itself_in_the_parking_commit_wakes_it(self, world: StoreWorld) -> None:
@@ -447,7 +447,7 @@ class WakeUpSuite:
         await world.claim()
         due_at_s = world.clock.now_s + 10
         await world.commit(key(), 0, release=True, acks=(Ack(key(), "start"),), messages=(plain_message(key(), "timer", due_at_s=due_at_s),))
-        assert (await world.head(key())).mail_at_s == due_at_s
+        assert (await world.head(key())).message_at_s == due_at_s
         world.clock.advance(10)
         assert await world.claimed() == [key()]
 
@@ -459,7 +459,7 @@ class WakeUpSuite:
         assert await world.claimed() == []
         await world.post(plain_message(key(), "late"))
         (assignment,) = (await world.claim()).executions
-        assert (assignment.head.status, [mail.key for mail in assignment.mail]) == ("completed", ["late"])
+        assert (assignment.head.status, [message.key for message in assignment.messages]) == ("completed", ["late"])
 
     async def test_a_commit_by_somebody_else_leaves_the_holder_its_execution(self, world: StoreWorld) -> None:
         await world.renew("one", "two")

@@ -1,4 +1,4 @@
-"""Mail: delivered at least once, taken as sent once, in the order of its arrival, also before there is anybody to read it."""
+"""The tests of messages: they are delivered at least once, deduplicated by key, in order of arrival, also before their execution exists."""
 
 import pytest
 
@@ -15,10 +15,10 @@ class MessageSuite:
     """See the module."""
 
     reaches = 1
-    """Over how many reaches the store spreads the executions of these tests."""
+    """The number of reaches over which the store spreads the executions of these tests."""
 
     async def interrupt_relay(self, store: Store) -> None:
-        """Let one message out of an outbox arrive, and fail before it is removed."""
+        """Delivers one message from an outbox, and fails before the message is removed from there."""
         pytest.skip("this store has no relay that could be interrupted")
 
     async def test_sending_a_key_twice_is_sending_it_once(self, world: StoreWorld) -> None:
@@ -28,13 +28,13 @@ class MessageSuite:
         sends = (plain_message(key(), body=b"third"), plain_message(key("new"), body=b"fourth"), plain_message(key("new"), body=b"fifth"))
         await world.change(Post(messages=sends))
         assert [*await world.store.messages(key()), *await world.store.messages(queue())] == before
-        assert [mail.body for mail in await world.store.messages(key("new"))] == [b"fourth"]
+        assert [message.body for message in await world.store.messages(key("new"))] == [b"fourth"]
 
     async def test_the_same_key_may_wait_at_several_addresses(self, world: StoreWorld) -> None:
         addresses = (key("1"), key("2"), key("1", tenant="b"), key("1", workflow="b"), queue("1"), queue("1", "b"))
         await world.post(*(plain_message(to, "same", body=str(to).encode()) for to in addresses))
         for to in addresses:
-            assert [(mail.to, mail.key, mail.body) for mail in await world.store.messages(to)] == [(to, "same", str(to).encode())]
+            assert [(message.to, message.key, message.body) for message in await world.store.messages(to)] == [(to, "same", str(to).encode())]
 
     async def test_acknowledged_mail_is_gone_and_acknowledging_again_does_nothing(self, world: StoreWorld) -> None:
         await world.post(plain_message(key(), "1"), plain_message(key(), "2"), plain_message(key("other"), "1"))
@@ -49,14 +49,14 @@ class MessageSuite:
         later_s = world.clock.now_s + 30
         acks = (Ack(key(), "start"), Ack(key(), "1", postpone_to_s=later_s), Ack(key(), "2", postpone_to_s=later_s), Ack(key(), "3", postpone_to_s=later_s))
         await world.commit(key(), 0, release=True, acks=acks)
-        assert (await world.head(key())).mail_at_s == later_s and await world.claimed("one") == []
+        assert (await world.head(key())).message_at_s == later_s and await world.claimed("one") == []
         await world.post(plain_message(key(), "4"))
-        ((first,),) = [assignment.mail for assignment in (await world.claim("one")).executions]
+        ((first,),) = [assignment.messages for assignment in (await world.claim("one")).executions]
         assert first.key == "4"
         await world.commit(key(), 1, release=True, acks=[Ack(key(), "4")])
         world.clock.advance(30)
-        ((*mail,),) = [assignment.mail for assignment in (await world.claim("one")).executions]
-        assert [(one.key, one.body, one.due_at_s) for one in mail] == [("1", b"1", later_s), ("2", b"2", later_s)]
+        ((*messages,),) = [assignment.messages for assignment in (await world.claim("one")).executions]
+        assert [(one.key, one.body, one.due_at_s) for one in messages] == [("1", b"1", later_s), ("2", b"2", later_s)]
 
     async def test_a_post_may_postpone_mail_of_an_execution_that_is_held_and_of_one_that_is_not_there(self, world: StoreWorld) -> None:
         await world.renew("one", lease_s=1000)
@@ -65,8 +65,8 @@ class MessageSuite:
         await world.claimed("one")
         later_s = world.clock.now_s + 30
         await world.post(acks=[Ack(key(), "start", postpone_to_s=later_s), Ack(key("never"), "1", postpone_to_s=later_s)])
-        assert (await world.head(key())).mail_at_s == later_s
-        assert [mail.due_at_s for to in (key(), key("never")) for mail in await world.store.messages(to)] == [later_s, later_s]
+        assert (await world.head(key())).message_at_s == later_s
+        assert [message.due_at_s for to in (key(), key("never")) for message in await world.store.messages(to)] == [later_s, later_s]
         world.clock.advance(30)
         assert await world.claimed("one") == [key()]
 
@@ -77,9 +77,9 @@ class MessageSuite:
         await world.claim("one", "other", queues=("pay",), limit=1)
         acks = [Ack(queue(), name, unleased=plain_message(key(), f"not {name}", body=name.encode())) for name in ("leased", "left", "gone", "left")]
         await world.commit(key(), 0, acks=(Ack(key(), "start"), *acks), release=True)
-        assert [(mail.key, mail.body) for mail in await world.store.messages(key())] == [("not left", b"left")]
+        assert [(message.key, message.body) for message in await world.store.messages(key())] == [("not left", b"left")]
         assert not await world.store.messages(queue())
-        assert [mail.key for mail in (await world.claim("one")).executions[0].mail] == ["not left"]
+        assert [message.key for message in (await world.claim("one")).executions[0].messages] == ["not left"]
 
     async def test_a_key_that_is_gone_may_be_sent_again(self, world: StoreWorld) -> None:
         await world.post(plain_message(key(), "1"), plain_message(key(), "2"))
@@ -91,7 +91,7 @@ class MessageSuite:
         await world.open(key())
         await world.post(plain_message(key(), "timer", body=b"old"))
         await world.commit(key(), 0, messages=(plain_message(key(), "timer", body=b"new"),), acks=(Ack(key(), "timer"), Ack(key(), "start")))
-        assert [(mail.key, mail.body) for mail in await world.store.messages(key())] == [("timer", b"new")]
+        assert [(message.key, message.body) for message in await world.store.messages(key())] == [("timer", b"new")]
 
     async def test_mail_is_delivered_in_the_order_of_its_arrival(self, world: StoreWorld) -> None:
         await world.renew("one")
@@ -102,16 +102,16 @@ class MessageSuite:
         await world.change(Post(messages=(plain_message(key(), "c"), plain_message(queue(), "elsewhere"), plain_message(key(), "b"))))
         world.clock.advance(5)
         (assignment,) = (await world.claim()).executions
-        numbers = [mail.number for mail in assignment.mail]
-        assert [mail.key for mail in assignment.mail] == ["start", "z", "a", "m", "k", "c", "b"]
+        numbers = [message.number for message in assignment.messages]
+        assert [message.key for message in assignment.messages] == ["start", "z", "a", "m", "k", "c", "b"]
         assert numbers == sorted(set(numbers))
-        assert await world.store.messages(key()) == list(assignment.mail)
+        assert await world.store.messages(key()) == list(assignment.messages)
 
     async def test_numbers_are_not_given_again(self, world: StoreWorld) -> None:
         numbers = []
         for _ in range(3):
             await world.post(plain_message(key()))
-            numbers += [mail.number for mail in await world.store.messages(key())]
+            numbers += [message.number for message in await world.store.messages(key())]
             await world.post(acks=[Ack(key(), "letter")])
         assert numbers == sorted(set(numbers))
 
@@ -120,13 +120,13 @@ class MessageSuite:
         await world.post(
             plain_message(key(), "at once"), plain_message(key(), "long due", due_at_s=now_s - 100), plain_message(key(), "later", due_at_s=now_s + 100.25)
         )
-        assert [mail.due_at_s for mail in await world.store.messages(key())] == [now_s, now_s, now_s + 100.25]
+        assert [message.due_at_s for message in await world.store.messages(key())] == [now_s, now_s, now_s + 100.25]
 
     async def test_a_message_is_not_delivered_before_it_is_due(self, world: StoreWorld) -> None:
         await world.renew("one")
         due_at_s = world.clock.now_s + 10
         await world.post(OutgoingMessage(key(), "start", b"", due_at_s, NewExecution("order", key())))
-        assert ((await world.head(key())).mail_at_s, await world.claimed()) == (due_at_s, [])
+        assert ((await world.head(key())).message_at_s, await world.claimed()) == (due_at_s, [])
         world.clock.advance(9.5)
         assert await world.claimed() == []
         world.clock.advance(0.5)
@@ -139,9 +139,9 @@ class MessageSuite:
         assert (await world.claimed(), await world.store.read(key())) == ([], None)
         world.clock.advance(10)
         await world.post(OutgoingMessage(key(), "start", b"", early_s + 50, NewExecution("order", key())))
-        assert (await world.head(key())).mail_at_s == early_s
+        assert (await world.head(key())).message_at_s == early_s
         (assignment,) = (await world.claim()).executions
-        assert ([mail.key for mail in assignment.mail], assignment.head.mail_at_s) == (["early"], early_s + 50)
+        assert ([message.key for message in assignment.messages], assignment.head.message_at_s) == (["early"], early_s + 50)
 
     async def test_mail_waits_for_the_execution_that_a_commit_creates(self, world: StoreWorld) -> None:
         await world.renew("one")
@@ -149,9 +149,9 @@ class MessageSuite:
         await world.post(plain_message(key("1"), "early"), plain_message(key("1"), "handled"), plain_message(key("2"), due_at_s=now_s + 10))
         await world.commit(key("1"), creates=True, acks=(Ack(key("1"), "handled"),))
         await world.commit(key("2"), creates=True)
-        assert [(await world.head(key(id))).mail_at_s for id in "12"] == [now_s, now_s + 10]
+        assert [(await world.head(key(id))).message_at_s for id in "12"] == [now_s, now_s + 10]
         (assignment,) = (await world.claim()).executions
-        assert (assignment.head.key, [mail.key for mail in assignment.mail]) == (key("1"), ["early"])
+        assert (assignment.head.key, [message.key for message in assignment.messages]) == (key("1"), ["early"])
 
     async def test_a_send_that_opens_makes_a_pending_head(self, world: StoreWorld) -> None:
         answer = await world.post(OutgoingMessage(key(), "start", b"", 0.0, NewExecution("order@7", key("root"))))
@@ -159,7 +159,7 @@ class MessageSuite:
         assert answer.created == (key(),)
         assert (head.key, head.program, head.root, head.version, head.status) == (key(), "order@7", key("root"), 0, "pending")
         assert (head.holder, head.wake_at_s, head.ended_at_s) == (None, None, None)
-        assert head.mail_at_s == head.created_at_s == world.clock.now_s
+        assert head.message_at_s == head.created_at_s == world.clock.now_s
 
     async def test_a_send_that_opens_is_delivered_also_where_there_is_a_head(self, world: StoreWorld) -> None:
         await world.open(key())
@@ -174,7 +174,7 @@ class MessageSuite:
         await world.renew("one")
         await world.post(plain_message(key(), "start", body=b"first"))
         assert (await world.post(start_message(key()))).created == (key(),)
-        assert [mail.body for mail in await world.store.messages(key())] == [b"first"]
+        assert [message.body for message in await world.store.messages(key())] == [b"first"]
         assert await world.claimed() == [key()]
 
     async def test_a_commit_opens_its_children(self, world: StoreWorld) -> None:
@@ -198,13 +198,13 @@ class MessageSuite:
         assert await world.store.drop_expired() == []
         world.clock.advance(1)
         first = await world.store.drop_expired(limit=2)
-        assert [(mail.to, mail.key) for mail in first] == [(key("never"), "1"), (key("never"), "3")]
-        assert [(mail.to, mail.key) for mail in await world.store.drop_expired()] == [(key("nobody"), "4")]
+        assert [(message.to, message.key) for message in first] == [(key("never"), "1"), (key("never"), "3")]
+        assert [(message.to, message.key) for message in await world.store.drop_expired()] == [(key("nobody"), "4")]
         assert await world.store.drop_expired() == []
         assert await world.keys(key("never")) == ["later"]
         assert [await world.keys(to) for to in (key("started"), key("late"), queue())] == [["start"], ["letter", "start"], ["letter"]]
         world.clock.advance(100)
-        assert [mail.key for mail in await world.store.drop_expired()] == ["later"]
+        assert [message.key for message in await world.store.drop_expired()] == ["later"]
 
     async def test_what_leaves_a_reach_arrives_in_order(self, world: StoreWorld) -> None:
         everybody = [key(str(number)) for number in range(12)]

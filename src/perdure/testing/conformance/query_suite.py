@@ -1,4 +1,4 @@
-"""Looking: what people and idle engines ask a store: which executions there are, who holds them, when there is more to do, and what is new."""
+"""The tests of queries by people and idle engines: which executions exist, who holds them, when something becomes ready, and what is new."""
 
 from datetime import UTC, datetime
 from typing import get_args
@@ -17,7 +17,7 @@ VALUES: list[AttributeValue] = [
     *(datetime(1970, 1, 1, tzinfo=UTC), datetime(1969, 12, 31, tzinfo=UTC), datetime(2026, 1, 31, 12, 0, 0, 1, tzinfo=UTC)),
     *(datetime(2026, 1, 31, 12, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)),
 ]
-"""Values of attributes that a store might mistake for each other."""
+"""Attribute values that a store might confuse with each other."""
 
 ASKED: list[AttributeFilter] = [
     *({"a": Is(sign, value)} for value in VALUES for sign in get_args(Comparison)[: 2 if isinstance(value, bool) else 6]),
@@ -92,7 +92,7 @@ class QuerySuite:
             await self._finds(world, forms, attribute_conditions(asked))
 
     async def _finds(self, world: StoreWorld, forms: list[bytes], where: tuple[AttributeCondition, ...]) -> None:
-        """What is listed is what `Condition` says of each, newest first, page by page."""
+        """A list has the executions that satisfy the condition, newest first, page by page."""
         meant = [
             key(f"{number:03}", tenant="acme" if number % 2 else "other")
             for number, form in reversed([*enumerate(forms)])

@@ -1,6 +1,6 @@
-"""Queues: of what waits in one, as much is handed over as its limits leave room for; by priority, its lanes in turns.
+"""The tests of queues and tasks. A queue hands over what its limits leave room for, by priority and with its lanes in turns.
 
-Work: mail in a queue is leased to a living worker, until it is acknowledged or the worker dies.
+A task is leased to a live worker until the task is acknowledged or the worker dies.
 """
 
 import pytest
@@ -12,24 +12,24 @@ from perdure.testing.conformance.store_world import PROGRAM, StoreWorld, key, pl
 
 
 def queued(id: str, lane: str = "", priority: int = 0, *, name: str = "mails", due_at_s: float = 0.0) -> OutgoingMessage:
-    """The start of an execution in a queue."""
+    """Returns the message that starts an execution in a queue."""
     of = key(id)
     return OutgoingMessage(of, "start", b"start", due_at_s, NewExecution(PROGRAM, of, name, lane, priority))
 
 
 def work(key: str, lane: str = "", priority: int = 0, *, name: str = "pay", tenant: str = "acme", due_at_s: float = 0.0) -> OutgoingMessage:
-    """A piece of work."""
+    """Returns a message that is a task of a queue."""
     return OutgoingMessage(queue(name, tenant), key, b"work", due_at_s, None, lane, priority)
 
 
 async def ids(world: StoreWorld, holder: str = "one", **fields: object) -> list[str]:
-    """The ids of the executions that a claim gets."""
+    """Claims, and returns the ids of the executions."""
     return [one.id for one in await world.claimed(holder, **fields)]
 
 
 async def leased(world: StoreWorld, holder: str = "one", *queues: str, **fields: object) -> list[str]:
-    """The keys of the work that a claim gets."""
-    return [mail.key for mail in await world.work(holder, *queues, **fields)]
+    """Claims, and returns the keys of the tasks."""
+    return [message.key for message in await world.work(holder, *queues, **fields)]
 
 
 class QueueSuite:
@@ -42,8 +42,8 @@ class QueueSuite:
         assert await ids(world) == ["0", "1", "2"] and await leased(world) == ["w"]
         head = await world.head(key("2"))
         assert (head.queue, head.lane, head.priority) == ("mails", "lane", 2)
-        (mail,) = await world.store.messages(queue())
-        assert (mail.lane, mail.priority, mail.deliveries) == ("lane", 7, 1)
+        (message,) = await world.store.messages(queue())
+        assert (message.lane, message.priority, message.deliveries) == ("lane", 7, 1)
         assert await world.store.queues() == [QueueStatus("mails", UNLIMITED, 3, 0, 0, 0), QueueStatus("pay", UNLIMITED, 0, 1, 0, 0)]
 
     async def test_no_more_executions_are_held_than_a_queue_allows_whoever_claims(self, world: StoreWorld) -> None:
@@ -77,7 +77,7 @@ class QueueSuite:
         await world.post(OutgoingMessage(key("a"), "more", b"more"), OutgoingMessage(key("b"), "more", b"more"))
         assert await ids(world, "two") == []
         (assignment,) = (await world.claim()).executions
-        assert (assignment.head.key.id, [mail.key for mail in assignment.mail]) == ("a", ["start", "more"])
+        assert (assignment.head.key.id, [message.key for message in assignment.messages]) == ("a", ["start", "more"])
 
     async def test_what_the_dead_held_takes_no_room_and_is_handed_over_within_it(self, world: StoreWorld) -> None:
         await world.renew("one", lease_s=10)
@@ -271,8 +271,8 @@ class TaskSuite:
             plain_message(queue("mail"), "4"),
         )
         assert await world.work("one", "nothing", "order") == []
-        assert [(mail.to, mail.key) for mail in await world.work("one", "pay")] == [(queue("pay", "a"), "1"), (queue("pay", "b"), "1")]
-        assert [(mail.to, mail.key) for mail in await world.work("one", "ship", "mail")] == [(queue("ship", "a"), "2"), (queue("mail"), "4")]
+        assert [(message.to, message.key) for message in await world.work("one", "pay")] == [(queue("pay", "a"), "1"), (queue("pay", "b"), "1")]
+        assert [(message.to, message.key) for message in await world.work("one", "ship", "mail")] == [(queue("ship", "a"), "2"), (queue("mail"), "4")]
 
     @pytest.mark.parametrize("limits", [None, QueueLimits(concurrency=10)], ids=["unlimited", "limited"])
     async def test_who_names_tenants_gets_the_work_of_these_alone(self, world: StoreWorld, limits: QueueLimits | None) -> None:
@@ -282,11 +282,11 @@ class TaskSuite:
         await world.post(*(plain_message(queue("pay", tenant), str(number)) for number, tenant in enumerate(("a", "b", "a", "c", 'a"]\0'))))
         await world.post(plain_message(queue("ship", "b"), "5"))
         assert await world.work("one", "pay", tenants=frozenset()) == await world.work("one", "pay", tenants=frozenset({"pay", "d"})) == []
-        assert [mail.key for mail in await world.work("one", "pay", "ship", tenants=frozenset({"b", 'a"]\0'}))] == ["1", "4", "5"]
+        assert [message.key for message in await world.work("one", "pay", "ship", tenants=frozenset({"b", 'a"]\0'}))] == ["1", "4", "5"]
         world.clock.advance(10)
-        assert [mail.key for mail in await world.work("two", "pay", tenants=frozenset({"b", "c"}), limit=1)] == ["1"]
-        assert [mail.key for mail in await world.work("two", "pay", tenants=frozenset({"b", "c"}))] == ["3"]
-        assert [mail.key for mail in await world.work("two", "pay", "ship")] == ["0", "2", "4", "5"]
+        assert [message.key for message in await world.work("two", "pay", tenants=frozenset({"b", "c"}), limit=1)] == ["1"]
+        assert [message.key for message in await world.work("two", "pay", tenants=frozenset({"b", "c"}))] == ["3"]
+        assert [message.key for message in await world.work("two", "pay", "ship")] == ["0", "2", "4", "5"]
 
     async def test_who_holds_work_can_ask_whether_it_is_there_still(self, world: StoreWorld) -> None:
         await world.renew("one")
@@ -302,36 +302,36 @@ class TaskSuite:
     async def test_leased_work_is_handed_to_nobody_again_not_even_its_worker(self, world: StoreWorld) -> None:
         await world.renew("one", "two")
         await world.post(plain_message(queue(), body=b"work"))
-        (mail,) = await world.work("one")
-        assert (mail.key, mail.body, mail.deliveries) == ("letter", b"work", 1)
+        (message,) = await world.work("one")
+        assert (message.key, message.body, message.deliveries) == ("letter", b"work", 1)
         assert await world.work("one") == await world.work("two") == []
-        assert await world.store.messages(queue()) == [mail]
+        assert await world.store.messages(queue()) == [message]
 
     @pytest.mark.parametrize("limits", [None, QueueLimits(concurrency=1)], ids=["unlimited", "limited"])
     async def test_postponed_work_is_leased_by_nobody_and_makes_room(self, world: StoreWorld, limits: QueueLimits | None) -> None:
         await world.store.limit("pay", limits)
         await world.renew("one", lease_s=1000)
         await world.post(plain_message(queue(), "1"), plain_message(queue(), "2"))
-        assert [mail.key for mail in await world.work("one", limit=1)] == ["1"]
+        assert [message.key for message in await world.work("one", limit=1)] == ["1"]
         await world.post(acks=[Ack(queue(), "1", postpone_to_s=world.clock.now_s + 30)])
-        assert [mail.key for mail in await world.work("one")] == ["2"]
+        assert [message.key for message in await world.work("one")] == ["2"]
         await world.post(acks=[Ack(queue(), "2")])
         assert await world.work("one") == []
         world.clock.advance(30)
-        assert [(mail.key, mail.deliveries) for mail in await world.work("one")] == [("1", 2)]
+        assert [(message.key, message.deliveries) for message in await world.work("one")] == [("1", 2)]
 
     async def test_the_work_of_a_dead_worker_is_handed_out_again_and_counted(self, world: StoreWorld) -> None:
         await world.post(plain_message(queue()))
         await world.renew("last", lease_s=1000)
         for deliveries, worker in enumerate(("one", "two", "one"), 1):
             await world.renew(worker, lease_s=10)
-            (mail,) = await world.work(worker)
-            assert mail.deliveries == deliveries
+            (message,) = await world.work(worker)
+            assert message.deliveries == deliveries
             assert await world.work("last") == []
             world.clock.advance(10)
         await world.renew("two", lease_s=10)
         await world.renew("two", lease_s=0)
-        assert [mail.deliveries for mail in await world.work("last")] == [4]
+        assert [message.deliveries for message in await world.work("last")] == [4]
 
     async def test_a_worker_that_comes_back_is_handed_its_work_again(self, world: StoreWorld) -> None:
         await world.renew("one")
@@ -339,10 +339,10 @@ class TaskSuite:
         await world.work("one")
         await world.renew("one", lease_s=0)
         await world.renew("one")
-        assert [mail.deliveries for mail in await world.work("one")] == [2, 2]
+        assert [message.deliveries for message in await world.work("one")] == [2, 2]
         epoch = await world.store.raise_epoch()
         await world.renew("one")
-        assert [mail.deliveries for mail in await world.work("one", epoch=epoch)] == [3, 3]
+        assert [message.deliveries for message in await world.work("one", epoch=epoch)] == [3, 3]
 
     async def test_a_worker_that_renews_late_keeps_what_nobody_took(self, world: StoreWorld) -> None:
         await world.renew("one", lease_s=10)
@@ -350,7 +350,7 @@ class TaskSuite:
         await world.post(plain_message(queue(), "1"), plain_message(queue(), "2"))
         await world.work("one")
         world.clock.advance(10)
-        assert [mail.key for mail in await world.work("two", limit=1)] == ["1"]
+        assert [message.key for message in await world.work("two", limit=1)] == ["1"]
         await world.renew("one", lease_s=10)
         assert await world.work("two") == await world.work("one") == []
 
@@ -364,7 +364,7 @@ class TaskSuite:
         assert (await world.keys(key()), await world.keys(queue())) == (["start", "answer"], ["other"])
         await world.renew("one", lease_s=0)
         await world.renew("two")
-        assert [(mail.key, mail.deliveries) for mail in await world.work("two")] == [("other", 1)]
+        assert [(message.key, message.deliveries) for message in await world.work("two")] == [("other", 1)]
 
     async def test_an_answer_of_an_earlier_epoch_is_refused(self, world: StoreWorld) -> None:
         await world.renew("one")
@@ -382,20 +382,20 @@ class TaskSuite:
         world.clock.advance(9.5)
         assert await world.work() == []
         world.clock.advance(0.5)
-        assert [mail.key for mail in await world.work()] == ["letter"]
+        assert [message.key for message in await world.work()] == ["letter"]
 
     async def test_work_is_handed_out_in_order_up_to_the_limit(self, world: StoreWorld) -> None:
         await world.renew("one", "two", lease_s=1000)
         await world.renew("three", lease_s=20)
         await world.post(plain_message(queue(), "later", due_at_s=world.clock.now_s + 10))
         await world.post(*(plain_message(queue("ab"[number % 2]), str(number)) for number in range(6)))
-        assert [mail.key for mail in await world.work("three", "a", limit=1)] == ["0"]
+        assert [message.key for message in await world.work("three", "a", limit=1)] == ["0"]
         assert await world.work("one", "a", "b", limit=0) == []
-        assert [mail.key for mail in await world.work("one", "a", "b", limit=2)] == ["1", "2"]
+        assert [message.key for message in await world.work("one", "a", "b", limit=2)] == ["1", "2"]
         world.clock.advance(20)
         await world.post(plain_message(queue("a"), "6"))
-        assert [mail.key for mail in await world.work("two", "a", "b", "pay", limit=3)] == ["0", "3", "4"]
-        assert [mail.key for mail in await world.work("one", "pay", "b", "a")] == ["5", "later", "6"]
+        assert [message.key for message in await world.work("two", "a", "b", "pay", limit=3)] == ["0", "3", "4"]
+        assert [message.key for message in await world.work("one", "pay", "b", "a")] == ["5", "later", "6"]
 
     async def test_executions_and_work_are_limited_apart(self, world: StoreWorld) -> None:
         await world.renew("one")
@@ -410,4 +410,4 @@ class TaskSuite:
         await world.post(plain_message(queue("order"), "work"))
         assert await world.work("one", "pay", "acme", "1") == []
         assert await world.claimed("one", "pay") == []
-        assert [mail.key for mail in await world.work("one", "order")] == ["work"]
+        assert [message.key for message in await world.work("one", "order")] == ["work"]

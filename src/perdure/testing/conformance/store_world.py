@@ -1,4 +1,4 @@
-"""The world of one conformance test: a store, its clock, and short words for what the tests say again and again."""
+"""The world of one conformance test: a store, its clock, and helpers for the operations that many tests need."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -10,11 +10,11 @@ from perdure.stores.protocol import ChangeAnswer, Claim, Claimed, Commit, Commit
 
 PROGRAM = "order"
 NAMES = ["", "/", "a/b", "a%2Fb", "%", "\0", "a\0b", "a", "b", "A", "é", "e\u0301", "日本", "🐘", " ", "a ", '"', "'", "\\", '["a"]', "x" * 1024, "🐘" * 256]
-"""Names that a store might mistake for each other, or for something of its own."""
+"""Names that a store might confuse with each other or with names of its own."""
 
 
 class Clock:
-    """Time that stands still until it is told to pass."""
+    """A clock that changes only by `advance`."""
 
     def __init__(self, now_s: float = 1_000_000_000.0) -> None:
         self.now_s = now_s
@@ -23,30 +23,30 @@ class Clock:
         return self.now_s
 
     def advance(self, seconds: float) -> None:
-        """Let time pass."""
+        """Moves the time forward."""
         self.now_s += seconds
 
 
 class StoreWorld:
-    """A store and its clock. What it sends has arrived when the call returns, also where it had to leave its reach."""
+    """A store and its clock. Messages have arrived when a call returns, even in another reach."""
 
     def __init__(self, store: Store, clock: Clock, epoch: int) -> None:
         self.store, self.clock, self.epoch = store, clock, epoch
 
     async def renew(self, *holders: str, lease_s: float = 60.0) -> None:
-        """Keep `holders` alive."""
+        """Renews the leases of `holders`."""
         for holder in holders:
             await self.store.renew(holder, lease_s)
 
     async def change(self, *changes: Commit | Post) -> list[ChangeAnswer]:
-        """Commit `changes` in one batch, and carry over what left its reach."""
+        """Commits `changes` in one batch, and relays what left its reach."""
         answers = await self.store.commit(changes)
         while await self.store.relay():
             pass
         return answers
 
     async def post(self, *sends: OutgoingMessage, acks: Iterable[Ack] = ()) -> Committed:
-        """Post each of `sends`, then each of `acks`."""
+        """Posts each of `sends`, then each of `acks`."""
         answers = await self.change(*(Post(messages=(send,)) for send in sends), *(Post(acks=(ack,)) for ack in acks))
         assert all(isinstance(answer, Committed) for answer in answers)
         last = answers[-1]
@@ -54,69 +54,69 @@ class StoreWorld:
         return last
 
     async def commit(self, key: Key, version: int = 0, *, holder: str = "one", **fields: Any) -> ChangeAnswer:
-        """Commit one event of the execution, unless `fields` say otherwise."""
+        """Commits one event of the execution, unless `fields` say otherwise."""
         (answer,) = await self.change(self.decision(key, version, holder=holder, **fields))
         return answer
 
     def decision(self, key: Key, version: int = 0, *, holder: str = "one", **fields: Any) -> Commit:
-        """A commit of one event, unless `fields` say otherwise."""
+        """Returns a commit of one event, unless `fields` say otherwise."""
         given: dict[str, Any] = {"epoch": self.epoch, "program": PROGRAM, "root": key, "row": f"row {version + 1}".encode(), "count": 1}
         return Commit(key=key, holder=holder, version=version, **given | fields)
 
     async def open(self, *keys: Key, program: str = PROGRAM, root: Key | None = None) -> None:
-        """Open an execution for each of `keys`, with one message, ``start``."""
+        """Creates an execution for each of `keys`, with one message, ``start``."""
         await self.post(*(start_message(key, program, root) for key in keys))
 
     async def parked(self, key: Key, *, holder: str = "one", **fields: Any) -> None:
-        """Leave the execution of `key` at version 1 with an empty mailbox, held by nobody; `holder` must be alive."""
+        """Creates the execution of `key` at version 1, without messages and released; `holder` must be alive."""
         answer = await self.commit(key, holder=holder, creates=True, release=True, **fields)
         assert isinstance(answer, Committed)
 
     async def claim(self, holder: str = "one", *programs: str, queues: Iterable[str] = (), **fields: Any) -> Claimed:
-        """Claim executions of `programs` (of ``order``, unless named) and work of `queues`."""
+        """Claims executions of `programs` (by default of ``order``) and tasks of `queues`."""
         given = {"epoch": self.epoch, **fields}
         return await self.store.claim(Claim(holder=holder, programs=frozenset(programs or (PROGRAM,)), queues=frozenset(queues), **given))
 
     async def claimed(self, holder: str = "one", *programs: str, **fields: Any) -> list[Key]:
-        """The keys of the executions that a claim gets."""
+        """Claims, and returns the keys of the executions."""
         return [assignment.head.key for assignment in (await self.claim(holder, *programs, **fields)).executions]
 
     async def work(self, holder: str = "one", *queues: str, **fields: Any) -> list[QueuedMessage]:
-        """The work that a claim gets from `queues` (from ``pay``, unless named)."""
+        """Claims, and returns the tasks of `queues` (by default of ``pay``)."""
         return list((await self.claim(holder, queues=queues or ("pay",), **fields)).work)
 
     async def head(self, key: Key) -> Head:
-        """The head of an execution that exists."""
+        """Returns the head of an existing execution."""
         log = await self.store.read(key)
         assert log is not None
         return log.head
 
     async def rows(self, key: Key, after: int = 0) -> list[bytes]:
-        """The log rows of an execution that exists."""
+        """Returns the log rows of an existing execution."""
         log = await self.store.read(key, after)
         assert log is not None
         return list(log.rows)
 
     async def keys(self, to: Address) -> list[str]:
-        """The keys of the mail of an address."""
-        return [mail.key for mail in await self.store.messages(to)]
+        """Returns the keys of the messages of an address."""
+        return [message.key for message in await self.store.messages(to)]
 
 
 def key(id: str = "1", tenant: str = "acme", workflow: str = "order") -> Key:
-    """The key of an execution."""
+    """Returns the key of an execution."""
     return Key(tenant, workflow, id)
 
 
 def queue(name: str = "pay", tenant: str = "acme") -> QueueAddress:
-    """A queue."""
+    """Returns the address of a queue."""
     return QueueAddress(tenant, name)
 
 
 def plain_message(to: Address, key: str = "letter", *, due_at_s: float = 0.0, body: bytes = b"") -> OutgoingMessage:
-    """A message that opens nothing."""
+    """Returns a message that creates no execution."""
     return OutgoingMessage(to, key, body or key.encode(), due_at_s)
 
 
 def start_message(key: Key, program: str = PROGRAM, root: Key | None = None, attributes: IndexedAttributes = ()) -> OutgoingMessage:
-    """The message that starts an execution."""
+    """Returns the message that starts an execution."""
     return OutgoingMessage(key, "start", b"start", opens=NewExecution(program, root or key, attributes=attributes))

@@ -119,7 +119,7 @@ ROWS = [
           - {id: c, call: slow, timeout: 1h}
         """,
         calls=(SLOW,),
-        failed="timeout: c has not ended within 3600 s",
+        failed="timeout: c did not end within 3600 s",
         took=3600,
         children=(("slow", "cancelled", None),),
     ),
@@ -170,7 +170,7 @@ ROWS = [
           - {id: c, call: trip, timeout: 25s, retry: {max: 9, wait: 10s, factor: 1}}
         """,
         calls=("name: trip\nsteps:\n  - {id: t, tool: FAIL, retry: {max: 1}}",),
-        failed="timeout: c has not ended within 25 s",
+        failed="timeout: c did not end within 25 s",
         took=25,
     ),
 ]

@@ -152,7 +152,7 @@ ROWS = [
           - {id: c, tool: SAY}
         """,
         answers={"a": [1, 2]},
-        failed="unsafe_loop: a second token came over a -> c in one turn",
+        failed="unsafe_loop: a second token came over a -> c in one iteration",
         ran="a/~0/a a/~0/b c a/~1/a",
     ),
     Row(
@@ -234,7 +234,7 @@ ROWS = [
           - {id: out, tool: SAY}
         """,
         answers={"a": [1, 2, 3, 4]},
-        failed="unsafe_loop: a second token came over a -> out in one turn; join: each on out runs it for every token",
+        failed="unsafe_loop: a second token came over a -> out in one iteration; join: each on out runs it for every token",
         ran="a/~0/a out a/~1/a",
     ),
     Row(
@@ -324,7 +324,7 @@ ROWS = [
           - {id: d, tool: SAY}
           - {id: e, tool: SAY}
         """,
-        failed="exceeded_max_hops: more than 2 hops were made; bound the loop, or raise limits.max_hops",
+        failed="exceeded_max_hops: more than 2 transitions were taken; bound the loop, or raise limits.max_hops",
     ),
     Row(
         "in dialect 004 loops need no bound of their own, for max_hops bounds them",

@@ -56,7 +56,7 @@ ROWS = [
         "what follows a join of each waits for all of its runs unless it says otherwise, which a second token makes an unsafe loop",
         DIAMOND.format(join="join: each"),
         takes={"b": "1s", "c": "5s"},
-        failed="unsafe_loop: a second token came over d -> e in one turn; join: each on e runs it for every token",
+        failed="unsafe_loop: a second token came over d -> e in one iteration; join: each on e runs it for every token",
         ran="a b c d d#2",
     ),
     Row(

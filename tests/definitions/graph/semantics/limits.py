@@ -14,7 +14,7 @@ ROWS = [
           - {id: c, tool: SAY}
         """,
         ran="a b",
-        failed="exceeded_max_steps: more than 2 steps were begun; raise limits.max_steps, or end the loop",
+        failed="exceeded_max_steps: more than 2 steps were started; raise limits.max_steps, or end the loop",
     ),
     Row(
         "a step counts once however many its items, and those within it count in each",
@@ -90,7 +90,7 @@ ROWS = [
         """,
         ran="a s",
         undone="a",
-        failed="deadline_exceeded: not ended",
+        failed="deadline_exceeded: the execution did not end",
         took=3600,
         crashes=True,
     ),
@@ -101,7 +101,7 @@ ROWS = [
         steps:
           - {id: a, tool: FAIL, retry: {max: 100, wait: 7s, factor: 1}}
         """,
-        failed="deadline_exceeded: not ended",
+        failed="deadline_exceeded: the execution did not end",
         took=30,
     ),
     Row(

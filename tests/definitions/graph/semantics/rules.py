@@ -87,7 +87,7 @@ ROWS = [
         "a choice outside of the list fails the step, and the error names what is allowed",
         CHOOSE.replace("order:", "input: {next: {}}\norder:"),
         {"next": ["ops", "payout"]},
-        failed="unauthorized: route tried to go on to 'payout', which is unauthorized; allowed are ops, fraud",
+        failed="unauthorized: route chose the step 'payout', which is not allowed; choose one of ops, fraud",
         ran="route",
     ),
     Row(

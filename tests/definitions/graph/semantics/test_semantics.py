@@ -14,7 +14,7 @@ from tests.definitions.graph.semantics import (
     failures,
     joins,
     limits,
-    listening,
+    messages_and_waits,
     parallel,
     races,
     repeat,
@@ -25,7 +25,7 @@ from tests.definitions.graph.semantics import (
 )
 from tests.definitions.graph.semantics.table import Row, check, play
 
-NOUNS = (joins, skips, rules, cycles, each, repeat, parallel, races, returns, failures, undo, limits, expressions, children, listening)
+NOUNS = (joins, skips, rules, cycles, each, repeat, parallel, races, returns, failures, undo, limits, expressions, children, messages_and_waits)
 
 
 def rows(*, slow: bool = False, for_prove: Callable[[Row], bool] = lambda row: row.slow) -> list[Any]:

@@ -167,7 +167,7 @@ ROWS = [
         """,
         takes={"x": "15s"},
         undone="x",
-        failed="not ended 10 s after its start",
+        failed="the execution did not end within 10 s of its start",
         took=30.0,
     ),
     Row(
@@ -305,7 +305,7 @@ ROWS = [
           - {id: f, fail: "no"}
         """,
         calls=("name: alarm\ninput: {error: {}, execution: {}}\nsteps:\n  - {id: s, sleep: 1d}",),
-        failed="deadline_exceeded: not ended",
+        failed="deadline_exceeded: the execution did not end",
         children=(("alarm", "cancelled", None),),
         took=65.0,
     ),

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from perdure.definitions.kinds.bash import bash_kind
-from tests.definitions.kinds.bash.shell import SHORT_GRACE_S, Shell
+from tests.definitions.kinds.bash.command_runner import SHORT_GRACE_S, CommandRunner
 
 
 @pytest.fixture
-def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
+def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CommandRunner:
     """A shell whose commands have a short grace."""
     monkeypatch.setattr(bash_kind, "GRACE_S", SHORT_GRACE_S)
-    return Shell(tmp_path / "work")
+    return CommandRunner(tmp_path / "work")

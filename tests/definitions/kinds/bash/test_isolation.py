@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from perdure.definitions.kinds.bash import isolation
-from tests.definitions.kinds.bash.shell import Shell
+from tests.definitions.kinds.bash.command_runner import CommandRunner
 
 PROBE = "from perdure.definitions.kinds.bash.isolation import isolate; from pathlib import Path; import sys; isolate('all', Path(sys.argv[1]))"
 
@@ -25,7 +25,7 @@ def isolating(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 @pytest.mark.slow
-async def test_nothing_can_be_written_but_to_its_own_directory(shell: Shell, tmp_path: Path) -> None:
+async def test_nothing_can_be_written_but_to_its_own_directory(shell: CommandRunner, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     command = f"""
         echo in > here && mkdir -p a/b && mv here a/b && cat a/b/here
@@ -40,7 +40,7 @@ async def test_nothing_can_be_written_but_to_its_own_directory(shell: Shell, tmp
 
 
 @pytest.mark.parametrize("level", ["network", "all"])
-async def test_there_is_no_network_but_its_own(shell: Shell, level: str) -> None:
+async def test_there_is_no_network_but_its_own(shell: CommandRunner, level: str) -> None:
     command = """
         test "$(ls /sys/class/net; cat /proc/net/dev | grep -c :)" && cat /proc/net/dev | tail -n +3 | cut -d: -f1
         (echo > /dev/udp/192.0.2.1/53) 2>/dev/null && echo sent
@@ -52,7 +52,7 @@ async def test_there_is_no_network_but_its_own(shell: Shell, level: str) -> None
 
 
 @pytest.mark.slow
-async def test_it_cannot_be_left_again(shell: Shell, tmp_path: Path) -> None:
+async def test_it_cannot_be_left_again(shell: CommandRunner, tmp_path: Path) -> None:
     command = f"""
         mount -o remount,rw / ; mount -o remount,rw,bind / ; umount -l {shell.home}
         unshare -Urm mount -o remount,rw,bind /
@@ -64,17 +64,17 @@ async def test_it_cannot_be_left_again(shell: Shell, tmp_path: Path) -> None:
     assert found["stdout"].split() == ["CapEff:", "0000000000000000"] and not (tmp_path / "there").exists()
 
 
-async def test_it_cannot_read_what_the_engine_has_in_its_environment(shell: Shell) -> None:
+async def test_it_cannot_read_what_the_engine_has_in_its_environment(shell: CommandRunner) -> None:
     found = await shell.run(f"cat /proc/{os.getpid()}/environ | wc -c", isolate="all")
     assert found["stdout"] == "0\n" and "Permission denied" in found["stderr"]
 
 
-async def test_a_command_that_is_isolated_is_ended_as_any_other(shell: Shell) -> None:
+async def test_a_command_that_is_isolated_is_ended_as_any_other(shell: CommandRunner) -> None:
     found = await shell.run("(setsid sleep 60 &) ; sleep 60 & exit 5", isolate="all")
     assert (found["exit_code"], shell.left()) == (5, [])
 
 
-async def test_a_deployment_may_isolate_all_commands_and_a_step_only_more(shell: Shell, tmp_path: Path) -> None:
+async def test_a_deployment_may_isolate_all_commands_and_a_step_only_more(shell: CommandRunner, tmp_path: Path) -> None:
     shell.deployment = dataclasses.replace(shell.deployment, isolate="network")
     count: Any = "tail -n +3 /proc/net/dev | wc -l; touch %s && echo wrote"
     for level, said in (("none", "1\nwrote\n"), ("all", "1\n")):
@@ -86,7 +86,7 @@ FORBIDDEN = """
 import asyncio, sys
 from pathlib import Path
 from perdure.core.errors import CommandRefused
-from tests.definitions.kinds.bash.shell import Shell
+from tests.definitions.kinds.bash.command_runner import Shell
 
 try:
     asyncio.run(Shell(Path(sys.argv[1])).run("touch ran", isolate=sys.argv[2]))

@@ -103,10 +103,10 @@ TRY_S = 600.0
 """The timeout of one attempt of a model call."""
 
 RESULT_CHARACTERS_MAX = 32_000
-"""The model sees at most this much of a tool's result."""
+"""The most characters of a tool's result that the model reads."""
 
 PREVIEW_CHARACTERS_MAX = 2_000
-"""A task contains at most this much of an earlier result."""
+"""The most characters of an earlier result in a task."""
 
 ModelCaller = Callable[[ChatRequest], Awaitable[ChatAnswer]]
 """Sends one request to a model."""

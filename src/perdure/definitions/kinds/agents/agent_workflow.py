@@ -88,7 +88,7 @@ def answer_error(answer: ChatAnswer, shape: AnswerShape, kind: Any = Any) -> Ans
         named = [chosen] if isinstance(chosen, str) else chosen if isinstance(chosen, list) else []
         for one in named:
             if one not in shape.choose:
-                return AnswerError(f"tried to go on to {str(one)[:60]!r}, which is unauthorized; allowed are {', '.join(shape.choose)}", is_unauthorized=True)
+                return AnswerError(f"chose the step {str(one)[:60]!r}, which is not allowed; choose one of {', '.join(shape.choose)}", is_unauthorized=True)
     try:
         problems = schemas.schema_problems(shape.schema, data)
         if not problems:

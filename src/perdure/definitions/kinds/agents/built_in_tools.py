@@ -1,4 +1,4 @@
-"""Changes of a workflow by an agent that is a step of it: its running execution goes on by another definition, or one is proposed to people.
+"""The built-in tools of agents. With one of them, an agent changes the workflow that it is a step of: it patches the execution, or proposes a definition.
 
 Perdure's own tools for agents: pipelines, changes of the workflow, the search for tools, and other agents.
 """
@@ -29,7 +29,7 @@ from perdure.dialects import patched_definition
 from perdure.stores.protocol import Post, Store
 
 ANSWER_S = 30.0
-"""How long an engine is waited for that judges a patch."""
+"""How long the tool waits for an engine to decide about a patch."""
 
 LOOK_S = 0.05
 
@@ -92,7 +92,7 @@ def _changes(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
 
 
 def apply_definition_patch(definition: dict[str, Any], operations: Any, workflow_tag: str = patched_definition.TAG_OF_ALL) -> dict[str, Any]:
-    """What a patch in any form that `patches` knows makes of a definition.
+    """Applies a patch, in any of its forms, to a definition.
 
     Raises:
         Fatal: it can't be done, or what it makes is not valid; with all that is wrong.
@@ -130,18 +130,18 @@ async def _definition(store: Store, execution: Execution) -> tuple[str, dict[str
 
 
 def _answered(events: list[e.Event], mark: str) -> tuple[str, ...] | None:
-    """Why the patch of this mark was refused (empty: it was not); None, if it was not judged yet."""
+    """Returns why the patch with this mark was refused (empty: it was applied); None if no engine has decided yet."""
     return next((event.refused for event in reversed(events) if isinstance(event, e.PatchedEvent) and event.reason.startswith(mark)), None)
 
 
 FOUND_MAX = 10
 INTERPRETER = "code_interpreter"
-"""The agent that is no agent: source text in Python, run in the sandbox."""
+"""The tool that runs Python source text in the sandbox."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ToolContext:
-    """Where an agent finds its tools: those that it was given, the kinds of steps that there are, the workflows that it may call."""
+    """The tools that an agent can find: those that it was given, the kinds, and the workflows that it may call."""
 
     tools: Mapping[str, Any]
     kinds: Mapping[str, Kind]
@@ -294,4 +294,4 @@ BUILT_IN_TOOLS: dict[str, Callable[[ToolContext], AgentTool]] = {
     "patch_workflow": _patch,
     "search_tools": _search,
 }
-"""Perdure's own tools, by the names by which agents are given them."""
+"""Perdure's own tools by name."""

@@ -24,7 +24,7 @@ ENTRIES_MAX = 10_000
 """A directory with more entries is not listed."""
 
 ATTEMPTS_LEFT = 10
-"""What is left of so many earlier tries of a step, which were killed while they wrote, is removed."""
+"""How many earlier attempts of a step are checked for incomplete files, which are left if an attempt is killed while it writes."""
 
 BLOCK_BYTES = 1024 * 1024
 CLOEXEC, NOFOLLOW, NONBLOCK = getattr(os, "O_CLOEXEC", 0), getattr(os, "O_NOFOLLOW", 0), getattr(os, "O_NONBLOCK", 0)
@@ -32,13 +32,13 @@ DIRECTORY = getattr(os, "O_DIRECTORY", 0) | NOFOLLOW | CLOEXEC
 
 
 class FileRefused(Fatal):
-    """The operation of a step is impossible, now and later: because of its path, its size, or what is there."""
+    """The operation of a step is impossible because of its path, its size, or an existing entry; a retry is useless."""
 
     code = "file_refused"
 
 
 class FileMissing(Exception):
-    """There is no file or directory of that name; there may be one later. Tried again."""
+    """There is no file or directory of that name yet. The step is retried."""
 
     code = "file_missing"
 

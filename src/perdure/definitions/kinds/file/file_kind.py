@@ -26,14 +26,14 @@ from perdure.definitions.kinds.http import http_response
 from perdure.definitions.kinds.http.http_errors import ResponseRefused
 
 READ_BYTES, BYTES_MAX = 10_000_000, 16_000_000
-"""How long a file may be that is read, unless the step says otherwise, and one that is read or written at most."""
+"""The default limit of a file that is read, and the largest file that is read or written."""
 
 BUSY_S = 0.05
-"""After this time it is tried again to write where another process writes."""
+"""The wait before the next attempt to write while another process writes."""
 
 OPERATIONS = ("read", "write", "append", "list")
 BY_NAME = {".json": "json", ".csv": "csv", ".xml": "xml"}
-"""What a file is read and written as, by the end of its name, unless the step says otherwise; else as text."""
+"""The default format of a file by its extension; any other is text."""
 
 HOW_TO_ALLOW = "start the engine with --allow file:DIRECTORY, or give its definitions Deployment(allowed=Allowed(file=DIRECTORY))"
 

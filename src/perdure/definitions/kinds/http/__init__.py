@@ -1,1 +1,1 @@
-"""The kind `http`: one request, its answer as data. Nothing private is reached that the deployment does not allow, whatever URLs, names and redirects say."""
+"""The kind `http`: one request, and its response as data. Private addresses are reached only if the deployment allows them, also by redirects."""

@@ -21,15 +21,15 @@ from perdure.definitions.kinds.http.http_errors import AddressRefused
 from perdure.definitions.kinds.http.http_targets import Address, ReachableAddresses, literal_address, special_use
 
 CONNECTIONS_MAX, IDLE_MAX, IDLE_S = 256, 64, 10.0
-"""How many connections there are at most, how many of these wait for further requests, and how long."""
+"""The limits of the connection pool: the most connections, the most idle ones, and how long these are kept."""
 
 TRY_NEXT_S = 2.0
-"""How long an address is waited for while there are others."""
+"""The connection timeout of an address if the host has others."""
 
 
 @cache
 def guarded_connections(allowed: tuple[str, ...]) -> Resource[httpcore2.AsyncConnectionPool]:
-    """The connections of all steps for which a deployment allows the same, of each engine its own."""
+    """The connection pool of the steps of one engine with equal permissions."""
 
     async def opens() -> httpcore2.AsyncConnectionPool:
         return httpcore2.AsyncConnectionPool(
@@ -45,7 +45,7 @@ def guarded_connections(allowed: tuple[str, ...]) -> Resource[httpcore2.AsyncCon
 
 @cache
 def _trusted(*places: str | None) -> ssl.SSLContext:
-    """The trusted certificates: those of the system, or those at the configured places. They are some hundred, and read once."""
+    """Returns the trusted certificates of the system, or of the configured files. They are read once."""
     return create_ssl_context()
 
 
@@ -88,7 +88,7 @@ class GuardedBackend(httpcore2.AsyncNetworkBackend):
     async def connect_unix_socket(
         self, path: str, timeout: float | None = None, socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None
     ) -> httpcore2.AsyncNetworkStream:
-        """Refuse.
+        """Refuses.
 
         Raises:
             AddressRefused: always.
@@ -96,19 +96,19 @@ class GuardedBackend(httpcore2.AsyncNetworkBackend):
         raise AddressRefused(f"{path} is no host")
 
     async def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Waits."""
         await asyncio.sleep(seconds)
 
 
 class GuardedStream(httpcore2.AsyncNetworkStream):
-    """A connection that is closed if its encryption fails or is interrupted, and used again only where nothing unread is left in it."""
+    """A connection that is closed if its TLS handshake fails or is interrupted, and reused only if no unread data is left in it."""
 
     def __init__(self, inner: httpcore2.AsyncNetworkStream) -> None:
         self._inner = inner
         self._is_retired = False
 
     def retire(self) -> None:
-        """Have no further request be sent on it."""
+        """Marks the connection as not reusable."""
         self._is_retired = True
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
@@ -116,11 +116,11 @@ class GuardedStream(httpcore2.AsyncNetworkStream):
         return await self._inner.read(max_bytes, timeout)
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        """Send all of it."""
+        """Sends all of it."""
         await self._inner.write(buffer, timeout)
 
     async def aclose(self) -> None:
-        """Close it."""
+        """Closes it."""
         await self._inner.aclose()
 
     async def start_tls(self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None) -> httpcore2.AsyncNetworkStream:

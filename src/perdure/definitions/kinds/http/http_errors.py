@@ -19,19 +19,19 @@ class RequestError(Fatal):
 
 
 class AddressRefused(Fatal):
-    """Where a URL, a name or a redirect leads is not for everybody to reach, and the deployment does not allow it."""
+    """A URL, a name or a redirect leads to an address that is not public, and the deployment does not allow it."""
 
     code = "address_refused"
 
 
 class NoResponse(Exception):
-    """There was no answer, or no whole one: the connection could not be made, or broke, or the time was over. Tried again."""
+    """There was no complete response: the connection could not be made or broke, or the time was over. The step is retried."""
 
     code = "no_response"
 
 
 class InDoubt(Fatal):
-    """There was no whole answer, so it is not known whether the request was carried out, and it may not be sent twice."""
+    """There was no complete response, so it is not known whether the server carried out the request, which may not be sent twice."""
 
     code = "in_doubt"
 
@@ -53,7 +53,7 @@ class StatusRefused(Fatal):
 
 
 class StatusTransient(Exception):
-    """The status of the answer says that it may be otherwise later. Tried again. `status` is it."""
+    """The `status` of the response means that a retry may succeed. The step is retried."""
 
     code = "status_transient"
 
@@ -63,7 +63,7 @@ class StatusTransient(Exception):
 
 
 class StatusDelayed(StatusTransient, RetryAfter):
-    """The same from a server that says when: tried again in `after_s` seconds."""
+    """The `status` of the response means that a retry may succeed, and its Retry-After says when: in `after_s` seconds."""
 
     code = "status_delayed"
 

@@ -27,28 +27,28 @@ from perdure.definitions.kinds.http.http_request import REPEATABLE, HttpRequest,
 from perdure.definitions.kinds.http.http_targets import UrlError, displayed_url, parse_target, url_origin
 
 TRANSIENT = frozenset((408, 425, 429, 500, 502, 503, 504))
-"""The statuses by which it may be otherwise later."""
+"""The statuses after which a retry may succeed."""
 
 REACHED = frozenset((500, 502, 504))
-"""Those of them which do not say that nothing was done."""
+"""Those of them after which the server may have carried out the request."""
 
 REDIRECTS = frozenset((301, 302, 303, 307, 308))
 RETRY_AFTER_MAX_S = 3600.0
-"""A server that wants to be left alone for longer is asked again after this time."""
+"""The longest Retry-After that is followed."""
 
 KEY = "idempotency-key"
 KEY_LENGTH_MAX = 255
 KEPT = frozenset(("accept", "accept-encoding", "accept-language", "content-type", "user-agent"))
-"""The headers that are for everybody. All others may be for whom they were written alone, and no redirect takes them to somebody else."""
+"""The headers that a redirect to another origin keeps. All others may be confidential to the first origin."""
 
 OF_A_BODY = frozenset(("content-encoding", "content-language", "content-location", "content-type", KEY))
 PARSED = frozenset(("csv", "lines", "xml"))
-"""What takes long enough to read that other steps go on meanwhile."""
+"""The size from which a body is parsed in a thread, so that it does not delay other steps."""
 
 EXCERPT_BYTES, EXCERPT_WAIT_S = 16 * 1024, 2.0
 CUT_OFF_MAX = 10_000
 _cut_off: dict[str, bool] = {}
-"""The keys of steps that were ended from outside when what may not be sent twice had been sent: should the engine have them tried again, they are not."""
+"""The keys of attempts that were cancelled after a request was sent that may not be sent twice; a retry of such a step is refused."""
 
 _DOUBT = "it may have been carried out, and has no idempotency key; find out, or have it sent with one, then retry the execution"
 _ENCODED = frozenset(("gzip", "x-gzip", "deflate", "br", "zstd"))
@@ -66,7 +66,7 @@ class HttpExchange:
         self.sent = False
 
     async def result(self, limit_s: float) -> dict[str, Any]:
-        """The answer as data, if there is a whole one within `limit_s`, from looking up the name to the last byte, redirects included.
+        """Sends the request and returns the response as data. `limit_s` bounds everything from the DNS lookup to the last byte, redirects included.
 
         Raises:
             Unanswered, StatusTransient: it may be tried again.
@@ -122,7 +122,7 @@ class HttpExchange:
             await close_response(answer)
 
     async def _answered(self) -> httpcore2.Response:
-        """The beginning of the answer: its status and headers."""
+        """Returns the status and the headers of the response."""
         url = self.url
         to = httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
         headers = [("Host", url.netloc.decode("ascii")), *self.headers]
@@ -184,7 +184,7 @@ class HttpExchange:
         return {"status": answer.status, "headers": headers, "body": body, "url": url, "redirects": self.redirects}
 
     async def _read(self, answer: httpcore2.Response, headers: dict[str, Any], most_bytes: int) -> bytes:
-        """The body, unpacked as it comes, and no more of it than shows that it is longer than `most_bytes`."""
+        """Returns the decompressed body; stops reading when it exceeds `most_bytes`."""
         encodings = [one.strip().lower() for one in str(headers.get("content-encoding", "")).split(",")]
         if sum(one in _ENCODED for one in encodings) > 1:
             raise ResponseRefused(f"{self._what}: its answer is packed more than once")
@@ -222,7 +222,7 @@ class HttpExchange:
 
 
 def retry_after_s(said: str, now_s: float) -> float | None:
-    """In how many seconds a server wants to be asked again, an hour at most; None, if it does not say so."""
+    """Returns the Retry-After of a response in seconds, at most an hour; None if it has none."""
     said = said.strip()
     if said.isascii() and said.isdecimal():
         wait_s = float(said[:12])
@@ -235,7 +235,7 @@ def retry_after_s(said: str, now_s: float) -> float | None:
 
 
 def idempotency_key_text(key: str) -> str:
-    """An idempotency key as it is sent: as it is, or the hash of one that is too long or has letters that headers have not."""
+    """Returns an idempotency key in the form that is sent: unchanged, or its hash if it is too long or has characters that headers can't have."""
     return key if len(key) <= KEY_LENGTH_MAX and key.isascii() and key.isprintable() else sha256(key.encode("utf-8")).hexdigest()
 
 
@@ -258,7 +258,7 @@ def _root(error: BaseException) -> BaseException:
 
 
 def _said(error: BaseException) -> str:
-    """Why something broke, as the network says it."""
+    """Returns the cause of a network error as text."""
     root = _root(error)
     return (isinstance(root, OSError) and root.strerror) or str(root) or type(root).__name__
 
@@ -272,7 +272,7 @@ def _agent() -> str:
 
 
 class _Parts(httpx2.AsyncByteStream):
-    """The body of an answer, part by part as it comes."""
+    """Yields the body of a response in parts."""
 
     def __init__(self, answer: httpcore2.Response) -> None:
         self._answer = answer

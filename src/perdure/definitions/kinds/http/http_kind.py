@@ -1,4 +1,4 @@
-"""The kind `http`: its declaration, and the performing of a step."""
+"""The kind `http`: its declaration, and the function that performs a step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from perdure.definitions.kinds.http import http_request
 from perdure.definitions.kinds.http.http_targets import ReachableAddresses
 
 TIMEOUT_S = 30.0
-"""How long a try may take in all, unless the step has a `timeout`."""
+"""The default timeout of an attempt."""
 
 OUTPUT = {
     "type": "object",

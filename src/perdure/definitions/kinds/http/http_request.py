@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 BODY_FIELDS = ("body", "json", "form", "files")
-"""The fields that say what is sent."""
+"""The fields that hold the body; at most one of them is allowed."""
 
 _QUOTED = str.maketrans({'"': "%22", "\r": "%0D", "\n": "%0A"})
 
@@ -64,7 +64,7 @@ def encode_body(fields: Mapping[str, Any]) -> RequestBody:
 
 
 def field_texts(value: Any, where: str) -> Iterator[str]:
-    """The texts of a field that may be repeated: of a list each, of nothing none.
+    """Returns the values of a field that may be repeated: those of a list, or none for null.
 
     Raises:
         WrongRequest: it is neither text nor a number nor true or false, nor a list of these.
@@ -158,11 +158,11 @@ MAX_BYTES, MAX_BYTES_MOST = 10_000_000, 16_000_000
 
 REDIRECTS, REDIRECTS_MOST = 5, 20
 REPEATABLE = frozenset(("GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"))
-"""The methods by which doing twice is doing once (RFC 9110, section 9.2.2)."""
+"""The idempotent methods (RFC 9110, section 9.2.2)."""
 
 UNCHANGING = frozenset(("GET", "HEAD", "OPTIONS", "TRACE"))
 IN_INPUT = frozenset(("url", "headers", "query", *BODY_FIELDS))
-"""What may stand in the input beside a config: what may have to be a secret."""
+"""The fields that the input may add to a config, because they may hold secrets."""
 
 OUR_OWN = frozenset(("host", "content-length", "transfer-encoding", "connection", "keep-alive", "upgrade", "te", "trailer", "expect", "proxy-connection"))
 _NO_ENVIRONMENT = "a request has no environment; put what is in `env` into headers or `with`"

@@ -18,12 +18,12 @@ from perdure.definitions.kinds import text_formats
 from perdure.definitions.kinds.http.http_errors import ResponseRefused
 
 EXCERPT_MAX = 300
-"""How many characters of the body of an error stand in its text."""
+"""How many characters of the body of an error response are in the message."""
 
 CHARSETS = re.compile(
     r"utf-8|ascii|utf-(?:16|32)(?:-[bl]e)?|iso8859-\d+|cp125\d|cp932|cp949|cp950|gbk|gb2312|gb18030|big5(?:hkscs)?|shift_jis|euc_(?:jp|kr)|iso2022_jp|koi8-[ru]|mac-roman|tis-620"
 )
-"""The codecs, as Python calls them, that are charsets of texts; others do odder things."""
+"""The codecs of Python that are charsets of text; others compress or convert."""
 
 _JSON = re.compile(r"(?:application|text)/(?:[\w.+-]+\+)?json")
 _WIDE = re.compile(rb"\d{19}")
@@ -39,7 +39,7 @@ class ContentType(NamedTuple):
 
 @lru_cache(maxsize=256)
 def parse_content_type(header: str) -> ContentType:
-    """The content type that a header says; in UTF-8 unless it says a charset that is known."""
+    """Parses a Content-Type header; the charset is UTF-8 unless it names a known one."""
     message = Message()
     message["content-type"] = _UNPRINTED.sub(" ", header)
     try:
@@ -50,7 +50,7 @@ def parse_content_type(header: str) -> ContentType:
 
 
 def response_headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, Any]:
-    """Headers by their names in lower case; one that is repeated is joined, but for set-cookie, which is a list, as its values have commas."""
+    """Returns headers by lower-case name; repeated ones are joined, except set-cookie, which is a list because its values contain commas."""
     found = dict[str, Any]()
     for name, value in raw:
         key, text = name.decode("ascii", "replace").lower(), _text_of_header(value)
@@ -125,7 +125,7 @@ def _json(raw: bytes, charset: str) -> tuple[Any, str]:
 
 
 def _text(raw: bytes, charset: str, final: bool = True) -> str | None:
-    """The text that bytes are; None, if they are none. Unless they are `final`, the last letter may be cut."""
+    """Decodes bytes as text; None if they are not text. Unless they are `final`, the last character may be incomplete."""
     try:
         return codecs.getincrementaldecoder(charset)().decode(raw, final)
     except UnicodeError:

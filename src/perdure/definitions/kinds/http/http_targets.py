@@ -153,7 +153,7 @@ PORTS = {"http": 80, "https": 443}
 
 
 class UrlError(ValueError):
-    """A text is no URL that a request may go to, and why."""
+    """A text is not a URL that a request may use; the message says why."""
 
 
 def parse_target(text: str, base: URL | None = None) -> URL:
@@ -186,7 +186,7 @@ def parse_target(text: str, base: URL | None = None) -> URL:
 
 
 def host_error(host: str) -> str:
-    """Why a host is none that is connected to: it has other letters than names have, or is a number that some would take for an address."""
+    """Returns why a host is refused: it has characters that names can't have, or is a number that some systems read as an address."""
     if ":" in host:
         return "an address has no zone in it" if "%" in host else ""
     if not host:

@@ -78,7 +78,7 @@ class ModelClients:
             return self._models[asked]
 
     async def _until_closed(self) -> AsyncGenerator[None, None]:
-        """Hold the connections until the loop shuts down its async generators, which is the only thing that an ending loop tells."""
+        """Holds the connections until the loop shuts down its async generators, which is the only thing that an ending loop tells."""
         try:
             yield
         finally:

@@ -243,8 +243,8 @@ async def get_composite(looking: ReadOnlyStore, name: str, tenant: str = "defaul
     found = await _contents(looking, Key(tenant, COMPOSITE_WORKFLOW, name))
     if found is None or found[0].head.status not in ALIVE:
         return None
-    execution, mail = _folded(found), found[1]
-    shape, uses = await _composite_shape(looking, execution, mail), _counted(execution, mail)
+    execution, queued = _folded(found), found[1]
+    shape, uses = await _composite_shape(looking, execution, queued), _counted(execution, queued)
     return None if shape is None or uses < PROMOTED_FROM else Composite(shape.name, shape.description, uses, shape.pipeline, shape.inputs)
 
 
@@ -332,7 +332,7 @@ def _score(wanted: list[str], head: Head) -> int:
 
 async def _uses(looking: ReadOnlyStore, head: Head) -> int:
     """The number of uses: from the head, unless further uses are pending."""
-    if head.mail_at_s is None and head.wake_at_s is None and head.holder is None:
+    if head.message_at_s is None and head.wake_at_s is None and head.holder is None:
         uses = indexed_attribute_values(head.attributes).get(USES, 0)
         return uses if isinstance(uses, int) else 0
     found = await _contents(looking, head.key)
@@ -342,40 +342,40 @@ async def _uses(looking: ReadOnlyStore, head: Head) -> int:
 async def _contents(looking: ReadOnlyStore, key: Key) -> tuple[StoredLog, list[QueuedMessage]] | None:
     """The log and the pending messages at one moment. A message that is handled during the reading appears in the log."""
     found = await looking.read(key)
-    mail = list[QueuedMessage]()
+    queued = list[QueuedMessage]()
     for _ in range(TRIES_MAX):
         if found is None:
             return None
-        before, mail = found, await looking.messages(key)
+        before, queued = found, await looking.messages(key)
         found = await looking.read(key)
         if found is not None and found.head.version == before.head.version:
-            return found, mail
-    return None if found is None else (found, mail)
+            return found, queued
+    return None if found is None else (found, queued)
 
 
 def _folded(found: tuple[StoredLog, list[QueuedMessage]]) -> Execution:
     return fold_events(found[0].head.key, log_format.decode_rows(found[0].rows), found[0].head.root)
 
 
-def _counted(execution: Execution, mail: list[QueuedMessage]) -> int:
-    """The uses that are counted, those that have arrived, and those in the mail that have not come before."""
+def _counted(execution: Execution, queued: list[QueuedMessage]) -> int:
+    """The uses that are counted, those that have arrived, and those in the store that are new."""
     counted = execution.state.get(USES, ENCODED_NONE)
     before = values.decode(counted, int | None, "the uses") or 0 if isinstance(counted, bytes) else 0
-    letters = [messages.decode_execution_message(one.body) for one in mail]
+    decoded = [messages.decode_execution_message(one.body) for one in queued]
     new = {
         (one.sender, one.sent, one.key)
-        for one in letters
+        for one in decoded
         if isinstance(one, messages.SignalMessage) and one.name == USED_SIGNAL.name and not execution.seen.knows(one.sender, one.sent, one.key, execution.now_s)
     }
     return min(before + len(execution.mailbox) + len(new), USES_MAX)
 
 
-async def _composite_shape(looking: ReadOnlyStore, execution: Execution, mail: list[QueuedMessage]) -> CompositeDefinition | None:
+async def _composite_shape(looking: ReadOnlyStore, execution: Execution, queued: list[QueuedMessage]) -> CompositeDefinition | None:
     """The shape of a composite, from its log or from the pending message that starts it."""
     given: Value | None = None if execution.started is None else execution.started.input
-    for one in mail if given is None else ():
-        letter = messages.decode_execution_message(one.body)
-        given = letter.input if isinstance(letter, messages.StartMessage) else given
+    for one in queued if given is None else ():
+        message = messages.decode_execution_message(one.body)
+        given = message.input if isinstance(message, messages.StartMessage) else given
     if given is None:
         return None
     raw = given if isinstance(given, bytes) else values.verified_payload(given.sha256, await looking.blob(given.sha256))

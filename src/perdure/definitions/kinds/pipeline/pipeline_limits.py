@@ -102,7 +102,7 @@ class LimitMeter:
             yield from some
 
     def count(self, rows: int, what: str = "rows") -> None:
-        """Hold a number of rows against the bound, if possible before they are made.
+        """Holds a number of rows against the bound, if possible before they are made.
 
         Raises:
             Wrong: there are too many.

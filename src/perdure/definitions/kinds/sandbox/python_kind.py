@@ -66,7 +66,7 @@ class PythonRun:
         self._mask = masked_console.secret_mask()
 
     def stop(self) -> None:
-        """Kill the process in which it runs, or have it not begin."""
+        """Kills the process in which it runs, or have it not begin."""
         with self._guard:
             self._is_stopped = True
             if self._process is not None:

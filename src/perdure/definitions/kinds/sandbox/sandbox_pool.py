@@ -1,4 +1,4 @@
-"""The pool of warm sandboxes, each of which runs one job at a time. A sandbox that exceeds a limit, dies or violates the protocol is killed and replaced.
+"""The pool of prepared sandboxes, each of which runs one job at a time. A sandbox that exceeds a limit, dies or violates the protocol is killed and replaced.
 
 A process has one pool for all of its event loops and threads. The pool ends with the process; a forked child has its own.
 """

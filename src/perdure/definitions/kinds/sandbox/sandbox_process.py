@@ -84,7 +84,7 @@ class SandboxProcess:
             return False
 
     async def ready(self) -> None:
-        """Wait until it takes work.
+        """Waits until it takes work.
 
         Raises:
             Died: it never will.
@@ -93,7 +93,7 @@ class SandboxProcess:
         _ = await self._answered(b"", 0, START_S)
 
     async def ask(self, frame: bytes, answer_bytes_max: int, within_s: float) -> bytes:
-        """Send a frame, and return the body of the frame that comes back.
+        """Sends a frame, and returns the body of the frame that comes back.
 
         Raises:
             Died: it has ended, or has answered with more than that.

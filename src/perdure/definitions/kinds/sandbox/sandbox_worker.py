@@ -27,7 +27,7 @@ Work = Callable[[RawSandboxJob], JobAnswer]
 
 
 def main() -> None:
-    """Serve until the parent closes the socket, or dies. Standard error goes to the parent, which quotes it if this process ends by itself."""
+    """Serves until the parent closes the socket, or dies. Standard error goes to the parent, which quotes it if this process ends by itself."""
     faulthandler.enable()
     if sys.platform != "win32":
         os.set_blocking(2, False)  # a full pipe must not stop the work

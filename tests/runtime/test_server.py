@@ -1,0 +1,166 @@
+"""Claims about serving, with real processes and real signals."""
+
+import asyncio
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from perdure.core import events as e
+from perdure.core import log_format, messages, values
+from perdure.core.envelopes import NewExecution, OutgoingMessage
+from perdure.core.paths import Key
+from perdure.stores.configured_store import open_store
+from perdure.stores.protocol import Post
+
+pytestmark = pytest.mark.slow
+
+PROGRAM = """
+import asyncio, sys, time
+from pathlib import Path
+from perdure import Context, step, workflow
+from perdure.runtime.server import serve
+
+def note(text):
+    with open("notes", "a") as file:
+        file.write(text + "\\n")
+
+@step
+async def slow(takes_s: float) -> str:
+    note("began")
+    await asyncio.sleep(takes_s)
+    note("ended")
+    return "slow"
+
+@step
+def blocking(takes_s: float) -> str:
+    note("began")
+    time.sleep(takes_s)
+    note("ended")
+    return "blocking"
+
+@step(queue="gpu")
+def queued() -> str:
+    note("queued")
+    return "queued"
+
+@workflow
+async def two(ctx: Context, takes_s: float, sync: bool) -> list[str]:
+    return [await ctx.step(blocking if sync else slow, takes_s), await ctx.step(queued)]
+
+asyncio.run(serve([two.code], [queued], queues=["gpu"], db="sqlite:///here.db", grace_s=float(sys.argv[1]), ready=lambda engine: print("ready", flush=True)))
+print("left in good order", flush=True)
+"""
+KEY = Key("default", "two", "k")
+WAIT_S = 30.0
+
+
+class ServerProcess:
+    """A process that serves, in a directory of its own."""
+
+    def __init__(self, process: "subprocess.Popen[str]", directory: Path) -> None:
+        self.process, self.directory = process, directory
+
+    def notes(self) -> list[str]:
+        """What its steps have said."""
+        file = self.directory / "notes"
+        return file.read_text().split() if file.exists() else []
+
+    def until(self, note: str) -> None:
+        """Wait for a step to say this."""
+        ends_s = time.monotonic() + WAIT_S
+        while note not in self.notes():
+            assert time.monotonic() < ends_s and self.process.poll() is None, f"nobody noted {note}"
+            time.sleep(0.02)
+
+    def end(self) -> tuple[int, str]:
+        """Wait for its end; return its exit code and what it said."""
+        said, errors = self.process.communicate(timeout=WAIT_S)
+        assert "Traceback" not in errors, errors
+        return self.process.returncode, said
+
+
+@contextmanager
+def serving(directory: Path, grace_s: float) -> Iterator[ServerProcess]:
+    """A server that has joined its store."""
+    (directory / "program.py").write_text(PROGRAM)
+    command = [sys.executable, "program.py", str(grace_s)]
+    with subprocess.Popen(command, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None and process.stdout.readline() == "ready\n"
+            yield ServerProcess(process, directory)
+        finally:
+            process.kill()
+
+
+def post(directory: Path, takes_s: float, sync: bool) -> None:
+    """Start the execution, before anybody serves."""
+
+    async def start() -> None:
+        store = open_store(f"sqlite:///{directory}/here.db")
+        begin = messages.encode_message(messages.StartMessage(1, values.encode([[takes_s, sync], {}], "input")))
+        _ = await store.commit([Post(messages=(OutgoingMessage(KEY, "start", begin, opens=NewExecution("two@1", KEY)),))])
+        await store.close()
+
+    asyncio.run(start())
+
+
+def remembered(directory: Path) -> list[e.Event]:
+    """The log, once nobody serves any more."""
+
+    async def read() -> list[e.Event]:
+        store = open_store(f"sqlite:///{directory}/here.db")
+        found = await store.read(KEY)
+        await store.close()
+        assert found is not None
+        return log_format.decode_rows(found.rows)
+
+    return asyncio.run(read())
+
+
+@pytest.mark.parametrize("sync", [False, True], ids=["async step", "sync step"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+def test_told_to_stop_it_ends_what_is_in_flight_and_the_next_goes_on_from_there(tmp_path: Path, number: int, sync: bool) -> None:
+    post(tmp_path, 0.5, sync)
+    with serving(tmp_path, 20.0) as server:
+        server.until("began")
+        server.process.send_signal(number)
+        assert server.end() == (0, "left in good order\n")
+        assert server.notes()[:2] == ["began", "ended"]
+    with serving(tmp_path, 20.0) as server:
+        server.until("queued")
+        ends_s = time.monotonic() + WAIT_S
+        server.process.send_signal(number)
+        assert server.end()[0] == 0 and time.monotonic() < ends_s
+    assert server.notes() == ["began", "ended", "queued"]
+    assert not any(isinstance(event, e.InterruptedEvent) and not event.given_back for event in remembered(tmp_path))
+
+
+@pytest.mark.parametrize("sync", [False, True], ids=["async step", "sync step"])
+def test_told_twice_it_stops_at_once_and_the_step_runs_again_uncounted(tmp_path: Path, sync: bool) -> None:
+    post(tmp_path, 60.0, sync)
+    with serving(tmp_path, 60.0) as server:
+        server.until("began")
+        began_s = time.monotonic()
+        server.process.send_signal(signal.SIGTERM)
+        time.sleep(0.3)
+        assert server.process.poll() is None
+        server.process.send_signal(signal.SIGTERM)
+        assert server.end() == (0, "left in good order\n")
+        assert time.monotonic() - began_s < 20
+    assert [event.given_back for event in remembered(tmp_path) if isinstance(event, e.InterruptedEvent)] == [True]
+
+
+def test_a_step_that_outlasts_the_grace_is_given_back(tmp_path: Path) -> None:
+    post(tmp_path, 60.0, False)
+    with serving(tmp_path, 0.2) as server:
+        server.until("began")
+        server.process.send_signal(signal.SIGTERM)
+        assert server.end() == (0, "left in good order\n")
+    assert server.notes() == ["began"]
+    assert [event.given_back for event in remembered(tmp_path) if isinstance(event, e.InterruptedEvent)] == [True]

@@ -1,0 +1,98 @@
+"""Plans: whatever an engine asks of the file is found by an index, however much the tables hold."""
+
+import re
+import sqlite3
+from pathlib import Path
+from typing import Any, ClassVar
+
+import msgspec
+import pytest
+
+from perdure.core.attribute_filter import AttributeFilter, Is, attribute_conditions
+from perdure.core.attributes import checked_attributes, index_attributes
+from perdure.core.envelopes import Ack
+from perdure.stores.protocol import HeadFilter, QueueLimits
+from perdure.stores.sqlite.database_file import DatabaseFile
+from perdure.stores.sqlite.store import SqliteStore
+from perdure.testing.conformance import Clock
+from perdure.testing.conformance.queue_suite import queued, work
+from perdure.testing.conformance.store_world import StoreWorld, key, plain_message, queue
+
+SCAN = re.compile(r"^SCAN (heads|mail|log|blobs|lanes|at|ready|attributes|other)\b")
+"""What goes through a whole table."""
+SORT = "USE TEMP B-TREE FOR ORDER BY"
+SORTS = re.compile(r"address (=|IN)|\+root IN |due_at_s < |name = '\w+' AND value >= |heads_of_family WHERE root = |id >= ")
+"""Few statements sort what they found: the mail of an address, what the dead held of a family, what is swept; and in lists for people, what has an
+attribute in a range, a family, and ids of one beginning."""
+WHERE: list[AttributeFilter] = [{"cents": 1}, {"cents": Is(">=", 1)}, {"cents": Is("!=", 1)}, {"cents": Is("exists")}, {"cents": Is("<", 9), "customer": "c1"}]
+"""Conditions of each kind."""
+ATTRIBUTES = index_attributes(checked_attributes({"cents": 1, "customer": "c1"}))
+
+
+class TracedConnection(sqlite3.Connection):
+    """A connection whose statements are remembered."""
+
+    said: ClassVar[set[str]] = set()
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.set_trace_callback(self.said.add)
+
+
+async def use(world: StoreWorld) -> None:
+    """Ask for whatever an engine asks for: with limits and without, held by the living and by the dead."""
+    await world.renew("one")
+    await world.renew("dead", lease_s=1)
+    await world.store.limit("mails", QueueLimits(2, 1, 0.5))
+    await world.store.limit("pay", QueueLimits(3))
+    for number in range(6):
+        await world.post(queued(str(number), f"lane {number}", number % 3, name="mails" if number % 2 else ""), work(str(number), "lane", number))
+    await world.post(work("free", name="free"), plain_message(key("nobody")))
+    for holder in ("dead", "one"):
+        for one in await world.claimed(holder, queues=("pay", "free"), limit=2):
+            await world.commit(
+                one, holder=holder, acks=(Ack(one, "start"),), messages=(plain_message(key("5")),), blobs=(("sha", b"blob"),), wake_at_s=world.clock.now_s + 5
+            )
+    world.clock.advance(10)
+    await world.post(acks=[Ack(queue(), "0")])
+    await world.claim(queues=("pay", "free"))
+    await world.claim(roots=frozenset({key("1")}))
+    await world.claim(roots=frozenset({key("1"), key("2")}))
+    for id in "012345":
+        await world.commit(key(id), await version(world, id), release=True, compacted=b"all", acks=(Ack(key(id), "start"),), attributes=ATTRIBUTES)
+    assert await world.keys(key("5")) is not None and await world.store.heads(HeadFilter(tenant="acme", limit=3))
+    for asked in map(attribute_conditions, WHERE):
+        for status in (None, frozenset({"pending"}), frozenset({"running", "failed"})):
+            await world.store.heads(HeadFilter(statuses=status, where=asked, older_than=key("5")))
+        for which in (
+            HeadFilter(tenant="acme"),
+            HeadFilter(workflow="order"),
+            HeadFilter(id_prefix="1"),
+            HeadFilter(root=key("1")),
+            HeadFilter(keys=(key("1"),)),
+        ):
+            await world.store.heads(msgspec.structs.replace(which, where=asked, limit=3))
+    world.clock.advance(1_000_000)
+    assert await world.store.drop_expired()
+
+
+async def version(world: StoreWorld, id: str) -> int:
+    """How far an execution is."""
+    return (await world.head(key(id))).version
+
+
+@pytest.mark.slow
+async def test_every_statement_finds_what_it_looks_for_by_an_index(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DatabaseFile, "factory", TracedConnection)
+    monkeypatch.setattr(TracedConnection, "said", set())
+    clock = Clock()
+    store = SqliteStore(file, clock)
+    await use(StoreWorld(store, clock, 1))
+    await store.close()
+    asked = [statement for statement in TracedConnection.said if re.match(r"(WITH|SELECT|UPDATE|DELETE|INSERT)\b", statement)]
+    assert sum("attributes_by_value" in statement for statement in asked) >= 40, "attributes were not asked for"
+    assert sum("heads_in_line" in statement for statement in asked) >= 2, "queues were not asked for"
+    with sqlite3.connect(file) as connection:
+        plans = [(plan[3], statement) for statement in asked for plan in connection.execute(f"EXPLAIN QUERY PLAN {statement}")]
+    found = [(plan, statement) for plan, statement in plans if SCAN.match(plan) or (plan == SORT and not SORTS.search(statement))]
+    assert "\n".join(map(str, found)) == ""
