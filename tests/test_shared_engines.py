@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure import AsyncClient, Context, ExecutionFailed, Signal, Workflow, shared_engines, step, workflow
+from perdure import AsyncClient, Context, Definition, ExecutionFailed, Signal, Workflow, shared_engines, step, workflow
 from perdure.core.paths import Key
 from perdure.stores.configured_store import open_store
 from perdure.stores.protocol import HeadFilter
@@ -205,6 +205,45 @@ async def test_a_cancelled_arun_gives_its_steps_back_at_once_and_run_again_it_go
         await (await client.get("other", listening)).send(go_on, "sent")
     again.cancel()
     assert await other == "sent"
+
+
+async def test_after_a_cancelled_arun_no_further_sync_step_begins() -> None:
+    count: list[int] = []
+
+    @step(name="counting")
+    def counting(number: int) -> None:
+        count.append(number)
+        time.sleep(0.05)
+
+    @workflow(name="counted")
+    async def counted(ctx: Context) -> str:
+        for number in range(20):
+            await ctx.step(counting, number)
+        return "counted"
+
+    running = asyncio.create_task(counted.with_(id="k").arun())
+    await until(lambda: len(count) > 2)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    begun_before = len(count)
+    await asyncio.sleep(0.3)
+    assert len(count) == begun_before
+    assert await asyncio.wait_for(counted.with_(id="k").arun(), 20) == "counted"
+    assert count == list(range(20)), "the step that was running has ended, and is not repeated"
+
+
+async def test_definitions_that_differ_in_their_secrets_alone_do_not_share_an_engine() -> None:
+    document = {"perdure": 1, "name": "telling", "steps": [{"id": "tell", "tool": "tell", "with": {"text": "@secrets.word"}}], "output": "@tell"}
+    told: list[str] = []
+
+    async def tell(text: str) -> None:
+        told.append(text)
+        await asyncio.sleep(0.3)
+
+    definitions = [Definition.of(document, tools=[tell], secrets={"word": word}) for word in ("one", "two")]
+    await asyncio.gather(*(one.arun() for one in definitions))
+    assert sorted(told) == ["one", "two"]
 
 
 async def test_two_runs_of_one_id_are_one_execution() -> None:

@@ -1,7 +1,7 @@
 """The engine in a program: an `App` binds workflows, definitions, tools, queues, resources and a database, and runs an engine in this process.
 
-`async with app:` runs it on the event loop that runs, and the verbs of the `App` are awaited there. `with app as shop:` runs it on a thread of its own, and
-`shop` has the same verbs, not awaited. Either way the verbs are those of a client on the same open store, which hands starts to the engine directly.
+`async with app:` runs the engine on the current event loop, where the verbs of the `App` are awaited. `with app as shop:` runs it on a thread of its own, and
+`shop` has the same verbs, which are not awaited. The verbs are those of a client on the same open store, which hands starts to the engine directly.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from functools import cached_property
@@ -28,6 +28,7 @@ from perdure.code.durations import Duration, duration_seconds
 from perdure.code.step_environment import Resource
 from perdure.core.errors import BadValue, WrongVerb
 from perdure.core.paths import Key
+from perdure.definition_sources import DefinitionSource, load_definitions
 from perdure.definition_workflow import Definition, Tools
 from perdure.definitions.graph.policy import NO_POLICY, Policy
 from perdure.definitions.graph.version_ranges import version_order
@@ -51,12 +52,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 logger = logging.getLogger("perdure.app")
 
-Definitions = Any
-"""A directory, a glob, a file, a `Definition`, or several of these."""
-
 
 class AppCode(NamedTuple):
-    """What an `App` knows: its workflows with those that they can name, the steps that it performs from queues, and the queues that are declared."""
+    """The code of an `App`: its workflows with those that they can name, the steps that it performs from queues, and the declared queues."""
 
     workflows: tuple[Workflow[..., Any], ...]
     steps: tuple[Step[..., Any, Any], ...]
@@ -64,31 +62,32 @@ class AppCode(NamedTuple):
 
 
 class App:
-    """Workflows and all that they need, with an engine for them in this process: ``app = App([order, greet], definitions="flows/", db="sqlite:///shop.db")``.
+    """Workflows with an engine for them in this process: ``app = App([order, greet], definitions="flows/", db="sqlite:///shop.db")``.
 
     ``async with app:`` runs the engine on this event loop, ``with app as shop:`` on a thread of its own. At the end of the block nothing new begins, steps in
-    flight may end within `grace`, and what has not ended goes on in another process, or in the next. ``perdure worker shop:app`` runs the same object.
+    flight may end within `grace`, and executions that have not ended continue in another process, or in the next one. ``perdure worker shop:app`` runs the
+    same object.
 
-    `workflows` are known with those that their functions can name. `definitions` are a directory, a glob, a file, a `Definition`, or a list of these; each
-    may call all others and the workflows, and uses the `tools` (functions or steps), as `deployment`, `policy` and `secrets` allow: see `Definition.of`.
-    `queues` names those whose tasks this process performs, with the steps that the workflows can name and `steps`. `resources` are opened with the App,
-    others when a step asks for them first.
+    The engine knows the `workflows` and those that their functions can name. `definitions` are a directory, a glob, a file, a `Definition`, or a list of
+    these; each may call all others and the workflows, and uses the `tools` (functions or steps) as `deployment`, `policy` and `secrets` allow: see
+    `Definition.of`. This process performs the tasks of `queues`, with the steps that the workflows can name and `steps`. `resources` are opened with the App;
+    others are opened when a step first asks for them.
 
-    `db` is the URL of the database, or a store, which stays open; by default `PERDURE_DB`, else ``.perdure/perdure.db``. What it keeps is encoded by `codec`,
-    by default as the environment says. With ``engine=False`` the App only starts work, for engines elsewhere. With `tune_gc`, the garbage collector of this
-    process looks more rarely as long as the App is open, as it does in ``perdure worker``.
+    `db` is the URL of the database, or an open store, which stays open; by default `PERDURE_DB`, else ``.perdure/perdure.db``. `codec` encodes the payloads;
+    by default it follows from the environment. With ``engine=False`` the App only starts executions, for engines in other processes. With `tune_gc`, the
+    garbage collector of this process runs more rarely as long as the App is open, as in ``perdure worker``.
 
-    Files are read and the database is opened when the App is opened, so making one touches nothing.
+    Files are read and the database is opened when the App is opened, not when it is made.
 
     Raises:
-        BadValue: a workflow is none, two have one name, or an option means nothing.
+        BadValue: a workflow is not decorated, two workflows have one name, or an option is invalid.
     """
 
     def __init__(
         self,
         workflows: Iterable[Workflow[..., Any]] = (),
         *,
-        definitions: Definitions = None,
+        definitions: DefinitionSource | Iterable[DefinitionSource] | None = None,
         tools: Tools | None = None,
         queues: Iterable[str | Queue] = (),
         steps: Iterable[Step[..., Any, Any]] = (),
@@ -124,21 +123,21 @@ class App:
 
     @cached_property
     def listed(self) -> tuple[Workflow[..., Any], ...]:
-        """The workflows that it was given, and its definitions, whose files are read when this is first asked for.
+        """The workflows and definitions that the App was made with. The files of definitions are read at the first access.
 
         Raises:
             BadDefinition: a definition is not valid.
-            BadValue: there is no definition where one was said to be, or two workflows have one name.
+            BadValue: a file or directory has no definition, or two definitions have one name and version.
         """
-        definitions = () if self._definitions is None else _load_definitions(self._definitions, self._listed, self._definition_options)
+        definitions = () if self._definitions is None else load_definitions(self._definitions, self._listed, self._definition_options)
         return (*self._listed, *definitions)
 
     @cached_property
     def code(self) -> AppCode:
-        """What it knows.
+        """The code that the engine and the worker of the App know.
 
         Raises:
-            BadDefinition, BadValue: see `listed`; or two queues of one name are declared in different ways.
+            BadDefinition, BadValue: see `listed`; or two queues of one name are declared differently.
         """
         listed = self.listed
         known = {one.code.name: one for one in reversed(listed)}
@@ -149,7 +148,7 @@ class App:
         return AppCode(workflows, tuple(steps.values()), tuple({one.name: one for one in (*declared, *_queues_of(self._queues))}.values()))
 
     def _override(self, deployment: Mapping[str, Any], **options: Any) -> None:
-        """Replace what the App says of its definitions: fields of its deployment, and options of `Definition.of`. To be called before they are loaded."""
+        """Replaces fields of the deployment and options of `Definition.of`. It must be called before the definitions are loaded."""
         own = self._definition_options["deployment"]
         self._definition_options |= {"deployment": replace(own, **deployment), **options}
 
@@ -210,29 +209,29 @@ class App:
             raise failure
 
     def _expect_open(self, verb: str, thread: LoopThread | None) -> _OpenApp:
-        """The open App, for a verb of the async face (without a thread) or of the sync one.
+        """Returns the open App, for a verb of the async face (without a thread) or of the sync one.
 
         Raises:
-            WrongVerb: it is not open here; the message says why and what to do.
+            WrongVerb: the App is not open here; the message says why and what to do.
         """
-        _refuse_in_workflow(f"app.{verb}()")
         what, opened = f"app.{verb}()", self._opened
+        _refuse_in_workflow(what)
         if opened is not None and self._pid != os.getpid():
             raise WrongVerb(f"{what} in a forked process", "the process that it was forked from has the App open; open it here as well")
-        if opened is None or opened.thread is None is not thread or (thread is not None and opened.thread is not thread):
-            state = "after the App was closed" if self._was_open or thread is not None else "before the App was opened"
-            raise WrongVerb(f"{what} {state}", f"open it: `async with app:` and `await app.{verb}(...)`, or `with app as shop:` and `shop.{verb}(...)`")
-        if opened.thread is not thread:
+        if opened is not None and opened.thread is thread:
+            return opened
+        if opened is not None and thread is None:
             raise WrongVerb(f"{what} within `with app as shop:`", f"use shop.{verb}(...), which does not need to be awaited")
-        return opened
+        state = "after the App was closed" if self._was_open else "before the App was opened"
+        raise WrongVerb(f"{what} {state}", f"open it: `async with app:` and `await app.{verb}(...)`, or `with app as shop:` and `shop.{verb}(...)`")
 
     def workflow(self, name: str) -> Workflow[..., Any] | NamedWorkflow:
-        """The workflow or definition of a name, to be started with options: ``app.start(app.workflow("order").with_(id="o1"), "o1", 500)``.
+        """Returns the workflow or definition of a name, to be started with options: ``app.start(app.workflow("order").with_(id="o1"), "o1", 500)``.
 
-        It is the one of this App, the newest if there are several definitions; or one that only an engine elsewhere may know.
+        A workflow or definition of this App comes first, the newest of several versions; otherwise it is one that an engine in another process may know.
 
         Raises:
-            BadName: it is no name.
+            BadName: the name is invalid.
             BadDefinition, BadValue: the definitions of this App can't be loaded.
         """
         found = [one for one in self.listed if one.code.name == name]
@@ -240,7 +239,7 @@ class App:
 
     @property
     def client(self) -> AsyncClient:
-        """A client on the open store, for all else: ``app.client.list(...)``, ``approve``, ``select``, ``dead_letters``, ``upkeep``. It ends with the App.
+        """A client on the open store, for everything else: ``app.client.list(...)``, ``approve``, ``select``, ``upkeep``. It is closed with the App.
 
         Raises:
             WrongVerb: the App is not open here.
@@ -252,10 +251,10 @@ class App:
     @overload
     def start(self, workflow: NamedWorkflow | str, /, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, AsyncHandle[Any]]: ...
     def start(self, workflow: Workflow[..., Any] | NamedWorkflow | str, /, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, AsyncHandle[Any]]:
-        """Start an execution, as `AsyncClient.start` does: durable when it is awaited. A workflow of this App begins in its engine at once.
+        """Starts an execution, as `AsyncClient.start` does; it is durable when this has been awaited. A workflow of this App begins in its engine at once.
 
         Raises:
-            WrongVerb: the App is not open here, an option has no effect, or stands among the arguments.
+            WrongVerb: the App is not open here, or an option has no effect or is among the arguments.
             BadValue, InputDiffers: see `AsyncClient.start`.
         """
         return self._expect_open("start", None).start("app.start", workflow, args, kwargs)
@@ -265,11 +264,11 @@ class App:
     @overload
     def run(self, workflow: NamedWorkflow | str, /, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]: ...
     def run(self, workflow: Workflow[..., Any] | NamedWorkflow | str, /, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:
-        """Start an execution and wait for its result, as `AsyncClient.run` does. Cancelled, the wait ends and the execution goes on.
+        """Starts an execution and waits for its result, as `AsyncClient.run` does. If the wait is cancelled, the execution continues.
 
         Raises:
-            ExecutionFailed, DeadlineExceeded, ExecutionCancelled, NeedsAttention: how else it ended.
-            WrongVerb: the App is not open here, an option has no effect, or stands among the arguments.
+            ExecutionFailed, DeadlineExceeded, ExecutionCancelled, NeedsAttention: it ended, or parked, without a result.
+            WrongVerb: the App is not open here, or an option has no effect or is among the arguments.
             BadValue, InputDiffers: see `AsyncClient.start`.
         """
         return self._expect_open("run", None).run("app.run", workflow, args, kwargs)
@@ -279,18 +278,18 @@ class App:
     @overload
     def handle(self, id: str | Key, workflow: str | None = ..., *, tenant: str = ...) -> Coroutine[Any, Any, AsyncHandle[Any]]: ...
     def handle(self, id: str | Key, workflow: Workflow[..., Any] | str | None = None, *, tenant: str = DEFAULT_TENANT) -> Coroutine[Any, Any, AsyncHandle[Any]]:
-        """The execution of an id, or of a key; without a `workflow`, the only one of that id. It need not be one of this App's workflows.
+        """Returns the handle of the execution with this id or key. Without a `workflow`, the id must be unique. The workflow need not be one of this App.
 
         Raises:
-            NotFound: there is none.
-            Ambiguous: several workflows have one of that id.
+            NotFound: there is no such execution.
+            Ambiguous: several workflows have an execution of this id.
             WrongVerb: the App is not open here.
         """
         return self._expect_open("handle", None).handle(id, workflow, tenant)
 
 
 class SyncApp:
-    """The sync face of an open `App`, which ``with app as shop:`` gives: the same verbs, not awaited, from any thread."""
+    """The sync face of an open `App`, which ``with app as shop:`` gives: the same verbs, which block and may be called from any thread."""
 
     def __init__(self, app: App, thread: LoopThread) -> None:
         self._app = app
@@ -300,12 +299,12 @@ class SyncApp:
         return repr(self._app)
 
     def workflow(self, name: str) -> Workflow[..., Any] | NamedWorkflow:
-        """The workflow or definition of a name, to be started with options. See `App.workflow`."""
+        """Returns the workflow or definition of a name, to be started with options. See `App.workflow`."""
         return self._app.workflow(name)
 
     @property
     def client(self) -> Client:
-        """A client on the open store, for all else. See `App.client`."""
+        """A client on the open store, for everything else. See `App.client`."""
         return client_on_thread(self._thread, self._app._expect_open("client", self._thread).client)
 
     @overload
@@ -313,7 +312,7 @@ class SyncApp:
     @overload
     def start(self, workflow: NamedWorkflow | str, /, *args: Any, **kwargs: Any) -> Handle[Any]: ...
     def start(self, workflow: Workflow[..., Any] | NamedWorkflow | str, /, *args: Any, **kwargs: Any) -> Handle[Any]:
-        """Start an execution; durable when this returns. See `App.start`."""
+        """Starts an execution, which is durable when this returns. See `App.start`."""
         if connection_of(workflow) is not None:
             return self.client.start(workflow, *args, **kwargs)
         started = self._thread.call(self._app._expect_open("start", self._thread).start("app.start", workflow, args, kwargs))
@@ -324,7 +323,7 @@ class SyncApp:
     @overload
     def run(self, workflow: NamedWorkflow | str, /, *args: Any, **kwargs: Any) -> Any: ...
     def run(self, workflow: Workflow[..., Any] | NamedWorkflow | str, /, *args: Any, **kwargs: Any) -> Any:
-        """Start an execution and wait for its result. See `App.run`."""
+        """Starts an execution and waits for its result. See `App.run`."""
         return self._thread.call(self._app._expect_open("run", self._thread).run("app.run", workflow, args, kwargs))
 
     @overload
@@ -332,12 +331,12 @@ class SyncApp:
     @overload
     def handle(self, id: str | Key, workflow: str | None = ..., *, tenant: str = ...) -> Handle[Any]: ...
     def handle(self, id: str | Key, workflow: Workflow[..., Any] | str | None = None, *, tenant: str = DEFAULT_TENANT) -> Handle[Any]:
-        """The execution of an id, or of a key. See `App.handle`."""
+        """Returns the handle of an execution. See `App.handle`."""
         return Handle(self._thread, self._thread.call(self._app._expect_open("handle", self._thread).handle(id, workflow, tenant)))
 
 
 class _OpenApp:
-    """An App that is open on one event loop: its store, its engine, its worker and its client. `thread` runs the loop, if the App has one of its own."""
+    """An App that is open on one event loop: its store, engine, worker and client. `thread` runs the loop if the App was opened by ``with app as shop:``."""
 
     def __init__(self, app: App, thread: LoopThread | None) -> None:
         self._app = app
@@ -350,7 +349,7 @@ class _OpenApp:
 
     @classmethod
     async def open(cls, app: App, thread: LoopThread | None) -> _OpenApp:
-        """Open the store, and run what the App runs; nothing stays open if that fails."""
+        """Opens the store, and begins the engine and the worker; if that fails, closes them again."""
         opened = cls(app, thread)
         try:
             await opened._begin()
@@ -387,10 +386,10 @@ class _OpenApp:
     def _note_end(self, running: asyncio.Task[None]) -> None:
         if not running.cancelled() and (error := running.exception()) is not None and self.failure is None:
             self.failure = error
-            logger.error("the engine of an App has failed: %s. Those who wait for results are told; open the App again once the cause is gone", error)
+            logger.error("the engine of an App has failed: %s. All waits for results fail; open the App again when the cause is removed", error)
 
     async def close(self, grace_s: float) -> None:
-        """Stop what runs, within the grace, and close the store. Cancelled meanwhile, it goes on without a grace."""
+        """Stops engine and worker within the grace, and closes the store. A cancellation ends the grace."""
         cancelled: asyncio.CancelledError | None = None
         for member in self._members:
             member.stop(grace_s)
@@ -430,7 +429,7 @@ class _OpenApp:
 
 
 _inherited: list[_OpenApp] = []
-"""What a forked child has of its parent's open Apps, and must neither use nor finalize: their event loops share descriptors with those of the parent."""
+"""Open Apps of the parent, in a forked child. They are kept here so that they are not finalized: their event loops share descriptors with the parent's."""
 
 
 def _checked_workflows(workflows: Iterable[Workflow[..., Any]]) -> tuple[Workflow[..., Any], ...]:
@@ -445,18 +444,12 @@ def _checked_workflows(workflows: Iterable[Workflow[..., Any]]) -> tuple[Workflo
     return given
 
 
-def _load_definitions(sources: Definitions, calls: Sequence[Workflow[..., Any]], options: Mapping[str, Any]) -> list[Definition]:
-    from perdure.definition_sources import load_definitions  # here, as most programs have no definitions
-
-    return load_definitions(sources, calls, options)
-
-
 def _release_order(one: Workflow[..., Any]) -> Any:
     return version_order(one.ir.version) if isinstance(one, Definition) else (0, 0, 0, False)
 
 
 def _steps_near(workflows: Iterable[Workflow[..., Any]]) -> list[Step[..., Any, Any]]:
-    """The steps that the functions of workflows can name in their modules."""
+    """Returns the steps in the modules of the functions of workflows."""
     modules = {id(names): names for one in workflows if (names := getattr(one.code.fn, "__globals__", None)) is not None}
     return [thing for names in modules.values() for thing in names.values() if isinstance(thing, Step)]
 
@@ -466,6 +459,6 @@ def _queues_of(queues: Iterable[str | Queue]) -> list[Queue]:
 
 
 def _refuse_in_workflow(what: str) -> None:
-    with suppress(RuntimeError):  # which says that no loop is running
+    with suppress(RuntimeError):  # no event loop is running
         if isinstance(asyncio.get_running_loop(), DeterministicLoop):
             raise WrongVerb(f"{what} inside a workflow", "run a child: `await ctx.call(workflow, ...)`, or `await ctx.start(workflow, ...)` to go on at once")

@@ -44,7 +44,7 @@ Checks = list[replay_checks.ReplayCheck]
 
 
 def client_on(access: StoreAccess) -> AsyncClient:
-    """A client on a store that is in use here already, and stays open."""
+    """Makes a client on a store that is in use here already; closing the client leaves the store open."""
     client = AsyncClient(access.store)
     client._access = access
     return client

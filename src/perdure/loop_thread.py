@@ -17,7 +17,7 @@ SIGNALS_S = 1.0
 """How long the main thread may take to handle a signal."""
 
 CLEANUP_S = 5.0
-"""For so long, who was interrupted waits for what it has begun."""
+"""How long an interrupted caller waits for its coroutine to clean up."""
 
 CLOSED = "this client was closed; open another one"
 
@@ -57,7 +57,7 @@ class LoopThread:
             raise
 
     def call_to_end(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """The same. Who is interrupted here waits for some seconds until the coroutine has ended there, so that it can put things in order."""
+        """Does the same as `call`; but an interrupted caller waits up to `CLEANUP_S` until the coroutine has ended, so that it can clean up."""
         begun, ended = threading.Event(), threading.Event()
 
         async def watched() -> T:

@@ -1,10 +1,10 @@
 """The engines of `run` and `arun`: one per database and event loop, open while it is used and for some seconds after that.
 
-`arun` uses the loop that runs, `run` one loop in a daemon thread of this module, whatever thread calls it. An engine advances only what was run through
-it, and what that has started: its roots grow with each run and shrink when the run is over. Workflows are added as they are run; two of one name that
-differ are given to different engines on one open store.
+`arun` uses the current event loop; `run` uses one loop in a daemon thread, whatever thread calls it. An engine advances only the executions that were run
+through it and their descendants: each run adds a root, and removes it at its end. Workflows are registered as they are run; two different ones of one name
+get different engines on one open store.
 
-The loop may be closed at any time: `asyncio.run` cancels the task that keeps an engine, which then closes it in good order. A forked child begins anew.
+The loop may end at any time: `asyncio.run` cancels the task that keeps a store open, which then stops its engines and closes it. A forked child opens its own.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import os
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple, TypeVar
@@ -44,10 +45,10 @@ IDLE_S = 5.0
 """How long an engine stays open after its last run."""
 
 PUBLISH_S = 1.0
-"""After so long, a run is told to other processes, which else learn of it when the lease is renewed."""
+"""How long a run lasts before other processes are told of it at once, and not only with the next renewal of the lease."""
 
 EXIT_S = 5.0
-"""How long the end of the process waits for engines to be closed. What they hold is free with the process anyway."""
+"""How long the end of the process waits for engines to be closed. Other processes take over what they hold in any case."""
 
 VARIABLES = (
     "PERDURE_COMPRESS",
@@ -57,14 +58,14 @@ VARIABLES = (
     "PERDURE_SECRETS_KEY_FILE",
     "PERDURE_SECRETS_PATH",
 )
-"""What of the environment an open store depends on."""
+"""The variables of the environment on which an open store and its source of secrets depend."""
 
 
 async def run_workflow(code: Workflow, family: Sequence[Workflow], start: StartRequest, db: str | None) -> bytes:
-    """Run an execution to its end on the engine of this loop for a database; return its encoded result.
+    """Runs an execution to its end on the engine that this loop has for a database, and returns its encoded result.
 
     Raises:
-        ExecutionFailed, DeadlineExceeded, ExecutionCancelled, NeedsAttention: how it ended, or why it does not go on.
+        ExecutionFailed, DeadlineExceeded, ExecutionCancelled, NeedsAttention: it ended, or parked, without a result.
         StoreError: the store can't be opened, or has failed.
     """
     async with _shared_store(db) as shared, shared.engine(family, start.key) as one:
@@ -72,12 +73,12 @@ async def run_workflow(code: Workflow, family: Sequence[Workflow], start: StartR
 
 
 def run_in_thread(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on the loop of this module's thread. An interrupted caller interrupts it there, and waits until it has given back what it held."""
+    """Runs a coroutine on the loop in the thread of this module. If the caller is interrupted, the coroutine is cancelled, and cleans up before this raises."""
     return _engine_thread().call_to_end(work)
 
 
 class StoreKey(NamedTuple):
-    """What distinguishes open stores: the database, which file that is, and what the environment says of it."""
+    """The identity of an open store: its database, the file of that (None: it is in memory), and the variables on which the store depends."""
 
     url: str
     file: Path | None
@@ -91,7 +92,7 @@ def _store_key(db: str | None) -> StoreKey:
 
 
 def _file_identity(file: Path | None) -> tuple[int, int] | None:
-    with suppress(OSError):  # which says that it is not there
+    with suppress(OSError):  # there is no such file
         if file is not None:
             found = file.stat()
             return found.st_dev, found.st_ino
@@ -99,28 +100,37 @@ def _file_identity(file: Path | None) -> tuple[int, int] | None:
 
 
 class _SharedEngine:
-    """An engine on a shared store, with the roots that are run through it."""
+    """An engine on a shared store, with the number of runs of each root."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.runs = Counter[Key]()
         self.family: list[Workflow] = []
-        self.beginning = asyncio.create_task(begin_engine(engine))
+        self.beginning = asyncio.create_task(self._begin())
+
+    async def _begin(self) -> asyncio.Task[None]:
+        running = await begin_engine(self.engine)
+        running.add_done_callback(self._note_end)
+        return running
+
+    def _note_end(self, running: asyncio.Task[None]) -> None:
+        if not running.cancelled() and (error := running.exception()) is not None and not self.runs:  # its runs raise the error
+            logger.warning("the engine of run() has failed while it was idle: %s. The next run opens another one", error)
 
     @property
     def failed(self) -> bool:
-        """Whether it has ended, so that another one has to be made."""
+        """Whether the engine has ended, so that another one is needed."""
         if not self.beginning.done():
             return False
         return self.beginning.cancelled() or self.beginning.exception() is not None or self.beginning.result().done()
 
     def fits(self, family: Sequence[Workflow]) -> bool:
-        """Whether it can know these besides what it knows."""
+        """Whether these workflows can be registered beside those that the engine knows."""
         known = {one.name: one for one in self.family}
         return not self.failed and all(one.name not in known or _is_same(known[one.name], one) for one in family)
 
     def register(self, family: Sequence[Workflow]) -> None:
-        """Add workflows; if it runs nothing, they may replace those of their names."""
+        """Registers workflows. They replace others of their names, which is allowed if nothing runs here."""
         names = {one.name for one in family}
         added = [one for one in family if not any(_is_same(one, known) for known in self.family)]
         if added:
@@ -129,7 +139,7 @@ class _SharedEngine:
             self.family = [*kept, *added]
 
     async def until_failure(self, work: Coroutine[Any, Any, T]) -> T:
-        """What `work` returns or raises, unless the engine fails: then its error.
+        """Awaits `work`, unless the engine fails before: then its error is raised.
 
         Raises:
             StoreUnavailable: the engine was stopped, as its loop ends.
@@ -145,25 +155,24 @@ class _SharedEngine:
         if running.done() and not running.cancelled() and (error := running.exception()) is not None:
             raise error
         if task.cancelled():
-            raise StoreUnavailable("the engine was stopped while it was waited for, as its event loop ends; run it again with its id, and it goes on")
+            raise StoreUnavailable("the event loop of this run has ended before its execution. Run it again with its id to continue")
         return task.result()
 
     async def close(self) -> None:
-        """Stop it; what it does is given back."""
+        """Stops the engine, which gives back its attempts in flight."""
         self.engine.stop()
         self.beginning.cancel()
         _ = await asyncio.wait((self.beginning,))
         if not self.beginning.cancelled() and self.beginning.exception() is None:
             _ = await asyncio.wait((self.beginning.result(),))
-            if (task := self.beginning.result()).done() and not task.cancelled() and (error := task.exception()) is not None and not self.runs:
-                logger.warning("an engine failed while nothing was run in it: %s. The next run opens another", error)
 
 
 class _SharedStore:
-    """A store that is open on one loop, with the engines on it. `kept` is the task that closes it all in the end."""
+    """A store that is open on one loop, with the engines on it. `kept` is the task that closes all in the end. If it is `shared`, later runs may use it."""
 
-    def __init__(self, key: StoreKey, forget: Callable[[_SharedStore], None]) -> None:
+    def __init__(self, key: StoreKey, forget: Callable[[_SharedStore], None] | None = None) -> None:
         self.store = open_store(key.url)
+        self.shared = forget is not None
         self.identity = _file_identity(key.file)
         self.engines: list[_SharedEngine] = []
         self.uses = 0
@@ -171,8 +180,8 @@ class _SharedStore:
         self._forget = forget
         self._timer: asyncio.TimerHandle | None = None
         self._end = asyncio.Event()
-        self._tuning = ExitStack()
-        self._tuning.enter_context(relaxed_garbage_collection())
+        self.relaxing = ExitStack()
+        self.relaxing.enter_context(relaxed_garbage_collection())
         self.kept = asyncio.create_task(self._keep())
 
     async def _keep(self) -> None:
@@ -183,41 +192,38 @@ class _SharedStore:
             for one in self.engines:
                 await one.close()
             await self.store.close()
-            self._tuning.close()
+            self.relaxing.close()
 
     def drop(self) -> None:
-        """Give it to no further run."""
-        self._forget(self)
+        """Closes the store as soon as nothing runs here; later runs open another one."""
+        self.shared = False
+        if self._forget is not None:
+            self._forget(self)
         if self._timer is not None:
             self._timer.cancel()
-
-    def close_soon(self) -> None:
-        """Close it, unless something is run here, now that it is given to no further run."""
         if not self.uses:
             self._end.set()
 
     def begin_use(self) -> None:
-        """Keep it open until `end_use`."""
+        """Keeps the store open until `end_use`."""
         self.uses += 1
         if self._timer is not None:
             self._timer.cancel()
 
-    def end_use(self, is_kept: bool) -> None:
-        """Close it after a while if nothing else is run here; at once if it is not kept for others."""
+    async def end_use(self) -> None:
+        """After the last use, closes the store when it has been idle for `IDLE_S`; at once, and waits for that, if no later run may use it."""
         self.uses -= 1
-        if not self.uses:
-            if is_kept:
-                self._timer = asyncio.get_running_loop().call_later(IDLE_S, self._expire)
-            else:
-                self._end.set()
-
-    def _expire(self) -> None:
-        self.drop()
-        self._end.set()
+        if self.uses:
+            return
+        if self.shared:
+            self._timer = asyncio.get_running_loop().call_later(IDLE_S, self.drop)
+        else:
+            self._end.set()
+            _ = await asyncio.wait((self.kept,))
 
     @asynccontextmanager
     async def engine(self, family: Sequence[Workflow], root: Key) -> AsyncIterator[_SharedEngine]:
-        """An engine that knows the workflows and advances this root as long as the block lasts."""
+        """Gives an engine that knows the workflows, and that advances this root for the duration of the block."""
         one = self._engine_for(family, root)
         one.runs[root] += 1
         one.engine.admit(root)
@@ -231,9 +237,7 @@ class _SharedStore:
             one.runs[root] -= 1
             if not one.runs[root]:
                 del one.runs[root]
-                if one.failed:
-                    self.engines.remove(one) if one in self.engines else None
-                else:
+                if not one.failed:
                     await one.engine.dismiss(root)
                     one.engine.publish()
 
@@ -252,7 +256,7 @@ class _SharedStore:
         return chosen
 
     async def _declare(self, family: Sequence[Workflow]) -> None:
-        """Give the store the limits that these workflows declare for their queues."""
+        """Sets the limits that these workflows declare for their queues."""
         wanted = [queue for queue in declared_queues(family, ()) if self._declared.get(queue.name) != queue]
         if wanted:
             await declare_queues(self.store, wanted)
@@ -265,12 +269,12 @@ def _publish(engine: Engine) -> None:
 
 
 def _is_same(one: Workflow, other: Workflow) -> bool:
-    """Whether two are one workflow, whatever options `with_` has given them."""
+    """Whether two objects are one workflow, apart from the options of `with_`, which a start carries."""
     match one, other:
         case CodeWorkflow(), CodeWorkflow():
             return one.fn is other.fn and (one.name, one.version, one.replays, one.archive) == (other.name, other.version, other.replays, other.archive)
         case GraphWorkflow(), GraphWorkflow():
-            return one.release == other.release and one.tools is other.tools and one.kinds is other.kinds and one.policy is other.policy
+            return replace(one, calling=other.calling, deadline_s=other.deadline_s, grace_s=other.grace_s) == other
         case _:
             return False
 
@@ -283,9 +287,10 @@ class _Registry:
         self.thread: LoopThread | None = None
         self.lock = Lock()
         self.is_watched = False
+        self.closing: set[asyncio.Task[None]] = set()
 
     def take(self, loop: asyncio.AbstractEventLoop, key: StoreKey) -> _SharedStore:
-        """The store of a loop, opened if it is not open yet, or if its file is another one by now. The loop is the running one."""
+        """Returns the store of the current loop; opens it if it is not open, or if its file was replaced."""
         self._drop_dead_loops()
         with self.lock:
             if not self.is_watched:
@@ -294,7 +299,6 @@ class _Registry:
         found = self.stores.get((loop, key))
         if found is not None and found.identity != _file_identity(key.file):
             found.drop()
-            found.close_soon()
             found = None
         if found is None:
             found = self.stores[loop, key] = _SharedStore(key, self._forget)
@@ -305,32 +309,30 @@ class _Registry:
             self.stores.pop(place, None)
 
     def _drop_dead_loops(self) -> None:
-        """Close the stores of loops that were closed without their tasks: nothing runs there any more."""
+        """Closes the stores of loops that were closed before their tasks had ended."""
         for place, dead in list(self.stores.items()):
             if place[0].is_closed() and self.stores.pop(place, None) is dead:
                 _silence(dead, place[0])
-                _ = asyncio.get_running_loop().create_task(dead.store.close())
+                dead.relaxing.close()
+                closing = asyncio.get_running_loop().create_task(dead.store.close())
+                self.closing.add(closing)
+                closing.add_done_callback(self.closing.discard)
 
 
 _registry = _Registry()
 _inherited: list[_Registry] = []
-"""What a forked child has of its parent, and must neither use nor finalize."""
+"""Registries of the parent, in a forked child. They are kept here so that they are not finalized."""
 
 
 @asynccontextmanager
 async def _shared_store(db: str | None) -> AsyncIterator[_SharedStore]:
     key = _store_key(db)
-    is_kept = key.file is not None  # a store in memory is a new one for each run
-    registry = _registry
-    shared = registry.take(asyncio.get_running_loop(), key) if is_kept else _SharedStore(key, lambda _: None)
-    shared.begin_use()
+    store = _SharedStore(key) if key.file is None else _registry.take(asyncio.get_running_loop(), key)  # each run has its own store in memory
+    store.begin_use()
     try:
-        yield shared
+        yield store
     finally:
-        is_kept = is_kept and shared in registry.stores.values()
-        shared.end_use(is_kept)
-        if not is_kept and not shared.uses:
-            _ = await asyncio.wait((shared.kept,))
+        await store.end_use()
 
 
 def _engine_thread() -> LoopThread:
@@ -341,7 +343,7 @@ def _engine_thread() -> LoopThread:
 
 
 async def _close_stores_of_loop() -> None:
-    """Close all that is open on this loop."""
+    """Closes the stores that are open on this loop."""
     loop = asyncio.get_running_loop()
     kept = [one.kept for place, one in list(_registry.stores.items()) if place[0] is loop]
     for one in kept:
@@ -366,7 +368,7 @@ def _close_at_exit() -> None:
 
 
 def _silence(dead: _SharedStore, loop: asyncio.AbstractEventLoop) -> None:
-    """Let the tasks of a loop that nobody runs any more vanish without a complaint about each: the loop's owner has not asked for them."""
+    """Suppresses the warnings about the pending tasks of a loop that no longer runs: its owner does not know of them."""
     for one in dead.engines:
         if one.engine.threads is not None:
             one.engine.threads.shutdown()
@@ -377,7 +379,7 @@ def _silence(dead: _SharedStore, loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _begin_anew() -> None:
-    """In a forked child, no thread and no loop of the parent runs."""
+    """Replaces the registry in a forked child, where no thread and no loop of the parent runs."""
     global _registry  # one per process, and the child needs another
     _inherited.append(_registry)
     _registry = _Registry()

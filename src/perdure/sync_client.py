@@ -109,7 +109,7 @@ R = TypeVar("R")
 
 
 def client_on_thread(thread: LoopThread, inner: AsyncClient) -> Client:
-    """A client on a thread that is in use already; closing it does nothing."""
+    """Makes a client on a thread that is in use already; closing the client has no effect."""
     client = Client.__new__(Client)
     client._thread, client._inner, client._is_borrowed = thread, inner, True
     return client

@@ -14,7 +14,8 @@ from perdure.cli.shared_options import GlobalOptions
 from perdure.cli.targets import NoTarget
 
 SHOP = """
-from perdure import App, Context, Queue, step, workflow
+from perdure import App, Compressed, Context, Queue, step, workflow
+from perdure.stores.memory import MemoryStore
 mails = Queue("mails", concurrency=2)
 def shout(text: str) -> str: return text.upper()
 @step(queue=mails)
@@ -25,6 +26,8 @@ async def notify(ctx: Context, to: str) -> str: return await ctx.step(mail, to)
 async def double(ctx: Context, number: int) -> int: return 2 * number
 app = App([notify, double], definitions="flows/", tools=[shout], queues=[mails], db="sqlite:///shop.db", grace="5s")
 single = App([double], db="sqlite:///other.db")
+compressed = App([double], db="sqlite:///shop.db", codec=Compressed())
+in_memory = App([double], db=MemoryStore())
 """
 FLOW = """
 perdure: 1
@@ -81,6 +84,17 @@ def test_the_database_is_that_of_the_app_unless_an_option_names_another(place: P
     assert settings.db == "sqlite:///mine.db"
     with pytest.raises(NoTarget, match="name it with --db"):
         targets.use_database_of(GlobalOptions(), ["app_shop:app", "app_shop:single"])
+
+
+def test_an_app_with_a_codec_or_a_store_of_its_own_is_for_workers_only(place: Path) -> None:
+    for name in ("compressed", "in_memory"):
+        with pytest.raises(NoTarget, match="perdure worker runs any App"):
+            targets.use_database_of(GlobalOptions(), [f"app_shop:{name}"])
+    (compressed, in_memory, other) = targets.load_code(["app_shop:compressed", "app_shop:in_memory", "app_shop:app"]).apps
+    assert targets.worker_database(GlobalOptions(), [compressed]) == ("sqlite:///shop.db", compressed.codec)
+    assert targets.worker_database(GlobalOptions(), [in_memory]) == (in_memory.db, None)
+    with pytest.raises(NoTarget, match="the same codec="):
+        targets.worker_database(GlobalOptions(), [compressed, other])
 
 
 @pytest.mark.slow

@@ -348,7 +348,7 @@ def worker(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tupl
     import asyncio
 
     from perdure.cli import definition_files, terminal_text
-    from perdure.cli.targets import TargetCode, use_database_of
+    from perdure.cli.targets import TargetCode, worker_database
     from perdure.cli.targets import load_code as found
     from perdure.code.durations import duration_seconds
     from perdure.definition_workflow import Definition
@@ -361,15 +361,14 @@ def worker(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tupl
     code = found(targets, given["tools"], given["calls"], definition_files.environment_of(given)) if targets else TargetCode((), ())
     for definition in (one for one in code.workflows if isinstance(one, Definition)):
         definition_files.require_dependencies(definition)
-    use_database_of(settings, targets)
     apps = code.apps
+    db, codec = worker_database(settings, apps)
     queues = queues or tuple(dict.fromkeys(queue for app in apps for queue in app.queues))
     grace_s = max((app.grace_s for app in apps), default=SHUTDOWN_GRACE_S) if grace is None else duration_seconds(grace, "--grace")
-    db = settings.db or next((app.db for app in apps if app.db is not None), None)
     settings.log("perdure")
 
     def ready(engine: Engine | None) -> None:
-        place = terminal_text.without_passwords(settings.url())
+        place = terminal_text.without_passwords(settings.url()) if isinstance(db, str | None) else "the store of its App"
         if engine is not None:
             knows = ", ".join(f"{one.name}@{one.version}" for one in engine.known.values())
             served = "" if broker else _served_queues(queues)
@@ -378,7 +377,7 @@ def worker(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tupl
             click.echo(f"{broker}{'' if engine is not None else f', from {place}; Ctrl-C stops it'}")
 
     workflows = [one.code for one in code.workflows]
-    how: dict[str, Any] = {"queues": queues, "declares": code.queues, "db": db, "codec": next((app.codec for app in apps), None), "grace_s": grace_s}
+    how: dict[str, Any] = {"queues": queues, "declares": code.queues, "db": db, "codec": codec, "grace_s": grace_s}
     asyncio.run(serve(workflows, code.steps, **how, ready=ready, secrets=secret_resolver_for, task_server=broker))
 
 

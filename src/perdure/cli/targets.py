@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from perdure.cli.definition_files import RunEnvironment
     from perdure.cli.shared_options import GlobalOptions
     from perdure.definition_workflow import Definition
+    from perdure.stores.payload_codec import PayloadCodec
+    from perdure.stores.protocol import Store
 
 FORMS = "FILE.py, FILE.py:workflow, module:workflow, module:app, or FILE.yaml or FILE.json of a definition"
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:.+)?", re.DOTALL)
@@ -89,22 +91,40 @@ def load_app(text: str) -> App | None:
     Raises:
         NoTarget: its code can't be imported.
     """
-    place, name = _split(text)
-    if definition_files.is_document(text) or not name:
+    if definition_files.is_document(text):
         return None
-    return _app(_module(text, place), name)
+    place, name = _split(text)
+    return _app(_module(text, place), name) if name else None
 
 
 def use_database_of(settings: GlobalOptions, texts: Iterable[str]) -> None:
-    """Have a command use the database of the App that is among its targets, unless an option names another.
+    """Has a command use the database of the App among its targets, unless an option names another.
 
     Raises:
-        NoTarget: two Apps have different databases.
+        NoTarget: two Apps have different databases; or an App has an open store or a codec of its own, which only `perdure worker` can use.
     """
-    urls = {app.db for text in texts if (app := load_app(text)) is not None and isinstance(app.db, str)}
-    if settings.db is None and len(urls) > 1:
-        raise NoTarget("targets", " ".join(sorted(urls)), "one database: name it with --db")
-    settings.db = settings.db or next(iter(urls), None)
+    found = {text: app for text in texts if (app := load_app(text)) is not None}
+    for text, app in found.items():
+        if app.codec is not None or (settings.db is None and not isinstance(app.db, str | None)):
+            raise NoTarget("target", text, "an App on the URL of a database, without codec=; perdure worker runs any App, and PERDURE_COMPRESS sets a codec")
+    _ = worker_database(settings, list(found.values()))
+
+
+def worker_database(settings: GlobalOptions, apps: Sequence[App]) -> tuple[str | Store | None, PayloadCodec | None]:
+    """The database and the codec of a worker: those of its Apps, unless an option names another database.
+
+    Raises:
+        NoTarget: two Apps have different ones.
+    """
+    databases = list(dict.fromkeys(app.db for app in apps if app.db is not None))
+    codecs = list({id(app.codec): app.codec for app in apps}.values())
+    if settings.db is None and len(databases) > 1:
+        raise NoTarget("targets", " ".join(map(str, databases)), "one database: name it with --db")
+    if len(codecs) > 1:
+        raise NoTarget("targets", " ".join(map(repr, apps)), "Apps that have the same codec=, or none")
+    db = settings.db or next(iter(databases), None)
+    settings.db = db if isinstance(db, str) else settings.db
+    return db, next(iter(codecs), None)
 
 
 def _app(module: ModuleType, name: str) -> App | None:
@@ -115,7 +135,7 @@ def _app(module: ModuleType, name: str) -> App | None:
 
 
 def _override(app: App, where: RunEnvironment | None) -> None:
-    """Have options of the command line win over what an App says of its definitions."""
+    """Applies options of the command line, which take precedence over those of an App, to its definitions."""
     if where is None:
         return
     from perdure.definitions.graph.policy import NO_POLICY

@@ -137,7 +137,10 @@ class Engine:
     async def publish_now(self) -> None:
         """Tells other processes at once which workflows and roots the engine has now."""
         self.publish()
-        await self._renewed(await self._holder.renew())
+        try:
+            await self._renewed(await self._holder.renew())
+        except StoreUnavailable as error:
+            logger.warning("could not tell other processes what this engine runs: %s. The next renewal of its lease does", error)
 
     def admit(self, root: Key) -> None:
         """Adds a root: from its next claim on, the engine advances this execution and its descendants as well."""
@@ -146,19 +149,20 @@ class Engine:
     async def dismiss(self, root: Key) -> None:
         """Stops advancing an execution and its descendants: gives back their attempts in flight, uncounted, and releases them.
 
-        A sync step that is running ends first; its execution is released after that.
+        An execution with a sync step in a thread is released when that step has ended; this method does not wait for it. It also returns when the root is
+        admitted again, or when the store does not answer in time.
         """
         self.roots = (self.roots or frozenset()) - {root}
         ends_s = asyncio.get_running_loop().time() + GIVE_BACK_S
-        while (left := self._family(root)) and not self._closed and asyncio.get_running_loop().time() < ends_s:
-            for resident in left:
+        while not self._closed and root not in self.roots and asyncio.get_running_loop().time() < ends_s:
+            for resident in self._family(root):
                 if not resident.busy and not resident.held:
                     self._residents.drop(resident)
                 elif not resident.busy and not resident.drop_when_released:
                     resident.drop_when_released = True
                     self.deliver(resident, messages.EvictMessage("the run that it belongs to has ended"))
             if all(resident.drop_when_released and resident.threads and not resident.busy for resident in self._family(root)):
-                return
+                return  # also where none is left
             await asyncio.sleep(0.005)
 
     def _family(self, root: Key) -> list[ResidentExecution]:
@@ -547,7 +551,7 @@ class Engine:
     async def start(self, key: Key, value: bytes, workflow: Workflow | None = None) -> bool:
         """Starts an execution, unless there is one of this key, and returns whether it was created.
 
-        With `workflow`, its version, deadline, grace and definition count, and not those of what the engine knows under this name.
+        With `workflow`, its version, deadline, grace and definition apply, instead of those of the workflow that the engine knows under this name.
 
         Raises:
             UnknownWorkflow: this engine does not know the workflow.
@@ -582,7 +586,7 @@ class Engine:
         return self._end_waiters.future_for(key)
 
     def holds(self, key: Key) -> bool:
-        """Whether the engine holds an execution at present, so that `ending` says what becomes of it."""
+        """Whether the engine holds an execution at present, so that `ending` resolves when it ends or leaves the engine."""
         resident = self._residents.get(key)
         return resident is not None and resident.held
 

@@ -1,7 +1,7 @@
-"""Relaxes Python's garbage collector in processes that run engines: a fifth of an engine's time would otherwise go there.
+"""Makes Python's garbage collector run more rarely in processes that run engines, which would otherwise spend a fifth of their time on it.
 
-An engine makes few cycles. What is in memory when it begins is no longer looked through, and the collector looks more rarely. The setting belongs to
-the whole process, so it is left as it was found once no engine asks for it any more.
+An engine creates few cycles. Objects that exist when it begins are exempt from collection, and the thresholds are raised. The settings are those of the
+whole process, so the former ones return once the last engine has ended.
 """
 
 import gc
@@ -14,7 +14,7 @@ RELAXED = (50_000, 20, 50)
 
 
 class _Tuning:
-    """How many ask for the setting at present, and what it was before the first of them."""
+    """The number of users of the raised thresholds, and the thresholds before the first of them."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -28,7 +28,7 @@ class _Tuning:
             found = gc.get_threshold()
             if self._users == 1 and 0 < found[0] < RELAXED[0]:
                 self._before, self._freezes = found, gc.get_freeze_count() == 0
-                if self._freezes:  # otherwise the program has chosen what is never looked through
+                if self._freezes:  # otherwise the program has chosen itself what is exempt
                     gc.freeze()
                 gc.set_threshold(*RELAXED)
 
@@ -49,7 +49,7 @@ _tuning = _Tuning()
 
 @contextmanager
 def relaxed_garbage_collection(wanted: bool = True) -> Iterator[None]:
-    """While this lasts, if it is `wanted`, the collector is relaxed in this process."""
+    """Raises the thresholds of the collector for the duration of a block, if `wanted`."""
     if not wanted:
         yield
         return

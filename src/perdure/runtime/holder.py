@@ -106,7 +106,7 @@ class Holder:
         self._broken_s = 0.0
 
     def describe(self, about: ProcessInfo) -> None:
-        """Say something else of the process, from the next renewal on."""
+        """Replaces the description of the process, from the next renewal on."""
         self._about = encode_process_info(about)
 
     @property

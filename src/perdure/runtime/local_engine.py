@@ -45,7 +45,7 @@ async def local_engine(
 
 
 async def begin_engine(engine: Engine) -> "asyncio.Task[None]":
-    """Run an engine as a task, and wait until it has joined its store. If it fails before, or the wait is cancelled, it has ended when this raises."""
+    """Runs an engine as a task, and waits until it has joined the store. If this raises (it failed, or the wait was cancelled), it has ended."""
     running = asyncio.create_task(engine.run(), name="perdure-engine")
     joined = asyncio.create_task(engine.ready())
     try:
@@ -81,7 +81,7 @@ async def resume_if_diverged(engine: Engine, key: Key) -> int:
 async def run_to_end(engine: Engine, key: Key, value: bytes, workflow: Workflow | None = None) -> bytes:
     """Starts an execution with an encoded input, or continues the one that has this key; waits for its end and returns its encoded result.
 
-    `workflow` is what is started, if the engine may know another one of its name.
+    `workflow` is the workflow to start, in case the engine knows another one of its name.
 
     Raises:
         UnknownWorkflow: this engine does not know the workflow.
@@ -89,7 +89,7 @@ async def run_to_end(engine: Engine, key: Key, value: bytes, workflow: Workflow 
     """
     ending = engine.ending(key)
     if not await engine.start(key, value, workflow):
-        await engine.claim_now()  # so that it is known here if something that waits for the execution changes how it stands
+        await engine.claim_now()  # so that the engine holds it, if it is ready, before its status is read
         return await wait_for_end(engine, key, await resume_if_diverged(engine, key))
     ended = await asyncio.shield(ending)  # this engine advances it from its start to its end, so the store need not be watched
     return await (wait_for_end(engine, key) if ended is None else result_of_ended(engine.store, key, ended))
@@ -98,7 +98,7 @@ async def run_to_end(engine: Engine, key: Key, value: bytes, workflow: Workflow 
 async def wait_for_end(engine: Engine, key: Key, after: int = 0, *, through_pauses: bool = False, ending: Ending | None = None) -> bytes:
     """Waits for the end of an execution and returns its encoded result. Events up to version `after` are ignored.
 
-    What this engine holds is not looked for in the store: the engine says what becomes of it. `ending` is the next end there, if one is known to come.
+    If this engine holds the execution, the store is not polled. `ending` is the next end in this engine, if the execution is known to be there.
     Any process may advance the execution. If this engine fails, the wait fails with the same error.
 
     Raises:

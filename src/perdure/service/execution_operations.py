@@ -120,7 +120,7 @@ async def start_execution(access: StoreAccess, wanted: StartRequest) -> tuple[Ke
 
 
 def begins_at_once(wanted: StartRequest) -> bool:
-    """Whether an engine may begin the execution itself, which saves a commit: nothing of its start is for the store alone."""
+    """Whether an engine could begin the execution itself, which saves a commit: no option of the start needs the store."""
     return not (wanted.delay_s or wanted.strict or wanted.attributes or wanted.ttl_s is not None or any(wanted.place) or wanted.debounce_s or wanted.singleton)
 
 
@@ -131,11 +131,13 @@ async def _begin_in_engine(engine: Engine, wanted: StartRequest) -> bool:
 
 
 def can_begin(engine: Engine | None, wanted: StartRequest) -> TypeGuard[Engine]:
-    """Whether this engine knows what is to be started, in that version, and may begin it."""
-    known = None if engine is None or engine.stopping or not begins_at_once(wanted) else engine.known.get(wanted.key.workflow)
+    """Whether this engine may begin the execution itself: it knows the workflow in this version and, of a definition, this release."""
+    if engine is None or engine.stopping or not begins_at_once(wanted):
+        return False
+    known = engine.known.get(wanted.key.workflow)
     if known is None or wanted.version not in (0, known.version):
         return False
-    return wanted.definition is None or engine is None or (known.name, sha256(wanted.definition).hexdigest()) in engine.releases
+    return wanted.definition is None or (known.name, sha256(wanted.definition).hexdigest()) in engine.releases
 
 
 async def _post_start(access: StoreAccess, wanted: StartRequest, besides: Sequence[Commit] = ()) -> bool:

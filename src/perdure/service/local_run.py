@@ -11,7 +11,7 @@ from perdure.service.store_access import StoreAccess
 async def run_in_engine(engine: Engine, start: StartRequest, workflow: Workflow | None = None) -> bytes:
     """Runs an execution and returns its encoded result. If one of this key exists, it continues; if it has ended, its result is returned.
 
-    `workflow` is what is started, if the engine may know another one of its name.
+    `workflow` is the workflow to start, in case the engine knows another one of its name.
 
     Raises:
         InputDiffers: the start is strict, and one exists with another input.

@@ -51,14 +51,15 @@ class StoreAccess:
         self._payloads = BlobCache(store)
 
     def close(self) -> None:
-        """Fail those who wait here. The watch of an engine stays open as long as the engine runs."""
+        """Fails the pending waits. The watch of an engine stays open as long as the engine runs."""
         if self.engine is None:
             self.watch.close()
         self.wait_warnings.close()
 
     async def result(self, key: Key, after: int = 0, ending: Ending | None = None) -> bytes:
-        """The encoded result of an execution, waited for. What happened up to version `after` is of no interest, and a pause is waited through. `ending`
-        is the next end of it in this engine, if that is known to come.
+        """Waits for the end of an execution and returns its encoded result. Events up to version `after` are ignored, and a pause is waited through.
+
+        `ending` is the next end in this engine, if the execution is known to be there.
 
         Raises:
             ExecutionFailed, DeadlineExceeded, ExecutionCancelled, NeedsAttention, NotFound: see `wait_for_result`.

@@ -37,7 +37,7 @@ def open_store(url: str | None = None, codec: PayloadCodec | None = None) -> Sto
 
 @asynccontextmanager
 async def opened_store(db: str | Store | None = None, codec: PayloadCodec | None = None) -> AsyncIterator[Store]:
-    """The store of a URL, opened as `open_store` does and closed after the block; or one that is open already and stays open."""
+    """Opens the store of a URL, as `open_store` does, and closes it after the block. A store that is passed in place of a URL stays open."""
     if db is not None and not isinstance(db, str):
         yield db if codec is None else EncodedStore(db, codec)
         return
