@@ -824,7 +824,7 @@ def test_after_eviction_nothing_is_accepted() -> None:
     loop = parked(forever())
     loop.close()
     for ask in (lambda: loop.call_soon(print), lambda: loop.create_task(forever()), loop.create_future, loop.drive):
-        with pytest.raises(Evicted, match="left memory"):
+        with pytest.raises(Evicted, match="was evicted from memory"):
             ask()
 
 

@@ -207,7 +207,7 @@ ENTRIES: dict[str, tuple[str, str]] = {
     ),
     "WorkflowError": ("The root of what comes of the work itself.", "Catch it in a workflow to deal with any failure of a step, a child or a branch."),
     "StepFailed": (
-        "A step has used up its tries, was `Fatal`, or was interrupted and is not idempotent. `kind` says which.",
+        "A step has used up its attempts, was `Fatal`, or was interrupted and is not idempotent. `kind` says which.",
         "Catch it, or use `ctx.attempt`. Uncaught, it fails the execution, which is retried once the cause is mended.",
     ),
     "ChildFailed": (
@@ -249,7 +249,10 @@ ENTRIES: dict[str, tuple[str, str]] = {
         "It is parked: its code *diverged*, a step was *interrupted* too often, or something could not be undone (*undo*). A script hears of *paused*, too.",
         "[Mending](../guides/repair.md) has what to do for each reason.",
     ),
-    "RetryAfter": ("Yours to raise in a step: the server has said when to come again.", "Nothing: it is tried again then, as long as there are tries left."),
+    "RetryAfter": (
+        "Yours to raise in a step: the server has said when to come again.",
+        "Nothing: the step is attempted again then, as long as it has attempts left.",
+    ),
     "Fatal": ("Yours to raise in a step: trying again would be useless.", "Catch `StepFailed` with the kind *fatal* in the workflow, or let it fail."),
     "Rollback": (
         "Yours to raise in a workflow or a step: what was done is to be undone.",

@@ -44,6 +44,7 @@ ALLOWED = {
     ("cli/dead_letter_commands.py", "letters"): "dead letters",
     ("docs/guides/approvals.md", "mail"): "electronic mail",
     ("docs/guides/attributes.md", "letter"): "letters of an alphabet",
+    ("docs/reference/formats.md", "letter"): "letters of an alphabet",
     ("docs/guides/versions.md", "mail"): "electronic mail",
     ("docs/reference/patterns.md", "activity"): "names of the patterns",
     ("dialects/token_graph/node_reader.py", "compensator"): "a field of that format",

@@ -57,7 +57,7 @@ def test_what_is_done_aside_is_done_before_anything_else_and_in_no_time() -> Non
 
 
 def test_what_waits_can_not_be_run_as_if_it_did_not() -> None:
-    with pytest.raises(RuntimeError, match="run it with Aside"):
+    with pytest.raises(RuntimeError, match="run it with SideLoop"):
         run_immediately(asyncio.sleep(0))
 
 

@@ -851,3 +851,17 @@ async def test_an_engine_that_can_not_be_kept_alive_ends_and_says_why(c: Cluster
     engine = Engine(Damaged(now_s), [one.code])
     with pytest.raises(StoreError, match="damaged"):
         await engine.run()
+
+
+@workflow
+async def returns_its_input(ctx: Context, name: str) -> str:
+    return name
+
+
+@virtually
+async def test_a_start_that_is_stored_wins_over_a_later_one_in_an_engine(c: Cluster) -> None:
+    engine = await c.engine(returns_its_input)
+    for id in "abcdefgh":
+        await c.post(returns_its_input, "stored", id=id)
+        assert not await c.start(engine, returns_its_input, "late", id=id)
+        assert await c.result(engine, returns_its_input, id=id) == "stored"

@@ -433,6 +433,8 @@ class Engine:
             match error:
                 case LostRace():
                     resident.discard_state()
+                    if resident.exists:
+                        resident.drop_late_start()
                     if error.ours and error.unread_answers:
                         await take_unread_answers(self, resident, error.unread_answers)
                     if self._holder.lapsed:

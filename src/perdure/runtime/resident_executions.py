@@ -15,7 +15,7 @@ from perdure.core.attributes import Attributes, IndexedAttributes
 from perdure.core.decision import DecisionGenerator, ExecutionDecision
 from perdure.core.envelopes import Ack, QueuedMessage
 from perdure.core.execution import Execution
-from perdure.core.messages import DivergeMessage, ExecutionMessage
+from perdure.core.messages import DivergeMessage, ExecutionMessage, StartMessage
 from perdure.core.operations import CallOperation
 from perdure.core.paths import Key, Path
 from perdure.core.values import Blob
@@ -209,6 +209,12 @@ class ResidentExecution:
         self.version, self.exists, self.held = version, True, not commit.release
         self.postponing = [ack for ack in self.postponing if ack not in commit.acks]
         self.log_bytes = len(commit.row) + (self.log_bytes if commit.compacted is None else len(commit.compacted))
+
+    def drop_late_start(self) -> None:
+        """Drops a start of this process if the store turns out to have the execution: the start that is stored there was acknowledged before."""
+        self.undecided = deque(one for one in self.undecided if one.queued is not None or not isinstance(one.message, StartMessage))
+        if self.start_seed is not None and not self.start_seed.done():
+            self.start_seed.set_result(None)
 
     def drop_undecided(self) -> None:
         """Drops the undecided messages; the next claim delivers them again."""

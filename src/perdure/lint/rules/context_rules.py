@@ -366,7 +366,7 @@ async def order(ctx: Context, order_id: str) -> str:
         "warning",
         "Work in finally",
         "It also runs when the execution is cancelled, which then has to wait for it, and without effect whenever the execution leaves memory. An undo "
-        "handler runs when the execution fails, is cancelled or is over its deadline, with tries of its own.",
+        "handler runs when the execution fails, is cancelled or is over its deadline, with attempts of its own.",
         "give the step an undo handler: @charge.undo",
         """
 from perdure import Context, step, workflow

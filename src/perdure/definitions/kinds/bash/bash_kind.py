@@ -264,7 +264,7 @@ def bash_kind(deployment: Deployment) -> Kind:
         config=CONFIG,
         output=OUTPUT,
         limits=(
-            Limit("timeout", "120 s", "600 s", "all processes of the command are ended, and the try has failed"),
+            Limit("timeout", "120 s", "600 s", "all processes of the command are ended, and the attempt has failed"),
             Limit("stdout, stderr", f"{KEPT_CHARACTERS:,} characters each", None, "the middle is left out, and a line there says how much"),
         ),
         idempotent=lambda config: False,

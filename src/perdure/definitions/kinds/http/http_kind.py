@@ -34,7 +34,7 @@ INPUT = {
     "description": "laid over what stands behind http, for what has secrets in it; a url there has to have the origin of the one behind http",
 }
 LIMITS = (
-    Limit("time of a try", "30 s", None, "it is tried again if it may be, else it fails; `timeout` of the step says another"),
+    Limit("time of an attempt", "30 s", None, "it is tried again if it may be, else it fails; `timeout` of the step says another"),
     Limit("body of the answer, unpacked", "10,000,000 bytes", "16,000,000 bytes", "the step fails"),
     Limit("headers of the answer", "100 KiB", None, "it is as if there was no answer"),
     Limit("redirects", "5", "20", "the step fails"),
@@ -43,8 +43,8 @@ LIMITS = (
 )
 IDEMPOTENCY = (
     "GET, HEAD, OPTIONS, TRACE, PUT and DELETE are sent again after an interruption; POST and PATCH only if the step says `idempotent: true`. What changes "
-    "something has the step's key as Idempotency-Key, the same in every try, unless it has one of its own or `idempotency_key: false`. Without a key, POST and "
-    "PATCH are not sent again either when an answer was lost or was a 500, 502 or 504."
+    "something has the step's key as Idempotency-Key, the same in every attempt, unless it has one of its own or `idempotency_key: false`. Without a key, POST "
+    "and PATCH are not sent again either when an answer was lost or was a 500, 502 or 504."
 )
 EXAMPLE = """
 perdure: 1

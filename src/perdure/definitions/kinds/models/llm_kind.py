@@ -47,7 +47,7 @@ def llm_kind(deployment: Deployment) -> Kind:
         summary="One request to a language model; with a schema the answer is data that fits it, and what does not fit is asked for again.",
         icon="sparkles",
         limits=(
-            Limit("timeout", TIMEOUT, None, "the try fails, and is made again as `retry` says"),
+            Limit("timeout", TIMEOUT, None, "the attempt fails, and the next follows as `retry` says"),
             Limit("repairs", "1", None, "the step fails with `bad_answer`, which lists what does not fit"),
         ),
         idempotency="yes: asking again changes nothing, and costs again; the key goes along as Idempotency-Key",
