@@ -187,7 +187,7 @@ class Ours:
         (head, *_) = await self._engine.store.heads(HeadFilter(limit=1))
         found = await self._engine.store.read(head.key)
         assert found is not None
-        return sum(map(len, found.rows)) // len(found.rows)
+        return sum(map(len, found.payloads)) // len(found.payloads)
 
     async def from_client(self, argument: int, times: int) -> list[float]:
         """As a client in a process of its own: the seconds from start to result, one after the other."""
@@ -272,7 +272,7 @@ class Ours:
             begun = time.perf_counter()
             found = await self._engine.store.read(head.key)
             assert found is not None
-            events = log_format.decode_rows(found.rows)[:-2]
+            events = log_format.decode_rows(found.payloads)[:-2]
             for _ in replay_program(Execution(head.key), events, new_code_program(count_timed.code, head.key)):
                 raise RuntimeError("a small value asked for a blob")
             rates.append(len(times_s) / (time.perf_counter() - begun))

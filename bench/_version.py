@@ -78,7 +78,7 @@ class Version:
                 await _run(engine, count, 1, count.code.codec.encode_args((times,), {}, "the input"))
                 found = await engine.store.read(_key(count, 0))
                 assert found is not None
-                return await _timed(times, lambda: _rebuilt(engine, found.rows))
+                return await _timed(times, lambda: _rebuilt(engine, found.payloads))
 
     async def close(self) -> None:
         """Hold nothing."""

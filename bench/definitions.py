@@ -90,7 +90,7 @@ async def rebuilt_s(engine: Engine, definition: Definition, key: Key) -> float:
     found = await engine.store.read(key)
     assert found is not None
     began_s = time.perf_counter()
-    events = log_format.decode_rows(found.rows)
+    events = log_format.decode_rows(found.payloads)
     instance = program_of(definition.graph, key)
     _ = await run_with_blobs(engine.payloads, replay_program(Execution(key), events, instance, awake=True))
     instance.close()

@@ -169,7 +169,7 @@ class Demo:
         finally:
             await store.close()
         opened, settled, count = set[str](), Counter[str](), 0
-        for event in log_format.decode_rows(found.rows if found else ()):
+        for event in log_format.decode_rows(found.payloads if found else ()):
             count += 1
             match event:
                 case events.OpenedEvent(path=((str(task), _),)):

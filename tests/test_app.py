@@ -328,12 +328,12 @@ def test_what_is_no_workflow_is_refused_when_it_is_made() -> None:
     async def undecorated(ctx: Context) -> None: ...
 
     with pytest.raises(BadValue, match="decorate it with @workflow"):
-        App([undecorated])  # type: ignore[list-item]
+        App([undecorated])  # type: ignore[list-item]  # the mistake that is refused
     other = workflow(name="greet")(instant.code.fn)
     with pytest.raises(BadValue, match="another name"):
         App([greet, other])
     with pytest.raises(BadValue, match="a store"):
-        App([greet], db=3)  # type: ignore[arg-type]
+        App([greet], db=3)  # type: ignore[arg-type]  # the mistake that is refused
     with pytest.raises(BadValue, match="grace"):
         App([greet], grace="soon")
 

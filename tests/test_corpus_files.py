@@ -88,7 +88,7 @@ async def test_every_execution_stands_as_it_stood(store: SqliteStore) -> None:
     for head in heads.values():
         found = await store.read(head.key)
         assert found is not None
-        folded = fold_events(head.key, log_format.decode_rows(found.rows), head.root)
+        folded = fold_events(head.key, log_format.decode_rows(found.payloads), head.root)
         assert (folded.status if head.version else "pending", folded.version) == (head.status, head.version)
     assert [mail.key for mail in await store.messages(key("expected"))] == ["message:wanted"]
     assert {lease.holder for lease in await store.leases() if lease.alive} == set()

@@ -126,7 +126,7 @@ def remembered(url: str, key: Key) -> list[e.Event]:
             found = await store.read(key)
         finally:
             await store.close()
-        return [] if found is None else log_format.decode_rows(found.rows)
+        return [] if found is None else log_format.decode_rows(found.payloads)
 
     return asyncio.run(read())
 

@@ -61,6 +61,9 @@ DEFINITIONS = simulator("--definitions", worlds=40)
 MEMORY = suite("stores/test_memory_store.py")
 SQLITE = suite("stores/sqlite/test_sqlite_store.py")
 ARCHIVES = suite("service/test_log_archives.py")
+FEEDS = suite("stores/test_memory_store.py", "held or its_head")
+FILE_FEEDS = suite("stores/sqlite/test_sqlite_store.py", "its_head or number_is_taken")
+SEPARATE = suite("stores/test_separate_blobs.py", "is_apart or grace")
 REMOVAL = suite("stores/sqlite/test_sqlite_store.py", "carries or sweep")
 NAMED_BLOBS = suite("core/test_effects.py", "names_the_blobs")
 DECIDE = suite("core/test_decision.py")
@@ -95,8 +98,21 @@ GUARDS = (
         Instead("set(referenced_blobs(content.events))", "set()"),
         ARCHIVES,
     ),
-    Guard("a blob that is carried again is not removed from a file", "stores.sqlite.store_tables:SqliteTables._carry_out", without("UNMARK"), REMOVAL),
-    # Claims and leases: one holder at a time, and the dead hold nothing.
+    Guard("a blob that is carried again is not removed from a file", "stores.sqlite.store_tables:SqliteTables._put_blobs", without("UNMARK"), REMOVAL),
+    # The change feed and what is restored from it.
+    Guard(
+        "a row waits for the head that counts it", "stores.memory:MemoryStore._restore_head", Instead("first_version <= version <= head.version", "True"), FEEDS
+    ),
+    Guard("what was held is awake where it is restored", "stores.memory:MemoryStore._restore_head", Instead("head.holder is None", "True"), FEEDS),
+    Guard("a compaction is told by the head in a file", "stores.sqlite.restored_items:_restore_head", without("DROP_ROWS"), FILE_FEEDS),
+    Guard("a restored message takes no other's number in a file", "stores.sqlite.restored_items:_restore_message", never("IS_TAKEN"), FILE_FEEDS),
+    Guard("a blob is there before the commit that names it", "stores.separate_blobs:SeparateBlobsStore.separated", without("put"), SEPARATE),
+    Guard(
+        "what was put a moment ago is not deleted",
+        "stores.blob_directory:DirectoryBlobStore._delete",
+        Instead("file.stat().st_mtime >= put_before_s", "False"),
+        suite("stores/test_separate_blobs.py", "keeps_blobs_by"),
+    ),
     Guard("a claim of an earlier epoch gets nothing", "stores.memory:MemoryStore.claim", never("claim.epoch"), MEMORY, quick=True),
     Guard("a holder whose lease is over gets nothing", "stores.memory:MemoryStore.claim", never("self._is_dead(claim.holder, now_s)"), MEMORY),
     Guard("what a living process holds is not handed to another", "stores.memory_queues:WaitingLines.ready", always("is_dead(holder)"), NO_FAULTS),
@@ -214,7 +230,45 @@ GUARDS = (
         simulator("--no-faults", "--always-suspend"),
     ),
     Guard(
-        "replay notices an operation no longer asked for", "core.replay:_replay_group", Instead("left if events else ()", "()"), suite("core/test_replay.py")
+        "replay notices an operation no longer asked for",
+        "core.replay:_replay_event",
+        Instead("cursor.left() if fed else ()", "()"),
+        suite("core/test_replay.py"),
+    ),
+    Guard(
+        "a replay is not ahead of a task that is ready",
+        "code.deterministic_loop:DeterministicLoop.runs_alone",
+        Instead("None if self._ready else self.current", "self.current"),
+        suite("code/test_replay_ahead.py"),
+        quick=True,
+    ),
+    Guard(
+        "a replay is not ahead of a cancellation",
+        "code.deterministic_loop:DeterministicLoop.runs_alone",
+        Instead("not task._must_cancel", "True"),
+        suite("code/test_replay_ahead.py"),
+        quick=True,
+    ),
+    Guard(
+        "a replay is not ahead of recorded commands", "core.replay_cursor:ReplayCursor.settle_ahead", never("self.next"), suite("core/test_replay_cursor.py")
+    ),
+    Guard(
+        "a replay is not ahead of a payload that it has to load",
+        "core.replay_cursor:ReplayCursor.settle_ahead",
+        never("event.outcome.value"),
+        suite("core/test_replay_cursor.py"),
+    ),
+    Guard(
+        "a replay is not ahead of what was fed during a pause",
+        "core.replay_cursor:ReplayCursor.settle_ahead",
+        Instead("not self.may_settle_ahead", "False"),
+        suite("core/test_replay_cursor.py"),
+    ),
+    Guard(
+        "a call that was dropped before it began had no attempt",
+        "core.execution:Execution._settle_first_attempt",
+        never("outcome.kind"),
+        suite("core/test_replay_cursor.py"),
     ),
     Guard("what settled during a pause is fed when it ends", "core.replay:events_fed", never("e.ResumedEvent"), simulator("--always-suspend")),
     Guard("a program is fed nothing during a pause", "core.replay:events_fed", never("execution.parked"), FAULTS),

@@ -51,6 +51,7 @@ EXIT_S = 5.0
 """How long the end of the process waits for engines to be closed. Other processes take over what they hold in any case."""
 
 VARIABLES = (
+    "PERDURE_BLOB_STORE",
     "PERDURE_COMPRESS",
     "PERDURE_ENCRYPTION_KEYS",
     "PERDURE_ENCRYPTION_REQUIRED",
@@ -355,13 +356,13 @@ async def _close_stores_of_loop() -> None:
 def _close_at_exit() -> None:
     thread = _registry.thread
     if thread is not None and not thread.closed:
-        with suppress(Exception):  # the process ends, and what is open with it
+        with suppress(StoreUnavailable, RuntimeError):  # the thread or its loop has ended already
             thread.call(_close_stores_of_loop())
             thread.close()
     for loop, _ in list(_registry.stores):
         if loop.is_closed() or loop.is_running():
             continue
-        with suppress(Exception):  # as above; it may be a loop that can't be run any more
+        with suppress(RuntimeError):  # the loop can't run any more
             loop.run_until_complete(_close_stores_of_loop())
     for place, dead in _registry.stores.items():
         _silence(dead, place[0])

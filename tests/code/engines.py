@@ -142,7 +142,7 @@ class MemoryEngine:
     async def rows(self, key: Key) -> tuple[bytes, ...]:
         """The log, as it is kept."""
         found = await self.store.read(key)
-        return () if found is None else found.rows
+        return () if found is None else found.payloads
 
     async def events(self, key: Key) -> list[e.Event]:
         """The log, as it is read."""
@@ -195,7 +195,7 @@ async def evicted(store: MemoryStore, workflow: Workflow[..., Any], key: Key) ->
     found = await store.read(key)
     assert found is not None
     execution, instance = Execution(key), new_code_program(workflow.code, key)
-    rebuilding = replay_program(execution, log_format.decode_rows(found.rows), instance)
+    rebuilding = replay_program(execution, log_format.decode_rows(found.payloads), instance)
     diverged = None
     try:
         asked: LoadBlob = next(rebuilding)

@@ -1,6 +1,5 @@
 """A scripted program and a story around it: messages go in, and what was decided is folded, rebuilt and compared after each."""
 
-from collections import deque
 from collections.abc import Generator, Mapping, Sequence
 from hashlib import sha256
 from typing import TypeVar
@@ -15,6 +14,7 @@ from perdure.core.operations import CallOperation, Failure, Operation, Success, 
 from perdure.core.paths import Key, Path, parse_path, path_text
 from perdure.core.program import DropCommand, FinishCommand, LogCommand, OpenCommand, ProgramCommand, TrimCommand
 from perdure.core.replay import LoadBlob, fold_events, replay_program
+from perdure.core.replay_cursor import ReplayCursor
 from perdure.core.time_bounds import TimeBounds
 from perdure.core.values import ENCODED_NONE, encode
 
@@ -42,17 +42,17 @@ class Scripted:
         self.awake = True
         self.keeps_archives = False
 
-    def feed(self, execution: Execution, event: e.Event, remembered: deque[e.Event] | None, values: Mapping[str, bytes]) -> Sequence[ProgramCommand]:
+    def feed(self, execution: Execution, event: e.Event, recorded: ReplayCursor | None, values: Mapping[str, bytes]) -> Sequence[ProgramCommand]:
         if self._divergence is not None:
             raise self._divergence
         assert not self.closed
         self.fed.append(event)
         self.values.update(values)
         commands = self.script.get(_trigger(event), ())
-        if remembered is None:
+        if recorded is None:
             return commands
         for command in commands:
-            self._compare(command, remembered)
+            self._compare(command, recorded)
         return ()
 
     def unfit(self, definition: bytes) -> tuple[str, ...]:
@@ -64,12 +64,13 @@ class Scripted:
     def close(self) -> None:
         self.closed = True
 
-    def _compare(self, command: ProgramCommand, remembered: deque[e.Event]) -> None:
-        while remembered and isinstance(remembered[0], e.TrimmedEvent):
-            remembered.popleft()
+    def _compare(self, command: ProgramCommand, recorded: ReplayCursor) -> None:
         if isinstance(command, TrimCommand | LogCommand):
             return
-        match command, remembered.popleft() if remembered else None:
+        known_command = recorded.next()
+        if known_command is not None:
+            recorded.take()
+        match command, known_command:
             case OpenCommand(path, op), e.OpenedEvent(known, known_op) if path == known and is_same_operation(known_op, op):
                 return
             case DropCommand(path), e.DroppedEvent(known) if path == known:

@@ -66,7 +66,7 @@ def ran(world: World, fails: int) -> tuple[Any, list[list[e.Event]]]:
     world.skip("1h")
     found = world.machine.read(run.key)
     assert found is not None
-    return run, [list(log_format.decode_row(row)) for row in found.rows]
+    return run, [list(log_format.decode_row(row)) for row in found.payloads]
 
 
 def listed(run: Any, rows: Sequence[Sequence[e.Event]]) -> list[tuple[str, int, int, str]]:
@@ -92,7 +92,7 @@ def test_what_is_taken_over_from_an_earlier_life_is_no_attempt_of_the_next(world
     world.skip("1h")
     found = world.machine.read(run.key)
     assert found is not None
-    rows = [list(log_format.decode_row(row)) for row in found.rows]
+    rows = [list(log_format.decode_row(row)) for row in found.payloads]
     of_shaky = [one[1:] for one in listed(run, rows) if one[0] == "shaky"]
     assert of_shaky == [(0, 1, "failed"), (0, 2, "failed"), (0, 3, "failed"), (1, 1, "completed")]
     assert problems(run.key, rows, world.machine.payload) == []

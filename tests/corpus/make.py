@@ -126,7 +126,7 @@ class Played:
         """The execution that was started at a path."""
         found = await self.store.read(key)
         assert found is not None
-        execution = fold_events(key, log_format.decode_rows(found.rows))
+        execution = fold_events(key, log_format.decode_rows(found.payloads))
         op = next(one.op for at, one in execution.open.items() if path_text(at) == path)
         assert isinstance(op, SpawnOperation)
         return Key(key.tenant, op.workflow, op.id)
@@ -137,14 +137,14 @@ class Played:
     async def _record(self, key: Key, root: Key) -> Record:
         found = await self.store.read(key)
         assert found is not None
-        execution = fold_events(key, log_format.decode_rows(found.rows), root)
-        opens = replay.opens(self.name, key, root, found.rows, self.store._blobs)
+        execution = fold_events(key, log_format.decode_rows(found.payloads), root)
+        opens = replay.opens(self.name, key, root, found.payloads, self.store._blobs)
         result = error = None
         if (ended := execution.ended) is not None:
             result = await self._payload(ended) if isinstance(ended.outcome, Success) else None
             error = None if isinstance(ended.outcome, Success) else f"{ended.outcome.error.type}: {ended.outcome.error.message}"
         version = 1 if execution.started is None else execution.started.version
-        return Record(key, root, version, [row.hex() for row in found.rows], opens, execution.status, result, error, history_hash(key, found.rows))
+        return Record(key, root, version, [row.hex() for row in found.payloads], opens, execution.status, result, error, history_hash(key, found.payloads))
 
     async def _payload(self, ended: EndedEvent) -> str:
         assert isinstance(ended.outcome, Success)

@@ -132,6 +132,7 @@ ENVIRONMENT = {
     "PERDURE_ALLOW": "which programs and hosts steps may use",
     "PERDURE_ATTEMPT": "set for programs that perform a task: the number of the attempt",
     "PERDURE_BLOBS": "where large values are kept",
+    "PERDURE_BLOB_STORE": "the directory in which large values are kept apart from the database, as `file:///path`",
     "PERDURE_COMPRESS": "whether values are compressed before they are stored",
     "PERDURE_DB": "the store to use, if none is named",
     "PERDURE_EXECUTION_ID": "set for programs that perform a task: the id of the execution",

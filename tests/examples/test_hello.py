@@ -72,6 +72,6 @@ def history(directory: Path, id: str) -> list[Event]:
             found = await store.read(Key("default", "greet", id))
         finally:
             await store.close()
-        return [] if found is None else log_format.decode_rows(found.rows)
+        return [] if found is None else log_format.decode_rows(found.payloads)
 
     return asyncio.run(read())

@@ -120,7 +120,7 @@ class TraceRun:
             found = await store.read(Key("default", "trace", self.id))
         finally:
             await store.close()
-        return [] if found is None else log_format.decode_rows(found.rows)
+        return [] if found is None else log_format.decode_rows(found.payloads)
 
     def check(self, kills: list[Remembered]) -> None:
         """Every task settled once, none that had settled began again, those in flight did, and all kept to their order."""

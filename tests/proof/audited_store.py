@@ -8,12 +8,14 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import inf
+from typing import TypeVar
 
 from msgspec.structs import replace
 
 from perdure.core.attributes import index_attributes
 from perdure.core.envelopes import Ack, OutgoingMessage, QueuedMessage
 from perdure.core.paths import Address, Key, QueueAddress
+from perdure.stores.blob_marks import BLOB_REMOVAL
 from perdure.stores.protocol import (
     ALL_HEADS,
     ChangeAnswer,
@@ -32,6 +34,8 @@ from perdure.stores.protocol import (
     StoredLog,
     StoreTime,
 )
+from perdure.stores.secret_vault import VAULT
+from perdure.stores.store_parts import PartName
 from perdure.testing.immediate_calls import AtOnce
 from tests.proof.auditor import Auditor
 from tests.proof.program_interpreter import ProgramWorld
@@ -39,6 +43,8 @@ from tests.proof.program_nodes import Behaviour, Json
 from tests.proof.queue_audit import Handed, Leases
 
 EVERYTHING = HeadFilter(limit=sys.maxsize)
+
+T = TypeVar("T")
 
 Box = dict[str, QueuedMessage]
 """The mail of one address, by key."""
@@ -107,7 +113,7 @@ class AuditedStore:
     def rows(self, key: Key) -> list[bytes]:
         """The log of an execution, at once."""
         found = self.log(key)
-        return [] if found is None else list(found.rows)
+        return [] if found is None else list(found.payloads)
 
     def payload(self, sha256: str) -> bytes | None:
         """What `blob` says, at once."""
@@ -249,6 +255,10 @@ class AuditedStore:
     def on_change(self, notify: Callable[[], None]) -> Callable[[], None]:
         """See `Store.on_news`."""
         return self.inner.on_change(notify)
+
+    def part(self, name: PartName[T]) -> T | None:
+        """See `Store.part`. Changes that are made by a part are not audited, so only those parts are handed on that change no log and no message."""
+        return self.inner.part(name) if name in (VAULT, BLOB_REMOVAL) else None
 
     async def close(self) -> None:
         """See `Store.close`."""

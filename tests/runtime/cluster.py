@@ -149,7 +149,7 @@ class Cluster:
     async def events(self, key: Key) -> list[e.Event]:
         """The log of an execution, empty if there is none."""
         found = await self.store.read(key)
-        return [] if found is None else log_format.decode_rows(found.rows)
+        return [] if found is None else log_format.decode_rows(found.payloads)
 
     async def fold(self, key: Key) -> Execution:
         """What the log adds up to."""

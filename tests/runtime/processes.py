@@ -197,7 +197,7 @@ class ProcessDirectory:
                 if before is None or before.head.version != head.version:
                     read = await store.read(head.key)
                     assert read is not None, f"{head.key} is gone"
-                    before = History(read.head, log_format.decode_rows(read.rows))
+                    before = History(read.head, log_format.decode_rows(read.payloads))
                 found[head.key] = History(head, before.events)
         finally:
             await store.close()

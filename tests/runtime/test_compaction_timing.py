@@ -94,7 +94,7 @@ def archives(workflows: Sequence[Any]) -> list[bool]:
             await asyncio.sleep(200)
             rows = await store.read(key)
             assert rows is not None
-            snapshots = [event for event in log_format.decode_rows(rows.rows) if isinstance(event, e.SnapshotEvent)]
+            snapshots = [event for event in log_format.decode_rows(rows.payloads) if isinstance(event, e.SnapshotEvent)]
             found.append(any(event.archive is not None for event in snapshots))
             engine.stop()
             await running
@@ -126,5 +126,5 @@ def test_a_definition_says_whether_what_compaction_replaces_is_kept(archive: str
         world.skip("5m")
         found = world.machine.read(run.key)
         assert found is not None
-        (snapshot,) = [event for event in log_format.decode_rows(found.rows) if isinstance(event, e.SnapshotEvent)]
+        (snapshot,) = [event for event in log_format.decode_rows(found.payloads) if isinstance(event, e.SnapshotEvent)]
         assert (snapshot.archive is not None) is (archive == "archive: true")

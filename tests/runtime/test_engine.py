@@ -668,7 +668,7 @@ def test_large_values_come_back_whole_also_in_another_engine(idle_s: float) -> N
             second = await c.engine(large, idle_s=idle_s)
             await c.send(key(large), "go", "x" * 300_000)
             assert await c.result(second, large) == (200_000, "x" * 600_000)
-            assert all(len(row) < 5000 for row in (await logged(c, key(large))).rows)
+            assert all(len(row) < 5000 for row in (await logged(c, key(large))).payloads)
 
     run(world)
 
@@ -697,7 +697,7 @@ class LogRecorder(logging.Handler):
         self.said: list[tuple[str, str]] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        (*_, last) = log_format.decode_rows(row for _, row in self._store._executions[key(talkative)].rows)
+        (*_, last) = log_format.decode_rows(row.payload for row in self._store._executions[key(talkative)].rows)
         self.said.append((record.getMessage(), type(last).__name__))
 
 

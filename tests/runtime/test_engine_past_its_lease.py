@@ -74,7 +74,7 @@ def test_an_engine_that_comes_back_interrupts_nothing_that_another_has_begun() -
         assert await starting
         found = await store.read(key)
         assert found is not None and found.head.status == "completed"
-        return [event for event in log_format.decode_rows(found.rows) if isinstance(event, InterruptedEvent)]
+        return [event for event in log_format.decode_rows(found.payloads) if isinstance(event, InterruptedEvent)]
 
     interrupted = run(world)
     assert len(interrupted) == 1 and len(begun) == 1, "the zombie's try, which it never began"

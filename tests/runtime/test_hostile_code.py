@@ -383,7 +383,7 @@ class EngineOnFile:
     async def events(self, key: Key) -> list[e.Event]:
         found = await self.store.read(key)
         assert found is not None
-        return log_format.decode_rows(found.rows)
+        return log_format.decode_rows(found.payloads)
 
     async def is_resident_and_works(self) -> None:
         """The engine goes on, and the queue of one place has it free."""

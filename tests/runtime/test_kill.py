@@ -148,7 +148,7 @@ class KilledWorkflow:
             found = {head.key: await store.read(head.key) for head in await store.heads()}
         finally:
             await store.close()
-        return {key: log_format.decode_rows(one.rows) for key, one in found.items() if one is not None}
+        return {key: log_format.decode_rows(one.payloads) for key, one in found.items() if one is not None}
 
     def settled(self) -> Counter[str]:
         """The keys of the steps that have settled, and how often."""

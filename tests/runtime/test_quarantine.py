@@ -19,7 +19,7 @@ from perdure.service import dead_letter_groups
 from perdure.service.dead_letter_groups import DeadLetterFilter
 from perdure.service.store_access import StoreAccess
 from perdure.service.verification import find_unreadable
-from perdure.stores.protocol import Post
+from perdure.stores.protocol import LogRow, Post
 from tests.runtime.cluster import Cluster, now_s, until
 from tests.runtime.test_engine import virtually
 
@@ -85,7 +85,7 @@ def test_an_execution_whose_log_is_damaged_needs_attention_is_tried_again_and_go
         await came(c, key, "waiting")
         execution = c.store._executions[key]
         (whole,) = execution.rows
-        execution.rows = [(whole[0], whole[1][:-1] + bytes((whole[1][-1] ^ 1,)))]
+        execution.rows = [LogRow(whole.version, whole.payload[:-1] + bytes((whole.payload[-1] ^ 1,)))]
         await c.store.commit([Post(messages=(OutgoingMessage(key, "go", messages.encode_message(SignalMessage("go", encode("came", "it")))),))])
         await came(c, key, "needs_attention")
         other = await c.post(waits, id="other")
@@ -109,18 +109,18 @@ def test_an_execution_started_under_rules_that_are_not_known_here_waits_for_a_ne
         key = await c.post(waits)
         await came(c, key, "waiting")
         execution = c.store._executions[key]
-        ((version, row),) = execution.rows
+        (row,) = execution.rows
         events = [
             msgspec.structs.replace(event, rules=events_.EVENT_RULES_VERSION + 1) if isinstance(event, events_.StartedEvent) else event
-            for event in log_format.decode_row(row)
+            for event in log_format.decode_row(row.payload)
         ]
-        execution.rows = [(version, log_format.encode_row(events))]
+        execution.rows = [LogRow(row.version, log_format.encode_row(events))]
         await c.store.commit([Post(messages=(OutgoingMessage(key, "go", messages.encode_message(SignalMessage("go", encode("came", "it")))),))])
         await came(c, key, "needs_attention")
         (found,) = [found async for found in find_unreadable(c.store)]
         assert (found.key, found.message) == (key, "") and "Use a Perdure as new as the one that started it" in found.why
-        assert execution.rows == [(version, log_format.encode_row(events))], "nothing was written to its log"
-        execution.rows = [(version, row)]
+        assert execution.rows == [LogRow(row.version, log_format.encode_row(events))], "nothing was written to its log"
+        execution.rows = [row]
         await came(c, key, "completed")
 
     claim()
@@ -136,7 +136,7 @@ def test_an_ended_execution_whose_log_is_damaged_stays_ended_when_it_gets_a_mess
         await came(c, key, "completed")
         ended = (await c.store.heads())[0]
         execution = c.store._executions[key]
-        execution.rows = [(version, row[:-1] + b"?") for version, row in execution.rows]
+        execution.rows = [LogRow(row.version, row.payload[:-1] + b"?") for row in execution.rows]
         await c.store.commit([Post(messages=(OutgoingMessage(key, "undo", messages.encode_message(messages.UndoMessage())),))])
         await asyncio.sleep(2.5 * QUARANTINE_RETRY_S)
         (head,) = await c.store.heads()

@@ -118,7 +118,7 @@ def remembered(directory: Path) -> list[e.Event]:
         found = await store.read(KEY)
         await store.close()
         assert found is not None
-        return log_format.decode_rows(found.rows)
+        return log_format.decode_rows(found.payloads)
 
     return asyncio.run(read())
 

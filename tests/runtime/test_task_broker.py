@@ -591,7 +591,7 @@ async def test_large_arguments_and_results_pass_whole(c: Cluster) -> None:
     assert await complete(process, task_lease, task_lease.input.args[0] * 2) is None
     assert len(await c.result(engine, drawing)) == 400_000
     found = await c.store.read(drawing.key("e"))
-    assert found is not None and all(len(row) < 5000 for row in found.rows)
+    assert found is not None and all(len(row) < 5000 for row in found.payloads)
 
 
 @virtually

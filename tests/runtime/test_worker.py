@@ -469,7 +469,7 @@ async def test_large_arguments_and_results_pass_whole(c: Cluster) -> None:
     assert await c.start(engine, large, 200_000)
     assert await c.result(engine, large) == 400_000
     found = await c.store.read(large.key("e"))
-    assert found is not None and all(len(row) < 5000 for row in found.rows)
+    assert found is not None and all(len(row) < 5000 for row in found.payloads)
 
 
 @pytest.mark.parametrize("after_s", [0.5, 9.999, 15.0, 19.999])

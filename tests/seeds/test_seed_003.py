@@ -214,7 +214,7 @@ def test_a_secret_is_in_no_argument_that_a_log_has(world: World) -> None:
     run = started(world, asks("a", {"token": "{{ secrets.TOKEN }}"}), secrets={"TOKEN": "hush-hush"})
     assert run.result() == {"token": "***"}, "the tool was given it, and what it says of it is hidden"
     found = world.machine.read(run.key)
-    assert found is not None and b"@secret" in b"".join(found.rows)
+    assert found is not None and b"@secret" in b"".join(found.payloads)
 
 
 @pytest.mark.slow
@@ -239,7 +239,7 @@ def test_the_items_of_a_loop_are_kept_once(world: World) -> None:
     assert run.status == "completed"
     log = world.machine.read(run.key)
     assert log is not None
-    assert b"".join(log.rows).count(b"item number 7") == 2, "in the input, and with the loop"
+    assert b"".join(log.payloads).count(b"item number 7") == 2, "in the input, and with the loop"
 
 
 def test_what_a_model_answers_is_as_the_seed_shows_it(world: World) -> None:

@@ -29,7 +29,7 @@ def failed_dead_letter(world: World, steps: list[dict[str, Any]], **more: Any) -
     assert run.status == "failed"
     found = world.machine.read(run.key)
     assert found is not None
-    letter = dead_letter_groups.dead_letter_of(fold_events(run.key, log_format.decode_rows(found.rows)))
+    letter = dead_letter_groups.dead_letter_of(fold_events(run.key, log_format.decode_rows(found.payloads)))
     assert letter is not None
     return letter
 

@@ -235,7 +235,7 @@ async def test_events_are_those_of_the_log_followed_or_read_at_the_end(c: Cluste
     ]
     found = await c.store.read(handle.key)
     assert found is not None
-    known = views.public_history(handle.key, [log_format.decode_row(row) for row in found.rows])
+    known = views.public_history(handle.key, [log_format.decode_row(row) for row in found.payloads])
     assert read == [(event.id, event.type, event.subject) for event in known]
 
 
@@ -367,7 +367,7 @@ async def test_an_execution_that_was_folded_before_is_read_from_there_on_by_whoe
 
     async def counted(key: Key, after: int = 0) -> StoredLog | None:
         found = await read(key, after)
-        reads.append(0 if found is None else len(found.rows))
+        reads.append(0 if found is None else len(found.payloads))
         return found
 
     c.store.read = counted  # type: ignore[method-assign]  # what is read of the store is counted

@@ -18,7 +18,7 @@ from perdure.service.execution_bundles import Bundle, decode_bundle
 from perdure.service.reruns import RerunRequest, fork_execution
 from perdure.service.store_access import StoreAccess
 from perdure.stores.memory import MemoryStore
-from perdure.stores.protocol import Commit, Post, StoredLog
+from perdure.stores.protocol import Commit, LogRow, Post, StoredLog
 from perdure.sync_client import AsyncClient
 from tests.runtime.cluster import Cluster, settle
 from tests.service.cluster_client import virtually
@@ -236,7 +236,7 @@ async def test_nothing_is_removed_if_something_cannot_be_read(c: Cluster, client
     names = await blobs(c)
     rows = c.store._executions[key].rows
     whole = list(rows)
-    rows[-1] = (rows[-1][0], b"\x02damaged")
+    rows[-1] = LogRow(rows[-1].version, b"\x02damaged")
     with pytest.raises(LogDamaged, match="so none was removed"):
         await client.upkeep.prune_values()
     rows[:] = whole

@@ -91,7 +91,7 @@ async def test_what_ended_long_ago_goes_and_its_id_status_and_times_stay(c: Clus
     assert (await (await client.get("old")).status()).status == "completed"
     assert await client.upkeep.verify() == []
     found = await c.store.read(Key("default", "plain", "old"))
-    assert found is not None and [len(row) < 100 for row in found.rows] == [True]
+    assert found is not None and [len(row) < 100 for row in found.payloads] == [True]
 
 
 @virtually

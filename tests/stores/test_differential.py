@@ -301,7 +301,7 @@ class Twins:
         tenant, statuses = self.random.choice([None, "acme", "b\0", "c"]), self.random.choice([None, *(frozenset({one}) for one in STATUSES)])
         name, limit = self.random.choice([*BLOBS, "never kept"]), self.random.randrange(4)
         self.note("read", log := await self.both(lambda store: store.read(key, after)))
-        self.note("read after", log and log.rows)
+        self.note("read after", log and log.payloads)
         self.note("in a queue", log and log.head.queue)
         self.note("heads", await self.both(lambda store: store.heads(HeadFilter(tenant=tenant, statuses=statuses, limit=limit))))
         where = tuple(self.some_condition() for _ in range(self.random.choice([1, 1, 2])))
@@ -356,13 +356,14 @@ def messages_in(answer: object) -> list[QueuedMessage]:
 
 
 def unnumbered(answer: object) -> object:
-    """The answer, with all of its mail numbered 0."""
+    """The answer, with all of its mail numbered 0. A time that has come is now."""
     match answer:
         case QueuedMessage():
             return replace(answer, number=0)
         case Claimed():
             executions = [replace(assignment, messages=tuple(map(unnumbered, assignment.messages))) for assignment in answer.executions]
-            return replace(answer, executions=tuple(executions), work=tuple(map(unnumbered, answer.work)))
+            next_at_s = None if answer.next_at_s is None else max(answer.next_at_s, answer.now_s)
+            return replace(answer, executions=tuple(executions), work=tuple(map(unnumbered, answer.work)), next_at_s=next_at_s)
         case list():
             return list(map(unnumbered, answer))
         case _:

@@ -22,7 +22,7 @@ from perdure.stores.encoded_store import EncodedStore
 from perdure.stores.encryption import Encrypted, new_key, parse_keys
 from perdure.stores.memory import MemoryStore
 from perdure.stores.payload_codec import Compressed, PayloadCodec
-from perdure.stores.protocol import Commit, Committed, Post, Store
+from perdure.stores.protocol import Commit, Committed, LogRow, Post, Store
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.testing.conformance import Clock, StoreConformance
 from perdure.testing.conformance.store_world import key, plain_message, queue
@@ -68,6 +68,9 @@ class TestCodedMemory(StoreConformance):
     async def make(self, clock: Clock) -> Store:
         return EncodedStore(MemoryStore(clock), self.codec)
 
+    async def make_other(self, clock: Clock) -> Store:
+        return EncodedStore(MemoryStore(clock), self.codec)
+
 
 @pytest.mark.parametrize("codec", [CODECS["compressed"], CODECS["both"]], ids=["compressed", "both"])
 @pytest.mark.slow
@@ -81,6 +84,9 @@ class TestCodedSqlite(StoreConformance):
     async def make(self, clock: Clock) -> Store:
         return EncodedStore(SqliteStore(self.directory / "perdure.db", clock, synchronous="OFF"), self.codec)
 
+    async def make_other(self, clock: Clock) -> Store:
+        return EncodedStore(MemoryStore(clock), self.codec)
+
 
 @pytest.mark.slow
 class TestCodedReaches(StoreConformance):
@@ -90,6 +96,9 @@ class TestCodedReaches(StoreConformance):
 
     async def make(self, clock: Clock) -> Store:
         return EncodedStore(MemoryStore(clock, reaches=3), Encrypted(OLD))
+
+    async def make_other(self, clock: Clock) -> Store:
+        return EncodedStore(MemoryStore(clock), Encrypted(OLD))
 
 
 # Tampering: what is in the inner store is changed behind the codec's back.
@@ -105,16 +114,16 @@ class EncryptedStore:
     async def put(self, *changes: Commit | Post) -> None:
         assert all(isinstance(answer, Committed) for answer in await self.store.commit(changes))
 
-    def rows(self, of: str = "1") -> list[tuple[int, bytes]]:
+    def rows(self, of: str = "1") -> list[LogRow]:
         return self.inner._executions[key(of)].rows
 
     def set_row(self, number: int, row: bytes, of: str = "1") -> None:
-        self.rows(of)[number] = (self.rows(of)[number][0], row)
+        self.rows(of)[number] = LogRow(self.rows(of)[number].version, row)
 
     async def read(self, of: str = "1", after: int = 0) -> list[bytes]:
         log = await self.store.read(key(of), after)
         assert log is not None
-        return list(log.rows)
+        return list(log.payloads)
 
 
 @pytest.fixture
@@ -126,7 +135,7 @@ def vault() -> EncryptedStore:
 @pytest.mark.slow
 async def test_a_change_of_any_bit_of_a_row_is_noticed(vault: EncryptedStore) -> None:
     await vault.put(event(key(), row=ROW))
-    whole = vault.rows()[0][1]
+    whole = vault.rows()[0].payload
     assert ROW not in whole and await vault.read() == [ROW]
     for position in range(8 * len(whole)):
         altered = bytearray(whole)
@@ -142,7 +151,7 @@ async def test_a_change_of_any_byte_is_noticed_by_the_store_itself_where_encrypt
     payload, name = b"payload" * 3, sha256(b"payload" * 3).hexdigest()
     strict = EncodedStore(vault.inner, Encrypted(OLD, required=True))
     await vault.put(event(key(), row=ROW), Post(messages=(plain_message(queue()),), blobs=((name, payload),)))
-    ((_, row),), (message,) = vault.rows(), (await vault.inner.messages(queue()))
+    (row,), (message,) = vault.rows(), (await vault.inner.messages(queue()))
     ((stored, blob),) = vault.inner._blobs.items()
 
     def put_messages(body: bytes) -> None:
@@ -152,7 +161,7 @@ async def test_a_change_of_any_byte_is_noticed_by_the_store_itself_where_encrypt
         vault.inner._blobs[stored] = payload
 
     kinds: list[tuple[bytes, Callable[[bytes], None], Callable[[], Awaitable[object]]]] = [
-        (row, lambda part: vault.set_row(0, part), lambda: strict.read(key())),
+        (row.payload, lambda part: vault.set_row(0, part), lambda: strict.read(key())),
         (message.body, put_messages, lambda: strict.messages(queue())),
         (blob, put_blob, lambda: strict.blob(name)),
     ]
@@ -171,7 +180,7 @@ async def test_a_change_of_any_byte_is_noticed_by_the_store_itself_where_encrypt
 
 async def test_a_row_that_is_moved_to_another_execution_is_noticed(vault: EncryptedStore) -> None:
     await vault.put(event(key("1"), row=b"of one"), event(key("2"), row=b"of two"))
-    vault.set_row(0, vault.rows("1")[0][1], of="2")
+    vault.set_row(0, vault.rows("1")[0].payload, of="2")
     assert await vault.read("1") == [b"of one"]
     with pytest.raises(SealedPayload, match=r'\["row",\["acme","order","2"\],0,1\] was changed .* or moved from another place'):
         await vault.read("2")
@@ -182,9 +191,9 @@ async def test_rows_that_are_dropped_or_reordered_or_repeated_within_an_executio
     whole = list(vault.rows())
     assert await vault.read() == [b"row 0", b"row 1", b"row 2", b"row 3"]
     assert await vault.read(after=2) == [b"row 2", b"row 3"]
-    parts = [row for _, row in whole]
+    parts = [row.payload for row in whole]
     for order in ([1, 2, 3], [0, 2, 3], [0, 1, 2], [0, 2, 1, 3], [0, 1, 1, 3], [3]):
-        vault.rows()[:] = [(whole[number][0], parts[each]) for number, each in enumerate(order)]
+        vault.rows()[:] = [LogRow(whole[number].version, parts[each]) for number, each in enumerate(order)]
         with pytest.raises(SealedPayload, match="missing or moved"):
             await vault.read()
     vault.rows()[:] = whole
@@ -228,7 +237,7 @@ async def test_a_blob_that_is_exchanged_for_another_is_noticed_also_where_it_was
 async def everything(store: Store) -> tuple[Any, ...]:
     log = await store.read(key())
     assert log is not None
-    return log.rows, [message.body for message in await store.messages(queue())], await store.blob(sha256(b"blob").hexdigest())
+    return log.payloads, [message.body for message in await store.messages(queue())], await store.blob(sha256(b"blob").hexdigest())
 
 
 async def written(inner: Store, codec: PayloadCodec | None) -> tuple[Any, ...]:
@@ -248,7 +257,7 @@ async def test_each_of_several_keys_decrypts_and_the_first_encrypts() -> None:
         await EncodedStore(inner, Encrypted(NEW)).read(key())
     assert refused.value.key_id == "old"
     newer = await EncodedStore(inner, Encrypted(NEW)).read(key(), after=1)
-    assert newer is not None and newer.rows == (ROW,)
+    assert newer is not None and newer.payloads == (ROW,)
 
 
 async def test_without_a_key_or_with_a_wrong_one_reading_says_which_is_missing_and_nothing_is_changed() -> None:
@@ -283,7 +292,7 @@ async def test_what_was_written_without_a_codec_or_with_another_is_read_beside_w
         assert await everything(store) == seen
         await store.commit([event(key(), 1, row=b"coded"), event(key(), 2, row=b"coded, too")])
         log = await store.read(key())
-        assert log is not None and log.rows == (ROW, b"coded", b"coded, too")
+        assert log is not None and log.payloads == (ROW, b"coded", b"coded, too")
 
 
 async def test_what_is_not_encrypted_is_refused_where_that_is_required() -> None:
@@ -377,7 +386,7 @@ async def test_nothing_and_everything_can_be_kept(codec: Callable[[], PayloadCod
         )
         assert await store.blob(name) == payload
     log = await store.read(key("\0 é 🐘"))
-    assert log is not None and list(log.rows) == payloads
+    assert log is not None and list(log.payloads) == payloads
     assert [message.body for message in await store.messages(queue())] == [payload or b"-" for payload in payloads]
     await store.close()
 
@@ -398,7 +407,7 @@ async def test_sixteen_mebibytes_are_kept_while_the_loop_goes_on(codec: Callable
     await store.commit([event(key(), row=payload, messages=(plain_message(queue(), body=payload),), blobs=((name, payload),))])
     assert threads and threading.get_ident() not in threads
     log, (message,) = await store.read(key()), await store.messages(queue())
-    assert log is not None and log.rows == (payload,) and message.body == payload and await store.blob(name) == payload
+    assert log is not None and log.payloads == (payload,) and message.body == payload and await store.blob(name) == payload
     await store.close()
 
 
@@ -411,7 +420,7 @@ async def test_many_at_once_from_several_loops_get_what_is_theirs(tmp_path: Path
         for version in range(20):
             await store.commit([event(key(id), version, row=f"{id} {version}".encode() * 100, holder=id)])
         log = await store.read(key(id))
-        assert log is not None and list(log.rows) == [f"{id} {version}".encode() * 100 for version in range(20)]
+        assert log is not None and list(log.payloads) == [f"{id} {version}".encode() * 100 for version in range(20)]
 
     async def several(name: str) -> None:
         await asyncio.gather(*(work(f"{name}{number}") for number in range(5)))

@@ -234,7 +234,7 @@ if (child := os.fork()) == 0:
         os._exit(0)
     os._exit(1)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-print([row.decode() for row in asyncio.run(store.read(key())).rows])
+print([row.decode() for row in asyncio.run(store.read(key())).payloads])
 asyncio.run(store.close())
 """
 

@@ -62,7 +62,7 @@ class WorkerSetup:
     async def events(self, id: str = "e") -> list[e.Event]:
         """The log of an execution."""
         found = await self.store.read(Key("default", "album", id))
-        return [] if found is None else log_format.decode_rows(found.rows)
+        return [] if found is None else log_format.decode_rows(found.payloads)
 
     async def until(self, kind: type, count: int = 1, id: str = "e") -> None:
         """Wait until the log has so many events of a kind."""

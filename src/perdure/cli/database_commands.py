@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,10 +10,11 @@ import click
 
 from perdure.cli.exit_codes import CommandExit, ExitCode
 from perdure.cli.root_command import CliCommand, CliGroup
-from perdure.cli.shared_options import GlobalOptions, format_option
+from perdure.cli.shared_options import GlobalOptions, format_option, json_option
 
 if TYPE_CHECKING:
     from perdure.cli.doctor_report import DoctorFinding
+    from perdure.service.store_copies import CopyResult
 
 
 @click.command("doctor", cls=CliCommand)
@@ -31,7 +33,7 @@ def doctor(settings: GlobalOptions, /, *, format: str) -> None:
 
 @click.group("db", cls=CliGroup)
 def db() -> None:
-    """Maintain the database file: locate, create, check, back up, restore, vacuum, upgrade, encrypt."""
+    """Maintain the database file: locate, create, check, back up, restore, copy, vacuum, upgrade, encrypt."""
 
 
 @click.command("path", cls=CliCommand)
@@ -89,9 +91,9 @@ def init(settings: GlobalOptions, /, mode: str | None) -> None:
 def backup(settings: GlobalOptions, /, target: Path) -> None:
     """Copy the database to a new FILE while it is in use."""
     from perdure.cli import terminal_text
-    from perdure.stores.sqlite.backup import back_up as copy
+    from perdure.stores.sqlite.backup import back_up
 
-    copy(settings.existing_file(), target)
+    back_up(settings.existing_file(), target)
     click.echo(f"{target} has a copy, {terminal_text.size(target.stat().st_size)}")
 
 
@@ -115,6 +117,51 @@ def restore(settings: GlobalOptions, /, backup: Path, *, replace: bool) -> None:
     if done.unreadable:
         has = "has one row" if done.unreadable == 1 else f"has {done.unreadable:,} rows"
         click.echo(f"the backup {has} that can't be read; perdure verify names the executions", err=True)
+
+
+@click.command("copy", cls=CliCommand)
+@click.argument("source", metavar="FROM")
+@click.argument("target", metavar="TO")
+@json_option
+@click.pass_obj
+def copy(_: GlobalOptions, /, source: str, target: str, *, as_json: bool) -> None:
+    """Copy all that the database FROM has into the database TO. Both are URLs, such as sqlite:///path/to/file.db.
+
+    Engines may go on with FROM; what they do before the copy ends is in it. What TO has under other keys stays. TO gets a new epoch, so what the engines of
+    FROM decide later does not count there. Interrupted, it goes on when it is run again.
+    """
+    import asyncio
+
+    from perdure.cli import output, terminal_text
+
+    done = asyncio.run(_copied(source, target))
+    if as_json:
+        click.echo(output.indented_json({**output.as_data(done), "from": source, "to": target}))
+        return
+    parts = ((done.executions, "execution"), (done.rows, "log row"), (done.messages, "message"), (done.blobs, "large value"), (done.secrets, "secret"))
+    click.echo(f"{target} has {', '.join(terminal_text.count(number, what) for number, what in parts)} of {source}, in a new epoch")
+
+
+async def _copied(source: str, target: str) -> CopyResult:
+    from perdure.cli import terminal
+    from perdure.service.store_copies import copy_store
+    from perdure.stores.configured_store import database_file, open_plain_store
+
+    file, copy = database_file(source), database_file(target)
+    if file is not None and not file.exists():
+        raise CommandExit(ExitCode.INPUT, f"there is no file {file}; name the database that is to be copied")
+    if source == target or (file is not None and file == copy):
+        raise CommandExit(ExitCode.INPUT, f"{source} and {target} are the same database; name another one to copy to")
+    opened = open_plain_store(source)
+    try:
+        into = open_plain_store(target)
+        try:
+            with terminal.progress_counter(sys.maxsize) as progress:
+                return await copy_store(opened, into, str(file or source), progress)
+        finally:
+            await into.close()
+    finally:
+        await opened.close()
 
 
 @click.command("vacuum", cls=CliCommand)
@@ -178,5 +225,5 @@ def new() -> None:
 
 
 key.section("Commands", (new,))
-db.section("Commands", (path, init, check, backup, restore, vacuum, upgrade))
+db.section("Commands", (path, init, check, backup, restore, copy, vacuum, upgrade))
 db.section("Keys", (keys, rekey, key))

@@ -41,14 +41,14 @@ async def _secret_access(settings: GlobalOptions, key_file: str | None, creates:
     from perdure.service.secrets.secret_resolver import secret_resolver_for
     from perdure.service.secrets.vault_client import VaultClient
     from perdure.stores.configured_store import database_file, open_store
-    from perdure.stores.secret_vault import vault_of
+    from perdure.stores.secret_vault import VAULT
 
     chosen = vault_client.secret_keys(key_file)
     if not creates and (file := database_file(settings.url())):
         settings.expect(file)
     store = open_store(settings.db)
     try:
-        vault = vault_of(store)
+        vault = store.part(VAULT)
         if vault is None:
             raise CommandExit(
                 ExitCode.STORE, f"{settings.url()} stores no secrets\nset them in the environment, PERDURE_SECRET_NAME, or in files, PERDURE_SECRETS_PATH"

@@ -49,7 +49,10 @@ UNCOUNTED_MAX = 10
 
 
 def progress_counter(total: int | None, *, between: bool = False) -> AbstractContextManager[Callable[[int], None]]:
-    """A counter of processed items, shown if standard error is a terminal and there are many. `between` says that other text is printed meanwhile."""
+    """A counter of processed items, shown if standard error is a terminal and there are many. `between` says that other text is printed meanwhile.
+
+    With `sys.maxsize`, their number is unknown.
+    """
     if total is None or total <= UNCOUNTED_MAX or not sys.stderr.isatty() or (between and sys.stdout.isatty()):
         return nullcontext(lambda _: None)
     return _Counter(total)
@@ -65,7 +68,8 @@ class _Counter:
 
     def _count(self, more: int) -> None:
         self._done += more
-        click.echo(f"\r{self._done:,} of {self._total:,}", err=True, nl=False)
+        of = "" if self._total == sys.maxsize else f" of {self._total:,}"
+        click.echo(f"\r{self._done:,}{of}", err=True, nl=False)
 
     def __exit__(self, *_: object) -> None:
         click.echo("\r\x1b[K", err=True, nl=False)

@@ -8,8 +8,7 @@ then calls one handler after the other, each at the path of the step that it und
 skipped; with ``on_error="continue"``, the next handler is called.
 """
 
-from asyncio import CancelledError
-from collections import deque
+from asyncio import CancelledError, Future
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextvars import Context as Variables
 from datetime import UTC, datetime
@@ -19,7 +18,7 @@ from typing import Any
 import msgspec
 
 from perdure.code.declarations import CodeWorkflow, Step, UndoHandler, undo_handler_of
-from perdure.code.deterministic_loop import CLEANUP_AWAITS_MAX, DeterministicLoop, NumberedFuture, NumberedTask
+from perdure.code.deterministic_loop import CLEANUP_AWAITS_MAX, DeterministicLoop, NumberedTask
 from perdure.code.exception_data import decode_refusal, encode_refusal, error_info
 from perdure.code.function_codec import FunctionCodec
 from perdure.code.operation_paths import NameScope, operation_text, refusal_path
@@ -46,6 +45,7 @@ from perdure.core.operations import (
 )
 from perdure.core.paths import UNDO, Key, Path, path_text
 from perdure.core.program import WARNING_LEVEL, DropCommand, FinishCommand, LogCommand, OpenCommand, ProgramCommand, TrimCommand
+from perdure.core.replay_cursor import ReplayCursor
 from perdure.core.undo_plan import UNDO_BEGIN, UNDO_PLAN, UndoArguments, not_undone_line, operations_to_undo, undo_subject
 from perdure.core.values import ENCODED_NONE, Blob, Value
 
@@ -118,6 +118,8 @@ def _missing_undo_handler(op: CallOperation) -> UndoHandler:
 OPERATIONS_AT_ONCE_MAX = 100_000
 """The most operations that a workflow may open without waiting for any; more is taken for a loop that never waits."""
 
+_NO_VALUES: Mapping[str, bytes] = {}
+
 WorkflowEntry = Callable[["CodeProgram"], Coroutine[Any, Any, Any]]
 """Creates the coroutine of a workflow in its program."""
 
@@ -136,8 +138,8 @@ class CodeProgram:
         "_matched_value",
         "_opened",
         "_recalled",
+        "_recorded",
         "_refused",
-        "_remembered",
         "_root",
         "_undoing",
         "_unstarted",
@@ -173,10 +175,10 @@ class CodeProgram:
         self._enter = enter
         self._variables = variables
         self._root: NumberedTask[Any] | None = None
-        self._waiting: dict[Path, NumberedFuture[Any]] = {}
+        self._waiting: dict[Path, Future[Any]] = {}
         self._unstarted: dict[Path, Coroutine[Any, Any, Any]] = {}
         self._commands: list[ProgramCommand] = []
-        self._remembered: deque[e.Event] | None = None
+        self._recorded: ReplayCursor | None = None
         self._values: Mapping[str, bytes] = {}
         self._recalled: Mapping[str, bytes] = {}
         self._divergence: Diverged | None = None
@@ -190,13 +192,13 @@ class CodeProgram:
 
     # The methods of a program.
 
-    def feed(self, execution: Execution, event: e.Event, remembered: deque[e.Event] | None, values: Mapping[str, bytes]) -> Sequence[ProgramCommand]:
+    def feed(self, execution: Execution, event: e.Event, recorded: ReplayCursor | None, values: Mapping[str, bytes]) -> Sequence[ProgramCommand]:
         """Takes one external event; returns the commands that follow from it."""
         if self._divergence is not None:
             raise self._divergence
-        if remembered is None or remembered is not self._remembered:  # otherwise the commands of the event before are not folded into the execution yet
+        if recorded is None or recorded.is_fresh:  # otherwise the commands of the event before are not folded into the execution yet
             self.attributes = execution.attributes
-        self.execution, self._remembered, self._values, self._commands = execution, remembered, values, []
+        self.execution, self._recorded, self._values, self._commands = execution, recorded, values, []
         self._opened.clear()
         self.lost.clear()
         self._take(event)
@@ -245,15 +247,18 @@ class CodeProgram:
             finally:
                 self._closing = False
 
+    def _take_settlement(self, path: Path) -> None:
+        self.steps.pop(path, None)
+        future, settlement = self._waiting.pop(path, None), self.execution.settled[path]
+        if self.receipts and uses_messages(path, settlement.op):
+            self.receipts.use(path)
+        if future is not None and not future.done():
+            future.set_result(settlement)
+
     def _take(self, event: e.Event) -> None:
         match event:
-            case e.SettledEvent(path) | e.ReceivedEvent(path) | e.RecalledEvent(path):
-                self.steps.pop(path, None)
-                future, settlement = self._waiting.pop(path, None), self.execution.settled[path]
-                if self.receipts and uses_messages(path, settlement.op):
-                    self.receipts.use(path)
-                if future is not None and not future.done():
-                    future.set_result(settlement)
+            case e.SettledEvent() | e.ReceivedEvent() | e.RecalledEvent():
+                self._take_settlement(event.path)
             case e.StartedEvent():
                 self._recalled = self._values  # values of the original may be kept again at any later event of the fork
                 self._begin()
@@ -304,6 +309,8 @@ class CodeProgram:
             if self._undoing is None and not self._has_returned:
                 self._has_returned, self._left_behind = True, self._abandoned_failure(root)
             self._unwind_rest()
+        elif self._waiting:
+            return
         if (root.done() and not self.loop.pending) or not self._waiting:
             self._finish(root)
 
@@ -341,7 +348,7 @@ class CodeProgram:
         if self._undoing is not None and (error := root.exception()) is not None:
             finish = FinishCommand("failed", Failure("failed", 1, error_info(error)))
         self._finished = True
-        if self._remembered is None:
+        if self._recorded is None:
             self._commands.append(finish)
         elif not isinstance(self._next(), e.EndedEvent):
             self.differs((), self._next_text(), "the end of the workflow")
@@ -350,7 +357,7 @@ class CodeProgram:
         """Whether something is in flight or has to be undone before the execution can end with `finish`."""
         if finish.status == "completed" and self.execution.cancelling is None:
             return False
-        if self._remembered is not None:
+        if self._recorded is not None:
             return self.is_next(UNDO_PLAN)
         return self.execution.is_in_flight or (self.undoes and self.execution.is_to_be_undone)
 
@@ -361,15 +368,18 @@ class CodeProgram:
 
     # What verbs use.
 
-    def open(self, path: Path, op: Operation, step: Any = None) -> NumberedFuture[SettledOperation]:
+    def open(self, path: Path, op: Operation, step: Any = None) -> Future[SettledOperation]:
         """Opens an operation; the future settles with it. `step` is the function behind a call."""
         self._ask(path, op)
+        if isinstance(step, Step):
+            self._register_undo_handler(step)
+        return self._wait(path, step)
+
+    def _wait(self, path: Path, step: Any) -> Future[SettledOperation]:
+        """Returns the future of an operation that was just opened."""
         if step is not None:
             self.steps[path] = step
-            if isinstance(step, Step):
-                self._register_undo_handler(step)
-        future: NumberedFuture[SettledOperation] = self.loop.create_future()
-        self._waiting[path] = future
+        future = self._waiting[path] = self.loop.create_settlement()
         self._opened.append((path, self.loop.current))
         return future
 
@@ -381,10 +391,38 @@ class CodeProgram:
 
     async def settle(self, path: Path, op: Operation, step: Any = None) -> SettledOperation:
         """Opens an operation and waits until it has settled; if the waiting task is cancelled first, drops the operation."""
-        self.note_awaited(path)
-        return await self.wait_for_settlement(path, self.open(path, op, step))
+        self._unstarted.pop(path, None)
+        self._ask(path, op)
+        if isinstance(step, Step):
+            self._register_undo_handler(step)
+        if self._recorded is not None and (settlement := self._settle_ahead(self._recorded, path)) is not None:
+            return settlement
+        try:
+            return await self._wait(path, step)
+        except CancelledError:
+            self.drop(path)
+            raise
 
-    async def wait_for_settlement(self, path: Path, future: NumberedFuture[SettledOperation]) -> SettledOperation:
+    def _settle_ahead(self, recorded: ReplayCursor, path: Path) -> SettledOperation | None:
+        """Returns how an operation settled if that comes next in the log, and nothing else of the workflow could run before; else None.
+
+        The task then continues without being suspended, which spares a replay most of its work. No other task can see the difference, because each waits
+        for something later in the log.
+        """
+        if self.closed or self._divergence is not None or self._root is None or self._root.done() or not self.loop.runs_alone:
+            return None
+        settlement = recorded.settle_ahead(path)
+        if settlement is not None:
+            self.attributes, self._values = self.execution.attributes, _NO_VALUES
+            if self._opened:
+                self._opened.clear()
+            if self.lost:
+                self.lost.clear()
+            if self.receipts and uses_messages(path, settlement.op):
+                self.receipts.use(path)
+        return settlement
+
+    async def wait_for_settlement(self, path: Path, future: Future[SettledOperation]) -> SettledOperation:
         """Waits for the operation at `path` through its future; if the waiting task is cancelled first, drops the operation."""
         try:
             return await future
@@ -394,7 +432,7 @@ class CodeProgram:
 
     def remember(self, path: Path, make: Callable[[], Value], **how: Any) -> Value:
         """Keeps a value, which is computed now unless the log has it. The operation settles at once. A failure to compute the value is recorded as well."""
-        if self._remembered is not None:
+        if self._recorded is not None:
             if self.is_next(mark := refusal_path(path)):
                 self._ask(mark, KeepOperation(label="refused"))
                 raise decode_refusal(path, self.raw(self._matched_value))
@@ -418,17 +456,27 @@ class CodeProgram:
     @property
     def replaying(self) -> bool:
         """Whether the operation that the program asks for now is in the log."""
-        return self._remembered is not None
+        return self._recorded is not None
 
-    def take_removed(self, path: Path, kind: type[Operation]) -> NumberedFuture[SettledOperation] | None:
+    def recorded_call(self, path: Path, step: Step[Any, Any, Any]) -> CallOperation | None:
+        """Returns the call of `step` that the log has here next, if it does.
+
+        It takes the place of the one that the program asks for now, since replay compares no arguments; so these need not be encoded again.
+        """
+        event = None if self._recorded is None else self._recorded.next()
+        if type(event) is e.OpenedEvent and event.path == path and type(op := event.op) is CallOperation and op.target == step.name and op.queue == step.queue:
+            return op
+        return None
+
+    def take_removed(self, path: Path, kind: type[Operation]) -> Future[SettledOperation] | None:
         """Takes the recorded operation at `path` as asked for, if it is next and of this kind. Returns a future if it settles later."""
         event = self._next()
-        if not isinstance(event, e.OpenedEvent) or event.path != path or not isinstance(event.op, kind) or self._remembered is None:
+        if not isinstance(event, e.OpenedEvent) or event.path != path or not isinstance(event.op, kind) or self._recorded is None:
             return None
-        self._remembered.popleft()
+        self._recorded.take()
         if not settles_later(event.op):
             return None
-        future: NumberedFuture[SettledOperation] = self.loop.create_future()
+        future = self.loop.create_settlement()
         self._waiting[path] = future
         self.steps[path] = removed_step
         return future
@@ -437,9 +485,9 @@ class CodeProgram:
         """Opens an operation that settles at once."""
         self._ask(path, op)
 
-    def future_of_open(self, path: Path) -> NumberedFuture[SettledOperation]:
+    def future_of_open(self, path: Path) -> Future[SettledOperation]:
         """Returns a new future for an operation that was dropped and is still open."""
-        future: NumberedFuture[SettledOperation] = self.loop.create_future()
+        future = self.loop.create_settlement()
         self._waiting[path] = future
         return future
 
@@ -452,12 +500,12 @@ class CodeProgram:
             settlement = self.execution.settled.get(path)
             if settlement is None or not settlement.messages:
                 return
-        if self._remembered is None:
+        if self._recorded is None:
             self._commands.append(DropCommand(path, any(path[:depth] in self.lost for depth in range(1, len(path) + 1)) if self.lost else False))
         elif not isinstance(event := self._next(), e.DroppedEvent) or event.path != path:
             self.differs(path, self._next_text(), f"{path_text(path)} dropped")
         else:
-            self._remembered.popleft()
+            self._recorded.take()
 
     def give_back(self, branch: Path) -> None:
         """Returns the messages to the mailbox that a branch received and has not used or not completed."""
@@ -466,18 +514,18 @@ class CodeProgram:
 
     def trim(self, path: Path, before: int, undo_before: int = 0) -> None:
         """Forgets iterations of a loop. The log records how many, so replay has nothing to decide or compare."""
-        if self._remembered is None:
+        if self._recorded is None:
             self._commands.append(TrimCommand(path, before, undo_before))
 
-    def wait_for_iteration(self, path: Path) -> NumberedFuture[e.IterationResumedEvent]:
+    def wait_for_iteration(self, path: Path) -> Future[e.IterationResumedEvent]:
         """Returns a future for the iteration from which the loop at `path` continues in a compacted log."""
-        future: NumberedFuture[e.IterationResumedEvent] = self.loop.create_future()
+        future = self.loop.create_settlement()
         self._waiting[path] = future
         return future
 
     def log(self, level: int, line: str, fields: Mapping[str, Any]) -> None:
         """Logs a line, unless this is a replay."""
-        if self._remembered is None and not self.closed:
+        if self._recorded is None and not self.closed:
             self._commands.append(LogCommand(level, line, tuple(fields.items())))
 
     def note_awaited(self, path: Path) -> None:
@@ -498,9 +546,9 @@ class CodeProgram:
     def decode(self, value: Value, hint: Any, path: Path) -> Any:
         """Decodes a recorded value by its type hint. One that no longer fits is a divergence on replay, and an error live."""
         try:
-            return values.decode(self.raw(value), hint, "the value of", path)
+            return values.decode(value if type(value) is bytes else self.raw(value), hint, "the value of", path)
         except Undecodable as error:
-            if self._remembered is not None and not self.is_next(refusal_path(path)):
+            if self._recorded is not None and not self.is_next(refusal_path(path)):
                 self.differs(path, "a value of another shape", str(error))
                 raise Evicted from error
             self.remember(refusal_path(path), lambda: values.ENCODED_NONE, label="unreadable")
@@ -546,26 +594,24 @@ class CodeProgram:
         if self.closed or self._divergence is not None:
             self._refuse()
             return
-        if self.receipts and not settles_later(op) and uses_messages(path, op):
+        if type(op) is not CallOperation and self.receipts and not settles_later(op) and uses_messages(path, op):
             self.receipts.use(path)
-        if self._remembered is None:
+        if self._recorded is None:
             self._commands.append(OpenCommand(path, op))
             if len(self._commands) > OPERATIONS_AT_ONCE_MAX:
                 raise WrongVerb(f"{OPERATIONS_AT_ONCE_MAX:,} operations were opened without waiting for any", "let each iteration wait for something")
             return
-        event = self._next()
-        if type(event) is not e.OpenedEvent or event.path != path or not is_same_operation(event.op, op):
+        event = self._recorded.next()
+        if type(event) is not e.OpenedEvent or event.path != path or not (event.op is op or is_same_operation(event.op, op)):
             self.differs(path, self._next_text(), operation_text(path, op))
             raise Evicted
         if type(event.op) is KeepOperation:
             self._matched_value = event.op.value
-        self._remembered.popleft()
+        self._recorded.take()
 
     def _next(self) -> e.Event | None:
         """Returns the next recorded command, except those that trim loops."""
-        while (left := self._remembered) and type(left[0]) is e.TrimmedEvent:
-            left.popleft()
-        return left[0] if left else None
+        return None if self._recorded is None else self._recorded.next()
 
     def is_next(self, path: Path) -> bool:
         """Whether the next recorded command opens an operation at `path`."""

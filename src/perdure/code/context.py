@@ -45,6 +45,7 @@ from perdure.core.operations import (
     SendOperation,
     SleepOperation,
     SpawnOperation,
+    Success,
 )
 from perdure.core.paths import Key, Path, path_text
 
@@ -309,7 +310,8 @@ class Context:
             StepFailed: its attempts are used up, or it raised `Fatal`. An error of a class in its `raises` is raised itself.
         """
         path, op, fn = self._prepare("step", fn, args, kwargs)
-        return self._verb(path, self._step(path, op, fn))
+        self._instance.note_called(path, call := self._step(path, op, fn))
+        return call
 
     @overload
     def attempt(self, fn: HasCode[P, R], /, *args: P.args, **kwargs: P.kwargs) -> VerbCall[Attempt[R]]: ...
@@ -348,6 +350,8 @@ class Context:
             for handler in fn.handlers:
                 _ = handler.step.codec  # an undo handler with unsupported types is refused before the step runs
             path = scope.take(fn.name, explicit or fn.explicit)
+            if (recorded := self._instance.recorded_call(path, fn)) is not None:
+                return path, recorded, fn
             raw = fn.codec.encode_args(args, kwargs, "the arguments of step", path)
             op = CallOperation(
                 fn.name, raw, fn.queue, fn.rule, fn.timeout_s, fn.may_repeat, undo=fn.undo_when, heartbeat_s=fn.heartbeat_s, transaction=fn.transaction
@@ -361,7 +365,7 @@ class Context:
     async def _step(self, path: Path, op: CallOperation, fn: Any) -> Any:
         settlement = await self._instance.settle(path, op, fn)
         outcome = settlement.outcome
-        if isinstance(outcome, Failure):
+        if type(outcome) is Failure:
             _raise_step_failure(path, outcome, fn)
         return self._result(path, settlement, fn)
 
@@ -376,7 +380,7 @@ class Context:
 
     def _result(self, path: Path, settlement: SettledOperation, fn: Any) -> Any:
         outcome = settlement.outcome
-        value = values.ENCODED_NONE if outcome is None or isinstance(outcome, Failure) else outcome.value
+        value = outcome.value if type(outcome) is Success else values.ENCODED_NONE
         codec = fn.codec if isinstance(fn, Step) else codec_of_function(fn)
         return self._instance.decode(value, codec.result, path)
 

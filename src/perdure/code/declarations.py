@@ -116,7 +116,7 @@ class Step(Generic[P, R_co, X_co]):
     grace: Duration | None = None
     handlers: list["UndoHandler"] = dataclasses.field(default_factory=list, compare=False, repr=False)
 
-    @property
+    @cached_property
     def may_repeat(self) -> bool:
         """Whether a code workflow runs the step again after an interruption: unless the step declares ``idempotent=False``."""
         return self.idempotent is not False

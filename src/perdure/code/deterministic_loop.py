@@ -30,6 +30,9 @@ FAILED_MAX = 100
 ONE_TASK_PER_THREAD = sys.version_info >= (3, 14)
 """Whether the current task belongs to the thread and not to the loop: so from Python 3.14 on."""
 
+_current_task: Callable[[Any], asyncio.Task[Any] | None] = cast(Any, asyncio.tasks)._current_tasks.get if sys.version_info < (3, 12) else asyncio.current_task
+"""What returns the current task of a loop; up to Python 3.11, `asyncio.current_task` is a function of Python around this."""
+
 # Freeing a coroutine that does not end would make the interpreter print a warning, so such coroutines are kept.
 _unending: list[object] = []
 
@@ -145,7 +148,13 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
     @property
     def current(self) -> NumberedTask[Any] | None:
         """The task that is running on this loop now."""
-        return asyncio.current_task(self) if self._driving else None  # type: ignore[return-value]  # the loop creates all of its tasks itself
+        return _current_task(self) if self._driving else None  # type: ignore[return-value]  # the loop creates all of its tasks itself
+
+    @property
+    def runs_alone(self) -> bool:
+        """Whether a task runs now that is not about to be cancelled, and no other callback is ready."""
+        task: Any = None if self._ready else self.current
+        return task is not None and not task._must_cancel
 
     @property
     def pending(self) -> list[NumberedTask[Any]]:
@@ -236,6 +245,15 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         future: NumberedFuture[Any] = NumberedFuture(loop=self)
         future.number = next(self._futures)
         return future
+
+    def create_settlement(self) -> asyncio.Future[Any]:
+        """Creates a future that only its owner and the task that awaits it know.
+
+        It is in no set, so it needs no hash, and asyncio handles its own class of futures faster than `NumberedFuture`.
+        """
+        if self._closed:
+            self._expect_unwinding()
+        return asyncio.Future(loop=self)
 
     def call_soon(self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None) -> asyncio.Handle:
         """Schedules `callback` after everything that is ready now."""

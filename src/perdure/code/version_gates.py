@@ -4,8 +4,9 @@ A gate records which version an execution went through it with. An execution tha
 no such record, and continues with the oldest version. An operation that was removed from the code is still taken from the log where it is recorded.
 """
 
+from asyncio import Future
+
 from perdure.code.code_program import CodeProgram
-from perdure.code.deterministic_loop import NumberedFuture
 from perdure.core import values
 from perdure.core.errors import BadValue, Evicted
 from perdure.core.operation_state import SettledOperation
@@ -45,7 +46,7 @@ def version_at_gate(program: CodeProgram, path: Path, latest: int) -> int:
     return way
 
 
-def removed_operation(program: CodeProgram, path: Path, kind: str) -> NumberedFuture[SettledOperation] | None:
+def removed_operation(program: CodeProgram, path: Path, kind: str) -> Future[SettledOperation] | None:
     """Takes the recorded operation at `path` from the log; returns a future if it settles later, else None.
 
     Raises:

@@ -36,7 +36,7 @@ from perdure.core.program import DropCommand, FinishCommand, LogCommand, OpenCom
 from perdure.core.replay import LoadBlob, blobs_read, events_fed
 from perdure.core.time_bounds import TimeBounds
 from perdure.core.undo_plan import failed_undos
-from perdure.core.values import offload_if_large, put_blob
+from perdure.core.values import Value, offload_if_large, put_blob
 
 
 class DecisionContext(msgspec.Struct, frozen=True):
@@ -142,9 +142,9 @@ class _DecisionDraft:
 
     def _feed(self, event: e.Event) -> Generator[LoadBlob, bytes, None]:
         self._record(event)
-        if isinstance(event, e.MessageArrivedEvent):
+        if type(event) is e.MessageArrivedEvent:
             self.ready.extend(self.execution.mailbox.receivers(event.name))
-        if isinstance(event, e.ResumedEvent):
+        elif type(event) is e.ResumedEvent:
             self.ready.extend(self.execution.open)
         for one in events_fed(self.execution, event):
             values = {}
@@ -215,7 +215,7 @@ class _DecisionDraft:
             case ReceiveOperation() | SleepOperation():
                 self.ready.append(path)
         self._record(e.OpenedEvent(path, op, by, number))
-        if path in self.execution.open and self.execution.recalled_results.recalls(path, op):
+        if self.execution.recalled_results.recalls(path, op) and path in self.execution.open:
             self.ready.append(path)
 
     def _light(self, op: Operation) -> Operation:
@@ -223,7 +223,10 @@ class _DecisionDraft:
         name = _LARGE_FIELDS.get(type(op))
         if name is None:
             return op
-        light = offload_if_large(value := getattr(op, name), self.decision.blobs)
+        value: Value = getattr(op, name)
+        if type(value) is bytes and len(value) < limits.BLOB_BYTES_MIN:
+            return op
+        light = offload_if_large(value, self.decision.blobs)
         return op if light is value else msgspec.structs.replace(op, **{name: light})
 
     def _trim(self, command: TrimCommand) -> None:
@@ -311,7 +314,10 @@ class _DecisionDraft:
             yield e.SettledEvent(pending.path, self._light_outcome(message.outcome), self.now_s)
 
     def _light_outcome(self, outcome: Outcome) -> Outcome:
-        return Success(offload_if_large(outcome.value, self.decision.blobs), outcome.port) if isinstance(outcome, Success) else outcome
+        if not isinstance(outcome, Success):
+            return outcome
+        light = offload_if_large(outcome.value, self.decision.blobs)
+        return outcome if light is outcome.value else Success(light, outcome.port)
 
     def lost(self, message: messages.LostMessage) -> Iterator[e.Event]:
         """Records that an attempt will never be answered."""

@@ -4,7 +4,7 @@ Each event costs the same however long the history is: what is read later (the w
 form in which it is read.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Literal
 
@@ -21,6 +21,7 @@ from perdure.core.messages import Parent
 from perdure.core.operation_state import PendingOperation, PendingOperations, PendingState, SettledOperation
 from perdure.core.operations import (
     CallOperation,
+    Failure,
     KeepOperation,
     OnCancel,
     Operation,
@@ -200,6 +201,37 @@ class Execution:
         elif self.backlog and kind is not e.ResumedEvent:
             self.backlog = []
 
+    def apply_all(self, events: Sequence[e.Event], begin: int, end: int) -> None:
+        """Folds `events[begin:end]`, as `apply` does one by one.
+
+        A call that settles directly behind its opening is folded in one step: most of a long log is such pairs.
+        """
+        position = begin
+        while position < end:
+            event = events[position]
+            position += 1
+            if type(event) is e.OpenedEvent and position < end and type(event.op) is CallOperation and self.parked is None:
+                following = events[position]
+                if type(following) is e.SettledEvent and following.path == event.path:
+                    self._settle_first_attempt(event, event.op, following)
+                    position += 1
+                    continue
+            self.apply(event)
+
+    def _settle_first_attempt(self, opened: e.OpenedEvent, op: CallOperation, settled: e.SettledEvent) -> None:
+        """Folds a call that is opened and settles at once: its pending state would be read by nothing."""
+        path, outcome = opened.path, settled.outcome
+        self.version += 2
+        self.logged_events += 2
+        self.opened.count += 1
+        if len(path) > 1:  # a path of one segment lies in no iteration
+            self.turns.add(path)
+        begun = outcome.attempts if type(outcome) is Failure and outcome.kind == "cancelled" else 1
+        self.settled[path] = SettledOperation(op, outcome, (), self.now_s, settled.at_s, begun, 2, self.opened.count)
+        self.now_s = settled.at_s
+        if self.backlog:
+            self.backlog = []
+
     def _start(self, event: e.StartedEvent) -> None:
         self.started, self.attributes, self.definition = event, event.attributes, event.definition
         self.deadline_at_s, self.now_s = event.deadline_at_s, event.at_s
@@ -241,7 +273,7 @@ class Execution:
         self.turns.add(path)
         match op:
             case CallOperation():
-                self.opened.perform(self._promise(event), event.by, self.now_s)
+                self.opened.add_call(path, op, self.now_s, event.by, event.number)
             case KeepOperation():
                 self._keep(path, op)
             case SleepOperation(duration_s, until_s):
@@ -318,8 +350,8 @@ class Execution:
         self._settle_as(pending, event.outcome, ())
 
     def _settle_as(self, pending: PendingOperation, outcome: Outcome | None, messages: tuple[ReceivedMessage, ...]) -> None:
-        opened_at_s, taken, begun = pending.opened_at_s, pending.events + 1, attempt_rules.attempts_begun(pending, outcome)
-        self.settled[pending.path] = SettledOperation(pending.op, outcome, messages, opened_at_s, self.now_s, begun, taken, pending.number)
+        begun = pending.attempt if type(outcome) is Success else attempt_rules.attempts_begun(pending, outcome)
+        self.settled[pending.path] = SettledOperation(pending.op, outcome, messages, pending.opened_at_s, self.now_s, begun, pending.events + 1, pending.number)
 
     def _receive(self, event: e.ReceivedEvent) -> None:
         self.now_s = event.at_s

@@ -58,7 +58,10 @@ def decode_row(row: bytes) -> list[Event]:
 
 def decode_rows(rows: Iterable[bytes]) -> list[Event]:
     """Decodes the rows of a log, oldest first."""
-    return [event for row in rows for event in decode_row(row)]
+    events: list[Event] = []
+    for row in rows:
+        events += decode_row(row)
+    return events
 
 
 def decode_row_as(row: bytes, newest: int, upcasts: dict[int, Upcast]) -> list[Event]:

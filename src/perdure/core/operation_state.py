@@ -136,15 +136,28 @@ class PendingOperations:
     def remove(self, path: Path) -> PendingOperation:
         """Removes an operation that is no longer open."""
         pending = self.open.pop(path)
-        self.performed -= pending.state == "performing"
-        self.asked -= awaits_approval(pending.op)
-        self.in_grace -= pending.grace_until_s is not None
+        if pending.state == "performing":
+            self.performed -= 1
+        if type(pending.op) is not CallOperation:
+            self.asked -= awaits_approval(pending.op)
+        if pending.grace_until_s is not None:
+            self.in_grace -= 1
         return pending
 
     def clear(self) -> None:
         """Removes all operations."""
         self.open.clear()
         self.performed = self.asked = self.in_grace = 0
+
+    def add_call(self, path: Path, op: CallOperation, at_s: float, by: str | None, sent: int) -> None:
+        """Adds an open call, whose first attempt begins: performed by the holder `by`, or on a queue."""
+        if op.timeout_s is not None or op.heartbeat_s is not None:
+            self.perform(self.add(path, op, at_s, by, sent), by, at_s)
+        elif by is None:
+            self.open[path] = PendingOperation(path, op, self.count, at_s, sent=sent)
+        else:
+            self.open[path] = PendingOperation(path, op, self.count, at_s, "performing", by=by, sent=sent)
+            self.performed += 1
 
     def set_state(self, pending: PendingOperation, state: PendingState, by: str | None = None) -> None:
         """Changes the state of an operation."""

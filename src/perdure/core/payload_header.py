@@ -32,7 +32,7 @@ def with_header(version: int, payload: bytes) -> bytes:
     return _HEADER.pack(version, crc32(payload, _SEEDS[version])) + payload
 
 
-def without_header(data: bytes, oldest: int, newest: int) -> tuple[int, memoryview]:
+def without_header(data: bytes, oldest: int, newest: int) -> tuple[int, bytes]:
     """Returns the version of `data` and its payload, after checking the checksum.
 
     Raises:
@@ -46,7 +46,7 @@ def without_header(data: bytes, oldest: int, newest: int) -> tuple[int, memoryvi
     if not oldest <= version <= newest:
         reject_encoded(data)
         raise LogVersionUnsupported(version, oldest, newest)
-    payload = memoryview(data)[_HEADER_BYTES:]
+    payload = data[_HEADER_BYTES:]
     if crc32(payload, _SEEDS[version]) != checksum:
         raise LogDamaged("the checksum of a payload is wrong, so it was changed since it was written")
     return version, payload

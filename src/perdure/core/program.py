@@ -1,6 +1,5 @@
 """The protocol of programs, the commands that they issue, and the names under which engines claim them."""
 
-from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal, Protocol
@@ -12,6 +11,7 @@ from perdure.core.events import Event
 from perdure.core.execution import Execution
 from perdure.core.operations import Operation, Outcome
 from perdure.core.paths import Path
+from perdure.core.replay_cursor import ReplayCursor
 
 
 class OpenCommand(msgspec.Struct, frozen=True, gc=False):
@@ -73,10 +73,10 @@ class Program(Protocol):
         """Whether compaction keeps what it replaces."""
         ...
 
-    def feed(self, execution: Execution, event: Event, remembered: deque[Event] | None, values: Mapping[str, bytes]) -> Sequence[ProgramCommand]:
+    def feed(self, execution: Execution, event: Event, recorded: ReplayCursor | None, values: Mapping[str, bytes]) -> Sequence[ProgramCommand]:
         """Takes one external event, already folded into `execution`; returns the commands that the program issues because of it.
 
-        On replay `remembered` holds the commands of the log at this place, from which the program takes those that it issues again; live it is None.
+        On replay `recorded` has the commands of the log at this place, from which the program takes those that it issues again; live it is None.
         `values` has the payloads of the blobs that the event refers to, by hash.
 
         Raises:

@@ -46,6 +46,8 @@ class RecalledResults:
 
     def recalls(self, path: Path, op: Operation) -> bool:
         """Whether the operation would settle with a recalled result."""
+        if not self.known and not self.given:
+            return False
         if path in self.given and _may_be_preset(op):
             return True
         known = self.known.get(path)

@@ -4,7 +4,6 @@ Nothing is performed and nothing decided. The commands of the program follow the
 ones again in their places; the first difference ends the replay before anything new runs.
 """
 
-from collections import deque
 from collections.abc import Generator, Iterable, Sequence
 
 import msgspec
@@ -15,6 +14,7 @@ from perdure.core.execution import Execution
 from perdure.core.operations import KeepOperation, Success
 from perdure.core.paths import UNDO, Key, Path, path_text
 from perdure.core.program import Program
+from perdure.core.replay_cursor import ReplayCursor
 from perdure.core.undo_plan import UNDO_INPUT, operations_to_undo, undo_subject
 from perdure.core.values import Blob, Value
 
@@ -22,8 +22,8 @@ from perdure.core.values import Blob, Value
 def fold_events(key: Key, events: Iterable[e.Event], root: Key | None = None) -> Execution:
     """Folds events into an execution."""
     execution = Execution(key, root)
-    for event in events:
-        execution.apply(event)
+    every = tuple(events)
+    execution.apply_all(every, 0, len(every))
     return execution
 
 
@@ -51,24 +51,17 @@ def replay_program(
     undoing = max((index for index, kind in enumerate(kinds) if kind is e.UndoingEvent), default=life) if e.UndoingEvent in kinds else life
     asleep = not awake and e.EndedEvent in kinds[max(life, undoing) :]
     diverged: Diverged | None = None
-    position = 0
-    while position < len(events):
-        event, end = events[position], position + 1
-        while end < len(events) and kinds[end] in e.COMMAND_EVENTS:
-            end += 1
-        group = events[position + 1 : end]
-        execution.apply(event)
+    cursor = ReplayCursor(execution, events)
+    while (event := cursor.advance()) is not None:
+        position = cursor.position
         if position == life:
             execution.resumes = resumes
         if position >= life and not asleep and diverged is None and kinds[position] not in e.COMMAND_EVENTS and not _is_resumed_in_vain(events, position):
             try:
-                yield from _replay_group(execution, event, group, program)
+                yield from _replay_event(execution, event, cursor, program)
             except Diverged as error:
                 diverged = error
                 program.refuse(error)
-        for asked in group:
-            execution.apply(asked)
-        position = end
     return diverged
 
 
@@ -91,15 +84,15 @@ def _is_resumed_in_vain(events: Sequence[e.Event], position: int) -> bool:
     return isinstance(following, e.ParkedEvent) and following.reason == "diverged"
 
 
-def _replay_group(execution: Execution, event: e.Event, group: Sequence[e.Event], program: Program) -> Generator[LoadBlob, bytes, None]:
-    left = deque(group)
-    events = events_fed(execution, event)
-    for one in events:
+def _replay_event(execution: Execution, event: e.Event, cursor: ReplayCursor, program: Program) -> Generator[LoadBlob, bytes, None]:
+    fed = events_fed(execution, event)
+    for number, one in enumerate(fed, 1):
         values = {}
-        for blob in blobs_read(execution, one, group):
+        for blob in blobs_read(execution, one, cursor.group):
             values[blob.sha256] = yield LoadBlob(blob)
-        program.feed(execution, one, left, values)
-    for asked in left if events else ():
+        cursor.may_settle_ahead = number == len(fed)
+        program.feed(execution, one, cursor, values)
+    for asked in cursor.left() if fed else ():
         if isinstance(asked, e.OpenedEvent | e.DroppedEvent):
             raise Diverged(asked.path, (f"{path_text(asked.path) or 'the workflow'} is remembered here, and the code no longer asks for it",))
 
@@ -113,6 +106,8 @@ def events_fed(execution: Execution, event: e.Event) -> Sequence[e.Event]:
 
 def blobs_read(execution: Execution, event: e.Event, group: Sequence[e.Event] = ()) -> Sequence[Blob]:
     """Returns the blobs that the program will read because of this event."""
+    if type(event) is e.SettledEvent and not group and event.path[0] != UNDO:  # by far the most frequent event
+        return (event.outcome.value,) if type(event.outcome) is Success and type(event.outcome.value) is Blob else ()
     kept = [asked.op.value for asked in group if type(asked) is e.OpenedEvent and type(asked.op) is KeepOperation]
     return [value for value in (*_values_read(execution, event), *kept) if type(value) is Blob]
 

@@ -227,8 +227,8 @@ async def restore_execution(engine: EngineServices, resident: ResidentExecution)
     resident.pinned, resident.attributes = ("", ()) if found is None else (found.head.program, found.head.attributes)
     resident.created_at_s = 0.0 if found is None else found.head.created_at_s
     resident.indexed = None
-    resident.log_bytes = 0 if found is None else sum(map(len, found.rows))
-    events = [] if found is None else log_format.decode_rows(found.rows)
+    resident.log_bytes = 0 if found is None else sum(map(len, found.payloads))
+    events = [] if found is None else log_format.decode_rows(found.payloads)
     execution = Execution(resident.key, None if found is None else found.head.root)
     resident.needs = program_requirements(resident.pinned)
     workflow = resident.workflow = _workflow_of(engine, resident, events)
@@ -327,7 +327,7 @@ async def compact_execution(engine: EngineServices, resident: ResidentExecution)
     found = await engine.store.read(resident.key)
     if execution is None or execution is not resident.execution or found is None or found.head.version != resident.version:
         return
-    result = compact_log(resident.key, found.rows, resident.program is not None and resident.program.keeps_archives)
+    result = compact_log(resident.key, found.payloads, resident.program is not None and resident.program.keeps_archives)
     if result is None:
         resident.compact_from = 2 * execution.logged_events  # without this, each commit would read the whole log for nothing
         logger.debug("could not compact the log of %s yet: its branches wait for each other in ways that the log does not show", resident.key)

@@ -108,7 +108,7 @@ async def last_lifecycle_event(store: Store, head: Head, after: int = 0) -> Life
     for back in READ_BACK_EVENTS:
         first = max(after, head.version - back)
         found = await store.read(head.key, after=first)
-        rows = () if found is None else found.rows
+        rows = () if found is None else found.payloads
         turn = next(
             (event for row in reversed(rows) for event in reversed(log_format.decode_row(row)) if isinstance(event, (*LIFECYCLE_EVENTS, e.RemovedEvent))), None
         )
@@ -141,4 +141,4 @@ async def result_of_ended(store: Store, key: Key, ended: e.EndedEvent) -> bytes:
 async def recorded_seed(store: Store, key: Key) -> int | None:
     """Returns the seed with which an execution was started, from its log."""
     found = await store.read(key)
-    return None if found is None else next((event.seed for event in log_format.decode_rows(found.rows) if isinstance(event, e.StartedEvent)), None)
+    return None if found is None else next((event.seed for event in log_format.decode_rows(found.payloads) if isinstance(event, e.StartedEvent)), None)

@@ -28,8 +28,7 @@ from perdure.core.values import Blob, Value, offload_if_large
 from perdure.runtime.blob_loader import BlobCache
 from perdure.runtime.call_secrets import resolve_secrets
 from perdure.runtime.holder import retry_with_backoff
-from perdure.stores.protocol import Committed, Post, Store, TransactionGuard, TransactionRaised
-from perdure.stores.user_transactions import transactional_store_of
+from perdure.stores.protocol import TRANSACTIONS, Committed, Post, Store, TransactionGuard, TransactionRaised
 
 T = TypeVar("T")
 
@@ -207,7 +206,7 @@ async def run_transactional_step(
     """
     fn, args = call
     step = fn.step if isinstance(fn, UndoHandler) else fn
-    database = transactional_store_of(store)
+    database = store.part(TRANSACTIONS)
     if database is None:
         return Failure(
             "fatal",

@@ -20,6 +20,7 @@ from perdure.service.log_archives import LogArchive
 from perdure.service.retention import ArchiveWriter
 from perdure.service.store_access import head_pages
 from perdure.stores.blob_marks import REMOVAL_BATCH, BlobRemoval, BlobTotals, blob_removal_of
+from perdure.stores.blob_store import BLOB_SWEEP
 from perdure.stores.protocol import Head, HeadFilter, ReadOnlyStore, Store
 
 
@@ -67,7 +68,9 @@ async def collect_blobs(store: Store, old: ArchiveFilter | None = None, dry_run:
                 archive(key, await export_bundle(store, key))
         first = await _remove_noted(removal, name, [one.name for one in pruned])
         rest = await _remove_marked(removal, name)
-        return CollectedBlobs(pruned, rest.blobs, first.size_bytes + rest.size_bytes)
+        sweep = store.part(BLOB_SWEEP)
+        apart = BlobTotals() if sweep is None else await sweep.sweep()
+        return CollectedBlobs(pruned, rest.blobs, first.size_bytes + rest.size_bytes + apart.size_bytes)
     finally:
         await removal.unmark(name)
 
@@ -112,7 +115,7 @@ class _ReferenceScan:
         log_now = await self._store.read(head.key)
         names = set(_message_blobs(queued))
         try:
-            events = [] if log_now is None else log_format.decode_rows(log_now.rows)
+            events = [] if log_now is None else log_format.decode_rows(log_now.payloads)
             names |= referenced_blobs(events).keys()
             async for one in log_archives.archive_contents(self._store, head.key, events):
                 names |= self._kept(head, one, names)

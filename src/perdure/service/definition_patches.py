@@ -89,7 +89,7 @@ async def withdraw_patches(access: StoreAccess, key: Key) -> int:
         found = await access.store.read(key)
         if found is None:
             return len(waiting)
-        events = log_format.decode_rows(found.rows)
+        events = log_format.decode_rows(found.payloads)
         if any(isinstance(event, e.PatchedEvent) for event in events[head.version :]):
             raise PatchRefused(key, ("an engine has decided on the patch already, so it can't be withdrawn; perdure show prints the present definition",))
         if found.head.holder is None:  # a holder that had received the patch would have decided on it before letting go
@@ -115,7 +115,7 @@ async def await_patch(access: StoreAccess, key: Key, before: int) -> int:
     """
     found = await access.store.read(key)
     answer = None
-    for number, event in enumerate([] if found is None else log_format.decode_rows(found.rows), 1):
+    for number, event in enumerate([] if found is None else log_format.decode_rows(found.payloads), 1):
         if isinstance(event, e.PatchedEvent) and number > before:
             answer = (number, event.refused)
     if answer is None:

@@ -47,7 +47,7 @@ async def definition_of(store: ReadOnlyStore, key: Key) -> CurrentDefinition | N
     found = await store.read(key)
     if found is None:
         raise NotFound(key)
-    blob = fold_events(key, log_format.decode_rows(found.rows), found.head.root).definition
+    blob = fold_events(key, log_format.decode_rows(found.payloads), found.head.root).definition
     if blob is None:
         return None
     return CurrentDefinition(f"sha256:{blob.sha256}", msgspec.json.decode(await BlobCache(store).get(blob.sha256)))
@@ -80,7 +80,7 @@ async def read_execution_view(store: ReadOnlyStore, key: Key, number: int | None
     found = await store.read(key)
     if found is None:
         raise NotFound(key)
-    events = log_format.decode_rows(found.rows)
+    events = log_format.decode_rows(found.payloads)
     if fold_events(key, events, found.head.root).definition is None:
         raise BadValue("execution", str(key), "one of a definition that has begun; it is code, or has not begun")
     chosen = len(events) if number is None else number

@@ -151,7 +151,7 @@ async def export_bundle(store: ReadOnlyStore, key: Key, children: bool = False) 
         one = wanted.popleft()
         if one in executions or (found := await stored_contents(store, one)) is None:
             continue
-        (head, rows), queued = (found[0].head, found[0].rows), found[1]
+        (head, rows), queued = (found[0].head, found[0].payloads), found[1]
         bundled = tuple(BundledMessage(message.key, message.body, message.due_at_s) for message in queued)
         executions[one] = BundledExecution(one, head.program, head.root, head.version, head.status, rows, bundled)
         events = log_format.decode_rows(rows)

@@ -57,7 +57,7 @@ class LogTail:
             if found is None:
                 raise NotFound(self.key)
             self.head = found.head
-            self._rows.extend(found.rows)
+            self._rows.extend(found.payloads)
         while self._rows:
             row = log_format.decode_row(self._rows.popleft())
             match row[-1]:

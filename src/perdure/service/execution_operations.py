@@ -166,7 +166,7 @@ async def _post_start(access: StoreAccess, wanted: StartRequest, besides: Sequen
 async def _has_input(access: StoreAccess, key: Key, given: Value) -> bool:
     """Whether an execution was started with this input, or will be. One that ended before it began matches any input."""
     found = await access.store.read(key)
-    events = [] if found is None else log_format.decode_rows(found.rows)
+    events = [] if found is None else log_format.decode_rows(found.payloads)
     for event in reversed(events):  # the removal, if there is one, is the last event
         if isinstance(event, e.RemovedEvent):
             return event.input in (b"", compaction.value_digest(given))

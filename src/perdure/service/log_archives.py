@@ -65,7 +65,7 @@ async def archives_of(store: ReadOnlyStore, key: Key) -> list[LogArchive]:
     found = await store.read(key)
     if found is None:
         raise NotFound(key)
-    return [one.archive async for one in archive_contents(store, key, log_format.decode_rows(found.rows))]
+    return [one.archive async for one in archive_contents(store, key, log_format.decode_rows(found.payloads))]
 
 
 async def archive_contents(store: ReadOnlyStore, key: Key, events: Sequence[e.Event]) -> AsyncGenerator[ArchiveContent, None]:

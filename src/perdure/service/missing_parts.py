@@ -92,7 +92,7 @@ class MissingParts:
 
     async def _worker(self, head: Head, holders: Sequence[ProcessInfo]) -> str:
         read = await self._store.read(head.key)
-        return "" if read is None else missing_worker(head, fold_events(head.key, log_format.decode_rows(read.rows)), holders)
+        return "" if read is None else missing_worker(head, fold_events(head.key, log_format.decode_rows(read.payloads)), holders)
 
 
 def _is_due_later(head: Head, now_s: float) -> bool:

@@ -87,7 +87,7 @@ async def check_executions(store: ReadOnlyStore, workflows: Mapping[str, Workflo
             continue
         now = found.head
         try:
-            events = log_format.decode_rows(found.rows)
+            events = log_format.decode_rows(found.payloads)
         except PerdureError as error:
             yield _unreadable(now.key, now.status, now.program, error)
             continue

@@ -52,7 +52,7 @@ async def read_execution(access: StoreAccess, key: Key) -> Execution:
     found = await access.store.read(key)
     if found is None:
         raise NotFound(key)
-    execution = fold_events(key, log_format.decode_rows(found.rows), found.head.root)
+    execution = fold_events(key, log_format.decode_rows(found.payloads), found.head.root)
     if execution.removed is not None:
         raise Removed(key, events.removal_text(execution.removed))
     return execution

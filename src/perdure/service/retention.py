@@ -111,7 +111,7 @@ async def _removal_of(store: Store, head: Head, waiting: "_WaitingParents", mome
     found = await store.read(head.key)
     if found is None or found.head != head or head.ended_at_s is None:
         return None
-    execution = fold_events(head.key, log_format.decode_rows(found.rows), head.root)
+    execution = fold_events(head.key, log_format.decode_rows(found.payloads), head.root)
     removed = tombstone(execution, moment.now_s)
     if (removed is None and not forget_id) or await waiting.need(execution):
         return None
@@ -133,7 +133,7 @@ async def _removal_of(store: Store, head: Head, waiting: "_WaitingParents", mome
         acks=tuple(Ack(head.key, message.key) for message in queued),
         forgets=forget_id,
     )
-    size_bytes = sum(map(len, found.rows)) + sum(len(message.body) for message in queued) - len(row)
+    size_bytes = sum(map(len, found.payloads)) + sum(len(message.body) for message in queued) - len(row)
     return _Removal(change, PrunedExecution(head.key, head.status, head.ended_at_s, size_bytes))
 
 
@@ -159,7 +159,7 @@ class _WaitingParents:
     async def _look(self, key: Key) -> tuple[bool, frozenset[Key]]:
         if key not in self._known:
             found = await self._store.read(key)
-            execution = fold_events(key, () if found is None else log_format.decode_rows(found.rows))
+            execution = fold_events(key, () if found is None else log_format.decode_rows(found.payloads))
             spawns = (known.op for known in execution.settled.values() if isinstance(known.op, SpawnOperation) and known.op.undo)
             undoes = frozenset(Key(key.tenant, spawn.workflow, spawn.id) for spawn in spawns)
             self._known[key] = found is not None and execution.ended is None, undoes

@@ -302,11 +302,11 @@ class _Observer:
         before = await self._store.read(key)
         if before is None:
             return None
-        children = await self._children(_fold_rows(key, before.rows))  # before the final read of the log, so that the answer of a child that has ended is in it
+        children = await self._children(_fold_rows(key, before.payloads))  # before the final read of the log, which then has the answers of ended children
         found = await stored_contents(self._store, key)
         if found is None:
             return None
-        (head, rows), queued = (found[0].head, found[0].rows), found[1]
+        (head, rows), queued = (found[0].head, found[0].payloads), found[1]
         execution = _fold_rows(key, rows)
         children |= await self._children(execution, but=children)
         blobs = await self._blobs(rows, queued)
@@ -398,7 +398,7 @@ def _is_concerned(head: Head) -> bool:
 async def _unreadable_items(store: ReadOnlyStore, head: Head) -> AsyncIterator[UnreadableItem]:
     try:
         found = await store.read(head.key)
-        log_format.decode_rows(() if found is None else found.rows)
+        log_format.decode_rows(() if found is None else found.payloads)
     except UNREADABLE as error:
         yield UnreadableItem(head.key, "", str(error))
     try:

@@ -6,12 +6,14 @@ have the mark: a change that carries a blob, or sends a message that refers to i
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
 from perdure.core.envelopes import QueuedMessage
-from perdure.stores.protocol import Commit, Post
+from perdure.core.errors import StoreError
+from perdure.stores.protocol import Commit, Post, Store
+from perdure.stores.store_parts import PartName
 
 REMOVAL_BATCH = 20
 """How many blobs one transaction removes. Each may have megabytes."""
@@ -25,7 +27,10 @@ class BlobTotals(msgspec.Struct, frozen=True):
 
 
 class BlobRemoval(Protocol):
-    """Removes blobs; every store has one as its `blob_removal`. Any method may raise `StoreUnavailable`. An interruption never loses a referenced blob."""
+    """Removes blobs: the part `BLOB_REMOVAL`, which every store of this package has.
+
+    Any method may raise `StoreUnavailable`. An interruption never loses a referenced blob.
+    """
 
     async def mark(self, sweep: str) -> None:
         """Mark all blobs, and all removal records, with the name of a sweep, in place of the marks of other sweeps.
@@ -63,10 +68,19 @@ class BlobRemoval(Protocol):
         ...
 
 
-def blob_removal_of(store: Any) -> BlobRemoval:
-    """Returns the blob removal of a store, or of the store that it wraps."""
-    found: BlobRemoval | None = getattr(store, "blob_removal", None)
-    return blob_removal_of(store.inner) if found is None else found
+BLOB_REMOVAL: PartName[BlobRemoval] = PartName("blob removal")
+
+
+def blob_removal_of(store: Store) -> BlobRemoval:
+    """Returns the blob removal of a store.
+
+    Raises:
+        StoreError: the store has none.
+    """
+    removal = store.part(BLOB_REMOVAL)
+    if removal is None:
+        raise StoreError("this store cannot remove blobs; use a store that has the part BLOB_REMOVAL")
+    return removal
 
 
 def blob_names_of(change: Commit | Post) -> list[str]:
@@ -75,10 +89,20 @@ def blob_names_of(change: Commit | Post) -> list[str]:
 
 
 class MemoryBlobRemoval:
-    """A `BlobRemoval` in dicts, the plainest implementation. `blobs` and `notes` (the removal records) belong to the store."""
+    """A `BlobRemoval` in dicts, the plainest implementation. `blobs` and `notes` (the removal records) belong to the store.
 
-    def __init__(self, blobs: dict[str, bytes], notes: dict[str, float], clock: Callable[[], float], unclaimed: Callable[[], list[QueuedMessage]]) -> None:
-        self._blobs, self._notes, self._clock, self._unclaimed = blobs, notes, clock, unclaimed
+    `changed` is called with the name of each blob that is removed, or whose record changes.
+    """
+
+    def __init__(
+        self,
+        blobs: dict[str, bytes],
+        notes: dict[str, float],
+        clock: Callable[[], float],
+        unclaimed: Callable[[], list[QueuedMessage]],
+        changed: Callable[[str], object],
+    ) -> None:
+        self._blobs, self._notes, self._clock, self._unclaimed, self._changed = blobs, notes, clock, unclaimed, changed
         self._marks: dict[str, str] = {}
 
     def carried(self, names: Sequence[str]) -> None:
@@ -109,10 +133,13 @@ class MemoryBlobRemoval:
         elif not names:
             names = [name for name, of in self._marks.items() if of == sweep]
             for name in names:
-                self._notes.pop(name, None)
+                if self._notes.pop(name, None) is not None:
+                    self._changed(name)
             self.carried(names)
             return BlobTotals()
         self.carried(names)
+        for name in names:
+            self._changed(name)
         return BlobTotals(len(names), size_bytes)
 
     def _of(self, sweep: str) -> list[str]:
@@ -124,7 +151,10 @@ class MemoryBlobRemoval:
 
     async def note(self, removed: Mapping[str, float]) -> None:
         """See `BlobRemoval.note`."""
-        self._notes.update({name: at_s for name, at_s in removed.items() if name not in self._blobs})
+        for name, at_s in removed.items():
+            if name not in self._blobs:
+                self._notes[name] = at_s
+                self._changed(name)
 
     async def unclaimed(self) -> list[QueuedMessage]:
         """See `BlobRemoval.unclaimed`."""

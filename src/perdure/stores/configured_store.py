@@ -7,11 +7,14 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from perdure.core.errors import BadValue
+from perdure.stores.blob_directory import DirectoryBlobStore
+from perdure.stores.blob_store import BlobStore
 from perdure.stores.encoded_store import EncodedStore
 from perdure.stores.encryption import Encrypted, parse_keys
 from perdure.stores.memory import MemoryStore
 from perdure.stores.payload_codec import Compressed, PayloadCodec
 from perdure.stores.protocol import ReadOnlyStore, Store
+from perdure.stores.separate_blobs import SeparateBlobsStore
 from perdure.stores.sqlite.read_only_store import ReadOnlySqliteStore
 from perdure.stores.sqlite.store import SqliteStore
 
@@ -31,7 +34,9 @@ def open_store(url: str | None = None, codec: PayloadCodec | None = None) -> Sto
         StoreError: the file can't be opened.
     """
     codec = configured_codec(codec)
-    store = _store_of_url(configured_url(url))
+    store = open_plain_store(configured_url(url))
+    if (blobs := configured_blobs()) is not None:
+        store = SeparateBlobsStore(store, blobs)
     return store if codec is None else EncodedStore(store, codec)
 
 
@@ -48,7 +53,13 @@ async def opened_store(db: str | Store | None = None, codec: PayloadCodec | None
         await store.close()
 
 
-def _store_of_url(url: str) -> Store:
+def open_plain_store(url: str) -> Store:
+    """Open the store of a URL without a codec, so that payloads are seen as they are stored.
+
+    Raises:
+        BadValue: the URL names no store that this Perdure has.
+        StoreError: the file can't be opened.
+    """
     parts = urlsplit(url)
     if parts.scheme == "memory":
         return MemoryStore()
@@ -61,6 +72,21 @@ def _store_of_url(url: str) -> Store:
         )
         raise BadValue("database URL", shown, expected)
     raise BadValue("database URL", shown, "sqlite:///path/to/file.db or memory:")
+
+
+def configured_blobs() -> BlobStore | None:
+    """The blob store that `PERDURE_BLOB_STORE` names, such as ``file:///path``; None if large values stay in the store.
+
+    Raises:
+        BadValue: it names no blob store that this Perdure has.
+    """
+    url = os.environ.get("PERDURE_BLOB_STORE", "")
+    parts = urlsplit(url)
+    if not url:
+        return None
+    if parts.scheme != "file" or parts.netloc or not parts.path.startswith("/") or parts.query or parts.fragment:
+        raise BadValue("PERDURE_BLOB_STORE", url, "file:///path/to/directory")
+    return DirectoryBlobStore(unquote(parts.path))
 
 
 def configured_codec(codec: PayloadCodec | None = None) -> PayloadCodec | None:
@@ -104,7 +130,10 @@ def open_read_only_store(url: str | None = None) -> ReadOnlyStore:
     if file is None:
         return open_store(url)
     codec = configured_codec()
-    return ReadOnlySqliteStore(file) if codec is None else EncodedStore(ReadOnlySqliteStore(file), codec)  # type: ignore[arg-type]  # it is only read, and reading is all that this asks for
+    store: ReadOnlyStore = ReadOnlySqliteStore(file)
+    if (blobs := configured_blobs()) is not None:
+        store = SeparateBlobsStore(store, blobs)  # type: ignore[arg-type]  # it is only read, and reading is all that this asks for
+    return store if codec is None else EncodedStore(store, codec)  # type: ignore[arg-type]  # as above
 
 
 def configured_url(url: str | None = None) -> str:

@@ -25,11 +25,14 @@ from perdure.core.error_text import exception_summary, safe_text
 from perdure.core.errors import SealedPayload
 from perdure.core.paths import Address, Key
 from perdure.core.thread_calls import without_stop_iteration
-from perdure.stores.blob_marks import REMOVAL_BATCH, BlobRemoval, BlobTotals, blob_removal_of
+from perdure.stores.blob_marks import BLOB_REMOVAL, REMOVAL_BATCH, BlobRemoval, BlobTotals
+from perdure.stores.blob_store import BLOB_SWEEP
+from perdure.stores.change_feed import CHANGE_FEED
 from perdure.stores.encryption import NOT_ENCRYPTED, Encrypted
 from perdure.stores.payload_codec import PayloadCodec, payload_text
 from perdure.stores.protocol import (
     ALL_HEADS,
+    TRANSACTIONS,
     ChangeAnswer,
     Claim,
     Claimed,
@@ -39,6 +42,7 @@ from perdure.stores.protocol import (
     Head,
     HeadFilter,
     HolderStatus,
+    LogRow,
     Post,
     QueueLimits,
     QueueStatus,
@@ -46,11 +50,14 @@ from perdure.stores.protocol import (
     StoredLog,
     StoreTime,
     Superseded,
+    TransactionalStore,
     TransactionGuard,
     TransactionRaised,
     TransactionRefused,
 )
-from perdure.stores.user_transactions import UserTransactionStore, expect_user_transactions
+from perdure.stores.secret_vault import VAULT
+from perdure.stores.store_parts import PartName, StoreParts
+from perdure.stores.user_transactions import USER_TRANSACTIONS, JoinsUserTransactions, UserTransactionStore
 
 THREAD_BYTES_MIN = 256 * 1024
 """From this total size on, payloads are encoded and decoded in another thread, so that the event loop is not blocked."""
@@ -107,10 +114,10 @@ class PayloadSealer:
 
     def log(self, log: StoredLog, after: int) -> StoredLog:
         """Decodes the rows that were read after version `after`, and checks that they follow each other without a gap up to the head's version."""
-        rows: list[bytes] = []
+        rows: list[LogRow] = []
         expected: int | None = after
         for number, stored in enumerate(log.rows):
-            row, span = self.open_row(log.head.key, stored)
+            row, span = self.open_row(log.head.key, stored.payload)
             if span is not None:
                 start, end = span
                 if (start > after if number == 0 else expected not in (start, None)) or (number == len(log.rows) - 1 and end != log.head.version):
@@ -118,7 +125,7 @@ class PayloadSealer:
                         payload_text(_payload_identity("row", log.head.key, start, end)), "is not where it was written: rows of the log are missing or moved"
                     )
             expected = None if span is None else span[1]
-            rows.append(row)
+            rows.append(LogRow(stored.version, row))
         return StoredLog(log.head, tuple(rows))
 
     def _open(self, stored: bytes, about: bytes) -> bytes:
@@ -164,11 +171,12 @@ class EncodedStore:
         self._codec = codec
         self._coding = PayloadSealer(codec)
         self._do = _run_inline if here else _run_in_thread_if_large
+        self._optional = StoreParts() if here else self._encoded_parts()
 
     async def commit(self, changes: Sequence[Commit | Post]) -> list[ChangeAnswer]:
         """See `Store.commit`."""
         asked = tuple(changes)
-        return await self.inner.commit(await self._do(lambda: [self._sealed(change) for change in asked], chain.from_iterable(map(_payloads, asked))))
+        return await self.inner.commit(await self._do(lambda: [self.sealed(change) for change in asked], chain.from_iterable(map(_payloads, asked))))
 
     async def claim(self, claim: Claim) -> Claimed:
         """See `Store.claim`. A body that can't be decoded is replaced by a refusal with the reason, so that the rest of the claim is usable."""
@@ -189,7 +197,7 @@ class EncodedStore:
             SealedPayload: a row can't be decoded here, or is not where it was written.
         """
         log = await self.inner.read(key, after)
-        return log if log is None or not log.rows else await self._do(lambda: self._coding.log(log, after), log.rows)
+        return log if log is None or not log.rows else await self._do(lambda: self._coding.log(log, after), log.payloads)
 
     async def heads(self, which: HeadFilter = ALL_HEADS) -> list[Head]:
         """See `Store.heads`."""
@@ -259,11 +267,6 @@ class EncodedStore:
         times_s = [await self.inner.removed_at(name) for name in self._coding.names(sha256)]
         return next((at_s for at_s in times_s if at_s is not None), None)
 
-    @property
-    def blob_removal(self) -> BlobRemoval:
-        """Removes blobs by the names that they are stored under."""
-        return EncodedBlobRemoval(blob_removal_of(self.inner), self._coding)
-
     def on_wake(self, notify: Callable[[], None]) -> Callable[[], None]:
         """See `Store.on_wake`."""
         return self.inner.on_wake(notify)
@@ -272,33 +275,33 @@ class EncodedStore:
         """See `Store.on_change`."""
         return self.inner.on_change(notify)
 
+    def part(self, name: PartName[T]) -> T | None:
+        """See `Store.part`. Parts of the inner store are encoded as well. Two are as they are: the vault, whose values are encrypted
+        already, and the change feed, which ships payloads as they are stored; restore them under the same keys."""
+        return self._optional.get(name)
+
     async def close(self) -> None:
         """See `Store.close`."""
         await self.inner.close()
 
-    async def transact(
-        self, guard: TransactionGuard, work: Callable[[Any], Coroutine[Any, Any, Post]]
-    ) -> Committed | Superseded | TransactionRefused | TransactionRaised:
-        """See `TransactionalStore.transact`."""
+    def _encoded_parts(self) -> StoreParts:
+        parts = StoreParts()
+        if (feed := self.inner.part(CHANGE_FEED)) is not None:
+            parts.having(CHANGE_FEED, feed)
+        if (vault := self.inner.part(VAULT)) is not None:
+            parts.having(VAULT, vault)
+        if (sweep := self.inner.part(BLOB_SWEEP)) is not None:
+            parts.having(BLOB_SWEEP, sweep)
+        if (removal := self.inner.part(BLOB_REMOVAL)) is not None:
+            parts.having(BLOB_REMOVAL, EncodedBlobRemoval(removal, self._coding))
+        if (transactions := self.inner.part(TRANSACTIONS)) is not None:
+            parts.having(TRANSACTIONS, EncodedTransactions(transactions, self.sealed))
+        if (joins := self.inner.part(USER_TRANSACTIONS)) is not None:
+            parts.having(USER_TRANSACTIONS, EncodedUserTransactions(joins, self._codec))
+        return parts
 
-        async def sealing(transaction: Any) -> Post:
-            post = self._sealed(await work(transaction))
-            assert isinstance(post, Post), "sealing keeps the type"
-            return post
-
-        return await self.inner.transact(guard, sealing)  # type: ignore[attr-defined,no-any-return]  # see `perdure.stores.user_transactions.transactional_store_of`
-
-    async def meet(self) -> None:
-        """See `JoinsUserTransactions.meet`."""
-        await expect_user_transactions(self.inner).meet()
-
-    @asynccontextmanager
-    async def join(self, connection: Any) -> AsyncIterator[UserTransactionStore]:
-        """See `JoinsUserTransactions.join`."""
-        async with expect_user_transactions(self.inner).join(connection) as within:
-            yield EncodedStore(within, self._codec, here=True)  # type: ignore[arg-type]  # only its methods are called
-
-    def _sealed(self, change: Commit | Post) -> Commit | Post:
+    def sealed(self, change: Commit | Post) -> Commit | Post:
+        """Encodes the payloads of a change."""
         sends = tuple(self._sent(send) for send in change.messages)
         blobs = tuple((name := self._coding.names(sha256)[0], self._coding.seal_blob(name, payload)) for sha256, payload in change.blobs)
         acks = tuple(ack if ack.unleased is None else replace(ack, unleased=self._sent(ack.unleased)) for ack in change.acks)
@@ -319,6 +322,42 @@ class EncodedStore:
             return replace(message, body=self._coding.open_message(message.to, message.key, message.body))
         except SealedPayload as refusal:
             return replace(message, body=REFUSED + str(refusal).encode())
+
+
+class EncodedTransactions:
+    """A `TransactionalStore` whose posts are encoded by `seal`."""
+
+    def __init__(self, inner: TransactionalStore, seal: Callable[[Commit | Post], Commit | Post]) -> None:
+        self._inner, self._seal = inner, seal
+
+    async def transact(
+        self, guard: TransactionGuard, work: Callable[[Any], Coroutine[Any, Any, Post]]
+    ) -> Committed | Superseded | TransactionRefused | TransactionRaised:
+        """See `TransactionalStore.transact`."""
+
+        async def sealing(transaction: Any) -> Post:
+            post = self._seal(await work(transaction))
+            assert isinstance(post, Post), "sealing keeps the type"
+            return post
+
+        return await self._inner.transact(guard, sealing)
+
+
+class EncodedUserTransactions:
+    """A `JoinsUserTransactions` whose stores encode by `codec`."""
+
+    def __init__(self, inner: JoinsUserTransactions, codec: PayloadCodec) -> None:
+        self._inner, self._codec = inner, codec
+
+    async def meet(self) -> None:
+        """See `JoinsUserTransactions.meet`."""
+        await self._inner.meet()
+
+    @asynccontextmanager
+    async def join(self, connection: Any) -> AsyncIterator[UserTransactionStore]:
+        """See `JoinsUserTransactions.join`."""
+        async with self._inner.join(connection) as within:
+            yield EncodedStore(within, self._codec, here=True)  # type: ignore[arg-type]  # only its methods are called
 
 
 class EncodedBlobRemoval:

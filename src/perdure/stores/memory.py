@@ -8,9 +8,10 @@ change is atomic. A store belongs to one thread.
 import time
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from operator import itemgetter
+from operator import attrgetter
+from typing import TypeVar
 from zlib import crc32
 
 from msgspec.structs import astuple, replace
@@ -19,7 +20,20 @@ from perdure.core.envelopes import Ack, OutgoingMessage, QueuedMessage
 from perdure.core.limits import UNCLAIMED_MESSAGE_S
 from perdure.core.paths import Address, Key, QueueAddress
 from perdure.core.program import program_requirements
-from perdure.stores.blob_marks import MemoryBlobRemoval, blob_names_of
+from perdure.stores.blob_marks import BLOB_REMOVAL, MemoryBlobRemoval, blob_names_of
+from perdure.stores.change_feed import (
+    CHANGE_FEED,
+    RemovedBlob,
+    RemovedExecution,
+    RemovedMessage,
+    ShippedBlob,
+    ShippedHead,
+    ShippedItem,
+    ShippedLimits,
+    ShippedMessage,
+    ShippedRow,
+)
+from perdure.stores.memory_feed import MemoryChangeFeed, Thing
 from perdure.stores.memory_queues import NO_TIME, MemoryQueues, WaitingLines, line_position
 from perdure.stores.protocol import (
     ALL_HEADS,
@@ -33,6 +47,7 @@ from perdure.stores.protocol import (
     Head,
     HeadFilter,
     HolderStatus,
+    LogRow,
     Post,
     QueueLimits,
     QueueStatus,
@@ -42,7 +57,10 @@ from perdure.stores.protocol import (
     creation_time,
     matches_filter,
 )
-from perdure.stores.secret_vault import MemoryVault
+from perdure.stores.secret_vault import VAULT, MemoryVault
+from perdure.stores.store_parts import PartName, StoreParts
+
+T = TypeVar("T")
 
 
 class Listeners:
@@ -65,13 +83,13 @@ class Listeners:
 
 
 class _Execution:
-    """An execution: its head, its number in the order of creation, and its log rows, each with the version of its last event."""
+    """An execution: its head, its number in the order of creation, and its log rows."""
 
     __slots__ = ("head", "number", "rows")
 
     def __init__(self, number: int, head: Head) -> None:
         self.number, self.head = number, head
-        self.rows: list[tuple[int, bytes]] = []
+        self.rows: list[LogRow] = []
 
 
 class MemoryStore:
@@ -95,10 +113,13 @@ class MemoryStore:
         self._about: dict[str, bytes] = {}
         self._blobs: dict[str, bytes] = {}
         self._removed: dict[str, float] = {}
-        self.blob_removal = MemoryBlobRemoval(self._blobs, self._removed, clock, self._unclaimed)
+        self.blob_removal = MemoryBlobRemoval(self._blobs, self._removed, clock, self._unclaimed, lambda name: self._feed.note(("blob", name)))
         self._queues = MemoryQueues(self._executions, self._messages, self._leases, self._lives)
         self._outboxes: tuple[deque[OutgoingMessage | Ack], ...] = tuple(deque() for _ in range(reaches))
         self._wakes, self._news, self.vault = Listeners(), Listeners(), MemoryVault(clock)
+        self._staged: dict[Key, dict[int, LogRow]] = {}
+        self._feed = MemoryChangeFeed(self, self._relay_all)
+        self._optional = StoreParts().having(CHANGE_FEED, self._feed).having(VAULT, self.vault).having(BLOB_REMOVAL, self.blob_removal)
 
     # The methods of `Store`.
 
@@ -138,8 +159,8 @@ class MemoryStore:
         execution = self._executions.get(key)
         if execution is None:
             return None
-        first = bisect_right(execution.rows, after, key=itemgetter(0))
-        return StoredLog(execution.head, tuple(row for _, row in execution.rows[first:]))
+        first = bisect_right(execution.rows, after, key=attrgetter("version"))
+        return StoredLog(execution.head, tuple(execution.rows[first:]))
 
     async def heads(self, which: HeadFilter = ALL_HEADS) -> list[Head]:
         """See `Store.heads`."""
@@ -187,6 +208,7 @@ class MemoryStore:
     async def limit(self, queue: str, limits: QueueLimits | None) -> None:
         """See `Store.limit`."""
         self._queues.limit(queue, limits)
+        self._feed.note(("limits", queue))
         self._wakes.notify_all()
 
     async def queues(self) -> list[QueueStatus]:
@@ -195,6 +217,9 @@ class MemoryStore:
 
     async def relay(self, limit: int = 100) -> int:
         """See `Store.relay`."""
+        return self._relay(limit)
+
+    def _relay(self, limit: int) -> int:
         carried = 0
         for origin, outbox in enumerate(self._outboxes):
             while outbox and carried < limit:
@@ -236,6 +261,10 @@ class MemoryStore:
         """See `Store.on_change`."""
         return self._news.add(notify)
 
+    def part(self, name: PartName[T]) -> T | None:
+        """See `Store.part`."""
+        return self._optional.get(name)
+
     async def close(self) -> None:
         """Does nothing: the store holds no file, thread or lock."""
 
@@ -260,6 +289,107 @@ class MemoryStore:
         """Removes the first entry of the outbox of reach `origin` after it has arrived."""
         self._outboxes[origin].popleft()
 
+    # The change feed.
+
+    def _relay_all(self) -> None:
+        while self._relay(100):
+            pass
+
+    def things(self) -> Iterator[Thing]:
+        """See `FeedContents.things`. An execution is shipped as removed first, so that nothing stays of another one of its key."""
+        yield from (("blob", name) for name in {**self._blobs, **self._removed})
+        for key, execution in self._executions.items():
+            yield "removed", key
+            yield from (("row", key, row.version) for row in execution.rows)
+            yield "head", key
+        numbered = sorted((message.number, message) for box in self._messages.values() for message in box.values())
+        yield from (("message", message.to, message.key) for _, message in numbered)
+        yield from (("limits", one.name) for one in self._queues.statuses(self._clock()) if one.name in self._queues)
+
+    def item_of(self, thing: Thing) -> ShippedItem | None:
+        """See `FeedContents.item_of`."""
+        match thing:
+            case "blob", str(name):
+                payload = self._blobs.get(name)
+                return RemovedBlob(name, self._removed.get(name)) if payload is None else ShippedBlob(name, payload)
+            case "removed", Key() as key:
+                return RemovedExecution(key)
+            case "head", Key() as key:
+                execution = self._executions[key]
+                return ShippedHead(execution.head, execution.rows[0].version if execution.rows else None)
+            case "row", Key() as key, int(version):
+                return ShippedRow(key, next(row for row in self._executions[key].rows if row.version == version))
+            case "message", (Key() | QueueAddress()) as to, str(name):
+                message = self._messages.get(to, {}).get(name)
+                return RemovedMessage(to, name) if message is None else ShippedMessage(message)
+            case "limits", str(name):
+                return ShippedLimits(name, self._queues.limits_of(name))
+        raise AssertionError(f"{thing} is no thing of a feed")
+
+    def put(self, items: Sequence[ShippedItem]) -> None:
+        """See `FeedContents.put`."""
+        now_s = self._clock()
+        for item in items:
+            match item:
+                case ShippedBlob():
+                    self._put_blobs(Post(blobs=((item.sha256, item.payload),)))
+                case ShippedRow():
+                    self._staged.setdefault(item.key, {})[item.row.version] = item.row
+                case ShippedHead():
+                    self._restore_head(item.head, item.first_version, now_s)
+                case ShippedMessage():
+                    self._restore_message(item.message)
+                case ShippedLimits():
+                    self._queues.limit(item.queue, item.limits)
+                    self._feed.note(("limits", item.queue))
+                case RemovedExecution():
+                    self._staged.pop(item.key, None)
+                    if item.key in self._executions:
+                        self._remove(item.key)
+                case RemovedMessage():
+                    self._acknowledge(Ack(item.to, item.key))
+                    self._set_message_time(item.to)
+                case RemovedBlob():
+                    self._blobs.pop(item.sha256, None)
+                    self._removed.pop(item.sha256, None)
+                    self._removed.update({} if item.removed_at_s is None else {item.sha256: item.removed_at_s})
+                    self._feed.note(("blob", item.sha256))
+        self._wakes.notify_all()
+
+    def _restore_head(self, head: Head, first_version: int | None, now_s: float) -> None:
+        """Restores a head and the rows that it counts. What was held is free, and awake."""
+        staged = self._staged.pop(head.key, {})
+        execution = self._executions.get(head.key) or self._create(replace(head, holder=None, wake_at_s=None, message_at_s=None))
+        rows = {row.version: row for row in execution.rows} | staged
+        self._feed.drop(("row", head.key, row.version) for row in execution.rows)
+        execution.rows = [rows[version] for version in sorted(rows) if first_version is not None and first_version <= version <= head.version]
+        if later := {version: row for version, row in staged.items() if version > head.version}:
+            self._staged[head.key] = later
+        self._feed.note(*(("row", head.key, row.version) for row in execution.rows))
+        wake_at_s = head.wake_at_s if head.holder is None else now_s if head.wake_at_s is None else min(head.wake_at_s, now_s)
+        self._change(execution, replace(head, holder=None, wake_at_s=wake_at_s))
+        self._set_message_time(head.key)
+
+    def _restore_message(self, message: QueuedMessage) -> None:
+        """Restores a message under its own number, unless another message has that."""
+        before = self._messages.get(message.to, {}).get(message.key)
+        taken = {one.number for box in self._messages.values() for one in box.values() if one is not before}
+        if message.number in taken:
+            message = replace(message, number=before.number if before is not None and before.number > message.number else self._arrivals + 1)
+        self._arrivals = max(self._arrivals, message.number)
+        self._acknowledge(Ack(message.to, message.key))
+        box = {**self._messages.get(message.to, {}), message.key: message}
+        self._messages[message.to] = dict(sorted(box.items(), key=lambda one: one[1].number))
+        self._feed.note(("message", message.to, message.key))
+        if isinstance(message.to, QueueAddress):
+            self._work.join(None, message.to.name, message.due_at_s, message.number, message)
+        self._set_message_time(message.to)
+
+    def _set_message_time(self, to: Address) -> None:
+        if isinstance(to, Key) and (execution := self._executions.get(to)):
+            due_at_s = min((message.due_at_s for message in self._messages.get(to, {}).values()), default=None)
+            self._change(execution, replace(execution.head, message_at_s=due_at_s))
+
     # One change.
 
     def _commit(self, commit: Commit, now_s: float) -> ChangeAnswer:
@@ -273,11 +403,15 @@ class MemoryStore:
             return Conflict(execution.head if execution else None)
         if commit.forgets:
             return self._forget(commit, now_s)
+        self._put_blobs(commit)
         if commit.compacted is not None:
-            execution.rows = [(commit.version, commit.compacted)] if commit.compacted else []
+            self._feed.drop(("row", commit.key, row.version) for row in execution.rows)
+            self._feed.note(*((("row", commit.key, commit.version),) if commit.compacted else ()))
+            execution.rows = [LogRow(commit.version, commit.compacted)] if commit.compacted else []
         version = commit.version + commit.count
         if commit.count:
-            execution.rows.append((version, commit.row))
+            execution.rows.append(LogRow(version, commit.row))
+            self._feed.note(("row", commit.key, version))
         created = self._carry_out(commit, self._reach(commit.key), now_s)
         self._set_head(execution, commit, version)
         return Committed(version, now_s, created)
@@ -289,11 +423,12 @@ class MemoryStore:
         if any(not any(name in carried or name in self._blobs for name in names) for send in post.messages for names in send.refers):
             return Conflict(None)
         addresses = (*(send.to for send in post.messages), *(ack.to for ack in post.acks))
+        self._put_blobs(post)
         return Committed(0, now_s, self._carry_out(post, self._reach(addresses[0]) if addresses else 0, now_s))
 
     def _carry_out(self, change: Commit | Post, reach: int, now_s: float) -> tuple[Key, ...]:
-        """Carries out what commits and posts have in common: acks, then messages, then blobs. Returns the executions that were created."""
-        if not change.acks and not change.messages and not change.blobs:
+        """Carries out acks, then messages. Returns the executions that were created."""
+        if not change.acks and not change.messages:
             return ()
         unleased = list[OutgoingMessage]()
         for ack in change.acks:
@@ -302,11 +437,15 @@ class MemoryStore:
             elif send := self._acknowledge(ack):
                 unleased.append(send)
         created = [self._pass_on(send, reach, now_s) for send in (*unleased, *change.messages)]
-        self._blobs.update(change.blobs)
-        for name, _ in change.blobs:
+        return tuple(opened for opened in created if opened is not None)
+
+    def _put_blobs(self, change: Commit | Post) -> None:
+        for name, payload in change.blobs:
+            if self._blobs.get(name) != payload or name in self._removed:
+                self._feed.note(("blob", name))
+            self._blobs[name] = payload
             self._removed.pop(name, None)
         self.blob_removal.carried(blob_names_of(change))
-        return tuple(opened for opened in created if opened is not None)
 
     def _pass_on(self, send: OutgoingMessage, reach: int, now_s: float) -> Key | None:
         """Delivers a message within `reach`, or puts it into the outbox of `reach`. Returns the execution that was created, if any."""
@@ -349,6 +488,7 @@ class MemoryStore:
             self._arrivals += 1
             message = QueuedMessage(self._arrivals, send.to, send.key, send.body, max(send.due_at_s, now_s), 0, send.lane, send.priority)
             box[send.key] = message
+            self._feed.note(("message", send.to, send.key))
             if isinstance(send.to, QueueAddress):
                 self._work.join(None, send.to.name, message.due_at_s, message.number, message)
             elif execution := self._executions.get(send.to):
@@ -364,6 +504,7 @@ class MemoryStore:
         message = box.pop(ack.key, None)
         if message is None:
             return None
+        self._feed.note(("message", ack.to, ack.key))
         if isinstance(ack.to, QueueAddress):
             self._work.leave(self._leases.pop(message.number, None), ack.to.name, message.due_at_s, message.number)
         if not box:
@@ -374,6 +515,7 @@ class MemoryStore:
         if (message := box.get(key)) is None:
             return
         postponed = box[key] = replace(message, due_at_s=due_at_s)
+        self._feed.note(("message", message.to, key))
         if isinstance(message.to, QueueAddress):
             self._work.leave(self._leases.pop(message.number, None), message.to.name, message.due_at_s, message.number)
             self._work.join(None, message.to.name, due_at_s, message.number, postponed)
@@ -410,6 +552,7 @@ class MemoryStore:
         if holder is not None:
             message = replace(message, deliveries=message.deliveries + 1)
             self._messages[queue][message.key] = message
+            self._feed.note(("message", queue, message.key))
             self._leases[message.number] = holder
         self._work.join(holder, queue.name, message.due_at_s, message.number, message)
         return message
@@ -434,15 +577,21 @@ class MemoryStore:
         self._programs.update((head.program,) if program_requirements(head.program) else ())
         if place := line_position(head):
             self._waiting.join(*place, execution.number, execution)
+        self._feed.note(("head", head.key))
         return execution
 
     def _forget(self, commit: Commit, now_s: float) -> ChangeAnswer:
         """Removes an execution with its log and messages."""
-        execution = self._executions.pop(commit.key)
+        self._remove(commit.key)
+        self._feed.note(*(("message", commit.key, name) for name in self._messages.pop(commit.key, {})))
+        return Committed(commit.version, now_s)
+
+    def _remove(self, key: Key) -> None:
+        execution = self._executions.pop(key)
         if place := line_position(execution.head):
             self._waiting.leave(*place, execution.number)
-        _ = self._messages.pop(commit.key, None)
-        return Committed(commit.version, now_s)
+        self._feed.drop([("head", key), *(("row", key, row.version) for row in execution.rows)])
+        self._feed.note(("removed", key))
 
     def _change(self, execution: _Execution, head: Head) -> None:
         """Sets the head. The execution keeps its place in line if it waits for the same time as before."""
@@ -450,6 +599,7 @@ class MemoryStore:
         if head.program != execution.head.program and program_requirements(head.program):
             self._programs.add(head.program)
         execution.head = head
+        self._feed.note(("head", head.key))
         if before != after:
             if before:
                 self._waiting.leave(*before, execution.number)

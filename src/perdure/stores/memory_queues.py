@@ -161,6 +161,11 @@ class MemoryQueues:
         else:
             self._queues[name] = _LimitedQueue(limits)
 
+    def limits_of(self, name: str) -> QueueLimits | None:
+        """Returns the limits of a queue; None if it has none."""
+        queue = self._queues.get(name)
+        return None if queue is None else queue.limits
+
     def __bool__(self) -> bool:
         return bool(self._queues)
 

@@ -7,7 +7,7 @@ What a change sends to another reach goes through an outbox, which `Store.relay`
 """
 
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -16,6 +16,9 @@ from perdure.core.attributes import IndexedAttributes
 from perdure.core.envelopes import Ack, OutgoingMessage, QueuedMessage
 from perdure.core.paths import Address, Key, QueueAddress
 from perdure.core.program import Toolbox, claimable_programs
+from perdure.stores.store_parts import PartName
+
+T = TypeVar("T")
 
 
 class Head(msgspec.Struct, frozen=True, gc=False):
@@ -199,11 +202,23 @@ class Claimed(msgspec.Struct, frozen=True, gc=False):
     next_at_s: float | None = None
 
 
+class LogRow(msgspec.Struct, frozen=True, gc=False):
+    """One row of a log. `version` is the number of the last event in it; the store does not read its `payload`."""
+
+    version: int
+    payload: bytes
+
+
 class StoredLog(msgspec.Struct, frozen=True, gc=False):
-    """The head of an execution, with the log rows that hold events after the requested version."""
+    """The head of an execution, with the log rows that hold events after the requested version, in order of version."""
 
     head: Head
-    rows: tuple[bytes, ...]
+    rows: tuple[LogRow, ...]
+
+    @property
+    def payloads(self) -> tuple[bytes, ...]:
+        """The payloads of the rows."""
+        return tuple([row.payload for row in self.rows])
 
 
 class StoreTime(msgspec.Struct, frozen=True, gc=False):
@@ -387,6 +402,13 @@ class Store(Protocol):
         """Call `notify` as `on_wake` does, when a commit with `news` was made."""
         ...
 
+    def part(self, name: PartName[T]) -> T | None:
+        """The optional part of this name, such as `TRANSACTIONS` or `CHANGE_FEED`; None if this store does not have it.
+
+        The answer never changes. A store that wraps another has a part only if it says so itself.
+        """
+        ...
+
     async def close(self) -> None:
         """Release files, threads and locks. Changes that were acknowledged are already durable."""
         ...
@@ -418,7 +440,7 @@ class TransactionRaised(msgspec.Struct, frozen=True, gc=False):
 
 
 class TransactionalStore(Protocol):
-    """The additional ability of a store that is a database which users can write to."""
+    """The part `TRANSACTIONS` of a store that is a database which users can write to."""
 
     async def transact(
         self, guard: TransactionGuard, work: Callable[[Any], Coroutine[Any, Any, Post]]
@@ -428,6 +450,9 @@ class TransactionalStore(Protocol):
         The guard is checked in the same transaction. `work` may run again if the transaction could not be committed.
         """
         ...
+
+
+TRANSACTIONS: PartName[TransactionalStore] = PartName("transactions")
 
 
 class ReadOnlyStore(Protocol):
@@ -459,6 +484,10 @@ class ReadOnlyStore(Protocol):
 
     async def store_time(self) -> StoreTime:
         """See `Store.store_time`."""
+        ...
+
+    def part(self, name: PartName[T]) -> T | None:
+        """See `Store.part`."""
         ...
 
     async def close(self) -> None:

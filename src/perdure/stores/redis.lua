@@ -518,7 +518,7 @@ end
 function ask.read(which)
   local address = pack(which.key)
   answer.heads = {load(address) or nil}
-  for i, row in ipairs(call('ZRANGEBYSCORE', at('log', address), after(which.after), '+inf')) do tail[i] = row:sub(17) end
+  for i, row in ipairs(call('ZRANGEBYSCORE', at('log', address), after(which.after), '+inf')) do tail[i] = row end  -- Each begins with its version in 16 digits.
 end
 local function has(head, condition)  -- Whether an attribute is within a span of the condition. Both are hexadecimal digits, which sort as their bytes do.
   for _, attribute in ipairs(head.attributes or {}) do

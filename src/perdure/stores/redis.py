@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from importlib import import_module
 from importlib.resources import files
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 import msgspec
@@ -22,7 +22,7 @@ from perdure.core.envelopes import Ack, NewExecution, OutgoingMessage, QueuedMes
 from perdure.core.errors import ProgrammingError, StoreUnavailable
 from perdure.core.limits import UNCLAIMED_MESSAGE_S
 from perdure.core.paths import Address, Key, QueueAddress
-from perdure.stores.blob_marks import REMOVAL_BATCH, BlobTotals
+from perdure.stores.blob_marks import BLOB_REMOVAL, REMOVAL_BATCH, BlobTotals
 from perdure.stores.protocol import (
     ALL_HEADS,
     ChangeAnswer,
@@ -35,6 +35,7 @@ from perdure.stores.protocol import (
     Head,
     HeadFilter,
     HolderStatus,
+    LogRow,
     Post,
     QueueLimits,
     QueueStatus,
@@ -42,12 +43,18 @@ from perdure.stores.protocol import (
     StoreTime,
     Superseded,
 )
-from perdure.stores.secret_vault import SealedValue
+from perdure.stores.secret_vault import VAULT, SealedValue
+from perdure.stores.store_parts import PartName, StoreParts
+
+T = TypeVar("T")
 
 PREFIX = "{perdure}:"
 CONNECTIONS_MAX = 8
 ANSWER_S = 30.0
 """How long to wait for a connection, and for an answer."""
+
+VERSION_DIGITS = 16
+"""A row of a log is stored behind its version in so many digits."""
 
 FAIRNESS, SCRIPT = (files("perdure.stores").joinpath(name).read_text(encoding="utf-8") for name in ("fairness.lua", "redis.lua"))
 
@@ -130,6 +137,7 @@ class RedisStore:
         self._closed = False
         self.vault = RedisVault(self._ask)
         self.blob_removal = RedisBlobRemoval(self._ask)
+        self._optional = StoreParts().having(VAULT, self.vault).having(BLOB_REMOVAL, self.blob_removal)
 
     # The methods of `Store`, which documents them.
 
@@ -144,7 +152,7 @@ class RedisStore:
 
     async def read(self, key: Key, after: int = 0) -> StoredLog | None:
         answer, rows = await self._ask("read", {"key": key, "after": after})
-        return StoredLog(_head(answer.heads[0]), tuple(rows)) if answer.heads else None
+        return StoredLog(_head(answer.heads[0]), tuple(LogRow(int(row[:VERSION_DIGITS]), row[VERSION_DIGITS:]) for row in rows)) if answer.heads else None
 
     async def heads(self, which: HeadFilter = ALL_HEADS) -> list[Head]:
         where = [(condition.name, [(low.hex(), high.hex()) for low, high in condition.spans]) for condition in which.where]
@@ -202,6 +210,9 @@ class RedisStore:
 
     def on_change(self, notify: Callable[[], None]) -> Callable[[], None]:
         return self._add_listener("news", notify)
+
+    def part(self, name: PartName[T]) -> T | None:
+        return self._optional.get(name)
 
     async def close(self) -> None:
         self._closed = True

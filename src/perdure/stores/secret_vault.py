@@ -4,9 +4,11 @@ Each secret is one row, so that nothing is left of a replaced or removed secret,
 """
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
+
+from perdure.stores.store_parts import PartName
 
 
 class SealedValue(msgspec.Struct, frozen=True, gc=False):
@@ -20,7 +22,7 @@ class SealedValue(msgspec.Struct, frozen=True, gc=False):
 
 
 class Vault(Protocol):
-    """The `vault` of a store that has one. Any method may raise `StoreUnavailable`, and may be called in any event loop."""
+    """Keeps secrets: the part `VAULT`. Any method may raise `StoreUnavailable`, and may be called in any event loop."""
 
     async def read(self, tenant: str | None = None, name: str | None = None) -> list[SealedValue]:
         """Return the secrets of a tenant (None: of all tenants) and a name (None: of all names), in order of tenant and name."""
@@ -37,6 +39,9 @@ class Vault(Protocol):
     async def wipe(self) -> bool:
         """Erase the remains of replaced and removed secrets as far as the store can; return False if other processes prevented it."""
         ...
+
+
+VAULT: PartName[Vault] = PartName("vault")
 
 
 class MemoryVault:
@@ -66,9 +71,3 @@ class MemoryVault:
     async def wipe(self) -> bool:
         """Does nothing: a dict keeps no remains."""
         return True
-
-
-def vault_of(store: Any) -> Vault | None:
-    """Returns the vault of a store, or of the store that it wraps; None if there is none."""
-    found: Vault | None = getattr(getattr(store, "inner", store), "vault", None)
-    return found

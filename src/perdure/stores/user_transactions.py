@@ -16,7 +16,8 @@ from typing import Any, Protocol, TypeVar
 from perdure.core.envelopes import QueuedMessage
 from perdure.core.errors import BadValue, WrongVerb
 from perdure.core.paths import Address, Key
-from perdure.stores.protocol import ALL_HEADS, ChangeAnswer, Commit, Head, HeadFilter, Post, QueueStatus, StoredLog, StoreTime, TransactionalStore
+from perdure.stores.protocol import ALL_HEADS, ChangeAnswer, Commit, Head, HeadFilter, Post, QueueStatus, Store, StoredLog, StoreTime
+from perdure.stores.store_parts import PartName
 
 CONNECTION_KINDS = "a sqlite3, aiosqlite, asyncpg or psycopg 3 connection, or a Connection or Session of SQLAlchemy over one of these"
 EXPECTED_OPEN = "open any more; connect again, and repeat your transaction from its beginning"
@@ -98,7 +99,7 @@ class UserTransactionStore(Protocol):
 
 
 class JoinsUserTransactions(Protocol):
-    """The additional ability of a store that is a database to which users may have connections of their own."""
+    """The part `USER_TRANSACTIONS` of a store that is a database to which users may have connections of their own."""
 
     async def meet(self) -> None:
         """Read what identifies this database. Await it on the event loop of the store before the first `join`."""
@@ -116,6 +117,9 @@ class JoinsUserTransactions(Protocol):
         ...
 
 
+USER_TRANSACTIONS: PartName[JoinsUserTransactions] = PartName("user transactions")
+
+
 def run_without_waiting(coroutine: Coroutine[Any, Any, T], wrong: WrongVerb) -> T:
     """Runs a coroutine to its end without an event loop. If it awaits something, `wrong` is raised in it."""
     try:
@@ -129,28 +133,13 @@ def run_without_waiting(coroutine: Coroutine[Any, Any, T], wrong: WrongVerb) -> 
     raise wrong
 
 
-def expect_user_transactions(store: Any) -> JoinsUserTransactions:
-    """Returns the store as one whose database users may have connections to.
+def expect_user_transactions(store: Store) -> JoinsUserTransactions:
+    """Returns the part of a store that joins transactions of users.
 
     Raises:
-        BadValue: it is not such a store.
+        BadValue: the store does not have it.
     """
-    if not _has_method(store, "join"):
-        raise BadValue("connection=", _store_name(store), "a store in a database of yours: use SQLite or Postgres")
-    joins: JoinsUserTransactions = store
+    joins = store.part(USER_TRANSACTIONS)
+    if joins is None:
+        raise BadValue("connection=", type(store).__name__, "a store in a database of yours: use SQLite or Postgres")
     return joins
-
-
-def transactional_store_of(store: Any) -> TransactionalStore | None:
-    """Returns the store if it can give steps transactions of its database, else None."""
-    transacts: TransactionalStore = store
-    return transacts if _has_method(store, "transact") else None
-
-
-def _has_method(store: Any, method: str) -> bool:
-    """Whether a store has this method, and so has the one that it wraps, if it wraps one."""
-    return hasattr(store, method) and hasattr(getattr(store, "inner", store), method)
-
-
-def _store_name(store: Any) -> str:
-    return type(getattr(store, "inner", store)).__name__

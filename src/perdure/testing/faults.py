@@ -16,6 +16,7 @@ import msgspec
 from perdure.core.envelopes import Ack, OutgoingMessage, QueuedMessage
 from perdure.core.errors import StoreUnavailable
 from perdure.core.paths import Address, Key
+from perdure.stores.blob_marks import BLOB_REMOVAL
 from perdure.stores.protocol import (
     ALL_HEADS,
     ChangeAnswer,
@@ -33,6 +34,8 @@ from perdure.stores.protocol import (
     StoredLog,
     StoreTime,
 )
+from perdure.stores.secret_vault import VAULT
+from perdure.stores.store_parts import PartName
 
 T = TypeVar("T")
 
@@ -226,6 +229,10 @@ class FaultyStore:
                 notify()
 
         return perhaps
+
+    def part(self, name: PartName[T]) -> T | None:
+        """See `Store.part`. The vault and the removal of blobs are handed on without faults; transactions, which would need faults of their own, are hidden."""
+        return self.inner.part(name) if name in (VAULT, BLOB_REMOVAL) else None
 
     async def close(self) -> None:
         """Does nothing: other processes share `inner`."""

@@ -450,7 +450,7 @@ class Run(Generic[R_co]):
 
     def _log(self) -> list[e.Event]:
         found = self._world.machine.read(self.key)
-        return [] if found is None else log_format.decode_rows(found.rows)
+        return [] if found is None else log_format.decode_rows(found.payloads)
 
     def _execution(self) -> Execution:
         return fold_events(self.key, self._log())

@@ -315,7 +315,7 @@ class World:
             if found is not None and code is not None:
                 engine = next(iter(self.machine.process.engines))
                 variables = getattr(engine, "variables", None)
-                diff = replay_differences(code, head.key, head.root, log_format.decode_rows(found.rows), self.machine.payload, variables)
+                diff = replay_differences(code, head.key, head.root, log_format.decode_rows(found.payloads), self.machine.payload, variables)
                 if diff:
                     raise NotReplayed(head.key, diff)
         again = self.effects.done_again(None if self._undisturbed is None else self._undisturbed.done)
@@ -382,7 +382,7 @@ class World:
     def _is_open(self, key: Key, path: Path, attempt: int) -> bool:
         """Whether the log has no outcome of an attempt."""
         found = self.machine.read(key)
-        pending = None if found is None else fold_events(key, log_format.decode_rows(found.rows)).open.get(path)
+        pending = None if found is None else fold_events(key, log_format.decode_rows(found.payloads)).open.get(path)
         return pending is not None and pending.attempt == attempt and pending.state in ("performing", "interrupted")
 
 

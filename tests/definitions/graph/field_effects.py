@@ -231,7 +231,7 @@ def _log_of(world: World, definition: Definition, approves: bool) -> str:
         world.skip("200s")
     found = world.machine.read(run.key)
     assert found is not None
-    return _OF_THE_TEXT.sub("", repr(log_format.decode_rows(found.rows)))
+    return _OF_THE_TEXT.sub("", repr(log_format.decode_rows(found.payloads)))
 
 
 def say(value: Any = None, **more: Any) -> Any:

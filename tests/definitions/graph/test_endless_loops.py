@@ -48,7 +48,7 @@ def test_the_log_of_a_loop_without_end_stays_short(text: str, always_suspend: bo
         world.skip("119m")
         found = world.machine.read(run.key)
         assert found is not None and found.head.version > 800
-        assert len(log_format.decode_rows(found.rows)) < 300
+        assert len(log_format.decode_rows(found.payloads)) < 300
         world.skip("2m")
         assert run.result() == 240
 
@@ -113,7 +113,7 @@ def test_what_was_done_in_forgotten_turns_is_undone_with_what_its_step_could_rea
         assert run.status == "failed"
         assert told == [word for order in range(20, 0, -1) for word in (f"unbook {order}", f"refund {order} c{order}")]
         found = world.machine.read(run.key)
-        assert found is not None and any(isinstance(event, e.RetainedEvent) for event in log_format.decode_rows(found.rows)), "the log was compacted"
+        assert found is not None and any(isinstance(event, e.RetainedEvent) for event in log_format.decode_rows(found.payloads)), "the log was compacted"
 
 
 def test_a_repeat_may_say_how_many_turns_back_are_undone(world: World) -> None:
@@ -208,7 +208,7 @@ def lived(text: str, stops: tuple[int, ...]) -> tuple[list[str], str, list[bool]
             if stop != 130:
                 found = world.machine.read(run.key)
                 assert found is not None
-                resumes.append(any(isinstance(event, e.IterationResumedEvent) for event in log_format.decode_rows(found.rows)))
+                resumes.append(any(isinstance(event, e.IterationResumedEvent) for event in log_format.decode_rows(found.payloads)))
                 world.restart()
         assert run.status == "failed", run.why
         return told, run.why, resumes

@@ -58,7 +58,7 @@ def test_a_kind_undoes_by_what_stands_in_its_input_under_a_key_of_its_own(world:
         run.result()
     assert asked == {"default/it/1:~undo/charge": (None, {"id": 7, "token": "Bearer hush-hush"})}
     found = world.machine.read(run.key)
-    assert found is not None and "hush-hush" not in repr(log_format.decode_rows(found.rows))
+    assert found is not None and "hush-hush" not in repr(log_format.decode_rows(found.payloads))
 
 
 def test_a_tool_of_the_name_of_a_kind_undoes_before_it(world: World) -> None:

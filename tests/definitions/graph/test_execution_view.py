@@ -33,7 +33,7 @@ def echo(**given: Any) -> Any:
 def view_of(world: World, run: Any, number: int | None = None) -> ExecutionView:
     found = world.machine.read(run.key)
     assert found is not None
-    events = log_format.decode_rows(found.rows)
+    events = log_format.decode_rows(found.payloads)
     there = run_generator(execution_view.view_at_event(run.key, events, number or len(events)), world.machine.payload)
     assert there is not None
     return there

@@ -36,7 +36,7 @@ def everything(world: World, run: Any) -> str:
     """All that a log says, and a trace."""
     found = world.machine.read(run.key)
     assert found is not None
-    return repr(log_format.decode_rows(found.rows)) + repr(found.rows) + world.trace()
+    return repr(log_format.decode_rows(found.payloads)) + repr(found.payloads) + world.trace()
 
 
 @pytest.mark.parametrize(("token", "seen"), [("@secrets.TOKEN", CANARY), ("Bearer @{secrets.TOKEN}", f"Bearer {CANARY}")])

@@ -23,7 +23,7 @@ steps:
 def history(world: World, run: Any) -> list[TokenCounts]:
     found = world.machine.read(run.key)
     assert found is not None
-    events = log_format.decode_rows(found.rows)
+    events = log_format.decode_rows(found.payloads)
     views = [run_generator(view_at_event(run.key, events, number), world.machine.payload) for number in range(1, len(events) + 1)]
     return [one.tokens for one in views if one is not None]
 

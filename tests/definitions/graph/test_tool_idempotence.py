@@ -41,7 +41,7 @@ def test_a_tool_may_run_again_only_where_that_is_declared(world: World, tool: An
     assert run.result() == 1
     found = world.machine.read(run.key)
     assert found is not None
-    (op,) = [one.op for one in log_format.decode_rows(found.rows) if isinstance(one, events.OpenedEvent) and isinstance(one.op, CallOperation)]
+    (op,) = [one.op for one in log_format.decode_rows(found.payloads) if isinstance(one, events.OpenedEvent) and isinstance(one.op, CallOperation)]
     assert op.idempotent is repeats
 
 

@@ -106,7 +106,7 @@ def test_what_is_printed_is_in_the_log_and_at_the_end_of_an_error(world: World) 
     assert run.result() is None and found is not None
     said = [
         values.decode(one.body, Any, "")
-        for one in log_format.decode_rows(found.rows)
+        for one in log_format.decode_rows(found.payloads)
         if isinstance(one, events.ProgressedEvent) and isinstance(one.body, bytes)
     ]
     assert said == [{"console": "one {'x': 3}\ntwo\n"}]
@@ -262,4 +262,4 @@ def test_a_secret_that_it_prints_or_raises_is_not_kept_nor_a_piece_of_it(world: 
     with pytest.raises(ExecutionFailed, match="source_failed"):
         run.result()
     found = world.machine.read(run.key)
-    assert found is not None and "QQ-c" not in repr(log_format.decode_rows(found.rows)) and "st-QQ" not in repr(log_format.decode_rows(found.rows))
+    assert found is not None and "QQ-c" not in repr(log_format.decode_rows(found.payloads)) and "st-QQ" not in repr(log_format.decode_rows(found.payloads))

@@ -40,7 +40,7 @@ def printed(world: World, run: Any) -> list[Any]:
     assert found is not None
     return [
         values.decode(one.body, Any, "")
-        for one in log_format.decode_rows(found.rows)
+        for one in log_format.decode_rows(found.payloads)
         if isinstance(one, events.ProgressedEvent) and isinstance(one.body, bytes)
     ]
 
@@ -188,4 +188,4 @@ def test_a_secret_that_it_prints_or_raises_is_not_kept_nor_a_piece_of_it(world: 
     with pytest.raises(ExecutionFailed, match="source_failed"):
         run.result()
     found = world.machine.read(run.key)
-    assert found is not None and "QQ-c" not in repr(log_format.decode_rows(found.rows)) and "st-QQ" not in repr(log_format.decode_rows(found.rows))
+    assert found is not None and "QQ-c" not in repr(log_format.decode_rows(found.payloads)) and "st-QQ" not in repr(log_format.decode_rows(found.payloads))

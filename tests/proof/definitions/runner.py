@@ -146,7 +146,7 @@ def played(world: World, definition: dict[str, Json], script: OutsideEvents) -> 
 
 def _failures(world: World, info: StepInfo) -> int:
     found = world.machine.read(info.execution)
-    pending = None if found is None else fold_events(info.execution, log_format.decode_rows(found.rows)).open.get(info.path)
+    pending = None if found is None else fold_events(info.execution, log_format.decode_rows(found.payloads)).open.get(info.path)
     return info.attempt - 1 if pending is None else pending.failures
 
 
@@ -202,7 +202,7 @@ def folded(world: World, run: Run[Any]) -> Execution:
 def events(world: World, run: Run[Any]) -> Sequence[e.Event]:
     """The log of an execution."""
     found = world.machine.read(run.key)
-    return () if found is None else log_format.decode_rows(found.rows)
+    return () if found is None else log_format.decode_rows(found.payloads)
 
 
 LATE_S = 0.02

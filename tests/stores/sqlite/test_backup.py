@@ -37,7 +37,7 @@ async def test_a_backup_has_all_that_was_acknowledged_before_it_and_stands_alone
     assert [head.key for head in await restored.heads()] == [head.key for head in await store.heads()]
     assert await restored.leases() == []
     log = await restored.read(key("7"))
-    assert isinstance(log, StoredLog) and log.rows == (b"row",)
+    assert isinstance(log, StoredLog) and log.payloads == (b"row",)
     await restored.close()
 
 
@@ -54,7 +54,7 @@ async def test_a_backup_is_of_one_moment_though_others_write_without_pause(file:
     restored = SqliteStore(file.with_name("backup.db"))
     one, other = [await restored.read(key(id)) for id in "ab"]
     assert one is not None and other is not None and during is not None
-    assert 100 <= one.head.version == other.head.version == len(one.rows) == len(other.rows) <= during.head.version
+    assert 100 <= one.head.version == other.head.version == len(one.payloads) == len(other.payloads) <= during.head.version
     assert sqlite_opening.check_database(file.with_name("backup.db")).damage == ()
     await restored.close()
 

@@ -116,7 +116,7 @@ async def ended(store: SqliteStore, keys: list[Key]) -> None:
         while (found := await store.read(its)) is None or found.head.ended_at_s is None:
             assert time.monotonic() < ends_s, f"{its} did not end"
             await asyncio.sleep(0.02)
-        events = log_format.decode_rows(found.rows)
+        events = log_format.decode_rows(found.payloads)
         settled = [event.path for event in events if isinstance(event, e.SettledEvent)]
         assert len(settled) == len(set(settled)) == 2
         end = fold_events(its, events, found.head.root).ended
@@ -250,7 +250,7 @@ def advised(error: StoreError, *advice: str) -> None:
 
 
 def as_written(its: Key, found: StoredLog) -> bool:
-    return list(found.rows) == [row_of(its, version) for version in range(len(found.rows))] and len(found.rows) == found.head.version
+    return list(found.payloads) == [row_of(its, version) for version in range(len(found.payloads))] and len(found.payloads) == found.head.version
 
 
 # Files that are taken away, and rights.

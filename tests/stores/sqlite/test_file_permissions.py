@@ -78,7 +78,7 @@ def test_making_a_file_that_is_there_does_nothing(tmp_path: Path) -> None:
     assert file.read_bytes() == b"content" and list(tmp_path.iterdir()) == [file]
 
 
-@pytest.mark.parametrize(("mode", "said"), [("640", "--mode 640 is not one of"), ("abc", "is none of")])
+@pytest.mark.parametrize(("mode", "said"), [("640", "--mode 640 is not one of"), ("abc", "is not one of")])
 def test_permissions_with_which_nobody_could_write_are_refused(tmp_path: Path, mode: str, said: str) -> None:
     result = CliRunner().invoke(root, ["--db", f"sqlite:///{tmp_path / 'p.db'}", "db", "init", "--mode", mode])
     assert result.exit_code == 20 and said in result.output and list(tmp_path.iterdir()) == []

@@ -355,7 +355,7 @@ async def test_a_disk_that_fails_while_committing_leaves_nothing_of_any_change(s
     retried = await store.commit([step(each) for each in several(count)])
     assert [type(answer) for answer in retried] == [Committed] * count
     log = await store.read(key("0"))
-    assert log is not None and log.rows == (b"row",)
+    assert log is not None and log.payloads == (b"row",)
 
 
 @contextmanager
@@ -420,7 +420,7 @@ async def test_a_connection_that_fails_to_read_is_made_anew(file: Path, statemen
         with pytest.raises(StoreUnavailable, match="the disk of"):
             await store.read(key())
         log = await store.read(key())
-        assert log is not None and log.rows == (b"row",)
+        assert log is not None and log.payloads == (b"row",)
     await store.close()
 
 

@@ -323,7 +323,7 @@ class FaultRun:
         for head in await store.heads():
             found = await store.read(head.key)
             assert found is not None
-            events = log_format.decode_rows(found.rows)
+            events = log_format.decode_rows(found.payloads)
             settled = [event.path for event in events if isinstance(event, e.SettledEvent)]
             assert len(settled) == len(set(settled)), f"{head.key} settles twice: {settled}"
             outcomes |= {f"{head.key} {path_text(event.path)}": event.outcome for event in events if isinstance(event, e.SettledEvent)}

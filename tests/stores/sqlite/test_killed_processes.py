@@ -116,8 +116,8 @@ def test_whatever_is_killed_nothing_is_lost_or_done_twice(tmp_path: Path, seed: 
     for head in heads:
         log = asyncio.run(store.read(head.key))
         assert log is not None
-        assert len(log.rows) == head.version == (0 if head.key == key("mailbox") else steps), head
-        rows.update(row.decode() for row in log.rows)
+        assert len(log.payloads) == head.version == (0 if head.key == key("mailbox") else steps), head
+        rows.update(row.decode() for row in log.payloads)
     assert max(rows.values()) == 1
     assert set(acknowledged) <= rows.keys(), "what was acknowledged is there"
     letters = [message.key for message in asyncio.run(store.messages(key("mailbox")))]

@@ -11,17 +11,19 @@ import pytest
 from perdure.core.attribute_filter import AttributeFilter, Is, attribute_conditions
 from perdure.core.attributes import checked_attributes, index_attributes
 from perdure.core.envelopes import Ack
+from perdure.stores.memory import MemoryStore
 from perdure.stores.protocol import HeadFilter, QueueLimits
 from perdure.stores.sqlite.database_file import DatabaseFile
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.testing.conformance import Clock
+from perdure.testing.conformance.feed_suite import copy_changes, feed_of
 from perdure.testing.conformance.queue_suite import queued, work
 from perdure.testing.conformance.store_world import StoreWorld, key, plain_message, queue
 
-SCAN = re.compile(r"^SCAN (heads|mail|log|blobs|lanes|at|ready|attributes|other)\b")
+SCAN = re.compile(r"^SCAN (heads|mail|log|blobs|removed_blobs|feed|restored_rows|lanes|at|ready|attributes|other)\b")
 """What goes through a whole table."""
 SORT = "USE TEMP B-TREE FOR ORDER BY"
-SORTS = re.compile(r"address (=|IN)|\+root IN |due_at_s < |name = '\w+' AND value >= |heads_of_family WHERE root = |id >= ")
+SORTS = re.compile(r"restored_rows|address (=|IN)|\+root IN |due_at_s < |name = '\w+' AND value >= |heads_of_family WHERE root = |id >= ")
 """Few statements sort what they found: the mail of an address, what the dead held of a family, what is swept; and in lists for people, what has an
 attribute in a range, a family, and ids of one beginning."""
 WHERE: list[AttributeFilter] = [{"cents": 1}, {"cents": Is(">=", 1)}, {"cents": Is("!=", 1)}, {"cents": Is("exists")}, {"cents": Is("<", 9), "customer": "c1"}]
@@ -87,7 +89,15 @@ async def test_every_statement_finds_what_it_looks_for_by_an_index(file: Path, m
     monkeypatch.setattr(TracedConnection, "said", set())
     clock = Clock()
     store = SqliteStore(file, clock)
-    await use(StoreWorld(store, clock, 1))
+    world = StoreWorld(store, clock, 1)
+    await world.commit(key("before"), creates=True, messages=(plain_message(key("before")),), blobs=(("before", b"blob"),))
+    await feed_of(store).begin_feed()
+    await copy_changes(store, MemoryStore(clock), limit=1)
+    await use(world)
+    page = await feed_of(store).shipped(0)
+    await feed_of(store).restore(page.items)
+    await feed_of(store).trim_feed(page.position)
+    await world.commit(key("before"), 1, forgets=True)
     await store.close()
     asked = [statement for statement in TracedConnection.said if re.match(r"(WITH|SELECT|UPDATE|DELETE|INSERT)\b", statement)]
     assert sum("attributes_by_value" in statement for statement in asked) >= 40, "attributes were not asked for"

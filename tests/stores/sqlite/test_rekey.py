@@ -241,7 +241,7 @@ async def main():
         log = await store.read(key("busy"))
         whole = max(version // 50 * 50 - 1, 0)
         expected = [b"compacted %d" % whole] * (version >= 50) + [b"row %d" % each for each in range(whole, version)]
-        assert list(log.rows) == expected, (log.rows, expected)
+        assert list(log.payloads) == expected, (log.payloads, expected)
         assert await store.blob(name) == payload
         print(version, flush=True)
 

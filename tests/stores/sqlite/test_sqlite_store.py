@@ -7,14 +7,13 @@ import threading
 from collections.abc import Callable, Sequence
 from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from perdure.core.envelopes import Ack, QueuedMessage
 from perdure.core.errors import StoreUnavailable
 from perdure.core.paths import Address, Key
-from perdure.stores.blob_marks import BlobRemoval
 from perdure.stores.protocol import (
     ALL_HEADS,
     ChangeAnswer,
@@ -31,15 +30,16 @@ from perdure.stores.protocol import (
     StoredLog,
     StoreTime,
 )
-from perdure.stores.secret_vault import Vault
 from perdure.stores.sqlite import holders as sqlite_members
 from perdure.stores.sqlite.store import SqliteStore
+from perdure.stores.store_parts import PartName
 from perdure.testing.conformance import Clock, StoreConformance
 from perdure.testing.conformance.store_world import key, plain_message, queue, start_message
 from tests.stores import test_differential as walk
 from tests.stores.sqlite.store_processes import Child, claim, several, step
 
 pytestmark = pytest.mark.slow
+T = TypeVar("T")
 
 
 class TestSqliteStore(StoreConformance):
@@ -59,10 +59,6 @@ class InTurns:
     def __init__(self, file: Path, clock: Callable[[], float], synchronous: str = "OFF") -> None:
         self.stores = [SqliteStore(file, clock, synchronous=synchronous) for _ in range(2)]
         self._turns = cycle(self.stores)
-
-    @property
-    def vault(self) -> Vault:
-        return next(self._turns).vault
 
     async def commit(self, changes: Any) -> list[ChangeAnswer]:
         return await next(self._turns).commit(changes)
@@ -112,9 +108,8 @@ class InTurns:
     async def removed_at(self, sha256: str) -> float | None:
         return await next(self._turns).removed_at(sha256)
 
-    @property
-    def blob_removal(self) -> BlobRemoval:
-        return next(self._turns).blob_removal
+    def part(self, name: PartName[T]) -> T | None:
+        return next(self._turns).part(name)
 
     def on_wake(self, notify: Callable[[], None]) -> Callable[[], None]:
         return self._on([store.on_wake(notify) for store in self.stores])
@@ -228,7 +223,7 @@ async def test_a_killed_process_leaves_all_it_had_acknowledged(file: Path) -> No
     store = SqliteStore(file)
     log = await store.read(key())
     assert log is not None and log.head.version >= acknowledged == 50
-    assert len(log.rows) == log.head.version
+    assert len(log.payloads) == log.head.version
     await store.close()
 
 

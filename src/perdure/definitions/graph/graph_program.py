@@ -19,6 +19,7 @@ from perdure.core.execution import Execution
 from perdure.core.operations import Failure, KeepOperation, SleepOperation
 from perdure.core.paths import Key, Path
 from perdure.core.program import ProgramCommand
+from perdure.core.replay_cursor import ReplayCursor
 from perdure.core.values import ENCODED_NONE
 from perdure.definitions.graph.agent_verbs import end_agent_session
 from perdure.definitions.graph.execution_end import ExecutionEnd
@@ -93,12 +94,12 @@ class GraphProgram:
         self.closed = True
         self.run.log.clear()
 
-    def feed(self, execution: Execution, event: e.Event, remembered: deque[e.Event] | None, values: Mapping[str, bytes]) -> Sequence[ProgramCommand]:
+    def feed(self, execution: Execution, event: e.Event, recorded: ReplayCursor | None, values: Mapping[str, bytes]) -> Sequence[ProgramCommand]:
         """Takes one external event; returns the commands that follow from it."""
         if self._divergence is not None:
             raise self._divergence
         self.run.execution = execution
-        self.run.log.begin_event(remembered, values)
+        self.run.log.begin_event(recorded, values)
         try:
             self._take(event)
             self._drive()

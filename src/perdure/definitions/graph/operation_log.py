@@ -3,7 +3,6 @@
 Each decision of an expression is recorded as a note beside its operation, so a replay evaluates nothing.
 """
 
-from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -19,6 +18,7 @@ from perdure.core.operations import Failure as Err
 from perdure.core.operations import KeepOperation, Operation, ReceiveOperation, settles_later
 from perdure.core.paths import Path, path_text
 from perdure.core.program import WARNING_LEVEL, DropCommand, FinishCommand, LogCommand, OpenCommand, ProgramCommand, TrimCommand
+from perdure.core.replay_cursor import ReplayCursor
 from perdure.core.values import ENCODED_NONE, Blob, Value
 from perdure.definitions.graph.node_scope import NodeOutcome, Output
 
@@ -37,21 +37,21 @@ class NodeFailure(Exception):  # raised by an expression or a limit, caught wher
 class OperationLog:
     """The operations of one walk. `commands` are the new ones; `steps` perform the open calls; `asked` counts the operations of the present event."""
 
-    __slots__ = ("_remembered", "_turns", "_values", "_waiting", "asked", "commands", "receipts", "steps")
+    __slots__ = ("_recorded", "_turns", "_values", "_waiting", "asked", "commands", "receipts", "steps")
 
     def __init__(self) -> None:
         self.commands: list[ProgramCommand] = []
         self.asked = 0
         self.steps: dict[Path, Any] = {}
         self.receipts = UnusedMessages()
-        self._remembered: deque[e.Event] | None = None
+        self._recorded: ReplayCursor | None = None
         self._values: Mapping[str, bytes] = {}
         self._waiting: dict[Path, Callable[[SettledOperation], None]] = {}
         self._turns: dict[Path, Callable[[e.IterationResumedEvent], None]] = {}
 
-    def begin_event(self, remembered: deque[e.Event] | None, values: Mapping[str, bytes]) -> None:
-        """Continues at an event, after which the log has the commands `remembered`; live, there are none."""
-        self._remembered, self._values, self.commands, self.asked = remembered, values, [], 0
+    def begin_event(self, recorded: ReplayCursor | None, values: Mapping[str, bytes]) -> None:
+        """Continues at an event, after which the log has the commands in `recorded`; live, there are none."""
+        self._recorded, self._values, self.commands, self.asked = recorded, values, [], 0
 
     @property
     def payloads(self) -> Mapping[str, bytes]:
@@ -94,14 +94,14 @@ class OperationLog:
 
     def trim(self, path: Path, before: int, undo_before: int = 0) -> None:
         """Forgets iterations of a loop. The log records how many, so replay has nothing to decide or compare."""
-        if self._remembered is None:
+        if self._recorded is None:
             self.commands.append(TrimCommand(path, before, undo_before))
 
     # Notes.
 
     def judged(self, path: Path, compute: Callable[[], KeepOperation | None]) -> KeepOperation | Err | None:
         """Makes a decision and records it unless it is the default (None); on replay, reads it."""
-        if self._remembered is not None:
+        if self._recorded is not None:
             op = self._upcoming(path)
             if op is None:
                 return None
@@ -117,7 +117,7 @@ class OperationLog:
 
     def attempted(self, path: Path, make: Callable[[], Operation], blobs: Callable[[], tuple[tuple[str, bytes], ...]] = tuple) -> Operation | Err:
         """Opens an operation that `make` computes from expressions; a failure to compute it is recorded as well."""
-        if self._remembered is not None:
+        if self._recorded is not None:
             failed = self.judged((*path, FAILED), lambda: None)
             if isinstance(failed, Err):
                 return failed
@@ -145,7 +145,7 @@ class OperationLog:
 
     def log_warning(self, line: str) -> None:
         """Logs a warning, unless this is a replay."""
-        if self._remembered is None:
+        if self._recorded is None:
             self.commands.append(LogCommand(WARNING_LEVEL, line))
 
     def note_warning(self, path: Path, line: str) -> None:
@@ -166,13 +166,13 @@ class OperationLog:
         if not settles_later(op) and uses_messages(path, op):
             self.receipts.use(path)
         self.asked += 1
-        if self._remembered is None:
+        if self._recorded is None:
             self.commands.append(OpenCommand(path, op, blobs))
             return op
         event = self._next()
         if type(event) is not e.OpenedEvent or event.path != path or type(event.op) is not type(op):
             raise Diverged(path, (f"remembered {self._next_text()}, asked for {operation_text(path, op)}",))
-        self._remembered.popleft()
+        self._recorded.take()
         return event.op
 
     def note(self, path: Path, keep: KeepOperation) -> KeepOperation:
@@ -205,10 +205,10 @@ class OperationLog:
             self._drop(path)
 
     def _drop(self, path: Path, lost: bool = False) -> None:
-        if self._remembered is None:
+        if self._recorded is None:
             self.commands.append(DropCommand(path, lost))
         elif isinstance(event := self._next(), e.DroppedEvent) and event.path == path:
-            self._remembered.popleft()
+            self._recorded.take()
         else:
             raise Diverged(path, (f"remembered {self._next_text()}, asked for {path_text(path)} dropped",))
 
@@ -223,7 +223,7 @@ class OperationLog:
 
     def end(self, status: Any, outcome: Any, failed_at: Path = ()) -> None:
         """Ends the execution; `failed_at` is the path of the step that made it fail."""
-        if self._remembered is None:
+        if self._recorded is None:
             self.commands.append(FinishCommand(status, outcome, failed_at))
         elif not isinstance(self._next(), e.EndedEvent):
             raise Diverged((), (f"remembered {self._next_text()}, asked for the end of the execution",))
@@ -231,11 +231,11 @@ class OperationLog:
     @property
     def replaying(self) -> bool:
         """Whether the operation that is asked for now is in the log."""
-        return self._remembered is not None
+        return self._recorded is not None
 
     def upcoming(self, path: Path) -> Operation | None:
         """On replay, returns the next recorded operation if it is at `path`."""
-        return None if self._remembered is None else self._upcoming(path)
+        return None if self._recorded is None else self._upcoming(path)
 
     def is_ending(self) -> bool:
         """On replay, whether the end of the execution is the next recorded command."""
@@ -246,9 +246,7 @@ class OperationLog:
         return event.op if type(event) is e.OpenedEvent and event.path == path else None
 
     def _next(self) -> e.Event | None:
-        while (left := self._remembered) and type(left[0]) is e.TrimmedEvent:
-            left.popleft()
-        return left[0] if left else None
+        return None if self._recorded is None else self._recorded.next()
 
     def _next_text(self) -> str:
         match self._next():

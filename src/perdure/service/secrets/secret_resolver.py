@@ -17,7 +17,8 @@ from perdure.service.secrets import secret_sources, vault_client
 from perdure.service.secrets.secret_sources import SecretFiles, is_secret_name
 from perdure.service.secrets.vault_client import VaultClient
 from perdure.stores.encryption import Encrypted
-from perdure.stores.secret_vault import vault_of
+from perdure.stores.protocol import ReadOnlyStore
+from perdure.stores.secret_vault import VAULT
 
 T = TypeVar("T")
 
@@ -82,13 +83,13 @@ class SecretResolver:
         return found
 
 
-def secret_resolver_for(store: Any, given: Encrypted | None = None) -> SecretResolver:
+def secret_resolver_for(store: ReadOnlyStore, given: Encrypted | None = None) -> SecretResolver:
     """The resolver of this process for a store: the environment, the files of `PERDURE_SECRETS_PATH`, and the store.
 
     Raises:
         BadValue: the keys in the environment are invalid.
     """
-    vault, path = vault_of(store), os.environ.get(SECRETS_PATH_VARIABLE)
+    vault, path = store.part(VAULT), os.environ.get(SECRETS_PATH_VARIABLE)
     client = None if vault is None else VaultClient(vault, vault_client.secret_keys() if given is None else given)
     return SecretResolver(client, SecretFiles(Path(path)) if path else None)
 

@@ -8,12 +8,13 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 from contextlib import asynccontextmanager, contextmanager, suppress
 from importlib import import_module
 from importlib.resources import files
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from perdure.core.envelopes import Ack, QueuedMessage
 from perdure.core.errors import ProgrammingError, StoreUnavailable
 from perdure.core.paths import Address, Key
+from perdure.stores.blob_marks import BLOB_REMOVAL
 from perdure.stores.postgres import limited_queues as queues
 from perdure.stores.postgres import store_tables as tables
 from perdure.stores.postgres.blobs import PostgresBlobRemoval
@@ -24,6 +25,7 @@ from perdure.stores.postgres.user_transaction_store import DATABASE_IDENTITY, Po
 from perdure.stores.postgres.vault import PostgresVault
 from perdure.stores.protocol import (
     ALL_HEADS,
+    TRANSACTIONS,
     ChangeAnswer,
     Claim,
     Claimed,
@@ -42,6 +44,11 @@ from perdure.stores.protocol import (
     TransactionRaised,
     TransactionRefused,
 )
+from perdure.stores.secret_vault import VAULT
+from perdure.stores.store_parts import PartName, StoreParts
+from perdure.stores.user_transactions import USER_TRANSACTIONS
+
+T = TypeVar("T")
 
 CONNECT_TIMEOUT_S, ANSWER_TIMEOUT_S = 10.0, 60.0
 """How long to wait for a connection, and for the answer to a statement."""
@@ -78,6 +85,8 @@ class PostgresStore:
         self._spare: list[Any] = []
         self.vault = PostgresVault(self._transaction)
         self.blob_removal = PostgresBlobRemoval(self._transaction)
+        parts = StoreParts().having(VAULT, self.vault).having(BLOB_REMOVAL, self.blob_removal)
+        self._optional = parts.having(TRANSACTIONS, self).having(USER_TRANSACTIONS, self)
         self._closed = False
 
     # The methods of `Store`, which documents them.
@@ -152,6 +161,9 @@ class PostgresStore:
 
     def on_change(self, notify: Callable[[], None]) -> Callable[[], None]:
         return self._add_listener(CHANGE_CHANNEL, notify)
+
+    def part(self, name: PartName[T]) -> T | None:
+        return self._optional.get(name)
 
     async def close(self) -> None:
         self._closed = True

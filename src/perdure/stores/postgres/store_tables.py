@@ -31,6 +31,7 @@ from perdure.stores.protocol import (
     Head,
     HeadFilter,
     HolderStatus,
+    LogRow,
     Post,
     StoredLog,
     StoreTime,
@@ -87,9 +88,8 @@ LET_GO = "UPDATE heads SET holder = NULL, wake_at_s = least(wake_at_s, $2) WHERE
 LET_GO_OF_WORK = "UPDATE mail SET holder = NULL WHERE holder = $1 RETURNING number"
 
 LEASES = "SELECT name, until_s > $1, (SELECT count(*) FROM heads WHERE holder = name), (SELECT count(*) FROM mail WHERE holder = name), about FROM holders"
-READ = (
-    f"SELECT {HEAD_COLUMNS_WITH_ATTRIBUTES}, array(SELECT row FROM log WHERE execution = number AND log.version > $2 ORDER BY log.version) FROM heads {_HERE}"
-)
+_ROWS_AFTER = "FROM log WHERE execution = number AND log.version > $2 ORDER BY log.version"
+READ = f"SELECT {HEAD_COLUMNS_WITH_ATTRIBUTES}, array(SELECT log.version {_ROWS_AFTER}), array(SELECT row {_ROWS_AFTER}) FROM heads {_HERE}"
 HEADS = f"""SELECT {HEAD_COLUMNS_WITH_ATTRIBUTES} FROM heads WHERE ($1::text IS NULL OR tenant = $1) AND ($2::text IS NULL OR workflow = $2)
     AND ($3::text[] IS NULL OR status = ANY($3)) AND starts_with(id, $4) AND ($5::bytea[] IS NULL OR address = ANY($5)) AND ($6::bytea IS NULL OR root = $6)
     AND ($7::float8 IS NULL OR created_at_s >= $7) AND number < coalesce((SELECT number FROM heads WHERE address = $8), {2**63 - 1}){{}}
@@ -292,7 +292,7 @@ async def begin_transaction(fetch: Fetch, executions: Iterable[Key], now_s: floa
 
 async def read_log(fetch: Fetch, key: Key, after: int) -> StoredLog | None:
     """See `Store.read`. This and the functions below are one statement each, which needs no transaction and waits for no lock."""
-    return next((StoredLog(head_of(row), tuple(row[16])) for row in await fetch(READ, address_bytes(key), after)), None)
+    return next((StoredLog(head_of(row), tuple(map(LogRow, row[16], row[17]))) for row in await fetch(READ, address_bytes(key), after)), None)
 
 
 async def read_heads(fetch: Fetch, which: HeadFilter) -> list[Head]:

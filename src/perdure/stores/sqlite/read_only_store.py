@@ -20,6 +20,7 @@ from perdure.stores.sqlite.holders import OwnProcess, execution_leases
 from perdure.stores.sqlite.steady_clock import Anchor, SteadyClock
 from perdure.stores.sqlite.store_rows import read_blob, read_heads, read_log, read_messages, read_removed_at
 from perdure.stores.sqlite.store_tables import READ_META
+from perdure.stores.store_parts import PartName
 
 T = TypeVar("T")
 IDLE_CONNECTIONS_MAX = 4
@@ -148,6 +149,10 @@ class ReadOnlySqliteStore:
             return StoreTime(self._clock(), epoch)
 
         return self._read(look)
+
+    def part(self, name: PartName[T]) -> T | None:
+        """Returns None: every part of a store can change it."""
+        return None
 
     async def close(self) -> None:
         """Closes the connections."""

@@ -20,8 +20,11 @@ from typing import Any, TypeVar
 from perdure.core.envelopes import Ack, QueuedMessage
 from perdure.core.errors import StoreError, StoreUnavailable
 from perdure.core.paths import Address, Key
+from perdure.stores.blob_marks import BLOB_REMOVAL
+from perdure.stores.change_feed import CHANGE_FEED
 from perdure.stores.protocol import (
     ALL_HEADS,
+    TRANSACTIONS,
     ChangeAnswer,
     Claim,
     Claimed,
@@ -40,8 +43,10 @@ from perdure.stores.protocol import (
     TransactionRaised,
     TransactionRefused,
 )
+from perdure.stores.secret_vault import VAULT
 from perdure.stores.sqlite.backup import BackupCopies
 from perdure.stores.sqlite.blobs import SqliteBlobRemoval
+from perdure.stores.sqlite.change_feed_part import SqliteChangeFeed
 from perdure.stores.sqlite.checkpoints import Checkpoints
 from perdure.stores.sqlite.claim_queries import find_ready, next_ready_at, with_full_names
 from perdure.stores.sqlite.database_file import DATABASE_ERRORS, SYNCHRONOUS, DatabaseFile, Execute, is_busy
@@ -60,6 +65,8 @@ from perdure.stores.sqlite.transaction_watcher import TransactionWatcher
 from perdure.stores.sqlite.user_transaction_store import SqliteUserTransactionStore, join_user_transaction
 from perdure.stores.sqlite.vault import SqliteVault
 from perdure.stores.sqlite.write_lock_queue import LOCK_RETRY_S
+from perdure.stores.store_parts import PartName, StoreParts
+from perdure.stores.user_transactions import USER_TRANSACTIONS
 
 T = TypeVar("T")
 
@@ -97,6 +104,8 @@ class SqliteStore:
         self._copies = BackupCopies(self._file)
         self.vault = SqliteVault(self._file, self._read, self._write)
         self.blob_removal = SqliteBlobRemoval(self._read, self._write)
+        parts = StoreParts().having(CHANGE_FEED, SqliteChangeFeed(self._read, self._write)).having(VAULT, self.vault).having(BLOB_REMOVAL, self.blob_removal)
+        self._optional = parts.having(TRANSACTIONS, self).having(USER_TRANSACTIONS, self)
         self._transaction_watcher = TransactionWatcher(self._readers, lambda tables: self._written(tables, 0))
         self._parts: tuple[Forkable, ...] = (self._copies, self._checkpoints, self._writer, self._readers)
         self._writer.adopt(open_database(self._file))
@@ -186,6 +195,10 @@ class SqliteStore:
     def on_change(self, notify: Callable[[], None]) -> Callable[[], None]:
         """See `Store.on_change`."""
         return self._add_listener(self._change_listeners, notify)
+
+    def part(self, name: PartName[T]) -> T | None:
+        """See `Store.part`."""
+        return self._optional.get(name)
 
     async def close(self) -> None:
         """See `Store.close`. Changes that were requested before are completed first."""

@@ -20,7 +20,7 @@ from perdure.core.attributes import IndexedAttributes
 from perdure.core.envelopes import QueuedMessage
 from perdure.core.errors import LogDamaged
 from perdure.core.paths import Address, Key, QueueAddress
-from perdure.stores.protocol import Head, HeadFilter, StoredLog, attributes_from_hex
+from perdure.stores.protocol import Head, HeadFilter, LogRow, StoredLog, attributes_from_hex
 from perdure.stores.sqlite.database_file import Execute
 
 ATTRIBUTES_COLUMN = "(SELECT group_concat(hex(name) || '=' || hex(value)) FROM attributes WHERE attributes.number = heads.number)"
@@ -78,7 +78,7 @@ MESSAGE_COLUMNS = "number, address, key, body, due_at_s, deliveries, lane, prior
 
 HEAD = f"SELECT {HEAD_COLUMNS} FROM heads WHERE address = ?"
 LOG = f"SELECT number, {HEAD_COLUMNS} FROM heads WHERE address = ?"
-ROWS = "SELECT row FROM log WHERE execution = ? AND version > ? ORDER BY version"
+ROWS = "SELECT version, row FROM log WHERE execution = ? AND version > ? ORDER BY version"
 ALL_MESSAGES = f"SELECT {MESSAGE_COLUMNS} FROM mail WHERE address = ? ORDER BY number"
 IS_QUEUED = "SELECT 1 FROM mail WHERE address = ? AND key = ?"
 HELD_BY = "(limited = 0 AND holder = {who} OR limited = 1 AND holder = {who})"
@@ -104,7 +104,7 @@ def read_log(execute: Execute, key: Key, after: int) -> StoredLog | None:
     row = execute(LOG, (address_text(key),)).fetchone()
     if row is None:
         return None
-    return StoredLog(head_of(row[1:]), tuple(row for (row,) in execute(ROWS, (row[0], after)).fetchall()))
+    return StoredLog(head_of(row[1:]), tuple([LogRow(*one) for one in execute(ROWS, (row[0], after)).fetchall()]))
 
 
 def read_messages(execute: Execute, to: Address) -> list[QueuedMessage]:

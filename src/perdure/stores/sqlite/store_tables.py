@@ -14,6 +14,7 @@ from perdure.core.limits import UNCLAIMED_MESSAGE_S
 from perdure.core.paths import Key, QueueAddress
 from perdure.core.program import program_requirements
 from perdure.stores.blob_marks import blob_names_of
+from perdure.stores.change_feed import ShippedItem
 from perdure.stores.protocol import (
     ChangeAnswer,
     Claim,
@@ -30,7 +31,7 @@ from perdure.stores.protocol import (
     TransactionRefused,
     creation_time,
 )
-from perdure.stores.sqlite import limited_queues, store_rows, transactional_steps
+from perdure.stores.sqlite import limited_queues, restored_items, store_rows, transactional_steps
 from perdure.stores.sqlite.claim_queries import assign_executions, find_ready, lease_work, next_ready_at, with_full_names
 from perdure.stores.sqlite.database_file import Execute
 from perdure.stores.sqlite.holders import MEMBERSHIP_CHANGED, HolderTable, OwnProcess, holder_liveness
@@ -248,6 +249,8 @@ class SqliteTables:
             return Conflict(read_head(self._execute, commit.key))
         if commit.forgets:
             return self._forget(commit, number, now_s)
+        if commit.blobs or commit.messages:
+            self._put_blobs(commit)
         if commit.compacted is not None:
             self._execute(DELETE_LOG, (number,))
             if commit.compacted:
@@ -302,6 +305,7 @@ class SqliteTables:
             return Superseded(self.epoch)
         if any(not self._has(names, post) for send in post.messages for names in send.refers):
             return Conflict(None)
+        self._put_blobs(post)
         return Committed(0, now_s, self._carry_out(post, now_s))
 
     def _has(self, names: Sequence[str], post: Post) -> bool:
@@ -309,15 +313,17 @@ class SqliteTables:
         return any(name in names for name, _ in post.blobs) or any(self._execute(HAS_BLOB, (name,)).fetchone() for name in names)
 
     def _carry_out(self, change: Commit | Post, now_s: float) -> tuple[Key, ...]:
-        """Carries out what commits and posts have in common: acks, then messages, then blobs. Returns the executions that were created."""
+        """Carries out acks, then messages. Returns the executions that were created."""
         sends = (*self._acknowledge(change.acks), *change.messages) if change.acks else change.messages
-        created = tuple(send.to for send in sends if self._deliver(send, now_s) and isinstance(send.to, Key)) if sends else ()
+        return tuple(send.to for send in sends if self._deliver(send, now_s) and isinstance(send.to, Key)) if sends else ()
+
+    def _put_blobs(self, change: Commit | Post) -> None:
+        """Keeps the blobs of a change, before anything that names them, and removes the marks of all that it names."""
         if change.blobs:
             self._executemany(INSERT_BLOB, change.blobs)
             self._executemany(NOT_REMOVED, [(name,) for name, _ in change.blobs])
         if names := blob_names_of(change):
             self._executemany(UNMARK, [(name,) for name in names])
-        return created
 
     def _deliver(self, send: OutgoingMessage, now_s: float) -> bool:
         """Queues a message unless its key is queued already. Returns whether an execution was created."""
@@ -354,6 +360,19 @@ class SqliteTables:
     def removal(self, do: Callable[[Execute, float], T]) -> T:
         """Runs `do` on the blobs and their marks, with the store's time."""
         return do(self._execute, self._clock())
+
+    def feed(self, do: Callable[[Execute], object]) -> None:
+        """Runs `do` on the change feed."""
+        do(self._execute)
+
+    def restore(self, items: Sequence[ShippedItem]) -> None:
+        """See `ChangeFeed.restore`."""
+        now_s = self._clock()
+        for item in items:
+            restored_items.restore_item(self._execute, item, now_s, self._know)
+        self._numbers.clear()
+        self._execute(MEMBERSHIP_CHANGED)  # as in `_forget`: a number may have been taken by another execution
+        self.pending.everyone = True
 
     def _place(self, opens: NewExecution) -> tuple[str, str, int, int]:
         """Returns the queue in which a new execution waits, its lane and priority there, and whether that queue has limits."""

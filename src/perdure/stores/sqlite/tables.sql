@@ -105,6 +105,22 @@ CREATE TABLE blob_marks (sha256 TEXT PRIMARY KEY, sweep TEXT NOT NULL) WITHOUT R
 -- removed_blobs: when blobs were removed, where that is recorded
 CREATE TABLE removed_blobs (sha256 TEXT PRIMARY KEY, at_s REAL NOT NULL) WITHOUT ROWID, STRICT;
 
+-- feed: the things that have changed since the change feed began, each in the place of its last change; triggers.sql says what is written into it
+CREATE TABLE feed (
+    position INTEGER PRIMARY KEY AUTOINCREMENT,
+    kind TEXT NOT NULL,
+    name TEXT NOT NULL,
+    key TEXT NOT NULL DEFAULT '',
+    version INTEGER NOT NULL DEFAULT 0,
+    UNIQUE (kind, name, key, version)
+) STRICT;
+
+-- feed_scans: while there is a feed, up to which name or number the things that were there before have their entries, for each table
+CREATE TABLE feed_scans (table_name TEXT PRIMARY KEY, name TEXT NOT NULL, number INTEGER NOT NULL, done INTEGER NOT NULL) WITHOUT ROWID, STRICT;
+
+-- restored_rows: log rows that were restored before a head that counts them
+CREATE TABLE restored_rows (address TEXT NOT NULL, version INTEGER NOT NULL, row BLOB NOT NULL, PRIMARY KEY (address, version)) STRICT;
+
 -- queues: the queues that have limits, and the state of their fairness
 CREATE TABLE queues (
     name TEXT PRIMARY KEY,

@@ -20,7 +20,10 @@ HOLDS_EXECUTION = "SELECT 1 FROM heads WHERE address = ? AND holder = ?"
 HOLDS_WORK = "SELECT 1 FROM mail WHERE address = ? AND key = ? AND holder = ?"
 
 PERDURE_TABLES = frozenset(
-    ("meta", "processes", "holders", "heads", "attributes", "programs", "log", "mail", "blobs", "blob_marks", "removed_blobs", "queues", "lanes", "vault")
+    (
+        *("meta", "processes", "holders", "heads", "attributes", "programs", "log", "mail", "blobs", "blob_marks", "removed_blobs"),
+        *("feed", "feed_scans", "restored_rows", "queues", "lanes", "vault"),
+    )
 )
 WRITE_ACTIONS = frozenset(
     (sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE, sqlite3.SQLITE_DROP_TABLE, sqlite3.SQLITE_DROP_INDEX, sqlite3.SQLITE_CREATE_TRIGGER)

@@ -15,6 +15,7 @@ import pytest
 from perdure.stores.protocol import Store
 from perdure.testing.conformance.blob_and_vault_suite import BlobRemovalSuite, VaultSuite
 from perdure.testing.conformance.commit_suite import CommitSuite
+from perdure.testing.conformance.feed_suite import FeedSuite
 from perdure.testing.conformance.lease_suite import LeaseSuite, WakeUpSuite
 from perdure.testing.conformance.message_suite import MessageSuite
 from perdure.testing.conformance.query_suite import QuerySuite
@@ -24,7 +25,7 @@ from perdure.testing.conformance.store_world import Clock, StoreWorld
 __all__ = ["Clock", "StoreConformance", "StoreWorld"]
 
 
-class StoreConformance(CommitSuite, LeaseSuite, WakeUpSuite, MessageSuite, TaskSuite, QueueSuite, QuerySuite, VaultSuite, BlobRemovalSuite):
+class StoreConformance(CommitSuite, LeaseSuite, WakeUpSuite, MessageSuite, TaskSuite, QueueSuite, QuerySuite, VaultSuite, BlobRemovalSuite, FeedSuite):
     """All tests of the suite. They need pytest-asyncio in its mode `auto`."""
 
     async def make(self, clock: Clock) -> Store:

@@ -11,7 +11,7 @@ from perdure.core.envelopes import OutgoingMessage
 from perdure.core.paths import Key
 from perdure.stores.blob_marks import BlobRemoval, BlobTotals, blob_removal_of
 from perdure.stores.protocol import Committed, Conflict, Post
-from perdure.stores.secret_vault import SealedValue, Vault, vault_of
+from perdure.stores.secret_vault import VAULT, SealedValue, Vault
 from perdure.testing.conformance.store_world import NAMES, StoreWorld, key, plain_message, queue, start_message
 
 BLOB_NAMES = {letter: sha256(letter.encode()).hexdigest() for letter in "abcdefgh"}
@@ -137,7 +137,7 @@ RAW = bytes(range(256))
 
 def vault(world: StoreWorld) -> Vault:
     """Returns the vault of the store; skips the test if there is none."""
-    found = vault_of(world.store)
+    found = world.store.part(VAULT)
     if found is None:
         pytest.skip("this store keeps no secrets")
     return found

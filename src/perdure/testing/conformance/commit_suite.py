@@ -157,6 +157,15 @@ class CommitSuite:
         assert [await world.rows(key(), after) for after in range(8)] == [rows, rows, rows, rows[1:], rows[2:], rows[2:], [], []]
         assert await world.store.read(key("nobody")) is None
 
+    async def test_each_row_names_the_last_event_in_it(self, world: StoreWorld) -> None:
+        await world.commit(key(), creates=True, row=b"two events", count=2)
+        await world.commit(key(), 2, row=b"a third")
+        assert await world.versions(key()) == [2, 3] and await world.versions(key(), 2) == [3]
+        await world.commit(key(), 3, compacted=b"the first three", row=b"and two more", count=2)
+        assert await world.versions(key()) == [3, 5]
+        await world.commit(key(), 5, compacted=b"", row=b"all of it", count=1)
+        assert await world.versions(key()) == [6]
+
     async def test_compacting_replaces_the_rows_before_and_leaves_the_version(self, world: StoreWorld) -> None:
         await world.open(key(), key("other"))
         await world.commit(key("other"), 0)

@@ -95,7 +95,13 @@ class StoreWorld:
         """Returns the log rows of an existing execution."""
         log = await self.store.read(key, after)
         assert log is not None
-        return list(log.rows)
+        return list(log.payloads)
+
+    async def versions(self, key: Key, after: int = 0) -> list[int]:
+        """Returns the version of each log row of an existing execution."""
+        log = await self.store.read(key, after)
+        assert log is not None
+        return [row.version for row in log.rows]
 
     async def keys(self, to: Address) -> list[str]:
         """Returns the keys of the messages of an address."""

@@ -246,7 +246,7 @@ def events(world: World, run: Run[Any]) -> list[e.Event]:
     """The log of an execution."""
     found = world.machine.read(run.key)
     assert found is not None, f"{run} is unknown"
-    return log_format.decode_rows(found.rows)
+    return log_format.decode_rows(found.payloads)
 
 
 def folded(world: World, run: Run[Any]) -> Execution:

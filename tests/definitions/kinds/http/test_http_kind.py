@@ -248,7 +248,7 @@ async def _failed(file: Path) -> dict[str, str]:
         (head,) = await store.heads(HeadFilter())
         read = await store.read(head.key)
         assert read is not None
-        settled = [event for event in log_format.decode_rows(read.rows) if isinstance(event, SettledEvent)]
+        settled = [event for event in log_format.decode_rows(read.payloads) if isinstance(event, SettledEvent)]
         return {path_text(event.path): event.outcome.kind for event in settled if isinstance(event.outcome, Failure)}
     finally:
         await store.close()

@@ -211,7 +211,7 @@ def test_an_answer_and_its_repair_survive_a_crash_at_every_write(world: World, a
     found: Any = run.result()
     assert (found["data"], found["envelope"]["meta"]["repairs"]) == (BUG, 1)
     entry = world.machine.read(run.key)
-    assert entry is not None and KEY not in repr(log_format.decode_rows(entry.rows))
+    assert entry is not None and KEY not in repr(log_format.decode_rows(entry.payloads))
 
 
 def test_messages_that_are_no_list_are_told_of(world: World, asked: Any) -> None:

@@ -112,7 +112,7 @@ async def _parent(store: Store, key: Key) -> Key:
 
 async def _events(store: Store, key: Key) -> list[e.Event]:
     found = await store.read(key)
-    return [] if found is None else log_format.decode_rows(found.rows)
+    return [] if found is None else log_format.decode_rows(found.payloads)
 
 
 async def _read(store: Store, key: Key) -> Execution:

@@ -354,7 +354,7 @@ async def _contents(looking: ReadOnlyStore, key: Key) -> tuple[StoredLog, list[Q
 
 
 def _folded(found: tuple[StoredLog, list[QueuedMessage]]) -> Execution:
-    return fold_events(found[0].head.key, log_format.decode_rows(found[0].rows), found[0].head.root)
+    return fold_events(found[0].head.key, log_format.decode_rows(found[0].payloads), found[0].head.root)
 
 
 def _counted(execution: Execution, queued: list[QueuedMessage]) -> int:
