@@ -358,7 +358,7 @@ async def test_what_no_engine_knows_waits_and_says_so() -> None:
     async with App([greet], db=DB) as app:
         with pytest.raises(Timeout, match="no running engine knows elsewhere@1"):
             await (await app.start(workflow(name="elsewhere")(instant.code.fn), 1)).result(timeout=0.2)
-        assert (await (await app.start("unheard of")).status()).why == "no engine here knows unheard of; it has not started"
+        assert (await (await app.start("unheard of")).status()).why == "no running engine knows unheard of; it has not started"
 
 
 # Where it may be used.

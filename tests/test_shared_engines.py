@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure import AsyncClient, Context, Definition, ExecutionFailed, Signal, Workflow, shared_engines, step, workflow
+from perdure import AsyncClient, Context, Definition, ExecutionFailed, NeedsAttention, Signal, Workflow, shared_engines, step, workflow
 from perdure.core.paths import Key
 from perdure.stores.configured_store import open_store
 from perdure.stores.protocol import HeadFilter
@@ -244,6 +244,17 @@ async def test_definitions_that_differ_in_their_secrets_alone_do_not_share_an_en
     definitions = [Definition.of(document, tools=[tell], secrets={"word": word}) for word in ("one", "two")]
     await asyncio.gather(*(one.arun() for one in definitions))
     assert sorted(told) == ["one", "two"]
+
+
+async def test_a_resume_that_no_engine_has_received_yet_comes_before_the_status_that_a_run_sees() -> None:
+    assert await greet.arun("an engine is open") == "Hello an engine is open"
+    async with AsyncClient() as client:
+        handle = await client.start(greet.with_(id="k"), "Ada")
+        await handle.pause()
+        with pytest.raises(NeedsAttention, match="paused"):
+            await greet.with_(id="k").arun("Ada")
+        await handle.resume()
+        assert await greet.with_(id="k", strict=True).arun("Ada") == "Hello Ada"
 
 
 async def test_two_runs_of_one_id_are_one_execution() -> None:

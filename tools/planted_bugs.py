@@ -156,13 +156,13 @@ GUARDS = (
         "a claim of some families gets nothing of others",
         "stores.memory:MemoryStore.claim",
         Instead("ready.head.root in claim.roots", "True"),
-        suite("stores/test_memory.py", "famil"),
+        suite("stores/test_memory_store.py", "famil"),
     ),
     Guard(
         "a claim of some families gets nothing of others in a file",
         "stores.sqlite.claim_queries:find_ready",
         Instead("roots_text(claim.roots)", "json_text([])"),
-        suite("stores/sqlite/test_store.py", "famil"),
+        suite("stores/sqlite/test_sqlite_store.py", "famil"),
     ),
     Guard(
         "a run that was given up releases what it held",
@@ -171,10 +171,16 @@ GUARDS = (
         suite("test_shared_engines.py", "cancelled_arun"),
     ),
     Guard(
+        "after a run was given up none of its steps begins",
+        "runtime.in_flight:_begin_attempt",
+        never("resident.drop_when_released"),
+        suite("test_shared_engines.py", "no_further_sync_step"),
+    ),
+    Guard(
         "what an engine has claimed for a run is known before the store is asked how it stands",
-        "runtime.local_engine:run_to_end",
+        "service.local_run:run_in_engine",
         without("engine.claim_now"),
-        suite("test_sdk.py", "interrupted_too_often"),
+        suite("test_shared_engines.py", "a_resume_that"),
     ),
     Guard(
         "an engine that fails fails those who wait in its App",
