@@ -79,9 +79,9 @@ GUARDS = (
     Guard("a message whose key is queued is not sent again", "stores.memory:MemoryStore._deliver", always("send.key", "box"), FAULTS),
     Guard("a commit notifies those who wait for work", "stores.memory:MemoryStore.commit", never("self._may_wake"), NO_FAULTS),
     Guard("a message that a release leaves is due again", "stores.memory:MemoryStore._set_head", never("released", "commit.creates"), FAULTS),
-    Guard("a stale commit changes nothing in a file", "stores.sqlite.store_tables:SqliteTables._is_next", always("commit.version", "row[0]"), SQLITE),
+    Guard("a stale commit changes nothing in a file", "stores.sqlite.store_tables:SqliteTables._is_next", never("before.version"), SQLITE),
     Guard("a commit of an earlier epoch changes nothing in a file", "stores.sqlite.store_tables:SqliteTables._commit", never("commit.epoch"), IN_FILES),
-    Guard("a release notifies those who wait for work in a file", "stores.sqlite.store_tables:SqliteTables._commit", never("limited", "now_s"), IN_FILES),
+    Guard("a release notifies those who wait for work in a file", "stores.sqlite.store_tables:SqliteTables._release", never("is_ready"), IN_FILES),
     # Removal of blobs: what anything refers to stays, though a sweep found it without use a moment ago.
     Guard("a blob that an answer refers to is not removed", "core.effects:_settle_message", Instead("blob_references(outcome)", "()"), ARCHIVES),
     Guard(
@@ -115,14 +115,12 @@ GUARDS = (
     ),
     Guard("a claim of an earlier epoch gets nothing", "stores.memory:MemoryStore.claim", never("claim.epoch"), MEMORY, quick=True),
     Guard("a holder whose lease is over gets nothing", "stores.memory:MemoryStore.claim", never("self._is_dead(claim.holder, now_s)"), MEMORY),
-    Guard("what a living process holds is not handed to another", "stores.memory_queues:WaitingLines.ready", always("is_dead(holder)"), NO_FAULTS),
+    Guard("what a living process holds is not handed to another", "stores.memory:MemoryStore._free_orphans", always("self._is_dead"), NO_FAULTS),
     Guard("work is leased to one worker at a time", "stores.memory:MemoryStore._lease", without("self._leases[message.number]"), LIMITS),
-    Guard(
-        "what the dead held is handed to others in a file",
-        "stores.sqlite.store_tables:SqliteTables.claim",
-        Instead("find_ready(self._execute, claim, liveness, now_s)", "find_ready(self._execute, claim, liveness._replace(dead=[]), now_s)"),
-        IN_FILES,
-    ),
+    Guard("what the dead held is handed to others in a file", "stores.sqlite.store_tables:SqliteTables.claim", never("free_orphans"), IN_FILES),
+    Guard("an answer to a task names its epoch", "stores.protocol:Post.__post_init__", never("self.epoch"), MEMORY),
+    Guard("a tenant that was served waits for its next turn", "stores.fairness:take_turns", Instead("served.get(line[0][2], -inf)", "-inf"), MEMORY),
+    Guard("a burst of one tenant does not delay another in a file", "stores.sqlite.claim_queries:_in_turns", always("len(candidates)"), SQLITE),
     Guard("a claim that failed is released", "runtime.engine:Engine._claim", before("self._release_all", statement="return"), BAD_WEATHER),
     Guard(
         "a message of a claim answered late is decided on once",

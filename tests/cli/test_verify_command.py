@@ -7,8 +7,8 @@ from pathlib import Path
 from tests.cli.shell import Shell, agrees, steady, transcript
 
 DAMAGE = """
-UPDATE heads SET status = 'running' WHERE id = 'waiting';
-DELETE FROM log WHERE execution = (SELECT number FROM heads WHERE id = 'tree') AND version < 5;
+UPDATE heads SET status = 'running' WHERE address LIKE '%"waiting"%';
+DELETE FROM log WHERE execution = (SELECT number FROM heads WHERE address LIKE '%"tree"%') AND version < 5;
 UPDATE mail SET body = x'00' WHERE address LIKE '%pending%';
 INSERT INTO blobs VALUES ('0000000000000000000000000000000000000000000000000000000000000000', x'00')
 """

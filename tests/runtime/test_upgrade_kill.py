@@ -54,7 +54,7 @@ def renew(stage: ProcessDirectory) -> None:
     grown = {"table": "heads", "count": SLEEPERS, "which": "address LIKE '%sleeping%'"}
     with database(stage.file) as old:
         old.execute("BEGIN")
-        old.execute(GROW.format(columns=f"address, id, {COLUMNS}", values=f"""'["corpus","sleeping","' || n || ' more"]', n || ' more', {COLUMNS}""", **grown))
+        old.execute(GROW.format(columns=f"address, {COLUMNS}", values=f"""'["' || n || ' more","sleeping","corpus"]', {COLUMNS}""", **grown))
         old.execute("INSERT INTO log SELECT heads.number, 2, log.row FROM heads JOIN log ON log.execution = 3 WHERE heads.address LIKE '% more%'")
         old.execute("COMMIT")
 

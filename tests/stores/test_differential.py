@@ -173,7 +173,10 @@ class Twins:
         return tuple((name, self.random.choice(FORMS)) for name in ATTRIBUTES if self.random.random() < 0.5)
 
     def some_post(self) -> Post:
-        return Post(epoch=self.some_epoch() if self.random.random() < 0.5 else None, messages=self.some_sends(), acks=self.some_acks(), blobs=self.some_blobs())
+        acks = self.some_acks()
+        needs_epoch = any(isinstance(ack.to, QueueAddress) for ack in acks)
+        epoch = self.some_epoch() if needs_epoch or self.random.random() < 0.5 else None
+        return Post(epoch=epoch, messages=self.some_sends(), acks=acks, blobs=self.some_blobs())
 
     def some_sends(self) -> tuple[OutgoingMessage, ...]:
         return tuple(self.some_send() for _ in range(self.random.choice([0, 0, 1, 1, 3])))

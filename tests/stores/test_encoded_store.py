@@ -459,5 +459,5 @@ async def test_a_blob_that_is_needed_stays_by_whichever_key_it_was_named() -> No
 async def test_acks_and_repeats_are_as_in_any_store(vault: EncryptedStore) -> None:
     await vault.put(Post(messages=(plain_message(queue(), body=b"first"),)), Post(messages=(plain_message(queue(), body=b"second"),)))
     assert [message.body for message in await vault.store.messages(queue())] == [b"first"]
-    await vault.put(Post(acks=(Ack(queue(), "letter"),)))
+    await vault.put(Post(epoch=1, acks=(Ack(queue(), "letter"),)))
     assert await vault.store.messages(queue()) == []

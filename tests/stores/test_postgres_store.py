@@ -44,14 +44,14 @@ async def empty(server: DatabaseServer) -> None:
     """Leave nothing in the tables. (Deleting the little there is takes a tenth of the time of making them anew.)"""
     connection = await asyncpg.connect(server.url)
     if await connection.fetchval("SELECT to_regclass('perdure.meta')"):
-        for table in ("heads", "log", "mail", "holders", "blobs", "queues", "lanes", "attributes", "vault"):
+        for table in ("heads", "log", "mail", "holders", "blobs", "queues", "lanes", "tenant_turns", "attributes", "vault"):
             await connection.execute(f"DELETE FROM perdure.{table}")
         await connection.execute("UPDATE perdure.meta SET epoch = 1")
     await connection.close()
 
 
 async def test_a_database_that_is_not_there_is_said_to_be_so(server: DatabaseServer) -> None:
-    with pytest.raises(StoreUnavailable, match='database "other" does not exist; look whether'):
+    with pytest.raises(StoreUnavailable, match='database "other" does not exist; check that it runs'):
         await PostgresStore(server.url.replace("/postgres?", "/other?")).store_time()
 
 

@@ -14,7 +14,7 @@ from perdure.testing.conformance.store_world import key, plain_message, queue
 Work = Callable[[Any], Coroutine[Any, Any, Post]]
 
 
-def writes(word: str, *sends: Any, acks: tuple[Ack, ...] = (), fails: bool = False, sql: str = "") -> Work:
+def writes(word: str, *sends: Any, acks: tuple[Ack, ...] = (), fails: bool = False, sql: str = "", epoch: int | None = 1) -> Work:
     """Code of a user that writes a word, then carries out `sql` or fails; and the answer that comes of it."""
 
     async def work(transaction: Any) -> Post:
@@ -23,7 +23,7 @@ def writes(word: str, *sends: Any, acks: tuple[Ack, ...] = (), fails: bool = Fal
             await transaction.execute(sql)
         if fails:
             raise ValueError(word)
-        return Post(messages=(plain_message(key(), f"answer {word}"), *sends), acks=acks)
+        return Post(messages=(plain_message(key(), f"answer {word}"), *sends), acks=acks, epoch=epoch)
 
     return work
 

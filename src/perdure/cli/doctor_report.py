@@ -147,7 +147,14 @@ async def _store_findings(url: str, tenant: str) -> list[DoctorFinding]:
     finally:
         await store.close()
     lead_s = max(moment.now_s - after_s, before_s - moment.now_s, 0.0)
-    return [_clock_finding(lead_s), *_engine_findings(engines), *_execution_findings(listed, engines), *_unreadable_findings(unreadable)]
+    serving = [one for one in engines if one.tenants is None or tenant in one.tenants]
+    return [
+        _clock_finding(lead_s),
+        *_engine_findings(engines),
+        *_tenant_findings(engines, serving, tenant),
+        *_execution_findings(listed, serving),
+        *_unreadable_findings(unreadable),
+    ]
 
 
 def _clock_finding(lead_s: float) -> DoctorFinding:
@@ -172,6 +179,11 @@ def _engine_findings(engines: Sequence[HolderView]) -> Iterator[DoctorFinding]:
             yield DoctorFinding("ok", one.kind, f"{where}: {holds}")
         else:
             yield DoctorFinding("warn", one.kind, f"{where} is gone: {holds}", "another engine takes over what it held")
+
+
+def _tenant_findings(engines: Sequence[HolderView], serving: Sequence[HolderView], tenant: str) -> Iterator[DoctorFinding]:
+    if any(one.alive and one.programs for one in engines) and not any(one.alive and one.programs for one in serving):
+        yield DoctorFinding("warn", "tenant", f"no engine serves tenant {tenant}", f"perdure worker FILE.py --only-tenant {tenant} starts one that does")
 
 
 def _unreadable_findings(found: Sequence[UnreadableItem]) -> Iterator[DoctorFinding]:

@@ -54,13 +54,14 @@ class TaskBrokerFactory:
 
     def __init__(self, make: Callable[[TaskBroker], ServerMember], queues: tuple[str, ...], to: str) -> None:
         self._make, self._queues, self._to = make, queues, to
+        self.tenants: tuple[str, ...] | None = None
         self._member: ServerMember | None = None
 
     def __call__(self, store: Store, secrets: SecretSource | None) -> ServerMember:
         """Creates the broker on a store, with a source of secrets."""
         from perdure.runtime.task_broker import TaskBroker
 
-        self._member = self._make(TaskBroker(store, self._queues, threaded=True, secrets=secrets))
+        self._member = self._make(TaskBroker(store, self._queues, tenants=self.tenants, threaded=True, secrets=secrets))
         return self._member
 
     def __str__(self) -> str:
@@ -69,7 +70,7 @@ class TaskBrokerFactory:
         return f"tasks of {', '.join(self._queues)} are offered {to}"
 
 
-def task_broker_of(queues: tuple[str, ...], given: Mapping[str, Any]) -> TaskBrokerFactory | None:
+def task_broker_of(queues: tuple[str, ...], given: Mapping[str, Any], tenants: tuple[str, ...] | None = None) -> TaskBrokerFactory | None:
     """The broker that the options describe; None if they describe none.
 
     Raises:
@@ -86,7 +87,9 @@ def task_broker_of(queues: tuple[str, ...], given: Mapping[str, Any]) -> TaskBro
         raise click.UsageError(f"{' and '.join(named)} exclude each other; start a process for each")
     if not queues:
         raise click.UsageError(f"{named[0]} needs queues: name them with --queue")
-    return _task_broker(queues, given)
+    broker = _task_broker(queues, given)
+    broker.tenants = tenants
+    return broker
 
 
 def _task_broker(queues: tuple[str, ...], given: Mapping[str, Any]) -> TaskBrokerFactory:
@@ -333,10 +336,11 @@ def _start_request(workflow: str, given: dict[str, Any]) -> _StartRequest:
 @tool_options
 @shared_options.environment_options
 @click.option("--queue", "queues", multiple=True, metavar="NAME", help="Also perform the steps of this queue.")
+@click.option("--only-tenant", "tenants", multiple=True, metavar="NAME", help="Serve only this tenant. It may be given several times.")
 @task_broker_options
 @click.option("--grace", metavar="TIME", help="How long steps may take to end after a stop signal; 30s, unless an App sets another time.")
 @click.pass_obj
-def worker(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tuple[str, ...], grace: str | None, **given: Any) -> None:
+def worker(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tuple[str, ...], tenants: tuple[str, ...], grace: str | None, **given: Any) -> None:
     """Run all workflows of some files or modules, definitions (FILE.yaml, FILE.json), and Apps (module:app), until stopped.
 
     An App brings its database, its queues and its grace; options win over what it says.
@@ -355,7 +359,7 @@ def worker(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tupl
     from perdure.runtime.server import SHUTDOWN_GRACE_S, serve
     from perdure.service.secrets.secret_resolver import secret_resolver_for
 
-    broker = task_broker_of(queues, given)
+    broker = task_broker_of(queues, given, tenants or None)
     if not targets and broker is None:
         raise click.UsageError("Missing argument 'TARGET...'.")
     code = found(targets, given["tools"], given["calls"], definition_files.environment_of(given)) if targets else TargetCode((), ())
@@ -371,13 +375,13 @@ def worker(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tupl
         place = terminal_text.without_passwords(settings.url()) if isinstance(db, str | None) else "the store of its App"
         if engine is not None:
             knows = ", ".join(f"{one.name}@{one.version}" for one in engine.known.values())
-            served = "" if broker else _served_queues(queues)
+            served = ("" if broker else _served_queues(queues)) + (f", for {', '.join(tenants)}" if tenants else "")
             click.echo(f"engine {engine.holder} on {place} knows {knows or 'no workflow'}{served}; Ctrl-C stops it")
         if broker is not None:
             click.echo(f"{broker}{'' if engine is not None else f', from {place}; Ctrl-C stops it'}")
 
     workflows = [one.code for one in code.workflows]
-    how: dict[str, Any] = {"queues": queues, "declares": code.queues, "db": db, "codec": codec, "grace_s": grace_s}
+    how: dict[str, Any] = {"queues": queues, "tenants": tenants or None, "declares": code.queues, "db": db, "codec": codec, "grace_s": grace_s}
     asyncio.run(serve(workflows, code.steps, **how, ready=ready, secrets=secret_resolver_for, task_server=broker))
 
 

@@ -33,7 +33,17 @@ from perdure.runtime.call_secrets import SecretSource
 from perdure.runtime.change_watcher import ChangeWatcher
 from perdure.runtime.decision_loop import LacksCapabilities, LostRace, StoreEpochChanged, take_unread_answers
 from perdure.runtime.execution_results import EndWaiters, recorded_seed
-from perdure.runtime.holder import HOLDER_LEASE_S, STORE_POLL_S, Backoff, Holder, LeaseRenewal, process_info_here, retry_with_backoff, set_on_notification
+from perdure.runtime.holder import (
+    HOLDER_LEASE_S,
+    STORE_POLL_S,
+    Backoff,
+    Holder,
+    LeaseRenewal,
+    ProcessInfo,
+    process_info_here,
+    retry_with_backoff,
+    set_on_notification,
+)
 from perdure.runtime.in_flight import give_back_attempts
 from perdure.runtime.maintenance import StoreMaintenance
 from perdure.runtime.quarantine import SEALED_RETRY_S, UNREADABLE, QuarantineReports, postponement, quarantine_retry_s, release_execution
@@ -60,9 +70,9 @@ RETRY_WAIT_MIN_S, RETRY_WAIT_MAX_S = 0.05, 5.0
 class Engine:
     """Advances the executions of some workflows on a store, until stopped.
 
-    With `roots`, it advances only these executions and their descendants; `admit` and `dismiss` change which these are. A waiting execution stays in memory
-    for `idle_s`; with 0 each is evicted after every commit and rebuilt for the next. `secrets` resolves the secrets of calls, unless their definition has a
-    resolver of its own.
+    With `roots`, it advances only these executions and their descendants; `admit` and `dismiss` change which these are. With `tenants`, it advances only
+    executions of these. A waiting execution stays in memory for `idle_s`; with 0 each is evicted after every commit and rebuilt for the next. `secrets`
+    resolves the secrets of calls, unless their definition has a resolver of its own.
     """
 
     def __init__(
@@ -74,6 +84,7 @@ class Engine:
         declares: Iterable[Queue] = (),
         holder: str | None = None,
         roots: Iterable[Key] | None = None,
+        tenants: Iterable[str] | None = None,
         lease_s: float = HOLDER_LEASE_S,
         poll_s: float = STORE_POLL_S,
         idle_s: float = 60.0,
@@ -87,8 +98,9 @@ class Engine:
         self.roots = None if roots is None else frozenset(roots)
         self._know(tuple(workflows))
         self.queues = frozenset(("", *queues))
-        self._about = process_info_here("engine", _program_names(self.known), self.queues - {""}, self.roots, self._toolboxes)
-        self._holder = Holder(store, holder, self._about, lease_s, threaded=threaded)
+        self._tenants = None if tenants is None else frozenset(tenants)
+        self._process = process_info_here("engine", queues=self.queues - {""}, tenants=self._tenants)
+        self._holder = Holder(store, holder, self._about(), lease_s, threaded=threaded)
         self._maintenance = StoreMaintenance(store, (*declares, *_declared_queues(self.known.values())), self.queues - {""}, self._set_queues)
         self._poll_s, self._idle_s = poll_s, idle_s
         self._seed, self.secrets = seed, secrets
@@ -128,11 +140,13 @@ class Engine:
         if self.joined:
             self.decision_context = self._make_decision_context()
 
+    def _about(self) -> ProcessInfo:
+        roots = None if self.roots is None else sorted(self.roots)
+        return msgspec.structs.replace(self._process, programs=sorted(_program_names(self.known)), roots=roots, toolboxes=self._toolboxes)
+
     def publish(self) -> None:
         """Has the next renewal of the lease tell other processes which workflows and roots the engine has now."""
-        roots = None if self.roots is None else sorted(self.roots)
-        self._about = msgspec.structs.replace(self._about, programs=sorted(_program_names(self.known)), roots=roots, toolboxes=self._toolboxes)
-        self._holder.describe(self._about)
+        self._holder.describe(self._about())
 
     async def publish_now(self) -> None:
         """Tells other processes at once which workflows and roots the engine has now."""
@@ -344,7 +358,15 @@ class Engine:
         waiters = list(self._claim_waiters)
         asked_s = asyncio.get_running_loop().time()
         try:
-            wanted = Claim(holder=self.holder, epoch=self.epoch, programs=self._programs, roots=self.roots, limit=CLAIM_MAX, toolboxes=self._toolboxes)
+            wanted = Claim(
+                holder=self.holder,
+                epoch=self.epoch,
+                programs=self._programs,
+                roots=self.roots,
+                tenants=self._tenants,
+                limit=CLAIM_MAX,
+                toolboxes=self._toolboxes,
+            )
             claimed = await self.store.claim(wanted)
         except StoreDamaged:
             raise

@@ -32,7 +32,7 @@ from perdure.stores.protocol import Claim, Post, Store, StoreTime
 class ProcessInfo(msgspec.Struct, frozen=True):
     """A description of a holder: its kind (engine, worker), where it runs, which programs it advances and with which capabilities, and which queues it serves.
 
-    With `roots`, it advances only these executions and their descendants, as the engine of a script does.
+    With `roots`, it advances only these executions and their descendants, as the engine of a script does. With `tenants`, it serves these and no others.
     """
 
     kind: str
@@ -43,15 +43,17 @@ class ProcessInfo(msgspec.Struct, frozen=True):
     started_at_s: float
     roots: list[Key] | None = None
     toolboxes: tuple[Toolbox, ...] = ()
+    tenants: tuple[str, ...] | None = None
+
+    def serves(self, tenant: str) -> bool:
+        """Whether the process serves a tenant."""
+        return self.tenants is None or tenant in self.tenants
 
 
-def process_info_here(
-    kind: str, programs: Iterable[str] = (), queues: Iterable[str] = (), roots: Iterable[Key] | None = None, toolboxes: tuple[Toolbox, ...] = ()
-) -> ProcessInfo:
+def process_info_here(kind: str, programs: Iterable[str] = (), queues: Iterable[str] = (), tenants: Iterable[str] | None = None) -> ProcessInfo:
     """Describes this process as a holder of the kind `kind`."""
-    return ProcessInfo(
-        kind, platform.node(), os.getpid(), sorted(programs), sorted(queues), round(time.time(), 3), None if roots is None else sorted(roots), toolboxes
-    )
+    served = None if tenants is None else tuple(sorted(tenants))
+    return ProcessInfo(kind, platform.node(), os.getpid(), sorted(programs), sorted(queues), round(time.time(), 3), tenants=served)
 
 
 _encoder = msgspec.json.Encoder()
@@ -330,10 +332,7 @@ class TaskClaims:
             return []
         self._backoff = Backoff()
         self.clock.take_answer(claimed.now_s, asked_s)
-        if (
-            tenants is None or claimed.next_at_s is None or claimed.next_at_s > claimed.now_s
-        ):  # a time that is past: the queue has tasks of other tenants only, so claiming again at once is useless
-            self._wake_up_timer.at(claimed.next_at_s)
+        self._wake_up_timer.at(claimed.next_at_s)
         if name != self.holder.name:  # it has joined under another name meanwhile, and has released what this name was given
             self._wake_up.set()
             return []

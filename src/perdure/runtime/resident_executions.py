@@ -19,6 +19,7 @@ from perdure.core.messages import DivergeMessage, ExecutionMessage, StartMessage
 from perdure.core.operations import CallOperation
 from perdure.core.paths import Key, Path
 from perdure.core.values import Blob
+from perdure.runtime.memory_release import release_free_memory
 from perdure.runtime.store_clock import StoreClock
 from perdure.runtime.workflow_programs import Workflow, WorkflowProgram
 from perdure.stores.protocol import Commit
@@ -286,6 +287,10 @@ MEMORY_PER_LOG_BYTE = 8
 MEMORY_MIN_BYTES = 16_384
 
 
+RELEASE_MIN = 1_000
+"""After how many evictions the free memory is given back to the system."""
+
+
 class ResidentCache:
     """The executions in memory. When they take more than `memory_bytes_max`, the longest idle ones are evicted. `on_dropped` is called for each."""
 
@@ -295,6 +300,7 @@ class ResidentCache:
         self._residents: dict[Key, ResidentExecution] = {}
         self._weights: dict[Key, int] = {}
         self._memory_bytes = 0
+        self._evicted = 0
 
     def __iter__(self) -> Iterator[ResidentExecution]:
         return iter(self._residents.values())
@@ -326,9 +332,13 @@ class ResidentCache:
 
     def evict(self, now_s: float, idle_s: float) -> None:
         """Removes executions that have been idle for `idle_s`. Their heads say when to wake them."""
-        for resident in self._idle():
-            if now_s - resident.last_active_s >= idle_s:
-                self.drop(resident)
+        idle = [resident for resident in self._idle() if now_s - resident.last_active_s >= idle_s]
+        for resident in idle:
+            self.drop(resident)
+        self._evicted += len(idle)
+        if self._evicted >= RELEASE_MIN and not idle:  # the burst is over
+            release_free_memory()
+            self._evicted = 0
 
     def weigh(self, resident: ResidentExecution) -> None:
         """Updates the estimated size of a resident execution, and evicts idle ones if the total is too large."""

@@ -48,6 +48,7 @@ async def serve(
     steps: Iterable[Step[Any, Any, Any]] = (),
     *,
     queues: Iterable[str] = (),
+    tenants: Iterable[str] | None = None,
     declares: Iterable[Queue] = (),
     db: str | Store | None = None,
     codec: PayloadCodec | None = None,
@@ -57,6 +58,8 @@ async def serve(
     task_server: Callable[[Store, SecretSource | None], ServerMember] | None = None,
 ) -> None:
     """Advances executions of `workflows`, and performs calls of `queues` with `steps`, until SIGTERM or Ctrl-C. Calls `ready` when it has joined the store.
+
+    With `tenants`, only executions and calls of these are served.
 
     `secrets` makes the source of secrets from the store, which may hold a vault.
 
@@ -72,12 +75,14 @@ async def serve(
     names, known = frozenset(queues), list(workflows)
     async with opened_store(db, codec) as store:
         found, mine = None if secrets is None else secrets(store), () if task_server else names
-        engine = Engine(store, known, queues=mine, declares=declares, threaded=True, secrets=found) if known or task_server is None else None
+        engine = None
+        if known or task_server is None:
+            engine = Engine(store, known, queues=mine, tenants=tenants, declares=declares, threaded=True, secrets=found)
         members: list[Engine | Worker | ServerMember] = [] if engine is None else [engine]
         if task_server is not None:
             members.append(task_server(store, found))
         elif names:
-            members.append(Worker(store, steps, queues=names, threaded=True, secrets=found))
+            members.append(Worker(store, steps, queues=names, tenants=tenants, threaded=True, secrets=found))
         with relaxed_garbage_collection():
             await _run_until_signal(members, lambda: ready(engine), grace_s)
 

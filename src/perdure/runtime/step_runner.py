@@ -237,6 +237,7 @@ async def run_transactional_step(
         settle = messages.SettleMessage(info.path, info.attempt, settled[0])
         acks = () if guard.work is None else (guard.work,)
         return Post(
+            epoch=guard.epoch,
             messages=(OutgoingMessage(info.execution, messages.attempt_answer_key(info.path, info.attempt), messages.encode_message(settle)),),
             acks=acks,
             blobs=tuple(blobs.items()),

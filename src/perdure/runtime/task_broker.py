@@ -263,13 +263,14 @@ class LeaseRequest:
 
 
 class TaskBroker:
-    """Leases the tasks of `queues` to workers until stopped. `secrets` resolves the secrets of their calls."""
+    """Leases the tasks of `queues` to workers until stopped; with `tenants`, only those of these. `secrets` resolves the secrets of their calls."""
 
     def __init__(
         self,
         store: Store,
         queues: Iterable[str],
         *,
+        tenants: Iterable[str] | None = None,
         holder: str | None = None,
         lease_s: float = HOLDER_LEASE_S,
         poll_s: float = STORE_POLL_S,
@@ -277,11 +278,12 @@ class TaskBroker:
         secrets: SecretSource | None = None,
     ) -> None:
         self.store = store
+        self._tenants = None if tenants is None else frozenset(tenants)
         self._secrets = secrets
         self.queues = frozenset(queues)
         self.task_leases = TaskLeases()
         self._payloads = BlobCache(store)
-        self._holder = Holder(store, holder, process_info_here("worker", queues=self.queues), lease_s, threaded=threaded)
+        self._holder = Holder(store, holder, process_info_here("worker", queues=self.queues, tenants=self._tenants), lease_s, threaded=threaded)
         self._claims = TaskClaims(store, self._holder, poll_s, self._on_lease_lost)
         self._waiting: list[LeaseRequest] = []
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -391,7 +393,8 @@ class TaskBroker:
         requests = [one for one in self._waiting if not one.granted.done()]
         for one in requests:
             groups.setdefault((one.queues, one.tenants), []).append(one)
-        for (queues, tenants), waiting in groups.items():
+        for (queues, granted), waiting in groups.items():
+            tenants = granted if self._tenants is None else self._tenants if granted is None else self._tenants & granted
             claimed = await self._claims.claim(queues, min(sum(one.limit for one in waiting), TASK_CLAIM_MAX), tenants)
             found = [(queued, work) for queued, work in claimed if self._is_performable(queued, work)]
             for one in waiting:

@@ -35,7 +35,10 @@ logger = logging.getLogger("perdure.worker")
 
 
 class Worker:
-    """Performs calls of `queues` with `steps`, at most `limit` at a time, until stopped. `secrets` resolves the secrets of calls."""
+    """Performs calls of `queues` with `steps`, at most `limit` at a time, until stopped; with `tenants`, only those of these tenants.
+
+    `secrets` resolves the secrets of calls.
+    """
 
     def __init__(
         self,
@@ -43,6 +46,7 @@ class Worker:
         steps: Iterable[Step[Any, Any, Any]],
         *,
         queues: Iterable[str],
+        tenants: Iterable[str] | None = None,
         limit: int = 10,
         holder: str | None = None,
         lease_s: float = HOLDER_LEASE_S,
@@ -59,8 +63,9 @@ class Worker:
         handlers = [handler for one in known for handler in one.handlers]
         self.steps: Mapping[str, Step[Any, Any, Any] | UndoHandler] = {**{one.name: one for one in known}, **{one.step.name: one for one in handlers}}
         self.queues = frozenset(queues)
+        self._tenants = None if tenants is None else frozenset(tenants)
         self._limit = limit
-        self._holder = Holder(store, holder, process_info_here("worker", queues=self.queues), lease_s, threaded=threaded)
+        self._holder = Holder(store, holder, process_info_here("worker", queues=self.queues, tenants=self._tenants), lease_s, threaded=threaded)
         self._claims = TaskClaims(store, self._holder, poll_s, self._on_lease_lost)
         self._running: dict[tuple[str, int], asyncio.Task[None]] = {}
         self._cancellable: dict[asyncio.Task[None], _CancellableAttempt] = {}
@@ -140,7 +145,7 @@ class Worker:
         self._claims.check()
         if (free := self._limit - len(self._running)) <= 0:
             return
-        for queued, work in await self._claims.claim(self.queues, free):
+        for queued, work in await self._claims.claim(self.queues, free, self._tenants):
             lease = (self._holder.name, queued.number)
             if lease not in self._running:
                 self._running[lease] = task = asyncio.create_task(self._perform(queued, work), context=self.variables.copy())

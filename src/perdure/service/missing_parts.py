@@ -41,6 +41,9 @@ def missing_engine(head: Head, holders: Sequence[ProcessInfo]) -> str:
     near = [one for one in holders if one.roots is None or head.root in one.roots]
     if not any(one.programs for one in near):
         return "no engine is running"
+    near = [one for one in near if one.serves(head.key.tenant)]
+    if not any(one.programs for one in near):
+        return f"no engine serves tenant {head.key.tenant}"
     able = [one for one in near if program_base(head.program) in one.programs]
     if not able:
         return f"no running engine knows {program_text(head.program)}"
@@ -62,7 +65,8 @@ def missing_worker(head: Head, execution: Execution, holders: Sequence[ProcessIn
     first = next(iter(execution.open.values()), None)
     if first is None or first.state != "waiting" or not isinstance(first.op, CallOperation) or not first.op.queue:
         return ""
-    is_served = any(first.op.queue in one.queues for one in holders if one.roots is None or head.root in one.roots)
+    near = [one for one in holders if (one.roots is None or head.root in one.roots) and one.serves(head.key.tenant)]
+    is_served = any(first.op.queue in one.queues for one in near)
     return "" if is_served else f"no worker serves queue {first.op.queue}"
 
 

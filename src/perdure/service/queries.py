@@ -128,7 +128,10 @@ class ExecutionStatus(msgspec.Struct, frozen=True):
 
 
 class HolderView(msgspec.Struct, frozen=True):
-    """A process that works on a store: its process information (empty if it publishes none), what it holds, and whether it is alive."""
+    """A process that works on a store: its process information (empty if it publishes none), what it holds, and whether it is alive.
+
+    `tenants` are those that it serves (None: all).
+    """
 
     name: str
     kind: str
@@ -140,6 +143,7 @@ class HolderView(msgspec.Struct, frozen=True):
     executions: int
     tasks: int
     alive: bool
+    tenants: list[str] | None = None
 
 
 # One execution
@@ -439,4 +443,6 @@ def _holder_view(lease: HolderStatus) -> HolderView:
     said = holder.decode_process_info(lease.about)
     if said is None:
         return HolderView(lease.holder, "", "", 0, [], [], None, lease.executions, lease.work, lease.alive)
-    return HolderView(lease.holder, said.kind, said.host, said.pid, said.programs, said.queues, said.started_at_s, lease.executions, lease.work, lease.alive)
+    tenants = None if said.tenants is None else list(said.tenants)
+    held = (lease.executions, lease.work, lease.alive)
+    return HolderView(lease.holder, said.kind, said.host, said.pid, said.programs, said.queues, said.started_at_s, *held, tenants)

@@ -23,6 +23,28 @@ local function room_in(limits, held, most)
   for _, count in pairs(held) do room = room and room - count end
   return room and math.min(most, room) or most
 end
+local function take_turns(ready, served, most)  -- Each candidate has a `tenant`; see fairness.py.
+  local lines, order, chosen = {}, {}, {}
+  table.sort(ready, precedes)
+  for _, one in ipairs(ready) do
+    local line = lines[one.tenant]
+    if not line then
+      line = {math.max(served[one.tenant] or -math.huge, one[1]), one[1], one[2], found = {}}
+      lines[one.tenant], order[#order + 1] = line, line
+    end
+    table.insert(line.found, one)
+  end
+  table.sort(order, precedes)
+  local turn, found = 1, true
+  while found and #chosen < most do
+    found = false
+    for _, line in ipairs(order) do
+      if line.found[turn] and #chosen < most then chosen[#chosen + 1], found = line.found[turn], true end
+    end
+    turn = turn + 1
+  end
+  return chosen
+end
 local function choose(state, ready, now, most)  -- Lists are sorted in descending order: the first candidate is at the end, where removal is cheap.
   local limits, held, lines, heads, chosen = state.limits, {}, {}, {}, {}
   for lane, count in pairs(state.held) do held[lane] = count end

@@ -8,6 +8,7 @@ first, whatever its lane. The number of things held is counted anew from what li
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from heapq import heapify, heappop, heapreplace
+from itertools import islice
 from math import floor, inf
 from typing import NamedTuple
 
@@ -81,6 +82,20 @@ def choose_candidates(state: QueueState, ready: Iterable[Candidate], now_s: floa
         else:
             heappop(heads)
     return chosen
+
+
+def take_turns(ready: Iterable[tuple[float, int, str]], served: Mapping[str, float], most: int) -> list[tuple[float, int, str]]:
+    """Returns up to `most` of what is ready, each given by the time since when it waits, its number and its tenant: the tenants in turns, so that a crowded
+    tenant does not delay the others. Within a tenant, what has waited longest comes first.
+
+    A tenant waits since it was last `served` or since its first candidate came, whichever is later. A store needs to find only the first `most` of each tenant.
+    """
+    lines: dict[str, list[tuple[float, int, str]]] = {}
+    for one in sorted(ready):
+        lines.setdefault(one[2], []).append(one)
+    order = sorted(lines.values(), key=lambda line: (max(served.get(line[0][2], -inf), line[0][0]), line[0]))
+    rounds = (line[turn] for turn in range(max(map(len, order), default=0)) for line in order if turn < len(line))
+    return list(islice(rounds, most))
 
 
 def room_under_limits(limits: QueueLimits, held: Counter[str], most: int) -> int:

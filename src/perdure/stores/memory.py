@@ -8,7 +8,7 @@ change is atomic. A store belongs to one thread.
 import time
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from operator import attrgetter
 from typing import TypeVar
@@ -33,10 +33,12 @@ from perdure.stores.change_feed import (
     ShippedMessage,
     ShippedRow,
 )
+from perdure.stores.fairness import next_lane_turn, take_turns
 from perdure.stores.memory_feed import MemoryChangeFeed, Thing
-from perdure.stores.memory_queues import NO_TIME, MemoryQueues, WaitingLines, line_position
+from perdure.stores.memory_queues import NO_TIME, MemoryQueues, WaitingLines, line_position, ready_time
 from perdure.stores.protocol import (
     ALL_HEADS,
+    ORPHANS_FREED_MIN,
     ChangeAnswer,
     Claim,
     Claimed,
@@ -92,6 +94,9 @@ class _Execution:
         self.rows: list[LogRow] = []
 
 
+Claimable = TypeVar("Claimable", _Execution, QueuedMessage)
+
+
 class MemoryStore:
     """A `Store` in dicts, for tests, for simulation, and for executions that need not outlive their process.
 
@@ -105,6 +110,9 @@ class MemoryStore:
         self._created = 0
         self._waiting: WaitingLines[_Execution] = WaitingLines()
         self._programs: set[str] = set()
+        self._tenants: set[str] = set()
+        self._turns: tuple[dict[str, float], dict[str, float]] = {}, {}
+        self._turn = 0.0
         self._arrivals = 0
         self._messages: dict[Address, dict[str, QueuedMessage]] = {}
         self._work: WaitingLines[QueuedMessage] = WaitingLines()
@@ -140,19 +148,15 @@ class MemoryStore:
         if claim.epoch != self._epoch or self._is_dead(claim.holder, now_s):
             return Claimed(now_s)
 
-        def is_dead(holder: str) -> bool:
-            return self._is_dead(holder, now_s)
-
-        ready = self._waiting.ready(claim.programs, claim.holder, is_dead, now_s)
-        family = (ready for ready in ready if claim.roots is None or ready.head.root in claim.roots)
-        found = self._work.ready(claim.queues, None, is_dead, now_s)
-        leasable = (message for message in found if claim.tenants is None or message.to[0] in claim.tenants)
-        executions = list(islice(self._queues.executions(family, claim, now_s), claim.limit))
-        work = list(islice(self._queues.work(leasable, claim, now_s), claim.limit))
+        has_more = self._free_orphans(max(claim.limit, ORPHANS_FREED_MIN), now_s)
+        ready = (one for one in self._waiting.ready(claim.programs, claim.holder, now_s) if self._is_wanted(one, claim))
+        leasable = (message for message in self._work.ready(claim.queues, None, now_s) if claim.tenants is None or message.to[0] in claim.tenants)
+        executions = self._in_turns(0, self._queues.executions(ready, claim, now_s), claim, now_s)
+        work = self._in_turns(1, self._queues.work(leasable, claim, now_s), claim, now_s)
         self._queues.begin([one.head for one in executions if one.head.holder != claim.holder], work, now_s)
         assigned = tuple(self._assign(execution, claim.holder, now_s) for execution in executions)
         leased = tuple(self._lease(message, claim.holder) for message in work)
-        return Claimed(now_s, assigned, leased, self._next(claim, now_s))
+        return Claimed(now_s, assigned, leased, now_s if has_more else self._next(claim, now_s))
 
     async def read(self, key: Key, after: int = 0) -> StoredLog | None:
         """See `Store.read`."""
@@ -490,6 +494,7 @@ class MemoryStore:
             box[send.key] = message
             self._feed.note(("message", send.to, send.key))
             if isinstance(send.to, QueueAddress):
+                self._tenants.add(send.to.tenant)
                 self._work.join(None, send.to.name, message.due_at_s, message.number, message)
             elif execution := self._executions.get(send.to):
                 self._bring_forward(execution, message.due_at_s)
@@ -530,6 +535,48 @@ class MemoryStore:
 
     # Holders and leases.
 
+    def _free_orphans(self, count: int, now_s: float) -> bool:
+        """Frees up to `count` executions and as many tasks of dead holders. Returns whether these hold more."""
+        has_more = False
+        executions = work = count
+        for holder in sorted({*self._waiting.holders(), *self._work.holders()}):
+            if self._is_dead(holder, now_s):
+                held = sorted(self._waiting.held(holder), key=lambda one: (ready_time(one.head), one.number))
+                leased = sorted(self._work.held(holder), key=lambda one: (one.to[1], one.number))
+                has_more = has_more or len(held) > executions or len(leased) > work
+                self._free(held[:executions], leased[:work], now_s)
+                executions, work = max(executions - len(held), 0), max(work - len(leased), 0)
+        return has_more
+
+    def _free(self, executions: Iterable[_Execution], work: Iterable[QueuedMessage], now_s: float) -> None:
+        """Frees what a holder held, and makes it ready. What waited for no time comes before what has begun to wait since."""
+        for execution in executions:
+            head = execution.head
+            wake_at_s = min(head.created_at_s if head.wake_at_s is None else head.wake_at_s, now_s)
+            self._change(execution, replace(head, holder=None, wake_at_s=wake_at_s))
+        for message in work:
+            self._lease(message, None)
+        self._wakes.notify_all()
+
+    def _in_turns(self, is_work: int, ready: Iterable[Claimable], claim: Claim, now_s: float) -> list[Claimable]:
+        """Returns as many as the claim may take: those that have waited longest or, if more are ready and of several tenants, the tenants in turns."""
+        ready = iter(ready)
+        found = list(islice(ready, claim.limit + 1))
+        if len(found) > claim.limit and claim.roots is None and len(self._tenants) > 1:
+            found += ready
+        if len(found) <= claim.limit or len({_tenant(one) for one in found}) == 1 or claim.roots is not None:
+            return found[: claim.limit]
+        own: list[int] = [one.number for one in found if _holder(one) == claim.holder][: claim.limit]
+        waiting = ((_waiting_since(one), one.number, _tenant(one)) for one in found if _holder(one) != claim.holder)
+        turns: list[tuple[float, int, str]] = take_turns(waiting, self._turns[is_work], claim.limit - len(own))
+        for tenant in reversed(dict.fromkeys(tenant for _, _, tenant in reversed(turns))):
+            self._turn = self._turns[is_work][tenant] = next_lane_turn(self._turn, now_s)
+        numbers = {*own, *(number for _, number, _ in turns)}
+        return sorted((one for one in found if one.number in numbers), key=lambda one: (_waiting_since(one), one.number))
+
+    def _is_wanted(self, execution: _Execution, claim: Claim) -> bool:
+        return (claim.roots is None or execution.head.root in claim.roots) and (claim.tenants is None or execution.head.key.tenant in claim.tenants)
+
     def _is_dead(self, holder: str, now_s: float) -> bool:
         return self._holders.get(holder, NO_TIME) <= now_s
 
@@ -560,20 +607,15 @@ class MemoryStore:
     def _let_go(self, holder: str, now_s: float) -> None:
         """Frees everything that `holder` held before it began anew, and makes it ready."""
         executions, work = self._waiting.held(holder), self._work.held(holder)
-        for execution in executions:
-            head = execution.head
-            wake_at_s = now_s if head.wake_at_s is None else min(head.wake_at_s, now_s)
-            self._change(execution, replace(head, holder=None, wake_at_s=wake_at_s))
-        for message in work:
-            self._lease(message, None)
         if executions or work:
-            self._wakes.notify_all()
+            self._free(executions, work, now_s)
 
     # Heads and their places in the waiting lines.
 
     def _create(self, head: Head) -> _Execution:
         self._created += 1
         execution = self._executions[head.key] = _Execution(self._created, head)
+        self._tenants.add(head.key.tenant)
         self._programs.update((head.program,) if program_requirements(head.program) else ())
         if place := line_position(head):
             self._waiting.join(*place, execution.number, execution)
@@ -621,10 +663,23 @@ class MemoryStore:
 
     def _next(self, claim: Claim, now_s: float) -> float | None:
         """Returns the time at which the next execution or task that the claimer could get becomes ready."""
-        if claim.roots is None and not self._queues:
+        if claim.roots is None and claim.tenants is None and not self._queues:
             times_s = [self._work.next(claim.queues, None), self._waiting.next(claim.programs, claim.holder)]
         else:
             waiting = self._waiting.waiting(claim.programs, claim.holder)
-            family = (one for one in waiting if claim.roots is None or one.head.root in claim.roots)
-            times_s = [self._queues.next_work(self._work.waiting(claim.queues, None), now_s), self._queues.next_execution(family, claim, now_s)]
+            wanted = (one for one in waiting if self._is_wanted(one, claim))
+            work = (one for one in self._work.waiting(claim.queues, None) if claim.tenants is None or one.to[0] in claim.tenants)
+            times_s = [self._queues.next_work(work, now_s), self._queues.next_execution(wanted, claim, now_s)]
         return min((at_s for at_s in times_s if at_s is not None), default=None)
+
+
+def _tenant(one: _Execution | QueuedMessage) -> str:
+    return one.head.key.tenant if isinstance(one, _Execution) else one.to[0]
+
+
+def _holder(one: _Execution | QueuedMessage) -> str | None:
+    return one.head.holder if isinstance(one, _Execution) else None
+
+
+def _waiting_since(one: _Execution | QueuedMessage) -> float:
+    return ready_time(one.head) if isinstance(one, _Execution) else one.due_at_s

@@ -59,6 +59,10 @@ class WaitingLines(Generic[T]):
         """Returns everything in the lines of `holder`."""
         return [thing for (other, _), line in self._lines.items() if other == holder for _, _, thing in line]
 
+    def holders(self) -> set[str]:
+        """Returns all that hold anything."""
+        return {holder for holder, _ in self._lines if holder is not None}
+
     def next(self, names: Container[str], claimer: str | None) -> float | None:
         """Returns when the first thing under `names` becomes due that is free or held by `claimer`; None if nothing waits for a time."""
         lines = (line for (holder, name), line in self._lines.items() if name in names and holder in (None, claimer))
@@ -70,16 +74,12 @@ class WaitingLines(Generic[T]):
             if name in names and holder in (None, claimer):
                 yield from (thing for _, _, thing in islice(line, bisect_right(line, NO_TIME, key=itemgetter(0)), None))
 
-    def ready(self, names: Container[str], claimer: str | None, is_dead: Callable[[str], bool], now_s: float) -> Iterator[T]:
-        """Yields what is ready under `names`, longest waiting first: due and free or held by `claimer`, or held by a dead holder (due or not)."""
+    def ready(self, names: Container[str], claimer: str | None, now_s: float) -> Iterator[T]:
+        """Yields what is ready under `names`, longest waiting first: due, and free or held by `claimer`."""
         lines: list[Iterator[tuple[float, int, T]]] = []
         for (holder, name), line in self._lines.items():
-            if name not in names:
-                continue
-            if holder is None or holder == claimer:
+            if name in names and holder in (None, claimer):
                 lines.append(islice(line, bisect_right(line, NO_TIME, key=itemgetter(0)), bisect_right(line, now_s, key=itemgetter(0))))
-            elif is_dead(holder):
-                lines.append(iter(line))
         return (thing for _, _, thing in merge(*lines))
 
 
@@ -202,10 +202,10 @@ class MemoryQueues:
         free = [one for one in found if one.head.holder == claim.holder or not self._limits(one.head)]
         for name, queue in self._queues.items():
             waiting = {one.number: one for one in found if self._limits(one.head) and one.head.queue == name and one.head.holder != claim.holder}
-            candidates = [Candidate(number, one.head.lane, one.head.priority, _ready_time(one.head), one.head.version == 0) for number, one in waiting.items()]
+            candidates = [Candidate(number, one.head.lane, one.head.priority, ready_time(one.head), one.head.version == 0) for number, one in waiting.items()]
             chosen = choose_candidates(queue.state(queue.executions, self._held(name)), candidates, now_s, claim.limit)
             free += [waiting[one.number] for one in chosen]
-        return sorted(free, key=lambda one: (_ready_time(one.head), one.number))
+        return sorted(free, key=lambda one: (ready_time(one.head), one.number))
 
     def work(self, ready: Iterator[QueuedMessage], claim: Claim, now_s: float) -> Iterable[QueuedMessage]:
         """Returns the ready tasks that the queues allow, in order."""
@@ -238,7 +238,7 @@ class MemoryQueues:
     def next_execution(self, waiting: Iterable[HeadHolder], claim: Claim, now_s: float) -> float | None:
         """Returns when the first of these executions could be handed over, as far as that depends on time."""
         found = [(one.head, self._limits(one.head) and one.head.holder != claim.holder) for one in waiting]
-        return self._next([(head.queue if limited else None, _ready_time(head), head.version == 0) for head, limited in found], "executions", now_s)
+        return self._next([(head.queue if limited else None, ready_time(head), head.version == 0) for head, limited in found], "executions", now_s)
 
     def next_work(self, waiting: Iterable[QueuedMessage], now_s: float) -> float | None:
         """Returns when the first of these tasks could be handed over, as far as that depends on time."""
@@ -262,6 +262,7 @@ def _queue_name(work: QueuedMessage) -> str:
     return to.name
 
 
-def _ready_time(head: Head) -> float:
+def ready_time(head: Head) -> float:
+    """Returns the time since when an execution waits, as a number that compares."""
     at_s = ready_at_s(head)
     return NO_TIME if at_s is None else at_s

@@ -25,7 +25,7 @@ CREATE TABLE IF NOT EXISTS heads (
     ready_at_s float8 GENERATED ALWAYS AS (least(wake_at_s, mail_at_s)) STORED
 );
 CREATE UNIQUE INDEX IF NOT EXISTS heads_address ON heads (sha256(address));
-CREATE INDEX IF NOT EXISTS heads_held ON heads (holder) WHERE holder IS NOT NULL;
+CREATE INDEX IF NOT EXISTS heads_held ON heads (holder, number) WHERE holder IS NOT NULL;
 
 CREATE TABLE IF NOT EXISTS log (execution bigint, version bigint, row bytea NOT NULL, PRIMARY KEY (execution, version));
 
@@ -35,12 +35,13 @@ CREATE TABLE IF NOT EXISTS mail (
     key bytea NOT NULL,
     body bytea NOT NULL,
     due_at_s float8 NOT NULL,
+    tenant text,
     queue text,
     holder text,
     deliveries int NOT NULL DEFAULT 0
 );
 CREATE UNIQUE INDEX IF NOT EXISTS mail_key ON mail (sha256(address), sha256(key));
-CREATE INDEX IF NOT EXISTS mail_leased ON mail (holder) WHERE holder IS NOT NULL;
+CREATE INDEX IF NOT EXISTS mail_leased ON mail (holder, number) WHERE holder IS NOT NULL;
 
 CREATE TABLE IF NOT EXISTS holders (name text PRIMARY KEY, until_s float8 NOT NULL, about bytea NOT NULL);
 
@@ -73,8 +74,10 @@ ALTER TABLE heads
     ADD COLUMN IF NOT EXISTS lane text NOT NULL DEFAULT '',
     ADD COLUMN IF NOT EXISTS priority bigint NOT NULL DEFAULT 0,
     ADD COLUMN IF NOT EXISTS limited boolean NOT NULL DEFAULT false;
-DROP INDEX IF EXISTS heads_ready;
-CREATE INDEX IF NOT EXISTS heads_unlimited ON heads (program, ready_at_s) WHERE NOT limited;
+-- What is free: by time, and by tenant and time.
+CREATE INDEX IF NOT EXISTS heads_free ON heads (program, ready_at_s, number) WHERE NOT limited AND holder IS NULL AND ready_at_s IS NOT NULL;
+CREATE INDEX IF NOT EXISTS heads_free_of_tenants ON heads (program, tenant, ready_at_s, number)
+    WHERE NOT limited AND holder IS NULL AND ready_at_s IS NOT NULL;
 CREATE INDEX IF NOT EXISTS heads_limited ON heads (queue, lane, (version > 0), priority, ready_at_s, number)
     WHERE limited AND holder IS NULL AND ready_at_s IS NOT NULL;
 CREATE INDEX IF NOT EXISTS heads_limited_held ON heads (queue, lane, holder) WHERE limited AND holder IS NOT NULL;
@@ -84,8 +87,8 @@ ALTER TABLE mail
     ADD COLUMN IF NOT EXISTS lane text NOT NULL DEFAULT '',
     ADD COLUMN IF NOT EXISTS priority bigint NOT NULL DEFAULT 0,
     ADD COLUMN IF NOT EXISTS limited boolean NOT NULL DEFAULT false;
-DROP INDEX IF EXISTS mail_due;
-CREATE INDEX IF NOT EXISTS mail_unlimited ON mail (queue, due_at_s) WHERE NOT limited;
+CREATE INDEX IF NOT EXISTS mail_free ON mail (queue, due_at_s, number) WHERE NOT limited AND holder IS NULL;
+CREATE INDEX IF NOT EXISTS mail_free_of_tenants ON mail (queue, tenant, due_at_s, number) WHERE NOT limited AND holder IS NULL;
 CREATE INDEX IF NOT EXISTS mail_limited ON mail (queue, lane, (deliveries > 0), priority, due_at_s, number)
     WHERE limited AND holder IS NULL;
 CREATE INDEX IF NOT EXISTS mail_limited_held ON mail (queue, lane, holder) WHERE limited AND holder IS NOT NULL;
@@ -93,6 +96,10 @@ CREATE INDEX IF NOT EXISTS mail_limited_held ON mail (queue, lane, holder) WHERE
 -- The values by which executions are found, in a form that is compared as bytes.
 CREATE TABLE IF NOT EXISTS attributes (number bigint, name text, value bytea NOT NULL, PRIMARY KEY (number, name));
 CREATE INDEX IF NOT EXISTS attributes_value ON attributes (name, value, number);
+
+-- When something of each tenant was handed over last, where a claim had to choose between tenants.
+CREATE TABLE IF NOT EXISTS tenant_turns (tenant text, work boolean, turn float8 NOT NULL, PRIMARY KEY (tenant, work));
+CREATE INDEX IF NOT EXISTS tenant_turns_by_turn ON tenant_turns (turn);
 
 -- Secrets, which the client encrypts.
 CREATE TABLE IF NOT EXISTS vault (tenant text, name text, version bigint NOT NULL, sealed bytea NOT NULL, set_at_s float8 NOT NULL, PRIMARY KEY (tenant, name));

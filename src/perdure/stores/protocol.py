@@ -14,6 +14,7 @@ import msgspec
 from perdure.core.attribute_filter import AttributeCondition
 from perdure.core.attributes import IndexedAttributes
 from perdure.core.envelopes import Ack, OutgoingMessage, QueuedMessage
+from perdure.core.errors import ProgrammingError
 from perdure.core.paths import Address, Key, QueueAddress
 from perdure.core.program import Toolbox, claimable_programs
 from perdure.stores.store_parts import PartName
@@ -62,6 +63,9 @@ class QueueLimits(msgspec.Struct, frozen=True, gc=False):
 
 
 UNLIMITED = QueueLimits()
+
+ORPHANS_FREED_MIN = 100
+"""A claim frees as many executions and tasks of dead holders as it may take, but at least this number of each."""
 
 
 class QueueStatus(msgspec.Struct, frozen=True, gc=False):
@@ -123,13 +127,21 @@ def creation_time(commit: Commit, now_s: float) -> float:
 class Post(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Messages from outside any execution, such as a start by a client or the answer of a worker. All are sent, or none.
 
-    Its reach is that of its first message, or of its first ack if it has no messages. Without an `epoch` it belongs to the present one.
+    Its reach is that of its first message, or of its first ack if it has no messages. Without an `epoch` it belongs to the present one. What acknowledges
+    a task must name the epoch in which the task was leased, so that no answer of an earlier epoch takes effect after a recovery.
+
+    Raises:
+        ProgrammingError: it acknowledges a task and names no epoch.
     """
 
     epoch: int | None = None
     messages: tuple[OutgoingMessage, ...] = ()
     acks: tuple[Ack, ...] = ()
     blobs: tuple[tuple[str, bytes], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.epoch is None and any(isinstance(ack.to, QueueAddress) for ack in self.acks):
+            raise ProgrammingError("a Post that acknowledges a task needs an epoch; pass epoch= of the lease on the task")
 
 
 class Committed(msgspec.Struct, frozen=True, gc=False):
@@ -158,8 +170,8 @@ ChangeAnswer = Committed | Conflict | Superseded
 class Claim(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A request for executions of certain programs, and for tasks of certain queues, in the name of `holder`.
 
-    With `roots`, only executions of one of these roots are claimed: none, if there are none. Of the programs that need capabilities, those are claimed for
-    which one of the `toolboxes` has every capability. `queues` are names in every tenant, or only in `tenants` if these are given.
+    With `roots`, only executions of one of these roots are claimed: none, if there are none. With `tenants`, only executions and tasks of these tenants are
+    claimed. Of the programs that need capabilities, those are claimed for which one of the `toolboxes` has every capability.
     """
 
     holder: str
@@ -172,14 +184,14 @@ class Claim(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     toolboxes: tuple[Toolbox, ...] = ()
 
     def of(self, known: Iterable[str]) -> "Claim":
-        """The same claim with the full names of programs. `known` lists the programs that need capabilities, of all executions in the store."""
+        """The same claim with the full names of programs. `known` lists the programs that need capabilities, of all executions in the store.
+
+        A claim for no tenants becomes one for no programs and queues.
+        """
+        if self.tenants is not None and not self.tenants:
+            return msgspec.structs.replace(self, programs=frozenset(), queues=frozenset(), toolboxes=())
         more = claimable_programs(known, self.toolboxes) if self.toolboxes else None
         return msgspec.structs.replace(self, programs=self.programs | more) if more else self
-
-    @property
-    def addresses(self) -> list[QueueAddress] | None:
-        """The addresses of the queues in the given tenants; None if no tenants are given."""
-        return None if self.tenants is None else [QueueAddress(tenant, name) for tenant in sorted(self.tenants) for name in sorted(self.queues)]
 
 
 class ClaimedExecution(msgspec.Struct, frozen=True, gc=False):
@@ -193,7 +205,7 @@ class Claimed(msgspec.Struct, frozen=True, gc=False):
     """The result of a claim: executions, and tasks that are leased until they are acknowledged or their holder dies.
 
     At `next_at_s` of the store's time the same claim would get more even if nothing changes until then (the death of a holder is a change); None means
-    never. For a claim restricted to some tenants, nothing may be ready at that time after all.
+    never.
     """
 
     now_s: float
@@ -300,14 +312,23 @@ class Store(Protocol):
     async def claim(self, claim: Claim) -> Claimed:
         """Take up to `limit` executions and `limit` tasks that are ready, those that have waited longest first, and hold them.
 
-        An execution is ready if its program is among `programs`, or needs only capabilities that one toolbox has, and if either it is awake and is held by no
-        holder or by the claimer, or its holder is dead. An execution of a dead holder is ready even if it is asleep; one without a wake-up time comes first.
-        It is returned with *all* its due messages, including those that were handed over before and not acknowledged. `wake_at_s` then becomes None and
-        `message_at_s` the due time of the next message; the returned head shows both.
+        An execution is ready if its program is among `programs`, or needs only capabilities that one toolbox has, and if it is awake and is held by no holder
+        or by the claimer. It is returned with *all* its due messages, including those that were handed over before and not acknowledged. `wake_at_s` then
+        becomes None and `message_at_s` the due time of the next message; the returned head shows both.
 
-        A task is ready if it is due and is leased by no holder or by a dead one. Executions that have waited equally long are taken in order of creation, tasks
-        in order of number. From a queue with limits, no more is taken than the limits allow beside what live holders hold: by priority, with its lanes
+        A task is ready if it is due and is leased by no holder. Executions that have waited equally long are taken in order of creation, tasks
+        in order of number. If more is ready than `limit`, of several tenants, the tenants are served in turns, which continue from claim to claim: a tenant
+        waits since its last turn or since its first came, whichever is later. What the claimer holds already comes before that, and a claim with a `root`
+        has no turns. From a queue with limits, no more is taken than the limits allow beside what live holders hold: by priority, with its lanes
         in turn (see `perdure.stores.fairness`). What the claimer already holds does not count against them.
+
+        What dead holders hold is freed by claims, in pieces: each claim, whatever it asks for, first frees up to `max(limit, ORPHANS_FREED_MIN)` executions
+        and as many tasks. Freed executions are awake, since the time that they waited for, or since their creation if they waited for none. While dead
+        holders hold more, `next_at_s` is the present. A store with very many tenants may serve the turns of a part of them in one claim and of the next part
+        in the next.
+
+        Bound: proportional to `limit`, the numbers of programs, queues and tenants asked for, and the number of holders; independent of how much the store,
+        a tenant or a dead holder has.
 
         A holder is dead if it has never renewed or its lease has run out. A dead claimer gets nothing; neither does one of another epoch.
 
@@ -342,7 +363,7 @@ class Store(Protocol):
     async def renew(self, holder: str, lease_s: float, about: bytes = b"") -> StoreTime:
         """Keep `holder` alive for `lease_s` more seconds of the store's time; 0 releases everything that it holds.
 
-        A holder that renews late still holds what no other has taken. One that had released everything, or whose epoch has ended, starts with nothing: what
+        A holder that renews late still holds what no claim has freed. One that had released everything, or whose epoch has ended, starts with nothing: what
         it held before, and no other has taken, is free and awake. `about` is shown to people as given, and is kept while the holder
         lives or until it is replaced.
 

@@ -1,6 +1,7 @@
 -- All operations of a store in Redis: the operation (ARGV[1]), its argument (ARGV[2]), the time (ARGV[3], "" for Redis's own), the store that calls (ARGV[4]).
 --
--- Hashes hold heads, messages and bodies. Sorted sets are lines: `ready` for a program and `work` in a queue, which nobody holds; `held` and `leased`
+-- Hashes hold heads, messages and bodies. Sorted sets are lines: `ready` for a program and `work` in a queue, which nobody holds, and the same for each tenant
+-- (`tenants` has the tenants of a program or queue that have anything there); `held` and `leased`
 -- by a holder; `due` at an address; and of each queue, executions and work apart, a `line` for each holder, program, lane, priority, and for what has
 -- begun and what has not. What is in a queue that has limits is not `ready`, and its `work` is not looked at: only its lines are. Who stands in a line begins with a number of 16 digits, so that what has waited equally long comes in its order.
 
@@ -55,6 +56,20 @@ local function serve(kind, one)  -- Records that something is handed over.
   call('HSET', at('served ' .. kind, one.queue), one.lane, string.format('%.17g', queue.turn))
 end
 
+-- Lines of what nobody holds: of a program or a queue, and of each tenant there.
+local function tenant_line(kind, name, tenant) return at(kind .. ' of', pack({name, tenant})) end
+local function line_up(kind, name, tenant, member, at_s)
+  call('ZADD', at(kind, name), at_s, member)
+  call('ZADD', tenant_line(kind, name, tenant), at_s, member)
+  call('ZADD', at(kind .. ' tenants', name), 0, tenant)
+end
+local function step_out(kind, name, tenant, member)
+  call('ZREM', at(kind, name), member)
+  if call('ZREM', tenant_line(kind, name, tenant), member) == 1 and call('EXISTS', tenant_line(kind, name, tenant)) == 0 then
+    call('ZREM', at(kind .. ' tenants', name), tenant)
+  end
+end
+
 -- Heads.
 local function placed(thing)  -- Rows that were written before there were lanes have no lane.
   thing.queue, thing.lane, thing.priority = thing.queue or '', thing.lane or '', thing.priority or 0
@@ -64,10 +79,15 @@ local function load(address)
   local head = call('HGET', at('heads'), address)
   return head and placed(unpack(head))
 end
-local function place(head)
+local function place(head)  -- The kind and name of the line of a head, and its place there.
   local ready = least(head.wake_at_s, head.mail_at_s)
-  if head.holder then return at('held', head.holder), ready or '-inf' end
-  return ready and (head.queue == '' or not limited(head.queue)) and at('ready', head.program), ready
+  if head.holder then return 'held', head.holder, ready or '-inf' end
+  if ready and (head.queue == '' or not limited(head.queue)) then return 'ready', head.program, ready end
+  return nil, nil, ready
+end
+local function leave_place(head, member)
+  local kind, name = place(head)
+  if kind == 'held' then call('ZREM', at('held', name), member) elseif kind then step_out('ready', name, head.key[1], member) end
 end
 local function line_of_head(head)
   local waits = head.holder or least(head.wake_at_s, head.mail_at_s)
@@ -76,9 +96,12 @@ end
 local function save(head)
   local address = pack(head.key)
   local before, member = load(address), numbered(head.number) .. address
-  local left, joined, score = before and place(before), place(head)
-  if left and left ~= joined then call('ZREM', left, member) end
-  if joined then call('ZADD', joined, score, member) end
+  local kind, name, score = place(head)
+  if before then
+    local was, of = place(before)
+    if was ~= kind or of ~= name then leave_place(before, member) end
+  end
+  if kind == 'held' then call('ZADD', at('held', name), score, member) elseif kind then line_up('ready', name, head.key[1], member, score) end
   if head.queue ~= '' then
     local was, is = before and line_of_head(before), line_of_head(head)
     if was and was ~= is then leave('executed', head.queue, was, member) end
@@ -105,14 +128,20 @@ end
 -- Messages.
 local function message_of(member) return placed(unpack(call('HGET', at('mail'), member))), call('HGET', at('bodies'), member) end
 local function keep(message) call('HSET', at('mail'), numbered(message.number), pack(message)) end
-local function line_of(message) return message.holder and at('leased', message.holder) or at('work', message.to[2]) end
+local function leave_line(message, member)
+  if message.holder then call('ZREM', at('leased', message.holder), member) else step_out('work', message.to[2], message.to[1], member) end
+end
+local function join_line(message, member)
+  if message.holder then call('ZADD', at('leased', message.holder), message.due_at_s, member)
+  else line_up('work', message.to[2], message.to[1], member, message.due_at_s) end
+end
 local function in_line(message) return pack({message.holder or false, '', message.lane, message.priority, message.deliveries > 0}) end
 local function give(member, holder)  -- Leases a task; without a holder, frees it.
   local message = message_of(member)
-  call('ZREM', line_of(message), member)
+  leave_line(message, member)
   leave('worked', message.to[2], in_line(message), member)
   message.holder, message.deliveries = holder, message.deliveries + (holder and 1 or 0)
-  call('ZADD', line_of(message), message.due_at_s, member)
+  join_line(message, member)
   join('worked', message.to[2], in_line(message), member, message.due_at_s)
   if holder then call('SADD', at('holding'), holder) end
   keep(message)
@@ -120,10 +149,10 @@ end
 local function postpone(ack, address, member)  -- The message stays, is free, and is due again at that time.
   local message, due = message_of(member), ack.postpone_to_s
   if is_queue(ack.to) then
-    call('ZREM', line_of(message), member)
+    leave_line(message, member)
     leave('worked', message.to[2], in_line(message), member)
-    message.holder = nil
-    call('ZADD', line_of(message), due, member)
+    message.holder, message.due_at_s = nil, due
+    join_line(message, member)
     join('worked', message.to[2], in_line(message), member, due)
     if limited(message.to[2]) then wake = true end
   end
@@ -147,7 +176,7 @@ local function acknowledge(ack)  -- Returns the message to send instead of a tas
   end
   local message, name = message_of(member), ack.to[2]
   if is_queue(ack.to) then
-    call('ZREM', line_of(message), member)
+    leave_line(message, member)
     leave('worked', name, in_line(message), member)
     if call('EXISTS', at('worked', name)) == 0 then call('SREM', at('worked'), name) end
     if message.holder and limited(name) then wake = true end
@@ -173,7 +202,7 @@ local function deliver(send)  -- Returns whether an execution was created.
   call('HSET', at('box', address), send.key, member)
   call('ZADD', at('due', address), due, member)
   if is_queue(send.to) then
-    call('ZADD', line_of(message), due, member)
+    join_line(message, member)
     join('worked', send.to[2], in_line(message), member, due)
   elseif not head then call('ZADD', at('unclaimed'), due, member)
   else
@@ -224,8 +253,8 @@ local function has_all(post)  -- Whether each blob that the post refers to is in
 end
 local function forget(head)  -- Removes an execution with its log and messages.
   local address, member = pack(head.key), numbered(head.number) .. pack(head.key)
-  local left, line = place(head), head.queue ~= '' and line_of_head(head)
-  if left then call('ZREM', left, member) end
+  local line = head.queue ~= '' and line_of_head(head)
+  leave_place(head, member)
   if line then leave('executed', head.queue, line, member) end
   for _, key in ipairs(call('HKEYS', at('box', address))) do acknowledge({to = head.key, key = key}) end
   call('DEL', at('log', address))
@@ -280,11 +309,84 @@ local function look(found, line, from, to, count, fits)  -- The first members of
     if not fits or fits(got[i]) then found[#found + 1] = {got[i + 1] == '-inf' and -math.huge or tonumber(got[i + 1]), got[i]} end
   end
 end
-local function longest(found, count)
-  local members = {}
-  table.sort(found, function(a, b) return a[1] < b[1] or a[1] == b[1] and a[2] < b[2] end)
-  for i = 1, math.min(count, #found) do members[i] = found[i][2] end
-  return members, found[1] and found[1][1]
+local function by_time(a, b) return a[1] < b[1] or a[1] == b[1] and a[2] < b[2] end
+local function first_time(found)
+  table.sort(found, by_time)
+  return found[1] and found[1][1]
+end
+local function free_orphans(holder, most, most_work)  -- Frees some of what a dead holder holds; returns how many executions and tasks.
+  local held = call('ZRANGE', at('held', holder), 0, most - 1)
+  for _, member in ipairs(most > 0 and held or {}) do
+    local head = load(member:sub(17))
+    head.holder, head.wake_at_s, wake = nil, math.min(head.wake_at_s or head.created_at_s, now), true
+    save(head)
+  end
+  local leased = call('ZRANGE', at('leased', holder), 0, most_work - 1)
+  for _, member in ipairs(most_work > 0 and leased or {}) do
+    wake = true
+    give(member)
+  end
+  return most > 0 and #held or 0, most_work > 0 and #leased or 0
+end
+local TENANTS_MAX = 128
+local function next_tenants(kind, name)  -- The tenants of a line that it is time to look at: all, or those behind the one whose turn was last.
+  local line, behind = at(kind .. ' tenants', name), call('GET', at('last ' .. kind, name))
+  local found = call('ZRANGEBYLEX', line, behind and '(' .. behind or '-', '+', 'LIMIT', 0, TENANTS_MAX)
+  if behind and #found < TENANTS_MAX then
+    for _, tenant in ipairs(call('ZRANGEBYLEX', line, '-', '[' .. behind, 'LIMIT', 0, TENANTS_MAX - #found)) do found[#found + 1] = tenant end
+  end
+  if #found == TENANTS_MAX then call('SET', at('last ' .. kind, name), found[#found]) end
+  return found
+end
+local function look_in_turns(found, kind, name, claim)  -- What the tenants of a line have: about as much as a claim may take.
+  local tenants = claim.tenants or next_tenants(kind, name)
+  local count = math.max(math.ceil(claim.limit / math.max(#tenants, 1)), 1)
+  while #tenants > 1 do
+    local got, full = {}, false
+    for _, tenant in ipairs(tenants) do
+      local before = #got
+      look(got, tenant_line(kind, name, tenant), '-inf', now, count)
+      full = full or #got - before >= count
+    end
+    if #got > claim.limit or count > claim.limit or not full then
+      for _, one in ipairs(got) do found[#found + 1] = one end
+      return
+    end
+    count = count * 2
+  end
+end
+local function hand_out(found, kind, claim, tenant_of)  -- The members to hand out, longest waiting first; see `_in_turns` of the SQLite store.
+  local there, all, tenants, count = {}, {}, {}, 0
+  for _, one in ipairs(found) do
+    if not there[one[2]] then
+      there[one[2]], one.tenant = true, tenant_of(one[2])
+      all[#all + 1] = one
+      if not tenants[one.tenant] then tenants[one.tenant], count = true, count + 1 end
+    end
+  end
+  table.sort(all, by_time)
+  local chosen, others, served = {}, {}, {}
+  if #all <= claim.limit or count == 1 or claim.roots then
+    for i = 1, math.min(#all, claim.limit) do chosen[i] = all[i] end
+    return chosen
+  end
+  for _, one in ipairs(all) do
+    if not one.own then others[#others + 1] = one elseif #chosen < claim.limit then chosen[#chosen + 1] = one end
+  end
+  for tenant in pairs(tenants) do served[tenant] = tonumber(call('ZSCORE', at('turns', kind), tenant) or nil) end
+  local turns, last, turn = take_turns(others, served, claim.limit - #chosen), {}, tonumber(call('GET', at('turn')) or 0)
+  for i, one in ipairs(turns) do last[one.tenant] = i end
+  for i, one in ipairs(turns) do
+    chosen[#chosen + 1] = one
+    if last[one.tenant] == i then
+      turn = next_turn(turn, now)
+      call('ZADD', at('turns', kind), string.format('%.17g', turn), one.tenant)
+    end
+  end
+  call('SET', at('turn'), string.format('%.17g', turn))
+  for _, tenant in ipairs(call('ZRANGEBYSCORE', at('turns', kind), '-inf', now - 3600, 'LIMIT', 0, 2 * #turns)) do call('ZREM', at('turns', kind), tenant) end
+  table.sort(chosen, by_time)
+  return chosen
 end
 local function look_within_limits(found, kind, name, queue, claim, fits)  -- What is ready in a queue and allowed by its limits.
   local waiting, ready, state = {}, {}, {limits = queue.limits, held = {}, served = {}, free_at_s = queue.free_at_s[kind]}
@@ -322,6 +424,7 @@ local function limits_now()
 end
 function ask.claim(claim)
   if claim.epoch ~= answer.epoch or not lives(claim.holder) then return end
+  if claim.tenants and #claim.tenants == 0 then claim.programs, claim.queues, claim.toolboxes = {}, {}, {} end
   local queues, limits, ready, work, later = set(claim.queues), limits_now(), {}, {}, {}
   claim.knows = set(claim.programs)
   for _, toolbox in ipairs(claim.toolboxes) do toolbox.programs, toolbox.has = set(toolbox[1]), set(toolbox[2]) end
@@ -336,41 +439,52 @@ function ask.claim(claim)
       end
     end
   end
-  local roots = claim.roots and {}
+  local tenants, roots = claim.tenants and set(claim.tenants), claim.roots and {}
   for _, root in ipairs(claim.roots or {}) do roots[pack(root)] = true end
-  local function fits(member, head)
-    head = head or load(member:sub(17))
-    return claim.knows[head.program] and (not roots or roots[pack(head.root)])
-  end
-  local function fits_freely(member)
+  local function fits(member)
     local head = load(member:sub(17))
-    return fits(member, head) and (head.queue == '' or not limits[head.queue])
+    return claim.knows[head.program] and (not roots or roots[pack(head.root)]) and (not tenants or tenants[head.key[1]])
   end
-  local tenants = claim.tenants and set(claim.tenants)
   local function is_of_tenant(member) return tenants[message_of(member).to[1]] end
-  local of_tenant = tenants and is_of_tenant
-  local function fits_queue(member)
-    local name = message_of(member).to[2]
-    return queues[name] and not limits[name] and (not tenants or is_of_tenant(member))
-  end
-  local in_family = roots and fits
-  for _, name in ipairs(claim.programs) do look(ready, at('ready', name), '-inf', now, claim.limit, in_family) end
-  look(ready, at('held', claim.holder), '(-inf', now, nil, fits)
+  local of_tenant, wanted, more = tenants and is_of_tenant, (roots or tenants) and fits, false
+  local room, room_for_work = math.max(claim.limit, 100), math.max(claim.limit, 100)  -- ORPHANS_FREED_MIN of the protocol
   for _, holder in ipairs(call('SMEMBERS', at('holding'))) do
     if not lives(holder) then
-      look(ready, at('held', holder), '-inf', '+inf', nil, fits_freely)
-      look(work, at('leased', holder), '-inf', '+inf', nil, fits_queue)
-      if call('EXISTS', at('held', holder), at('leased', holder)) == 0 then call('SREM', at('holding'), holder) end
+      local executions, tasks = free_orphans(holder, room, room_for_work)
+      room, room_for_work = room - executions, room_for_work - tasks
+      if call('EXISTS', at('held', holder), at('leased', holder)) == 0 then call('SREM', at('holding'), holder) else more = true end
     end
   end
+  local function look_at(found, kind, name, from, to, count)  -- What nobody holds of a program or queue, of the tenants of the claim.
+    if not claim.tenants then look(found, at(kind, name), from, to, count) end
+    for _, tenant in ipairs(claim.tenants or {}) do look(found, tenant_line(kind, name, tenant), from, to, count) end
+  end
+  for _, name in ipairs(claim.programs) do
+    if roots then look(ready, at('ready', name), '-inf', now, nil, fits) else look_at(ready, 'ready', name, '-inf', now, claim.limit + 1) end
+  end
+  local held = {}
+  look(held, at('held', claim.holder), '(-inf', now, nil, fits)
+  for _, one in ipairs(held) do
+    one.own = true
+    ready[#ready + 1] = one
+  end
   for _, name in ipairs(claim.queues) do
-    if not limits[name] then look(work, at('work', name), '-inf', now, claim.limit, of_tenant)
+    if not limits[name] then look_at(work, 'work', name, '-inf', now, claim.limit + 1)
     else look_within_limits(work, 'worked', name, limits[name], claim, of_tenant) end
   end
-  for name, queue in pairs(limits) do look_within_limits(ready, 'executed', name, queue, claim, in_family) end
+  for name, queue in pairs(limits) do look_within_limits(ready, 'executed', name, queue, claim, wanted) end
+  if #ready > claim.limit and not roots then
+    for _, name in ipairs(claim.programs) do look_in_turns(ready, 'ready', name, claim) end
+  end
+  if #work > claim.limit then
+    for _, name in ipairs(claim.queues) do
+      if not limits[name] then look_in_turns(work, 'work', name, claim) end
+    end
+  end
   answer.executions = {}
-  for i, member in ipairs(longest(ready, claim.limit)) do
-    if ready[i].queue then serve('executed', ready[i]) end
+  for i, one in ipairs(hand_out(ready, 'executed', claim, function(member) return unpack(member:sub(17))[1] end)) do
+    local member = one[2]
+    if one.queue then serve('executed', one) end
     local address = member:sub(17)
     local head = load(address)
     head.holder, head.wake_at_s, head.mail_at_s = claim.holder, nil, first_due(address, after(now))
@@ -378,19 +492,22 @@ function ask.claim(claim)
     answer.executions[i] = {head = head, messages = tell(call('ZRANGEBYSCORE', at('due', address), '-inf', now))}
   end
   answer.messages = {}
-  for i, member in ipairs(longest(work, claim.limit)) do
-    if work[i].queue then serve('worked', work[i]) end
+  for i, one in ipairs(hand_out(work, 'worked', claim, function(member) return message_of(member).to[1] end)) do
+    local member = one[2]
+    if one.queue then serve('worked', one) end
     give(member, claim.holder)
     answer.messages[i], tail[#tail + 1] = message_of(member)
   end
   limits = limits_now()
-  for _, name in ipairs(claim.programs) do look(later, at('ready', name), '-inf', '+inf', 1, in_family) end
+  for _, name in ipairs(claim.programs) do
+    if roots then look(later, at('ready', name), '-inf', '+inf', nil, fits) else look_at(later, 'ready', name, '-inf', '+inf', 1) end
+  end
   look(later, at('held', claim.holder), '(-inf', '+inf', nil, fits)
   for _, name in ipairs(claim.queues) do
-    if not limits[name] then look(later, at('work', name), '-inf', '+inf', 1) else look_later(later, 'worked', name, limits[name], claim) end
+    if not limits[name] then look_at(later, 'work', name, '-inf', '+inf', 1) else look_later(later, 'worked', name, limits[name], claim, of_tenant) end
   end
-  for name, queue in pairs(limits) do look_later(later, 'executed', name, queue, claim, in_family) end
-  answer.next_at_s = select(2, longest(later, 0))
+  for name, queue in pairs(limits) do look_later(later, 'executed', name, queue, claim, wanted) end
+  answer.next_at_s = more and now or first_time(later)
 end
 function ask.renew(renewal)
   local holder = renewal.holder
@@ -400,15 +517,7 @@ function ask.renew(renewal)
     return
   end
   if call('HEXISTS', at('holders'), holder) == 0 then
-    for _, member in ipairs(call('ZRANGE', at('held', holder), 0, -1)) do
-      local head = load(member:sub(17))
-      head.holder, head.wake_at_s, wake = nil, least(head.wake_at_s, now), true
-      save(head)
-    end
-    for _, member in ipairs(call('ZRANGE', at('leased', holder), 0, -1)) do
-      wake = true
-      give(member)
-    end
+    free_orphans(holder, call('ZCARD', at('held', holder)), call('ZCARD', at('leased', holder)))
   end
   call('HSET', at('holders'), holder, now + renewal.lease_s)
   if #renewal.about > 0 then call('HSET', at('about'), holder, renewal.about) end
@@ -419,7 +528,8 @@ function ask.limit(change)
   for _, line in ipairs(not queue ~= not change.limits and lines_in('executed', name) or {}) do
     local got = line.holder and {} or call('ZRANGE', line.key, 0, -1, 'WITHSCORES')
     for i = 1, #got, 2 do
-      if queue then call('ZADD', at('ready', line.program), got[i + 1], got[i]) else call('ZREM', at('ready', line.program), got[i]) end
+      local tenant = unpack(got[i]:sub(17))[1]
+      if queue then line_up('ready', line.program, tenant, got[i], got[i + 1]) else step_out('ready', line.program, tenant, got[i]) end
     end
   end
   if change.limits then
@@ -538,8 +648,7 @@ function ask.heads(which)
   local statuses, keys = which.statuses and set(which.statuses), which.keys and set(which.keys)
   local last = which.older_than and load(pack(which.older_than))
   answer.heads = {}
-  for _, address in ipairs(call('ZREVRANGEBYSCORE', at('listed'), last and after(last.number) or '+inf', '-inf')) do
-    if #answer.heads >= which.limit then break end
+  local function add(address)
     local head = load(address)
     local tenant, workflow, id = head.key[1], head.key[2], head.key[3]
     if (which.tenant or tenant) == tenant and (which.workflow or workflow) == workflow and id:sub(1, #which.id_prefix) == which.id_prefix
@@ -547,6 +656,27 @@ function ask.heads(which)
       and head.created_at_s >= (which.created_from_s or 0) and has_all(head, which.where) then
       answer.heads[#answer.heads + 1] = head
     end
+  end
+  if keys then  -- These alone are read, newest first.
+    local there = {}
+    for address in pairs(keys) do
+      local number = call('ZSCORE', at('listed'), address)
+      if number and (not last or tonumber(number) < last.number) then there[#there + 1] = {-tonumber(number), address} end
+    end
+    table.sort(there, function(a, b) return a[1] < b[1] end)
+    for _, one in ipairs(there) do
+      if #answer.heads < which.limit then add(one[2]) end
+    end
+    return
+  end
+  local behind = last and after(last.number) or '+inf'
+  while #answer.heads < which.limit do  -- A page at a time, so that a list that is found among the newest reads no others.
+    local page = call('ZREVRANGEBYSCORE', at('listed'), behind, '-inf', 'WITHSCORES', 'LIMIT', 0, math.max(which.limit, 100))
+    for i = 1, #page, 2 do
+      if #answer.heads < which.limit then add(page[i]) end
+    end
+    if #page == 0 then break end
+    behind = '(' .. page[#page]
   end
 end
 function ask.leases()

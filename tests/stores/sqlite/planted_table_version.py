@@ -16,7 +16,7 @@ def _note(connection: sqlite3.Connection) -> None:
     connection.execute("ALTER TABLE heads ADD COLUMN note TEXT NOT NULL DEFAULT ''")
     connection.execute("CREATE INDEX heads_by_note ON heads (note)")
     for time in range(TIMES):
-        connection.execute("UPDATE heads SET note = id || ?", ("." * (TIMES - 1 - time),))
+        connection.execute("UPDATE heads SET note = address || ?", ("." * (TIMES - 1 - time),))
 
 
 STEP = SchemaStep(NEXT, "let executions have a note", _note)

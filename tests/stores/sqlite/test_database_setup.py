@@ -71,7 +71,7 @@ def test_tables_are_made_beside_those_of_another_program_which_keeps_its_own(fil
     ("statement", "said"),
     [
         ("CREATE TABLE queues (name)", "has a queues of its own"),
-        ("CREATE INDEX Heads_By_Id ON other (name)", "has a heads_by_id of its own"),
+        ("CREATE INDEX Heads_By_Time ON other (name)", "has a heads_by_time of its own"),
         ("PRAGMA application_id = 7", "uses application_id"),
         ("PRAGMA user_version = 3", "uses user_version"),
     ],

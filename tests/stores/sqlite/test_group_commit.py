@@ -349,7 +349,7 @@ async def test_a_disk_that_fails_while_committing_leaves_nothing_of_any_change(s
     with wal_no_larger_by(store, 4096):
         for _ in range(3):
             with pytest.raises(StoreUnavailable, match=r"the disk of .* failed|there is no room"):
-                await store.commit([step(each, row=bytes(200_000)) for each in several(count)])
+                await store.commit([step(each, row=bytes(400_000)) for each in several(count)])
         assert [head.key.id for head in await store.heads()] == ["before"]
     assert (await store.renew("two", 60)).epoch == 1
     retried = await store.commit([step(each) for each in several(count)])

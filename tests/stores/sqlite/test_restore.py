@@ -232,7 +232,7 @@ def test_a_damaged_backup_is_refused_and_the_database_stays(crashed: Path) -> No
     target = crashed.with_name("backup.db")
     content = bytearray(target.read_bytes())
     with database(target) as connection:
-        (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'heads_by_id'").fetchone()
+        (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'heads_by_time'").fetchone()
     content[(page - 1) * 4096 + 50 : page * 4096] = b"\xa5" * 4046
     target.write_bytes(content)
     with pytest.raises(StoreDamaged, match=r"the backup .* is damaged: .*was not changed"):

@@ -16,6 +16,7 @@ from perdure.core.errors import StoreError
 from perdure.stores.sqlite.database_setup import check_database, upgrade_database
 from perdure.stores.sqlite.read_only_store import ReadOnlySqliteStore
 from perdure.stores.sqlite.store import SqliteStore
+from perdure.stores.sqlite.store_rows import address_text
 from perdure.stores.sqlite.table_schema import OLDEST_SCHEMA_VERSION, SCHEMA_VERSION, SchemaStep
 from perdure.testing.conformance import Clock
 from perdure.testing.conformance.store_world import key
@@ -63,7 +64,7 @@ async def test_a_file_is_upgraded_with_all_that_is_in_it_and_once(file: Path, pl
     assert head.key == key() and await store.read(key()) is not None
     await store.close()
     with database(file) as connection:
-        assert connection.execute("SELECT note FROM heads").fetchall() == [(key().id,)]
+        assert connection.execute("SELECT note FROM heads").fetchall() == [(address_text(key()),)]
     assert upgrade_database(file) == [] and check_database(file).damage == ()
     assert not file.with_name("perdure.db.lock").exists()
 
@@ -85,7 +86,7 @@ def test_a_file_of_a_development_version_is_refused_and_stays_as_it_is(file: Pat
         ("ALTER TABLE heads ADD COLUMN more TEXT", "heads.more"),
         ("ALTER TABLE holders DROP COLUMN about", "holders.about"),
         ("ALTER TABLE mail RENAME COLUMN lane TO line", "mail.lane, mail.line, mail.mail_in_line"),
-        ("DROP INDEX heads_by_id", "heads.heads_by_id"),
+        ("DROP INDEX heads_by_time", "heads.heads_by_time"),
         ("DROP TABLE vault", "vault.name, vault.sealed, vault.set_at_s, vault.tenant, vault.version"),
     ],
 )
@@ -104,7 +105,7 @@ def test_a_file_whose_tables_are_not_what_their_version_says_is_refused_and_stay
 def test_tables_and_indexes_of_others_do_not_matter(file: Path) -> None:
     with database(file) as connection:
         connection.execute("CREATE TABLE mine (name)")
-        connection.execute("CREATE INDEX heads_of_mine ON heads (id)")
+        connection.execute("CREATE INDEX heads_of_mine ON heads (address)")
     asyncio.run(SqliteStore(file).close())
 
 

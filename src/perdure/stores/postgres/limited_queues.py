@@ -17,6 +17,7 @@ from perdure.stores.postgres.store_rows import escape_nul, unescape_nul
 from perdure.stores.protocol import UNLIMITED, QueueLimits, QueueStatus
 
 WANTED = "program = ANY($2::text[]) AND ($3::bytea[] IS NULL OR root = ANY($3))"
+TENANTS = "($5::text[] IS NULL OR tenant = ANY($5))"
 ORPHANED = "(holder IS NOT NULL AND NOT EXISTS (SELECT 1 FROM holders WHERE name = holder AND until_s > $1))"
 
 LIMIT = """INSERT INTO queues (name, concurrency, per_lane, interval_s, burst, declared) VALUES ($1, $2, $3, $4, $5, $6)
@@ -39,14 +40,11 @@ _LINES = """WITH RECURSIVE lines(queue, lane, begun, priority) AS (SELECT first.
         ORDER BY one.queue, one.lane, {begun}, one.priority LIMIT 1) AS next)"""
 _IN_LINE = """FROM {table} AS one WHERE {free} AND one.queue = lines.queue AND one.lane = lines.lane AND ({begun}) = lines.begun
     AND one.priority = lines.priority AND {wanted} AND {at}"""
-_FIRST = f"""{_LINES} SELECT lines.queue, number, lines.lane, lines.priority, at_s, NOT begun FROM lines CROSS JOIN LATERAL (
-        SELECT number, {{at}} AS at_s {_IN_LINE} <= $1 ORDER BY {{at}}, number LIMIT {{most}}) AS first
-    UNION ALL SELECT queue, number, lane, priority, coalesce({{at}}, '-infinity'), NOT ({{begun}}) FROM {{table}}
-        WHERE limited AND queue = ANY({{queues}}::text[]) AND {ORPHANED} AND {{wanted}}"""
+_FIRST = f"""{_LINES} SELECT lines.queue, number, lines.lane, lines.priority, at_s, NOT begun, tenant FROM lines CROSS JOIN LATERAL (
+        SELECT number, {{at}} AS at_s, tenant {_IN_LINE} <= $1 ORDER BY {{at}}, number LIMIT {{most}}) AS first"""
 _HELD = """SELECT queue, lane, count(*) FROM {table} JOIN holders ON name = holder AND until_s > $1
     WHERE limited AND holder IS NOT NULL AND queue = ANY($2::text[]) GROUP BY queue, lane"""
-_TAKE = f"""SELECT number FROM {{table}} WHERE number = ANY($2::bigint[]) AND limited AND (holder IS NULL AND {{at}} <= $1 OR {ORPHANED})
-    FOR UPDATE SKIP LOCKED"""
+_TAKE = "SELECT number FROM {table} WHERE number = ANY($2::bigint[]) AND limited AND holder IS NULL AND {at} <= $1 FOR UPDATE SKIP LOCKED"
 _NEXT = f"""{_LINES}, times AS (SELECT lines.queue, (SELECT {{at}} {_IN_LINE} > $1 ORDER BY {{at}}, number LIMIT 1) AS at_s,
         NOT begun AND (SELECT number {_IN_LINE} <= $1 ORDER BY {{at}}, number LIMIT 1) IS NOT NULL AS waits FROM lines)
     SELECT concurrency, per_lane, interval_s, burst, {{free_at_s}}, min(at_s), bool_or(waits) FROM times JOIN queues ON name = queue GROUP BY name"""
@@ -64,7 +62,7 @@ class _Statements(NamedTuple):
 
 def _statements(is_work: bool, **words: str) -> _Statements:
     held, first, take = (sql.format(**words, work=is_work) for sql in (_HELD, _FIRST, _TAKE))
-    return _Statements(is_work, held, first, take, _NEXT.format(**{**words, "wanted": "true" if is_work else words["wanted"]}))
+    return _Statements(is_work, held, first, take, _NEXT.format(**{**words, "wanted": TENANTS.replace("$5", "$3") if is_work else f"{WANTED} AND {TENANTS}"}))
 
 
 _HEADS = {
@@ -75,16 +73,15 @@ _HEADS = {
     "free_at_s": "free_at_s",
 }
 _MAIL = {"table": "mail", "free": "limited AND holder IS NULL", "at": "due_at_s", "begun": "deliveries > 0", "free_at_s": "free_for_work_at_s"}
-EXECUTION_STATEMENTS = _statements(False, wanted=WANTED, queues="$4", most="$5", **_HEADS)
-WORK_STATEMENTS = _statements(True, wanted="($4::bytea[] IS NULL OR address = ANY($4))", queues="$2", most="$3", **_MAIL)
+EXECUTION_STATEMENTS = _statements(False, wanted=f"{WANTED} AND {TENANTS.replace('$5', '$6')}", queues="$4", most="$5", **_HEADS)
+WORK_STATEMENTS = _statements(True, wanted=TENANTS.replace("$5", "$4"), queues="$2", most="$3", **_MAIL)
 
 LOCK = f"""SELECT name, concurrency, per_lane, interval_s, burst, turn, free_at_s, free_for_work_at_s FROM queues WHERE name = ANY($4::text[])
     OR $2::text[] <> '{{}}' AND ((SELECT number FROM heads WHERE {_HEADS["free"]} AND queue = name AND ready_at_s <= $1 AND {WANTED}
-        ORDER BY queue, lane, (version > 0), priority LIMIT 1) IS NOT NULL
-    OR (SELECT number FROM heads WHERE limited AND queue = name AND {ORPHANED} AND {WANTED} ORDER BY queue, lane LIMIT 1) IS NOT NULL)
+        ORDER BY queue, lane, (version > 0), priority LIMIT 1) IS NOT NULL)
     ORDER BY name FOR UPDATE"""
-OWN = f"""SELECT number, ready_at_s FROM heads WHERE limited AND holder = $4 AND ready_at_s <= $1 AND {WANTED}
-    ORDER BY ready_at_s, number LIMIT $5 FOR UPDATE SKIP LOCKED"""
+OWN = f"""SELECT number, ready_at_s, tenant FROM heads WHERE limited AND holder = $4 AND ready_at_s <= $1 AND {WANTED} AND {TENANTS}
+    ORDER BY ready_at_s, number LIMIT $6 FOR UPDATE SKIP LOCKED"""
 NEXT_OWN = "SELECT min(ready_at_s) FROM heads WHERE limited AND program = ANY($1::text[]) AND ($2::bytea[] IS NULL OR root = ANY($2)) AND holder = $3"
 NAMES = "SELECT name FROM queues"
 SERVED = "SELECT queue, lane, turn FROM lanes WHERE work = $1 AND queue = ANY($2::text[]) AND lane = ANY($3::text[])"
@@ -106,17 +103,19 @@ class ClaimArguments(NamedTuple):
     holder: str
     queues: list[str]
     limit: int
-    addresses: list[bytes] | None
+    tenants: list[str] | None
 
 
 class PostgresCandidate(NamedTuple):
-    """What a claim gets: its number, since when it waits, and its queue if the limits of that apply."""
+    """What a claim gets: its number, since when it waits, its tenant, and its queue if the limits of that apply. The claimer may hold it already (`own`)."""
 
     number: int
     at_s: float
+    tenant: str
     queue: str | None = None
     lane: str = ""
     fresh: bool = False
+    own: bool = False
 
 
 class LockedQueue(QueueRecord):
@@ -137,7 +136,7 @@ async def lock_queues(fetch: Fetch, asked: ClaimArguments) -> dict[str, LockedQu
 
 async def choose_executions(fetch: Fetch, queues: dict[str, LockedQueue], asked: ClaimArguments) -> list[PostgresCandidate]:
     """Chooses and locks the executions that the claim gets: what its holder holds already, and as much as each queue allows."""
-    own = [PostgresCandidate(*row) for row in await fetch(OWN, *asked[:4], asked.limit)]
+    own = [PostgresCandidate(number, at_s, tenant, own=True) for number, at_s, tenant in await fetch(OWN, *asked[:4], asked.tenants, asked.limit)]
     return own + await _choose_and_lock(fetch, EXECUTION_STATEMENTS, queues, asked) if asked.programs else own
 
 
@@ -166,11 +165,11 @@ async def record_served(
 async def next_times(fetch: Fetch, asked: ClaimArguments) -> list[float | None]:
     """Returns when the claimer could get more from queues with limits, as far as that depends on time."""
     times_s: list[float | None] = []
-    found = [*await fetch(WORK_STATEMENTS.next, asked.now_s, asked.queues)] if asked.queues else []
+    found = [*await fetch(WORK_STATEMENTS.next, asked.now_s, asked.queues, asked.tenants)] if asked.queues else []
     if asked.programs:
         times_s += [row[0] for row in await fetch(NEXT_OWN, *asked[1:4])]
         names = [escape_nul(row[0]) for row in await fetch(NAMES)]
-        found += await fetch(EXECUTION_STATEMENTS.next, *asked[:3], names)
+        found += await fetch(EXECUTION_STATEMENTS.next, *asked[:3], names, asked.tenants)
     for *fields, free_at_s, at_s, waits in map(tuple, found):
         limits = QueueLimits(*fields)
         times_s.append(at_s)
@@ -208,17 +207,20 @@ async def _choose_and_lock(fetch: Fetch, ask: _Statements, queues: dict[str, Loc
     if not names:
         return []
     within, most = [*map(escape_nul, names)], max(rooms.values())
-    wanted = (within, most, asked.addresses) if ask.is_work else (asked.programs, asked.roots, within, most)
+    wanted = (within, most, asked.tenants) if ask.is_work else (asked.programs, asked.roots, within, most, asked.tenants)
     ready = await fetch(ask.first, asked.now_s, *wanted)
     candidates: dict[str, list[Candidate]] = {name: [] for name in names}
     turns: dict[str, dict[str, float]] = {name: {} for name in names}
-    for name, *candidate in map(tuple, ready):
+    tenants = dict[int, str]()
+    for name, *candidate, tenant in map(tuple, ready):
         candidates[name].append(Candidate(*candidate))
+        tenants[candidate[0]] = tenant
     lanes = {one.lane for of in candidates.values() for one in of}
     for name, lane, turn in map(tuple, await fetch(SERVED, ask.is_work, [*map(escape_nul, names)], [*map(escape_nul, lanes)])):
         turns[name][lane] = turn
     states = {name: QueueState(queues[name].limits, held[name], turns[name], queues[name].free_at_s[ask.is_work]) for name in names}
-    return await _lock_chosen(fetch, ask.take, states, candidates, asked)
+    chosen = await _lock_chosen(fetch, ask.take, states, candidates, asked)
+    return [one._replace(tenant=tenants[one.number]) for one in chosen]
 
 
 async def _lock_chosen(
@@ -230,5 +232,5 @@ async def _lock_chosen(
         numbers = [one.number for of in chosen.values() for one in of]
         busy = {*numbers} - {row[0] for row in (await fetch(take, asked.now_s, numbers) if numbers else ())}
         if not busy:
-            return [PostgresCandidate(one.number, one.at_s, name, one.lane, one.fresh) for name, of in chosen.items() for one in of]
+            return [PostgresCandidate(one.number, one.at_s, "", name, one.lane, one.fresh) for name, of in chosen.items() for one in of]
         ready = {name: [one for one in of if one.number not in busy] for name, of in ready.items()}

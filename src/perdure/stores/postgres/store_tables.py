@@ -18,9 +18,11 @@ from perdure.core.program import program_requirements
 from perdure.stores.blob_marks import blob_names_of
 from perdure.stores.postgres import limited_queues as queues
 from perdure.stores.postgres import store_rows as attributes
-from perdure.stores.postgres.limited_queues import ORPHANED, WANTED, ClaimArguments, Fetch, PostgresCandidate
+from perdure.stores.postgres.claim_queries import free_orphans, has_orphans, ready_executions, ready_work
+from perdure.stores.postgres.limited_queues import TENANTS, WANTED, ClaimArguments, Fetch, PostgresCandidate
 from perdure.stores.postgres.store_rows import HEAD_COLUMNS, HEAD_COLUMNS_WITH_ATTRIBUTES, MESSAGE_COLUMNS, address_bytes, escape_nul, head_of, message_of
 from perdure.stores.protocol import (
+    ORPHANS_FREED_MIN,
     ChangeAnswer,
     Claim,
     Claimed,
@@ -58,7 +60,7 @@ THERE = f"SELECT 1 FROM mail {_HERE} AND sha256(key) = ANY(SELECT sha256(one) FR
 DECIDE = f"""UPDATE heads SET version = $3, program = $4, status = $5, wake_at_s = $6, ended_at_s = $7, holder = coalesce(holder, $8)
     {_HERE} AND version = $2 RETURNING number"""
 HAND_BACK = f"UPDATE heads SET holder = CASE WHEN $3 THEN NULL ELSE holder END, mail_at_s = {_DUE} WHERE number = $1 AND holder = $2 RETURNING limited AND $3"
-DELIVER = """INSERT INTO mail (address, key, body, due_at_s, queue, lane, priority, limited) VALUES ($1, $2, $3, $4, $5, $6, $7,
+DELIVER = """INSERT INTO mail (address, key, body, due_at_s, queue, lane, priority, tenant, limited) VALUES ($1, $2, $3, $4, $5, $6, $7, $8,
     EXISTS (SELECT 1 FROM queues WHERE name = $5)) ON CONFLICT DO NOTHING RETURNING number"""
 ACKNOWLEDGE = f"DELETE FROM mail {_HERE} AND sha256(key) = sha256($2) RETURNING limited AND holder IS NOT NULL, deliveries"
 POSTPONE = f"UPDATE mail SET due_at_s = $3, holder = NULL {_HERE} AND sha256(key) = sha256($2) RETURNING limited"
@@ -71,20 +73,19 @@ STILL = """SELECT EXISTS (SELECT 1 FROM mail WHERE sha256(mail.address) = sha256
 
 # The lock of this row lets the holder renew until the claim ends, but not release.
 LIVES = "SELECT until_s > $1, EXISTS (SELECT 1 FROM queues) FROM holders WHERE name = $2 FOR KEY SHARE"
-READY = f"""SELECT number, coalesce(ready_at_s, '-infinity') FROM heads WHERE NOT limited AND {WANTED}
-    AND ((ready_at_s <= $1 AND (holder IS NULL OR holder = $4)) OR {ORPHANED})
-    ORDER BY coalesce(ready_at_s, '-infinity'), number LIMIT $5 FOR UPDATE SKIP LOCKED"""
 ASSIGN = f"""UPDATE heads SET holder = $2, wake_at_s = NULL, mail_at_s = {_DUE[:-1]} AND due_at_s > $3)
     WHERE number = ANY($1::bigint[]) RETURNING {HEAD_COLUMNS_WITH_ATTRIBUTES}, number"""
 DUE_MAIL = f"""SELECT {MESSAGE_COLUMNS}, heads.number FROM mail JOIN heads ON sha256(mail.address) = sha256(heads.address)
     WHERE heads.number = ANY($1::bigint[]) AND due_at_s <= $2 ORDER BY mail.number"""
-WORK = f"""SELECT number, due_at_s FROM mail WHERE NOT limited AND queue = ANY($2::text[]) AND ((due_at_s <= $1 AND holder IS NULL) OR {ORPHANED})
-    AND ($4::bytea[] IS NULL OR address = ANY($4)) ORDER BY due_at_s, number LIMIT $3 FOR UPDATE SKIP LOCKED"""
 LEASE = f"UPDATE mail SET holder = $2, deliveries = deliveries + 1 WHERE number = ANY($1::bigint[]) RETURNING {MESSAGE_COLUMNS}"
-NEXT = f"""SELECT least((SELECT min(ready_at_s) FROM heads WHERE NOT limited AND {WANTED} AND (holder IS NULL OR holder = $4)),
-    (SELECT min(due_at_s) FROM mail WHERE NOT limited AND queue = ANY($1::text[]) AND holder IS NULL))"""
+NEXT = f"""SELECT least((SELECT min(first.at_s) FROM unnest($2::text[]) AS name CROSS JOIN LATERAL (SELECT ready_at_s AS at_s FROM heads
+        WHERE NOT limited AND holder IS NULL AND ready_at_s IS NOT NULL AND program = name AND ($3::bytea[] IS NULL OR root = ANY($3)) AND {TENANTS}
+        ORDER BY ready_at_s, number LIMIT 1) AS first),
+    (SELECT min(ready_at_s) FROM heads WHERE NOT limited AND holder = $4 AND {WANTED} AND {TENANTS}),
+    (SELECT min(first.at_s) FROM unnest($1::text[]) AS name CROSS JOIN LATERAL (SELECT due_at_s AS at_s FROM mail
+        WHERE NOT limited AND holder IS NULL AND queue = name AND {TENANTS} ORDER BY due_at_s, number LIMIT 1) AS first))"""
 RENEW = "UPDATE holders SET until_s = $2, about = CASE WHEN $3 = ''::bytea THEN about ELSE $3 END WHERE name = $1 RETURNING name"
-LET_GO = "UPDATE heads SET holder = NULL, wake_at_s = least(wake_at_s, $2) WHERE holder = $1 RETURNING number"
+LET_GO = "UPDATE heads SET holder = NULL, wake_at_s = least(coalesce(wake_at_s, created_at_s), $2) WHERE holder = $1 RETURNING number"
 LET_GO_OF_WORK = "UPDATE mail SET holder = NULL WHERE holder = $1 RETURNING number"
 
 LEASES = "SELECT name, until_s > $1, (SELECT count(*) FROM heads WHERE holder = name), (SELECT count(*) FROM mail WHERE holder = name), about FROM holders"
@@ -200,7 +201,7 @@ class PostgresTables:
             await self._know(program)
             opened = await self._create(Head(to, program, root, 0, None, None, None, "pending", self.moment.now_s, None, *more))
         queue, due_at_s = to.name if isinstance(to, QueueAddress) else None, max(send.due_at_s, self.moment.now_s)
-        place = (due_at_s, queue, send.lane, send.priority)
+        place = (due_at_s, queue, send.lane, send.priority, None if queue is None else to[0])
         if await self.fetch(DELIVER, address_bytes(to), send.key.encode(), send.body, *place) and queue is None:
             await self.fetch(BRING_FORWARD, address_bytes(to), due_at_s)
         return opened is not None
@@ -226,8 +227,9 @@ class PostgresTables:
             return Claimed(now_s)
         claim = claim.of([name for (name,) in await self.fetch("SELECT name FROM programs")])
         roots = None if claim.roots is None else [*map(address_bytes, claim.roots)]
-        addresses = None if claim.addresses is None else [*map(address_bytes, claim.addresses)]
-        asked = ClaimArguments(now_s, [*map(escape_nul, claim.programs)], roots, holder, [*map(escape_nul, claim.queues)], claim.limit, addresses)
+        tenants = None if claim.tenants is None else [*map(escape_nul, sorted(claim.tenants))]
+        asked = ClaimArguments(now_s, [*map(escape_nul, claim.programs)], roots, holder, [*map(escape_nul, claim.queues)], claim.limit, tenants)
+        self.wakes |= await free_orphans(self.fetch, now_s, max(claim.limit, ORPHANS_FREED_MIN))
         executions, work = await self._ready(asked, limited)
         numbers = [one.number for one in executions]
         assigned = {row[16]: head_of(row) for row in await self.fetch(ASSIGN, numbers, holder, now_s)}
@@ -235,19 +237,19 @@ class PostgresTables:
         handed = tuple(ClaimedExecution(assigned[number], tuple(message_of(row) for row in messages if row[8] == number)) for number in numbers)
         numbers = [one.number for one in work]
         leased = {row[0]: message_of(row) for row in await self.fetch(LEASE, numbers, holder)}
-        times_s = [await self._first(NEXT, asked.queues, *asked[1:4]), *(await queues.next_times(self.fetch, asked) if limited else ())]
+        if await has_orphans(self.fetch, now_s):
+            return Claimed(now_s, handed, tuple(leased[number] for number in numbers), now_s)
+        times_s = [await self._first(NEXT, asked.queues, *asked[1:4], asked.tenants), *(await queues.next_times(self.fetch, asked) if limited else ())]
         next_at_s = min((at_s for at_s in times_s if at_s is not None), default=None)
         return Claimed(now_s, handed, tuple(leased[number] for number in numbers), next_at_s)
 
     async def _ready(self, asked: ClaimArguments, limited: bool) -> tuple[list[PostgresCandidate], list[PostgresCandidate]]:
         """Chooses and locks the executions and tasks to hand over, longest waiting first. `limited` says that some queue has limits."""
         locked = await queues.lock_queues(self.fetch, asked) if limited else {}
-        executions = [PostgresCandidate(*row) for row in await self.fetch(READY, *asked[:4], asked.limit)]
-        work = [PostgresCandidate(*row) for row in await self.fetch(WORK, asked.now_s, asked.queues, asked.limit, asked.addresses)]
+        from_queues = await queues.choose_executions(self.fetch, locked, asked) if limited else []
+        executions = await ready_executions(self.fetch, asked, from_queues)
+        work = await ready_work(self.fetch, asked, await queues.choose_work(self.fetch, locked, asked) if limited else [])
         if limited:
-            executions += await queues.choose_executions(self.fetch, locked, asked)
-            work += await queues.choose_work(self.fetch, locked, asked)
-            executions, work = (sorted(found, key=lambda one: (one.at_s, one.number))[: asked.limit] for found in (executions, work))
             await queues.record_served(self.fetch, locked, executions, work, asked.now_s)
         return executions, work
 

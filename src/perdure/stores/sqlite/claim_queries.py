@@ -1,45 +1,81 @@
-"""The queries of a claim: they find what is ready, on any connection, and assign it to the claimer, which writes."""
+"""The queries of a claim: they find what is ready, on any connection, and assign it to the claimer, which writes.
 
-from collections.abc import Sequence
+What is free and due is read in order of time, a page of each program or queue. Only if more is ready than the claim may take are the tenants looked at one
+after another, so that each gets its turn (see `perdure.stores.fairness`); at most `TENANTS_MAX` of them in one claim, and the next claim continues with the
+tenants behind.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from math import inf
+from math import ceil, inf
 from typing import Any, NamedTuple
 
 from perdure.core.envelopes import QueuedMessage
-from perdure.stores.protocol import Claim, ClaimedExecution
+from perdure.stores.fairness import LANE_MEMORY_S, next_lane_turn, take_turns
+from perdure.stores.protocol import ORPHANS_FREED_MIN, Claim, ClaimedExecution
 from perdure.stores.sqlite import limited_queues
 from perdure.stores.sqlite.database_file import Execute
-from perdure.stores.sqlite.holders import HolderLiveness
 from perdure.stores.sqlite.limited_queues import SqliteCandidate
-from perdure.stores.sqlite.store_rows import HEAD_COLUMNS, MESSAGE_COLUMNS, address_text, head_of, json_text, message_of, roots_text
+from perdure.stores.sqlite.store_rows import HEAD_COLUMNS, MESSAGE_COLUMNS, head_of, json_text, message_of, roots_text
 
-# The first few that are due in each line, i.e. of each holder and name; for dead holders, due or not.
-_LINES = """SELECT number, {at} FROM ({{holders}}) AS who CROSS JOIN ({{names}}) AS name CROSS JOIN {table} AS waiting WHERE waiting.number IN (
-    SELECT number FROM {table} WHERE holder IS who.column1 AND {name} = name.column1 AND {due} ORDER BY {at}, number LIMIT ?)"""
-AWAKE = _LINES.format(table="heads", name="limited = 0 AND program", at="ready_at_s", due="ready_at_s <= ?")
-DEAD_HELD = _LINES.format(table="heads", name="limited = 0 AND program", at="ready_at_s", due="? IS NOT NULL")
-DUE_WORK = _LINES.format(table="mail", name="queue", at="due_at_s", due="due_at_s <= ?")
-DEAD_HELD_WORK = _LINES.format(table="mail", name="queue", at="due_at_s", due="? IS NOT NULL")
+TENANTS_MAX = 128
+"""How many tenants a claim looks at in each program or queue."""
 
-# The same, only for the queues of some tenants.
-_OF = "AND address IN (SELECT value FROM json_each(?))"
-DUE_WORK_OF = _LINES.format(table="mail", name="queue", at="due_at_s", due=f"due_at_s <= ? {_OF}")
-ORPHANED_WORK_OF = _LINES.format(table="mail", name="queue", at="due_at_s", due=f"? IS NOT NULL {_OF}")
+_FREE_HEADS = "limited = 0 AND holder IS NULL AND ready_at_s IS NOT NULL AND program"
+_FREE_MAIL = "queue IS NOT NULL AND holder IS NULL AND queue"
 
-# The same, only for executions of some roots, which are the first argument.
-AWAKE_IN_FAMILIES = """SELECT number, ready_at_s FROM json_each(?) AS family CROSS JOIN heads AS waiting WHERE waiting.number IN (
-    SELECT number FROM heads WHERE root = family.value AND ifnull(holder IN ({holders}), 1) AND program IN ({names}) AND limited = 0
-    AND ready_at_s <= ? ORDER BY ready_at_s, number LIMIT ?)"""
-ORPHANED_IN_FAMILIES = """SELECT number, ready_at_s FROM heads WHERE +root IN (SELECT value FROM json_each(?)) AND holder IN ({holders})
-    AND program IN ({names}) AND limited = 0 AND ? IS NOT NULL ORDER BY ready_at_s, number LIMIT ?"""
-
+# The first few that are due in each line, i.e. of each name; or of each tenant and name.
+_LINES = """SELECT number, {at}, tenant FROM ({{names}}) AS name CROSS JOIN {table} AS waiting WHERE waiting.number IN (
+    SELECT number FROM {table} WHERE {free} = name.column1 AND {at} <= ? ORDER BY {at}, number LIMIT ?)"""
+_TENANT_LINES = """SELECT number, {at}, waiting.tenant FROM ({{tenants}}) AS whose CROSS JOIN ({{names}}) AS name CROSS JOIN {table} AS waiting
+    WHERE waiting.number IN (SELECT number FROM {table} WHERE {free} = name.column1 AND tenant = whose.column1 AND {at} <= ? ORDER BY {at}, number LIMIT ?)"""
+# The tenants that come behind one in order of name and have anything in the line, each found by one index lookup.
+_TENANTS = """WITH RECURSIVE found(tenant, count) AS (SELECT (SELECT min(tenant) FROM {table} WHERE {free} = ?1 AND tenant {{behind}} ?2), 1
+    UNION ALL SELECT (SELECT min(tenant) FROM {table} WHERE {free} = ?1 AND tenant > found.tenant), count + 1 FROM found
+        WHERE found.tenant IS NOT NULL AND count < ?3)
+    SELECT tenant FROM found WHERE tenant IS NOT NULL"""
 # When the first of each line becomes due.
-_NEXT = """SELECT min((SELECT min({at}) FROM {table} WHERE holder IS who.column1 AND {name} = name.column1))
-    FROM ({{holders}}) AS who CROSS JOIN ({{names}}) AS name"""
-NEXT = _NEXT.format(table="heads", name="limited = 0 AND program", at="ready_at_s")
-NEXT_WORK = _NEXT.format(table="mail", name="queue", at="due_at_s")
-NEXT_IN_FAMILIES = """WITH family AS (SELECT value FROM json_each(?)) SELECT min((SELECT min(ready_at_s) FROM heads
-    WHERE root = family.value AND ifnull(holder IN ({holders}), 1) AND program IN ({names}) AND limited = 0)) FROM family"""
+_NEXT = "SELECT min((SELECT min({at}) FROM {table} WHERE {free} = name.column1)) FROM ({{names}}) AS name"
+_NEXT_OF_TENANTS = """SELECT min((SELECT min({at}) FROM {table} WHERE {free} = name.column1 AND tenant = whose.column1))
+    FROM ({{tenants}}) AS whose CROSS JOIN ({{names}}) AS name"""
+
+
+class _Statements(NamedTuple):
+    """The statements for what is free: executions, or tasks."""
+
+    is_work: int
+    lines: str
+    of_tenants: str
+    tenants: str
+    next: str
+    next_of_tenants: str
+
+
+def _statements(is_work: int, **words: str) -> _Statements:
+    return _Statements(is_work, *(sql.format(**words) for sql in (_LINES, _TENANT_LINES, _TENANTS, _NEXT, _NEXT_OF_TENANTS)))
+
+
+EXECUTIONS = _statements(0, table="heads", free=_FREE_HEADS, at="ready_at_s")
+WORK = _statements(1, table="mail", free=_FREE_MAIL, at="due_at_s")
+
+# What the claimer holds already. What nobody holds of some families, whose roots are an argument: the roots, and the executions below them.
+OWN = """SELECT number, ready_at_s, tenant FROM heads WHERE holder = ? AND ready_at_s <= ? AND limited = 0 AND {wanted} ORDER BY ready_at_s, number LIMIT ?"""
+NEXT_OWN = "SELECT min(ready_at_s) FROM heads WHERE holder = ? AND limited = 0 AND {wanted}"
+_IN_FAMILY = "FROM heads WHERE limited = 0 AND holder IS NULL AND {} AND {{wanted}}"
+ROOT, FAMILY = (_IN_FAMILY.format(line) for line in ("address = family.value AND root IS NULL", "root = family.value"))
+READY_IN_FAMILIES = """SELECT number, ready_at_s, waiting.tenant FROM json_each(?) AS family CROSS JOIN heads AS waiting WHERE waiting.number IN (
+    SELECT number {line} AND ready_at_s <= ? ORDER BY ready_at_s, number LIMIT ?)"""
+NEXT_IN_FAMILIES = "WITH family AS (SELECT value FROM json_each(?)) SELECT min((SELECT min(ready_at_s) {line})) FROM family"
+
+ORPHANS = "SELECT number FROM heads WHERE holder = ? ORDER BY ready_at_s, number LIMIT ?"
+FREE = "UPDATE heads SET holder = NULL, wake_at_s = min(coalesce(wake_at_s, created_at_s), ?) WHERE number IN (SELECT value FROM json_each(?))"
+ORPHANED_WORK = "SELECT number FROM mail WHERE holder = ? ORDER BY queue, number LIMIT ?"
+FREE_WORK = "UPDATE mail SET holder = NULL WHERE number IN (SELECT value FROM json_each(?))"
+
+TURNS = "SELECT tenant, turn FROM tenant_turns WHERE work = ? AND tenant IN ({tenants})"
+LAST_TURN = "SELECT max(turn) FROM tenant_turns"
+TAKE_TURN = "INSERT INTO tenant_turns (tenant, work, turn) VALUES (?, ?, ?) ON CONFLICT (tenant, work) DO UPDATE SET turn = excluded.turn"
+FORGET_TURNS = "DELETE FROM tenant_turns WHERE rowid IN (SELECT rowid FROM tenant_turns WHERE turn < ? ORDER BY turn LIMIT ?)"
 
 _CHOSEN = "number IN (SELECT value FROM json_each(?))"
 ASSIGN = f"""UPDATE heads SET holder = ?, wake_at_s = NULL,
@@ -49,15 +85,18 @@ LEASE = f"UPDATE mail SET holder = ?, deliveries = deliveries + 1 WHERE {_CHOSEN
 
 
 class ReadyNumbers(NamedTuple):
-    """What the claimer gets: the numbers of executions and tasks, and the candidates among them that are in queues with limits."""
+    """What the claimer gets: executions and tasks, longest waiting first; and the tenants whose turn it was, in order, if there was a choice."""
 
-    executions: list[int]
-    work: list[int]
-    limited: list[SqliteCandidate]
-    limited_work: list[SqliteCandidate]
+    executions: list[SqliteCandidate]
+    work: list[SqliteCandidate]
+    turns: tuple[list[str], list[str]]
 
     def __bool__(self) -> bool:
         return bool(self.executions or self.work)
+
+
+class TenantCursors(dict[tuple[int, str], str]):
+    """Behind which tenant the next claim looks, in each line that has more tenants than one claim looks at. Losing it costs nothing but a longer wait."""
 
 
 def with_full_names(execute: Execute, claim: Claim) -> Claim:
@@ -65,50 +104,91 @@ def with_full_names(execute: Execute, claim: Claim) -> Claim:
     return claim.of(name for (name,) in execute("SELECT name FROM programs"))
 
 
-def find_ready(execute: Execute, claim: Claim, liveness: HolderLiveness, now_s: float) -> ReadyNumbers:
+def free_orphans(execute: Execute, dead: Iterable[str], limit: int, now_s: float) -> bool:
+    """Frees some of what dead holders hold: enough for a claim of `limit`, and no more, however much they hold. Returns whether it has freed anything."""
+    room = room_for_work = max(limit, ORPHANS_FREED_MIN)
+    for holder in dead:
+        executions = [number for (number,) in execute(ORPHANS, (holder, room))] if room else []
+        work = [number for (number,) in execute(ORPHANED_WORK, (holder, room_for_work))] if room_for_work else []
+        if executions:
+            execute(FREE, (now_s, json_text(executions)))
+        if work:
+            execute(FREE_WORK, (json_text(work),))
+        room, room_for_work = room - len(executions), room_for_work - len(work)
+        if not room and not room_for_work:
+            break
+    return min(room, room_for_work) < max(limit, ORPHANS_FREED_MIN)
+
+
+def find_ready(execute: Execute, claim: Claim, living: frozenset[str], now_s: float, cursors: TenantCursors) -> ReadyNumbers:
     """Finds the executions and tasks that the claimer gets."""
-    names, limit, dead = sorted(claim.programs), claim.limit, liveness.dead
-    families: tuple[Any, ...] = () if claim.roots is None else (roots_text(claim.roots),)
-    awake, orphaned = (AWAKE, DEAD_HELD) if claim.roots is None else (AWAKE_IN_FAMILIES, ORPHANED_IN_FAMILIES)
-    holders: list[str | None] = [None, claim.holder] if claim.roots is None else [claim.holder]
-    lines = [(sql, who, (*families, *who, *names, now_s, limit)) for sql, who in ((awake, holders), (orphaned, dead))]
+    names = sorted(claim.programs)
     limited = limited_queues.limited_queues(execute)
-    free = sorted(claim.queues - {queue.name for queue in limited})
-    nobody: list[str | None] = [None]
-    addresses = claim.addresses
-    due, orphans = (DUE_WORK, DEAD_HELD_WORK) if addresses is None else (DUE_WORK_OF, ORPHANED_WORK_OF)
-    of: tuple[str, ...] = () if addresses is None else (json_text([address_text(address) for address in addresses]),)
-    work_lines = [(sql, who, (*who, *free, now_s, *of, limit)) for sql, who in ((due, nobody), (orphans, dead))]
-    executions, work = _longest_waiting(execute, lines, names, limit), _longest_waiting(execute, work_lines, free, limit)
+    free_queues = sorted(claim.queues - {queue.name for queue in limited})
+    executions, work = list[SqliteCandidate](), list[SqliteCandidate]()
+    if names:
+        wanted, arguments = limited_queues.claim_condition(claim)
+        own = execute(OWN.format(wanted=wanted), (claim.holder, now_s, *arguments, claim.limit + 1))
+        executions += [SqliteCandidate(number, at_s, tenant, own=True) for number, at_s, tenant in own]
+        if claim.roots is None:
+            executions += _first(execute, EXECUTIONS, claim, names, claim.limit + 1, now_s)
+        else:
+            for line in (ROOT, FAMILY):
+                found = (roots_text(claim.roots), *arguments, now_s, claim.limit + 1)
+                executions += _candidates(execute(READY_IN_FAMILIES.format(line=line.format(wanted=wanted)), found))
+    if free_queues:
+        work += _first(execute, WORK, claim, free_queues, claim.limit + 1, now_s)
     for queue in limited:
         if names:
-            executions += limited_queues.choose_executions(execute, queue, claim, liveness.living, dead, now_s)
+            executions += limited_queues.choose_executions(execute, queue, claim, living, now_s)
         if queue.name in claim.queues:
-            work += limited_queues.choose_work(execute, queue, claim, liveness.living, dead, now_s)
-    if limited:
-        executions, work = (sorted(found, key=lambda one: (one.at_s, one.number))[:limit] for found in (executions, work))
-    return ReadyNumbers([one.number for one in executions], [one.number for one in work], executions, work)
+            work += limited_queues.choose_work(execute, queue, claim, living, now_s)
+    if len(executions) > claim.limit and claim.roots is None:
+        executions += _of_each_tenant(execute, EXECUTIONS, claim, names, now_s, cursors)
+    if len(work) > claim.limit:
+        work += _of_each_tenant(execute, WORK, claim, free_queues, now_s, cursors)
+    chosen, turns = _in_turns(execute, 0, executions, claim)
+    tasks, work_turns = _in_turns(execute, 1, work, claim)
+    return ReadyNumbers(chosen, tasks, (turns, work_turns))
+
+
+def record_turns(execute: Execute, turns: Sequence[Sequence[str]], now_s: float) -> None:
+    """Records the turns of tenants, and forgets some that are long past."""
+    count = sum(map(len, turns))
+    if not count:
+        return
+    turn = execute(LAST_TURN).fetchone()[0] or 0.0
+    for is_work, tenants in enumerate(turns):
+        for tenant in tenants:
+            turn = next_lane_turn(turn, now_s)
+            execute(TAKE_TURN, (tenant, is_work, turn))
+    execute(FORGET_TURNS, (now_s - LANE_MEMORY_S, 2 * count))
 
 
 def next_ready_at(execute: Execute, claim: Claim, now_s: float) -> float | None:
     """Returns when the next execution or task that the claimer could get becomes ready."""
     times_s: list[float | None] = []
-    if claim.programs and claim.roots is None:
-        times_s += execute(_with_placeholders(NEXT, 2, len(claim.programs)), (None, claim.holder, *claim.programs)).fetchone()
-    elif claim.programs and claim.roots is not None:
-        times_s += execute(_with_placeholders(NEXT_IN_FAMILIES, 1, len(claim.programs)), (roots_text(claim.roots), claim.holder, *claim.programs)).fetchone()
+    if claim.programs:
+        wanted, arguments = limited_queues.claim_condition(claim)
+        times_s += execute(NEXT_OWN.format(wanted=wanted), (claim.holder, *arguments)).fetchone()
+        if claim.roots is None:
+            times_s.append(_next(execute, EXECUTIONS, claim, sorted(claim.programs)))
+        else:
+            for line in (ROOT, FAMILY):
+                times_s += execute(NEXT_IN_FAMILIES.format(line=line.format(wanted=wanted)), (roots_text(claim.roots), *arguments)).fetchone()
     limited = limited_queues.limited_queues(execute)
     for queue in limited:
         times_s += limited_queues.next_times(execute, queue, claim, now_s)
     if free := claim.queues - {queue.name for queue in limited}:
-        times_s += execute(_with_placeholders(NEXT_WORK, 1, len(free)), (None, *free)).fetchone()
+        times_s.append(_next(execute, WORK, claim, sorted(free)))
     return min((at_s for at_s in times_s if at_s is not None), default=None)
 
 
-def assign_executions(execute: Execute, numbers: list[int], holder: str, now_s: float) -> tuple[ClaimedExecution, ...]:
+def assign_executions(execute: Execute, chosen: Sequence[SqliteCandidate], holder: str, now_s: float) -> tuple[ClaimedExecution, ...]:
     """Assigns executions to a holder, and returns each with its due messages."""
-    if not numbers:
+    if not chosen:
         return ()
+    numbers = [one.number for one in chosen]
     heads = {number: (row[0], head_of(row)) for number, *row in execute(ASSIGN, (holder, now_s, json_text(numbers))).fetchall()}
     due: dict[str, list[QueuedMessage]] = {address: [] for address, _ in heads.values()}
     for row in execute(DUE_MAIL, (json_text([*due]), now_s)).fetchall():
@@ -116,30 +196,101 @@ def assign_executions(execute: Execute, numbers: list[int], holder: str, now_s: 
     return tuple(ClaimedExecution(of, tuple(due[address])) for address, of in map(heads.__getitem__, numbers))
 
 
-def lease_work(execute: Execute, numbers: list[int], holder: str) -> tuple[QueuedMessage, ...]:
+def lease_work(execute: Execute, chosen: Sequence[SqliteCandidate], holder: str) -> tuple[QueuedMessage, ...]:
     """Leases tasks to a holder."""
-    if not numbers:
+    if not chosen:
         return ()
+    numbers = [one.number for one in chosen]
     leased = {row[0]: message_of(row) for row in execute(LEASE, (holder, json_text(numbers))).fetchall()}
     return tuple(map(leased.__getitem__, numbers))
 
 
-def _longest_waiting(
-    execute: Execute, lines: Sequence[tuple[str, Sequence[str | None], tuple[Any, ...]]], names: list[str], limit: int
-) -> list[SqliteCandidate]:
-    """Returns the candidates that have waited longest in all of `lines`: statements with their holders and arguments."""
-    found = []
-    for sql, holders, arguments in lines:
-        if holders and names:
-            found += execute(_with_placeholders(sql, len(holders), len(names)), arguments).fetchall()
-    places = sorted((-inf if at_s is None else at_s, number) for number, at_s in found)
-    return [SqliteCandidate(number, at_s) for at_s, number in places[:limit]]
+def _candidates(rows: Iterable[tuple[Any, ...]]) -> list[SqliteCandidate]:
+    return [SqliteCandidate(number, -inf if at_s is None else at_s, tenant) for number, at_s, tenant in rows]
+
+
+def _first(execute: Execute, ask: _Statements, claim: Claim, names: list[str], count: int, now_s: float) -> list[SqliteCandidate]:
+    """Returns the first `count` that are free and due under each name, only of the tenants of the claim if it has any."""
+    if claim.tenants is None:
+        return _candidates(execute(_with_placeholders(ask.lines, 0, len(names)), (*names, now_s, count)))
+    return _of_tenants(execute, ask, sorted(claim.tenants), names, count, now_s)
+
+
+def _of_tenants(execute: Execute, ask: _Statements, tenants: list[str], names: list[str], count: int, now_s: float) -> list[SqliteCandidate]:
+    if not tenants:
+        return []
+    return _candidates(execute(_with_placeholders(ask.of_tenants, len(tenants), len(names)), (*tenants, *names, now_s, count)))
+
+
+def _of_each_tenant(execute: Execute, ask: _Statements, claim: Claim, names: list[str], now_s: float, cursors: TenantCursors) -> list[SqliteCandidate]:
+    """Returns what the tenants in turn have, in each line: about as much as a claim may take, however many tenants there are and however much they have."""
+    found = list[SqliteCandidate]()
+    for name in names:
+        tenants = sorted(claim.tenants) if claim.tenants is not None else _next_tenants(execute, ask, name, cursors)
+        count = ceil(claim.limit / max(len(tenants), 1))
+        while len(tenants) > 1:
+            of_line = _of_tenants(execute, ask, tenants, [name], count, now_s)
+            if len(of_line) > claim.limit or count > claim.limit or not _any_has(of_line, count):
+                found += of_line
+                break
+            count *= 2
+    return found
+
+
+def _any_has(found: Iterable[SqliteCandidate], count: int) -> bool:
+    """Whether any tenant may have more than the `count` that were read."""
+    have: dict[str, int] = {}
+    for one in found:
+        have[one.tenant] = have.get(one.tenant, 0) + 1
+    return any(many >= count for many in have.values())
+
+
+def _next_tenants(execute: Execute, ask: _Statements, name: str, cursors: TenantCursors) -> list[str]:
+    """Returns the tenants of a line that it is time to look at: all, or the next ones behind those that the last claim has looked at."""
+    behind = cursors.pop((ask.is_work, name), None)
+    tenants = [tenant for (tenant,) in execute(ask.tenants.format(behind=">=" if behind is None else ">"), (name, behind or "", TENANTS_MAX))]
+    if behind is not None and len(tenants) < TENANTS_MAX:
+        first = execute(ask.tenants.format(behind=">="), (name, "", TENANTS_MAX - len(tenants)))
+        tenants += [tenant for (tenant,) in first if tenant <= behind]
+    if len(tenants) == TENANTS_MAX:
+        cursors[ask.is_work, name] = tenants[-1]
+    return tenants
+
+
+def _in_turns(execute: Execute, is_work: int, found: list[SqliteCandidate], claim: Claim) -> tuple[list[SqliteCandidate], list[str]]:
+    """Returns the candidates to hand over, and the tenants whose turn it was if there was a choice between tenants."""
+    candidates = {one.number: one for one in found}
+    tenants = {one.tenant for one in candidates.values()}
+    longest_waiting = sorted(candidates.values(), key=_waiting_time)
+    if len(candidates) <= claim.limit or len(tenants) == 1 or claim.roots is not None:
+        return longest_waiting[: claim.limit], []
+    own = [one for one in longest_waiting if one.own][: claim.limit]
+    served: Mapping[str, float] = dict(execute(TURNS.format(tenants=", ".join("?" * len(tenants))), (is_work, *tenants)).fetchall())
+    others = ((one.at_s, one.number, one.tenant) for one in longest_waiting if not one.own)
+    chosen = take_turns(others, served, claim.limit - len(own))
+    turns = dict.fromkeys(tenant for _, _, tenant in reversed(chosen))
+    return sorted([*own, *(candidates[number] for _, number, _ in chosen)], key=_waiting_time), [*reversed(turns)]
+
+
+def _waiting_time(one: SqliteCandidate) -> tuple[float, int]:
+    return one.at_s, one.number
+
+
+def _next(execute: Execute, ask: _Statements, claim: Claim, names: list[str]) -> float | None:
+    if claim.tenants is None:
+        row = execute(_with_placeholders(ask.next, 0, len(names)), names).fetchone()
+    elif claim.tenants:
+        row = execute(_with_placeholders(ask.next_of_tenants, len(claim.tenants), len(names)), (*sorted(claim.tenants), *names)).fetchone()
+    else:
+        return None
+    at_s: float | None = row[0]
+    return at_s
 
 
 @cache
-def _with_placeholders(sql: str, holders: int, names: int) -> str:
-    """Returns the statement with placeholders for so many holders and names. (They can't be passed as JSON: SQLite ends its strings at a NUL.)"""
-    return sql.format(holders=_values(holders), names=_values(names))
+def _with_placeholders(sql: str, tenants: int, names: int) -> str:
+    """Returns the statement with placeholders for so many tenants and names. (They can't be passed as JSON: SQLite ends its strings at a NUL.)"""
+    return sql.format(tenants=_values(tenants), names=_values(names))
 
 
 def _values(count: int) -> str:

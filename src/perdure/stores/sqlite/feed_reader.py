@@ -5,14 +5,10 @@ there when the feed began gets its entries from a scan that goes on in each `shi
 not recorded, since it will be read as it is then.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
-from typing import Any
 
-import msgspec
-
-from perdure.core.paths import Address, Key, QueueAddress
 from perdure.stores.change_feed import (
     RemovedBlob,
     RemovedExecution,
@@ -28,7 +24,7 @@ from perdure.stores.change_feed import (
 )
 from perdure.stores.protocol import LogRow, QueueLimits
 from perdure.stores.sqlite.database_file import Execute
-from perdure.stores.sqlite.store_rows import HEAD_COLUMNS, MESSAGE_COLUMNS, head_of, message_of, read_blob, read_removed_at
+from perdure.stores.sqlite.store_rows import HEAD_COLUMNS, MESSAGE_COLUMNS, address_of, head_of, key_of, message_of, read_blob, read_removed_at
 
 PAGE_BYTES_MAX = 8 * 2**20
 """A page ends once its rows, messages and blobs have this size."""
@@ -156,15 +152,15 @@ def _item_of(execute: Execute, kind: str, name: str, key: str, version: int) -> 
             return RemovedBlob(name, read_removed_at(execute, name)) if payload is None else ShippedBlob(name, payload)
         case "row":
             found = execute(SHIPPED_ROW, (int(name), version)).fetchone()
-            return None if found is None else ShippedRow(_key(found[0]), LogRow(version, found[1]))
+            return None if found is None else ShippedRow(key_of(found[0]), LogRow(version, found[1]))
         case "head":
             found = execute(SHIPPED_HEAD, (int(name),)).fetchone()
             return None if found is None else ShippedHead(head_of(found[1:]), found[0])
         case "removed":
-            return RemovedExecution(_key(name))
+            return RemovedExecution(key_of(name))
         case "message":
             found = execute(SHIPPED_MESSAGE, (name, key)).fetchone()
-            return RemovedMessage(_address(name), key) if found is None else ShippedMessage(message_of(found))
+            return RemovedMessage(address_of(name), key) if found is None else ShippedMessage(message_of(found))
         case _:
             found = execute(SHIPPED_LIMITS, (name,)).fetchone()
             return ShippedLimits(name, None if found is None else QueueLimits(*found))
@@ -180,12 +176,3 @@ def _size_bytes(item: ShippedItem) -> int:
             return len(item.payload)
         case _:
             return 0
-
-
-def _address(text: str) -> Address:
-    parts: Sequence[Any] = msgspec.json.decode(text)
-    return Key(*parts) if len(parts) == 3 else QueueAddress(*parts)
-
-
-def _key(text: str) -> Key:
-    return Key(*msgspec.json.decode(text))

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from perdure.core.errors import StoreError, StoreUnavailable
 from perdure.stores.sqlite.database_file import DATABASE_ERRORS, WRITING_CACHE_KIB, DatabaseFile, is_busy, is_data_error
 from perdure.stores.sqlite.forks_and_threads import start_daemon_thread
+from perdure.stores.sqlite.log_growth import LogGrowth
 from perdure.stores.sqlite.store_tables import SqliteTables
 from perdure.stores.sqlite.write_lock_queue import LOCK_RETRY_S, WriteLockQueue
 
@@ -40,6 +41,7 @@ class GroupCommitWriter:
         self._connection: sqlite3.Connection | None = None
         self._tables: SqliteTables | None = None
         self._turns = WriteLockQueue(file.processes)
+        self.growth = LogGrowth(file.wal)
         self._queues: dict[asyncio.AbstractEventLoop, _LoopQueue] = {}
         self._queue: _LoopQueue | None = None
         self._wanted_by: _LoopQueue | GroupCommitWriter | None = None
@@ -237,6 +239,8 @@ class GroupCommitWriter:
     def _commit(self, tables: SqliteTables, jobs: "list[_WriteJob]") -> None:
         try:
             assert self._connection is not None, "a transaction is open on it"
+            if tables.has_changed:
+                self.growth.grow()
             self._connection.execute("COMMIT")
         except BaseException as error:
             self._roll_back(tables, error)
@@ -365,3 +369,4 @@ class _CommitThread:
                 logger.exception(
                     "a listener failed after a commit: the error follows. This is a defect of Perdure or of the listener; the commit itself is durable"
                 )
+            del commit  # while the thread waits, it would keep the jobs with all that they refer to

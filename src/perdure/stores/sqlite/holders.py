@@ -14,7 +14,6 @@ from perdure.stores.protocol import HolderStatus
 from perdure.stores.sqlite.database_file import Execute
 from perdure.stores.sqlite.notifications import ListenerAddress, start_listening, stop_listening
 from perdure.stores.sqlite.process_liveness import ProcessLock, is_process_alive, pid_of, remove_dead_files, unknown_dead_files
-from perdure.stores.sqlite.store_rows import HELD_BY
 
 PROCESSES = "SELECT name, port, token, wakes, news FROM processes"
 HOLDERS = "SELECT name, process, until_s FROM holders"
@@ -26,10 +25,9 @@ INSERT_HOLDER = "INSERT INTO holders (name) VALUES (?) ON CONFLICT (name) DO NOT
 LET_GO = "UPDATE holders SET process = NULL, until_s = NULL, about = NULL WHERE name = ?"
 LET_ALL_GO = "UPDATE holders SET process = NULL, until_s = NULL, about = NULL"
 DELETE_HOLDER = "DELETE FROM holders WHERE name = ?"
-HOLDS_ANYTHING = f"""SELECT EXISTS (SELECT 1 FROM heads WHERE {HELD_BY.format(who="?1")})
-    OR EXISTS (SELECT 1 FROM mail WHERE holder = ?1 AND queue IS NOT NULL)"""
-LEASES = f"""SELECT name, process, until_s, coalesce(about, x''), (SELECT count(*) FROM heads WHERE {HELD_BY.format(who="name")}),
-    (SELECT count(*) FROM mail WHERE holder = name AND queue IS NOT NULL) FROM holders WHERE until_s IS NOT NULL ORDER BY name"""
+HOLDS_ANYTHING = "SELECT EXISTS (SELECT 1 FROM heads WHERE holder = ?1) OR EXISTS (SELECT 1 FROM mail WHERE holder = ?1)"
+LEASES = """SELECT name, process, until_s, coalesce(about, x''), (SELECT count(*) FROM heads WHERE holder = name),
+    (SELECT count(*) FROM mail WHERE holder = name) FROM holders WHERE until_s IS NOT NULL ORDER BY name"""
 MEMBERSHIP_CHANGED = "UPDATE meta SET membership = membership + 1"
 
 

@@ -7,7 +7,6 @@ however much waits in each.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from math import inf
 from typing import Any, NamedTuple
 
 from msgspec.structs import astuple
@@ -15,7 +14,7 @@ from msgspec.structs import astuple
 from perdure.stores.fairness import LANE_MEMORY_S, Candidate, QueueRecord, QueueState, choose_candidates, next_start_at, room_under_limits, starts_allowed
 from perdure.stores.protocol import UNLIMITED, Claim, QueueLimits, QueueStatus
 from perdure.stores.sqlite.database_file import Execute
-from perdure.stores.sqlite.store_rows import address_text, json_text, roots_text
+from perdure.stores.sqlite.store_rows import roots_text
 
 LIMIT = """INSERT INTO queues (name, concurrency, per_lane, interval_s, burst, declared, turn, free_at_s, free_for_work_at_s)
     VALUES (?, ?, ?, ?, ?, ?, 0, 0, 0)
@@ -42,27 +41,22 @@ _LINES = """WITH RECURSIVE lines(head) AS (SELECT (SELECT number {line} ORDER BY
         (SELECT number {line} AND lane = at.lane AND begun > at.begun ORDER BY begun, priority LIMIT 1),
         (SELECT number {line} AND lane > at.lane ORDER BY lane, begun, priority LIMIT 1))
     FROM lines CROSS JOIN {table} AS at ON at.number = head)
-    SELECT ready.number, ready.lane, ready.priority, ready.{time}, NOT ready.begun, {turn}
+    SELECT ready.number, ready.lane, ready.priority, ready.{time}, NOT ready.begun, {turn}, ready.tenant
     FROM lines CROSS JOIN {table} AS at ON at.number = head CROSS JOIN {table} AS ready ON ready.number IN (SELECT number {line}
-    AND lane = at.lane AND begun = at.begun AND priority = at.priority AND {time} <= ?2 {{wanted}} ORDER BY {time}, number LIMIT ?3)"""
+    AND lane = at.lane AND begun = at.begun AND priority = at.priority AND {time} <= ?2 AND {{wanted}} ORDER BY {time}, number LIMIT ?3)"""
 _TURN = "(SELECT turn FROM lanes WHERE lanes.queue = ?1 AND lanes.lane = {lane} AND work = {work})"
 _LINE = "FROM heads INDEXED BY heads_in_line WHERE limited = 1 AND holder IS NULL AND ready_at_s IS NOT NULL AND queue = ?1"
 READY = _LINES.format(table="heads", time="ready_at_s", line=_LINE, turn=_TURN.format(lane="ready.lane", work=0))
 _WORK_LINE = "FROM mail INDEXED BY mail_in_line WHERE queue IS NOT NULL AND holder IS NULL AND queue = ?1"
 READY_WORK = _LINES.format(table="mail", time="due_at_s", line=_WORK_LINE, turn=_TURN.format(lane="ready.lane", work=1))
-ORPHANS = f"""SELECT number, lane, priority, ready_at_s, NOT begun, {_TURN.format(lane="heads.lane", work=0)}
-    {_IN_QUEUE} AND holder IN ({{holders}}) {{wanted}}"""
-ORPHANED_WORK = f"""SELECT number, lane, priority, due_at_s, NOT begun, {_TURN.format(lane="mail.lane", work=1)}
-    FROM mail WHERE queue = ?1 AND holder IN ({{holders}}) {{wanted}}"""
-_OF = "AND address IN (SELECT value FROM json_each(?{}))"
-OWN = f"SELECT number, ready_at_s {_IN_QUEUE} AND holder = ? AND ready_at_s <= ? {{wanted}}"
+OWN = f"SELECT number, ready_at_s, tenant {_IN_QUEUE} AND holder = ? AND ready_at_s <= ? AND {{wanted}}"
 
-NEXT_OWN = f"SELECT min(ready_at_s) {_IN_QUEUE} AND holder = ? {{wanted}}"
-NEXT = "SELECT min(ready_at_s) FROM heads WHERE limited = 1 AND holder IS NULL AND ready_at_s IS NOT NULL AND queue = ? AND ready_at_s > ? {wanted}"
+NEXT_OWN = f"SELECT min(ready_at_s) {_IN_QUEUE} AND holder = ? AND {{wanted}}"
+NEXT = "SELECT min(ready_at_s) FROM heads WHERE limited = 1 AND holder IS NULL AND ready_at_s IS NOT NULL AND queue = ? AND ready_at_s > ? AND {wanted}"
 WAITS = """SELECT EXISTS (SELECT 1 FROM heads WHERE limited = 1 AND holder IS NULL AND ready_at_s IS NOT NULL AND queue = ? AND ready_at_s <= ?
-    AND version = 0 {wanted})"""
-NEXT_WORK = "SELECT min(due_at_s) FROM mail WHERE queue = ? AND holder IS NULL AND due_at_s > ?"
-WORK_WAITS = "SELECT EXISTS (SELECT 1 FROM mail WHERE queue = ? AND holder IS NULL AND due_at_s <= ? AND deliveries = 0)"
+    AND version = 0 AND {wanted})"""
+NEXT_WORK = "SELECT min(due_at_s) FROM mail WHERE queue = ? AND holder IS NULL AND due_at_s > ? AND {wanted}"
+WORK_WAITS = "SELECT EXISTS (SELECT 1 FROM mail WHERE queue = ? AND holder IS NULL AND due_at_s <= ? AND deliveries = 0 AND {wanted})"
 
 NAMES = "SELECT DISTINCT queue FROM heads INDEXED BY heads_by_queue WHERE queue <> '' UNION SELECT DISTINCT queue FROM mail WHERE queue IS NOT NULL"
 ALL_HELD = "SELECT holder, count(*) FROM heads INDEXED BY heads_by_queue WHERE queue = ? AND queue <> '' AND holder > '' GROUP BY holder"
@@ -81,13 +75,15 @@ class LimitedQueue(NamedTuple):
 
 
 class SqliteCandidate(NamedTuple):
-    """What a claim gets: its number, since when it waits, and its queue if that has limits. What the claimer holds already has no `queue`."""
+    """What a claim gets: its number, since when it waits, its tenant, and its queue if that has limits. What the claimer holds already has no `queue`."""
 
     number: int
     at_s: float
+    tenant: str
     queue: LimitedQueue | None = None
     lane: str = ""
     fresh: bool = False
+    own: bool = False
 
 
 def limited_queues(execute: Execute) -> list[LimitedQueue]:
@@ -105,30 +101,25 @@ def set_limits(execute: Execute, name: str, limits: QueueLimits | None) -> None:
     execute(MARK, (int(limits is not None), name))
 
 
-def choose_executions(execute: Execute, queue: LimitedQueue, claim: Claim, living: frozenset[str], dead: list[str], now_s: float) -> list[SqliteCandidate]:
+def choose_executions(execute: Execute, queue: LimitedQueue, claim: Claim, living: frozenset[str], now_s: float) -> list[SqliteCandidate]:
     """Chooses the executions of a queue that the claimer gets."""
-    wanted, arguments = _claim_condition(claim)
+    wanted, arguments = claim_condition(claim)
     own = execute(OWN.format(wanted=wanted), (queue.name, claim.holder, now_s, *arguments)).fetchall()
-    found = [SqliteCandidate(number, at_s) for number, at_s in own]
+    found = [SqliteCandidate(number, at_s, tenant, own=True) for number, at_s, tenant in own]
     held = _count(execute(HELD_BY_LANE, (queue.name,)).fetchall(), living)
     if (room := room_under_limits(queue.limits, held, claim.limit)) <= 0:
         return found
     ready: list[tuple[Any, ...]] = execute(_numbered(READY, wanted), (queue.name, now_s, room, *arguments)).fetchall()
-    if dead:
-        ready += execute(ORPHANS.format(holders=_marks(dead), wanted=wanted), (queue.name, *dead, *arguments)).fetchall()
     return found + _choose(queue, QueueState(queue.limits, held, _turns(ready), queue.free_at_s), ready, now_s, claim.limit)
 
 
-def choose_work(execute: Execute, queue: LimitedQueue, claim: Claim, living: frozenset[str], dead: list[str], now_s: float) -> list[SqliteCandidate]:
+def choose_work(execute: Execute, queue: LimitedQueue, claim: Claim, living: frozenset[str], now_s: float) -> list[SqliteCandidate]:
     """Chooses the tasks of a queue that the claimer gets."""
     held = _count(execute(LEASED_BY_LANE, (queue.name,)).fetchall(), living)
     if (room := room_under_limits(queue.limits, held, claim.limit)) <= 0:
         return []
-    wanted, of = ("", ()) if claim.addresses is None else (_OF, (json_text([address_text(address) for address in claim.addresses]),))
-    ready: list[tuple[Any, ...]] = execute(READY_WORK.format(wanted=wanted.format(4)), (queue.name, now_s, room, *of)).fetchall()
-    if dead:
-        orphans = ORPHANED_WORK.format(holders=_marks(dead), wanted=wanted.format(len(dead) + 2))
-        ready += execute(orphans, (queue.name, *dead, *of)).fetchall()
+    wanted, arguments = _of_tenants(claim)
+    ready: list[tuple[Any, ...]] = execute(_numbered(READY_WORK, wanted), (queue.name, now_s, room, *arguments)).fetchall()
     return _choose(queue, QueueState(queue.limits, held, _turns(ready), queue.free_for_work_at_s), ready, now_s, claim.limit)
 
 
@@ -152,14 +143,16 @@ def record_served(execute: Execute, executions: Iterable[SqliteCandidate], work:
 def next_times(execute: Execute, queue: LimitedQueue, claim: Claim, now_s: float) -> Iterator[float | None]:
     """Yields when the claimer could get more of a queue, as far as that depends on time."""
     if claim.programs:
-        wanted, arguments = _claim_condition(claim)
+        wanted, arguments = claim_condition(claim)
         yield execute(NEXT_OWN.format(wanted=wanted), (queue.name, claim.holder, *arguments)).fetchone()[0]
         yield execute(NEXT.format(wanted=wanted), (queue.name, now_s, *arguments)).fetchone()[0]
         if starts_allowed(queue.limits, queue.free_at_s, now_s) < 1 and execute(WAITS.format(wanted=wanted), (queue.name, now_s, *arguments)).fetchone()[0]:
             yield next_start_at(queue.limits, queue.free_at_s)
     if queue.name in claim.queues:
-        yield execute(NEXT_WORK, (queue.name, now_s)).fetchone()[0]
-        if starts_allowed(queue.limits, queue.free_for_work_at_s, now_s) < 1 and execute(WORK_WAITS, (queue.name, now_s)).fetchone()[0]:
+        wanted, arguments = _of_tenants(claim)
+        given = (queue.name, now_s, *arguments)
+        yield execute(NEXT_WORK.format(wanted=wanted), given).fetchone()[0]
+        if starts_allowed(queue.limits, queue.free_for_work_at_s, now_s) < 1 and execute(WORK_WAITS.format(wanted=wanted), given).fetchone()[0]:
             yield next_start_at(queue.limits, queue.free_for_work_at_s)
 
 
@@ -178,11 +171,18 @@ def _queue_status(execute: Execute, name: str, limits: QueueLimits, living: froz
     return QueueStatus(name, limits, mine, my_work, waiting, sum(count for _, count in leased) - my_work)
 
 
-def _claim_condition(claim: Claim) -> tuple[str, tuple[str, ...]]:
-    """Returns the condition that a claim puts on executions (programs and roots), as SQL and arguments."""
+def claim_condition(claim: Claim) -> tuple[str, tuple[str, ...]]:
+    """Returns the condition that a claim puts on executions (programs, tenants and roots), as SQL and arguments."""
+    tenants, arguments = _of_tenants(claim)
+    condition = f"+program IN ({_marks(claim.programs)}) AND {tenants}"
     if claim.roots is None:
-        return f"AND program IN ({_marks(claim.programs)})", (*claim.programs,)
-    return f"AND program IN ({_marks(claim.programs)}) AND +root IN (SELECT value FROM json_each(?))", (*claim.programs, roots_text(claim.roots))
+        return condition, (*claim.programs, *arguments)
+    return f"{condition} AND coalesce(root, address) IN (SELECT value FROM json_each(?))", (*claim.programs, *arguments, roots_text(claim.roots))
+
+
+def _of_tenants(claim: Claim) -> tuple[str, tuple[str, ...]]:
+    """Returns the condition that a claim puts on tenants, as SQL and arguments."""
+    return ("1", ()) if claim.tenants is None else (f"tenant IN ({_marks(claim.tenants)})", (*claim.tenants,))
 
 
 def _numbered(sql: str, wanted: str) -> str:
@@ -203,9 +203,10 @@ def _count(rows: Iterable[tuple[str, str, int]], living: frozenset[str]) -> Coun
 
 
 def _turns(ready: Iterable[tuple[Any, ...]]) -> dict[str, float]:
-    return {lane: turn for _, lane, *_, turn in ready if turn is not None}
+    return {lane: turn for _, lane, *_, turn, _ in ready if turn is not None}
 
 
-def _choose(queue: LimitedQueue, state: QueueState, ready: Iterable[tuple[Any, ...]], now_s: float, most: int) -> list[SqliteCandidate]:
-    candidates = (Candidate(number, lane, priority, -inf if at_s is None else at_s, bool(fresh)) for number, lane, priority, at_s, fresh, _ in ready)
-    return [SqliteCandidate(one.number, one.at_s, queue, one.lane, one.fresh) for one in choose_candidates(state, candidates, now_s, most)]
+def _choose(queue: LimitedQueue, state: QueueState, ready: list[tuple[Any, ...]], now_s: float, most: int) -> list[SqliteCandidate]:
+    tenants = {number: tenant for number, *_, tenant in ready}
+    candidates = (Candidate(number, lane, priority, at_s, bool(fresh)) for number, lane, priority, at_s, fresh, *_ in ready)
+    return [SqliteCandidate(one.number, one.at_s, tenants[one.number], queue, one.lane, one.fresh) for one in choose_candidates(state, candidates, now_s, most)]

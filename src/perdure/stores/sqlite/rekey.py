@@ -18,11 +18,11 @@ import msgspec
 
 from perdure.core import payload_header
 from perdure.core.errors import SealedPayload
-from perdure.core.paths import Key, QueueAddress
 from perdure.stores.encoded_store import PayloadSealer
 from perdure.stores.encryption import Encrypted
 from perdure.stores.sqlite.database_file import DatabaseFile
 from perdure.stores.sqlite.database_setup import existing_file, expect_schema_version
+from perdure.stores.sqlite.store_rows import address_of, key_of
 from perdure.stores.sqlite.write_lock_queue import WriteLockQueue, begin_write, empty_write_ahead_log
 
 BATCH_ROWS, BATCH_BYTES = 200, 2**20
@@ -172,12 +172,11 @@ class _RekeyPass:
         try:
             match kind, rest:
                 case "log", [int(version), int(before)]:
-                    key = Key(*msgspec.json.decode(str(place)))
+                    key = key_of(str(place))
                     raw, span = self._coding.open_row(key, stored)
                     return _PayloadChange(number, stored, self._coding.seal_row(key, *(span or (before, version)), raw))
                 case "mail", [str(name)]:
-                    parts = msgspec.json.decode(str(place))
-                    to = Key(*parts) if len(parts) == 3 else QueueAddress(*parts)
+                    to = address_of(str(place))
                     return _PayloadChange(number, stored, self._coding.seal_message(to, name, self._coding.open_message(to, name, stored)))
                 case _:
                     return self._changed_blob(number, stored, str(place))

@@ -18,11 +18,11 @@ from perdure.stores.change_feed import (
 from perdure.stores.protocol import Head
 from perdure.stores.sqlite import limited_queues
 from perdure.stores.sqlite.database_file import Execute
-from perdure.stores.sqlite.store_rows import DELETE_ATTRIBUTES, INSERT_ATTRIBUTE, address_text
+from perdure.stores.sqlite.store_rows import DELETE_ATTRIBUTES, INSERT_ATTRIBUTE, address_text, root_text
 
 FIRST_DUE = "(SELECT min(due_at_s) FROM mail WHERE mail.address = heads.address)"
-RESTORE_HEAD = f"""INSERT INTO heads (address, tenant, workflow, id, program, root, version, wake_at_s, status, created_at_s, ended_at_s, queue, lane, priority,
-    limited) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, EXISTS (SELECT 1 FROM queues WHERE name = ?))
+RESTORE_HEAD = f"""INSERT INTO heads (address, tenant, workflow, program, root, version, wake_at_s, status, created_at_s, ended_at_s, queue, lane, priority,
+    limited) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, EXISTS (SELECT 1 FROM queues WHERE name = ?))
     ON CONFLICT (address) DO UPDATE SET program = excluded.program, root = excluded.root, version = excluded.version, holder = NULL,
     wake_at_s = excluded.wake_at_s, status = excluded.status, created_at_s = excluded.created_at_s, ended_at_s = excluded.ended_at_s, queue = excluded.queue,
     lane = excluded.lane, priority = excluded.priority, limited = excluded.limited, mail_at_s = {FIRST_DUE}
@@ -84,7 +84,19 @@ def _restore_head(execute: Execute, head: Head, first_version: int | None, now_s
     address = address_text(head.key)
     wake_at_s = head.wake_at_s if head.holder is None else now_s if head.wake_at_s is None else min(head.wake_at_s, now_s)
     times = (wake_at_s, head.status, head.created_at_s, head.ended_at_s)
-    row = (address, *head.key, head.program, address_text(head.root), head.version, *times, head.queue, head.lane, head.priority, head.queue)
+    row = (
+        address,
+        head.key.tenant,
+        head.key.workflow,
+        head.program,
+        root_text(head.root, head.key),
+        head.version,
+        *times,
+        head.queue,
+        head.lane,
+        head.priority,
+        head.queue,
+    )
     ((number,),) = execute(RESTORE_HEAD, row).fetchall()
     first = head.version + 1 if first_version is None else first_version
     arguments = (number, first, head.version, address)

@@ -48,7 +48,7 @@ from perdure.stores.sqlite.backup import BackupCopies
 from perdure.stores.sqlite.blobs import SqliteBlobRemoval
 from perdure.stores.sqlite.change_feed_part import SqliteChangeFeed
 from perdure.stores.sqlite.checkpoints import Checkpoints
-from perdure.stores.sqlite.claim_queries import find_ready, next_ready_at, with_full_names
+from perdure.stores.sqlite.claim_queries import TenantCursors, find_ready, next_ready_at, with_full_names
 from perdure.stores.sqlite.database_file import DATABASE_ERRORS, SYNCHRONOUS, DatabaseFile, Execute, is_busy
 from perdure.stores.sqlite.database_setup import open_database
 from perdure.stores.sqlite.forks_and_threads import Forkable, unwatch_forks, watch_forks
@@ -287,7 +287,9 @@ class SqliteStore:
         if claim.epoch != epoch or claim.holder not in liveness.living:
             return Claimed(now_s)
         claim = with_full_names(execute, claim)
-        if holders_without_claims(execute, liveness.gone) or find_ready(execute, claim, liveness, now_s):
+        if liveness.gone or len(holders_without_claims(execute, liveness.dead)) < len(liveness.dead):
+            return None
+        if find_ready(execute, claim, liveness.living, now_s, TenantCursors()):
             return None
         return Claimed(now_s, next_at_s=next_ready_at(execute, claim, now_s))
 

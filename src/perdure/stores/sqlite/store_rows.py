@@ -72,7 +72,7 @@ def head_condition(condition: AttributeCondition) -> tuple[str, tuple[object, ..
     return f"EXISTS (SELECT 1 FROM attributes AS other WHERE other.number = heads.number AND other.name = ? AND ({within}))", (condition.name, *bounds)
 
 
-HEAD_COLUMNS = f"""address, tenant, workflow, id, program, root, version, holder, wake_at_s, mail_at_s, status, created_at_s, ended_at_s, queue, lane, priority,
+HEAD_COLUMNS = f"""address, program, root, version, holder, wake_at_s, mail_at_s, status, created_at_s, ended_at_s, queue, lane, priority,
     {ATTRIBUTES_COLUMN}"""
 MESSAGE_COLUMNS = "number, address, key, body, due_at_s, deliveries, lane, priority"
 
@@ -81,13 +81,14 @@ LOG = f"SELECT number, {HEAD_COLUMNS} FROM heads WHERE address = ?"
 ROWS = "SELECT version, row FROM log WHERE execution = ? AND version > ? ORDER BY version"
 ALL_MESSAGES = f"SELECT {MESSAGE_COLUMNS} FROM mail WHERE address = ? ORDER BY number"
 IS_QUEUED = "SELECT 1 FROM mail WHERE address = ? AND key = ?"
-HELD_BY = "(limited = 0 AND holder = {who} OR limited = 1 AND holder = {who})"
-"""What a holder holds, in a form that uses both indexes of holders."""
 OLDEST_SINCE = "SELECT min(number) FROM heads INDEXED BY heads_by_time WHERE created_at_s >= ?"
 NUMBER_MAX = 2**63 - 1
 BLOB = "SELECT bytes FROM blobs WHERE sha256 = ?"
 REMOVED_AT = "SELECT at_s FROM removed_blobs WHERE sha256 = ?"
 HEADS = f"SELECT {HEAD_COLUMNS} FROM heads WHERE number IN (SELECT value FROM json_each(?)) ORDER BY number DESC"
+
+HEADS_BY_ADDRESS, HEADS_OF_FAMILY = "sqlite_autoindex_heads_1", "heads_of_family"
+"""The indexes of heads by address, and of those that are not their own root by root."""
 
 IndexLine = dict[str, object]
 """Conditions, with their arguments, under which heads are adjacent in an index."""
@@ -137,7 +138,6 @@ def read_heads(execute: Execute, which: HeadFilter) -> list[Head]:
     if which.limit <= 0:
         return []
     where = _Conditions()
-    where.also(which.root is not None, "root = ?", which.root and address_text(which.root))
     where.also(which.keys is not None, "address IN (SELECT value FROM json_each(?))", json_text([address_text(key) for key in which.keys or ()]))
     if which.created_from_s is not None:  # Heads are numbered nearly in order of creation time, so the list need not go back to the first.
         (oldest,) = execute(OLDEST_SINCE, (which.created_from_s,)).fetchone()
@@ -148,9 +148,9 @@ def read_heads(execute: Execute, which: HeadFilter) -> list[Head]:
         f"number < coalesce((SELECT number FROM heads WHERE address = ?), {NUMBER_MAX})",
         which.older_than and address_text(which.older_than),
     )
-    after, before = _range(which.id_prefix)
-    where.also(bool(which.id_prefix), "id >= ?", after)
-    where.also(bool(which.id_prefix) and before is not None, "id < ?", before)
+    if which.id_prefix:  # an address begins with the id, and each character of the id is encoded by itself
+        where.also(True, "address >= ? AND address < ?", *_range(json_text([which.id_prefix])[:-2]))
+    where.also(which.root is not None, "coalesce(root, address) = ?", which.root and address_text(which.root))
     narrow = _narrow(which)
     rare = None if narrow else rarest_condition(execute, which.where)
     for condition in which.where:
@@ -189,7 +189,8 @@ def _line(execute: Execute, source: str, where: tuple[str, tuple[Any, ...]], lim
 
 def _narrow(which: HeadFilter) -> str:
     """Returns the index that a selective part of the filter (keys, root or id prefix) makes cheap; "" if there is no such part."""
-    return "sqlite_autoindex_heads_1" if which.keys is not None else "heads_of_family" if which.root is not None else "heads_by_id" * bool(which.id_prefix)
+    by_address = which.keys is not None or (which.id_prefix and which.root is None)
+    return HEADS_BY_ADDRESS if by_address else HEADS_OF_FAMILY if which.root is not None else ""
 
 
 def _lines_of_attribute(which: HeadFilter, condition: AttributeCondition) -> Iterator[tuple[str, IndexLine]]:
@@ -204,7 +205,11 @@ def _lines(execute: Execute, which: HeadFilter, narrow: str) -> Iterator[tuple[s
     """Yields lines, each in order of number in its index, that together hold every matching head."""
     given: IndexLine = {column: value for column, value in (("tenant = ?", which.tenant), ("workflow = ?", which.workflow)) if value is not None}
     statuses = sorted(which.statuses or ())
-    if given and not narrow:
+    if narrow == HEADS_OF_FAMILY and which.root is not None:
+        for source, condition in ((HEADS_BY_ADDRESS, "address = ?"), (HEADS_OF_FAMILY, "root = ?")):
+            of_root: IndexLine = {condition: address_text(which.root)}
+            yield from ((f"heads INDEXED BY {source}", given | of_root | of_status) for of_status in _each_status(which))
+    elif given and not narrow:
         for tenant in _each(execute, "tenant", {}, which.tenant):
             for workflow in _each(execute, "workflow", {"tenant = ?": tenant}, which.workflow):
                 line: IndexLine = {"tenant = ?": tenant, "workflow = ?": workflow}
@@ -213,7 +218,12 @@ def _lines(execute: Execute, which: HeadFilter, narrow: str) -> Iterator[tuple[s
     elif which.statuses is None:
         yield f"heads INDEXED BY {narrow}" if narrow else "heads", given
     else:
-        yield from ((f"heads INDEXED BY {narrow or 'heads_by_status'}", {**given, "status = ?": status}) for status in statuses)
+        yield from ((f"heads INDEXED BY {narrow or 'heads_by_status'}", given | of_status) for of_status in _each_status(which))
+
+
+def _each_status(which: HeadFilter) -> list[IndexLine]:
+    """Returns the condition on each status of the filter; one empty condition if it has none."""
+    return [{}] if which.statuses is None else [{"status = ?": status} for status in sorted(which.statuses)]
 
 
 def _each(execute: Execute, column: str, line: IndexLine, given: str | None) -> Iterator[str]:
@@ -229,11 +239,9 @@ def _each(execute: Execute, column: str, line: IndexLine, given: str | None) -> 
         (value,) = execute(f"{smallest} AND {column} > ?", (*line.values(), value)).fetchone()
 
 
-def _range(prefix: str) -> tuple[str, str | None]:
-    """Returns the bounds of the texts that begin with `prefix` in code point order: the first included, the second excluded (None: no upper bound)."""
-    shortened = prefix.rstrip(chr(sys.maxunicode))
-    if not shortened:
-        return prefix, None
+def _range(prefix: str) -> tuple[str, str]:
+    """Returns the bounds, in code point order, of the texts that begin with `prefix`: the first is included, the second is not."""
+    shortened = prefix.rstrip(chr(sys.maxunicode))  # `prefix` begins with a bracket, so something is left
     last = ord(shortened[-1])
     return prefix, shortened[:-1] + chr(0xE000 if last == 0xD7FF else last + 1)
 
@@ -242,8 +250,13 @@ def _range(prefix: str) -> tuple[str, str | None]:
 
 
 def address_text(address: Address) -> str:
-    """Encodes an address as the tables store it."""
-    return json_text(address)
+    """Encodes an address as the tables store it: its parts from the narrowest to the widest."""
+    return json_text(address[::-1])
+
+
+def root_text(root: Key, key: Key) -> str | None:
+    """Returns the root as heads store it: None for the execution itself."""
+    return None if root == key else address_text(root)
 
 
 def roots_text(roots: Iterable[Key]) -> str:
@@ -258,21 +271,31 @@ def json_text(data: object) -> str:
 
 def head_of(row: Sequence[Any]) -> Head:
     """The head of a row of `HEAD_COLUMNS`."""
-    address, tenant, workflow, id, program, root, *rest, attributes = row
-    key = Key(tenant, workflow, id)
-    return Head(key, program, key if root == address else Key(*_decode(root)), *(*rest, attributes_from_hex(attributes)))
+    address, program, root, *rest, attributes = row
+    key = key_of(address)
+    return Head(key, program, key if root is None else key_of(root), *(*rest, attributes_from_hex(attributes)))
 
 
 def message_of(row: Sequence[Any]) -> QueuedMessage:
     """The message in a row of `MESSAGE_COLUMNS`."""
     number, address, *rest = row
-    parts = _decode(address)
-    return QueuedMessage(number, Key(*parts) if len(parts) == 3 else QueueAddress(*parts), *rest)
+    return QueuedMessage(number, address_of(address), *rest)
+
+
+def key_of(address: str) -> Key:
+    """Decodes the address of an execution; see `address_text`."""
+    return Key(*_decode(address))
+
+
+def address_of(text: str) -> Address:
+    """Decodes an address; see `address_text`."""
+    parts = _decode(text)
+    return Key(*parts) if len(parts) == 3 else QueueAddress(*parts)
 
 
 def _decode(address: str) -> list[str]:
     try:
-        return _decoder(address)
+        return _decoder(address)[::-1]
     except msgspec.DecodeError as error:
         raise LogDamaged(f"it names {address!r}, which is not an address ({error})") from error
 

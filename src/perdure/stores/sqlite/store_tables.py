@@ -6,7 +6,8 @@ holders and processes, and the numbers of executions, which never change.
 
 import sqlite3
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from functools import cache
+from typing import NamedTuple, TypeVar
 
 from perdure.core.envelopes import Ack, NewExecution, OutgoingMessage, QueuedMessage
 from perdure.core.errors import StoreError
@@ -32,16 +33,25 @@ from perdure.stores.protocol import (
     creation_time,
 )
 from perdure.stores.sqlite import limited_queues, restored_items, store_rows, transactional_steps
-from perdure.stores.sqlite.claim_queries import assign_executions, find_ready, lease_work, next_ready_at, with_full_names
+from perdure.stores.sqlite.claim_queries import (
+    TenantCursors,
+    assign_executions,
+    find_ready,
+    free_orphans,
+    lease_work,
+    next_ready_at,
+    record_turns,
+    with_full_names,
+)
 from perdure.stores.sqlite.database_file import Execute
-from perdure.stores.sqlite.holders import MEMBERSHIP_CHANGED, HolderTable, OwnProcess, holder_liveness
+from perdure.stores.sqlite.holders import MEMBERSHIP_CHANGED, HolderTable, OwnProcess, holder_liveness, holders_without_claims
 from perdure.stores.sqlite.steady_clock import Anchor, SteadyClock
-from perdure.stores.sqlite.store_rows import HELD_BY, MESSAGE_COLUMNS, address_text, is_queued, message_of, read_head
+from perdure.stores.sqlite.store_rows import MESSAGE_COLUMNS, address_text, is_queued, message_of, read_head, root_text
 from perdure.stores.sqlite.table_schema import SCHEMA_VERSION
 
 T = TypeVar("T")
 
-NUMBERS_MAX = 20_000
+NUMBERS_MAX = 4_096
 
 READ_META = "SELECT epoch, membership, version, time_s, monotonic_s, boot FROM meta"
 SET_ANCHOR = "UPDATE meta SET time_s = ?, monotonic_s = ?, boot = ?"
@@ -50,19 +60,16 @@ COUNT_TRANSACTION = "UPDATE meta SET writes = writes + 1"
 SET_TRANSACTION_COUNT = "UPDATE meta SET writes = ?"
 
 _FIRST_DUE = "(SELECT min(due_at_s) FROM mail WHERE mail.address = heads.address)"
-_READY_AT = "coalesce(min(wake_at_s, mail_at_s), wake_at_s, mail_at_s)"
 NUMBER = "SELECT number FROM heads WHERE address = ?"
-HEAD_STATE = "SELECT version, holder FROM heads WHERE number = ?"
-CREATE = """INSERT INTO heads (address, tenant, workflow, id, program, root, version, holder, wake_at_s, status, created_at_s, ended_at_s,
+CREATE = """INSERT INTO heads (address, tenant, workflow, program, root, version, holder, wake_at_s, status, created_at_s, ended_at_s,
     queue, lane, priority, limited, mail_at_s)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, (SELECT min(due_at_s) FROM mail WHERE address = ?))
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, (SELECT min(due_at_s) FROM mail WHERE address = ?))
     ON CONFLICT (address) DO NOTHING RETURNING number, mail_at_s"""
 ADVANCE_HEAD = """UPDATE heads SET version = ? WHERE number = ? AND version = ?
     AND holder = ? AND program = ? AND status = ? AND wake_at_s IS ? AND ended_at_s IS ?"""
-UPDATE_HEAD = """UPDATE heads SET version = ?, holder = coalesce(holder, ?), program = ?, status = ?, wake_at_s = ?, ended_at_s = ?
-    WHERE number = ? AND version = ?"""
-RELEASE_HEAD = f"""UPDATE heads SET version = ?, holder = iif(holder = ?, NULL, holder), program = ?, status = ?, wake_at_s = ?, ended_at_s = ?,
-    mail_at_s = iif(holder = ?, {_FIRST_DUE}, mail_at_s) WHERE number = ? RETURNING {_READY_AT}, limited"""
+HEAD_STATE = "SELECT version, holder, program, status, wake_at_s, mail_at_s, ended_at_s FROM heads WHERE number = ?"
+FIRST_DUE = "SELECT min(due_at_s) FROM mail WHERE address = ?"
+IS_LIMITED = "SELECT limited FROM heads WHERE number = ?"
 SET_MESSAGE_TIME = f"UPDATE heads SET mail_at_s = {_FIRST_DUE} WHERE number = ?"
 DELETE_LOG = "DELETE FROM log WHERE execution = ?"
 FORGET = ("DELETE FROM attributes WHERE number = ?", "DELETE FROM log WHERE execution = ?", "DELETE FROM heads WHERE number = ?")
@@ -73,7 +80,7 @@ HAS_BLOB = "SELECT 1 FROM blobs WHERE sha256 = ?"
 UNMARK = "DELETE FROM blob_marks WHERE sha256 = ?"
 NOT_REMOVED = "DELETE FROM removed_blobs WHERE sha256 = ?"
 
-DELIVER = """INSERT INTO mail (address, key, body, due_at_s, queue, unclaimed, lane, priority) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+DELIVER = """INSERT INTO mail (address, key, body, due_at_s, tenant, queue, unclaimed, lane, priority) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (address, key) DO NOTHING"""
 LIMITED = "SELECT EXISTS (SELECT 1 FROM queues WHERE name = ?)"
 RECEIVER = "SELECT number, holder, mail_at_s FROM heads WHERE address = ?"
@@ -83,8 +90,28 @@ UNLEASED = "SELECT 1 FROM mail WHERE address = ? AND key = ? AND deliveries = 0"
 ACKNOWLEDGE = "DELETE FROM mail WHERE address = ? AND key = ?"
 POSTPONE = "UPDATE mail SET due_at_s = ?, holder = NULL WHERE address = ? AND key = ?"
 EXPIRED_MESSAGES = f"SELECT {MESSAGE_COLUMNS} FROM mail WHERE unclaimed IS NOT NULL AND due_at_s <= ? ORDER BY due_at_s, number LIMIT ?"
-LET_GO = f"UPDATE heads SET holder = NULL, wake_at_s = min(coalesce(wake_at_s, 9e999), ?1) WHERE {HELD_BY.format(who='?2')}"
-LET_GO_OF_WORK = "UPDATE mail SET holder = NULL WHERE holder = ? AND queue IS NOT NULL"
+LET_GO = "UPDATE heads SET holder = NULL, wake_at_s = min(coalesce(wake_at_s, created_at_s), ?) WHERE holder = ?"
+LET_GO_OF_WORK = "UPDATE mail SET holder = NULL WHERE holder = ?"
+
+
+class HeadState(NamedTuple):
+    """The columns of a head that a commit changes, in the order of `HEAD_STATE`."""
+
+    version: int
+    holder: str | None
+    program: str
+    status: str
+    wake_at_s: float | None
+    message_at_s: float | None
+    ended_at_s: float | None
+
+
+HEAD_STATE_COLUMNS = ("version", "holder", "program", "status", "wake_at_s", "mail_at_s", "ended_at_s")
+
+
+@cache
+def _update_of(columns: tuple[str, ...]) -> str:
+    return f"UPDATE heads SET {', '.join(f'{column} = ?' for column in columns)} WHERE number = ?"
 
 
 class PendingNotifications:
@@ -112,6 +139,7 @@ class SqliteTables:
         self._connection = connection
         self._execute = connection.execute
         self._executemany = connection.executemany
+        self.cursors = TenantCursors()
         self._numbers: dict[Key, int] = {}
         self._programs: set[str] = set()
         self._meta: tuple[object, ...] = ()
@@ -174,14 +202,18 @@ class SqliteTables:
         if claim.epoch != self.epoch or claim.holder not in liveness.living:
             return Claimed(now_s)
         claim = with_full_names(self._execute, claim)
-        found = find_ready(self._execute, claim, liveness, now_s)
+        if free_orphans(self._execute, liveness.dead, claim.limit, now_s):
+            self.pending.everyone = True
+        found = find_ready(self._execute, claim, liveness.living, now_s, self.cursors)
         assigned = assign_executions(self._execute, found.executions, claim.holder, now_s)
         leased = lease_work(self._execute, found.work, claim.holder)
-        limited_queues.record_served(self._execute, found.limited, found.limited_work, now_s)
+        limited_queues.record_served(self._execute, found.executions, found.work, now_s)
+        record_turns(self._execute, found.turns, now_s)
         if self.members.forget(liveness.gone):
             self.members.clean_up()
             self._members_changed()
-        return Claimed(now_s, assigned, leased, next_ready_at(self._execute, claim, now_s))
+        more = len(holders_without_claims(self._execute, liveness.dead)) < len(liveness.dead)
+        return Claimed(now_s, assigned, leased, now_s if more else next_ready_at(self._execute, claim, now_s))
 
     def renew(self, holder: str, lease_s: float, about: bytes) -> StoreTime:
         """See `Store.renew`."""
@@ -260,10 +292,7 @@ class SqliteTables:
         created = self._carry_out(commit, now_s)
         self._know(commit.program)
         if commit.release:
-            state = (version, commit.holder, commit.program, commit.status, commit.wake_at_s, commit.ended_at_s, commit.holder, number)
-            ((ready_at_s, limited),) = self._execute(RELEASE_HEAD, state).fetchall()
-            if limited or (ready_at_s is not None and ready_at_s <= now_s):  # in a queue with limits, others may have waited for its place
-                self.pending.everyone = True
+            self._release(commit, number, version, now_s)
         else:
             if commit.creates and (commit.acks or commit.messages):
                 self._execute(SET_MESSAGE_TIME, (number,))
@@ -290,15 +319,41 @@ class SqliteTables:
     def _is_next(self, commit: Commit, number: int, version: int) -> bool:
         """Whether the execution is at the version that the commit was decided on. Unless it releases the execution, this also writes the head.
 
-        Most commits change only the version of the head. Its own UPDATE for that case touches no index.
+        Most commits change only the version of the head, which one UPDATE does if nothing else has changed.
         """
-        if commit.release:
-            row = self._execute(HEAD_STATE, (number,)).fetchone()
-            return row is not None and row[0] == commit.version
         decided = (commit.holder, commit.program, commit.status, commit.wake_at_s, commit.ended_at_s)
-        if self._execute(ADVANCE_HEAD, (version, number, commit.version, *decided)).rowcount:
+        if not commit.release and self._execute(ADVANCE_HEAD, (version, number, commit.version, *decided)).rowcount:
             return True
-        return self._execute(UPDATE_HEAD, (version, *decided, number, commit.version)).rowcount > 0
+        before = self._state(number)
+        if before is None or before.version != commit.version:
+            return False
+        if not commit.release:
+            holder = commit.holder if before.holder is None else before.holder
+            state = HeadState(version, holder, commit.program, commit.status, commit.wake_at_s, before.message_at_s, commit.ended_at_s)
+            self._set_state(number, before, state)
+        return True
+
+    def _release(self, commit: Commit, number: int, version: int, now_s: float) -> None:
+        """Writes the head and gives the execution back, if the holder of the commit still holds it."""
+        before = self._state(number)
+        assert before is not None, "the commit has found it"
+        released = before.holder == commit.holder
+        message_at_s = self._execute(FIRST_DUE, (address_text(commit.key),)).fetchone()[0] if released else before.message_at_s
+        holder = None if released else before.holder
+        self._set_state(number, before, HeadState(version, holder, commit.program, commit.status, commit.wake_at_s, message_at_s, commit.ended_at_s))
+        is_ready = any(at_s is not None and at_s <= now_s for at_s in (commit.wake_at_s, message_at_s))
+        if is_ready or self._execute(IS_LIMITED, (number,)).fetchone()[0]:  # in a queue with limits, others may have waited for its place
+            self.pending.everyone = True
+
+    def _state(self, number: int) -> HeadState | None:
+        row = self._execute(HEAD_STATE, (number,)).fetchone()
+        return row and HeadState(*row)
+
+    def _set_state(self, number: int, before: HeadState, after: HeadState) -> None:
+        """Writes the columns that change. SQLite writes to each index of a column that an UPDATE names, even if its value stays the same."""
+        changed = [(column, value) for column, value, was in zip(HEAD_STATE_COLUMNS, after, before, strict=True) if value != was]
+        if changed:
+            self._execute(_update_of(tuple(column for column, _ in changed)), (*(value for _, value in changed), number))
 
     def _post(self, post: Post, now_s: float) -> ChangeAnswer:
         if post.epoch not in (None, self.epoch):
@@ -329,7 +384,7 @@ class SqliteTables:
         """Queues a message unless its key is queued already. Returns whether an execution was created."""
         to, address, due_at_s = send.to, address_text(send.to), max(send.due_at_s, now_s)
         if isinstance(to, QueueAddress):
-            self._execute(DELIVER, (address, send.key, send.body, due_at_s, to.name, None, send.lane, send.priority))
+            self._execute(DELIVER, (address, send.key, send.body, due_at_s, to.tenant, to.name, None, send.lane, send.priority))
             self.pending.everyone = True
             return False
         opened = False
@@ -337,11 +392,11 @@ class SqliteTables:
         if receiver is None and send.opens is not None:
             opened = True
             self._know(send.opens.program)
-            self._insert(to, address, (send.opens.program, address_text(send.opens.root), 0, None, None, "pending", now_s, None, *self._place(send.opens)))
+            self._insert(to, address, (send.opens.program, root_text(send.opens.root, to), 0, None, None, "pending", now_s, None, *self._place(send.opens)))
             receiver = self._execute(RECEIVER, (address,)).fetchone()
             if send.opens.attributes:
                 store_rows.write_attributes(self._execute, self._executemany, receiver[0], send.opens.attributes)
-        delivered = self._execute(DELIVER, (address, send.key, send.body, due_at_s, None, None if receiver else 1, "", 0)).rowcount
+        delivered = self._execute(DELIVER, (address, send.key, send.body, due_at_s, None, None, None if receiver else 1, "", 0)).rowcount
         if receiver is None:
             return False
         number, holder, message_at_s = receiver
@@ -398,7 +453,7 @@ class SqliteTables:
 
     def _create(self, commit: Commit, version: int, now_s: float) -> int | None:
         times = (commit.wake_at_s, commit.status, creation_time(commit, now_s), commit.ended_at_s)
-        state = (commit.program, address_text(commit.root), version, commit.holder, *times, "", "", 0, 0)
+        state = (commit.program, root_text(commit.root, commit.key), version, commit.holder, *times, "", "", 0, 0)
         return self._insert(commit.key, address_text(commit.key), state)
 
     def _know(self, program: str) -> None:
@@ -410,7 +465,7 @@ class SqliteTables:
 
     def _insert(self, key: Key, address: str, state: tuple[object, ...]) -> int | None:
         """Creates the head, to which messages that waited for it belong from now on. Returns its number, or None if there is a head already."""
-        found = self._execute(CREATE, (address, *key, *state, address)).fetchall()
+        found = self._execute(CREATE, (address, key.tenant, key.workflow, *state, address)).fetchall()
         if not found:
             return None
         ((number, message_at_s),) = found

@@ -82,6 +82,6 @@ SELECT of.tbl_name, of.name, its.seqno, its.name, its."desc", instr(of.sql, ' WH
 SCHEMA_STEPS: tuple[SchemaStep, ...] = ()
 """The upgrades from older versions of the tables, one version at a time. No older version is supported."""
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 OLDEST_SCHEMA_VERSION = SCHEMA_VERSION - len(SCHEMA_STEPS)
 """The oldest version whose tables are upgraded. Earlier ones belonged to development versions."""

@@ -1,8 +1,10 @@
 -- The tables of the SQLite store, with their indexes. On SQLite before 3.37 they are created without STRICT.
 --
 -- The text of a statement is compared with that in the file when a store is opened, so a change of it, even of white space, costs a slower comparison.
--- An address is JSON: three texts for an execution and two for a queue, so that no two addresses are the same text.
--- One index answers a claim: by holder, by name (of a program or a queue), and by the time waited for.
+-- An address is JSON, its parts from the narrowest to the widest: id, workflow and tenant of an execution, name and tenant of a queue. So no two addresses
+-- are the same text, and the addresses of ids that begin alike are next to each other.
+-- A claim is answered from indexes of what is free, by name (of a program or a queue) and the time waited for, and of what is held, by holder. An execution
+-- that nobody holds and that waits for no time has no place in them, and one that is its own root has none among the families.
 
 -- meta: one row that every transaction reads: version of the tables, epoch, anchor of the store's time, origin of the file, count of writes
 CREATE TABLE meta (
@@ -37,9 +39,8 @@ CREATE TABLE heads (
     address TEXT NOT NULL UNIQUE,
     tenant TEXT NOT NULL,
     workflow TEXT NOT NULL,
-    id TEXT NOT NULL,
     program TEXT NOT NULL,
-    root TEXT NOT NULL,
+    root TEXT,
     version INTEGER NOT NULL,
     holder TEXT,
     wake_at_s REAL,
@@ -54,15 +55,15 @@ CREATE TABLE heads (
     limited INTEGER NOT NULL DEFAULT 0,
     begun INTEGER GENERATED ALWAYS AS (version > 0) VIRTUAL
 ) STRICT;
-CREATE INDEX heads_of_family ON heads (root, ready_at_s);
-CREATE INDEX heads_by_id ON heads (id);
+CREATE INDEX heads_of_family ON heads (root, ready_at_s) WHERE root IS NOT NULL;
 CREATE INDEX heads_by_workflow ON heads (tenant, workflow, status);
 CREATE INDEX heads_by_status ON heads (status);
 CREATE INDEX heads_by_time ON heads (created_at_s);
-CREATE INDEX heads_waiting ON heads (holder, program, ready_at_s) WHERE limited = 0;
+CREATE INDEX heads_free ON heads (program, ready_at_s) WHERE limited = 0 AND holder IS NULL AND ready_at_s IS NOT NULL;
+CREATE INDEX heads_free_of_tenants ON heads (program, tenant, ready_at_s) WHERE limited = 0 AND holder IS NULL AND ready_at_s IS NOT NULL;
+CREATE INDEX heads_held ON heads (holder, ready_at_s) WHERE holder IS NOT NULL;
 CREATE INDEX heads_in_line ON heads (queue, lane, begun, priority, ready_at_s) WHERE limited = 1 AND holder IS NULL AND ready_at_s IS NOT NULL;
 CREATE INDEX heads_due_in_queue ON heads (queue, ready_at_s) WHERE limited = 1 AND holder IS NULL AND ready_at_s IS NOT NULL;
-CREATE INDEX heads_held_in_queues ON heads (holder) WHERE limited = 1 AND holder IS NOT NULL;
 CREATE INDEX heads_by_queue ON heads (queue, holder, ready_at_s) WHERE queue <> '';
 
 -- programs: the programs that need capabilities, of all executions that there were
@@ -83,6 +84,7 @@ CREATE TABLE mail (
     key TEXT NOT NULL,
     body BLOB NOT NULL,
     due_at_s REAL NOT NULL,
+    tenant TEXT,
     queue TEXT,
     holder TEXT,
     deliveries INTEGER NOT NULL DEFAULT 0,
@@ -92,7 +94,9 @@ CREATE TABLE mail (
     begun INTEGER GENERATED ALWAYS AS (deliveries > 0) VIRTUAL,
     UNIQUE (address, key)
 ) STRICT;
-CREATE INDEX mail_waiting ON mail (holder, queue, due_at_s) WHERE queue IS NOT NULL;
+CREATE INDEX mail_free ON mail (queue, due_at_s) WHERE queue IS NOT NULL AND holder IS NULL;
+CREATE INDEX mail_free_of_tenants ON mail (queue, tenant, due_at_s) WHERE queue IS NOT NULL AND holder IS NULL;
+CREATE INDEX mail_leased ON mail (holder, queue) WHERE holder IS NOT NULL;
 CREATE INDEX mail_in_line ON mail (queue, lane, begun, priority, due_at_s) WHERE queue IS NOT NULL AND holder IS NULL;
 CREATE INDEX mail_unclaimed ON mail (due_at_s) WHERE unclaimed IS NOT NULL;
 
@@ -137,6 +141,10 @@ CREATE TABLE queues (
 -- lanes: the lanes of queues with limits, and whose turn it is
 CREATE TABLE lanes (queue TEXT NOT NULL, lane TEXT NOT NULL, work INTEGER NOT NULL, turn REAL NOT NULL, PRIMARY KEY (queue, lane, work)) STRICT;
 CREATE INDEX lanes_by_turn ON lanes (queue, turn);
+
+-- tenant_turns: when something of each tenant was handed over last, where a claim had to choose between tenants
+CREATE TABLE tenant_turns (tenant TEXT NOT NULL, work INTEGER NOT NULL, turn REAL NOT NULL, PRIMARY KEY (tenant, work)) STRICT;
+CREATE INDEX tenant_turns_by_turn ON tenant_turns (turn);
 
 -- vault: the secrets of all tenants, encrypted
 CREATE TABLE vault (tenant TEXT NOT NULL, name TEXT NOT NULL, version INTEGER NOT NULL, sealed BLOB NOT NULL, set_at_s REAL NOT NULL,

@@ -22,7 +22,7 @@ HOLDS_WORK = "SELECT 1 FROM mail WHERE address = ? AND key = ? AND holder = ?"
 PERDURE_TABLES = frozenset(
     (
         *("meta", "processes", "holders", "heads", "attributes", "programs", "log", "mail", "blobs", "blob_marks", "removed_blobs"),
-        *("feed", "feed_scans", "restored_rows", "queues", "lanes", "vault"),
+        *("feed", "feed_scans", "restored_rows", "queues", "lanes", "tenant_turns", "vault"),
     )
 )
 WRITE_ACTIONS = frozenset(

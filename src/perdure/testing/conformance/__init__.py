@@ -21,11 +21,14 @@ from perdure.testing.conformance.message_suite import MessageSuite
 from perdure.testing.conformance.query_suite import QuerySuite
 from perdure.testing.conformance.queue_suite import QueueSuite, TaskSuite
 from perdure.testing.conformance.store_world import Clock, StoreWorld
+from perdure.testing.conformance.tenant_suite import TenantSuite
 
 __all__ = ["Clock", "StoreConformance", "StoreWorld"]
 
 
-class StoreConformance(CommitSuite, LeaseSuite, WakeUpSuite, MessageSuite, TaskSuite, QueueSuite, QuerySuite, VaultSuite, BlobRemovalSuite, FeedSuite):
+class StoreConformance(
+    CommitSuite, LeaseSuite, WakeUpSuite, MessageSuite, TaskSuite, QueueSuite, TenantSuite, QuerySuite, VaultSuite, BlobRemovalSuite, FeedSuite
+):
     """All tests of the suite. They need pytest-asyncio in its mode `auto`."""
 
     async def make(self, clock: Clock) -> Store:

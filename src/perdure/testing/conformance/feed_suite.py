@@ -145,7 +145,7 @@ class FeedSuite:
         at = await self._drained(feed)
         await world.commit(key("1"), creates=True, row=b"1", messages=(plain_message(queue(), "task"),))
         await world.commit(key("1"), 1, row=b"2", blobs=(("a", b"a"),))
-        await world.change(Post(acks=(Ack(queue(), "task"),)))
+        await world.change(Post(epoch=world.epoch, acks=(Ack(queue(), "task"),)))
         page = await feed.shipped(at)
         assert sorted(map(str, names(page.items))) == sorted(["1@1", "1@2", "1", "blob", f"-{queue()}:task"])
         assert [item.head.version for item in page.items if isinstance(item, ShippedHead)] == [2]

@@ -105,7 +105,7 @@ class LeaseSuite:
         assert await world.claimed(roots=families("3", "1", "none"), limit=3) == [key("1"), key("3"), key("1a")]
         assert await world.claimed(roots=families("3", "1")) == [key("3a")]
         await world.renew("one", lease_s=0)
-        assert await world.claimed("two", roots=families("2", "3")) == [key("3"), key("3a"), key("2"), key("2a")]
+        assert await world.claimed("two", roots=families("2", "3")) == [key("2"), key("3"), key("3a"), key("2a")]
         assert await world.claimed("two") == [key("1"), key("1a")]
 
     async def test_a_claim_of_families_tells_when_the_first_of_them_is_due(self, world: StoreWorld) -> None:
@@ -239,16 +239,22 @@ class LeaseSuite:
         assert await world.claimed(epoch=epoch + 1) == []
         assert await world.claimed(epoch=epoch) == [key()]
 
-    async def test_who_renews_late_still_holds_what_nobody_took(self, world: StoreWorld) -> None:
+    async def test_who_renews_late_still_holds_what_no_claim_has_freed(self, world: StoreWorld) -> None:
         await world.renew("one", lease_s=10)
         await world.renew("two", lease_s=1000)
         await world.open(key("1"), key("2"))
         await world.claim("one")
         world.clock.advance(20)
+        await world.renew("one", lease_s=10)
+        assert await world.claimed("two") == []
+        assert [(await world.head(key(id))).holder for id in "12"] == ["one", "one"]
+        world.clock.advance(20)
         assert await world.claimed("two", limit=1) == [key("1")]
         await world.renew("one")
+        assert [(await world.head(key(id))).holder for id in "12"] == ["two", None]
+        await world.commit(key("2"), holder="one")
+        assert (await world.head(key("2"))).holder == "one", "whoever goes on with what is free holds it again"
         assert await world.claimed("two") == []
-        assert [(await world.head(key(id))).holder for id in "12"] == ["two", "one"]
 
     async def test_who_had_let_go_begins_with_nothing_and_is_given_it_anew(self, world: StoreWorld) -> None:
         await world.renew("one")

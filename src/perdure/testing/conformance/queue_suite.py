@@ -344,15 +344,18 @@ class TaskSuite:
         await world.renew("one")
         assert [message.deliveries for message in await world.work("one", epoch=epoch)] == [3, 3]
 
-    async def test_a_worker_that_renews_late_keeps_what_nobody_took(self, world: StoreWorld) -> None:
+    async def test_a_worker_that_renews_late_keeps_what_no_claim_has_freed(self, world: StoreWorld) -> None:
         await world.renew("one", lease_s=10)
         await world.renew("two", lease_s=1000)
         await world.post(plain_message(queue(), "1"), plain_message(queue(), "2"))
         await world.work("one")
         world.clock.advance(10)
-        assert [message.key for message in await world.work("two", limit=1)] == ["1"]
         await world.renew("one", lease_s=10)
         assert await world.work("two") == await world.work("one") == []
+        world.clock.advance(10)
+        assert [message.key for message in await world.work("two", limit=1)] == ["1"]
+        await world.renew("one", lease_s=10)
+        assert [message.key for message in await world.work("one")] == ["2"]
 
     async def test_an_answer_is_one_change_that_sends_and_acknowledges(self, world: StoreWorld) -> None:
         await world.renew("one")

@@ -47,7 +47,7 @@ class StoreWorld:
 
     async def post(self, *sends: OutgoingMessage, acks: Iterable[Ack] = ()) -> Committed:
         """Posts each of `sends`, then each of `acks`."""
-        answers = await self.change(*(Post(messages=(send,)) for send in sends), *(Post(acks=(ack,)) for ack in acks))
+        answers = await self.change(*(Post(messages=(send,)) for send in sends), *(Post(epoch=self.epoch, acks=(ack,)) for ack in acks))
         assert all(isinstance(answer, Committed) for answer in answers)
         last = answers[-1]
         assert isinstance(last, Committed)
