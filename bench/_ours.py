@@ -20,8 +20,8 @@ from perdure.core.execution import Execution
 from perdure.core.paths import Key
 from perdure.core.replay import replay_program
 from perdure.runtime.engine import Engine
+from perdure.runtime.garbage_collection import relaxed_garbage_collection
 from perdure.runtime.local_engine import local_engine, run_to_end, wait_for_end
-from perdure.runtime.server import relax_garbage_collection
 from perdure.stores.configured_store import open_store
 from perdure.stores.protocol import Claim, HeadFilter, Post
 from perdure.stores.sqlite.store import SqliteStore
@@ -144,7 +144,7 @@ class Ours:
     async def open(self) -> float:
         """Begin an engine, as `perdure serve` does; return the seconds until it was ready."""
         begun = time.perf_counter()
-        relax_garbage_collection()
+        self._open.enter_context(relaxed_garbage_collection())
         self._engine: Engine = await self._open.enter_async_context(local_engine([one.code for one in WORKFLOWS], self._url))
         return time.perf_counter() - begun
 

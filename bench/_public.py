@@ -9,12 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bench._side import serve, until
-from perdure import AsyncClient, Context, Definition, NamedWorkflow, Signal, Workflow, step, workflow
-from perdure.core import values
-from perdure.runtime.local_engine import local_engine
-from perdure.runtime.server import relax_garbage_collection
-from perdure.service.execution_operations import start_request
-from perdure.service.local_run import run_in_engine
+from perdure import App, AsyncClient, Context, Definition, Signal, Workflow, step, workflow
 
 NODES = 10
 
@@ -122,22 +117,12 @@ Run = Callable[[str, int], Awaitable[Any]]
 
 @asynccontextmanager
 async def running_app(url: str) -> AsyncIterator[Run]:
-    """Run an engine until the block is left, and give what starts an execution and waits for its result, as `Workflow.arun` does with an engine of its own.
-
-    This is the one place that reaches below the public API, which has no engine that outlives a run. A public `App` replaces the body:
-    ``async with App([*WORKFLOWS.values(), definition], db=url) as app: yield app.run``.
-    """
-    definition = chain()
-    relax_garbage_collection()
-    async with local_engine([*(one.code for one in WORKFLOWS.values()), definition.graph], url) as engine:
+    """Open an App until the block is left, and give what starts an execution by name and waits for its result."""
+    async with App(WORKFLOWS.values(), definitions=chain(), db=url, tune_gc=True) as app:
 
         async def run(name: str, argument: int) -> Any:
-            if name == definition.graph.name:
-                node_start, _ = start_request(NamedWorkflow(name), (), {"x": argument}, "arun")
-                return values.decode(await run_in_engine(engine, node_start), Any, "the result")
-            code = WORKFLOWS[name].code
-            start, _ = start_request(code, (argument,), {}, "arun")
-            return values.decode(await run_in_engine(engine, start), code.codec.result, "the result")
+            known = WORKFLOWS.get(name)
+            return await (app.run(name, x=argument) if known is None else app.run(known, argument))
 
         yield run
 

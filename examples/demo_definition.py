@@ -161,7 +161,7 @@ def checked(stage: Stage, large: Any, small: Any) -> list[str]:
 def main() -> int:
     """0 if all was true, 1 if something was not."""
     if sys.argv[1:2] == ["--work"]:
-        asyncio.run(serve([claim().graph], url=sys.argv[2]))
+        asyncio.run(serve([claim().graph], db=sys.argv[2]))
         return 0
     with tempfile.TemporaryDirectory(prefix="perdure-claims-") as directory:
         stage = Stage(Path(directory))

@@ -174,7 +174,7 @@ async def order(ctx: Context, order_id: str, cents: int) -> str:
 
 def main() -> None:
     """A worker for orders."""
-    asyncio.run(serve([order.code], url=os.environ.get("PERDURE_DB"), ready=lambda _: print("ready", flush=True)))
+    asyncio.run(serve([order.code], db=os.environ.get("PERDURE_DB"), ready=lambda _: print("ready", flush=True)))
 
 
 if __name__ == "__main__":

@@ -198,6 +198,43 @@ GUARDS = (
     Guard(
         "a claim is repeated when the next work is due", "runtime.engine:Engine._claim", without("self._wake_up_timer"), suite("runtime/test_timers_on_time.py")
     ),
+    Guard(
+        "a claim of some families gets nothing of others",
+        "stores.memory:MemoryStore.claim",
+        Instead("ready.head.root in claim.roots", "True"),
+        suite("stores/test_memory_store.py", "famil"),
+    ),
+    Guard(
+        "a claim of some families gets nothing of others in a file",
+        "stores.sqlite.claim_queries:find_ready",
+        Instead("roots_text(claim.roots)", "json_text([])"),
+        suite("stores/sqlite/test_sqlite_store.py", "famil"),
+    ),
+    Guard(
+        "a run that was given up releases what it held",
+        "runtime.engine:Engine.dismiss",
+        Instead("messages.EvictMessage('the run that it belongs to has ended')", "messages.TickMessage()"),
+        suite("test_shared_engines.py", "cancelled_arun"),
+    ),
+    Guard(
+        "after a run was given up none of its steps begins",
+        "runtime.in_flight:_begin_attempt",
+        never("resident.drop_when_released"),
+        suite("test_shared_engines.py", "no_further_sync_step"),
+    ),
+    Guard(
+        "what an engine has claimed for a run is known before the store is asked how it stands",
+        "service.local_run:run_in_engine",
+        without("engine.claim_now"),
+        suite("test_shared_engines.py", "a_resume_that"),
+    ),
+    Guard(
+        "an engine that fails fails those who wait in its App",
+        "runtime.engine:Engine.run",
+        without("self._end_waiters.fail"),
+        suite("test_app.py", "engine_that_fails"),
+    ),
+    Guard("an App is open once", "app:App._open", never("self._pid"), suite("test_app.py", "twice")),
     # The fold and the log: intentions before effects, the same replayed as lived.
     Guard(
         "an effect follows its commit",

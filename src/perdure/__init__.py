@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from perdure.agent import Agent, Budget
+    from perdure.app import App, SyncApp
     from perdure.code.approval_requests import Notice
     from perdure.code.call_options import NamedWorkflow
     from perdure.code.context import Context, Turn
@@ -74,6 +75,7 @@ __all__ = [
     "AlreadyDecided",
     "AlreadyExists",
     "Ambiguous",
+    "App",
     "AsyncClient",
     "AsyncHandle",
     "Attempt",
@@ -135,6 +137,7 @@ __all__ = [
     "StepFailed",
     "StepInfo",
     "StoreError",
+    "SyncApp",
     "SyncContext",
     "SyncTurn",
     "Timeout",
@@ -157,6 +160,10 @@ _HOMES = {
     "perdure.agent": (
         "Agent",
         "Budget",
+    ),
+    "perdure.app": (
+        "App",
+        "SyncApp",
     ),
     "perdure.code.approval_requests": ("Notice",),
     "perdure.code.call_options": ("NamedWorkflow",),

@@ -14,7 +14,7 @@ from perdure.async_handle import AsyncHandle, connection_of, kind_of, name_of
 from perdure.async_maintenance import AsyncDeadLetterOffice, AsyncUpkeep, secret_of
 from perdure.code.call_options import DEFAULT_TENANT, NamedWorkflow
 from perdure.code.declarations import checked_name
-from perdure.code.declared_queues import Rate
+from perdure.code.declared_queues import Queue, Rate
 from perdure.code.durations import Duration, duration_seconds, whole_number
 from perdure.code.results import Means, Vote
 from perdure.core.attribute_filter import AttributeFilter
@@ -24,7 +24,7 @@ from perdure.runtime.registrations import declare_queues
 from perdure.service import approvals, bulk_requests, execution_operations, queries, replay_checks
 from perdure.service.approvals import Approval
 from perdure.service.bulk_requests import BulkFilter, BulkResult
-from perdure.service.execution_operations import UNCHANGED, change_queue_limits
+from perdure.service.execution_operations import UNCHANGED, StartRequest, change_queue_limits
 from perdure.service.queries import HolderView, ListedExecution
 from perdure.service.store_access import StoreAccess
 from perdure.stores.configured_store import open_store
@@ -41,6 +41,13 @@ Engines = list[HolderView]
 Approvals = list[Approval]
 Queues = list[QueueStatus]
 Checks = list[replay_checks.ReplayCheck]
+
+
+def client_on(access: StoreAccess) -> AsyncClient:
+    """Makes a client on a store that is in use here already; closing the client leaves the store open."""
+    client = AsyncClient(access.store)
+    client._access = access
+    return client
 
 
 class AsyncClient:
@@ -68,8 +75,7 @@ class AsyncClient:
 
     async def aclose(self) -> None:
         """Closes the client. Pending waits raise `StoreUnavailable`; messages that were posted are durable."""
-        self._access.watch.close()
-        self._access.wait_warnings.close()
+        self._access.close()
         if self._ours:
             await self._store.close()
 
@@ -117,9 +123,17 @@ class AsyncClient:
         return await self._start("client.start", workflow, args, kwargs)
 
     async def _start(self, verb: str, workflow: Workflow[..., Any] | NamedWorkflow | str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> AsyncHandle[Any]:
+        known, wanted, queue = self._request(verb, workflow, args, kwargs)
+        return await self._begin(known, wanted, queue)
+
+    def _request(
+        self, verb: str, workflow: Workflow[..., Any] | NamedWorkflow | str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Workflow[..., Any] | NamedWorkflow, StartRequest, Queue | None]:
         known = workflow if isinstance(workflow, Workflow | NamedWorkflow) else self.workflow(workflow)
+        return known, *execution_operations.start_request(known.code if isinstance(known, Workflow) else known, args, kwargs, verb)
+
+    async def _begin(self, known: Workflow[..., Any] | NamedWorkflow, wanted: StartRequest, queue: Queue | None) -> AsyncHandle[Any]:
         code = known.code if isinstance(known, Workflow) else known
-        wanted, queue = execution_operations.start_request(code, args, kwargs, verb)
         if (connection := code.calling.connection) is not None:
             key, created = await execution_operations.start_in_transaction(self._store, connection, wanted, queue)
             return AsyncHandle(self._access, key, kind_of(known), created)
@@ -135,8 +149,15 @@ class AsyncClient:
     async def run(self, workflow: NamedWorkflow | str, /, *args: Any, **kwargs: Any) -> Any: ...
     async def run(self, workflow: Workflow[..., Any] | NamedWorkflow | str, /, *args: Any, **kwargs: Any) -> Any:
         """Starts an execution, as `start` does, and waits for its result, as `AsyncHandle.result` does. An engine must be running."""
+        return await self._run("client.run", workflow, args, kwargs)
+
+    async def _run(self, verb: str, workflow: Workflow[..., Any] | NamedWorkflow | str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         execution_operations.expect_no_wait(connection_of(workflow))
-        return await (await self._start("client.run", workflow, args, kwargs)).result()
+        known, wanted, queue = self._request(verb, workflow, args, kwargs)
+        engine = self._access.engine
+        ending = engine.ending(wanted.key) if execution_operations.can_begin(engine, wanted) else None
+        handle = await self._begin(known, wanted, queue)
+        return await handle._result(None, ending if handle.created else None)
 
     @overload
     async def get(self, id: str | Key, workflow: Workflow[..., R], *, tenant: str = ...) -> AsyncHandle[R]: ...

@@ -16,7 +16,7 @@ from perdure.core import messages, values
 from perdure.core.paths import Key
 from perdure.core.views import PublicEvent, StepView
 from perdure.definition_workflow import Definition
-from perdure.runtime import execution_results
+from perdure.runtime.execution_results import Ending
 from perdure.runtime.workflow_programs import encode_input
 from perdure.service import definition_patches, definition_views, execution_operations, history, queries, reruns
 from perdure.service.execution_folds import ExecutionFold
@@ -70,9 +70,13 @@ class AsyncHandle(Generic[R_co]):
             Timeout: it did not end in time, for the reason in `why`; it continues.
             NotFound: the execution no longer exists.
         """
+        return await self._result(timeout)
+
+    async def _result(self, timeout: Duration | None, ending: Ending | None = None) -> R_co:
+        """Does the same. `ending` is the end that follows in the engine of this process, if the execution has just begun there."""
         with short_traceback, self._access.wait_warnings.waiting(self.key):
             async with with_timeout(timeout, f"the result of {self.key}", self._why):
-                raw = await execution_results.wait_for_result(self._access.watch, self._access.store, self.key, self._after)
+                raw = await self._access.result(self.key, self._after, ending)
         value: R_co = values.decode(raw, self._kind, f"the result of {self.key}")
         return value
 

@@ -16,6 +16,9 @@ T = TypeVar("T")
 SIGNALS_S = 1.0
 """How long the main thread may take to handle a signal."""
 
+CLEANUP_S = 5.0
+"""How long an interrupted caller waits for its coroutine to clean up."""
+
 CLOSED = "this client was closed; open another one"
 
 
@@ -51,6 +54,26 @@ class LoopThread:
             raise StoreUnavailable(CLOSED) from error
         except BaseException:
             future.cancel()
+            raise
+
+    def call_to_end(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Does the same as `call`; but an interrupted caller waits up to `CLEANUP_S` until the coroutine has ended, so that it can clean up."""
+        begun, ended = threading.Event(), threading.Event()
+
+        async def watched() -> T:
+            begun.set()
+            try:
+                return await coroutine
+            finally:
+                ended.set()
+
+        try:
+            return self.call(watched())
+        except BaseException:
+            if begun.is_set():
+                _ = ended.wait(CLEANUP_S)
+            else:
+                coroutine.close()
             raise
 
     def drain(self, items: AsyncGenerator[T, None]) -> Iterator[T]:

@@ -108,11 +108,18 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+def client_on_thread(thread: LoopThread, inner: AsyncClient) -> Client:
+    """Makes a client on a thread that is in use already; closing the client has no effect."""
+    client = Client.__new__(Client)
+    client._thread, client._inner, client._is_borrowed = thread, inner, True
+    return client
+
+
 class Client:
     """Starts executions and finds them, on the store of a URL. See `AsyncClient`. A store that is given in place of a URL is closed with the client."""
 
     def __init__(self, url: str | Store | None = None, *, codec: PayloadCodec | None = None) -> None:
-        self._thread = LoopThread("perdure-client")
+        self._thread, self._is_borrowed = LoopThread("perdure-client"), False
         try:
             self._inner = self._thread.call(_opened(url, codec))
         except BaseException:
@@ -121,7 +128,7 @@ class Client:
 
     def close(self) -> None:
         """Let the store and the thread go. Closing twice does nothing."""
-        if not self._thread.closed:
+        if not self._thread.closed and not self._is_borrowed:
             try:
                 self._thread.call(self._inner.aclose())
             finally:

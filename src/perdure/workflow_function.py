@@ -96,7 +96,9 @@ class Workflow(Generic[P, R_co]):
             asyncio.get_running_loop()
             raise WrongVerb(f"{self.code.name}.run() inside a running event loop", f"use `await {self.code.name}.arun(...)`")
         with short_traceback:
-            return asyncio.run(self._run("run", args, kwargs))
+            from perdure.shared_engines import run_in_thread  # here, so that importing a workflow costs no engine
+
+            return run_in_thread(self._run("run", args, kwargs))
 
     def arun(self, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co]:
         """Does the same as `run`, inside a running event loop."""
@@ -116,28 +118,30 @@ class Workflow(Generic[P, R_co]):
             return await self._run("arun", args, kwargs)
 
     async def _run(self, verb: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R_co:
-        from perdure.runtime.local_engine import local_engine  # imported here so that importing a workflow does not load an engine
         from perdure.service.execution_operations import start_request
-        from perdure.service.local_run import run_in_engine
-        from perdure.service.secrets.secret_resolver import secret_resolver_for
+        from perdure.shared_engines import run_workflow  # here, so that importing a workflow costs no engine
 
         if self.code.sync:
             import_greenlet()  # reports a missing library before anything is started
         start, _ = start_request(self.code, args, kwargs, verb)
-        async with local_engine(_family(self), self.code.calling.db, root=start.key, secrets=secret_resolver_for) as engine:
-            result: R_co = values.decode(await run_in_engine(engine, start), self.code.codec.result, f"the result of {self.code.name}")
-            return result
+        raw = await run_workflow(self.code, _family(self), start, self.code.calling.db)
+        result: R_co = values.decode(raw, self.code.codec.result, f"the result of {self.code.name}")
+        return result
 
 
 def _family(workflow: Workflow[..., Any]) -> list[CodeWorkflow]:
-    """The workflows that the engine of a script must know: the one that it runs, those that its function or module can name, and so on from these."""
+    return [one.code for one in related_workflows(workflow)]
+
+
+def related_workflows(workflow: Workflow[..., Any]) -> list[Workflow[..., Any]]:
+    """The workflows that an engine must know to run one: that one itself, those that its function or module can name, and so on from these."""
     found, left = {workflow.code.name: workflow}, [workflow]
     while left:
         for one in left.pop()._uses():
             if one.code.name not in found:  # of two workflows of one name, the nearer one is meant
                 found[one.code.name] = one
                 left.append(one)
-    return [one.code for one in found.values()]
+    return list(found.values())
 
 
 def _neighbours(fn: Callable[..., Any]) -> Callable[[], Sequence[Workflow[..., Any]]]:

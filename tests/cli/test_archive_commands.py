@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure import Context, step, workflow
+from perdure import App, Context, step, workflow
 from perdure.cli.exit_codes import ExitCode
 from perdure.stores.sqlite.blobs import SqliteBlobRemoval
 from perdure.sync_client import AsyncClient, Client
@@ -39,7 +39,8 @@ async def audit(ctx: Context) -> None:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database with an execution that has archives."""
     file = tmp_path_factory.mktemp("made") / "perdure.db"
-    audit.with_(id="a", db=f"sqlite:///{file}").run()
+    with App([audit], db=f"sqlite:///{file}") as app:
+        app.run(audit.with_(id="a"))
     return file
 
 

@@ -32,6 +32,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "What verbs return": ("Attempt", "Ok", "Err", "ErrorInfo", "Won", "Record", "Message", "Decision", "Vote"),
     "In a step": ("step_info", "StepInfo", "Resource", "Transaction", "Notice"),
     "Agents": ("Agent", "Budget"),
+    "An engine in your program": ("App", "SyncApp"),
     "From outside": ("Client", "Handle", "AsyncClient", "AsyncHandle", "NamedWorkflow", "Is", "Compressed", "Encrypted"),
 }
 
@@ -53,6 +54,7 @@ OTHERS = {
 """What is returned and never made by users, and where it is."""
 
 INTRODUCED = {
+    "SyncApp": "The sync face of an open `App`, which ``with app as shop:`` gives: the same verbs with the same options, not awaited, from any thread.",
     "Client": "The sync face of `AsyncClient`: the same methods with the same options, not awaited. Close it with `close()`, or use it in a `with`.",
     "Handle": "The sync face of `AsyncHandle`: the same methods, not awaited; `stream` and `events` are plain iterators.",
     "SyncContext": "The verbs of `Context` without `await`, for workflows that are plain functions. What holds of the one holds of the other.",

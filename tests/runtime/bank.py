@@ -55,4 +55,4 @@ async def calls(ctx: Context, account: str, number: int) -> int:
 if __name__ == "__main__":
     os.chdir(Path(sys.argv[1]).parent)
     url = f"sqlite:///{sys.argv[1]}"
-    asyncio.run(serve([order.code, calls.code], [at_work, pay], queues=["narrow"], declares=[narrow], url=url, ready=lambda _: print("ready", flush=True)))
+    asyncio.run(serve([order.code, calls.code], [at_work, pay], queues=["narrow"], declares=[narrow], db=url, ready=lambda _: print("ready", flush=True)))

@@ -29,14 +29,12 @@ RESULTS = "results.json"
 
 async def engine(url: str, queues: list[str]) -> None:
     """Serve until told to stop."""
-    await serve([one.code for one in WORKFLOWS], [press, slow_on_a_queue], queues=queues, url=url, ready=lambda _: _say("ready"))
+    await serve([one.code for one in WORKFLOWS], [press, slow_on_a_queue], queues=queues, db=url, ready=lambda _: _say("ready"))
 
 
 async def timing(url: str) -> None:
     """An engine and a worker for timers, until told to stop."""
-    await serve(
-        [one.code for one in measured_timers.WORKFLOWS], [measured_timers.stuck], queues=[measured_timers.QUEUE], url=url, ready=lambda _: _say("ready")
-    )
+    await serve([one.code for one in measured_timers.WORKFLOWS], [measured_timers.stuck], queues=[measured_timers.QUEUE], db=url, ready=lambda _: _say("ready"))
 
 
 async def client(url: str, executions: int, every_s: float) -> None:

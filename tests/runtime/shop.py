@@ -86,4 +86,4 @@ async def order(ctx: Context, number: int) -> dict[str, Any]:
 if __name__ == "__main__":
     os.chdir(Path(sys.argv[1]).parent)
     url = f"sqlite:///{sys.argv[1]}"
-    asyncio.run(serve([order.code, item.code], [], declares=[warehouse], url=url, ready=lambda _: print("ready", flush=True)))
+    asyncio.run(serve([order.code, item.code], [], declares=[warehouse], db=url, ready=lambda _: print("ready", flush=True)))

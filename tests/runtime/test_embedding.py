@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from perdure import Context, step, workflow
+from perdure import Context, shared_engines, step, workflow
 from perdure.core import events as e
 from perdure.core.paths import Key
 from tests.runtime.printing_script import HURRY, greet, slow
@@ -68,8 +68,11 @@ def test_ctrl_c_gives_back_what_is_in_flight_and_the_same_id_goes_on(tmp_path: P
 
 
 @pytest.mark.parametrize("new_loop", [uvloop.new_event_loop, asyncio.new_event_loop], ids=["uvloop", "asyncio"])
-def test_executions_run_in_the_loop_that_runs_beside_its_other_tasks(tmp_path: Path, new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+def test_executions_run_in_the_loop_that_runs_beside_its_other_tasks(
+    tmp_path: Path, new_loop: Callable[[], asyncio.AbstractEventLoop], monkeypatch: pytest.MonkeyPatch
+) -> None:
     unhandled = list[Any]()
+    monkeypatch.setattr(shared_engines, "IDLE_S", 0.1)
     url = f"sqlite:///{tmp_path}/perdure.db"
 
     async def program() -> None:
@@ -90,7 +93,9 @@ def test_executions_run_in_the_loop_that_runs_beside_its_other_tasks(tmp_path: P
         assert len(ticks) >= TICKS_MIN
         ticking.cancel()
         await asyncio.gather(ticking, return_exceptions=True)
-        assert asyncio.all_tasks() == {asyncio.current_task()}
+        async with asyncio.timeout(WAIT_S):
+            while asyncio.all_tasks() != {asyncio.current_task()}:  # until the idle engine has ended
+                await asyncio.sleep(TICK_S)
         assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
 
     with asyncio.Runner(loop_factory=new_loop) as runner:

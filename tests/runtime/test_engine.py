@@ -594,7 +594,7 @@ async def test_a_child_is_called_across_engines(c: Cluster) -> None:
 async def test_an_engine_with_a_root_claims_that_family_only(c: Cluster) -> None:
     stranger = await c.post(child, "stranger", id="stranger")
     await c.post(parent, id="other")
-    engine = await c.engine(parent, child, root=key(parent))
+    engine = await c.engine(parent, child, roots=[key(parent)])
     assert await c.start(engine, parent)
     assert await c.result(engine, parent) == ["first", "second"]
     await asyncio.sleep(10)

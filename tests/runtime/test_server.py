@@ -53,7 +53,7 @@ def queued() -> str:
 async def two(ctx: Context, takes_s: float, sync: bool) -> list[str]:
     return [await ctx.step(blocking if sync else slow, takes_s), await ctx.step(queued)]
 
-asyncio.run(serve([two.code], [queued], queues=["gpu"], url="sqlite:///here.db", grace_s=float(sys.argv[1]), ready=lambda engine: print("ready", flush=True)))
+asyncio.run(serve([two.code], [queued], queues=["gpu"], db="sqlite:///here.db", grace_s=float(sys.argv[1]), ready=lambda engine: print("ready", flush=True)))
 print("left in good order", flush=True)
 """
 KEY = Key("default", "two", "k")

@@ -244,13 +244,13 @@ class Twins:
             programs=frozenset(self.random.sample(PROGRAMS, self.random.choice([0, 1, 2, 3, 3, 3]))),
             queues=frozenset(self.random.sample([*NAMES, "none"], self.random.randrange(5))),
             limit=self.random.choice([0, 1, 1, 2, 10, 10]),
-            root=self.random.choice(self.keys) if chance() < 0.2 else None,
+            roots=frozenset(self.random.sample(self.keys, self.random.randrange(4))) if chance() < 0.2 else None,
         )
         holders = {head.key: head.holder for head in await self.memory.heads(HeadFilter(limit=10_000))}
         before_it: list[QueueStatus] = await self.memory.queues()
         claimed: Claimed = await self.both(lambda store: store.claim(claim))
         self.note_limits(claim, claimed, before_it)
-        self.note("claim" if claim.root is None else "claim of a family", claimed.executions)
+        self.note("claim" if claim.roots is None else "claim of a family", claimed.executions)
         self.note("work", claimed.work)
         for assignment in claimed.executions:
             before = holders[assignment.head.key]

@@ -111,7 +111,7 @@ async def ship_at_random(seed: int, directory: Path, operations: int) -> None:
     own: dict[Callable[[ShippedTwins], Awaitable[None]], float] = {
         ShippedTwins.ship: 20,
         ShippedTwins.catch_up: 5,
-        ShippedTwins.forget: 3,
+        ShippedTwins.forget: 8,
         ShippedTwins.remove_blobs: 1,
     }
     chances: dict[Callable[[ShippedTwins], Awaitable[None]], float] = own | dict(walk.CHANCES.items())

@@ -7,7 +7,7 @@ Never run; `tests/test_typing.py` has it checked.
 from dataclasses import dataclass
 from typing import assert_type
 
-from perdure import AsyncClient, Client, Context, Err, Is, Ok, Retry, Signal, SyncContext, Won, step, workflow
+from perdure import App, AsyncClient, Client, Context, Err, Is, Ok, Retry, Signal, SyncContext, Won, step, workflow
 
 
 @dataclass(frozen=True)
@@ -316,3 +316,21 @@ async def from_any_loop(client: AsyncClient) -> None:
     handle.cancel()  # wrong: not awaited
     await handle.send(approved, "yes")  # wrong: the body's type
     assert_type(await handle.result(), int)  # wrong: what it returns
+
+
+async def in_a_program(app: App) -> None:
+    async with app:
+        await app.run(greet, 1)  # wrong: an argument's type
+        await app.start(greet)  # wrong: an argument missing
+        assert_type(await app.run(greet, "Ada"), int)  # wrong: what it returns
+        app.start(greet, "Ada")  # wrong: not awaited
+    App([greeting])  # wrong: a step is no workflow
+    App(db=5)  # wrong: the URL's type
+
+
+def in_a_program_without_a_loop(app: App) -> None:
+    with app as shop:
+        shop.run(greet, 1)  # wrong: an argument's type
+        assert_type(shop.run(greet, "Ada"), int)  # wrong: what it returns
+        assert_type(shop.handle("k", greet).result(), int)  # wrong: what it returns
+        app.run(greet, "Ada")  # wrong: not awaited

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import assert_type
 
-from perdure import AsyncClient, AsyncHandle, Client, Context, Err, Handle, Is, Ok, Retry, Signal, SyncContext, SyncTurn, Won, step, workflow
+from perdure import App, AsyncClient, AsyncHandle, Client, Context, Err, Handle, Is, Ok, Retry, Signal, SyncContext, SyncTurn, Won, step, workflow
 
 
 @dataclass(frozen=True)
@@ -298,6 +298,30 @@ async def running_sync_ones() -> None:
     assert_type(sync_greet.with_(id="k").run(name="Ada"), str)
     assert_type(await sync_greet.arun("Ada"), str)
     assert_type(sync_order.run("o1", cents=500), Charge)
+
+
+# an engine in a program
+
+app = App([greet, order], definitions="flows/", db="sqlite:///app.db")
+
+
+async def on_this_loop() -> None:
+    async with app as same:
+        assert_type(same, App)
+        assert_type(await app.run(greet, "Ada"), str)
+        assert_type(await app.run(order.with_(id="k"), "o1", cents=500), Charge)
+        assert_type(await app.start(order, "o1"), AsyncHandle[Charge])
+        assert_type(await (await app.handle("k", order)).result(), Charge)
+        assert_type(app.client, AsyncClient)
+        await app.run("by name", 1, other=2)
+
+
+def on_a_thread_of_its_own() -> None:
+    with app as shop:
+        assert_type(shop.run(greet, "Ada"), str)
+        assert_type(shop.start(order.with_(id="k"), "o1"), Handle[Charge])
+        assert_type(shop.handle("k", order).result(), Charge)
+        assert_type(shop.client, Client)
 
 
 # clients

@@ -41,7 +41,7 @@ def check(
 ) -> None:
     """Check which open executions would diverge with this code, where and how, and what can be done.
 
-    TARGET is FILE.py, FILE.py:workflow or module:workflow. Each log is replayed; no step is run, and nothing is written.
+    TARGET is FILE.py, FILE.py:workflow, module:workflow, or module:app of an App. Each log is replayed; no step is run, and nothing is written.
     """
     import asyncio
 
@@ -49,6 +49,8 @@ def check(
     from perdure.service.replay_checks import ReplayFilter
 
     code = targets.load_code(places)
+    if against is None:
+        targets.use_database_of(settings, places)
     meant = ReplayFilter(tenant=settings.tenant, workflow=which["workflow"] or None, failed=bool(which["failed"]), limit=limit)  # type: ignore[arg-type]  # an option of text
     found = asyncio.run(_checked(settings, against, code, meant))
     check_reports.show_replay_checks(found, "json" if as_json else format)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @click.command("graph", cls=CliCommand)
-@click.argument("what", metavar="FILE|ID")
+@click.argument("what", metavar="FILE|APP|ID")
 @click.option("--format", "form", type=click.Choice(["text", "mermaid", "svg"]), default="text", show_default=True, help="The format of the drawing.")
 @click.option("--at", "number", type=click.IntRange(1), metavar="N", help="Of an execution: its state after event N of its log.")
 @blobs_option
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def graph(settings: GlobalOptions, /, *, what: str, form: str, number: int | None, blobs: str | None, target: str | None) -> None:
     """Draw a definition, or an execution of one: its plan and its progress in one picture.
 
-    FILE is YAML or JSON, - is standard input; an ID is that of an execution, in any form.
+    FILE is YAML or JSON, - is standard input; APP is FILE.py:app or FILE.py:app:definition; an ID is that of an execution, in any form.
     """
     import asyncio
 
@@ -46,6 +46,8 @@ def graph(settings: GlobalOptions, /, *, what: str, form: str, number: int | Non
         if number is not None:
             raise click.UsageError("--at is for an execution: a definition has not begun")
         ir, states, taken = compile_definition(valid_definition(what, blobs).canonical), None, frozenset[int]()
+    elif ".py:" in what:
+        ir, states, taken = _definition_of_app(what).ir, None, frozenset()
     else:
         found = asyncio.run(_view(settings, what, number))
         ir, states, taken = found.ir, found.states, found.taken
@@ -61,6 +63,21 @@ def graph(settings: GlobalOptions, /, *, what: str, form: str, number: int | Non
         Path(target).write_text(drawn, encoding="utf-8")
     except OSError as error:
         raise CommandExit(ExitCode.INPUT, f"{terminal_text.clean(target)} can't be written: {error.strerror}") from error
+
+
+def _definition_of_app(text: str) -> Definition:
+    from perdure.cli import targets
+    from perdure.definition_workflow import Definition
+
+    app = targets.load_app(text)
+    definitions = [] if app is None else [one for one in app.listed if isinstance(one, Definition)]
+    wanted = text.rpartition(".py:")[2].partition(":")[2]
+    found = [one for one in definitions if wanted in ("", one.code.name)]
+    if len(found) == 1:
+        return found[0]
+    place = text.removesuffix(f":{wanted}") if wanted else text
+    names = ", ".join(f"{place}:{one.code.name}" for one in definitions) or "it has none, and only definitions are drawn"
+    raise targets.NoTarget("target", text, f"one definition of an App; choose: {names}")
 
 
 COLUMNS_WITHOUT_TERMINAL = 160

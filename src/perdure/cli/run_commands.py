@@ -143,8 +143,8 @@ def tool_options(command: F) -> F:
 def run(settings: GlobalOptions, /, *, target: str, id: str | None, wait: bool, watch: bool, format: str, **given: Any) -> None:
     """Run a workflow to its end in this process, and print its result.
 
-    TARGET is FILE.py, FILE.py:workflow or module:workflow, or a definition: FILE.yaml, FILE.json, or - for standard input. If it is interrupted or killed,
-    run it again with its id to continue.
+    TARGET is FILE.py, FILE.py:workflow or module:workflow, module:app or module:app:workflow of an App, or a definition: FILE.yaml, FILE.json, or - for
+    standard input. If it is interrupted or killed, run it again with its id to continue.
     """
     from perdure.cli import definition_files, output, targets
     from perdure.cli.live_view import watch_in_background
@@ -153,6 +153,7 @@ def run(settings: GlobalOptions, /, *, target: str, id: str | None, wait: bool, 
     if settings.tenant != "default":
         raise CommandExit(ExitCode.FLAGS, "run supports the tenant 'default' only\nuse perdure --tenant NAME start, with a worker")
     workflow = targets.load_workflow(target, given["tools"], given["calls"], definition_files.environment_of(given))
+    targets.use_database_of(settings, [target])
     args, kwargs = _input(target, workflow, given)
     key = workflow.key(uuid4().hex if id is None else id)
     settings.log("perdure.workflow")
@@ -248,12 +249,14 @@ def start(settings: GlobalOptions, /, *, workflow: str, wait: bool, timeout: str
     WORKFLOW is its name, or a target (FILE.py, FILE.py:workflow, module:workflow, FILE.yaml, FILE.json or -), whose arguments are then checked here. The key
     of the execution is printed.
     """
-    from perdure.cli import definition_files, output
+    from perdure.cli import definition_files, output, targets
     from perdure.cli.execution_lookup import known_programs, unknown_program, wait_for_result
     from perdure.cli.live_view import watch_in_background
     from perdure.cli.terminal_text import execution_name
 
     asked = _start_request(workflow, given)
+    if targets.is_target(workflow):
+        targets.use_database_of(settings, [workflow])
     with settings.client(creates=True) as client:
         meant = client.workflow(asked.workflow) if isinstance(asked.workflow, str) else asked.workflow
         handle = client.start(meant.with_(**asked.options, tenant=settings.tenant), *asked.args, **asked.kwargs)
@@ -341,10 +344,12 @@ def _start_request(workflow: str, given: dict[str, Any]) -> _StartRequest:
 @click.option("--queue", "queues", multiple=True, metavar="NAME", help="Also perform the steps of this queue.")
 @click.option("--only-tenant", "tenants", multiple=True, metavar="NAME", help="Serve only this tenant. It may be given several times.")
 @task_broker_options
-@click.option("--grace", default="30s", show_default=True, metavar="TIME", help="How long steps may take to end after a stop signal.")
+@click.option("--grace", metavar="TIME", help="How long steps may take to end after a stop signal; 30s, unless an App sets another time.")
 @click.pass_obj
-def worker(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tuple[str, ...], tenants: tuple[str, ...], grace: str, **given: Any) -> None:
-    """Run all workflows of some files or modules, and definitions (FILE.yaml, FILE.json), until stopped.
+def worker(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tuple[str, ...], tenants: tuple[str, ...], grace: str | None, **given: Any) -> None:
+    """Run all workflows of some files or modules, definitions (FILE.yaml, FILE.json), and Apps (module:app), until stopped.
+
+    An App brings its database, its queues and its grace; options win over what it says.
 
     With --listen, --exec or --each, programs in any language perform the tasks of the queues (docs/guides/workers.md); then no workflow need be named.
 
@@ -353,11 +358,11 @@ def worker(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tupl
     import asyncio
 
     from perdure.cli import definition_files, terminal_text
-    from perdure.cli.targets import TargetCode
+    from perdure.cli.targets import TargetCode, worker_database
     from perdure.cli.targets import load_code as found
     from perdure.code.durations import duration_seconds
     from perdure.definition_workflow import Definition
-    from perdure.runtime.server import serve
+    from perdure.runtime.server import SHUTDOWN_GRACE_S, serve
     from perdure.service.secrets.secret_resolver import secret_resolver_for
 
     broker = task_broker_of(queues, given, tenants or None)
@@ -366,11 +371,14 @@ def worker(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tupl
     code = found(targets, given["tools"], given["calls"], definition_files.environment_of(given)) if targets else TargetCode((), ())
     for definition in (one for one in code.workflows if isinstance(one, Definition)):
         definition_files.require_dependencies(definition)
-    grace_s = duration_seconds(grace, "--grace")
+    apps = code.apps
+    db, codec = worker_database(settings, apps)
+    queues = queues or tuple(dict.fromkeys(queue for app in apps for queue in app.queues))
+    grace_s = max((app.grace_s for app in apps), default=SHUTDOWN_GRACE_S) if grace is None else duration_seconds(grace, "--grace")
     settings.log("perdure")
 
     def ready(engine: Engine | None) -> None:
-        place = terminal_text.without_passwords(settings.url())
+        place = terminal_text.without_passwords(settings.url()) if isinstance(db, str | None) else "the store of its App"
         if engine is not None:
             knows = ", ".join(f"{one.name}@{one.version}" for one in engine.known.values())
             served = ("" if broker else _served_queues(queues)) + (f", for {', '.join(tenants)}" if tenants else "")
@@ -379,7 +387,7 @@ def worker(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tupl
             click.echo(f"{broker}{'' if engine is not None else f', from {place}; Ctrl-C stops it'}")
 
     workflows = [one.code for one in code.workflows]
-    how: dict[str, Any] = {"queues": queues, "tenants": tenants or None, "declares": code.queues, "url": settings.db, "grace_s": grace_s}
+    how: dict[str, Any] = {"queues": queues, "tenants": tenants or None, "declares": code.queues, "db": db, "codec": codec, "grace_s": grace_s}
     asyncio.run(serve(workflows, code.steps, **how, ready=ready, secrets=secret_resolver_for, task_server=broker))
 
 

@@ -1,4 +1,4 @@
-"""Finds workflows and steps by targets: ``FILE.py``, ``FILE.py:workflow``, ``module``, ``module:workflow``.
+"""Finds workflows and steps by targets: ``FILE.py``, ``FILE.py:workflow``, ``module``, ``module:workflow``, and ``module:app`` of an `App`.
 
 A file is imported as the module of its name, with its directory on `sys.path`, as `python FILE.py` would do; but not as ``__main__``, so that code under
 ``if __name__ == "__main__"`` does not run.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
@@ -26,10 +26,14 @@ from perdure.core.errors import BadValue, PerdureError
 from perdure.workflow_function import Workflow
 
 if TYPE_CHECKING:
+    from perdure.app import App
     from perdure.cli.definition_files import RunEnvironment
+    from perdure.cli.shared_options import GlobalOptions
     from perdure.definition_workflow import Definition
+    from perdure.stores.payload_codec import PayloadCodec
+    from perdure.stores.protocol import Store
 
-FORMS = "FILE.py, FILE.py:workflow, module:workflow, or FILE.yaml or FILE.json of a definition"
+FORMS = "FILE.py, FILE.py:workflow, module:workflow, module:app, or FILE.yaml or FILE.json of a definition"
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:.+)?", re.DOTALL)
 
 
@@ -44,6 +48,7 @@ class TargetCode:
     workflows: tuple[Workflow[..., Any], ...]
     steps: tuple[Step[..., Any, Any], ...]
     queues: tuple[Queue, ...] = ()
+    apps: tuple[App, ...] = ()
 
 
 def is_target(text: str) -> bool:
@@ -53,7 +58,7 @@ def is_target(text: str) -> bool:
 
 
 def load_workflow(text: str, tools: Sequence[str] = (), calls: Sequence[str] = (), where: RunEnvironment | None = None) -> Workflow[..., Any]:
-    """The workflow that `text` names; of a file without a name, the only one defined in it.
+    """The workflow that `text` names; of a file or an App without a name, the only one defined in it. ``module:app:workflow`` is one of an App.
 
     A definition gets the `tools` of these files and modules, and may call the definitions in the files `calls`.
 
@@ -66,6 +71,9 @@ def load_workflow(text: str, tools: Sequence[str] = (), calls: Sequence[str] = (
         raise NoTarget("target", text, "a definition, which alone takes --tools and --calls: a file of YAML or JSON, or - for standard input")
     place, name = _split(text)
     module = _module(text, place)
+    if (app := _app(module, name)) is not None:
+        _override(app, where)
+        return _workflow_of_app(text, app, name.partition(":")[2])
     if name:
         return _named(text, module, name)
     found = _defined(module)
@@ -75,6 +83,77 @@ def load_workflow(text: str, tools: Sequence[str] = (), calls: Sequence[str] = (
         raise NoTarget("target", text, "a file with a workflow in it; decorate an async function with @workflow")
     names = ", ".join(f"{place}:{one.code.name}" for one in found)
     raise NoTarget("target", text, f"one workflow but {len(found)}; choose: {names}")
+
+
+def load_app(text: str) -> App | None:
+    """The App that `text` names, as ``module:app`` or ``module:app:workflow``; None if it names something else.
+
+    Raises:
+        NoTarget: its code can't be imported.
+    """
+    if definition_files.is_document(text):
+        return None
+    place, name = _split(text)
+    return _app(_module(text, place), name) if name else None
+
+
+def use_database_of(settings: GlobalOptions, texts: Iterable[str]) -> None:
+    """Has a command use the database of the App among its targets, unless an option names another.
+
+    Raises:
+        NoTarget: two Apps have different databases; or an App has an open store or a codec of its own, which only `perdure worker` can use.
+    """
+    found = {text: app for text in texts if (app := load_app(text)) is not None}
+    for text, app in found.items():
+        if app.codec is not None or (settings.db is None and not isinstance(app.db, str | None)):
+            raise NoTarget("target", text, "an App on the URL of a database, without codec=; perdure worker runs any App, and PERDURE_COMPRESS sets a codec")
+    _ = worker_database(settings, list(found.values()))
+
+
+def worker_database(settings: GlobalOptions, apps: Sequence[App]) -> tuple[str | Store | None, PayloadCodec | None]:
+    """The database and the codec of a worker: those of its Apps, unless an option names another database.
+
+    Raises:
+        NoTarget: two Apps have different ones.
+    """
+    databases = list(dict.fromkeys(app.db for app in apps if app.db is not None))
+    codecs = list({id(app.codec): app.codec for app in apps}.values())
+    if settings.db is None and len(databases) > 1:
+        raise NoTarget("targets", " ".join(map(str, databases)), "one database: name it with --db")
+    if len(codecs) > 1:
+        raise NoTarget("targets", " ".join(map(repr, apps)), "Apps that have the same codec=, or none")
+    db = settings.db or next(iter(databases), None)
+    settings.db = db if isinstance(db, str) else settings.db
+    return db, next(iter(codecs), None)
+
+
+def _app(module: ModuleType, name: str) -> App | None:
+    from perdure.app import App
+
+    found = getattr(module, name.partition(":")[0], None) if name else None
+    return found if isinstance(found, App) else None
+
+
+def _override(app: App, where: RunEnvironment | None) -> None:
+    """Applies options of the command line, which take precedence over those of an App, to its definitions."""
+    if where is None:
+        return
+    from perdure.definitions.graph.policy import NO_POLICY
+    from perdure.definitions.kinds.deployment import NOTHING_MORE
+
+    names = ("allowed", "work", "models", "isolate")
+    changed = {name: value for name in names if (value := getattr(where.deployment, name)) != getattr(NOTHING_MORE, name)}
+    options = {name: value for name, value, default in (("policy", where.policy, NO_POLICY), ("blobs", where.blobs, {})) if value != default}
+    app._override(changed, **options)
+
+
+def _workflow_of_app(text: str, app: App, name: str) -> Workflow[..., Any]:
+    found = [one for one in app.listed if not name or one.code.name == name]
+    if len(found) == 1:
+        return found[0]
+    place = text.removesuffix(f":{name}") if name else text
+    names = ", ".join(f"{place}:{one.code.name}" for one in app.listed) or "it has none"
+    raise NoTarget("target", text, f"one workflow of the App; choose: {names}")
 
 
 def load_definitions(files: Sequence[str], tools: Sequence[str] = (), calls: Sequence[str] = (), where: RunEnvironment | None = None) -> list[Definition]:
@@ -123,6 +202,7 @@ def load_code(texts: Sequence[str], tools: Sequence[str] = (), calls: Sequence[s
     workflows: dict[str, Workflow[..., Any]] = {}
     steps: dict[str, Step[..., Any, Any]] = {}
     queues: dict[str, Queue] = {}
+    apps: list[App] = []
     files = [text for text in texts if definition_files.is_document(text)]
     if (tools or calls) and not files:
         raise NoTarget("targets", " ".join(texts), "definitions, which alone take --tools and --calls")
@@ -133,6 +213,11 @@ def load_code(texts: Sequence[str], tools: Sequence[str] = (), calls: Sequence[s
             continue
         place, name = _split(text)
         module = _module(text, place)
+        if (app := _app(module, name)) is not None:
+            apps.append(app)
+            _override(app, where)
+            _add_app(text, app, workflows, steps, queues)
+            continue
         for one in [_named(text, module, name)] if name else _all(module, Workflow):
             _add(workflows, one.code.name, one, text, "workflow")
         for step in _all(module, Step):
@@ -141,7 +226,16 @@ def load_code(texts: Sequence[str], tools: Sequence[str] = (), calls: Sequence[s
             _add(queues, queue.name, queue, text, "queue")
     if not workflows and not steps:
         raise NoTarget("targets", " ".join(texts), "code with a workflow or a step in it; decorate functions with @workflow and @step")
-    return TargetCode(tuple(workflows.values()), tuple(steps.values()), tuple(queues.values()))
+    return TargetCode(tuple(workflows.values()), tuple(steps.values()), tuple(queues.values()), tuple(apps))
+
+
+def _add_app(text: str, app: App, workflows: dict[str, Any], steps: dict[str, Any], queues: dict[str, Any]) -> None:
+    for one in app.code.workflows:
+        _add(workflows, one.code.name, one, text, "workflow")
+    for step in app.code.steps:
+        _add(steps, step.name, step, text, "step")
+    for queue in app.code.queues:
+        _add(queues, queue.name, queue, text, "queue")
 
 
 def _add(found: dict[str, Any], name: str, one: Any, text: str, what: str) -> None:

@@ -53,6 +53,8 @@ _FOR_STARTS = frozenset(("tenant", "delay", "strict", "ttl", "debounce", "single
 TAKES: Mapping[str, frozenset[str]] = {
     "client.start": _ANYWHERE | _FOR_STARTS,
     "client.run": _ANYWHERE | _FOR_STARTS,
+    "app.start": _ANYWHERE | _FOR_STARTS,
+    "app.run": _ANYWHERE | _FOR_STARTS,
     "world.start": _ANYWHERE | _FOR_STARTS - {"connection"},
     "world.run": _ANYWHERE | _FOR_STARTS - {"connection"},
     "run": _ANYWHERE | _FOR_STARTS - {"debounce", "singleton", "connection"} | {"db"},

@@ -70,9 +70,9 @@ RETRY_WAIT_MIN_S, RETRY_WAIT_MAX_S = 0.05, 5.0
 class Engine:
     """Advances the executions of some workflows on a store, until stopped.
 
-    With `root`, it advances only that execution and its descendants; with `tenants`, only executions of these. A waiting execution stays in memory for
-    `idle_s`; with 0 each is evicted after every commit and rebuilt for the next. `secrets` resolves the secrets of calls, unless their definition has a
-    resolver of its own.
+    With `roots`, it advances only these executions and their descendants; `admit` and `dismiss` change which these are. With `tenants`, it advances only
+    executions of these. A waiting execution stays in memory for `idle_s`; with 0 each is evicted after every commit and rebuilt for the next. `secrets`
+    resolves the secrets of calls, unless their definition has a resolver of its own.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Engine:
         queues: Iterable[str] = (),
         declares: Iterable[Queue] = (),
         holder: str | None = None,
-        root: Key | None = None,
+        roots: Iterable[Key] | None = None,
         tenants: Iterable[str] | None = None,
         lease_s: float = HOLDER_LEASE_S,
         poll_s: float = STORE_POLL_S,
@@ -95,15 +95,11 @@ class Engine:
     ) -> None:
         self.store = store
         self.payloads = BlobCache(store)
-        workflows = tuple(workflows)
-        self.known = runnable_workflows(workflows)
-        self.releases, self._toolboxes = definition_releases(workflows), engine_toolboxes(workflows)
-        self.workflows: Mapping[str, Workflow] = {**self.known, **runnable_workflows(BUILT_IN_WORKFLOWS)}
-        self.versions = {one.name: one.version for one in self.workflows.values()}
+        self.roots = None if roots is None else frozenset(roots)
+        self._know(tuple(workflows))
         self.queues = frozenset(("", *queues))
-        self.root = root
-        self._programs = _program_names(self.workflows)
         self._tenants = None if tenants is None else frozenset(tenants)
+        self._process = process_info_here("engine", queues=self.queues - {""}, tenants=self._tenants)
         self._holder = Holder(store, holder, self._about(), lease_s, threaded=threaded)
         self._maintenance = StoreMaintenance(store, (*declares, *_declared_queues(self.known.values())), self.queues - {""}, self._set_queues)
         self._poll_s, self._idle_s = poll_s, idle_s
@@ -113,22 +109,92 @@ class Engine:
         self._residents = ResidentCache(memory_bytes_max, self._end_waiters.resolve)
         self._tasks: set[asyncio.Task[Any]] = set()
         self.runner = BatchRunner(self)
-        self.watch = ChangeWatcher(store, self._holds)
+        self.watch = ChangeWatcher(store, self.holds)
         self.threads: Executor | None = None
         self.resources = OpenResources(store)
         self.variables = Context()  # empty, as it is when an execution is recovered
         self.perform: StepRunner = run_step  # performs attempts; tests replace it
         self.settled_messages: set[tuple[Key, int]] = set()  # since the last claim was asked for: its answer may still contain these
         self.stopping = self._closed = False
+        self._claim_waiters: list[asyncio.Future[None]] = []
         self._joined = asyncio.Event()
         self._wake_up = asyncio.Event()
         self._damage: StoreDamaged | None = None
         self._backoff = Backoff()
         self._reports = QuarantineReports(logger)
 
+    def _know(self, workflows: tuple[Workflow, ...]) -> None:
+        self.known = runnable_workflows(workflows)
+        self.releases, self._toolboxes = definition_releases(workflows), engine_toolboxes(workflows)
+        self.workflows: Mapping[str, Workflow] = {**self.known, **runnable_workflows(BUILT_IN_WORKFLOWS)}
+        self.versions = {one.name: one.version for one in self.workflows.values()}
+        self._programs = _program_names(self.workflows)
+
+    def register(self, workflows: Iterable[Workflow]) -> None:
+        """Replaces the workflows that the engine knows. Resident executions continue with the code that they began with here.
+
+        Raises:
+            UnsupportedType: one of them has a type that can't be decoded; the engine then keeps the workflows that it knew.
+        """
+        self._know(tuple(workflows))
+        if self.joined:
+            self.decision_context = self._make_decision_context()
+
     def _about(self) -> ProcessInfo:
-        about = process_info_here("engine", _program_names(self.known), self.queues - {""}, self._tenants)
-        return msgspec.structs.replace(about, root=self.root, toolboxes=self._toolboxes)
+        roots = None if self.roots is None else sorted(self.roots)
+        return msgspec.structs.replace(self._process, programs=sorted(_program_names(self.known)), roots=roots, toolboxes=self._toolboxes)
+
+    def publish(self) -> None:
+        """Has the next renewal of the lease tell other processes which workflows and roots the engine has now."""
+        self._holder.describe(self._about())
+
+    async def publish_now(self) -> None:
+        """Tells other processes at once which workflows and roots the engine has now."""
+        self.publish()
+        try:
+            await self._renewed(await self._holder.renew())
+        except StoreUnavailable as error:
+            logger.warning("could not tell other processes what this engine runs: %s. The next renewal of its lease does", error)
+
+    def admit(self, root: Key) -> None:
+        """Adds a root: from its next claim on, the engine advances this execution and its descendants as well."""
+        self.roots = frozenset((*(self.roots or ()), root))
+
+    async def dismiss(self, root: Key) -> None:
+        """Stops advancing an execution and its descendants: gives back their attempts in flight, uncounted, and releases them.
+
+        An execution with a sync step in a thread is released when that step has ended; this method does not wait for it. It also returns when the root is
+        admitted again, or when the store does not answer in time.
+        """
+        self.roots = (self.roots or frozenset()) - {root}
+        ends_s = asyncio.get_running_loop().time() + GIVE_BACK_S
+        while not self._closed and root not in self.roots and asyncio.get_running_loop().time() < ends_s:
+            for resident in self._family(root):
+                if not resident.busy and not resident.held:
+                    self._residents.drop(resident)
+                elif not resident.busy and not resident.drop_when_released:
+                    resident.drop_when_released = True
+                    self.deliver(resident, messages.EvictMessage("the run that it belongs to has ended"))
+            if all(resident.drop_when_released and resident.threads and not resident.busy for resident in self._family(root)):
+                return  # also where none is left
+            await asyncio.sleep(0.005)
+
+    def _family(self, root: Key) -> list[ResidentExecution]:
+        """Returns the resident executions of a root, with those whose root is not known because their log is about to be read again."""
+        return [one for one in self._residents if root in (one.key, one.execution.root if one.execution is not None else root)]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no execution is resident."""
+        return not len(self._residents)
+
+    async def claim_now(self) -> None:
+        """Claims what is ready for the engine, and waits until that is resident."""
+        claimed = asyncio.get_running_loop().create_future()
+        self._claim_waiters.append(claimed)
+        self._wake_up.set()
+        if not self._closed:
+            await claimed
 
     @property
     def holder(self) -> str:
@@ -201,6 +267,7 @@ class Engine:
         while any(resident.in_flight or resident.threads for resident in self._residents) and (left_s := self._grace_ends_s - loop.time()) > 0:
             _ = await asyncio.wait(self._tasks, timeout=min(left_s, 0.05), return_when=asyncio.FIRST_COMPLETED)
         self._closed = True
+        self._resolve_claim_waiters(list(self._claim_waiters))
         if self._damage is None:
             await self._give_back_attempts()
         self._residents.clear()
@@ -288,13 +355,14 @@ class Engine:
     async def _claim(self) -> None:
         self._wake_up.clear()
         self.settled_messages.clear()
+        waiters = list(self._claim_waiters)
         asked_s = asyncio.get_running_loop().time()
         try:
             wanted = Claim(
                 holder=self.holder,
                 epoch=self.epoch,
                 programs=self._programs,
-                root=self.root,
+                roots=self.roots,
                 tenants=self._tenants,
                 limit=CLAIM_MAX,
                 toolboxes=self._toolboxes,
@@ -313,8 +381,17 @@ class Engine:
         self._wake_up_timer.at(claimed.next_at_s)
         for assignment in claimed.executions:
             self._receive_claimed(assignment)
+            if self.roots is not None and assignment.head.root not in self.roots:  # it was dismissed while the store was asked
+                _ = self.spawn(self.dismiss(assignment.head.root))
+        self._resolve_claim_waiters(waiters)
         if len(claimed.executions) == CLAIM_MAX:  # there may be more, for which no notification follows
             self._wake_up.set()
+
+    def _resolve_claim_waiters(self, waiters: list[asyncio.Future[None]]) -> None:
+        for one in waiters:
+            self._claim_waiters.remove(one)
+            if not one.done():
+                one.set_result(None)
 
     def _receive_claimed(self, assignment: ClaimedExecution) -> None:
         head = assignment.head
@@ -495,18 +572,24 @@ class Engine:
         if self._idle_s <= 0 and not resident.undecided:
             resident.discard_state()
 
-    async def start(self, key: Key, value: bytes) -> bool:
+    async def start(self, key: Key, value: bytes, workflow: Workflow | None = None) -> bool:
         """Starts an execution, unless there is one of this key, and returns whether it was created.
+
+        With `workflow`, its version, deadline, grace and definition apply, instead of those of the workflow that the engine knows under this name.
 
         Raises:
             UnknownWorkflow: this engine does not know the workflow.
         """
-        workflow = self.workflows.get(key.workflow)
-        if workflow is None:
+        known = self.workflows.get(key.workflow)
+        if known is None:
             raise UnknownWorkflow(key.workflow, list(self.workflows))
-        start = messages.StartMessage(
-            workflow.version, value, self._seed(), None, workflow.deadline_s, definition=workflow.definition, grace_s=workflow.grace_s
+        code = workflow or known
+        return await self.begin_execution(
+            key, messages.StartMessage(code.version, value, self._seed(), None, code.deadline_s, definition=code.definition, grace_s=code.grace_s)
         )
+
+    async def begin_execution(self, key: Key, start: messages.StartMessage) -> bool:
+        """Starts an execution of a known workflow with this message, unless there is one of this key, and returns whether it was created."""
         while not self.stopping:
             resident = self._residents.get(key)
             ours = resident is None
@@ -518,13 +601,16 @@ class Engine:
             if seed is not None or resident.exists:
                 return ours and start.seed == (seed if seed is not None else await retry_with_backoff(lambda: recorded_seed(self.store, key)))
             await asyncio.sleep(0)  # the start was given up before it was durable: repeat it
+        if self._end_waiters.failure is not None:
+            raise self._end_waiters.failure
         raise StoreUnavailable(f"could not start {key}: the engine has stopped. Start it again")
 
     def ending(self, key: Key) -> "asyncio.Future[EndedEvent | None]":
         """Returns a future for the end of the execution here. Its result is None if the execution leaves the engine; it fails if the engine does."""
         return self._end_waiters.future_for(key)
 
-    def _holds(self, key: Key) -> bool:
+    def holds(self, key: Key) -> bool:
+        """Whether the engine holds an execution at present, so that `ending` resolves when it ends or leaves the engine."""
         resident = self._residents.get(key)
         return resident is not None and resident.held
 

@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Set as AbstractSet
+from weakref import WeakValueDictionary
 
 from perdure.core import events as e
 from perdure.core import log_format
@@ -27,14 +28,23 @@ READ_BACK_EVENTS = (1, 256, sys.maxsize)
 """How many versions of the log are read back for the last lifecycle event, step by step. Mostly it is in the last commit."""
 
 
+Ending = asyncio.Future[e.EndedEvent | None]
+"""The next end of an execution in an engine; None if the execution leaves the engine, or is parked."""
+
+
 class EndWaiters:
-    """The futures of those who wait, in the process of an engine, for executions to end in it."""
+    """The futures of those who wait, in the process of an engine, for executions to end in it. The waiters alone keep them in memory."""
 
     def __init__(self) -> None:
-        self._futures: dict[Key, asyncio.Future[e.EndedEvent | None]] = {}
+        self._futures: WeakValueDictionary[Key, Ending] = WeakValueDictionary()
         self._failure: Exception | None = None
 
-    def future_for(self, key: Key) -> "asyncio.Future[e.EndedEvent | None]":
+    @property
+    def failure(self) -> Exception | None:
+        """Why the engine has failed, if it has."""
+        return self._failure
+
+    def future_for(self, key: Key) -> Ending:
         """Returns a future for the next end of the execution. Its result is None if the execution leaves the engine; it fails if the engine does."""
         future = self._futures.get(key)
         if future is None or future.done():

@@ -32,7 +32,7 @@ from perdure.stores.protocol import Claim, Post, Store, StoreTime
 class ProcessInfo(msgspec.Struct, frozen=True):
     """A description of a holder: its kind (engine, worker), where it runs, which programs it advances and with which capabilities, and which queues it serves.
 
-    With a `root`, it advances only that execution and its descendants, as the engine of a script does. With `tenants`, it serves these and no others.
+    With `roots`, it advances only these executions and their descendants, as the engine of a script does. With `tenants`, it serves these and no others.
     """
 
     kind: str
@@ -41,7 +41,7 @@ class ProcessInfo(msgspec.Struct, frozen=True):
     programs: list[str]
     queues: list[str]
     started_at_s: float
-    root: Key | None = None
+    roots: list[Key] | None = None
     toolboxes: tuple[Toolbox, ...] = ()
     tenants: tuple[str, ...] | None = None
 
@@ -106,6 +106,10 @@ class Holder:
         self._generation = 0
         self._renewed_s = 0.0
         self._broken_s = 0.0
+
+    def describe(self, about: ProcessInfo) -> None:
+        """Replaces the description of the process, from the next renewal on."""
+        self._about = encode_process_info(about)
 
     @property
     def lapsed(self) -> bool:
@@ -176,7 +180,7 @@ class Holder:
         turned.set()
 
         def renew_while_loop_turns() -> None:
-            while not ended.wait(self._lease_s / 3):
+            while not ended.wait(self._lease_s / 3) and not loop.is_closed():
                 if not turned.is_set():
                     logger.warning(
                         "could not renew the lease of %s: its event loop has been blocked for %.2g s. Find the call that blocks it",

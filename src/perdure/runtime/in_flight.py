@@ -78,7 +78,7 @@ def _begin_attempt(engine: EngineServices, resident: ResidentExecution, path: Pa
     pending = None if resident.execution is None else resident.execution.open.get(path)
     if pending is None or pending.attempt != attempt or pending.state != "performing" or resident.program is None:
         return
-    if engine.stopping or pending.grace_until_s is not None:  # the second: a call that the commit which opened it also dropped
+    if engine.stopping or resident.drop_when_released or pending.grace_until_s is not None:  # the last: a call that the commit which opened it also dropped
         resident.put(UndecidedMessage(messages.LostMessage(path, attempt, 0, begun=False)))
         return
     fn, op = resident.program.steps.get(path), pending.op

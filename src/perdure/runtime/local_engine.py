@@ -1,4 +1,4 @@
-"""Runs an engine inside the calling process, on a store that it opens, for the duration of a block. `greet.run()` uses it."""
+"""Runs engines inside the calling process, and waits there for the end of executions. `greet.run()` and `App` use it."""
 
 import asyncio
 import sys
@@ -13,7 +13,7 @@ from perdure.core.events import ParkedEvent
 from perdure.core.paths import Key
 from perdure.runtime.call_secrets import SecretSource
 from perdure.runtime.engine import Engine
-from perdure.runtime.execution_results import last_lifecycle_event, result_of_ended, wait_for_result
+from perdure.runtime.execution_results import Ending, last_lifecycle_event, result_of_ended, wait_for_result
 from perdure.runtime.workflow_programs import Workflow
 from perdure.stores.configured_store import open_store
 from perdure.stores.protocol import Post, Store
@@ -23,7 +23,7 @@ from perdure.stores.protocol import Post, Store
 async def local_engine(
     workflows: Iterable[Workflow],
     url: str | None = None,
-    root: Key | None = None,
+    roots: Iterable[Key] | None = None,
     declares: Iterable[Queue] = (),
     secrets: Callable[[Store], SecretSource] | None = None,
 ) -> AsyncIterator[Engine]:
@@ -33,20 +33,32 @@ async def local_engine(
     """
     store = open_store(url)
     try:
-        engine = Engine(store, workflows, root=root, declares=declares, threaded=True, secrets=None if secrets is None else secrets(store))
-        running = asyncio.create_task(engine.run())
-        joined = asyncio.create_task(engine.ready())
+        engine = Engine(store, workflows, roots=roots, declares=declares, threaded=True, secrets=None if secrets is None else secrets(store))
+        running = await begin_engine(engine)
         try:
-            _ = await asyncio.wait((running, joined), return_when=asyncio.FIRST_COMPLETED)
-            if running.done():
-                await running  # the engine failed before it joined: raise why
             yield engine
         finally:
-            joined.cancel()
             engine.stop()
             await running
     finally:
         await store.close()
+
+
+async def begin_engine(engine: Engine) -> "asyncio.Task[None]":
+    """Runs an engine as a task, and waits until it has joined the store. If this raises (it failed, or the wait was cancelled), it has ended."""
+    running = asyncio.create_task(engine.run(), name="perdure-engine")
+    joined = asyncio.create_task(engine.ready())
+    try:
+        _ = await asyncio.wait((running, joined), return_when=asyncio.FIRST_COMPLETED)
+    except asyncio.CancelledError:
+        engine.stop()
+        _ = await asyncio.wait((running,))
+        raise
+    finally:
+        joined.cancel()
+    if running.done():
+        await running  # raises why it failed
+    return running
 
 
 async def resume_if_diverged(engine: Engine, key: Key) -> int:
@@ -66,23 +78,27 @@ async def resume_if_diverged(engine: Engine, key: Key) -> int:
     return found.head.version
 
 
-async def run_to_end(engine: Engine, key: Key, value: bytes) -> bytes:
+async def run_to_end(engine: Engine, key: Key, value: bytes, workflow: Workflow | None = None) -> bytes:
     """Starts an execution with an encoded input, or continues the one that has this key; waits for its end and returns its encoded result.
+
+    `workflow` is the workflow to start, in case the engine knows another one of its name.
 
     Raises:
         UnknownWorkflow: this engine does not know the workflow.
         ExecutionFailed, DeadlineExceeded, ExecutionCancelled, NeedsAttention: see `wait_for_end`.
     """
     ending = engine.ending(key)
-    if not await engine.start(key, value):
+    if not await engine.start(key, value, workflow):
+        await engine.claim_now()  # so that the engine holds it, if it is ready, before its status is read
         return await wait_for_end(engine, key, await resume_if_diverged(engine, key))
     ended = await asyncio.shield(ending)  # this engine advances it from its start to its end, so the store need not be watched
     return await (wait_for_end(engine, key) if ended is None else result_of_ended(engine.store, key, ended))
 
 
-async def wait_for_end(engine: Engine, key: Key, after: int = 0) -> bytes:
+async def wait_for_end(engine: Engine, key: Key, after: int = 0, *, through_pauses: bool = False, ending: Ending | None = None) -> bytes:
     """Waits for the end of an execution and returns its encoded result. Events up to version `after` are ignored.
 
+    If this engine holds the execution, the store is not polled. `ending` is the next end in this engine, if the execution is known to be there.
     Any process may advance the execution. If this engine fails, the wait fails with the same error.
 
     Raises:
@@ -90,7 +106,11 @@ async def wait_for_end(engine: Engine, key: Key, after: int = 0) -> bytes:
         ExecutionFailed, DeadlineExceeded, ExecutionCancelled: how it ended.
         NeedsAttention: it is parked.
     """
-    waiting = asyncio.create_task(wait_for_result(engine.watch, engine.store, key, after, through_pauses=False))
+    if ending is None and engine.holds(key):
+        ending = engine.ending(key)
+    if ending is not None and (ended := await asyncio.shield(ending)) is not None:
+        return await result_of_ended(engine.store, key, ended)
+    waiting = asyncio.create_task(wait_for_result(engine.watch, engine.store, key, after, through_pauses=through_pauses))
     try:
         while True:
             ending = engine.ending(key)

@@ -1,7 +1,6 @@
 """Runs an engine, and a worker if there are queues to serve, until a signal stops the process."""
 
 import asyncio
-import gc
 import logging
 import signal
 import threading
@@ -13,9 +12,11 @@ from perdure.code.declarations import Step
 from perdure.code.declared_queues import Queue
 from perdure.runtime.call_secrets import SecretSource
 from perdure.runtime.engine import Engine
+from perdure.runtime.garbage_collection import relaxed_garbage_collection
 from perdure.runtime.worker import Worker
 from perdure.runtime.workflow_programs import Workflow
-from perdure.stores.configured_store import open_store
+from perdure.stores.configured_store import opened_store
+from perdure.stores.payload_codec import PayloadCodec
 from perdure.stores.protocol import Store
 
 logger = logging.getLogger("perdure.serve")
@@ -49,7 +50,8 @@ async def serve(
     queues: Iterable[str] = (),
     tenants: Iterable[str] | None = None,
     declares: Iterable[Queue] = (),
-    url: str | None = None,
+    db: str | Store | None = None,
+    codec: PayloadCodec | None = None,
     grace_s: float = SHUTDOWN_GRACE_S,
     ready: Callable[[Engine | None], None] = lambda _: None,
     secrets: Callable[[Store], SecretSource] | None = None,
@@ -68,12 +70,10 @@ async def serve(
     continues in another process, or in the next one.
 
     Raises:
-        StoreError: the store of `url` can't be opened.
+        StoreError: the store of `db` can't be opened. One that was open already stays open.
     """
-    relax_garbage_collection()
     names, known = frozenset(queues), list(workflows)
-    store = open_store(url)
-    try:
+    async with opened_store(db, codec) as store:
         found, mine = None if secrets is None else secrets(store), () if task_server else names
         engine = None
         if known or task_server is None:
@@ -83,9 +83,8 @@ async def serve(
             members.append(task_server(store, found))
         elif names:
             members.append(Worker(store, steps, queues=names, tenants=tenants, threaded=True, secrets=found))
-        await _run_until_signal(members, lambda: ready(engine), grace_s)
-    finally:
-        await store.close()
+        with relaxed_garbage_collection():
+            await _run_until_signal(members, lambda: ready(engine), grace_s)
 
 
 async def _run_until_signal(members: list[Engine | Worker | ServerMember], ready: Callable[[], object], grace_s: float) -> None:
@@ -108,15 +107,6 @@ async def _run_until_signal(members: list[Engine | Worker | ServerMember], ready
         joined.cancel()
         stop(0.0 if any(task.done() and task.exception() for task in running) else grace_s)
         _ = await asyncio.gather(*running)
-
-
-def relax_garbage_collection() -> None:
-    """Makes the garbage collector run more rarely. An engine creates few cycles, and would spend a fifth of its time on the search for them.
-
-    The settings are those of the whole process, so only a dedicated server process uses them.
-    """
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
 
 
 @contextmanager

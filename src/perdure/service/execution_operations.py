@@ -11,7 +11,8 @@ The reply to a message is found in the log: the message arrives there under a nu
 import inspect
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, cast
+from hashlib import sha256
+from typing import Any, TypeGuard, cast
 from uuid import uuid4
 
 import msgspec
@@ -31,6 +32,7 @@ from perdure.core.operations import KeepOperation
 from perdure.core.paths import Key
 from perdure.core.program import program_name
 from perdure.core.values import Value
+from perdure.runtime.engine import Engine
 from perdure.runtime.execution_results import ENDED_STATUSES
 from perdure.runtime.registrations import queue_limits
 from perdure.runtime.workflow_programs import Workflow, encode_input
@@ -122,7 +124,30 @@ async def start_execution(access: StoreAccess, wanted: StartRequest) -> tuple[Ke
     return await start_execution(access, wanted)  # a concurrent start has taken this number of the series
 
 
+def begins_at_once(wanted: StartRequest) -> bool:
+    """Whether an engine could begin the execution itself, which saves a commit: no option of the start needs the store."""
+    return not (wanted.delay_s or wanted.strict or wanted.attributes or wanted.ttl_s is not None or any(wanted.place) or wanted.debounce_s or wanted.singleton)
+
+
+async def _begin_in_engine(engine: Engine, wanted: StartRequest) -> bool:
+    seed = secrets.randbits(SEED_BITS) if wanted.seed is None else wanted.seed
+    start = messages.StartMessage(wanted.version, wanted.input, seed, None, wanted.deadline_s, definition=wanted.definition, grace_s=wanted.grace_s)
+    return await engine.begin_execution(wanted.key, start)
+
+
+def can_begin(engine: Engine | None, wanted: StartRequest) -> TypeGuard[Engine]:
+    """Whether this engine may begin the execution itself: it knows the workflow in this version and, of a definition, this release."""
+    if engine is None or engine.stopping or not begins_at_once(wanted):
+        return False
+    known = engine.known.get(wanted.key.workflow)
+    if known is None or wanted.version not in (0, known.version):
+        return False
+    return wanted.definition is None or (known.name, sha256(wanted.definition).hexdigest()) in engine.releases
+
+
 async def _post_start(access: StoreAccess, wanted: StartRequest, besides: Sequence[Commit] = ()) -> bool:
+    if not besides and can_begin(access.engine, wanted):
+        return await _begin_in_engine(access.engine, wanted)
     key, blobs = wanted.key, dict[str, bytes]()
     given = values.offload_if_large(wanted.input, blobs)
     definition = None if wanted.definition is None else values.put_blob(wanted.definition, blobs)

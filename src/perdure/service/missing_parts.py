@@ -38,7 +38,7 @@ async def live_processes(store: Store) -> list[ProcessInfo] | None:
 
 def missing_engine(head: Head, holders: Sequence[ProcessInfo]) -> str:
     """The engine that an execution lacks, in words; empty if there is one."""
-    near = [one for one in holders if one.root in (None, head.root)]
+    near = [one for one in holders if one.roots is None or head.root in one.roots]
     if not any(one.programs for one in near):
         return "no engine is running"
     near = [one for one in near if one.serves(head.key.tenant)]
@@ -65,7 +65,8 @@ def missing_worker(head: Head, execution: Execution, holders: Sequence[ProcessIn
     first = next(iter(execution.open.values()), None)
     if first is None or first.state != "waiting" or not isinstance(first.op, CallOperation) or not first.op.queue:
         return ""
-    is_served = any(first.op.queue in one.queues for one in holders if one.root in (None, head.root) and one.serves(head.key.tenant))
+    near = [one for one in holders if (one.roots is None or head.root in one.roots) and one.serves(head.key.tenant)]
+    is_served = any(first.op.queue in one.queues for one in near)
     return "" if is_served else f"no worker serves queue {first.op.queue}"
 
 

@@ -12,6 +12,9 @@ from perdure.core.paths import Key
 from perdure.core.values import Value
 from perdure.runtime.blob_loader import BlobCache
 from perdure.runtime.change_watcher import ChangeWatcher
+from perdure.runtime.engine import Engine
+from perdure.runtime.execution_results import Ending, wait_for_result
+from perdure.runtime.local_engine import wait_for_end
 from perdure.service.execution_folds import FoldCache
 from perdure.service.missing_parts import WaitWarnings
 from perdure.stores.protocol import Head, HeadFilter, ReadOnlyStore, Store, head_position
@@ -34,14 +37,36 @@ async def head_pages(store: ReadOnlyStore, which: HeadFilter) -> AsyncIterator[l
 
 
 class StoreAccess:
-    """A store with the caches and the change watcher that all callers in one event loop share."""
+    """A store with the caches and the change watcher that all callers in one event loop share.
 
-    def __init__(self, store: Store) -> None:
+    With an `engine`, which runs on this loop, starts and ends go through the engine directly.
+    """
+
+    def __init__(self, store: Store, engine: Engine | None = None) -> None:
         self.store = store
-        self.watch = ChangeWatcher(store)
+        self.engine = engine
+        self.watch = ChangeWatcher(store) if engine is None else engine.watch
         self.wait_warnings = WaitWarnings(store)
         self.folds = FoldCache(store)
         self._payloads = BlobCache(store)
+
+    def close(self) -> None:
+        """Fails the pending waits. The watch of an engine stays open as long as the engine runs."""
+        if self.engine is None:
+            self.watch.close()
+        self.wait_warnings.close()
+
+    async def result(self, key: Key, after: int = 0, ending: Ending | None = None) -> bytes:
+        """Waits for the end of an execution and returns its encoded result. Events up to version `after` are ignored, and a pause is waited through.
+
+        `ending` is the next end in this engine, if the execution is known to be there.
+
+        Raises:
+            ExecutionFailed, DeadlineExceeded, ExecutionCancelled, NeedsAttention, NotFound: see `wait_for_result`.
+        """
+        if self.engine is None:
+            return await wait_for_result(self.watch, self.store, key, after)
+        return await wait_for_end(self.engine, key, after, through_pauses=True, ending=ending)
 
     async def payload(self, value: Value) -> bytes:
         """Returns the bytes of a value, from its blob if it is large."""

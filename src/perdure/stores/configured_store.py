@@ -1,6 +1,8 @@
 """Opens the store that a URL, or else the environment, names, with the codec that the environment configures."""
 
 import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -36,6 +38,19 @@ def open_store(url: str | None = None, codec: PayloadCodec | None = None) -> Sto
     if (blobs := configured_blobs()) is not None:
         store = SeparateBlobsStore(store, blobs)
     return store if codec is None else EncodedStore(store, codec)
+
+
+@asynccontextmanager
+async def opened_store(db: str | Store | None = None, codec: PayloadCodec | None = None) -> AsyncIterator[Store]:
+    """Opens the store of a URL, as `open_store` does, and closes it after the block. A store that is passed in place of a URL stays open."""
+    if db is not None and not isinstance(db, str):
+        yield db if codec is None else EncodedStore(db, codec)
+        return
+    store = open_store(db, codec)
+    try:
+        yield store
+    finally:
+        await store.close()
 
 
 def open_plain_store(url: str) -> Store:

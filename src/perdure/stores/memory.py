@@ -640,9 +640,9 @@ class MemoryStore:
         """Returns as many as the claim may take: those that have waited longest or, if more are ready and of several tenants, the tenants in turns."""
         ready = iter(ready)
         found = list(islice(ready, claim.limit + 1))
-        if len(found) > claim.limit and claim.root is None and len(self._tenants) > 1:
+        if len(found) > claim.limit and claim.roots is None and len(self._tenants) > 1:
             found += ready
-        if len(found) <= claim.limit or len({_tenant(one) for one in found}) == 1 or claim.root is not None:
+        if len(found) <= claim.limit or len({_tenant(one) for one in found}) == 1 or claim.roots is not None:
             return found[: claim.limit]
         own: list[int] = [one.number for one in found if _holder(one) == claim.holder][: claim.limit]
         waiting = ((_waiting_since(one), one.number, _tenant(one)) for one in found if _holder(one) != claim.holder)
@@ -653,7 +653,7 @@ class MemoryStore:
         return sorted((one for one in found if one.number in numbers), key=lambda one: (_waiting_since(one), one.number))
 
     def _is_wanted(self, execution: _Execution, claim: Claim) -> bool:
-        return claim.root in (None, execution.head.root) and (claim.tenants is None or execution.head.key.tenant in claim.tenants)
+        return (claim.roots is None or execution.head.root in claim.roots) and (claim.tenants is None or execution.head.key.tenant in claim.tenants)
 
     def _is_dead(self, holder: str, now_s: float) -> bool:
         return self._holders.get(holder, NO_TIME) <= now_s
@@ -744,7 +744,7 @@ class MemoryStore:
 
     def _next(self, claim: Claim, now_s: float) -> float | None:
         """Returns the time at which the next execution or task that the claimer could get becomes ready."""
-        if claim.root is None and claim.tenants is None and not self._queues:
+        if claim.roots is None and claim.tenants is None and not self._queues:
             times_s = [self._work.next(claim.queues, None), self._waiting.next(claim.programs, claim.holder)]
         else:
             waiting = self._waiting.waiting(claim.programs, claim.holder)

@@ -220,8 +220,8 @@ def has_admission(post: Post) -> bool:
 class Claim(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A request for executions of certain programs, and for tasks of certain queues, in the name of `holder`.
 
-    With `root`, only executions of that root are claimed; with `tenants`, only executions and tasks of these tenants. Of the programs that need capabilities,
-    those are claimed for which one of the `toolboxes` has every capability.
+    With `roots`, only executions of one of these roots are claimed: none, if there are none. With `tenants`, only executions and tasks of these tenants are
+    claimed. Of the programs that need capabilities, those are claimed for which one of the `toolboxes` has every capability.
     """
 
     holder: str
@@ -229,7 +229,7 @@ class Claim(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     programs: frozenset[str] = frozenset()
     queues: frozenset[str] = frozenset()
     limit: int = 100
-    root: Key | None = None
+    roots: frozenset[Key] | None = None
     tenants: frozenset[str] | None = None
     toolboxes: tuple[Toolbox, ...] = ()
 

@@ -462,7 +462,7 @@ local function hand_out(found, kind, claim, tenant_of)  -- The members to hand o
   end
   table.sort(all, by_time)
   local chosen, others, served = {}, {}, {}
-  if #all <= claim.limit or count == 1 or claim.root then
+  if #all <= claim.limit or count == 1 or claim.roots then
     for i = 1, math.min(#all, claim.limit) do chosen[i] = all[i] end
     return chosen
   end
@@ -535,13 +535,14 @@ function ask.claim(claim)
       end
     end
   end
-  local tenants = claim.tenants and set(claim.tenants)
+  local tenants, roots = claim.tenants and set(claim.tenants), claim.roots and {}
+  for _, root in ipairs(claim.roots or {}) do roots[pack(root)] = true end
   local function fits(member)
     local head = load(member:sub(17))
-    return claim.knows[head.program] and (not claim.root or pack(head.root) == pack(claim.root)) and (not tenants or tenants[head.key[1]])
+    return claim.knows[head.program] and (not roots or roots[pack(head.root)]) and (not tenants or tenants[head.key[1]])
   end
   local function is_of_tenant(member) return tenants[message_of(member).to[1]] end
-  local of_tenant, wanted, more = tenants and is_of_tenant, (claim.root or tenants) and fits, false
+  local of_tenant, wanted, more = tenants and is_of_tenant, (roots or tenants) and fits, false
   local room, room_for_work = math.max(claim.limit, 100), math.max(claim.limit, 100)  -- ORPHANS_FREED_MIN of the protocol
   for _, holder in ipairs(call('SMEMBERS', at('holding'))) do
     if not lives(holder) then
@@ -555,7 +556,7 @@ function ask.claim(claim)
     for _, tenant in ipairs(claim.tenants or {}) do look(found, tenant_line(kind, name, tenant), from, to, count) end
   end
   for _, name in ipairs(claim.programs) do
-    if claim.root then look(ready, at('ready', name), '-inf', now, nil, fits) else look_at(ready, 'ready', name, '-inf', now, claim.limit + 1) end
+    if roots then look(ready, at('ready', name), '-inf', now, nil, fits) else look_at(ready, 'ready', name, '-inf', now, claim.limit + 1) end
   end
   local held = {}
   look(held, at('held', claim.holder), '(-inf', now, nil, fits)
@@ -568,7 +569,7 @@ function ask.claim(claim)
     else look_within_limits(work, 'worked', name, limits[name], claim, of_tenant) end
   end
   for name, queue in pairs(limits) do look_within_limits(ready, 'executed', name, queue, claim, wanted) end
-  if #ready > claim.limit and not claim.root then
+  if #ready > claim.limit and not roots then
     for _, name in ipairs(claim.programs) do look_in_turns(ready, 'ready', name, claim) end
   end
   if #work > claim.limit then
@@ -595,7 +596,7 @@ function ask.claim(claim)
   end
   limits = limits_now()
   for _, name in ipairs(claim.programs) do
-    if claim.root then look(later, at('ready', name), '-inf', '+inf', nil, fits) else look_at(later, 'ready', name, '-inf', '+inf', 1) end
+    if roots then look(later, at('ready', name), '-inf', '+inf', nil, fits) else look_at(later, 'ready', name, '-inf', '+inf', 1) end
   end
   look(later, at('held', claim.holder), '(-inf', '+inf', nil, fits)
   for _, name in ipairs(claim.queues) do

@@ -36,7 +36,7 @@ def known(name: str) -> Scenario:
 def engine(scenario: Scenario, url: str, deploy: int) -> None:
     """Serve the code of a deploy, until told to stop; of no deploy, without queues."""
     codes, queues = [one.code for one in scenario.workflows(deploy)], scenario.queues if deploy else ()
-    asyncio.run(serve(codes, scenario.steps, queues=queues, declares=scenario.declares, url=url, grace_s=GRACE_S, ready=lambda _: say_ready()))
+    asyncio.run(serve(codes, scenario.steps, queues=queues, declares=scenario.declares, db=url, grace_s=GRACE_S, ready=lambda _: say_ready()))
 
 
 def say_ready() -> None:

@@ -65,7 +65,8 @@ async def use(world: StoreWorld) -> None:
     world.clock.advance(10)
     await world.post(acks=[Ack(queue(), "0")])
     await world.claim(queues=("pay", "free"))
-    await world.claim(root=key("1"))
+    await world.claim(roots=frozenset({key("1")}))
+    await world.claim(roots=frozenset({key("1"), key("2")}))
     for id in "012345":
         await world.commit(key(id), await version(world, id), release=True, compacted=b"all", acks=(Ack(key(id), "start"),), attributes=ATTRIBUTES)
     assert await world.keys(key("5")) is not None and await world.store.heads(HeadFilter(tenant="acme", limit=3))

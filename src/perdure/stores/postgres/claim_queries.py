@@ -63,9 +63,9 @@ def _statements(is_work: bool, **words: str) -> _Statements:
     return _Statements(is_work, *(sql.format(**words) for sql in (_PAGE, _TENANTS, _OF_TENANTS, _TAKE)))
 
 
-_IN_FAMILY = "AND ($5::bytea IS NULL OR root = $5)"
+_IN_FAMILY = "AND ($5::bytea[] IS NULL OR root = ANY($5))"
 EXECUTIONS = _statements(False, table="heads", free=_FREE_HEADS, at="ready_at_s", more=_IN_FAMILY, mine="(holder IS NULL OR holder = $3)")
-WORK = _statements(True, table="mail", free=_FREE_MAIL, at="due_at_s", more="AND $5::bytea IS NULL", mine="(holder IS NULL OR holder = $3)")
+WORK = _statements(True, table="mail", free=_FREE_MAIL, at="due_at_s", more="AND $5::bytea[] IS NULL", mine="(holder IS NULL OR holder = $3)")
 
 
 async def free_orphans(fetch: Fetch, now_s: float, count: int) -> bool:
@@ -96,10 +96,10 @@ async def ready_work(fetch: Fetch, asked: ClaimArguments, limited: list[Postgres
 
 
 async def _ready(fetch: Fetch, ask: _Statements, asked: ClaimArguments, names: list[str], others: list[PostgresCandidate]) -> list[PostgresCandidate]:
-    root = None if ask.is_work else asked.root
-    page = await fetch(ask.page, asked.now_s, names, asked.tenants, asked.limit + 1, root)
+    roots = None if ask.is_work else asked.roots
+    page = await fetch(ask.page, asked.now_s, names, asked.tenants, asked.limit + 1, roots)
     found = others + [PostgresCandidate(*row) for row in page]
-    contended = len(found) > asked.limit and asked.root is None
+    contended = len(found) > asked.limit and asked.roots is None
     if contended:
         for name in names:
             found += await _of_each_tenant(fetch, ask, asked, name)

@@ -16,7 +16,7 @@ from perdure.stores.fairness import LANE_MEMORY_S, Candidate, QueueRecord, Queue
 from perdure.stores.postgres.store_rows import escape_nul, unescape_nul
 from perdure.stores.protocol import UNLIMITED, QueueLimits, QueueStatus
 
-WANTED = "program = ANY($2::text[]) AND ($3::bytea IS NULL OR root = $3)"
+WANTED = "program = ANY($2::text[]) AND ($3::bytea[] IS NULL OR root = ANY($3))"
 TENANTS = "($5::text[] IS NULL OR tenant = ANY($5))"
 ORPHANED = "(holder IS NOT NULL AND NOT EXISTS (SELECT 1 FROM holders WHERE name = holder AND until_s > $1))"
 
@@ -82,7 +82,7 @@ LOCK = f"""SELECT name, concurrency, per_lane, interval_s, burst, turn, free_at_
     ORDER BY name FOR UPDATE"""
 OWN = f"""SELECT number, ready_at_s, tenant FROM heads WHERE limited AND holder = $4 AND ready_at_s <= $1 AND {WANTED} AND {TENANTS}
     ORDER BY ready_at_s, number LIMIT $6 FOR UPDATE SKIP LOCKED"""
-NEXT_OWN = "SELECT min(ready_at_s) FROM heads WHERE limited AND program = ANY($1::text[]) AND ($2::bytea IS NULL OR root = $2) AND holder = $3"
+NEXT_OWN = "SELECT min(ready_at_s) FROM heads WHERE limited AND program = ANY($1::text[]) AND ($2::bytea[] IS NULL OR root = ANY($2)) AND holder = $3"
 NAMES = "SELECT name FROM queues"
 SERVED = "SELECT queue, lane, turn FROM lanes WHERE work = $1 AND queue = ANY($2::text[]) AND lane = ANY($3::text[])"
 TURN = "UPDATE queues SET turn = $2, free_at_s = $3, free_for_work_at_s = $4 WHERE name = $1"
@@ -99,7 +99,7 @@ class ClaimArguments(NamedTuple):
 
     now_s: float
     programs: list[str]
-    root: bytes | None
+    roots: list[bytes] | None
     holder: str
     queues: list[str]
     limit: int
@@ -130,7 +130,7 @@ class LockedQueue(QueueRecord):
 
 async def lock_queues(fetch: Fetch, asked: ClaimArguments) -> dict[str, LockedQueue]:
     """Locks the queues that have something for the claim until it ends, so that no other claim takes from them."""
-    rows = await fetch(LOCK, asked.now_s, asked.programs, asked.root, asked.queues)
+    rows = await fetch(LOCK, asked.now_s, asked.programs, asked.roots, asked.queues)
     return {name: LockedQueue(name, QueueLimits(*limits), *rest) for name, *limits, rest in ((*row[:5], row[5:]) for row in map(tuple, rows))}
 
 
@@ -207,7 +207,7 @@ async def _choose_and_lock(fetch: Fetch, ask: _Statements, queues: dict[str, Loc
     if not names:
         return []
     within, most = [*map(escape_nul, names)], max(rooms.values())
-    wanted = (within, most, asked.tenants) if ask.is_work else (asked.programs, asked.root, within, most, asked.tenants)
+    wanted = (within, most, asked.tenants) if ask.is_work else (asked.programs, asked.roots, within, most, asked.tenants)
     ready = await fetch(ask.first, asked.now_s, *wanted)
     candidates: dict[str, list[Candidate]] = {name: [] for name in names}
     turns: dict[str, dict[str, float]] = {name: {} for name in names}

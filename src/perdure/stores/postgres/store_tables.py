@@ -92,7 +92,7 @@ DUE_MAIL = f"""SELECT {MESSAGE_COLUMNS}, heads.number FROM mail JOIN heads ON sh
     WHERE heads.number = ANY($1::bigint[]) AND due_at_s <= $2 ORDER BY mail.number"""
 LEASE = f"UPDATE mail SET holder = $2, deliveries = deliveries + 1 WHERE number = ANY($1::bigint[]) RETURNING {MESSAGE_COLUMNS}"
 NEXT = f"""SELECT least((SELECT min(first.at_s) FROM unnest($2::text[]) AS name CROSS JOIN LATERAL (SELECT ready_at_s AS at_s FROM heads
-        WHERE NOT limited AND holder IS NULL AND ready_at_s IS NOT NULL AND program = name AND ($3::bytea IS NULL OR root = $3) AND {TENANTS}
+        WHERE NOT limited AND holder IS NULL AND ready_at_s IS NOT NULL AND program = name AND ($3::bytea[] IS NULL OR root = ANY($3)) AND {TENANTS}
         ORDER BY ready_at_s, number LIMIT 1) AS first),
     (SELECT min(ready_at_s) FROM heads WHERE NOT limited AND holder = $4 AND {WANTED} AND {TENANTS}),
     (SELECT min(first.at_s) FROM unnest($1::text[]) AS name CROSS JOIN LATERAL (SELECT due_at_s AS at_s FROM mail
@@ -261,9 +261,9 @@ class PostgresTables:
         if claim.epoch != self.moment.epoch or not alive:
             return Claimed(now_s)
         claim = claim.of([name for (name,) in await self.fetch("SELECT name FROM programs")])
-        root = claim.root and address_bytes(claim.root)
+        roots = None if claim.roots is None else [*map(address_bytes, claim.roots)]
         tenants = None if claim.tenants is None else [*map(escape_nul, sorted(claim.tenants))]
-        asked = ClaimArguments(now_s, [*map(escape_nul, claim.programs)], root, holder, [*map(escape_nul, claim.queues)], claim.limit, tenants)
+        asked = ClaimArguments(now_s, [*map(escape_nul, claim.programs)], roots, holder, [*map(escape_nul, claim.queues)], claim.limit, tenants)
         self.wakes |= await free_orphans(self.fetch, now_s, max(claim.limit, ORPHANS_FREED_MIN))
         executions, work = await self._ready(asked, limited)
         numbers = [one.number for one in executions]

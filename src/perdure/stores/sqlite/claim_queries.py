@@ -16,7 +16,7 @@ from perdure.stores.protocol import ORPHANS_FREED_MIN, Claim, ClaimedExecution
 from perdure.stores.sqlite import limited_queues
 from perdure.stores.sqlite.database_file import Execute
 from perdure.stores.sqlite.limited_queues import SqliteCandidate
-from perdure.stores.sqlite.store_rows import HEAD_COLUMNS, MESSAGE_COLUMNS, address_text, head_of, json_text, message_of
+from perdure.stores.sqlite.store_rows import HEAD_COLUMNS, MESSAGE_COLUMNS, head_of, json_text, message_of, roots_text
 
 TENANTS_MAX = 128
 """How many tenants a claim looks at in each program or queue."""
@@ -58,12 +58,14 @@ def _statements(is_work: int, **words: str) -> _Statements:
 EXECUTIONS = _statements(0, table="heads", free=_FREE_HEADS, at="ready_at_s")
 WORK = _statements(1, table="mail", free=_FREE_MAIL, at="due_at_s")
 
-# What the claimer holds already. What nobody holds of one family: an execution, and those that have it as their root.
+# What the claimer holds already. What nobody holds of some families, whose roots are an argument: the roots, and the executions below them.
 OWN = """SELECT number, ready_at_s, tenant FROM heads WHERE holder = ? AND ready_at_s <= ? AND limited = 0 AND {wanted} ORDER BY ready_at_s, number LIMIT ?"""
 NEXT_OWN = "SELECT min(ready_at_s) FROM heads WHERE holder = ? AND limited = 0 AND {wanted}"
 _IN_FAMILY = "FROM heads WHERE limited = 0 AND holder IS NULL AND {} AND {{wanted}}"
-ROOT, FAMILY = (_IN_FAMILY.format(line) for line in ("address = ? AND root IS NULL", "root = ?"))
-READY_IN_FAMILY = "SELECT number, ready_at_s, tenant {line} AND ready_at_s <= ? ORDER BY ready_at_s, number LIMIT ?"
+ROOT, FAMILY = (_IN_FAMILY.format(line) for line in ("address = family.value AND root IS NULL", "root = family.value"))
+READY_IN_FAMILIES = """SELECT number, ready_at_s, waiting.tenant FROM json_each(?) AS family CROSS JOIN heads AS waiting WHERE waiting.number IN (
+    SELECT number {line} AND ready_at_s <= ? ORDER BY ready_at_s, number LIMIT ?)"""
+NEXT_IN_FAMILIES = "WITH family AS (SELECT value FROM json_each(?)) SELECT min((SELECT min(ready_at_s) {line})) FROM family"
 
 ORPHANS = "SELECT number FROM heads WHERE holder = ? ORDER BY ready_at_s, number LIMIT ?"
 FREE = "UPDATE heads SET holder = NULL, wake_at_s = min(coalesce(wake_at_s, created_at_s), ?) WHERE number IN (SELECT value FROM json_each(?))"
@@ -128,12 +130,12 @@ def find_ready(execute: Execute, claim: Claim, living: frozenset[str], now_s: fl
         wanted, arguments = limited_queues.claim_condition(claim)
         own = execute(OWN.format(wanted=wanted), (claim.holder, now_s, *arguments, claim.limit + 1))
         executions += [SqliteCandidate(number, at_s, tenant, own=True) for number, at_s, tenant in own]
-        if claim.root is None:
+        if claim.roots is None:
             executions += _first(execute, EXECUTIONS, claim, names, claim.limit + 1, now_s)
         else:
             for line in (ROOT, FAMILY):
-                found = (address_text(claim.root), *arguments, now_s, claim.limit + 1)
-                executions += _candidates(execute(READY_IN_FAMILY.format(line=line.format(wanted=wanted)), found))
+                found = (roots_text(claim.roots), *arguments, now_s, claim.limit + 1)
+                executions += _candidates(execute(READY_IN_FAMILIES.format(line=line.format(wanted=wanted)), found))
     if free_queues:
         work += _first(execute, WORK, claim, free_queues, claim.limit + 1, now_s)
     for queue in limited:
@@ -141,7 +143,7 @@ def find_ready(execute: Execute, claim: Claim, living: frozenset[str], now_s: fl
             executions += limited_queues.choose_executions(execute, queue, claim, living, now_s)
         if queue.name in claim.queues:
             work += limited_queues.choose_work(execute, queue, claim, living, now_s)
-    if len(executions) > claim.limit and claim.root is None:
+    if len(executions) > claim.limit and claim.roots is None:
         executions += _of_each_tenant(execute, EXECUTIONS, claim, names, now_s, cursors)
     if len(work) > claim.limit:
         work += _of_each_tenant(execute, WORK, claim, free_queues, now_s, cursors)
@@ -169,11 +171,11 @@ def next_ready_at(execute: Execute, claim: Claim, now_s: float) -> float | None:
     if claim.programs:
         wanted, arguments = limited_queues.claim_condition(claim)
         times_s += execute(NEXT_OWN.format(wanted=wanted), (claim.holder, *arguments)).fetchone()
-        if claim.root is None:
+        if claim.roots is None:
             times_s.append(_next(execute, EXECUTIONS, claim, sorted(claim.programs)))
         else:
             for line in (ROOT, FAMILY):
-                times_s += execute(f"SELECT min(ready_at_s) {line.format(wanted=wanted)}", (address_text(claim.root), *arguments)).fetchone()
+                times_s += execute(NEXT_IN_FAMILIES.format(line=line.format(wanted=wanted)), (roots_text(claim.roots), *arguments)).fetchone()
     limited = limited_queues.limited_queues(execute)
     for queue in limited:
         times_s += limited_queues.next_times(execute, queue, claim, now_s)
@@ -260,7 +262,7 @@ def _in_turns(execute: Execute, is_work: int, found: list[SqliteCandidate], clai
     candidates = {one.number: one for one in found}
     tenants = {one.tenant for one in candidates.values()}
     longest_waiting = sorted(candidates.values(), key=_waiting_time)
-    if len(candidates) <= claim.limit or len(tenants) == 1 or claim.root is not None:
+    if len(candidates) <= claim.limit or len(tenants) == 1 or claim.roots is not None:
         return longest_waiting[: claim.limit], []
     own = [one for one in longest_waiting if one.own][: claim.limit]
     served: Mapping[str, float] = dict(execute(TURNS.format(tenants=", ".join("?" * len(tenants))), (is_work, *tenants)).fetchall())

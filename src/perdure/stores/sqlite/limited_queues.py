@@ -14,7 +14,7 @@ from msgspec.structs import astuple
 from perdure.stores.fairness import LANE_MEMORY_S, Candidate, QueueRecord, QueueState, choose_candidates, next_start_at, room_under_limits, starts_allowed
 from perdure.stores.protocol import UNLIMITED, Claim, QueueLimits, QueueStatus
 from perdure.stores.sqlite.database_file import Execute
-from perdure.stores.sqlite.store_rows import address_text
+from perdure.stores.sqlite.store_rows import roots_text
 
 LIMIT = """INSERT INTO queues (name, concurrency, per_lane, interval_s, burst, declared, turn, free_at_s, free_for_work_at_s)
     VALUES (?, ?, ?, ?, ?, ?, 0, 0, 0)
@@ -172,12 +172,12 @@ def _queue_status(execute: Execute, name: str, limits: QueueLimits, living: froz
 
 
 def claim_condition(claim: Claim) -> tuple[str, tuple[str, ...]]:
-    """Returns the condition that a claim puts on executions (programs, tenants and root), as SQL and arguments."""
+    """Returns the condition that a claim puts on executions (programs, tenants and roots), as SQL and arguments."""
     tenants, arguments = _of_tenants(claim)
     condition = f"+program IN ({_marks(claim.programs)}) AND {tenants}"
-    if claim.root is None:
+    if claim.roots is None:
         return condition, (*claim.programs, *arguments)
-    return f"{condition} AND coalesce(root, address) = ?", (*claim.programs, *arguments, address_text(claim.root))
+    return f"{condition} AND coalesce(root, address) IN (SELECT value FROM json_each(?))", (*claim.programs, *arguments, roots_text(claim.roots))
 
 
 def _of_tenants(claim: Claim) -> tuple[str, tuple[str, ...]]:

@@ -349,6 +349,11 @@ def root_text(root: Key, key: Key) -> str | None:
     return None if root == key else address_text(root)
 
 
+def roots_text(roots: Iterable[Key]) -> str:
+    """Roots as one argument, for `json_each`."""
+    return json_text([address_text(root) for root in sorted(roots)])
+
+
 def json_text(data: object) -> str:
     """Data as JSON text."""
     return _encode(data).decode()

@@ -6,9 +6,15 @@ A free execution is claimed when its wake-up time has come or a message is due, 
 import pytest
 
 from perdure.core.envelopes import Ack, NewExecution, OutgoingMessage
+from perdure.core.paths import Key
 from perdure.core.program import Toolbox
 from perdure.stores.protocol import Committed, QueueLimits
 from perdure.testing.conformance.store_world import NAMES, StoreWorld, key, plain_message, queue, start_message
+
+
+def families(*ids: str) -> frozenset[Key]:
+    """The roots of a claim that is restricted to them."""
+    return frozenset(map(key, ids))
 
 
 class LeaseSuite:
@@ -37,7 +43,7 @@ class LeaseSuite:
         assert await world.claimed("one", *NAMES) == []
         for number, name in enumerate(NAMES):
             await world.renew(name, lease_s=0)
-            assert await world.claimed("one", *NAMES, root=key(name)) == [key(str(number))]
+            assert await world.claimed("one", *NAMES, roots=frozenset({key(name)})) == [key(str(number))]
 
     async def test_what_needs_capabilities_is_claimed_by_those_who_have_all_of_them(self, world: StoreWorld) -> None:
         await world.renew("one", "two", lease_s=1000)
@@ -82,13 +88,45 @@ class LeaseSuite:
         for id, root in (("1", "1"), ("1a", "1"), ("2", "2"), ("1b", "1"), ("2a", "2")):
             await world.open(key(id), root=key(root))
         await world.open(key("1"), root=key("2"))
-        assert await world.claimed(root=key("3")) == []
-        assert await world.claimed(root=key("1", tenant="other")) == []
-        assert await world.claimed(root=key("1"), limit=2) == [key("1"), key("1a")]
+        assert await world.claimed(roots=families("3")) == []
+        assert await world.claimed(roots=frozenset({key("1", tenant="other")})) == []
+        assert await world.claimed(roots=families("1"), limit=2) == [key("1"), key("1a")]
         await world.renew("one", lease_s=0)
-        assert await world.claimed("two", root=key("1")) == [key("1"), key("1a"), key("1b")]
-        assert await world.claimed("two", "refund", root=key("2")) == []
+        assert await world.claimed("two", roots=families("1")) == [key("1"), key("1a"), key("1b")]
+        assert await world.claimed("two", "refund", roots=families("2")) == []
         assert await world.claimed("two") == [key("2"), key("2a")]
+
+    async def test_a_claim_may_be_restricted_to_several_families_or_to_none(self, world: StoreWorld) -> None:
+        await world.renew("one", "two")
+        for id, root in (("1", "1"), ("2", "2"), ("3", "3"), ("1a", "1"), ("3a", "3"), ("2a", "2")):
+            await world.open(key(id), root=key(root))
+        assert await world.claimed(roots=families()) == []
+        assert (await world.claim(roots=families())).next_at_s is None
+        assert await world.claimed(roots=families("3", "1", "none"), limit=3) == [key("1"), key("3"), key("1a")]
+        assert await world.claimed(roots=families("3", "1")) == [key("3a")]
+        await world.renew("one", lease_s=0)
+        assert await world.claimed("two", roots=families("2", "3")) == [key("2"), key("3"), key("3a"), key("2a")]
+        assert await world.claimed("two") == [key("1"), key("1a")]
+
+    async def test_a_claim_of_families_tells_when_the_first_of_them_is_due(self, world: StoreWorld) -> None:
+        await world.renew("one")
+        for number, id in enumerate("123", 1):
+            await world.open(key(id), root=key(id))
+            (claimed,) = (await world.claim(roots=families(id))).executions
+            await world.commit(claimed.head.key, 0, release=True, wake_at_s=world.clock.now_s + 10 * number, acks=(Ack(key(id), "start"),))
+        assert (await world.claim(roots=families("3", "2"))).next_at_s == world.clock.now_s + 20
+        assert (await world.claim(roots=families("3"))).next_at_s == world.clock.now_s + 30
+        assert (await world.claim(roots=families("4"))).next_at_s is None
+
+    async def test_a_claim_of_families_respects_the_limits_of_queues(self, world: StoreWorld) -> None:
+        await world.renew("one")
+        await world.store.limit("mails", QueueLimits(2))
+        for id in "1234":
+            start = OutgoingMessage(key(id), "start", b"start", opens=NewExecution("order", key(id), "mails"))
+            await world.post(start)
+        assert await world.claimed(roots=families()) == []
+        assert await world.claimed(roots=families("2", "3", "4")) == [key("2"), key("3")]
+        assert await world.claimed(roots=families("4")) == []
 
     async def test_a_claim_hands_over_the_head_as_it_is_afterwards_and_all_due_mail(self, world: StoreWorld) -> None:
         await world.renew("one")

@@ -153,8 +153,8 @@ class QuerySuite:
         assert (await world.claim("one", PROGRAM)).next_at_s == now_s + 20
         assert (await world.claim("one", queues=["pay"])).next_at_s == now_s + 10
         assert (await world.claim("one", "other")).next_at_s == now_s + 5
-        assert (await world.claim("one", root=key("later"))).next_at_s == now_s + 50
-        assert (await world.claim("one", root=key("nobody"))).next_at_s is None
+        assert (await world.claim("one", roots=frozenset({key("later")}))).next_at_s == now_s + 50
+        assert (await world.claim("one", roots=frozenset({key("nobody")}))).next_at_s is None
         world.clock.advance(60)
         assert await world.claimed() == [key("asleep"), key("later")]
         assert (await world.claim()).next_at_s is None

@@ -51,7 +51,7 @@ class TenantSuite:
     async def test_a_family_is_claimed_by_tenant_as_well(self, world: StoreWorld) -> None:
         await world.renew("one")
         await world.open(key("1", "a"), key("2", "b"), root=key("1", "a"))
-        assert await world.claimed("one", root=key("1", "a"), tenants=frozenset({"b"})) == [key("2", "b")]
+        assert await world.claimed("one", roots=frozenset({key("1", "a")}), tenants=frozenset({"b"})) == [key("2", "b")]
 
     async def test_a_burst_of_one_tenant_does_not_delay_another(self, world: StoreWorld) -> None:
         await world.renew("one", lease_s=1e9)
