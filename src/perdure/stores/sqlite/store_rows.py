@@ -198,7 +198,8 @@ def _heads_of(execute: Execute, numbers: list[int]) -> list[Head]:
 
 def _number_at(execute: Execute, position: PagePosition, descending: bool) -> int:
     """Returns the number of the execution at a position. If it is gone, that of its neighbour by the time of creation stands for it."""
-    if row := execute(NUMBER, (address_text(Key(*position.key)),)).fetchone():
+    assert isinstance(position.key, Key), "it is a position in a list of executions"
+    if row := execute(NUMBER, (address_text(position.key),)).fetchone():
         return int(row[0])
     row = execute(LATEST_UNTIL, (position.created_at_s,)).fetchone()
     return (int(row[0]) if row else 0) + descending
