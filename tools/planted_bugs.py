@@ -200,8 +200,8 @@ GUARDS = (
     ),
     Guard(
         "a claim of some families gets nothing of others",
-        "stores.memory:MemoryStore.claim",
-        Instead("ready.head.root in claim.roots", "True"),
+        "stores.memory:MemoryStore._is_wanted",
+        Instead("execution.head.root in claim.roots", "True"),
         suite("stores/test_memory_store.py", "famil"),
     ),
     Guard(
