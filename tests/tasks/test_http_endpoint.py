@@ -116,12 +116,12 @@ async def test_when_the_lender_is_killed_its_leases_are_lost_and_the_tasks_are_l
     environment = {**os.environ, "PERDURE_DB": f"sqlite:///{tmp_path}/here.db"}
     async with httpx2.AsyncClient(base_url=f"http://{address}", timeout=35.0) as client, AsyncClient(environment["PERDURE_DB"]) as asking:
         async with program(*serves_tasks, cwd=tmp_path, env=environment) as first:
-            await first.until("are lent at")
+            await first.until("are offered at")
             handle = await asking.start(definition)
             task = (await client.post("/v1/tasks/lease", json={"worker": "ada", "wait_s": 20})).json()["tasks"][0]
             await first.kill()
         async with program(*serves_tasks, cwd=tmp_path, env=environment) as second:
-            await second.until("are lent at")
+            await second.until("are offered at")
             late = await client.post(f"/v1/tasks/{task['lease']}/complete", json={"value": "late"})
             assert (late.status_code, late.json()["error"]["type"]) == (409, "lease_lost")
             again = (await client.post("/v1/tasks/lease", json={"worker": "ada", "wait_s": 20})).json()["tasks"][0]

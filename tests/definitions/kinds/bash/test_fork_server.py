@@ -78,10 +78,10 @@ async def test_a_fork_server_that_can_not_start_says_why_and_is_not_retried(shel
 FORKED = """
 import asyncio, os, sys, tempfile
 from pathlib import Path
-from tests.definitions.kinds.bash.command_runner import Shell
+from tests.definitions.kinds.bash.command_runner import CommandRunner
 from perdure.definitions.kinds.bash import fork_server_client
 
-shell = Shell(Path(sys.argv[1]))
+shell = CommandRunner(Path(sys.argv[1]))
 asyncio.run(shell.run("true"))
 first = fork_server_client._fork_servers[0]._process.pid
 child = os.fork()

@@ -86,10 +86,10 @@ FORBIDDEN = """
 import asyncio, sys
 from pathlib import Path
 from perdure.core.errors import CommandRefused
-from tests.definitions.kinds.bash.command_runner import Shell
+from tests.definitions.kinds.bash.command_runner import CommandRunner
 
 try:
-    asyncio.run(Shell(Path(sys.argv[1])).run("touch ran", isolate=sys.argv[2]))
+    asyncio.run(CommandRunner(Path(sys.argv[1])).run("touch ran", isolate=sys.argv[2]))
 except CommandRefused as refused:
     print(refused)
 """
