@@ -81,7 +81,7 @@ class TestPostgresTransactions(TransactingStore):
             await transaction.fetch("SELECT 1")
             return Post()
 
-        with pytest.raises(StoreUnavailable, match="it is done again"):
+        with pytest.raises(StoreUnavailable, match="Perdure runs the step again"):
             await transact(world, guard(), dies)
         assert isinstance(await transact(world, guard(), writes("b")), Committed)
         assert await self.words() == ["b"]

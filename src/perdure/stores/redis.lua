@@ -853,27 +853,6 @@ function ask.records(which)
       return ended or found(member)
     end, which.limit)
   end
-  if keys then  -- These alone are read, newest first.
-    local there = {}
-    for address in pairs(keys) do
-      local number = call('ZSCORE', at('listed'), address)
-      if number and (not last or tonumber(number) < last.number) then there[#there + 1] = {-tonumber(number), address} end
-    end
-    table.sort(there, function(a, b) return a[1] < b[1] end)
-    for _, one in ipairs(there) do
-      if #answer.heads < which.limit then add(one[2]) end
-    end
-    return
-  end
-  local behind = last and after(last.number) or '+inf'
-  while #answer.heads < which.limit do  -- A page at a time, so that a list that is found among the newest reads no others.
-    local page = call('ZREVRANGEBYSCORE', at('listed'), behind, '-inf', 'WITHSCORES', 'LIMIT', 0, math.max(which.limit, 100))
-    for i = 1, #page, 2 do
-      if #answer.heads < which.limit then add(page[i]) end
-    end
-    if #page == 0 then break end
-    behind = '(' .. page[#page]
-  end
 end
 function ask.leases()
   answer.leases = {}
