@@ -11,7 +11,7 @@ from urllib.parse import quote, quote_plus
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from perdure.core import values
@@ -180,6 +180,8 @@ def texts(value: Any) -> Iterator[str]:
 @pytest.mark.slow
 @settings(deadline=None)  # others have the machine, too
 @given(SECRETS, DATA, st.sampled_from(sorted(FORMS)))
+@example("00" + "\x80" * 7 + "\U00010000\U00010000\U00012c3f\U0006aea5\U000aa94c\U000ac733", None, "base64 in lines")
+@example("a password of 30 characters...", None, "base64 in lines")
 def test_whatever_the_secret_is_it_is_gone_and_the_rest_is_as_it_was(secret: str, data: Any, form: str) -> None:
     raw = msgspec.msgpack.encode({"data": data, "said": FORMS[form](secret), secret: [secret]})
     found = msgspec.msgpack.decode(Mask([secret]).value(raw))

@@ -259,14 +259,14 @@ async def test_a_fatal_error_is_not_tried_again(bank: Bank) -> None:
 
 async def test_who_takes_over_finds_the_answer_of_a_transaction_before_anything_else(bank: Bank, monkeypatch: pytest.MonkeyPatch) -> None:
     async with engine(bank, pays, lease_s=60.0) as (store, first), AsyncClient(store) as client:
+        claim = first._claim
+
+        async def claim_until_begun() -> None:
+            """Claims nothing once the step has begun, so the engine never hears of the answer."""
+            await (asyncio.sleep(0.01) if tries else claim())
+
+        monkeypatch.setattr(first, "_claim", claim_until_begun)
         handle = await client.start(pays, "ada", 5)
-        while not tries:
-            await asyncio.sleep(0.001)
-
-            async def nothing() -> None:
-                """It claims no more, so it never hears of the answer."""
-
-            monkeypatch.setattr(first, "_claim", nothing)
         while not await bank.rows():
             await asyncio.sleep(0.01)
         await store.renew(first.holder, 0)  # it is taken for dead

@@ -26,8 +26,9 @@ CHARACTERS_MIN = 4
 ENCODED_CHARACTERS_MIN, LINE_CHARACTERS_MIN = 6, 6
 """The least number of characters at which a piece of base64, or a line of a secret, is taken for a part of it."""
 
-BROKEN_CHARACTERS_MIN, ANCHOR_CHARACTERS = 60, 16
-"""Base64 of this length or more may be broken into lines. Of two consecutive pieces of this length, a line break leaves one whole."""
+BROKEN_CHARACTERS_MIN, ANCHOR_CHARACTERS = 12, 16
+"""Base64 of the first length or more is also found where it is broken into lines, as it may stand anywhere in longer base64. Of two consecutive pieces of
+the second length, or of half the base64 if that is less, a line break leaves one whole."""
 
 ESCAPED_FACTOR = 8
 """The greatest ratio of the length of a form to that of the secret: each character escaped twice."""
@@ -208,7 +209,8 @@ def _forms(secret: str) -> Iterator[str | MaskPattern]:
     for core in _base64(_utf8(secret)):
         yield from _written(core)
         if len(core) >= BROKEN_CHARACTERS_MIN:
-            anchors = core[:ANCHOR_CHARACTERS], core[ANCHOR_CHARACTERS : 2 * ANCHOR_CHARACTERS]
+            size = min(ANCHOR_CHARACTERS, len(core) // 2)
+            anchors = core[:size], core[size : 2 * size]
             yield MaskPattern(anchors, (_NOT_BEHIND_SLASHES if core[0] in "+/" else "") + _LINE_BREAKS.join(map(_loosely, core)))
     if len(lines := stripped.splitlines()) > 1:
         for line in map(str.strip, lines):
