@@ -35,7 +35,7 @@ def send_receipt(order: str, charge_id: str) -> str:
     return f"receipt for {order}"
 
 
-@step
+@step(idempotent=True)  # a tool of a definition is called again after an interruption only if it says that this does no harm
 def restock(order: str) -> str:
     """The tool of the definition."""
     note(f"restock {order}")
