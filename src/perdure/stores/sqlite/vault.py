@@ -7,13 +7,9 @@ from typing import Any
 
 from perdure.stores.secret_vault import SealedValue
 from perdure.stores.sqlite.database_file import DatabaseFile, Execute
+from perdure.stores.sqlite.statements import SQL
 from perdure.stores.sqlite.store_tables import SqliteTables
 from perdure.stores.sqlite.write_lock_queue import empty_write_ahead_log
-
-READ = "SELECT tenant, name, version, sealed, set_at_s FROM vault WHERE (?1 IS NULL OR tenant = ?1) AND (?2 IS NULL OR name = ?2) ORDER BY tenant, name"
-FIRST = "INSERT INTO vault (tenant, name, version, sealed, set_at_s) VALUES (?, ?, 1, ?, ?) ON CONFLICT (tenant, name) DO NOTHING"
-NEXT = "UPDATE vault SET version = ?, sealed = ?, set_at_s = ? WHERE tenant = ? AND name = ? AND version = ?"
-DROP = "DELETE FROM vault WHERE tenant = ? AND name = ?"
 
 
 class SqliteVault:
@@ -24,7 +20,7 @@ class SqliteVault:
 
     async def read(self, tenant: str | None = None, name: str | None = None) -> list[SealedValue]:
         """See `Vault.read`."""
-        found: list[SealedValue] = await self._read(lambda execute: [SealedValue(*row) for row in execute(READ, (tenant, name))])
+        found: list[SealedValue] = await self._read(lambda execute: [SealedValue(*row) for row in execute(SQL.read_vault, (tenant, name))])
         return found
 
     async def keep(self, tenant: str, name: str, version: int, sealed: bytes) -> bool:
@@ -32,14 +28,14 @@ class SqliteVault:
 
         def kept(execute: Execute, now_s: float) -> bool:
             if version == 1:
-                return bool(execute(FIRST, (tenant, name, sealed, now_s)).rowcount)
-            return _overwriting(execute, NEXT, (version, sealed, now_s, tenant, name, version - 1))
+                return bool(execute(SQL.keep_first_secret, (tenant, name, sealed, now_s)).rowcount)
+            return _overwriting(execute, SQL.keep_next_secret, (version, sealed, now_s, tenant, name, version - 1))
 
         return await self._written(kept)
 
     async def drop(self, tenant: str, name: str) -> bool:
         """See `Vault.drop`."""
-        return await self._written(lambda execute, _: _overwriting(execute, DROP, (tenant, name)))
+        return await self._written(lambda execute, _: _overwriting(execute, SQL.drop_secret, (tenant, name)))
 
     async def wipe(self) -> bool:
         """See `Vault.wipe`."""
