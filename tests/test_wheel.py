@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -52,6 +53,12 @@ def test_the_installed_wheel_runs_a_step_once_ever(minor: int, wheel: Path, tmp_
     assert run(python, once, tmp_path) == "Hello Ada\n"
     assert (tmp_path / "marks").read_text() == "Ada"
     assert (tmp_path / ".perdure/perdure.db").is_file()
+
+
+def test_the_wheel_has_every_file_of_the_package(wheel: Path) -> None:
+    package = ROOT / "src/perdure"
+    expected = {path.relative_to(ROOT / "src").as_posix() for path in package.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+    assert expected - set(ZipFile(wheel).namelist()) == set()
 
 
 @pytest.mark.prove

@@ -146,14 +146,14 @@ GUARDS = (
         Instead("set(referenced_blobs(content.events))", "set()"),
         ARCHIVES,
     ),
-    Guard("a blob that is carried again is not removed from a file", "stores.sqlite.store_tables:SqliteTables._put_blobs", without("UNMARK"), REMOVAL),
+    Guard("a blob that is carried again is not removed from a file", "stores.sqlite.store_tables:SqliteTables._put_blobs", without("unmark_blob"), REMOVAL),
     # The change feed and what is restored from it.
     Guard(
         "a row waits for the head that counts it", "stores.memory:MemoryStore._restore_head", Instead("first_version <= version <= head.version", "True"), FEEDS
     ),
     Guard("what was held is awake where it is restored", "stores.memory:MemoryStore._restore_head", Instead("head.holder is None", "True"), FEEDS),
-    Guard("a compaction is told by the head in a file", "stores.sqlite.restored_items:_restore_head", without("DROP_ROWS"), FILE_FEEDS),
-    Guard("a restored message takes no other's number in a file", "stores.sqlite.restored_items:_restore_message", never("IS_TAKEN"), FILE_FEEDS),
+    Guard("a compaction is told by the head in a file", "stores.sqlite.restored_items:_restore_head", without("drop_rows"), FILE_FEEDS),
+    Guard("a restored message takes no other's number in a file", "stores.sqlite.restored_items:_restore_message", never("is_number_taken"), FILE_FEEDS),
     Guard("a blob is there before the commit that names it", "stores.separate_blobs:SeparateBlobsStore.separated", without("put"), SEPARATE),
     Guard(
         "what was put a moment ago is not deleted",
@@ -459,7 +459,7 @@ GUARDS = (
     Guard(
         "who lost an execution commits no transaction",
         "stores.sqlite.transactional_steps:check_guard",
-        never("HOLDS_EXECUTION"),
+        never("holds_execution"),
         suite("stores/sqlite/test_transactions.py"),
     ),
     Guard(

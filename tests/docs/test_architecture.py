@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from perdure.stores.sql_queries import read_statements
 from tests import tidy
 from tests.docs.pages import ROOT
 
@@ -24,16 +25,18 @@ OF_USERS = {"body", "perdure", "greet.run", "handle.send", "idempotent", "now", 
 
 @cache
 def names_in(path: Path) -> frozenset[str]:
-    """The classes and functions of a module, and its methods, as `Class.method`."""
+    """The classes and functions of a module, and its methods, as `Class.method`; of a file of SQL, its statements."""
+    if path.suffix == ".sql":
+        return frozenset(read_statements(path.read_text(encoding="utf-8"), path.name))
     tree = ast.parse(path.read_text(encoding="utf-8"))
     return frozenset(name for name, _ in tidy._definitions(tree))
 
 
 @cache
 def all_names() -> frozenset[str]:
-    """Every class, function, method, module and package, and the parts of each."""
+    """Every class, function, method, SQL statement, module and package, and the parts of each."""
     found = {part for path in PACKAGE.rglob("*.py") for part in path.relative_to(PACKAGE).with_suffix("").parts}
-    for path in PACKAGE.rglob("*.py"):
+    for path in (*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.sql")):
         found |= names_in(path) | {name.rpartition(".")[2] for name in names_in(path)}
     return frozenset(found)
 
@@ -46,7 +49,7 @@ def missing(text: str) -> list[str]:
             continue
         if not (PACKAGE / file).exists():
             found.append(file)
-        elif file.endswith(".py"):
+        elif file.endswith((".py", ".sql")):
             found += [f"{file}: {name}" for name in CODE.findall(functions) if FILE.fullmatch(name) is None and name not in names_in(PACKAGE / file)]
     for span in CODE.findall(FENCED.sub("", text)):
         if FILE.fullmatch(span):

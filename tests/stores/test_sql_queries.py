@@ -17,6 +17,8 @@ PACKAGES = ["stores.sqlite"]
 """The packages whose module `statements` has their statements as `SQL`."""
 WITHOUT_NAMES = {"tables.sql", "triggers.sql"}
 """Files of statements that create things."""
+COMPLETE = re.compile(r"(SELECT .*\bFROM|INSERT (OR \w+ )?INTO|UPDATE .*\bSET|DELETE FROM|WITH .*\bSELECT)\b.*(?<! = )\Z", re.DOTALL)
+"""A statement, unless it ends where a value follows."""
 SLOT = re.compile(r"\{(\w+)\}")
 
 
@@ -43,6 +45,21 @@ def test_every_statement_that_code_uses_is_in_a_file_and_every_statement_in_a_fi
     assert used - {*texts} == set(), "code uses statements that no file has"
     assert {*texts} - used - within == set(), "files have statements that nothing uses"
     assert {*import_module(f"perdure.{package}.statements").SQL} == {*texts}, "the module `statements` does not read every file"
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_complete_statement_is_in_code(package: str) -> None:
+    paths = (SOURCE / package.replace(".", "/")).rglob("*.py")
+    found = [f"{path.name}:{line}: {text}" for path in paths for line, text in texts(ast.parse(path.read_text(encoding="utf-8"))) if COMPLETE.match(text)]
+    assert not found, "write it into a .sql file of the package, with a name and a description: " + "; ".join(found)
+
+
+def texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yields the texts of a module, with their lines; without the parts of f-strings, which compose statements."""
+    composed = {part for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in ast.walk(node)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in composed:
+            yield node.lineno, node.value
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ from perdure.stores.sqlite.database_file import DatabaseFile, is_busy, sqlite_co
 from perdure.stores.sqlite.database_setup import begin_epoch_of_backup, existing_file, read_only_file, upgrade_lock
 from perdure.stores.sqlite.file_permissions import FILE_MODE, directory_mode, make_database_file, make_directories, neighbour_mode
 from perdure.stores.sqlite.process_liveness import other_pids
+from perdure.stores.sqlite.statements import SQL
 
 PAGES_PER_STEP = 1_000
 """How many pages are copied at a time."""
@@ -77,11 +78,11 @@ def copy_snapshot(file: DatabaseFile, partial: Path, mode: int) -> None:
     make_database_file(partial, mode, directories=False)
     with closing(file.connect(wait_s=1.0)) as source, closing(DatabaseFile(partial).connect(creates=True)) as copied:
         source.execute("BEGIN")  # One snapshot: without it, every write by another process would restart the copy.
-        source.execute("SELECT epoch FROM meta").fetchone()
+        source.execute(SQL.read_epoch).fetchone()
         source.backup(copied, pages=PAGES_PER_STEP)
         source.execute("ROLLBACK")
         copied.execute("PRAGMA journal_mode = DELETE")
-        copied.execute("UPDATE meta SET restored = 1, file = ?", (secrets.token_hex(16),))
+        copied.execute(SQL.mark_as_backup, (secrets.token_hex(16),))
 
 
 def _publish(partial: Path, target: Path) -> None:
@@ -176,8 +177,8 @@ def _prepare(source: DatabaseFile, partial: Path, target: DatabaseFile) -> Resto
             raise StoreDamaged(f"the backup {source.path} is damaged: {damage}; {target.path} was not changed. Restore another backup")
         unreadable = sum(1 for _ in _unreadable(connection))
         begin_epoch_of_backup(connection, _epoch(target) + 1)
-        (epoch,) = connection.execute("SELECT epoch FROM meta").fetchone()
-        (executions,) = connection.execute("SELECT count(*) FROM heads").fetchone()
+        (epoch,) = connection.execute(SQL.read_epoch).fetchone()
+        (executions,) = connection.execute(SQL.count_heads).fetchone()
     sync_to_disk(partial)
     return RestoreResult(epoch, executions, unreadable, partial.stat().st_size)
 
@@ -196,12 +197,12 @@ def _damage(connection: sqlite3.Connection) -> str:
 def _unreadable(connection: sqlite3.Connection) -> Iterator[str]:
     """Yields the payloads whose checksums are wrong. Encoded payloads are not checked, since that takes the keys of their codec."""
     for table, column in (("log", "row"), ("mail", "body")):
-        for row, stored in connection.execute(f"SELECT rowid, {column} FROM {table}"):
+        for row, stored in connection.execute(SQL.payloads.format(table=table, column=column)):
             try:
                 payload_header.check_payload(stored)
             except LogDamaged:
                 yield f"row {row} of {table}"
-    for name, stored in connection.execute("SELECT sha256, bytes FROM blobs"):
+    for name, stored in connection.execute(SQL.blobs):
         if not payload_header.is_encoded(stored) and sha256(stored).hexdigest() != name:
             yield f"blob {name}"
 
@@ -209,7 +210,7 @@ def _unreadable(connection: sqlite3.Connection) -> Iterator[str]:
 def _epoch(target: DatabaseFile) -> int:
     """Returns the epoch of the database that is replaced; 0 if it does not exist or can't be read."""
     with suppress(StoreError), closing(read_only_file(target.path).connect()) as connection, target.translated_errors():
-        return int(connection.execute("SELECT epoch FROM meta").fetchone()[0])
+        return int(connection.execute(SQL.read_epoch).fetchone()[0])
     return 0
 
 

@@ -6,6 +6,7 @@ from typing import Any
 from perdure.stores.change_feed import SHIPPED_MAX, Shipped, ShippedItem
 from perdure.stores.sqlite import feed_reader
 from perdure.stores.sqlite.database_file import Execute
+from perdure.stores.sqlite.statements import SQL
 from perdure.stores.sqlite.store_tables import SqliteTables
 
 
@@ -32,7 +33,7 @@ class SqliteChangeFeed:
 
     async def trim_feed(self, until: int) -> None:
         """See `ChangeFeed.trim_feed`."""
-        await self._written(lambda execute: execute(feed_reader.TRIM, (until,)))
+        await self._written(lambda execute: execute(SQL.trim_feed, (until,)))
 
     async def restore(self, items: Sequence[ShippedItem]) -> None:
         """See `ChangeFeed.restore`."""

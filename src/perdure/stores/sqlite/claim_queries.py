@@ -1,4 +1,4 @@
-"""The queries of a claim: they find what is ready, on any connection, and assign it to the claimer, which writes.
+"""A claim: finds what is ready, on any connection, and assigns it to the claimer, which writes. The statements are in `claims.sql`.
 
 What is free and due is read in order of time, a page of each program or queue. Only if more is ready than the claim may take are the tenants looked at one
 after another, so that each gets its turn (see `perdure.stores.fairness`); at most `TENANTS_MAX` of them in one claim, and the next claim continues with the
@@ -16,28 +16,11 @@ from perdure.stores.protocol import ORPHANS_FREED_MIN, Claim, ClaimedExecution
 from perdure.stores.sqlite import limited_queues
 from perdure.stores.sqlite.database_file import Execute
 from perdure.stores.sqlite.limited_queues import SqliteCandidate
-from perdure.stores.sqlite.store_rows import HEAD_COLUMNS, MESSAGE_COLUMNS, head_of, json_text, message_of, roots_text
+from perdure.stores.sqlite.statements import SQL
+from perdure.stores.sqlite.store_rows import head_of, json_text, message_of, roots_text
 
 TENANTS_MAX = 128
 """How many tenants a claim looks at in each program or queue."""
-
-_FREE_HEADS = "limited = 0 AND holder IS NULL AND ready_at_s IS NOT NULL AND program"
-_FREE_MAIL = "queue IS NOT NULL AND holder IS NULL AND queue"
-
-# The first few that are due in each line, i.e. of each name; or of each tenant and name.
-_LINES = """SELECT number, {at}, tenant FROM ({{names}}) AS name CROSS JOIN {table} AS waiting WHERE waiting.number IN (
-    SELECT number FROM {table} WHERE {free} = name.column1 AND {at} <= ? ORDER BY {at}, number LIMIT ?)"""
-_TENANT_LINES = """SELECT number, {at}, waiting.tenant FROM ({{tenants}}) AS whose CROSS JOIN ({{names}}) AS name CROSS JOIN {table} AS waiting
-    WHERE waiting.number IN (SELECT number FROM {table} WHERE {free} = name.column1 AND tenant = whose.column1 AND {at} <= ? ORDER BY {at}, number LIMIT ?)"""
-# The tenants that come behind one in order of name and have anything in the line, each found by one index lookup.
-_TENANTS = """WITH RECURSIVE found(tenant, count) AS (SELECT (SELECT min(tenant) FROM {table} WHERE {free} = ?1 AND tenant {{behind}} ?2), 1
-    UNION ALL SELECT (SELECT min(tenant) FROM {table} WHERE {free} = ?1 AND tenant > found.tenant), count + 1 FROM found
-        WHERE found.tenant IS NOT NULL AND count < ?3)
-    SELECT tenant FROM found WHERE tenant IS NOT NULL"""
-# When the first of each line becomes due.
-_NEXT = "SELECT min((SELECT min({at}) FROM {table} WHERE {free} = name.column1)) FROM ({{names}}) AS name"
-_NEXT_OF_TENANTS = """SELECT min((SELECT min({at}) FROM {table} WHERE {free} = name.column1 AND tenant = whose.column1))
-    FROM ({{tenants}}) AS whose CROSS JOIN ({{names}}) AS name"""
 
 
 class _Statements(NamedTuple):
@@ -51,37 +34,10 @@ class _Statements(NamedTuple):
     next_of_tenants: str
 
 
-def _statements(is_work: int, **words: str) -> _Statements:
-    return _Statements(is_work, *(sql.format(**words) for sql in (_LINES, _TENANT_LINES, _TENANTS, _NEXT, _NEXT_OF_TENANTS)))
-
-
-EXECUTIONS = _statements(0, table="heads", free=_FREE_HEADS, at="ready_at_s")
-WORK = _statements(1, table="mail", free=_FREE_MAIL, at="due_at_s")
-
-# What the claimer holds already. What nobody holds of some families, whose roots are an argument: the roots, and the executions below them.
-OWN = """SELECT number, ready_at_s, tenant FROM heads WHERE holder = ? AND ready_at_s <= ? AND limited = 0 AND {wanted} ORDER BY ready_at_s, number LIMIT ?"""
-NEXT_OWN = "SELECT min(ready_at_s) FROM heads WHERE holder = ? AND limited = 0 AND {wanted}"
-_IN_FAMILY = "FROM heads WHERE limited = 0 AND holder IS NULL AND {} AND {{wanted}}"
-ROOT, FAMILY = (_IN_FAMILY.format(line) for line in ("address = family.value AND root IS NULL", "root = family.value"))
-READY_IN_FAMILIES = """SELECT number, ready_at_s, waiting.tenant FROM json_each(?) AS family CROSS JOIN heads AS waiting WHERE waiting.number IN (
-    SELECT number {line} AND ready_at_s <= ? ORDER BY ready_at_s, number LIMIT ?)"""
-NEXT_IN_FAMILIES = "WITH family AS (SELECT value FROM json_each(?)) SELECT min((SELECT min(ready_at_s) {line})) FROM family"
-
-ORPHANS = "SELECT number FROM heads WHERE holder = ? ORDER BY ready_at_s, number LIMIT ?"
-FREE = "UPDATE heads SET holder = NULL, wake_at_s = min(coalesce(wake_at_s, created_at_s), ?) WHERE number IN (SELECT value FROM json_each(?))"
-ORPHANED_WORK = "SELECT number FROM mail WHERE holder = ? ORDER BY queue, number LIMIT ?"
-FREE_WORK = "UPDATE mail SET holder = NULL WHERE number IN (SELECT value FROM json_each(?))"
-
-TURNS = "SELECT tenant, turn FROM tenant_turns WHERE work = ? AND tenant IN ({tenants})"
-LAST_TURN = "SELECT max(turn) FROM tenant_turns"
-TAKE_TURN = "INSERT INTO tenant_turns (tenant, work, turn) VALUES (?, ?, ?) ON CONFLICT (tenant, work) DO UPDATE SET turn = excluded.turn"
-FORGET_TURNS = "DELETE FROM tenant_turns WHERE rowid IN (SELECT rowid FROM tenant_turns WHERE turn < ? ORDER BY turn LIMIT ?)"
-
-_CHOSEN = "number IN (SELECT value FROM json_each(?))"
-ASSIGN = f"""UPDATE heads SET holder = ?, wake_at_s = NULL,
-    mail_at_s = (SELECT min(due_at_s) FROM mail WHERE mail.address = heads.address AND due_at_s > ?) WHERE {_CHOSEN} RETURNING number, {HEAD_COLUMNS}"""
-DUE_MAIL = f"SELECT {MESSAGE_COLUMNS} FROM mail WHERE address IN (SELECT value FROM json_each(?)) AND due_at_s <= ? ORDER BY number"
-LEASE = f"UPDATE mail SET holder = ?, deliveries = deliveries + 1 WHERE {_CHOSEN} RETURNING {MESSAGE_COLUMNS}"
+EXECUTIONS = _Statements(
+    0, SQL.free_executions, SQL.free_executions_of_tenants, SQL.tenants_with_executions, SQL.next_free_execution, SQL.next_free_execution_of_tenants
+)
+WORK = _Statements(1, SQL.free_work, SQL.free_work_of_tenants, SQL.tenants_with_work, SQL.next_free_work, SQL.next_free_work_of_tenants)
 
 
 class ReadyNumbers(NamedTuple):
@@ -101,19 +57,19 @@ class TenantCursors(dict[tuple[int, str], str]):
 
 def with_full_names(execute: Execute, claim: Claim) -> Claim:
     """Returns the claim with the full names of programs. See `Claim.of`."""
-    return claim.of(name for (name,) in execute("SELECT name FROM programs"))
+    return claim.of(name for (name,) in execute(SQL.known_programs))
 
 
 def free_orphans(execute: Execute, dead: Iterable[str], limit: int, now_s: float) -> bool:
     """Frees some of what dead holders hold: enough for a claim of `limit`, and no more, however much they hold. Returns whether it has freed anything."""
     room = room_for_work = max(limit, ORPHANS_FREED_MIN)
     for holder in dead:
-        executions = [number for (number,) in execute(ORPHANS, (holder, room))] if room else []
-        work = [number for (number,) in execute(ORPHANED_WORK, (holder, room_for_work))] if room_for_work else []
+        executions = [number for (number,) in execute(SQL.orphaned_executions, (holder, room))] if room else []
+        work = [number for (number,) in execute(SQL.orphaned_work, (holder, room_for_work))] if room_for_work else []
         if executions:
-            execute(FREE, (now_s, json_text(executions)))
+            execute(SQL.free_orphaned_executions, (now_s, json_text(executions)))
         if work:
-            execute(FREE_WORK, (json_text(work),))
+            execute(SQL.free_orphaned_work, (json_text(work),))
         room, room_for_work = room - len(executions), room_for_work - len(work)
         if not room and not room_for_work:
             break
@@ -128,14 +84,13 @@ def find_ready(execute: Execute, claim: Claim, living: frozenset[str], now_s: fl
     executions, work = list[SqliteCandidate](), list[SqliteCandidate]()
     if names:
         wanted, arguments = limited_queues.claim_condition(claim)
-        own = execute(OWN.format(wanted=wanted), (claim.holder, now_s, *arguments, claim.limit + 1))
+        own = execute(SQL.own_executions.format(wanted=wanted), (claim.holder, now_s, *arguments, claim.limit + 1))
         executions += [SqliteCandidate(number, at_s, tenant, own=True) for number, at_s, tenant in own]
         if claim.roots is None:
             executions += _first(execute, EXECUTIONS, claim, names, claim.limit + 1, now_s)
         else:
-            for line in (ROOT, FAMILY):
-                found = (roots_text(claim.roots), *arguments, now_s, claim.limit + 1)
-                executions += _candidates(execute(READY_IN_FAMILIES.format(line=line.format(wanted=wanted)), found))
+            for ready in (SQL.ready_roots, SQL.ready_below_roots):
+                executions += _candidates(execute(ready.format(wanted=wanted), (roots_text(claim.roots), *arguments, now_s, claim.limit + 1)))
     if free_queues:
         work += _first(execute, WORK, claim, free_queues, claim.limit + 1, now_s)
     for queue in limited:
@@ -157,12 +112,12 @@ def record_turns(execute: Execute, turns: Sequence[Sequence[str]], now_s: float)
     count = sum(map(len, turns))
     if not count:
         return
-    turn = execute(LAST_TURN).fetchone()[0] or 0.0
+    turn = execute(SQL.last_tenant_turn).fetchone()[0] or 0.0
     for is_work, tenants in enumerate(turns):
         for tenant in tenants:
             turn = next_lane_turn(turn, now_s)
-            execute(TAKE_TURN, (tenant, is_work, turn))
-    execute(FORGET_TURNS, (now_s - LANE_MEMORY_S, 2 * count))
+            execute(SQL.take_tenant_turn, (tenant, is_work, turn))
+    execute(SQL.forget_tenant_turns, (now_s - LANE_MEMORY_S, 2 * count))
 
 
 def next_ready_at(execute: Execute, claim: Claim, now_s: float) -> float | None:
@@ -170,12 +125,12 @@ def next_ready_at(execute: Execute, claim: Claim, now_s: float) -> float | None:
     times_s: list[float | None] = []
     if claim.programs:
         wanted, arguments = limited_queues.claim_condition(claim)
-        times_s += execute(NEXT_OWN.format(wanted=wanted), (claim.holder, *arguments)).fetchone()
+        times_s += execute(SQL.next_own_execution.format(wanted=wanted), (claim.holder, *arguments)).fetchone()
         if claim.roots is None:
             times_s.append(_next(execute, EXECUTIONS, claim, sorted(claim.programs)))
         else:
-            for line in (ROOT, FAMILY):
-                times_s += execute(NEXT_IN_FAMILIES.format(line=line.format(wanted=wanted)), (roots_text(claim.roots), *arguments)).fetchone()
+            for first in (SQL.next_root, SQL.next_below_roots):
+                times_s += execute(first.format(wanted=wanted), (roots_text(claim.roots), *arguments)).fetchone()
     limited = limited_queues.limited_queues(execute)
     for queue in limited:
         times_s += limited_queues.next_times(execute, queue, claim, now_s)
@@ -189,9 +144,9 @@ def assign_executions(execute: Execute, chosen: Sequence[SqliteCandidate], holde
     if not chosen:
         return ()
     numbers = [one.number for one in chosen]
-    heads = {number: (row[0], head_of(row)) for number, *row in execute(ASSIGN, (holder, now_s, json_text(numbers))).fetchall()}
+    heads = {number: (row[0], head_of(row)) for number, *row in execute(SQL.assign_executions, (holder, now_s, json_text(numbers))).fetchall()}
     due: dict[str, list[QueuedMessage]] = {address: [] for address, _ in heads.values()}
-    for row in execute(DUE_MAIL, (json_text([*due]), now_s)).fetchall():
+    for row in execute(SQL.due_messages, (json_text([*due]), now_s)).fetchall():
         due[row[1]].append(message_of(row))
     return tuple(ClaimedExecution(of, tuple(due[address])) for address, of in map(heads.__getitem__, numbers))
 
@@ -201,7 +156,7 @@ def lease_work(execute: Execute, chosen: Sequence[SqliteCandidate], holder: str)
     if not chosen:
         return ()
     numbers = [one.number for one in chosen]
-    leased = {row[0]: message_of(row) for row in execute(LEASE, (holder, json_text(numbers))).fetchall()}
+    leased = {row[0]: message_of(row) for row in execute(SQL.lease_work, (holder, json_text(numbers))).fetchall()}
     return tuple(map(leased.__getitem__, numbers))
 
 
@@ -265,7 +220,7 @@ def _in_turns(execute: Execute, is_work: int, found: list[SqliteCandidate], clai
     if len(candidates) <= claim.limit or len(tenants) == 1 or claim.roots is not None:
         return longest_waiting[: claim.limit], []
     own = [one for one in longest_waiting if one.own][: claim.limit]
-    served: Mapping[str, float] = dict(execute(TURNS.format(tenants=", ".join("?" * len(tenants))), (is_work, *tenants)).fetchall())
+    served: Mapping[str, float] = dict(execute(SQL.tenant_turns.format(tenants=", ".join("?" * len(tenants))), (is_work, *tenants)).fetchall())
     others = ((one.at_s, one.number, one.tenant) for one in longest_waiting if not one.own)
     chosen = take_turns(others, served, claim.limit - len(own))
     turns = dict.fromkeys(tenant for _, _, tenant in reversed(chosen))

@@ -19,6 +19,7 @@ from perdure.core.errors import StoreError, StoreUnavailable
 from perdure.stores.sqlite.database_file import APPLICATION_ID, WRITING_CACHE_KIB, DatabaseFile, is_busy, sqlite_code
 from perdure.stores.sqlite.file_permissions import make_database_file, open_neighbour
 from perdure.stores.sqlite.process_liveness import other_pids
+from perdure.stores.sqlite.statements import SQL
 from perdure.stores.sqlite.table_schema import OLDEST_SCHEMA_VERSION, SCHEMA_STEPS, SCHEMA_VERSION, create_tables, schema_differences
 
 OPEN_WAIT_S = 10.0
@@ -26,9 +27,6 @@ OPEN_WAIT_S = 10.0
 
 SILENT_WAIT_S = 0.5
 """The longest time between taking the lock and writing into it that an upgrade is in progress."""
-
-SET_FILE_NAME = "UPDATE meta SET file = ?"
-RECOVER = "UPDATE meta SET restored = 0, membership = membership + 1, time_s = 0, boot = '', epoch = max(epoch + 1, ?)"
 
 
 class DatabaseHealth(msgspec.Struct, frozen=True):
@@ -139,7 +137,7 @@ def _has_room(file: DatabaseFile, connection: sqlite3.Connection) -> None:
 
 
 def _names(connection: sqlite3.Connection) -> set[str]:
-    return {name.lower() for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'")}
+    return {name.lower() for (name,) in connection.execute(SQL.table_names)}
 
 
 def expect_schema_version(file: DatabaseFile, connection: sqlite3.Connection) -> None:
@@ -165,7 +163,7 @@ def check_database(path: Path) -> DatabaseHealth:
 
         damage = _damage(connection)
         (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
-        epoch = connection.execute("SELECT epoch FROM meta").fetchone()[0] if version == SCHEMA_VERSION else None
+        epoch = connection.execute(SQL.read_epoch).fetchone()[0] if version == SCHEMA_VERSION else None
         size_bytes, free_bytes = (pragma("page_size") * pragma(pages) for pages in ("page_count", "freelist_count"))
         wal_bytes = file.wal.stat().st_size if file.wal.exists() else 0
         return DatabaseHealth(version, SCHEMA_VERSION, epoch, size_bytes, wal_bytes, free_bytes, mode, damage, tuple(other_pids(file.processes)))
@@ -198,7 +196,7 @@ def _version(file: DatabaseFile, connection: sqlite3.Connection) -> int:
     """Returns the version of the tables, 0 if there are none. A file of another program, or of a newer Perdure, is refused unchanged."""
     with _transaction(connection, "DEFERRED"):  # One snapshot of both: another process may be creating the tables.
         (application,), (version,) = (connection.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version"))
-        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        (tables,) = connection.execute(SQL.count_tables).fetchone()
     if application not in (0, APPLICATION_ID) or (application == 0 and tables):
         raise StoreError(
             f"{file.path} is the database of another program; name another file with db= or PERDURE_DB, "
@@ -279,7 +277,7 @@ def _upgrade(file: DatabaseFile, connection: sqlite3.Connection) -> list[str]:
                 (version,) = connection.execute("PRAGMA user_version").fetchone()
                 if version < step.version:
                     step.carry_out(connection)
-                    connection.execute("UPDATE meta SET version = ?", (step.version,))
+                    connection.execute(SQL.set_tables_version, (step.version,))
                     connection.execute(f"PRAGMA user_version = {step.version}")
                     done.append(f"version {step.version}: {step.title}")
     return done
@@ -325,13 +323,13 @@ def _in_use(file: DatabaseFile, pids: list[int]) -> StoreError:
 
 def begin_epoch_of_backup(connection: sqlite3.Connection, epoch: int = 0) -> None:
     """Begins a new epoch, at least `epoch`, if the file is a backup that was never opened. Changes that were decided after the backup are then refused."""
-    if connection.execute("SELECT restored FROM meta").fetchone() == (0,):
+    if connection.execute(SQL.is_restored).fetchone() == (0,):
         return
     with _transaction(connection):
-        if connection.execute("SELECT restored FROM meta").fetchone() == (1,):
+        if connection.execute(SQL.is_restored).fetchone() == (1,):
             (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
             if mode != "wal":  # otherwise the new name would be in the log alone
-                connection.execute(SET_FILE_NAME, (secrets.token_hex(16),))
-            connection.execute(RECOVER, (max(epoch, int(time.time())),))
-            connection.execute("UPDATE holders SET process = NULL, until_s = NULL, about = NULL")
-            connection.execute("DELETE FROM processes")
+                connection.execute(SQL.set_file_name, (secrets.token_hex(16),))
+            connection.execute(SQL.begin_epoch_of_backup, (max(epoch, int(time.time())),))
+            connection.execute(SQL.end_all_leases)
+            connection.execute(SQL.remove_processes)

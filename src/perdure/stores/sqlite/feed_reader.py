@@ -30,40 +30,14 @@ from perdure.stores.protocol import LogRow, QueueLimits
 from perdure.stores.records import RecordKey
 from perdure.stores.sqlite.database_file import Execute
 from perdure.stores.sqlite.record_rows import read_stored_record
-from perdure.stores.sqlite.store_rows import HEAD_COLUMNS, MESSAGE_COLUMNS, address_of, head_of, key_of, message_of, read_blob, read_removed_at
+from perdure.stores.sqlite.statements import SQL
+from perdure.stores.sqlite.store_rows import address_of, head_of, key_of, message_of, read_blob, read_removed_at
 
 PAGE_BYTES_MAX = 8 * 2**20
 """A page ends once its rows, messages, blobs and records have this size."""
 
 TABLES = ("blobs", "removed_blobs", "heads", "mail", "records")
 """The tables that are scanned, in this order: blobs before what names them, executions before their messages."""
-
-BEGIN_SCAN = "INSERT INTO feed_scans VALUES (?, '', 0, 0)"
-LIMITS_ENTRIES = "INSERT INTO feed (kind, name) SELECT 'limits', name FROM queues"
-NEXT_SCAN = "SELECT table_name, name, number FROM feed_scans WHERE table_name = ?1 AND NOT done"
-SCANNED = "UPDATE feed_scans SET name = ?, number = ?, done = ? WHERE table_name = ?"
-HAS_FEED = "SELECT min(done) FROM feed_scans"
-
-BLOB_NAMES = "SELECT sha256 FROM blobs WHERE sha256 > ? ORDER BY sha256 LIMIT ?"
-REMOVED_BLOB_NAMES = "SELECT sha256 FROM removed_blobs WHERE sha256 > ? ORDER BY sha256 LIMIT ?"
-HEAD_NUMBERS = "SELECT number, address FROM heads WHERE number > ? ORDER BY number LIMIT ?"
-MESSAGE_KEYS = "SELECT number, address, key FROM mail WHERE number > ? ORDER BY number LIMIT ?"
-RECORD_KEYS = "SELECT number, json_array(tenant, kind, key) FROM records WHERE number > ? ORDER BY number LIMIT ?"
-BLOB_ENTRY = "INSERT OR IGNORE INTO feed (kind, name) VALUES ('blob', ?)"
-REMOVED_ENTRY = "INSERT OR REPLACE INTO feed (kind, name) VALUES ('removed', ?)"
-ROW_ENTRIES = "INSERT OR REPLACE INTO feed (kind, name, version) SELECT 'row', CAST(execution AS TEXT), version FROM log WHERE execution = ? ORDER BY version"
-HEAD_ENTRY = "INSERT OR REPLACE INTO feed (kind, name) VALUES ('head', CAST(? AS TEXT))"
-MESSAGE_ENTRY = "INSERT OR REPLACE INTO feed (kind, name, key) VALUES ('message', ?, ?)"
-RECORD_ENTRY = "INSERT OR REPLACE INTO feed (kind, name) VALUES ('record', ?)"
-
-ENTRIES = "SELECT position, kind, name, key, version FROM feed WHERE position > ? ORDER BY position LIMIT ?"
-TRIM = "DELETE FROM feed WHERE position <= ?"
-EMPTY = "DELETE FROM feed"
-END_SCANS = "DELETE FROM feed_scans"
-SHIPPED_HEAD = f"SELECT (SELECT min(log.version) FROM log WHERE execution = number), {HEAD_COLUMNS} FROM heads WHERE number = ?"
-SHIPPED_ROW = "SELECT heads.address, log.row FROM log CROSS JOIN heads ON heads.number = log.execution WHERE log.execution = ? AND log.version = ?"
-SHIPPED_MESSAGE = f"SELECT {MESSAGE_COLUMNS} FROM mail WHERE address = ? AND key = ?"
-SHIPPED_LIMITS = "SELECT concurrency, per_lane, interval_s, burst, declared FROM queues WHERE name = ?"
 
 
 @cache
@@ -76,21 +50,21 @@ def trigger_statements() -> dict[str, str]:
 
 def begin_feed(execute: Execute) -> None:
     """Creates the triggers, and begins the scan. It does nothing if there is a feed."""
-    if execute(HAS_FEED).fetchone() != (None,):
+    if execute(SQL.is_scanned).fetchone() != (None,):
         return
     for statement in trigger_statements().values():
         execute(statement)
     for table in TABLES:
-        execute(BEGIN_SCAN, (table,))
-    execute(LIMITS_ENTRIES)
+        execute(SQL.begin_scan, (table,))
+    execute(SQL.add_limits_entries)
 
 
 def end_feed(execute: Execute) -> None:
     """Removes the triggers and the entries. The next feed continues with higher positions, since the table keeps its last one."""
     for name in trigger_statements():
         execute(f"DROP TRIGGER IF EXISTS {name}")
-    execute(END_SCANS)
-    execute(EMPTY)
+    execute(SQL.end_scans)
+    execute(SQL.empty_feed)
 
 
 def is_scanned(execute: Execute) -> bool:
@@ -99,7 +73,7 @@ def is_scanned(execute: Execute) -> bool:
     Raises:
         StoreError: there is no feed.
     """
-    (done,) = execute(HAS_FEED).fetchone()
+    (done,) = execute(SQL.is_scanned).fetchone()
     if done is None:
         raise no_feed_error()
     return bool(done)
@@ -108,11 +82,11 @@ def is_scanned(execute: Execute) -> bool:
 def scan(execute: Execute, limit: int) -> None:
     """Gives entries to the next things that were there before the feed: at least one execution with its log, or up to `limit` others."""
     for table in TABLES:
-        if (found := execute(NEXT_SCAN, (table,)).fetchone()) is not None:
+        if (found := execute(SQL.scan_position, (table,)).fetchone()) is not None:
             _, name, number = found
             seen = [*_scan_table(execute, table, (name, number), limit)]
             last = seen[-1] if seen else (name, number)
-            execute(SCANNED, (*last, int(not seen), table))
+            execute(SQL.set_scan_position, (*last, int(not seen), table))
             return
 
 
@@ -120,25 +94,25 @@ def _scan_table(execute: Execute, table: str, after: tuple[str, int], limit: int
     """Yields the name or number of each thing that got its entry."""
     name, last = after
     if table in ("blobs", "removed_blobs"):
-        for (sha256,) in execute(BLOB_NAMES if table == "blobs" else REMOVED_BLOB_NAMES, (name, limit)).fetchall():
-            execute(BLOB_ENTRY, (sha256,))
+        for (sha256,) in execute(SQL.scan_blobs if table == "blobs" else SQL.scan_removed_blobs, (name, limit)).fetchall():
+            execute(SQL.add_blob_entry, (sha256,))
             yield sha256, 0
     elif table == "mail":
-        for number, address, key in execute(MESSAGE_KEYS, (last, limit)).fetchall():
-            execute(MESSAGE_ENTRY, (address, key))
+        for number, address, key in execute(SQL.scan_messages, (last, limit)).fetchall():
+            execute(SQL.add_message_entry, (address, key))
             yield "", number
     elif table == "records":
-        for number, key in execute(RECORD_KEYS, (last, limit)).fetchall():
-            execute(RECORD_ENTRY, (key,))
+        for number, key in execute(SQL.scan_records, (last, limit)).fetchall():
+            execute(SQL.add_record_entry, (key,))
             yield "", number
     else:
         entries = 0
-        for number, address in execute(HEAD_NUMBERS, (last, limit)).fetchall():
+        for number, address in execute(SQL.scan_heads, (last, limit)).fetchall():
             if entries >= limit:
                 break
-            execute(REMOVED_ENTRY, (address,))
-            entries += 2 + execute(ROW_ENTRIES, (number,)).rowcount
-            execute(HEAD_ENTRY, (number,))
+            execute(SQL.add_removed_entry, (address,))
+            entries += 2 + execute(SQL.add_row_entries, (number,)).rowcount
+            execute(SQL.add_head_entry, (number,))
             yield "", number
 
 
@@ -146,7 +120,7 @@ def read_page(execute: Execute, after: int, limit: int) -> Shipped:
     """Reads the items behind the position `after`. All that is read must be read in one transaction."""
     items: list[ShippedItem] = []
     position, size_bytes, more = after, 0, not is_scanned(execute)
-    for number, (at, kind, *name) in enumerate(execute(ENTRIES, (after, limit + 1)).fetchall()):
+    for number, (at, kind, *name) in enumerate(execute(SQL.feed_entries, (after, limit + 1)).fetchall()):
         if number >= limit or size_bytes >= PAGE_BYTES_MAX:
             more = True
             break
@@ -163,22 +137,22 @@ def _item_of(execute: Execute, kind: str, name: str, key: str, version: int) -> 
             payload = read_blob(execute, name)
             return RemovedBlob(name, read_removed_at(execute, name)) if payload is None else ShippedBlob(name, payload)
         case "row":
-            found = execute(SHIPPED_ROW, (int(name), version)).fetchone()
+            found = execute(SQL.shipped_row, (int(name), version)).fetchone()
             return None if found is None else ShippedRow(key_of(found[0]), LogRow(version, found[1]))
         case "head":
-            found = execute(SHIPPED_HEAD, (int(name),)).fetchone()
+            found = execute(SQL.shipped_head, (int(name),)).fetchone()
             return None if found is None else ShippedHead(head_of(found[1:]), found[0])
         case "removed":
             return RemovedExecution(key_of(name))
         case "message":
-            found = execute(SHIPPED_MESSAGE, (name, key)).fetchone()
+            found = execute(SQL.read_message, (name, key)).fetchone()
             return RemovedMessage(address_of(name), key) if found is None else ShippedMessage(message_of(found))
         case "record":
             identity = RecordKey(*msgspec.json.decode(name))
             record = read_stored_record(execute, identity)
             return RemovedRecord(identity) if record is None else ShippedRecord(record)
         case _:
-            found = execute(SHIPPED_LIMITS, (name,)).fetchone()
+            found = execute(SQL.shipped_limits, (name,)).fetchone()
             return ShippedLimits(name, None if found is None else QueueLimits(*found))
 
 

@@ -14,21 +14,7 @@ from perdure.stores.protocol import HolderStatus
 from perdure.stores.sqlite.database_file import Execute
 from perdure.stores.sqlite.notifications import ListenerAddress, start_listening, stop_listening
 from perdure.stores.sqlite.process_liveness import ProcessLock, is_process_alive, pid_of, remove_dead_files, unknown_dead_files
-
-PROCESSES = "SELECT name, port, token, wakes, news FROM processes"
-HOLDERS = "SELECT name, process, until_s FROM holders"
-INSERT_PROCESS = "INSERT OR REPLACE INTO processes (name, pid, host, port, token, wakes, news) VALUES (?, ?, ?, ?, ?, ?, ?)"
-DELETE_PROCESS = "DELETE FROM processes WHERE name = ?"
-RENEW = """INSERT INTO holders (name, process, until_s, about) VALUES (?, ?, ?, ?) ON CONFLICT (name) DO UPDATE
-    SET process = excluded.process, until_s = excluded.until_s, about = coalesce(excluded.about, about)"""
-INSERT_HOLDER = "INSERT INTO holders (name) VALUES (?) ON CONFLICT (name) DO NOTHING"
-LET_GO = "UPDATE holders SET process = NULL, until_s = NULL, about = NULL WHERE name = ?"
-LET_ALL_GO = "UPDATE holders SET process = NULL, until_s = NULL, about = NULL"
-DELETE_HOLDER = "DELETE FROM holders WHERE name = ?"
-HOLDS_ANYTHING = "SELECT EXISTS (SELECT 1 FROM heads WHERE holder = ?1) OR EXISTS (SELECT 1 FROM mail WHERE holder = ?1)"
-LEASES = """SELECT name, process, until_s, coalesce(about, x''), (SELECT count(*) FROM heads WHERE holder = name),
-    (SELECT count(*) FROM mail WHERE holder = name) FROM holders WHERE until_s IS NOT NULL ORDER BY name"""
-MEMBERSHIP_CHANGED = "UPDATE meta SET membership = membership + 1"
+from perdure.stores.sqlite.statements import SQL
 
 
 class OwnProcess:
@@ -107,8 +93,8 @@ class HolderTable:
         """Reads both tables again, since they have changed."""
         self.changed = True
         self.announced = None
-        self.holders = {name: process for name, process, _ in self._execute(HOLDERS)}
-        self._rows = {row[0]: row for row in self._execute(PROCESSES)}
+        self.holders = {name: process for name, process, _ in self._execute(SQL.holders)}
+        self._rows = {row[0]: row for row in self._execute(SQL.processes)}
         self.processes = {
             name: ProcessRow(None if port is None else ListenerAddress(port, token), bool(wakes), bool(news))
             for name, port, token, wakes, news in self._rows.values()
@@ -121,44 +107,44 @@ class HolderTable:
             return False
         if row[0] not in self._rows:
             self.clean_up()
-        self._execute(INSERT_PROCESS, (row[0], pid_of(row[0]), socket.gethostname(), *row[1:]))
+        self._execute(SQL.put_process, (row[0], pid_of(row[0]), socket.gethostname(), *row[1:]))
         return True
 
     def renew(self, holder: str, until_s: float, about: bytes) -> bool:
         """Extends the lease of `holder`; returns whether the holder is new or has moved to this process."""
         process = self._presence.name
-        self._execute(RENEW, (holder, process, until_s, about or None))
+        self._execute(SQL.renew_lease, (holder, process, until_s, about or None))
         known, self.holders[holder] = self.holders.get(holder), process
         return known != process
 
     def starts_anew(self, holder: str) -> bool:
         """Whether a renewal starts the holder anew: it has released everything, or its process has died."""
-        row = self._execute("SELECT process, until_s FROM holders WHERE name = ?", (holder,)).fetchone()
+        row = self._execute(SQL.holder_lease, (holder,)).fetchone()
         return row is None or row[1] is None or not self._presence.lives(row[0])
 
     def name(self, holder: str) -> bool:
         """Records `holder`, which may hold something from now on, dead or alive; returns whether it is new."""
         if holder in self.holders:
             return False
-        self._execute(INSERT_HOLDER, (holder,))
+        self._execute(SQL.add_holder, (holder,))
         self.holders[holder] = None
         return True
 
     def let_go(self, holder: str) -> None:
         """Ends the lease of `holder`."""
-        self._execute(LET_GO, (holder,))
+        self._execute(SQL.end_lease, (holder,))
         self.forget([holder])
 
     def let_all_go(self) -> None:
         """Ends all leases."""
-        self._execute(LET_ALL_GO)
+        self._execute(SQL.end_all_leases)
 
     def leave(self) -> bool:
         """Ends the leases of this process, and removes it and the dead processes; returns whether its holders still held something."""
         mine = [name for name, process in self.holders.items() if process is not None and process == self._presence.name]
         for holder in mine:
-            self._execute(LET_GO, (holder,))
-        self._execute(DELETE_PROCESS, (self._presence.name,))
+            self._execute(SQL.end_lease, (holder,))
+        self._execute(SQL.remove_process, (self._presence.name,))
         self.clean_up()
         return len(self.forget(mine)) < len(mine)
 
@@ -166,7 +152,7 @@ class HolderTable:
         """Removes the holders among `dead` that hold nothing; returns them."""
         gone = holders_without_claims(self._execute, dead)
         for name in gone:
-            self._execute(DELETE_HOLDER, (name,))
+            self._execute(SQL.remove_holder, (name,))
             self.holders.pop(name, None)
         return gone
 
@@ -175,7 +161,7 @@ class HolderTable:
         needed = set(self.holders.values())
         dead = [name for name in self._rows if name not in needed and not self._presence.lives(name)]
         for name in dead:
-            self._execute(DELETE_PROCESS, (name,))
+            self._execute(SQL.remove_process, (name,))
         remove_dead_files(self._presence.directory, [*dead, *unknown_dead_files(self._presence.directory, {*self._rows, self._presence.name or ""})])
 
 
@@ -191,7 +177,7 @@ def holder_liveness(execute: Execute, presence: OwnProcess, now_s: float) -> Hol
     """Returns which holders are alive, on any connection. `now_s` is a time of the clock of leases."""
     living, dead, gone = set(), [], []
     process_lives: dict[str | None, bool] = {}
-    for name, process, until_s in execute(HOLDERS + " ORDER BY name"):
+    for name, process, until_s in execute(SQL.holders):
         if process not in process_lives:
             process_lives[process] = presence.lives(process)
         if process_lives[process] and until_s is not None and until_s > now_s:
@@ -205,13 +191,13 @@ def holder_liveness(execute: Execute, presence: OwnProcess, now_s: float) -> Hol
 
 def holders_without_claims(execute: Execute, gone: list[str]) -> list[str]:
     """Returns the holders among `gone` that hold nothing."""
-    return [name for name in gone if not execute(HOLDS_ANYTHING, (name,)).fetchone()[0]]
+    return [name for name in gone if not execute(SQL.holds_anything, (name,)).fetchone()[0]]
 
 
 def execution_leases(execute: Execute, presence: OwnProcess, now_s: float) -> list[HolderStatus]:
     """See `Store.leases`."""
     known = [
         HolderStatus(name, until_s > now_s and presence.lives(process), executions, work, about)
-        for name, process, until_s, about, executions, work in execute(LEASES)
+        for name, process, until_s, about, executions, work in execute(SQL.leases)
     ]
     return [lease for lease in known if lease.alive or lease.executions or lease.work]

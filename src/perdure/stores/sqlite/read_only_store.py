@@ -19,9 +19,9 @@ from perdure.stores.sqlite.database_file import DATABASE_ERRORS, DatabaseFile, E
 from perdure.stores.sqlite.database_setup import read_only_file
 from perdure.stores.sqlite.holders import OwnProcess, execution_leases
 from perdure.stores.sqlite.record_rows import read_record, read_records
+from perdure.stores.sqlite.statements import SQL
 from perdure.stores.sqlite.steady_clock import Anchor, SteadyClock
 from perdure.stores.sqlite.store_rows import read_blob, read_heads, read_log, read_messages, read_removed_at
-from perdure.stores.sqlite.store_tables import READ_META
 from perdure.stores.store_parts import PartName
 
 T = TypeVar("T")
@@ -144,7 +144,7 @@ class ReadOnlySqliteStore:
 
     async def blob_names(self) -> list[str]:
         """The names of all blobs."""
-        return self._read(lambda execute: [name for (name,) in execute("SELECT sha256 FROM blobs")])
+        return self._read(lambda execute: [name for (name,) in execute(SQL.blob_names)])
 
     async def leases(self) -> list[HolderStatus]:
         """See `Store.leases`."""
@@ -163,7 +163,7 @@ class ReadOnlySqliteStore:
         self._readers.close()
 
     def _time(self, execute: Execute) -> StoreTime:
-        epoch, _, _, *anchor = execute(READ_META).fetchone()
+        epoch, _, _, *anchor = execute(SQL.read_meta).fetchone()
         self._clock.follow(Anchor(*anchor))
         return StoreTime(self._clock(), epoch)
 

@@ -16,27 +16,11 @@ from perdure.core.attributes import IndexedAttributes
 from perdure.stores.protocol import attributes_from_hex
 from perdure.stores.records import RecordChange, RecordFilter, RecordKey, Stale, StoredRecord
 from perdure.stores.sqlite.database_file import Execute
+from perdure.stores.sqlite.statements import SQL
 from perdure.stores.sqlite.store_rows import RANGE_MATCHES_MAX, SqlConditions, json_text, prefix_range
 
-THIS = "tenant = ? AND kind = ? AND key = ?"
-VERSION = f"SELECT version FROM records WHERE {THIS} AND (expires_at_s IS NULL OR expires_at_s > ?)"
-PUT = """INSERT INTO records (tenant, kind, key, version, value, changed_at_s, expires_at_s) VALUES (?, ?, ?, ?, ?, ?, ?)
-    ON CONFLICT (tenant, kind, key) DO UPDATE SET version = excluded.version, value = excluded.value, changed_at_s = excluded.changed_at_s,
-    expires_at_s = excluded.expires_at_s"""
-REMOVE = f"DELETE FROM records WHERE {THIS}"
-REMOVE_ATTRIBUTES = f"DELETE FROM record_attributes WHERE {THIS}"
-INSERT_ATTRIBUTE = "INSERT INTO record_attributes (tenant, kind, key, name, value) VALUES (?, ?, ?, ?, ?)"
-EXPIRED = "SELECT tenant, kind, key FROM records WHERE expires_at_s <= ? ORDER BY expires_at_s LIMIT ?"
-
-ATTRIBUTES = """(SELECT group_concat(hex(name) || '=' || hex(record_attributes.value)) FROM record_attributes
-    WHERE record_attributes.tenant = records.tenant AND record_attributes.kind = records.kind AND record_attributes.key = records.key)"""
-COLUMNS = f"tenant, kind, key, version, value, changed_at_s, expires_at_s, {ATTRIBUTES}"
-RECORD = f"SELECT {COLUMNS} FROM records WHERE {THIS} AND (expires_at_s IS NULL OR expires_at_s > ?)"
-STORED = f"SELECT {COLUMNS} FROM records WHERE {THIS}"
-RECORDS = f"SELECT {COLUMNS} FROM records WHERE tenant = ? AND kind = ? AND key IN (SELECT value FROM json_each(?))"
 BY_VALUE = "record_attributes AS at INDEXED BY record_attributes_by_value"
 BY_KEY = "records AS at INDEXED BY sqlite_autoindex_records_1"
-COUNT = f"""SELECT count(*) FROM (SELECT 1 FROM {BY_VALUE} WHERE tenant = ? AND kind = ? AND name = ? AND value >= ? AND value < ? LIMIT ?)"""
 LIVES = """EXISTS (SELECT 1 FROM records WHERE records.tenant = at.tenant AND records.kind = at.kind AND records.key = at.key
     AND (records.expires_at_s IS NULL OR records.expires_at_s > ?))"""
 OTHER = "SELECT 1 FROM record_attributes AS other WHERE other.tenant = at.tenant AND other.kind = at.kind AND other.key = at.key AND other.name = "
@@ -47,7 +31,7 @@ ExecuteMany = Callable[[str, Iterable[Any]], sqlite3.Cursor]
 def stale_record(execute: Execute, changes: Sequence[RecordChange], now_s: float) -> Stale | None:
     """Returns the first record that is at another version than the changes expect."""
     for change in changes:
-        row = execute(VERSION, (*change.key, now_s)).fetchone()
+        row = execute(SQL.record_version, (*change.key, now_s)).fetchone()
         version = 0 if row is None else row[0]
         if version != change.version:
             return Stale(change.key, version)
@@ -65,20 +49,20 @@ def change_records(execute: Execute, executemany: ExecuteMany, changes: Sequence
 
 def put_record(execute: Execute, executemany: ExecuteMany, record: StoredRecord) -> None:
     """Puts a record in place as it is."""
-    execute(REMOVE_ATTRIBUTES, record.key)
-    execute(PUT, (*record.key, record.version, record.value, record.changed_at_s, record.expires_at_s))
-    executemany(INSERT_ATTRIBUTE, [(*record.key, name, value) for name, value in record.attributes])
+    execute(SQL.remove_record_attributes, record.key)
+    execute(SQL.put_record, (*record.key, record.version, record.value, record.changed_at_s, record.expires_at_s))
+    executemany(SQL.insert_record_attribute, [(*record.key, name, value) for name, value in record.attributes])
 
 
 def remove_record(execute: Execute, key: RecordKey) -> None:
     """Removes a record if it is there."""
-    execute(REMOVE_ATTRIBUTES, key)
-    execute(REMOVE, key)
+    execute(SQL.remove_record_attributes, key)
+    execute(SQL.remove_record, key)
 
 
 def drop_expired_records(execute: Execute, limit: int, now_s: float) -> int:
     """See `Store.drop_expired_records`."""
-    expired = execute(EXPIRED, (now_s, limit)).fetchall()
+    expired = execute(SQL.expired_records, (now_s, limit)).fetchall()
     for key in expired:
         remove_record(execute, RecordKey(*key))
     return len(expired)
@@ -86,13 +70,13 @@ def drop_expired_records(execute: Execute, limit: int, now_s: float) -> int:
 
 def read_record(execute: Execute, key: RecordKey, now_s: float) -> StoredRecord | None:
     """The record of this key, unless it has expired."""
-    row = execute(RECORD, (*key, now_s)).fetchone()
+    row = execute(SQL.read_record, (*key, now_s)).fetchone()
     return row and _record_of(row)
 
 
 def read_stored_record(execute: Execute, key: RecordKey) -> StoredRecord | None:
     """Reads the record of this key, also if it has expired."""
-    row = execute(STORED, key).fetchone()
+    row = execute(SQL.read_stored_record, key).fetchone()
     return row and _record_of(row)
 
 
@@ -102,7 +86,7 @@ def read_records(execute: Execute, which: RecordFilter, now_s: float) -> list[St
         return []
     few = _fewest(execute, which)
     keys = _keys_in_order_of_key(execute, which, few, now_s) if which.order is None else _keys_in_order_of_attribute(execute, which, few, now_s)
-    found = {row[2]: _record_of(row) for row in execute(RECORDS, (which.tenant, which.kind, json_text(keys)))}
+    found = {row[2]: _record_of(row) for row in execute(SQL.read_records, (which.tenant, which.kind, json_text(keys)))}
     return [found[key] for key in keys]
 
 
@@ -111,7 +95,7 @@ def _fewest(execute: Execute, which: RecordFilter) -> AttributeCondition | None:
 
     def matches(condition: AttributeCondition) -> int:
         asked = ((which.tenant, which.kind, condition.name, *span, RANGE_MATCHES_MAX) for span in condition.spans)
-        return sum(execute(COUNT, one).fetchone()[0] for one in asked)
+        return sum(execute(SQL.count_record_matches, one).fetchone()[0] for one in asked)
 
     counted = [(matches(condition), condition) for condition in which.where]
     count, fewest = min(counted, key=itemgetter(0), default=(RANGE_MATCHES_MAX, None))

@@ -23,6 +23,7 @@ from perdure.stores.encryption import Encrypted
 from perdure.stores.records import RecordKey
 from perdure.stores.sqlite.database_file import DatabaseFile
 from perdure.stores.sqlite.database_setup import existing_file, expect_schema_version
+from perdure.stores.sqlite.statements import SQL
 from perdure.stores.sqlite.store_rows import address_of, key_of
 from perdure.stores.sqlite.write_lock_queue import WriteLockQueue, begin_write, empty_write_ahead_log
 
@@ -35,21 +36,8 @@ HEADER_BYTES = 2 + payload_header.SPAN_BYTES + 2 + 64
 
 KINDS = {"log": "log", "mail": "mail", "blob": "blobs", "record": "records"}
 COLUMNS = {"log": "row", "mail": "body", "blob": "bytes", "record": "value"}
-LOG = """SELECT log.rowid, log.row, heads.address, log.version,
-    coalesce((SELECT max(before.version) FROM log AS before WHERE before.execution = log.execution AND before.version < log.version), 0)
-    FROM log JOIN heads ON heads.number = log.execution WHERE log.rowid > ? AND log.rowid <= ? ORDER BY log.rowid"""
-MESSAGES = "SELECT number, body, address, key FROM mail WHERE number > ? AND number <= ? ORDER BY number"
-BLOBS = "SELECT rowid, bytes, sha256 FROM blobs WHERE rowid > ? AND rowid <= ? ORDER BY rowid"
-RECORDS = "SELECT number, value, json_array(tenant, kind, key), version FROM records WHERE number > ? AND number <= ? ORDER BY number"
-PAYLOAD_QUERIES = {"log": LOG, "mail": MESSAGES, "blob": BLOBS, "record": RECORDS}
-REPLACE = {
-    "log": "UPDATE log SET row = ? WHERE rowid = ? AND row = ?",
-    "mail": "UPDATE mail SET body = ? WHERE number = ? AND body = ?",
-    "blob": "UPDATE blobs SET bytes = ? WHERE rowid = ? AND bytes = ?",
-    "record": "UPDATE records SET value = ? WHERE number = ? AND value = ?",
-}
-KEEP_BLOB = "INSERT INTO blobs (sha256, bytes) VALUES (?, ?) ON CONFLICT (sha256) DO NOTHING"
-DROP_BLOB = "DELETE FROM blobs WHERE rowid = ? AND sha256 = ?"
+"""The table and the column of each kind of payload."""
+PAYLOAD_QUERIES = {"log": SQL.row_payloads, "mail": SQL.message_payloads, "blob": SQL.blob_payloads, "record": SQL.record_payloads}
 
 
 class KeyUse(msgspec.Struct, frozen=True):
@@ -98,7 +86,7 @@ def key_uses(path: Path) -> list[KeyUse]:
         expect_schema_version(file, connection)
         found: Counter[tuple[str | None, str]] = Counter()
         for kind, table in KINDS.items():
-            for (header,) in connection.execute(f"SELECT substr({COLUMNS[kind]}, 1, {HEADER_BYTES}) FROM {table}"):
+            for (header,) in connection.execute(SQL.payload_headers.format(table=table, column=COLUMNS[kind], bytes=HEADER_BYTES)):
                 found[payload_header.encryption_key_id(header), kind] += 1
     uses = [KeyUse(id, *(found[id, kind] for kind in KINDS)) for id in {id for id, _ in found}]
     return sorted(uses, key=lambda use: (-use.total, str(use.key_id)))
@@ -147,7 +135,7 @@ class _RekeyPass:
 
     def rekey_kind(self, kind: str) -> None:
         """Rekeys the payloads of one kind that are in the file now."""
-        total, last = self._connection.execute(f"SELECT count(*), coalesce(max(rowid), 0) FROM {KINDS[kind]}").fetchone()
+        total, last = self._connection.execute(SQL.payload_count.format(table=KINDS[kind])).fetchone()
         seen = after = 0
         while batch := list(self._batch(kind, after, last)):
             after, seen = batch[-1][0], seen + len(batch)
@@ -213,6 +201,7 @@ class _RekeyPass:
 
     def _replaced(self, kind: str, change: _PayloadChange) -> int:
         if change.name == change.renamed:
-            return self._connection.execute(REPLACE[kind], (change.after, change.row, change.before)).rowcount
-        self._connection.execute(KEEP_BLOB, (change.renamed, change.after))
-        return self._connection.execute(DROP_BLOB, (change.row, change.name)).rowcount
+            replace = SQL.replace_payload.format(table=KINDS[kind], column=COLUMNS[kind])
+            return self._connection.execute(replace, (change.after, change.row, change.before)).rowcount
+        self._connection.execute(SQL.keep_blob, (change.renamed, change.after))
+        return self._connection.execute(SQL.remove_renamed_blob, (change.row, change.name)).rowcount

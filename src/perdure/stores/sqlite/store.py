@@ -55,15 +55,16 @@ from perdure.stores.sqlite.database_file import DATABASE_ERRORS, SYNCHRONOUS, Da
 from perdure.stores.sqlite.database_setup import open_database
 from perdure.stores.sqlite.forks_and_threads import Forkable, unwatch_forks, watch_forks
 from perdure.stores.sqlite.group_commit import WRITE_WAIT_MAX_S, GroupCommitWriter
-from perdure.stores.sqlite.holders import HOLDERS, OwnProcess, execution_leases, holder_liveness, holders_without_claims
+from perdure.stores.sqlite.holders import OwnProcess, execution_leases, holder_liveness, holders_without_claims
 from perdure.stores.sqlite.limited_queues import queue_statuses
 from perdure.stores.sqlite.notifications import CHANGE, MEMBERSHIP, WAKE_UP, notify
 from perdure.stores.sqlite.process_liveness import watch_process
 from perdure.stores.sqlite.read_only_store import ReadConnections
 from perdure.stores.sqlite.record_rows import read_record, read_records
+from perdure.stores.sqlite.statements import SQL
 from perdure.stores.sqlite.steady_clock import Anchor, SteadyClock
 from perdure.stores.sqlite.store_rows import address_text, is_queued, read_blob, read_heads, read_log, read_messages, read_removed_at
-from perdure.stores.sqlite.store_tables import READ_META, SqliteTables
+from perdure.stores.sqlite.store_tables import SqliteTables
 from perdure.stores.sqlite.transaction_watcher import TransactionWatcher
 from perdure.stores.sqlite.user_transaction_store import SqliteUserTransactionStore, join_user_transaction
 from perdure.stores.sqlite.vault import SqliteVault
@@ -292,7 +293,7 @@ class SqliteStore:
         """Returns the answer to a claim that gets nothing; None if there is something to claim, or dead holders to remove."""
         now_s = self._clock()
         liveness = holder_liveness(execute, self._presence, self._lease_clock())
-        (epoch,) = execute("SELECT epoch FROM meta").fetchone()
+        (epoch,) = execute(SQL.read_epoch).fetchone()
         if claim.epoch != epoch or claim.holder not in liveness.living:
             return Claimed(now_s)
         claim = with_full_names(execute, claim)
@@ -303,7 +304,7 @@ class SqliteStore:
         return Claimed(now_s, next_at_s=next_ready_at(execute, claim, now_s))
 
     def _time(self, execute: Execute) -> StoreTime:
-        epoch, _, _, *anchor = execute(READ_META).fetchone()
+        epoch, _, _, *anchor = execute(SQL.read_meta).fetchone()
         if isinstance(self._clock, SteadyClock):
             self._clock.follow(Anchor(*anchor))
         return StoreTime(self._clock(), epoch)
@@ -362,7 +363,7 @@ class SqliteStore:
         """Handles a notification of another process."""
         if about & MEMBERSHIP and self._wake_listeners and self._refusal is None:
             with suppress(*DATABASE_ERRORS, StoreError):  # The next transaction finds out.
-                self._watch_over(self._readers.read(lambda execute: {process for _, process, _ in execute(HOLDERS)}))
+                self._watch_over(self._readers.read(lambda execute: {process for _, process, _ in execute(SQL.holders)}))
         if about & WAKE_UP:
             _notify_all(self._wake_listeners)
         if about & CHANGE:

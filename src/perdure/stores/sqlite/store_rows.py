@@ -23,35 +23,27 @@ from perdure.core.paths import Address, Key, QueueAddress
 from perdure.stores.protocol import Head, HeadFilter, LogRow, StoredLog, attributes_from_hex
 from perdure.stores.records import PagePosition
 from perdure.stores.sqlite.database_file import Execute
-
-ATTRIBUTES_COLUMN = "(SELECT group_concat(hex(name) || '=' || hex(value)) FROM attributes WHERE attributes.number = heads.number)"
-"""The column that returns the attributes of a head."""
+from perdure.stores.sqlite.statements import SQL
 
 RANGE_MATCHES_MAX = 10_000
 """Matches are not counted beyond this number."""
 
-BY_VALUE, OF_LIVING = "attributes INDEXED BY attributes_by_value", "attributes INDEXED BY attributes_of_living"
-"""The attributes of all executions, and of those that have not ended, in order of tenant, name, value and number."""
+BY_VALUE = "attributes INDEXED BY attributes_by_value"
+"""The attributes of all executions, in order of tenant, name, value and number."""
 
-COUNT_MATCHES = f"SELECT count(*) FROM (SELECT 1 FROM {BY_VALUE} WHERE tenant = ? AND name = ? AND value >= ? AND value < ? LIMIT ?)"
-COUNT_LIVING = f"SELECT count(*) FROM (SELECT 1 FROM {OF_LIVING} WHERE tenant = ? AND name = ? AND value = ? AND ended = 0 LIMIT ?)"
-NEXT_TENANT = f"SELECT min(tenant) FROM {BY_VALUE} WHERE tenant > ?"
-
-DELETE_ATTRIBUTES = "DELETE FROM attributes WHERE number = ?"
-INSERT_ATTRIBUTE = "INSERT INTO attributes (number, name, value, tenant, ended) VALUES (?, ?, ?, ?, ?)"
 
 ExecuteMany = Callable[[str, Iterable[Any]], sqlite3.Cursor]
 
 
 def write_attributes(execute: Execute, executemany: ExecuteMany, number: int, attributes: IndexedAttributes, its: tuple[str, bool]) -> None:
     """Replaces the attributes of an execution. `its` tenant and whether it has ended go into each row."""
-    execute(DELETE_ATTRIBUTES, (number,))
-    executemany(INSERT_ATTRIBUTE, [(number, name, value, *its) for name, value in attributes])
+    execute(SQL.remove_attributes, (number,))
+    executemany(SQL.insert_attribute, [(number, name, value, *its) for name, value in attributes])
 
 
 def count_living(execute: Execute, tenant: str, admission: StartAdmission) -> int:
     """Counts the executions that an admission counts, up to its maximum."""
-    (count,) = execute(COUNT_LIVING, (tenant, admission.attribute, admission.value, max(admission.max, 0))).fetchone()
+    (count,) = execute(SQL.count_living, (tenant, admission.attribute, admission.value, max(admission.max, 0))).fetchone()
     return int(count)
 
 
@@ -75,13 +67,13 @@ def attribute_tenants(execute: Execute, which: HeadFilter) -> Iterator[str]:
         return
     tenant: str | None = ""
     while tenant is not None:
-        (tenant,) = execute(NEXT_TENANT, (tenant,)).fetchone()
+        (tenant,) = execute(SQL.next_tenant_with_attributes, (tenant,)).fetchone()
         if tenant is not None:
             yield tenant
 
 
 def _count_matches(execute: Execute, tenant: str, name: str, low: bytes, high: bytes) -> int:
-    (count,) = execute(COUNT_MATCHES, (tenant, name, low, high, RANGE_MATCHES_MAX)).fetchone()
+    (count,) = execute(SQL.count_matches, (tenant, name, low, high, RANGE_MATCHES_MAX)).fetchone()
     return int(count)
 
 
@@ -100,22 +92,7 @@ def head_condition(condition: AttributeCondition) -> tuple[str, tuple[object, ..
     return f"EXISTS (SELECT 1 FROM attributes AS other WHERE other.number = heads.number AND other.name = ? AND ({within}))", (condition.name, *bounds)
 
 
-HEAD_COLUMNS = f"""address, program, root, version, holder, wake_at_s, mail_at_s, status, created_at_s, ended_at_s, queue, lane, priority,
-    {ATTRIBUTES_COLUMN}"""
-MESSAGE_COLUMNS = "number, address, key, body, due_at_s, deliveries, lane, priority"
-
-HEAD = f"SELECT {HEAD_COLUMNS} FROM heads WHERE address = ?"
-LOG = f"SELECT number, {HEAD_COLUMNS} FROM heads WHERE address = ?"
-ROWS = "SELECT version, row FROM log WHERE execution = ? AND version > ? ORDER BY version"
-ALL_MESSAGES = f"SELECT {MESSAGE_COLUMNS} FROM mail WHERE address = ? ORDER BY number"
-IS_QUEUED = "SELECT 1 FROM mail WHERE address = ? AND key = ?"
-OLDEST_SINCE = "SELECT min(number) FROM heads INDEXED BY heads_by_time WHERE created_at_s >= ?"
 NUMBER_MAX = 2**63 - 1
-BLOB = "SELECT bytes FROM blobs WHERE sha256 = ?"
-REMOVED_AT = "SELECT at_s FROM removed_blobs WHERE sha256 = ?"
-HEADS = f"SELECT number, {HEAD_COLUMNS} FROM heads WHERE number IN (SELECT value FROM json_each(?))"
-NUMBER = "SELECT number FROM heads WHERE address = ?"
-LATEST_UNTIL = "SELECT number FROM heads INDEXED BY heads_by_time WHERE created_at_s <= ? ORDER BY created_at_s DESC, number DESC LIMIT 1"
 
 HEADS_BY_ADDRESS, HEADS_OF_FAMILY = "sqlite_autoindex_heads_1", "heads_of_family"
 """The indexes of heads by address, and of those that are not their own root by root."""
@@ -126,37 +103,37 @@ IndexLine = dict[str, object]
 
 def read_head(execute: Execute, key: Key) -> Head | None:
     """The head of an execution."""
-    row = execute(HEAD, (address_text(key),)).fetchone()
+    row = execute(SQL.read_head, (address_text(key),)).fetchone()
     return row and head_of(row)
 
 
 def read_log(execute: Execute, key: Key, after: int) -> StoredLog | None:
     """The head, and the rows that hold an event after version `after`. Both must be read in one transaction."""
-    row = execute(LOG, (address_text(key),)).fetchone()
+    row = execute(SQL.read_numbered_head, (address_text(key),)).fetchone()
     if row is None:
         return None
-    return StoredLog(head_of(row[1:]), tuple([LogRow(*one) for one in execute(ROWS, (row[0], after)).fetchall()]))
+    return StoredLog(head_of(row[1:]), tuple([LogRow(*one) for one in execute(SQL.read_rows, (row[0], after)).fetchall()]))
 
 
 def read_messages(execute: Execute, to: Address) -> list[QueuedMessage]:
     """The messages of an address, in order of number."""
-    return [message_of(row) for row in execute(ALL_MESSAGES, (address_text(to),)).fetchall()]
+    return [message_of(row) for row in execute(SQL.read_messages, (address_text(to),)).fetchall()]
 
 
 def is_queued(execute: Execute, to: str, key: str) -> bool:
     """Whether a message of this key is queued at an address."""
-    return execute(IS_QUEUED, (to, key)).fetchone() is not None
+    return execute(SQL.is_queued, (to, key)).fetchone() is not None
 
 
 def read_blob(execute: Execute, sha256: str) -> bytes | None:
     """The payload of this name."""
-    row: tuple[bytes] | None = execute(BLOB, (sha256,)).fetchone()
+    row: tuple[bytes] | None = execute(SQL.read_blob, (sha256,)).fetchone()
     return row and row[0]
 
 
 def read_removed_at(execute: Execute, sha256: str) -> float | None:
     """When the blob of this name was removed, if that was recorded."""
-    row: tuple[float] | None = execute(REMOVED_AT, (sha256,)).fetchone()
+    row: tuple[float] | None = execute(SQL.removed_at, (sha256,)).fetchone()
     return row and row[0]
 
 
@@ -170,7 +147,7 @@ def read_heads(execute: Execute, which: HeadFilter) -> list[Head]:
     where = SqlConditions()
     where.also(which.keys is not None, "address IN (SELECT value FROM json_each(?))", json_text([address_text(key) for key in which.keys or ()]))
     if which.created_from_s is not None:  # Heads are numbered nearly in order of creation time, so the list need not go back to the first.
-        (oldest,) = execute(OLDEST_SINCE, (which.created_from_s,)).fetchone()
+        (oldest,) = execute(SQL.oldest_since, (which.created_from_s,)).fetchone()
         where.also(True, "number >= ?", NUMBER_MAX if oldest is None else oldest)
         where.also(True, "created_at_s >= ?", which.created_from_s)
     where.also(which.ended is not None, f"ended_at_s IS {'NOT ' * bool(which.ended)}NULL")
@@ -192,16 +169,16 @@ def read_heads(execute: Execute, which: HeadFilter) -> list[Head]:
 
 
 def _heads_of(execute: Execute, numbers: list[int]) -> list[Head]:
-    found = {number: head_of(row) for number, *row in execute(HEADS, (json_text(numbers),))}
+    found = {number: head_of(row) for number, *row in execute(SQL.read_heads, (json_text(numbers),))}
     return [found[number] for number in numbers]
 
 
 def _number_at(execute: Execute, position: PagePosition, descending: bool) -> int:
     """Returns the number of the execution at a position. If it is gone, that of its neighbour by the time of creation stands for it."""
     assert isinstance(position.key, Key), "it is a position in a list of executions"
-    if row := execute(NUMBER, (address_text(position.key),)).fetchone():
+    if row := execute(SQL.head_number, (address_text(position.key),)).fetchone():
         return int(row[0])
-    row = execute(LATEST_UNTIL, (position.created_at_s,)).fetchone()
+    row = execute(SQL.latest_until, (position.created_at_s,)).fetchone()
     return (int(row[0]) if row else 0) + descending
 
 
@@ -361,14 +338,14 @@ def json_text(data: object) -> str:
 
 
 def head_of(row: Sequence[Any]) -> Head:
-    """The head of a row of `HEAD_COLUMNS`."""
+    """The head of a row of the columns `head_columns`."""
     address, program, root, *rest, attributes = row
     key = key_of(address)
     return Head(key, program, key if root is None else key_of(root), *(*rest, attributes_from_hex(attributes)))
 
 
 def message_of(row: Sequence[Any]) -> QueuedMessage:
-    """The message in a row of `MESSAGE_COLUMNS`."""
+    """The message in a row of the columns `message_columns`."""
     number, address, *rest = row
     return QueuedMessage(number, address_of(address), *rest)
 

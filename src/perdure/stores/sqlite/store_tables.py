@@ -46,58 +46,19 @@ from perdure.stores.sqlite.claim_queries import (
     with_full_names,
 )
 from perdure.stores.sqlite.database_file import Execute
-from perdure.stores.sqlite.holders import MEMBERSHIP_CHANGED, HolderTable, OwnProcess, holder_liveness, holders_without_claims
+from perdure.stores.sqlite.holders import HolderTable, OwnProcess, holder_liveness, holders_without_claims
+from perdure.stores.sqlite.statements import SQL
 from perdure.stores.sqlite.steady_clock import Anchor, SteadyClock
-from perdure.stores.sqlite.store_rows import MESSAGE_COLUMNS, address_text, is_queued, message_of, read_head, root_text
+from perdure.stores.sqlite.store_rows import address_text, is_queued, message_of, read_head, root_text
 from perdure.stores.sqlite.table_schema import SCHEMA_VERSION
 
 T = TypeVar("T")
 
 NUMBERS_MAX = 4_096
 
-READ_META = "SELECT epoch, membership, version, time_s, monotonic_s, boot FROM meta"
-SET_ANCHOR = "UPDATE meta SET time_s = ?, monotonic_s = ?, boot = ?"
-SET_EPOCH = "UPDATE meta SET epoch = ?"
-COUNT_TRANSACTION = "UPDATE meta SET writes = writes + 1"
-SET_TRANSACTION_COUNT = "UPDATE meta SET writes = ?"
-
-_FIRST_DUE = "(SELECT min(due_at_s) FROM mail WHERE mail.address = heads.address)"
-SET_ENDED = "UPDATE attributes SET ended = ? WHERE number = ?"
-CREATE = """INSERT INTO heads (address, tenant, workflow, program, root, version, holder, wake_at_s, status, created_at_s, ended_at_s,
-    queue, lane, priority, limited, mail_at_s)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, (SELECT min(due_at_s) FROM mail WHERE address = ?))
-    ON CONFLICT (address) DO NOTHING RETURNING number, mail_at_s"""
-ADVANCE_HEAD = """UPDATE heads SET version = ? WHERE number = ? AND version = ?
-    AND holder = ? AND program = ? AND status = ? AND wake_at_s IS ? AND ended_at_s IS ?"""
-HEAD_STATE = "SELECT version, holder, program, status, wake_at_s, mail_at_s, ended_at_s FROM heads WHERE number = ?"
-FIRST_DUE = "SELECT min(due_at_s) FROM mail WHERE address = ?"
-IS_LIMITED = "SELECT limited FROM heads WHERE number = ?"
-SET_MESSAGE_TIME = f"UPDATE heads SET mail_at_s = {_FIRST_DUE} WHERE number = ?"
-DELETE_LOG = "DELETE FROM log WHERE execution = ?"
-FORGET = ("DELETE FROM attributes WHERE number = ?", "DELETE FROM log WHERE execution = ?", "DELETE FROM heads WHERE number = ?")
-FORGET_MESSAGES = "DELETE FROM mail WHERE address = ?"
-APPEND = "INSERT INTO log (execution, version, row) VALUES (?, ?, ?)"
-INSERT_BLOB = "INSERT INTO blobs (sha256, bytes) VALUES (?, ?) ON CONFLICT (sha256) DO NOTHING"
-HAS_BLOB = "SELECT 1 FROM blobs WHERE sha256 = ?"
-UNMARK = "DELETE FROM blob_marks WHERE sha256 = ?"
-NOT_REMOVED = "DELETE FROM removed_blobs WHERE sha256 = ?"
-
-DELIVER = """INSERT INTO mail (address, key, body, due_at_s, tenant, queue, unclaimed, lane, priority) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
-    ON CONFLICT (address, key) DO NOTHING"""
-LIMITED = "SELECT EXISTS (SELECT 1 FROM queues WHERE name = ?)"
-RECEIVER = "SELECT number, holder, mail_at_s FROM heads WHERE address = ?"
-WAKE = "UPDATE heads SET mail_at_s = ? WHERE number = ?"
-EXPECTED = "UPDATE mail SET unclaimed = NULL WHERE address = ? AND unclaimed IS NOT NULL"
-UNLEASED = "SELECT 1 FROM mail WHERE address = ? AND key = ? AND deliveries = 0"
-ACKNOWLEDGE = "DELETE FROM mail WHERE address = ? AND key = ?"
-POSTPONE = "UPDATE mail SET due_at_s = ?, holder = NULL WHERE address = ? AND key = ?"
-EXPIRED_MESSAGES = f"SELECT {MESSAGE_COLUMNS} FROM mail WHERE unclaimed IS NOT NULL AND due_at_s <= ? ORDER BY due_at_s, number LIMIT ?"
-LET_GO = "UPDATE heads SET holder = NULL, wake_at_s = min(coalesce(wake_at_s, created_at_s), ?) WHERE holder = ?"
-LET_GO_OF_WORK = "UPDATE mail SET holder = NULL WHERE holder = ?"
-
 
 class HeadState(NamedTuple):
-    """The columns of a head that a commit changes, in the order of `HEAD_STATE`."""
+    """The columns of a head that a commit changes, in the order of `head_state`."""
 
     version: int
     holder: str | None
@@ -155,7 +116,7 @@ class SqliteTables:
         """
         self.pending = PendingNotifications()
         self._changes_before = self._connection.total_changes
-        meta = self._execute(READ_META).fetchone()
+        meta = self._execute(SQL.read_meta).fetchone()
         if meta != self._meta:
             if meta[:3] != self._meta[:3]:
                 self.epoch = meta[0]
@@ -180,9 +141,9 @@ class SqliteTables:
     def end(self, counted: int | None = None) -> None:
         """Counts the transaction if it has changed anything. `counted` is the number of those before it, if parts of it may have been counted already."""
         if counted is not None:
-            self._execute(SET_TRANSACTION_COUNT, (counted + 1,))
+            self._execute(SQL.set_transaction_count, (counted + 1,))
         elif self.has_changed:
-            self._execute(COUNT_TRANSACTION)
+            self._execute(SQL.count_transaction)
 
     def forget(self) -> None:
         """Clears the caches, since what they hold may have been rolled back."""
@@ -230,7 +191,7 @@ class SqliteTables:
                 self._members_changed()
         now_s = self._clock()
         if isinstance(self._clock, SteadyClock):
-            self._execute(SET_ANCHOR, self._clock.anchor)
+            self._execute(SQL.set_anchor, self._clock.anchor)
         return StoreTime(now_s, self.epoch)
 
     def transact(self, guard: TransactionGuard, work: transactional_steps.StepWork) -> Committed | Superseded | TransactionRefused | TransactionRaised:
@@ -252,7 +213,7 @@ class SqliteTables:
 
     def drop_expired(self, limit: int) -> list[QueuedMessage]:
         """See `Store.drop_expired`."""
-        swept = [message_of(row) for row in self._execute(EXPIRED_MESSAGES, (self._clock() - UNCLAIMED_MESSAGE_S, limit)).fetchall()]
+        swept = [message_of(row) for row in self._execute(SQL.expired_messages, (self._clock() - UNCLAIMED_MESSAGE_S, limit)).fetchall()]
         _ = self._acknowledge([Ack(one.to, one.key) for one in swept])
         return swept
 
@@ -263,7 +224,7 @@ class SqliteTables:
     def raise_epoch(self) -> int:
         """See `Store.raise_epoch`."""
         self.epoch = max(self.epoch + 1, int(self._clock()))
-        self._execute(SET_EPOCH, (self.epoch,))
+        self._execute(SQL.set_epoch, (self.epoch,))
         self.members.let_all_go()
         self._members_changed()
         self.pending.everyone = True
@@ -292,18 +253,18 @@ class SqliteTables:
         if commit.blobs or commit.messages:
             self._put_blobs(commit)
         if commit.compacted is not None:
-            self._execute(DELETE_LOG, (number,))
+            self._execute(SQL.remove_log, (number,))
             if commit.compacted:
-                self._execute(APPEND, (number, commit.version, commit.compacted))
+                self._execute(SQL.append_row, (number, commit.version, commit.compacted))
         if commit.count:
-            self._execute(APPEND, (number, version, commit.row))
+            self._execute(SQL.append_row, (number, version, commit.row))
         created = self._carry_out(commit, now_s)
         self._know(commit.program)
         if commit.release:
             self._release(commit, number, version, now_s)
         else:
             if commit.creates and (commit.acks or commit.messages):
-                self._execute(SET_MESSAGE_TIME, (number,))
+                self._execute(SQL.set_message_time, (number,))
             if self.members.name(commit.holder):
                 self._members_changed()
             if commit.wake_at_s is not None and commit.wake_at_s <= now_s:
@@ -311,18 +272,18 @@ class SqliteTables:
         if commit.attributes is not None:
             store_rows.write_attributes(self._execute, self._executemany, number, commit.attributes, (commit.key.tenant, ended))
         elif ended is not had_ended:
-            self._execute(SET_ENDED, (ended, number))
+            self._execute(SQL.set_ended, (ended, number))
         if commit.news:
             self.pending.news = True
         return Committed(version, now_s, created)
 
     def _forget(self, commit: Commit, number: int, now_s: float) -> ChangeAnswer:
         """Removes an execution with its log, messages and attributes."""
-        for forget in FORGET:
+        for forget in (SQL.remove_attributes, SQL.remove_log, SQL.remove_head):
             self._execute(forget, (number,))
-        self._execute(FORGET_MESSAGES, (address_text(commit.key),))
+        self._execute(SQL.remove_messages, (address_text(commit.key),))
         self._numbers.clear()
-        self._execute(MEMBERSHIP_CHANGED)
+        self._execute(SQL.membership_changed)
         self.pending.everyone = True  # in a queue with limits, others may have waited for its place
         return Committed(commit.version, now_s)
 
@@ -333,7 +294,7 @@ class SqliteTables:
         Most commits change only the version of the head, which one UPDATE does if nothing else has changed.
         """
         decided = (commit.holder, commit.program, commit.status, commit.wake_at_s, commit.ended_at_s)
-        if not commit.release and self._execute(ADVANCE_HEAD, (version, number, commit.version, *decided)).rowcount:
+        if not commit.release and self._execute(SQL.advance_head, (version, number, commit.version, *decided)).rowcount:
             return commit.ended_at_s is not None
         before = self._state(number)
         if before is None or before.version != commit.version:
@@ -349,15 +310,15 @@ class SqliteTables:
         before = self._state(number)
         assert before is not None, "the commit has found it"
         released = before.holder == commit.holder
-        message_at_s = self._execute(FIRST_DUE, (address_text(commit.key),)).fetchone()[0] if released else before.message_at_s
+        message_at_s = self._execute(SQL.first_due_of_address, (address_text(commit.key),)).fetchone()[0] if released else before.message_at_s
         holder = None if released else before.holder
         self._set_state(number, before, HeadState(version, holder, commit.program, commit.status, commit.wake_at_s, message_at_s, commit.ended_at_s))
         is_ready = any(at_s is not None and at_s <= now_s for at_s in (commit.wake_at_s, message_at_s))
-        if is_ready or self._execute(IS_LIMITED, (number,)).fetchone()[0]:  # in a queue with limits, others may have waited for its place
+        if is_ready or self._execute(SQL.is_limited, (number,)).fetchone()[0]:  # in a queue with limits, others may have waited for its place
             self.pending.everyone = True
 
     def _state(self, number: int) -> HeadState | None:
-        row = self._execute(HEAD_STATE, (number,)).fetchone()
+        row = self._execute(SQL.head_state, (number,)).fetchone()
         return row and HeadState(*row)
 
     def _set_state(self, number: int, before: HeadState, after: HeadState) -> None:
@@ -385,7 +346,7 @@ class SqliteTables:
 
     def _has(self, names: Sequence[str], post: Post) -> bool:
         """Whether a blob is in the store or carried by the post under one of its names."""
-        return any(name in names for name, _ in post.blobs) or any(self._execute(HAS_BLOB, (name,)).fetchone() for name in names)
+        return any(name in names for name, _ in post.blobs) or any(self._execute(SQL.has_blob, (name,)).fetchone() for name in names)
 
     def _carry_out(self, change: Commit | Post, now_s: float) -> tuple[Key, ...]:
         """Carries out acks, then messages. Returns the executions that were created."""
@@ -395,33 +356,33 @@ class SqliteTables:
     def _put_blobs(self, change: Commit | Post) -> None:
         """Keeps the blobs of a change, before anything that names them, and removes the marks of all that it names."""
         if change.blobs:
-            self._executemany(INSERT_BLOB, change.blobs)
-            self._executemany(NOT_REMOVED, [(name,) for name, _ in change.blobs])
+            self._executemany(SQL.keep_blob, change.blobs)
+            self._executemany(SQL.forget_removal, [(name,) for name, _ in change.blobs])
         if names := blob_names_of(change):
-            self._executemany(UNMARK, [(name,) for name in names])
+            self._executemany(SQL.unmark_blob, [(name,) for name in names])
 
     def _deliver(self, send: OutgoingMessage, now_s: float) -> bool:
         """Queues a message unless its key is queued already. Returns whether an execution was created."""
         to, address, due_at_s = send.to, address_text(send.to), max(send.due_at_s, now_s)
         if isinstance(to, QueueAddress):
-            self._execute(DELIVER, (address, send.key, send.body, due_at_s, to.tenant, to.name, None, send.lane, send.priority))
+            self._execute(SQL.queue_message, (address, send.key, send.body, due_at_s, to.tenant, to.name, None, send.lane, send.priority))
             self.pending.everyone = True
             return False
         opened = False
-        receiver = self._execute(RECEIVER, (address,)).fetchone()
+        receiver = self._execute(SQL.message_receiver, (address,)).fetchone()
         if receiver is None and send.opens is not None:
             opened = True
             self._know(send.opens.program)
             self._insert(to, address, (send.opens.program, root_text(send.opens.root, to), 0, None, None, "pending", now_s, None, *self._place(send.opens)))
-            receiver = self._execute(RECEIVER, (address,)).fetchone()
+            receiver = self._execute(SQL.message_receiver, (address,)).fetchone()
             if send.opens.attributes:
                 store_rows.write_attributes(self._execute, self._executemany, receiver[0], send.opens.attributes, (to.tenant, False))
-        delivered = self._execute(DELIVER, (address, send.key, send.body, due_at_s, None, None, None if receiver else 1, "", 0)).rowcount
+        delivered = self._execute(SQL.queue_message, (address, send.key, send.body, due_at_s, None, None, None if receiver else 1, "", 0)).rowcount
         if receiver is None:
             return False
         number, holder, message_at_s = receiver
         if delivered and (message_at_s is None or due_at_s < message_at_s):
-            self._execute(WAKE, (due_at_s, number))
+            self._execute(SQL.bring_message_time_forward, (due_at_s, number))
         if holder is None:
             self.pending.everyone = True
         else:
@@ -446,18 +407,18 @@ class SqliteTables:
         for item in items:
             restored_items.restore_item(self._execute, self._executemany, item, now_s, self._know)
         self._numbers.clear()
-        self._execute(MEMBERSHIP_CHANGED)  # as in `_forget`: a number may have been taken by another execution
+        self._execute(SQL.membership_changed)  # as in `_forget`: a number may have been taken by another execution
         self.pending.everyone = True
 
     def _place(self, opens: NewExecution) -> tuple[str, str, int, int]:
         """Returns the queue in which a new execution waits, its lane and priority there, and whether that queue has limits."""
-        limited = opens.queue != "" and self._execute(LIMITED, (opens.queue,)).fetchone()[0]
+        limited = opens.queue != "" and self._execute(SQL.is_limited_queue, (opens.queue,)).fetchone()[0]
         return opens.queue, opens.lane, opens.priority, int(limited)
 
     def _acknowledge(self, acks: Sequence[Ack]) -> list[OutgoingMessage]:
         """Removes or postpones messages. Returns the messages to send instead of tasks that had never been leased."""
-        unleased = [ack.unleased for ack in acks if ack.unleased and self._execute(UNLEASED, (address_text(ack.to), ack.key)).fetchone()]
-        self._executemany(ACKNOWLEDGE, [(address_text(ack.to), ack.key) for ack in acks if ack.postpone_to_s is None])
+        unleased = [ack.unleased for ack in acks if ack.unleased and self._execute(SQL.is_unleased, (address_text(ack.to), ack.key)).fetchone()]
+        self._executemany(SQL.remove_message, [(address_text(ack.to), ack.key) for ack in acks if ack.postpone_to_s is None])
         for ack in acks:
             if ack.postpone_to_s is not None:
                 self._postpone(address_text(ack.to), ack.key, ack.postpone_to_s)
@@ -466,10 +427,10 @@ class SqliteTables:
         return unleased
 
     def _postpone(self, address: str, key: str, due_at_s: float) -> None:
-        if self._execute(POSTPONE, (due_at_s, address, key)).rowcount and (receiver := self._execute(RECEIVER, (address,)).fetchone()):
+        if self._execute(SQL.postpone_message, (due_at_s, address, key)).rowcount and (receiver := self._execute(SQL.message_receiver, (address,)).fetchone()):
             number, _, message_at_s = receiver
             if message_at_s is None or due_at_s < message_at_s:
-                self._execute(WAKE, (due_at_s, number))
+                self._execute(SQL.bring_message_time_forward, (due_at_s, number))
 
     def _create(self, commit: Commit, version: int, now_s: float) -> int | None:
         times = (commit.wake_at_s, commit.status, creation_time(commit, now_s), commit.ended_at_s)
@@ -480,22 +441,22 @@ class SqliteTables:
         """Records a program that needs capabilities, so that claims find it."""
         if program not in self._programs:
             if program_requirements(program):
-                self._execute("INSERT OR IGNORE INTO programs VALUES (?)", (program,))
+                self._execute(SQL.add_program, (program,))
             self._programs.add(program)
 
     def _insert(self, key: Key, address: str, state: tuple[object, ...]) -> int | None:
         """Creates the head, to which messages that waited for it belong from now on. Returns its number, or None if there is a head already."""
-        found = self._execute(CREATE, (address, key.tenant, key.workflow, *state, address)).fetchall()
+        found = self._execute(SQL.create_head, (address, key.tenant, key.workflow, *state, address)).fetchall()
         if not found:
             return None
         ((number, message_at_s),) = found
         if message_at_s is not None:
-            self._execute(EXPECTED, (address,))
+            self._execute(SQL.mark_claimed, (address,))
         return self._remember(key, number)
 
     def _number(self, key: Key) -> int | None:
         number = self._numbers.get(key)
-        if number is None and (row := self._execute(store_rows.NUMBER, (address_text(key),)).fetchone()):
+        if number is None and (row := self._execute(SQL.head_number, (address_text(key),)).fetchone()):
             return self._remember(key, row[0])
         return number
 
@@ -509,10 +470,10 @@ class SqliteTables:
 
     def _let_go(self, holder: str) -> None:
         """Frees everything that `holder` held before it began anew, and makes it ready."""
-        freed = self._execute(LET_GO, (self._clock(), holder)).rowcount + self._execute(LET_GO_OF_WORK, (holder,)).rowcount
+        freed = self._execute(SQL.release_executions, (self._clock(), holder)).rowcount + self._execute(SQL.release_work, (holder,)).rowcount
         if freed:
             self.pending.everyone = True
 
     def _members_changed(self) -> None:
-        self._execute(MEMBERSHIP_CHANGED)
+        self._execute(SQL.membership_changed)
         self.pending.members = True

@@ -14,6 +14,7 @@ from importlib.resources import files
 from typing import NamedTuple
 
 from perdure.stores.sqlite.database_file import APPLICATION_ID
+from perdure.stores.sqlite.statements import SQL
 
 
 class SchemaStep(NamedTuple):
@@ -40,14 +41,14 @@ def create_tables(connection: sqlite3.Connection) -> None:
     """Create all tables, inside of a transaction."""
     for statement in _STATEMENTS:
         connection.execute(statement)
-    connection.execute("INSERT INTO meta VALUES (?, 1, 0, 0, 0, '', 0, ?, 0)", (SCHEMA_VERSION, secrets.token_hex(16)))
+    connection.execute(SQL.create_meta, (SCHEMA_VERSION, secrets.token_hex(16)))
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
 
 def schema_differences(connection: sqlite3.Connection) -> list[str]:
     """The columns and indexes, by name, in which a database differs from this version. Tables and indexes of others do not matter."""
-    if {sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master")}.issuperset(_STATEMENTS):
+    if {sql for (sql,) in connection.execute(SQL.table_statements)}.issuperset(_STATEMENTS):
         return []  # The text is the same in every file that was not upgraded.
     columns, indexes = _columns_and_indexes(connection)
     our_columns, our_indexes = _expected_schema()
@@ -67,17 +68,8 @@ def _expected_schema() -> tuple[ColumnsAndIndexes, ColumnsAndIndexes]:
 
 
 def _columns_and_indexes(connection: sqlite3.Connection) -> tuple[ColumnsAndIndexes, ColumnsAndIndexes]:
-    return frozenset(connection.execute(_COLUMNS)), frozenset(connection.execute(_INDEXES))
+    return frozenset(connection.execute(SQL.table_columns)), frozenset(connection.execute(SQL.index_columns))
 
-
-_COLUMNS = """
-SELECT of.name, its.name, its.type, its."notnull", its.dflt_value, its.pk, its.hidden
-    FROM sqlite_master AS of JOIN pragma_table_xinfo(of.name) AS its WHERE of.type = 'table' AND substr(of.name, 1, 7) <> 'sqlite_'
-"""
-_INDEXES = """
-SELECT of.tbl_name, of.name, its.seqno, its.name, its."desc", instr(of.sql, ' WHERE ') > 0
-    FROM sqlite_master AS of JOIN pragma_index_xinfo(of.name) AS its WHERE of.type = 'index' AND of.sql IS NOT NULL
-"""
 
 SCHEMA_STEPS: tuple[SchemaStep, ...] = ()
 """The upgrades from older versions of the tables, one version at a time. No older version is supported."""

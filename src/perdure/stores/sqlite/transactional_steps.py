@@ -14,10 +14,8 @@ from typing import Any
 from perdure.core.errors import WrongVerb
 from perdure.stores.protocol import ChangeAnswer, Post, TransactionGuard, TransactionRaised, TransactionRefused
 from perdure.stores.sqlite.database_file import Execute
+from perdure.stores.sqlite.statements import SQL
 from perdure.stores.sqlite.store_rows import address_text, is_queued
-
-HOLDS_EXECUTION = "SELECT 1 FROM heads WHERE address = ? AND holder = ?"
-HOLDS_WORK = "SELECT 1 FROM mail WHERE address = ? AND key = ? AND holder = ?"
 
 PERDURE_TABLES = frozenset(
     (
@@ -81,7 +79,7 @@ def check_guard(execute: Execute, guard: TransactionGuard) -> TransactionRefused
     if is_queued(execute, address_text(guard.key), guard.answer):
         return TransactionRefused(answered=True)
     held = (address_text(guard.key), guard.holder) if guard.work is None else (address_text(guard.work.to), guard.work.key, guard.holder)
-    if not execute(HOLDS_EXECUTION if guard.work is None else HOLDS_WORK, held).fetchone():
+    if not execute(SQL.holds_execution if guard.work is None else SQL.holds_work, held).fetchone():
         return TransactionRefused()
     return None
 

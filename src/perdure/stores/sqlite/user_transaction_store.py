@@ -20,15 +20,13 @@ from perdure.core.paths import Address, Key
 from perdure.stores.protocol import ALL_HEADS, ChangeAnswer, Commit, Head, HeadFilter, Post, QueueStatus, StoredLog, StoreTime, check_changes
 from perdure.stores.sqlite.database_file import DatabaseFile
 from perdure.stores.sqlite.limited_queues import queue_statuses
+from perdure.stores.sqlite.statements import SQL
 from perdure.stores.sqlite.store_rows import address_text, read_blob, read_heads, read_log, read_messages
 from perdure.stores.sqlite.store_tables import SqliteTables
 from perdure.stores.user_transactions import CONNECTION_KINDS, EXPECTED_OPEN, driver_connection, is_instance_of, is_sqlite_connection
 
 T = TypeVar("T")
 
-BEGIN_WRITE = "DELETE FROM mail WHERE 0"
-"""Takes the write lock and writes nothing."""
-TRANSACTION_COUNT = "SELECT writes FROM meta"
 STALE_SNAPSHOT = "the transaction had read before another one wrote, so SQLite no longer lets it write: roll it back and begin it with BEGIN IMMEDIATE"
 
 
@@ -101,7 +99,7 @@ class SqliteUserTransactionStore:
             self._began = True
         try:
             connection.execute("SAVEPOINT perdure")
-            connection.execute(BEGIN_WRITE)
+            connection.execute(SQL.take_write_lock)
             self.tables.begin()
         except BaseException as error:
             if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_BUSY_SNAPSHOT:
@@ -125,7 +123,7 @@ class SqliteUserTransactionStore:
         """Returns how many transactions changed the file before this one; None if it can't be read, as in a file without a write-ahead log."""
         try:
             with closing(self._file.connect()) as connection:
-                (count,) = connection.execute(TRANSACTION_COUNT).fetchone()
+                (count,) = connection.execute(SQL.transaction_count).fetchone()
         except sqlite3.OperationalError:
             return None
         return int(count)

@@ -20,6 +20,8 @@ from time import sleep
 from typing import NamedTuple
 from urllib.parse import quote
 
+from perdure.stores.sqlite.statements import SQL
+
 HEADER_BYTES, FRAME_HEADER_BYTES = 32, 24
 MAGIC, BIG_ENDIAN = 0x377F0682, 1
 LEAF_OF_TABLE = 0x0D
@@ -29,7 +31,6 @@ CHECKED_FRAMES_MAX = 1_000
 ATTEMPTS_MAX, RETRY_S = 8, 0.02
 """How often a mismatch is checked again: a checkpoint between the two reads causes one as well."""
 
-STAMP = "SELECT file, writes, (SELECT rootpage FROM sqlite_master WHERE type = 'table' AND name = 'meta') FROM meta"
 COLUMNS, FILE, WRITES = 9, 7, 8
 """How many columns the table `meta` has, and the positions of the two that form the stamp."""
 
@@ -92,7 +93,7 @@ def _stamp(path: Path) -> tuple[DatabaseStamp, int] | None:
     """Reads the stamp in the database without its log, and the page that holds it; None if there is none. Opening the database reports other errors."""
     try:
         with closing(sqlite3.connect(f"file:{quote(bytes(path))}?mode=ro&immutable=1", uri=True)) as connection:
-            row = connection.execute(STAMP).fetchone()
+            row = connection.execute(SQL.database_stamp).fetchone()
     except (sqlite3.Error, MemoryError):
         return None
     return None if row is None or row[2] is None else (DatabaseStamp(str(row[0]), int(row[1])), int(row[2]))

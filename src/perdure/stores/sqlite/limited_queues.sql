@@ -1,0 +1,132 @@
+-- Queues with limits: their limits and turns, what is held in them, and what is ready in each of their lines.
+--
+-- {wanted} is the condition that the claim puts on programs, tenants and roots; its parameters follow the others.
+
+-- name: set_limits
+-- Sets the limits of a queue, and keeps the state of its fairness.
+INSERT INTO queues (name, concurrency, per_lane, interval_s, burst, declared, turn, free_at_s, free_for_work_at_s)
+    VALUES (?, ?, ?, ?, ?, ?, 0, 0, 0)
+    ON CONFLICT (name) DO UPDATE
+    SET concurrency = excluded.concurrency, per_lane = excluded.per_lane, interval_s = excluded.interval_s, burst = excluded.burst,
+    declared = excluded.declared;
+
+-- name: remove_limits
+-- Removes the limits of a queue.
+DELETE FROM queues WHERE name = ?;
+
+-- name: remove_lanes
+-- Removes the turns of the lanes of a queue.
+DELETE FROM lanes WHERE queue = ?;
+
+-- name: mark_limited
+-- Marks the executions of a queue as being in one with limits, or not.
+UPDATE heads SET limited = ? WHERE queue = ? AND queue <> '';
+
+-- name: limited_queues
+-- All queues with limits.
+SELECT name, concurrency, per_lane, interval_s, burst, declared, turn, free_at_s, free_for_work_at_s FROM queues ORDER BY name;
+
+-- name: is_limited_queue
+-- Whether a queue has limits.
+SELECT EXISTS (SELECT 1 FROM queues WHERE name = ?);
+
+-- name: serve_lane
+-- Records the turn of a lane.
+INSERT INTO lanes (queue, lane, work, turn) VALUES (?, ?, ?, ?)
+    ON CONFLICT (queue, lane, work) DO UPDATE SET turn = excluded.turn;
+
+-- name: forget_lane_turns
+-- Forgets some turns that are long past.
+DELETE FROM lanes WHERE rowid IN
+    (SELECT rowid FROM lanes INDEXED BY lanes_by_turn WHERE queue = ? AND turn < ? ORDER BY turn LIMIT ?);
+
+-- name: set_queue_turn
+-- Records the last turn of a queue, and until when its rate is used up.
+UPDATE queues SET turn = ?, free_at_s = ?, free_for_work_at_s = ? WHERE name = ?;
+
+-- name: in_limited_queue
+-- A part: the executions of a queue with limits, by holder.
+FROM heads INDEXED BY heads_by_queue WHERE queue <> '' AND limited = 1 AND queue = ?1
+
+-- name: held_by_lane
+-- How many executions of a queue each holder holds in each lane.
+SELECT lane, holder, count(*) {in_limited_queue} AND holder > '' GROUP BY lane, holder;
+
+-- name: leased_by_lane
+-- How many tasks of a queue each holder holds in each lane.
+SELECT lane, holder, count(*) FROM mail WHERE queue = ? AND holder > '' GROUP BY lane, holder;
+
+-- name: line_of_executions
+-- A part: the free executions of a queue with limits, by lane, whether they have begun, and priority.
+FROM heads INDEXED BY heads_in_line WHERE limited = 1 AND holder IS NULL AND ready_at_s IS NOT NULL AND queue = ?1
+
+-- name: line_of_work
+-- A part: the free tasks of a queue, by lane, whether they have been leased before, and priority.
+FROM mail INDEXED BY mail_in_line WHERE queue IS NOT NULL AND holder IS NULL AND queue = ?1
+
+-- name: ready_in_lines
+-- The first few executions (?3) that are due and free in each line of a queue. Each line is found by a lookup behind the line before it.
+WITH RECURSIVE lines(head) AS (SELECT (SELECT number {line_of_executions} ORDER BY lane, begun, priority LIMIT 1)
+    UNION ALL SELECT coalesce(
+        (SELECT number {line_of_executions} AND lane = at.lane AND begun = at.begun AND priority > at.priority ORDER BY priority LIMIT 1),
+        (SELECT number {line_of_executions} AND lane = at.lane AND begun > at.begun ORDER BY begun, priority LIMIT 1),
+        (SELECT number {line_of_executions} AND lane > at.lane ORDER BY lane, begun, priority LIMIT 1))
+    FROM lines CROSS JOIN heads AS at ON at.number = head)
+    SELECT ready.number, ready.lane, ready.priority, ready.ready_at_s, NOT ready.begun,
+    (SELECT turn FROM lanes WHERE lanes.queue = ?1 AND lanes.lane = ready.lane AND work = 0), ready.tenant
+    FROM lines CROSS JOIN heads AS at ON at.number = head CROSS JOIN heads AS ready ON ready.number IN (SELECT number {line_of_executions}
+    AND lane = at.lane AND begun = at.begun AND priority = at.priority AND ready_at_s <= ?2 AND {wanted} ORDER BY ready_at_s, number LIMIT ?3);
+
+-- name: ready_work_in_lines
+-- The same for tasks.
+WITH RECURSIVE lines(head) AS (SELECT (SELECT number {line_of_work} ORDER BY lane, begun, priority LIMIT 1)
+    UNION ALL SELECT coalesce(
+        (SELECT number {line_of_work} AND lane = at.lane AND begun = at.begun AND priority > at.priority ORDER BY priority LIMIT 1),
+        (SELECT number {line_of_work} AND lane = at.lane AND begun > at.begun ORDER BY begun, priority LIMIT 1),
+        (SELECT number {line_of_work} AND lane > at.lane ORDER BY lane, begun, priority LIMIT 1))
+    FROM lines CROSS JOIN mail AS at ON at.number = head)
+    SELECT ready.number, ready.lane, ready.priority, ready.due_at_s, NOT ready.begun,
+    (SELECT turn FROM lanes WHERE lanes.queue = ?1 AND lanes.lane = ready.lane AND work = 1), ready.tenant
+    FROM lines CROSS JOIN mail AS at ON at.number = head CROSS JOIN mail AS ready ON ready.number IN (SELECT number {line_of_work}
+    AND lane = at.lane AND begun = at.begun AND priority = at.priority AND due_at_s <= ?2 AND {wanted} ORDER BY due_at_s, number LIMIT ?3);
+
+-- name: own_in_queue
+-- What the claimer holds already in a queue and is due.
+SELECT number, ready_at_s, tenant {in_limited_queue} AND holder = ? AND ready_at_s <= ? AND {wanted};
+
+-- name: next_own_in_queue
+-- When the first that the claimer holds in a queue is due.
+SELECT min(ready_at_s) {in_limited_queue} AND holder = ? AND {wanted};
+
+-- name: next_in_queue
+-- When the next free execution of a queue becomes due.
+SELECT min(ready_at_s) FROM heads WHERE limited = 1 AND holder IS NULL AND ready_at_s IS NOT NULL AND queue = ? AND ready_at_s > ? AND {wanted};
+
+-- name: new_execution_waits
+-- Whether an execution that has not begun is free and due in a queue.
+SELECT EXISTS (SELECT 1 FROM heads WHERE limited = 1 AND holder IS NULL AND ready_at_s IS NOT NULL AND queue = ? AND ready_at_s <= ?
+    AND version = 0 AND {wanted});
+
+-- name: next_work_in_queue
+-- When the next free task of a queue becomes due.
+SELECT min(due_at_s) FROM mail WHERE queue = ? AND holder IS NULL AND due_at_s > ? AND {wanted};
+
+-- name: new_work_waits
+-- Whether a task that was never leased is free and due in a queue.
+SELECT EXISTS (SELECT 1 FROM mail WHERE queue = ? AND holder IS NULL AND due_at_s <= ? AND deliveries = 0 AND {wanted});
+
+-- name: queue_names
+-- The queues in which anything is.
+SELECT DISTINCT queue FROM heads INDEXED BY heads_by_queue WHERE queue <> '' UNION SELECT DISTINCT queue FROM mail WHERE queue IS NOT NULL;
+
+-- name: held_in_queue
+-- How many executions of a queue each holder holds.
+SELECT holder, count(*) FROM heads INDEXED BY heads_by_queue WHERE queue = ? AND queue <> '' AND holder > '' GROUP BY holder;
+
+-- name: waiting_in_queue
+-- How many executions of a queue are free and due.
+SELECT count(*) FROM heads INDEXED BY heads_by_queue WHERE queue = ? AND queue <> '' AND holder IS NULL AND ready_at_s <= ?;
+
+-- name: work_in_queue
+-- How many tasks of a queue each holder holds; those of null are free.
+SELECT holder, count(*) FROM mail WHERE queue = ? GROUP BY holder;
