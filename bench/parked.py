@@ -1,11 +1,13 @@
 """A million parked executions on one file: what each takes, and what they cost the others.
 
-    python -m bench.parked [EXECUTIONS]
+    python -m bench.parked [EXECUTIONS] [--dir DIRECTORY]
 
-The executions have UUIDs as ids and a small input; their logs are those of a real one. Each time is printed beside a limit measured in the same run: that of
+The executions have UUIDs as ids and a small input; their logs are those of a real one. The files (some 500 bytes an execution) are in a temporary directory
+below DIRECTORY, by default the working directory. Each time is printed beside a limit measured in the same run: that of
 a store with few parked. The memory is that of a process whose engine has parked 20,000 and has then been idle until all were evicted.
 """
 
+import argparse
 import asyncio
 import gc
 import os
@@ -188,9 +190,9 @@ async def memory(path: Path, executions: int) -> tuple[int, int, int]:
     return before, after, idle
 
 
-async def measure(executions: int) -> None:
-    """Measures and prints."""
-    with tempfile.TemporaryDirectory(dir=Path.cwd()) as directory:
+async def measure(executions: int, place: Path) -> None:
+    """Measures in a directory below `place`, and prints."""
+    with tempfile.TemporaryDirectory(dir=place) as directory:
         path, empty = Path(directory) / "many.db", Path(directory) / "few.db"
         like = await real_log(path)
         await park(empty, like, 2 * ROUNDS)
@@ -204,7 +206,7 @@ async def measure(executions: int) -> None:
         many, few = await newest_keys(path, 2 * ROUNDS), await newest_keys(empty, 2 * ROUNDS)
         said(f"one waked, goal {WAKE_MS_MAX:.0f} ms", await wake_ms(path, many[:ROUNDS]), await wake_ms(empty, few[:ROUNDS]), WAKE_MS_MAX)
         said("a claim of one", await claim_ms(path, many[ROUNDS:]), await claim_ms(empty, few[ROUNDS:]), WAKE_MS_MAX)
-    with tempfile.TemporaryDirectory(dir=Path.cwd()) as directory:
+    with tempfile.TemporaryDirectory(dir=place) as directory:
         child = await asyncio.create_subprocess_exec(sys.executable, "-m", "bench.parked", "memory", str(Path(directory) / "memory.db"))
         await child.wait()
 
@@ -222,7 +224,11 @@ def main(*arguments: str) -> None:
         sizes = [f"{value / 2**20:.0f} MB" for value in (before, after, idle)]
         print(f"  memory of an engine: {sizes[0]} before, {sizes[1]} with {MEMORY_EXECUTIONS:,} parked just now, {sizes[2]} once they are idle")
         return
-    asyncio.run(measure(int(arguments[0]) if arguments else EXECUTIONS))
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("executions", type=int, nargs="?", default=EXECUTIONS)
+    parser.add_argument("--dir", type=Path, default=Path.cwd(), help="where to put the files")
+    options = parser.parse_args(arguments)
+    asyncio.run(measure(options.executions, options.dir))
 
 
 if __name__ == "__main__":

@@ -26,6 +26,9 @@ BACK_OFF_MAX_S = 5.0
 REST_FACTOR = 4
 """After a poll, the watcher rests for this many times the duration of the poll."""
 
+REST_DEBT_S = 0.01
+"""How much rest may be owed before the watcher takes it, so that a few waiters have their notification answered at once."""
+
 KEYS_PER_QUERY_MAX = 500
 """How many executions one query asks for, so that no answer holds up the event loop."""
 
@@ -68,7 +71,7 @@ class ChangeWatcher:
         self._fresh: list[_HeadWaiter] = []
         self._woken = asyncio.Event()
         self._notified = False
-        self._all_at_s = self._quick_at_s = 0.0
+        self._all_at_s = self._quick_at_s = self._rested_at_s = 0.0
         self._back_off_s = QUICK_S
         self._polling: asyncio.Task[None] | None = None
         self._closed = False
@@ -138,7 +141,9 @@ class ChangeWatcher:
                     self._back_off_s = min(2 * self._back_off_s, BACK_OFF_MAX_S)
                     self._notified = True
                     continue
-                await asyncio.sleep(min(REST_FACTOR * took_s, POLL_S))
+                self._rested_at_s = max(self._rested_at_s, loop.time()) + min(REST_FACTOR * took_s, POLL_S)
+                if (owed_s := self._rested_at_s - loop.time()) > REST_DEBT_S:
+                    await asyncio.sleep(owed_s)
                 await self._rest()
         except asyncio.CancelledError:
             raise

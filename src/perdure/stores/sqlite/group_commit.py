@@ -45,6 +45,7 @@ class GroupCommitWriter:
         self._queues: dict[asyncio.AbstractEventLoop, _LoopQueue] = {}
         self._queue: _LoopQueue | None = None
         self._wanted_by: _LoopQueue | GroupCommitWriter | None = None
+        self._unsynced = False
         self._checked_s = 0.0
         self._ended = False
         self._lock = Lock()
@@ -53,7 +54,19 @@ class GroupCommitWriter:
     def adopt(self, connection: sqlite3.Connection) -> None:
         """Writes on this connection until it fails."""
         self._connection = connection
+        self._unsynced = False
         self._tables = self._make_tables(connection)
+
+    async def write_now(self, do: Callable[[SqliteTables], T], *, synced: bool) -> tuple[T] | None:
+        """Runs `do` in a transaction of its own; returns None if another process writes, so that the caller can find out whether `do` is still needed.
+
+        With `synced` False, a loss of power may undo the transaction until the next one is durable, which makes both durable. The death of a process does not.
+        """
+        queue = self._queue_of(asyncio.get_running_loop())
+        if queue.flushing or self._lock.locked():
+            return (await self.write(do),)
+        job = _WriteJob(do, 1)
+        return (job.outcome(),) if self._write_inline(job, synced=synced, waits=False) else None
 
     async def write(self, do: Callable[[SqliteTables], T], changes: int = 1) -> T:
         """Runs `do` in the next transaction, and returns its result when that is durable."""
@@ -116,13 +129,13 @@ class GroupCommitWriter:
             queue = self._queues[loop] = _LoopQueue(loop)
         return queue
 
-    def _write_inline(self, job: "_WriteJob") -> bool:
+    def _write_inline(self, job: "_WriteJob", *, synced: bool = True, waits: bool = True) -> bool:
         """Runs the job and commits without queueing it; returns False if that is not possible now."""
         if self._wanted_by is not None or not self._lock.acquire(blocking=False):
             return False
         try:
             now_s = monotonic()
-            tables = None if self._turns.gives_way(now_s) else self._begin(now_s)
+            tables = None if self._turns.gives_way(now_s) else self._begin(now_s, synced=synced, waits=waits)
         except (*DATABASE_ERRORS, StoreError):
             tables = None
         if tables is None:
@@ -173,8 +186,8 @@ class GroupCommitWriter:
             finally:
                 self._finish(queue, jobs)
 
-    def _begin(self, now_s: float) -> SqliteTables:
-        """Begins a transaction, on a new connection if the last one has failed."""
+    def _begin(self, now_s: float, *, synced: bool = True, waits: bool = True) -> SqliteTables:
+        """Begins a transaction, on a new connection if the last one has failed. If another process writes, this one `waits`, and shows it to the others."""
         if self._ended:
             raise StoreUnavailable(f"{self._file.path} has been closed; open a new store on it")
         if now_s - self._checked_s > FILE_CHECK_S:
@@ -184,10 +197,14 @@ class GroupCommitWriter:
             self.adopt(self._file.connect(cache_kib=WRITING_CACHE_KIB))
         assert self._tables is not None and self._connection is not None, "adopt has set both"
         try:
+            if self._unsynced is synced and self._file.synchronous == "FULL":
+                self._connection.execute(f"PRAGMA synchronous = {'FULL' if synced else 'NORMAL'}")
+                self._unsynced = not synced
             self._connection.execute("BEGIN IMMEDIATE")
         except (sqlite3.Error, MemoryError) as error:
             if is_busy(error):
-                self._turns.wait()
+                if waits:
+                    self._turns.wait()
             else:
                 self._drop()
             raise

@@ -74,6 +74,9 @@ from perdure.stores.user_transactions import USER_TRANSACTIONS
 
 T = TypeVar("T")
 
+CLAIM_ATTEMPTS = 4
+"""How often a claim reads again what is ready because another process writes, before it waits for the write lock."""
+
 
 class SqliteStore:
     """A `Store` in the SQLite file at `path`. It creates the file and its directory if there is none.
@@ -124,9 +127,26 @@ class SqliteStore:
         return await self._write(lambda tables: tables.change(asked), len(asked))
 
     async def claim(self, claim: Claim) -> Claimed:
-        """See `Store.claim`. It first reads whether there is anything to claim, so that a claim that finds nothing does not take the write lock."""
-        idle = await self._read(lambda execute: self._idle(execute, claim))
-        return await self._write(lambda tables: tables.claim(claim)) if idle is None else idle
+        """See `Store.claim`. It first reads whether there is anything to claim, so that a claim that finds nothing does not take the write lock.
+
+        While another process writes, perhaps the claim of the same, it reads again instead of waiting for the lock. A claim of executions need not be synced
+        with the disk: nothing is done for them before a commit is, and that makes both durable. A leased task begins without a commit, and what reads a
+        change feed remembers how far it has read it: these claims are synced.
+        """
+        for _ in range(CLAIM_ATTEMPTS):
+            idle = await self._read(lambda execute: self._idle(execute, claim))
+            if idle is not None:
+                return idle
+            self._check_open()
+            synced = bool(claim.queues)
+            answer = await self._writer.write_now(lambda tables: tables.claim(claim) if synced or not tables.has_feed() else None, synced=synced)
+            if answer is None:
+                await asyncio.sleep(LOCK_RETRY_S)
+            elif (claimed := answer[0]) is not None:
+                return claimed
+            else:
+                break
+        return await self._write(lambda tables: tables.claim(claim))
 
     async def read(self, key: Key, after: int = 0) -> StoredLog | None:
         """See `Store.read`."""

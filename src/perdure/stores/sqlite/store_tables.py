@@ -178,6 +178,10 @@ class SqliteTables:
         more = len(holders_without_claims(self._execute, liveness.dead)) < len(liveness.dead)
         return Claimed(now_s, assigned, leased, now_s if more else next_ready_at(self._execute, claim, now_s))
 
+    def has_feed(self) -> bool:
+        """Whether there is a change feed, into which every change of a head is written."""
+        return self._execute(SQL.is_scanned).fetchone()[0] is not None
+
     def renew(self, holder: str, lease_s: float, about: bytes) -> StoreTime:
         """See `Store.renew`."""
         if lease_s <= 0:
