@@ -1,6 +1,7 @@
 """Measure 3: from the start of a one-step workflow to its result, in this process and from a client in another."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from statistics import median, quantiles
 
 from bench._bench import Bench
@@ -52,13 +53,14 @@ def _by_turns(bench: Bench, ours: Side, peer: Side | None, disk: Disk, name: str
 
 
 def _from_clients(bench: Bench) -> Iterator[Line]:
-    """The same from a client in a process of its own, with an engine that is idle otherwise."""
-    place, its_place = bench.place(), bench.place()
-    mine, theirs = Rounds(), Rounds()
-    with bench.ours(place) as engine, bench.ours(place) as client:
-        engine.ask("open")
+    """The same from a client in a process of its own, with one worker that is idle otherwise, and by turns with two on one file."""
+    its_place, theirs = bench.place(), Rounds()
+    mine, of_two = Rounds(), Rounds()
+    with ExitStack() as stack:
+        clients = [_client_of(bench, stack, workers) for workers in (1, 2)]
         for _ in bench.turns(bench.rounds):
-            mine.append(_asked_ms(client, "from_client", bench.size(200, 50)))
+            for client, found in zip(clients, (mine, of_two), strict=True):
+                found.append(_asked_ms(client, "from_client", bench.size(200, 50)))
     if bench.peer is not None:
         with bench.theirs(its_place) as engine, bench.theirs(its_place) as client:
             engine.ask("open", clients=True)
@@ -67,6 +69,18 @@ def _from_clients(bench: Bench) -> Iterator[Line]:
     what = "start to result from another process, 1 async step"
     yield Line(3, f"{what}, p50", "ms", [median(part) for part in mine], "DBOS", [median(part) for part in theirs])
     yield Line(3, f"{what}, p99", "ms", [_p99(part) for part in mine], "DBOS", [_p99(part) for part in theirs])
+    yield Line(3, f"{what}, two workers on one file, p50", "ms", [median(part) for part in of_two], "with one", [median(part) for part in mine], "theirs")
+    yield Line(3, f"{what}, two workers on one file, p99", "ms", [_p99(part) for part in of_two], "with one", [_p99(part) for part in mine], "theirs")
+
+
+def _client_of(bench: Bench, stack: ExitStack, workers: int) -> Side:
+    """A client of so many workers on a file of their own."""
+    place = bench.place()
+    for _ in range(workers):
+        stack.enter_context(bench.ours(place)).ask("open")
+    client = stack.enter_context(bench.ours(place))
+    _ = _asked_ms(client, "from_client", TURN)
+    return client
 
 
 def _asked_ms(side: Side, do: str, times: int, **how: str) -> list[float]:

@@ -130,6 +130,36 @@ GUARDS = (
     Guard("a stale commit changes nothing in a file", "stores.sqlite.store_tables:SqliteTables._advance", never("before.version"), SQLITE),
     Guard("a commit of an earlier epoch changes nothing in a file", "stores.sqlite.store_tables:SqliteTables._commit", never("commit.epoch"), IN_FILES),
     Guard("a release notifies those who wait for work in a file", "stores.sqlite.store_tables:SqliteTables._release", never("is_ready"), IN_FILES),
+    Guard(
+        "a claim that is not synced is followed by commits that are",
+        "stores.sqlite.group_commit:GroupCommitWriter._begin",
+        Instead("self._unsynced is synced", "not synced"),
+        suite("stores/sqlite/test_group_commit.py", "synced"),
+    ),
+    Guard(
+        "a claim of tasks is synced, since a task begins without a commit",
+        "stores.sqlite.store:SqliteStore.claim",
+        Instead("bool(claim.queues)", "False"),
+        suite("stores/sqlite/test_group_commit.py", "synced"),
+    ),
+    Guard(
+        "a claim that writes into a change feed is synced",
+        "stores.sqlite.store:SqliteStore.claim",
+        Instead("synced or not tables.has_feed()", "True"),
+        suite("stores/sqlite/test_group_commit.py", "synced"),
+    ),
+    Guard(
+        "a claim that only tries does not have the others give way",
+        "stores.sqlite.group_commit:GroupCommitWriter._begin",
+        always("waits"),
+        suite("stores/sqlite/test_group_commit.py", "forestalls"),
+    ),
+    Guard(
+        "a watcher rests, however often the store notifies",
+        "runtime.change_watcher:ChangeWatcher._poll_loop",
+        Instead("REST_FACTOR * took_s", "0.0"),
+        suite("runtime/test_change_watcher.py", "fifth"),
+    ),
     # Removal of blobs: what anything refers to stays, though a sweep found it without use a moment ago.
     Guard("a blob that an answer refers to is not removed", "core.effects:_settle_message", Instead("blob_references(outcome)", "()"), ARCHIVES),
     Guard(

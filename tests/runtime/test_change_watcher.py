@@ -116,6 +116,44 @@ async def test_a_change_without_a_notification_is_seen_soon_by_who_follows_close
     assert now_s() - sent_s <= POLL_S + 0.01
 
 
+class SlowStore(CountingFaultyStore):
+    """A store in which each query for heads takes a while."""
+
+    took_s = 0.0
+
+    async def heads(self, which: HeadFilter = ALL_HEADS) -> list[Head]:
+        await asyncio.sleep(self.took_s)
+        return await super().heads(which)
+
+
+@virtually
+async def test_a_notification_right_after_a_short_poll_is_answered_at_once(c: Cluster) -> None:
+    store = SlowStore(c)
+    watch, key = ChangeWatcher(store), await c.post(listener)
+    await c.engine(listener)
+    await settle(5)
+    store.took_s = 0.001
+    waiting = asyncio.create_task(watch.until(key, ended))
+    await asyncio.sleep(0.0015)  # the first poll has just been answered
+    await c.send(key, "go")
+    sent_s = now_s()
+    await waiting
+    assert now_s() - sent_s < 0.0025
+
+
+@virtually
+async def test_polls_take_a_fifth_of_the_time_however_often_the_store_notifies(c: Cluster) -> None:
+    store = SlowStore(c)
+    watch, key = ChangeWatcher(store), await c.post(listener)
+    store.took_s = 0.001
+    waiting = asyncio.create_task(watch.until(key, ended))
+    for _ in range(1000):
+        await asyncio.sleep(0.001)
+        watch.poll_now()
+    waiting.cancel()
+    assert 150 < len(store.asked) < 220
+
+
 @pytest.mark.slow
 @virtually
 async def test_thousands_who_wait_are_served_by_few_questions(c: Cluster) -> None:

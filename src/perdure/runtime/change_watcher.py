@@ -141,7 +141,7 @@ class ChangeWatcher:
                     self._back_off_s = min(2 * self._back_off_s, BACK_OFF_MAX_S)
                     self._notified = True
                     continue
-                self._rested_at_s = max(self._rested_at_s, loop.time()) + min(REST_FACTOR * took_s, POLL_S)
+                self._rested_at_s = max(self._rested_at_s + took_s, loop.time()) + min(REST_FACTOR * took_s, POLL_S)
                 if (owed_s := self._rested_at_s - loop.time()) > REST_DEBT_S:
                     await asyncio.sleep(owed_s)
                 await self._rest()

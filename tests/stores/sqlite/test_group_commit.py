@@ -17,7 +17,8 @@ import pytest
 
 from perdure.core.errors import StoreError, StoreUnavailable
 from perdure.core.paths import Key
-from perdure.stores.protocol import Committed
+from perdure.stores.change_feed import CHANGE_FEED
+from perdure.stores.protocol import Claim, Committed, Post
 from perdure.stores.sqlite import checkpoints as sqlite_checkpoints
 from perdure.stores.sqlite import group_commit as sqlite_writer
 from perdure.stores.sqlite.database_file import DatabaseFile
@@ -26,7 +27,7 @@ from perdure.stores.sqlite.store import SqliteStore
 from perdure.stores.sqlite.write_lock_queue import LOCK_RETRY_S, WAITER_GRACE_S, WAITER_IGNORED_S, WRITE_SLICE_S, WriteLockQueue
 from perdure.testing.conformance import Clock
 from perdure.testing.conformance.store_world import key
-from tests.stores.sqlite.store_processes import WAIT_S, Child, claim, database, several, step, tell
+from tests.stores.sqlite.store_processes import WAIT_S, Child, claim, database, message, opening, queue, several, step, tell
 
 
 def connection(store: SqliteStore) -> sqlite3.Connection:
@@ -171,6 +172,88 @@ async def test_a_lock_that_is_not_let_go_is_said_to_be_so_and_changes_nothing(fi
         assert await store.heads() == []
         other.execute("ROLLBACK")
     assert isinstance((await store.commit([step(key())]))[0], Committed)
+
+
+# Claims.
+
+
+def levels(statements: list[str]) -> list[str]:
+    """Of the transactions that were committed: whether each was synced with the disk."""
+    level, found = "FULL", list[str]()
+    for statement in statements:
+        if statement.startswith("PRAGMA synchronous"):
+            level = statement.rpartition(" ")[2]
+        elif statement == "COMMIT":
+            found.append(level)
+    return found
+
+
+def of_executions(epoch: int) -> Claim:
+    """A claim of executions, as engines make them."""
+    return Claim(holder="one", epoch=epoch, programs=frozenset({"order"}))
+
+
+async def test_a_claim_of_executions_is_synced_with_the_commit_that_follows_it(store: SqliteStore) -> None:
+    epoch = (await store.renew("one", 60)).epoch
+    await store.commit([Post(messages=(opening(key()),))])
+    statements, _ = traced(store)
+    claimed = await store.claim(of_executions(epoch))
+    assert [one.head.key for one in claimed.executions] == [key()]
+    await store.commit([step(key("another"))])
+    assert levels(statements) == ["NORMAL", "FULL"]
+
+
+async def test_a_claim_of_tasks_is_synced(store: SqliteStore) -> None:
+    epoch = (await store.renew("one", 60)).epoch
+    await store.commit([Post(messages=(message(queue()),))])
+    statements, _ = traced(store)
+    claimed = await store.claim(Claim(holder="one", epoch=epoch, queues=frozenset({"pay"})))
+    assert len(claimed.work) == 1
+    assert levels(statements) == ["FULL"]
+
+
+async def test_a_claim_is_synced_while_a_change_feed_is_read(store: SqliteStore) -> None:
+    feed = store.part(CHANGE_FEED)
+    assert feed is not None
+    await feed.begin_feed()
+    epoch = (await store.renew("one", 60)).epoch
+    await store.commit([Post(messages=(opening(key()),))])
+    statements, _ = traced(store)
+    claimed = await store.claim(of_executions(epoch))
+    assert len(claimed.executions) == 1
+    assert levels(statements)[-1] == "FULL"
+    assert statements.index("PRAGMA synchronous = FULL") < max(index for index, one in enumerate(statements) if one.startswith("UPDATE heads"))
+
+
+async def test_a_claim_that_another_process_forestalls_takes_no_turn_at_the_lock(file: Path, store: SqliteStore) -> None:
+    epoch = (await store.renew("one", 60)).epoch
+    await store.renew("two", 60)
+    await store.commit([Post(messages=(opening(key()),))])
+    statements, _ = traced(store)
+    with database(file) as other:
+        other.execute("BEGIN IMMEDIATE")
+        other.execute("UPDATE heads SET holder = 'two', mail_at_s = NULL")
+        claiming = asyncio.create_task(store.claim(of_executions(epoch)))
+        while "BEGIN IMMEDIATE" not in statements:  # the claim finds the file locked, and notifies nobody of that
+            await asyncio.sleep(0)
+        other.execute("COMMIT")
+    assert (await claiming).executions == ()
+    assert "COMMIT" not in statements, "it has found out by reading"
+    assert not store._writer._turns._shown, "so the others need not give way"
+
+
+async def test_a_claim_gets_its_turn_though_another_process_writes_on(file: Path, store: SqliteStore) -> None:
+    epoch = (await store.renew("one", 60)).epoch
+    await store.commit([Post(messages=(opening(key()),))])
+    with database(file) as other:
+        other.execute("BEGIN IMMEDIATE")
+        claiming = asyncio.create_task(store.claim(of_executions(epoch)))
+        until_shown = time.monotonic() + WAIT_S
+        while not store._writer._turns._shown:
+            assert time.monotonic() < until_shown
+            await asyncio.sleep(0.001)
+        other.execute("ROLLBACK")
+    assert len((await claiming).executions) == 1
 
 
 COMMITS = """
