@@ -2,9 +2,9 @@
 
     python -m bench.parked [EXECUTIONS] [--dir DIRECTORY]
 
-The executions have UUIDs as ids and a small input; their logs are those of a real one. The files (some 500 bytes an execution) are in a temporary directory
-below DIRECTORY, by default the working directory. Each time is printed beside a limit measured in the same run: that of
-a store with few parked. The memory is that of a process whose engine has parked 20,000 and has then been idle until all were evicted.
+The executions have UUIDs as ids and a small input; their logs are those of a real one. Each time is printed beside a limit measured in the same run: that of
+a store with few parked. The memory is that of a process whose engine has parked 20,000 and has then been idle until all were evicted. The files (some 500
+bytes an execution) are in a temporary directory below DIRECTORY, by default the working directory.
 """
 
 import argparse

@@ -133,13 +133,17 @@ class SqliteStore:
         with the disk: nothing is done for them before a commit is, and that makes both durable. A leased task begins without a commit, and what reads a
         change feed remembers how far it has read it: these claims are synced.
         """
+        synced = bool(claim.queues)
+
+        def assign(tables: SqliteTables) -> Claimed | None:
+            return tables.claim(claim) if synced or not tables.has_feed() else None
+
         for _ in range(CLAIM_ATTEMPTS):
             idle = await self._read(lambda execute: self._idle(execute, claim))
             if idle is not None:
                 return idle
             self._check_open()
-            synced = bool(claim.queues)
-            answer = await self._writer.write_now(lambda tables: tables.claim(claim) if synced or not tables.has_feed() else None, synced=synced)
+            answer = await self._writer.write_now(assign, synced=synced)
             if answer is None:
                 await asyncio.sleep(LOCK_RETRY_S)
             elif (claimed := answer[0]) is not None:
