@@ -3,6 +3,7 @@
 import asyncio
 import os
 import resource
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from perdure.stores.protocol import Claim, Committed, Post
 from perdure.stores.sqlite import checkpoints as sqlite_checkpoints
 from perdure.stores.sqlite import group_commit as sqlite_writer
 from perdure.stores.sqlite.database_file import DatabaseFile
+from perdure.stores.sqlite.database_setup import check_database
 from perdure.stores.sqlite.group_commit import FILE_CHECK_S
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.stores.sqlite.write_lock_queue import LOCK_RETRY_S, WAITER_GRACE_S, WAITER_IGNORED_S, WRITE_SLICE_S, WriteLockQueue
@@ -201,6 +203,21 @@ async def test_a_claim_of_executions_is_synced_with_the_commit_that_follows_it(s
     assert [one.head.key for one in claimed.executions] == [key()]
     await store.commit([step(key("another"))])
     assert levels(statements) == ["NORMAL", "FULL"]
+
+
+@pytest.mark.slow
+async def test_a_claim_that_is_not_synced_outlives_its_process_until_others_claim_the_same(file: Path, store: SqliteStore) -> None:
+    epoch = (await store.renew("one", 60)).epoch
+    await store.commit([Post(messages=(opening(key()),))])
+    with Child(file) as child:
+        child.ask("store.renew('two', 60)")
+        claimed = child.ask("store.claim(Claim(holder='two', epoch=1, programs=frozenset({'order'})))")
+        assert [one.head.key for one in claimed.executions] == [key()]
+        child.signal(signal.SIGKILL)
+        assert [head.holder for head in await store.heads()] == ["two"]
+    again = await store.claim(of_executions(epoch))
+    assert [(one.head.key, len(one.messages)) for one in again.executions] == [(key(), 1)]
+    assert not check_database(file).damage
 
 
 async def test_a_claim_of_tasks_is_synced(store: SqliteStore) -> None:
