@@ -808,6 +808,12 @@ GUARDS = (
         Returns("{}"),
         suite("runtime/test_timers_paused.py"),
     ),
+    Guard(
+        "a fork takes the locks that a store may wait for when the store is idle",
+        "stores.sqlite.forks_and_threads:_before_fork",
+        Instead("(*sorted(_open_stores, key=id), *_fork_locks)", "(*_fork_locks, *sorted(_open_stores, key=id))"),
+        suite("stores/sqlite/test_forks_and_threads.py"),
+    ),
     Guard("a clock that is set back stops no timer", "stores.sqlite.steady_clock:steady_time", Returns("wall_s"), suite("stores/sqlite/test_steady_clock.py")),
     Guard(
         "the wall clock is read before the monotonic one",

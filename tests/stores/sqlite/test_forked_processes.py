@@ -67,20 +67,22 @@ def parent(writing):
     asyncio.run(store.read(key("parent")))
 
     def child(_):
+        os.write(writing, str(os.getpid()).encode())
         signal.pause()
 
-    pid, _ = forked(child)
-    os.write(writing, str(pid).encode())
+    forked(child)
     signal.pause()
 
 pid, reading = forked(parent)
 grandchild = int(os.read(reading, 100))
-store = make(file)
-assert asyncio.run(store.claim(claim())).executions == ()
-os.kill(pid, signal.SIGKILL)
-os.waitpid(pid, 0)
-assert len(asyncio.run(store.claim(claim())).executions) == 1, "the parent is dead though its child lives"
-os.kill(grandchild, signal.SIGKILL)
+try:
+    store = make(file)
+    assert asyncio.run(store.claim(claim())).executions == ()
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    assert len(asyncio.run(store.claim(claim())).executions) == 1, "the parent is dead though its child lives"
+finally:
+    os.kill(grandchild, signal.SIGKILL)
 asyncio.run(store.close())
 """
 

@@ -8,7 +8,7 @@ not affect the parent. The child may then open the same file anew.
 import logging
 import os
 from collections.abc import Callable
-from threading import Thread
+from threading import Lock, Thread
 from typing import Protocol
 from weakref import WeakSet
 
@@ -46,8 +46,39 @@ class Inheritable(Forkable, Protocol):
         ...
 
 
+class ForkLock:
+    """A lock that a forking thread holds during the fork, so that the child inherits it released.
+
+    A fork takes these locks when the open stores are idle. So a thread that works inside of a store may wait for one, and a
+    thread that holds one must not wait for a store.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        _fork_locks.append(self)
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def pause(self) -> None:
+        """Before a fork."""
+        self._lock.acquire()
+
+    def resume(self) -> None:
+        """After a fork, in the parent."""
+        self._lock.release()
+
+    def abandon(self) -> None:
+        """After a fork, in the child."""
+        self._lock.release()
+
+
 _open_stores: WeakSet[Inheritable] = WeakSet()
-_quiet_stores: list[Inheritable] = []
+_fork_locks: list[Inheritable] = []
+_paused: list[Inheritable] = []
 
 
 def watch_forks(store: Inheritable) -> None:
@@ -61,19 +92,19 @@ def unwatch_forks(store: Inheritable) -> None:
 
 
 def _before_fork() -> None:
-    for store in sorted(_open_stores, key=id):
-        store.pause()
-        _quiet_stores.append(store)
+    for part in (*sorted(_open_stores, key=id), *_fork_locks):
+        part.pause()
+        _paused.append(part)
 
 
 def _after_fork_in_parent() -> None:
-    while _quiet_stores:
-        _quiet_stores.pop().resume()
+    while _paused:
+        _paused.pop().resume()
 
 
 def _after_fork_in_child() -> None:
-    while _quiet_stores:
-        _quiet_stores.pop().abandon()
+    while _paused:
+        _paused.pop().abandon()
     _open_stores.clear()
 
 

@@ -12,18 +12,17 @@ import secrets
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from threading import Lock
 
 from perdure.core.errors import StoreError
 from perdure.stores.sqlite.file_permissions import database_of_processes, directory_mode, make_directories, neighbour_mode, open_neighbour
-from perdure.stores.sqlite.forks_and_threads import start_daemon_thread
+from perdure.stores.sqlite.forks_and_threads import ForkLock, start_daemon_thread
 
 logger = logging.getLogger("perdure.stores")
 
 LOCK_NAME = re.compile(r"\d+-[0-9a-f]{16}")
 """The name of a lock file: the id of its process, and a random part."""
 
-_watch_guard = Lock()
+_watch_guard = ForkLock()
 _own_locks: dict[Path, int] = {}
 _watched: dict[Path, "_Watch"] = {}
 
@@ -166,7 +165,6 @@ def _wait_for_death(path: Path, watched: _Watch) -> None:
 
 def _forget_in_child() -> None:
     """Closes the inherited lock files in a forked child: open there, they would keep the parent's locks after its death. No thread waits there either."""
-    _watch_guard.release()
     descriptors = [*_own_locks.values(), *(watched.descriptor for watched in _watched.values())]
     _own_locks.clear()
     _watched.clear()
@@ -175,4 +173,4 @@ def _forget_in_child() -> None:
             os.close(descriptor)
 
 
-os.register_at_fork(before=_watch_guard.acquire, after_in_parent=_watch_guard.release, after_in_child=_forget_in_child)
+os.register_at_fork(after_in_child=_forget_in_child)
