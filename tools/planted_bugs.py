@@ -269,7 +269,7 @@ GUARDS = (
     Guard(
         "an effect follows its commit",
         "runtime.batch_runner:BatchRunner._advance_batch",
-        before("self._engine.store.commit", statement="[act_on_decision(self._engine, one) for one in decided]"),
+        before("self._engine.store.commit", statement="[act_on_decision(self._engine, one) for one, _ in decided]"),
         FAULTS,
     ),
     Guard("messages of a failed commit are decided again", "runtime.batch_runner:BatchRunner._fail", without("resident.put_back"), BAD_WEATHER),
@@ -278,6 +278,18 @@ GUARDS = (
         "runtime.in_flight:_run_attempt",
         without("asyncio.sleep"),
         suite("code/test_in_flight.py", "settle_within_the_grace"),
+    ),
+    Guard(
+        "executions whose commit was cancelled are decided on again",
+        "runtime.batch_runner:BatchRunner._advance_batch",
+        without("self._engine.finish"),
+        suite("runtime/test_batch_runner.py", "cancelled_by_a_step"),
+    ),
+    Guard(
+        "a task in which a step has waited performs no other",
+        "runtime.batch_runner:BatchRunner._run",
+        Instead("await run_in_context(attempt(), self._engine.variables.copy())", "await run_in_context(attempt(), self._engine.variables.copy()) and False"),
+        suite("runtime/test_batch_runner.py", "can_cancel_no_later_one"),
     ),
     Guard(
         "steps of one task have context variables of their own",

@@ -27,15 +27,16 @@ tasks: set[str] = set()
 
 
 class CountingStore(MemoryStore):
-    """Counts the commits in each call."""
+    """Counts the commits in each call, which takes `takes_s`."""
 
-    def __init__(self) -> None:
+    def __init__(self, takes_s: float = 0.001) -> None:
         super().__init__()
         self.batches: list[int] = []
+        self.takes_s = takes_s
 
     async def commit(self, changes: Sequence[Commit | Post]) -> list[ChangeAnswer]:
         self.batches.append(len(changes))
-        await asyncio.sleep(0.001)  # as a disk takes its time
+        await asyncio.sleep(self.takes_s)  # as a disk takes its time
         return await super().commit(changes)
 
 
@@ -119,6 +120,49 @@ async def test_a_step_that_cancels_its_task_cancels_no_other() -> None:
     async with running(cancelling) as engine:
         found = await asyncio.gather(*(result(engine, cancelling, str(number), str(number)) for number in range(MANY)))
     assert [decode_result(cancelling.code.codec, raw) for raw in found] == [[str(number), 0] for number in range(MANY)]
+
+
+@step
+async def has_its_task_cancelled_later(name: str) -> str:
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().call_later(0.01, task.cancel)
+    return name
+
+
+@step
+async def waits_and_has_its_task_cancelled_later(name: str) -> str:
+    await asyncio.sleep(0)
+    return await has_its_task_cancelled_later.fn(name)
+
+
+@step(retry=Retry(max=1))
+async def takes_a_while(name: str) -> str:
+    await asyncio.sleep(0.03)
+    return name
+
+
+@workflow
+async def cancelled_later(ctx: Context, name: str) -> str:
+    return await ctx.step(has_its_task_cancelled_later, name)
+
+
+@workflow
+async def cancelled_after_waiting(ctx: Context, name: str) -> list[str]:
+    return [await ctx.step(waits_and_has_its_task_cancelled_later, name), await ctx.step(takes_a_while, name)]
+
+
+async def test_executions_whose_commit_was_cancelled_by_a_step_go_on() -> None:
+    store = CountingStore(takes_s=0.03)
+    async with asyncio.timeout(10), running(cancelled_later, store=store) as engine:
+        found = await asyncio.gather(*(result(engine, cancelled_later, str(number), str(number)) for number in range(3)))
+    assert [decode_result(cancelled_later.code.codec, raw) for raw in found] == ["0", "1", "2"]
+
+
+async def test_a_step_that_has_waited_can_cancel_no_later_one() -> None:
+    async with running(cancelled_after_waiting) as engine:
+        found = await asyncio.gather(*(result(engine, cancelled_after_waiting, str(number), str(number)) for number in range(3)))
+    assert [decode_result(cancelled_after_waiting.code.codec, raw) for raw in found] == [[str(number)] * 2 for number in range(3)]
 
 
 @step(retry=Retry(max=1))

@@ -9,9 +9,10 @@ An execution is `busy` from the moment when it is queued here until its decision
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context
 from functools import partial
+from types import coroutine
 from typing import Any, Protocol, TypeVar
 
 from perdure.code import deterministic_loop
@@ -28,6 +29,7 @@ from perdure.runtime.decision_loop import (
 )
 from perdure.runtime.engine_services import EngineServices
 from perdure.runtime.resident_executions import PendingDecision, ResidentExecution
+from perdure.stores.protocol import Commit
 
 T = TypeVar("T")
 
@@ -98,7 +100,8 @@ class BatchRunner:
                     attempt = self._next(self._attempts)
                     self._request_runner_for_rest()
                     try:
-                        await run_in_context(attempt(), self._engine.variables.copy())
+                        if await run_in_context(attempt(), self._engine.variables.copy()):
+                            return  # while it waited, something may have learned of this task that will cancel it later, such as a timer
                     except GeneratorExit:
                         # Something that the step awaited has raised it. Python then closes all coroutines down to this one; the attempt has recorded it.
                         if not _is_current(me):
@@ -129,31 +132,31 @@ class BatchRunner:
         self._request_runner_for_rest()
         asked_s = asyncio.get_running_loop().time()
         try:
-            answers = await self._engine.store.commit([pending.commit for pending in decided if pending.commit is not None])
+            answers = await self._engine.store.commit([commit for _, commit in decided])
         except asyncio.CancelledError:
-            for pending in decided:
+            for pending, _ in decided:
                 self._give_up(pending.resident)
+                self._engine.finish(pending.resident)  # a step may have had this task cancelled; its executions go on
             raise
         except Exception as error:
-            for pending in decided:
+            for pending, _ in decided:
                 self._fail(pending.resident, error)
             return
-        for pending, answer in zip(decided, answers, strict=True):
+        for (pending, commit), answer in zip(decided, answers, strict=True):
             try:
-                record_answer(self._engine, pending, answer, asked_s)
-                if may_be_held_again(pending):
+                record_answer(self._engine, pending.resident, commit, answer, asked_s)
+                if may_be_held_again(pending.resident, commit):
                     _ = self._engine.spawn(self._act_if_held(pending))
                 else:
                     self._act(pending)
             except Exception as error:
                 self._fail(pending.resident, error)
 
-    def _decide_batch(self) -> Sequence[PendingDecision]:
+    def _decide_batch(self) -> list[tuple[PendingDecision, Commit]]:
         """Decides on executions that are ready. Those that must be restored, or need a blob, are queued again when that is done."""
-        decided: list[PendingDecision] = []
+        decided: list[tuple[PendingDecision, Commit]] = []
         while self._ready and len(decided) < BATCH_MAX:
             resident = self._next(self._ready)
-            resident.claims_before = resident.claim_count
             try:
                 if not self._engine.is_resident(resident):
                     self._give_up(resident)
@@ -165,8 +168,7 @@ class BatchRunner:
                     if (blob := decide_on_messages(self._engine, pending)) is not None:
                         self._wait_for(resident, partial(self._load_blob, pending, blob))
                     elif pending.batch:
-                        _ = commit_of(self._engine, pending)
-                        decided.append(pending)
+                        decided.append((pending, commit_of(self._engine, resident, pending)))
                     else:
                         resident.pending = None
                         self._engine.finish(resident)
@@ -233,30 +235,28 @@ class BatchRunner:
         _ = self._engine.spawn(self._engine.recover(resident, error))
 
 
-class run_in_context:  # it is called and awaited like a coroutine function
-    """Awaits a coroutine in a context of its own: what it sets in context variables is seen by nothing else that runs in the same task."""
+@coroutine
+def run_in_context(work: Coroutine[Any, Any, object], context: Context) -> Generator[Any, Any, bool]:
+    """Awaits `work` in a context of its own: what it sets in context variables is seen by nothing else that runs in the same task.
 
-    __slots__ = ("_context", "_coroutine")
-
-    def __init__(self, coroutine: Coroutine[Any, Any, T], context: Context) -> None:
-        self._coroutine, self._context = coroutine, context
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        run, coroutine = self._context.run, self._coroutine
-        try:
-            waits_for = run(coroutine.send, None)
-            while True:
-                try:
-                    sent = yield waits_for
-                except GeneratorExit:
-                    run(coroutine.close)
-                    raise
-                except BaseException as error:
-                    waits_for = run(coroutine.throw, error)
-                else:
-                    waits_for = run(coroutine.send, sent)
-        except StopIteration as end:
-            return end.value
+    Returns whether it has waited for something.
+    """
+    run, has_waited = context.run, False
+    try:
+        waits_for = run(work.send, None)
+        while True:
+            has_waited = True
+            try:
+                sent = yield waits_for
+            except GeneratorExit:
+                run(work.close)
+                raise
+            except BaseException as error:
+                waits_for = run(work.throw, error)
+            else:
+                waits_for = run(work.send, sent)
+    except StopIteration:
+        return has_waited
 
 
 def _is_current(task: "asyncio.Task[Any]") -> bool:

@@ -107,23 +107,22 @@ def _continue_decision(pending: PendingDecision, payload: bytes | None) -> str |
     return wanted.blob.sha256
 
 
-def commit_of(engine: EngineServices, pending: PendingDecision, compacted: bytes | None = None) -> Commit:
-    """Makes the commit of a decision.
+def commit_of(engine: EngineServices, resident: ResidentExecution, pending: PendingDecision, compacted: bytes | None = None) -> Commit:
+    """Makes the commit of a decision. Claims that come after this are noticed by `may_be_held_again`.
 
     Raises:
         LacksCapabilities: the execution needs capabilities that this engine does not have.
         LostRace: the execution was evicted meanwhile.
     """
-    resident, decision = pending.resident, pending.decision
-    execution = resident.execution
+    execution, decision = resident.execution, pending.decision
     if execution is None:
         raise LostRace(ours=True)
     _expect_capabilities(resident)
     attributes = _head_attributes(resident, execution)
     sends, given_up = decision.without_unsent_work()
     acks = tuple(Ack(item.queued.to, item.queued.key) for item in pending.batch if item.queued is not None)
-    pending.claim_count = resident.claim_count
-    pending.commit = Commit(
+    resident.claims_before = resident.claim_count
+    return Commit(
         key=resident.key,
         epoch=engine.epoch,
         holder=engine.holder,
@@ -146,17 +145,14 @@ def commit_of(engine: EngineServices, pending: PendingDecision, compacted: bytes
         attributes=None if attributes == resident.attributes else attributes,
         unless=_answers_not_taken(given_up, acks) if given_up else (),
     )
-    return pending.commit
 
 
-def record_answer(engine: EngineServices, pending: PendingDecision, answer: ChangeAnswer, asked_s: float) -> None:
+def record_answer(engine: EngineServices, resident: ResidentExecution, commit: Commit, answer: ChangeAnswer, asked_s: float) -> None:
     """Records the answer of the store, which was asked at `asked_s` by the clock of the loop.
 
     Raises:
         LostRace, StoreEpochChanged: the decision is void, and nothing may be acted upon.
     """
-    resident, commit = pending.resident, pending.commit
-    assert commit is not None, "there is an answer to it"
     match answer:
         case Committed(version, now_s):
             engine.clock.take_answer(now_s, asked_s)
@@ -173,9 +169,9 @@ def record_answer(engine: EngineServices, pending: PendingDecision, answer: Chan
         raise LostRace(ours=True)
 
 
-def may_be_held_again(pending: PendingDecision) -> bool:
+def may_be_held_again(resident: ResidentExecution, commit: Commit) -> bool:
     """Whether a claim was answered while the commit released the execution. Only the store knows which came first."""
-    return pending.commit is not None and pending.commit.release and pending.resident.claim_count != pending.claim_count
+    return commit.release and resident.claim_count != resident.claims_before
 
 
 def act_on_decision(engine: EngineServices, pending: PendingDecision) -> None:
@@ -219,6 +215,7 @@ async def take_unread_answers(engine: EngineServices, resident: ResidentExecutio
 
 async def restore_execution(engine: EngineServices, resident: ResidentExecution) -> None:
     """Reads the log, folds it and replays the program; adds a message for each interrupted call."""
+    resident.claims_before = resident.claim_count
     found = await engine.store.read(resident.key) if resident.exists else None
     if found is not None and found.head.holder != engine.holder:
         raise LostRace(ours=False)
@@ -334,11 +331,11 @@ async def compact_execution(engine: EngineServices, resident: ResidentExecution)
         return
     pending = PendingDecision(resident)
     pending.decision = ExecutionDecision(blobs=result.blobs)
-    commit = commit_of(engine, pending, log_format.encode_row(result.events))
+    commit = commit_of(engine, resident, pending, log_format.encode_row(result.events))
     asked_s = asyncio.get_running_loop().time()
     (answer,) = await engine.store.commit([commit])
-    record_answer(engine, pending, answer, asked_s)
-    if may_be_held_again(pending) and not await is_still_held(engine, resident):
+    record_answer(engine, resident, commit, answer, asked_s)
+    if may_be_held_again(resident, commit) and not await is_still_held(engine, resident):
         resident.drop_undecided()
     execution.apply(result.snapshot)
 

@@ -19,7 +19,6 @@ from perdure.core.messages import DivergeMessage, ExecutionMessage, StartMessage
 from perdure.core.operations import CallOperation
 from perdure.core.paths import Key, Path
 from perdure.core.values import Blob
-from perdure.runtime.memory_release import release_free_memory
 from perdure.runtime.store_clock import StoreClock
 from perdure.runtime.workflow_programs import Workflow, WorkflowProgram
 from perdure.stores.protocol import Commit
@@ -71,11 +70,10 @@ class InFlightAttempt(msgspec.Struct, gc=False):
 class PendingDecision:
     """A decision about one execution on its way to the store, and the messages that it handles.
 
-    `deciding` is the decision on the last message, as long as it waits for a blob, and `payload` is that blob once it is loaded. `claim_count` is that of
-    the execution when the commit was made; see `ResidentExecution`.
+    `deciding` is the decision on the last message, as long as it waits for a blob, and `payload` is that blob once it is loaded.
     """
 
-    __slots__ = ("batch", "claim_count", "commit", "deciding", "decision", "payload", "resident")
+    __slots__ = ("batch", "deciding", "decision", "payload", "resident")
 
     def __init__(self, resident: "ResidentExecution") -> None:
         self.resident = resident
@@ -83,8 +81,6 @@ class PendingDecision:
         self.decision = ExecutionDecision()
         self.deciding: DecisionGenerator | None = None
         self.payload: bytes | None = None
-        self.commit: Commit | None = None
-        self.claim_count = 0
 
     @property
     def is_complete(self) -> bool:
@@ -97,7 +93,7 @@ class ResidentExecution:
 
     - `start_seed` gives a start in this process the seed of the durable start, or None if the start was given up before it was durable.
     - `claim_count` counts the claims that assigned the execution: an answer about its holder from before the last claim may be outdated. `claims_before` is
-      this count when the decision or the restoration under way began.
+      this count when the store was last asked to commit or read it.
     - `pinned` is the program in the head as long as the execution has not begun.
     - `compact_from` is the number of logged events from which compaction is attempted again.
     - `attributes` are those in the head, and `indexed` those of the fold that they were made from, if they were made here.
@@ -287,10 +283,6 @@ MEMORY_PER_LOG_BYTE = 8
 MEMORY_MIN_BYTES = 16_384
 
 
-RELEASE_MIN = 1_000
-"""After how many evictions the free memory is given back to the system."""
-
-
 class ResidentCache:
     """The executions in memory. When they take more than `memory_bytes_max`, the longest idle ones are evicted. `on_dropped` is called for each."""
 
@@ -300,7 +292,6 @@ class ResidentCache:
         self._residents: dict[Key, ResidentExecution] = {}
         self._weights: dict[Key, int] = {}
         self._memory_bytes = 0
-        self._evicted = 0
 
     def __iter__(self) -> Iterator[ResidentExecution]:
         return iter(self._residents.values())
@@ -332,13 +323,9 @@ class ResidentCache:
 
     def evict(self, now_s: float, idle_s: float) -> None:
         """Removes executions that have been idle for `idle_s`. Their heads say when to wake them."""
-        idle = [resident for resident in self._idle() if now_s - resident.last_active_s >= idle_s]
-        for resident in idle:
-            self.drop(resident)
-        self._evicted += len(idle)
-        if self._evicted >= RELEASE_MIN and not idle:  # the burst is over
-            release_free_memory()
-            self._evicted = 0
+        for resident in self._idle():
+            if now_s - resident.last_active_s >= idle_s:
+                self.drop(resident)
 
     def weigh(self, resident: ResidentExecution) -> None:
         """Updates the estimated size of a resident execution, and evicts idle ones if the total is too large."""
