@@ -2,7 +2,7 @@
 
 The operators are JavaScript's, and a missing value is null. A text that is one ``{{ expression }}`` becomes its value, of any type; inside other text the
 value is inserted. A condition is an expression without braces around it; braces inside it count as parentheses. A secret can
-be passed on and not be computed with.
+be passed on as it is, but not be computed with.
 
 A name is a root (``steps lastOutput loop input secrets organizationId now nowMs``) or a variable: the item of the surrounding loop, else one of `vars`, else
 one of `input`, else null. In a condition on items, a name is a field of the item.
@@ -23,23 +23,23 @@ from perdure.definitions.expr.references import ExpressionRead, ExpressionScope
 
 BRACES_ROOTS = frozenset(("steps", "lastOutput", "loop", "input", "secrets", "organizationId", "now", "nowMs"))
 _NATIVE_ROOTS = frozenset(("vars", "execution", "trigger", "last", "self", "error", "steps", "loop", "input", "secrets"))
-"""Roots of the native format that are not roots here: such a name is a variable."""
+"""Roots of the native format that this language does not have: here such a name is a variable."""
 
 STEP_TYPES_OF_VERBS = {"tool": "action", "call": "action", "task": "action", "set": "action", "test": "condition", "approve": "approval", "do": "trigger"}
 """The names that port_graph has for verbs of the native format."""
 
 
 class BracesCompiler:
-    """Compiles the nodes of one text. `where` is the location for errors. With `of_items`, names are fields of the item, and null compares with nothing."""
+    """Compiles the nodes of one text. `where` is the location for errors. With `of_items`, names are fields of the item, and comparing null is false."""
 
     def __init__(self, where: str = "", of_items: bool = False) -> None:
         self.where, self.of_items = where, of_items
 
     def of(self, node: n.BracesNode) -> BracesFunction:
-        """What `node` means.
+        """Returns the function that computes `node`.
 
         Raises:
-            BadExpression: it asks for a filter that there is not, or for all steps at once.
+            BadExpression: it uses an unknown filter, or all steps at once.
         """
         match node:
             case n.BracesLiteral(value):
@@ -204,7 +204,7 @@ def _added(run: BracesEvaluation, one: Any, two: Any) -> Any:
 
 
 def pieced_text(pieces: list[str | BracesFunction]) -> BracesFunction:
-    """Text put together of pieces."""
+    """Returns a function that joins the pieces to one text."""
 
     def put_together(run: BracesEvaluation) -> str:
         texts = [piece if isinstance(piece, str) else lenient_values.js_shown(run.weighed(piece(run))) for piece in pieces]
@@ -274,14 +274,14 @@ def _indexed(run: BracesEvaluation, value: Any, index: Any) -> Any:
 
 
 def _entry(run: BracesEvaluation, id: str) -> Any:
-    """The value of ``steps.NAME``: its type, its name and its result."""
+    """Returns the value of ``steps.NAME``: its type, its name and its result."""
     envelope = run.envelope(id)
     output = _output(envelope)
     return None if output is None else {"stepType": output.get("type"), "name": envelope.get("name", id), "output": output}
 
 
 def _output(envelope: Any) -> Any:
-    """What a step gave, with the type that port_graph has for its verb."""
+    """Returns the result of a step, with port_graph's name for the type of the step."""
     if not isinstance(envelope, dict):
         return None
     known = {name: value for name, value in envelope.items() if name != "name"}
@@ -305,7 +305,7 @@ def _variable(name: str) -> BracesFunction:
 
 
 def _variables(run: BracesEvaluation) -> Any:
-    """All variables by their names, unless one is itself called so."""
+    """Returns all variables by name, or the variable that is itself named so."""
     own = _variable("variables")(run)
     if own is not None:
         return own
@@ -314,7 +314,7 @@ def _variables(run: BracesEvaluation) -> Any:
 
 
 def _organization(run: BracesEvaluation) -> Any:
-    """The tenant; that of who has not named one, unless the definition or the input says what is called so."""
+    """Returns the tenant. For the default tenant, a variable of that name takes precedence, from the definition or the input."""
     execution = run.root("execution")
     tenant = execution.get("tenant") if isinstance(execution, dict) else None
     own = _variable("organizationId")(run) if tenant in (None, "", "default") else None
@@ -333,10 +333,10 @@ def _field(name: str) -> BracesFunction:
 
 @lru_cache(maxsize=512)
 def item_expression(text: str) -> BracesFunction:
-    """The meaning of an expression about an item, whose fields are its names.
+    """Compiles an expression about an item, whose fields are its names.
 
     Raises:
-        BadExpression: it is none.
+        BadExpression: the text is not an expression.
     """
     return BracesCompiler(of_items=True).of(grammar.parse_braces(text))
 
@@ -346,7 +346,7 @@ NamedPath = tuple[str, tuple[str | int, ...]]
 
 
 class BracesExpression:
-    """A text of the language, compiled: the `names` in it, each with the path behind it; what these `reads` are, each `where` empty; its value in a scope."""
+    """A compiled text: the `names` in it, each with the path that follows; what it `reads`, each with an empty `where`; and its value in a scope."""
 
     __slots__ = ("_make", "names", "reads")
 
@@ -356,10 +356,10 @@ class BracesExpression:
         self.reads = frozenset(read for name, path in self.names for read in _read(name, path))
 
     def evaluate(self, scope: ExpressionScope, where: str = "") -> Any:
-        """Its value; nothing of it may be changed. `where` stands in the error.
+        """Returns the value, which the caller must not change. `where` is the location for errors.
 
         Raises:
-            ExpressionFailed: it costs too much.
+            ExpressionFailed: the evaluation exceeds its cost limit.
         """
         try:
             return self._make(BracesEvaluation(scope, item_expression))
@@ -371,16 +371,16 @@ def compile_braces_text(value: str, where: str = "") -> BracesExpression:
     """Compiles a text with ``{{ }}``; returns the same object for the same text.
 
     Raises:
-        BadExpression: it can't be read.
+        BadExpression: the text can't be parsed.
     """
     return _placed(_compile_text, value, where)
 
 
 def compile_braces_condition(value: str, where: str = "") -> BracesExpression:
-    """The condition that a text is: true or false.
+    """Compiles a condition, whose value is true or false.
 
     Raises:
-        BadExpression: it can't be read.
+        BadExpression: the text can't be parsed.
     """
     return _placed(_compile_condition, value, where)
 
@@ -428,7 +428,7 @@ def _shown(run: BracesEvaluation, made: list[str | BracesFunction]) -> list[str]
 
 
 def _marked(made: list[str | BracesFunction], secret: list[bool]) -> BracesFunction:
-    """Text with secrets in it: its parts, with a mark for each secret."""
+    """Returns a function that builds a text with secrets: its parts, with a mark for each secret."""
 
     def mark(run: BracesEvaluation) -> Any:
         shown = iter(_shown(run, [piece for piece, is_secret in zip(made, secret, strict=True) if not is_secret]))
@@ -440,7 +440,7 @@ def _marked(made: list[str | BracesFunction], secret: list[bool]) -> BracesFunct
 
 
 def rename_braces_steps(value: str, names: Mapping[str, str], whole: bool = False) -> str:
-    """A compiled text with other step ids; with `whole` it is a condition."""
+    """Renames the steps in a text that compiles. With `whole`, the text is a condition."""
     if whole:
         return _renamed(value, names)
     made, behind = list[str](), 0
@@ -479,7 +479,7 @@ def _quoted(value: str, where: str) -> n.BracesNode:
 
 
 def _pieces(value: str) -> Iterator[str | n.BracesNode]:
-    """What a text consists of: text, and the expressions in it."""
+    """Yields the parts of a text: plain text, and the expressions in it."""
     behind = 0
     while (opening := value.find("{{", behind)) >= 0:
         if opening > behind:
@@ -491,11 +491,11 @@ def _pieces(value: str) -> Iterator[str | n.BracesNode]:
 
 
 def _tag(value: str, opening: int) -> tuple[n.BracesNode, int]:
-    """The expression between braces that open at `opening`, and where they have closed."""
+    """Returns the expression between the braces that open at `opening`, and the position after the closing ones."""
     if value.startswith("{{{", opening):
         try:
             return _between(value, opening + 3, "}}}")
-        except BadExpression:  # it is no {{{ expression }}}, so the third brace opens an object
+        except BadExpression:  # not {{{ expression }}}: the third brace opens an object
             return _between(value, opening + 2, "}}")
     return _between(value, opening + 2, "}}")
 
@@ -520,13 +520,13 @@ def _blanks(value: str, start: int) -> int:
 
 
 def _inside(value: str, start: int) -> int:
-    """Where an expression begins that stands behind braces, and behind the & of some."""
+    """Returns the position of the expression after opening braces, which an & may follow."""
     inside = _blanks(value, start)
     return inside + value.startswith("&", inside)
 
 
 def _finished(node: n.BracesNode) -> BracesFunction:
-    """The meaning of a whole expression, with numbers that no JSON can hold taken as null."""
+    """Compiles a whole expression, whose result is null instead of a number that JSON can't hold."""
     meaning = BracesCompiler().of(node)
     if isinstance(node, n.BracesName | n.BracesLiteral) or (
         isinstance(node, n.BracesAccess) and not any(isinstance(part, n.BracesPipe) for part in node.parts)
@@ -556,7 +556,7 @@ def _inner(node: n.BracesNode | n.BracesPart) -> tuple[n.BracesNode | n.BracesPa
 
 
 def _names_in_node(node: n.BracesNode | n.BracesPart) -> Iterator[NamedPath]:
-    """The names in an expression, each with the path behind it as far as that can be said before it is evaluated."""
+    """Yields the names in an expression, each with the constant part of the path that follows."""
     match node:
         case n.BracesName(name):
             yield name, ()
@@ -598,7 +598,7 @@ def _read(name: str, path: tuple[str | int, ...]) -> Iterator[ExpressionRead]:
 
 
 def _keep_secrets(node: n.BracesNode | n.BracesPart, passed_on: bool) -> None:
-    """Raises BadExpression where a secret is not just passed on."""
+    """Raises BadExpression where a secret is used other than being passed on."""
     match node:
         case n.BracesAccess(n.BracesName("secrets"), parts):
             if not passed_on or len(parts) != 1:

@@ -1,8 +1,8 @@
 """The filters of the ``{{ }}`` language, the functions behind ``|``. Each takes the evaluation, the value before the bar and its arguments.
 
-A filter is total: it returns an empty list, empty text or null for a value that it can not use. Only exceeding the cost of the evaluation fails. Filters on
-lists take the name of a field, or a condition on each item as text. A time is ISO 8601 text (UTC if it has no zone) or a number: milliseconds since 1970,
-or seconds if it is below 1e11.
+A filter is total: for a value that it can't use, it returns an empty list, empty text or null. It fails only if the evaluation exceeds its cost limit.
+Filters on lists take the name of a field, or a condition on each item as text. A time is ISO 8601 text (UTC if it has no zone) or a number: milliseconds
+since 1970, or seconds if it is below 1e11.
 """
 
 import math
@@ -20,7 +20,7 @@ from perdure.definitions.expr.references import ExpressionScope
 from perdure.definitions.expr.regular_expressions import compile_regex
 
 STEPS_MAX = 500_000
-"""The most steps of one evaluation: each item that is read costs one, as do 64 characters."""
+"""The cost limit of one evaluation: each item that is read costs one step, as do 64 characters."""
 
 TEXT_MAX = 4 * 1024 * 1024
 """The longest text that an expression may build."""
@@ -33,7 +33,7 @@ NESTED_MAX = 2
 
 
 class BracesEvaluation:
-    """An evaluation under way: its scope, the item that it looks at, and what it has cost so far. `of_items` gives the meaning of a condition on items."""
+    """An evaluation in progress: its scope, the item that it examines, and its cost so far. `of_items` compiles conditions on items."""
 
     __slots__ = ("item", "nested", "of_items", "scope", "steps")
 
@@ -42,7 +42,7 @@ class BracesEvaluation:
         self.item: Any = None
 
     def root(self, name: str) -> Any:
-        """A root, or null."""
+        """Returns the value of a root, or null."""
         try:
             return self.scope.root(name)
         except KeyError:
@@ -56,7 +56,7 @@ class BracesEvaluation:
             return None
 
     def now_s(self) -> float:
-        """The time of the decision."""
+        """Returns the time of the decision."""
         execution = self.root("execution")
         now_s = execution.get("now_s") if isinstance(execution, dict) else None
         if not isinstance(now_s, int | float):
@@ -64,27 +64,27 @@ class BracesEvaluation:
         return float(now_s)
 
     def failed(self, what: str, hint: str) -> ExpressionFailed:
-        """The error that there is no value."""
+        """Returns the error that the expression has no value."""
         return ExpressionFailed("", what, hint)
 
     def spend(self, steps: int) -> None:
-        """Counts steps, and raises an error above the limit."""
+        """Adds to the cost, and raises an error above the limit."""
         self.steps += 1 + steps
         if self.steps > STEPS_MAX:
             raise self.failed(f"this takes more than {STEPS_MAX:,} steps", "let a step of its own do the work")
 
     def sized(self, characters: int) -> None:
-        """Text of so many characters is about to be made."""
+        """Raises an error before a text of so many characters is built, if that is too many."""
         if characters > TEXT_MAX:
             raise self.failed(f"this makes text of more than {TEXT_MAX:,} characters", "let a step of its own do the work")
         self.spend(characters // 64)
 
     def text(self, value: Any) -> str:
-        """`value` as text, paid for."""
+        """Converts `value` to text, and counts its cost."""
         return value if isinstance(value, str) else lenient_values.js_text(self.weighed(value))
 
     def weighed(self, value: Any) -> Any:
-        """`value`, when it has been paid for looking at all of it."""
+        """Returns `value` after counting the cost of reading all of it."""
         if not isinstance(value, list | dict):
             if isinstance(value, str):
                 self.spend(len(value) // 64)
@@ -105,13 +105,13 @@ FilterFunction = Callable[..., Any]
 
 
 SECONDS_BELOW = 1e11
-"""Numbers below are seconds: as milliseconds they would lie before 1973."""
+"""Smaller numbers are seconds: as milliseconds they would be before 1973."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def moment_ms(value: Any) -> float | None:
-    """The time that `value` names, in milliseconds since 1970; None if it names none."""
+    """Returns the time that `value` represents, in milliseconds since 1970; None if it is not a time."""
     match value:
         case bool() | None:
             return None
@@ -133,7 +133,7 @@ def _parsed_ms(written: str) -> float | None:
 
 
 def moment_iso_text(moment: float) -> str:
-    """Milliseconds since 1970 as text in ISO 8601; empty if no calendar has them."""
+    """Formats milliseconds since 1970 as ISO 8601; empty for a time outside of the calendar."""
     try:
         return (_EPOCH + timedelta(milliseconds=math.floor(moment))).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     except OverflowError:
@@ -146,46 +146,46 @@ def _ago(run: BracesEvaluation, value: Any, unit_s: int) -> int:
 
 
 def days_ago(run: BracesEvaluation, value: Any) -> int:
-    """Whole days from then until now; -1 of what is no time."""
+    """Returns the whole days from then until now; -1 if `value` is not a time."""
     return _ago(run, value, 86_400)
 
 
 def hours_ago(run: BracesEvaluation, value: Any) -> int:
-    """Whole hours from then until now; -1 of what is no time."""
+    """Returns the whole hours from then until now; -1 if `value` is not a time."""
     return _ago(run, value, 3600)
 
 
 def minutes_ago(run: BracesEvaluation, value: Any) -> int:
-    """Whole minutes from then until now; -1 of what is no time."""
+    """Returns the whole minutes from then until now; -1 if `value` is not a time."""
     return _ago(run, value, 60)
 
 
 def milliseconds_of_value(run: BracesEvaluation, value: Any) -> int | None:
-    """Milliseconds since 1970; null of what is no time."""
+    """Returns milliseconds since 1970; null if `value` is not a time."""
     moment = moment_ms(value)
     return None if moment is None else math.floor(moment)
 
 
 def seconds_of_value(run: BracesEvaluation, value: Any) -> int | str:
-    """Seconds since 1970; empty text of what is no time."""
+    """Returns seconds since 1970; empty text if `value` is not a time."""
     moment = moment_ms(value)
     return "" if moment is None else math.floor(moment / 1000)
 
 
 def iso_of_value(run: BracesEvaluation, value: Any) -> str:
-    """The time as text in ISO 8601; empty of what is no time."""
+    """Formats a time as ISO 8601; empty text if `value` is not a time."""
     moment = moment_ms(value)
     return "" if moment is None else moment_iso_text(moment)
 
 
 def is_before(run: BracesEvaluation, value: Any, other: Any) -> bool:
-    """Whether both are times, and the first is earlier."""
+    """Returns whether both are times, and the first is earlier."""
     one, two = moment_ms(value), moment_ms(other)
     return one is not None and two is not None and one < two
 
 
 def is_after(run: BracesEvaluation, value: Any, other: Any) -> bool:
-    """Whether both are times, and the first is later."""
+    """Returns whether both are times, and the first is later."""
     return is_before(run, other, value)
 
 
@@ -194,7 +194,7 @@ _PARTS = re.compile(r"[\w$-]+")
 
 
 def items_for_filter(run: BracesEvaluation, value: Any) -> list[Any]:
-    """The items that a filter goes through, paid for; none of what is no list."""
+    """Returns the items that a filter reads, after counting their cost; an empty list if `value` is not a list."""
     if not isinstance(value, list):
         return []
     run.spend(len(value))
@@ -202,7 +202,7 @@ def items_for_filter(run: BracesEvaluation, value: Any) -> list[Any]:
 
 
 def item_getter(run: BracesEvaluation, wanted: Any) -> Callable[[Any], Any]:
-    """What gives of an item the field or the expression that `wanted` names, Ellipsis where there is none; the item itself without a name."""
+    """Returns a function that reads from an item the field or the expression `wanted`, Ellipsis if it is missing; without a name, the item itself."""
     if not isinstance(wanted, str):
         return lambda item: item
     if path := _item_path(wanted):
@@ -212,13 +212,13 @@ def item_getter(run: BracesEvaluation, wanted: Any) -> Callable[[Any], Any]:
 
 
 def item_predicate(run: BracesEvaluation, condition: Any) -> Callable[[Any], bool]:
-    """Whether a condition such as ``price >= 5`` holds of an item, whose fields are its names."""
+    """Returns a function that tests a condition such as ``price >= 5`` on an item, whose fields are its names."""
     meaning = _item_meaning(run, run.text(condition))
     return lambda item: lenient_values.js_truthy(_evaluated_for_item(run, meaning, item))
 
 
 def value_at_path(item: Any, path: tuple[str, ...]) -> Any:
-    """The value at a path in an item; Ellipsis if there is none."""
+    """Returns the value at a path in an item; Ellipsis if there is none."""
     for key in path:
         if isinstance(item, dict) and key in item:
             item = item[key]
@@ -230,7 +230,7 @@ def value_at_path(item: Any, path: tuple[str, ...]) -> Any:
 
 
 def sort_rank(value: Any) -> tuple[int, Any]:
-    """The rank of a value in sorting: numbers, then text, then other values in their order, then null and missing values."""
+    """Returns the sort key of a value: numbers first, then text, then other values in their given order, then null and missing values."""
     match value:
         case bool() | int() | float():
             return 0, value
@@ -269,7 +269,7 @@ def _evaluated_for_item(run: BracesEvaluation, meaning: BracesFunction, item: An
 
 
 class RegisteredFilter(NamedTuple):
-    """A filter, and how many arguments it takes at least and at most."""
+    """A filter, with the smallest and the largest number of its arguments."""
 
     make: FilterFunction
     least: int = 0

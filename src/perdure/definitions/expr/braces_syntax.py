@@ -23,13 +23,13 @@ class BracesLiteral(msgspec.Struct, frozen=True):
 
 
 class BracesName(msgspec.Struct, frozen=True):
-    """What an expression begins with: a root, or a variable."""
+    """The name that an expression begins with: a root, or a variable."""
 
     name: str
 
 
 class BracesCurrentItem(msgspec.Struct, frozen=True):
-    """The item that is being looked at, in ``items[.price > 5]``."""
+    """The item that is being tested, in ``items[.price > 5]``."""
 
 
 class BracesMember(msgspec.Struct, frozen=True):
@@ -45,7 +45,7 @@ class BracesIndex(msgspec.Struct, frozen=True):
 
 
 class BracesSelection(msgspec.Struct, frozen=True):
-    """``[.price > 5]``: of a list, those for which it holds."""
+    """``[.price > 5]``: the items of a list for which the condition holds."""
 
     condition: "BracesNode"
 
@@ -62,7 +62,7 @@ BracesPart = BracesMember | BracesIndex | BracesSelection | BracesPipe
 
 
 class BracesAccess(msgspec.Struct, frozen=True):
-    """A value, and what is taken of it, from left to right."""
+    """A value and the accesses to its parts, from left to right."""
 
     base: "BracesNode"
     parts: tuple[BracesPart, ...]
@@ -89,7 +89,7 @@ class BracesChain(msgspec.Struct, frozen=True):
 
 
 class BracesShortCircuit(msgspec.Struct, frozen=True):
-    """``&&``, ``||`` or ``??``: the first operand that decides, as it is, or the last."""
+    """``&&``, ``||`` or ``??``: the first operand that decides, unconverted, or the last."""
 
     sign: str
     operands: tuple["BracesNode", ...]
@@ -183,14 +183,14 @@ class BracesParser:
         self.token = self._read(start)
 
     def whole(self) -> BracesNode:
-        """The expression that the whole text is."""
+        """Parses the whole text as one expression."""
         node = self.expression()
         if self.token.kind != "end":
             raise self.bad(f"{self._seen()} can't stand here", "an operator was expected, or the end")
         return node
 
     def expression(self) -> BracesNode:
-        """An expression, up to where none can go on."""
+        """Parses an expression, as far as it extends."""
         with _Deeper(self):
             test = self._ranked(0)
             if not self._takes("?"):
@@ -200,11 +200,11 @@ class BracesParser:
             return BracesConditional(test, yes, self.expression())
 
     def bad(self, what: str, hint: str) -> BadExpression:
-        """The error for the current position."""
+        """Returns the error for the current position."""
         return BadExpression(self.where, what, hint, self.token.start + 1)
 
     def _ranked(self, rank: int) -> BracesNode:
-        """An expression of operators that bind at least as closely as `rank` says."""
+        """Parses an expression whose operators bind at least as tightly as `rank`."""
         node = self._unary()
         while (found := self._rank()) >= rank:
             rest = list[tuple[str, BracesNode]]()
@@ -217,7 +217,7 @@ class BracesParser:
         return node
 
     def _rank(self) -> int:
-        """The precedence of the operator at the current position; -1 if there is none."""
+        """Returns the precedence of the operator at the current position; -1 if there is none."""
         return _RANKS.get(self.token.said, -1) if self.token.kind in ("sign", "name") else -1
 
     def _unary(self) -> BracesNode:
@@ -349,7 +349,7 @@ class BracesParser:
         return "the end" if self.token.kind == "end" else repr(self.token.said[:40])
 
     def advance(self) -> None:
-        """Go on by one token."""
+        """Advances by one token."""
         self.token = self._read(self.token.end)
 
     def _read(self, start: int) -> BracesToken:
@@ -373,7 +373,7 @@ class BracesParser:
 
 
 class _Deeper:
-    """One level further down, at most `DEPTH_MAX`."""
+    """Counts one level of nesting, of at most `NESTING_MAX`."""
 
     def __init__(self, grammar: BracesParser) -> None:
         self.grammar = grammar
@@ -388,17 +388,17 @@ class _Deeper:
 
 
 def parse_braces(text: str, where: str = "", pieces: Callable[[str, str], BracesNode] | None = None) -> BracesNode:
-    """The nodes of an expression.
+    """Parses an expression into nodes.
 
     Raises:
-        BadExpression: it is none.
+        BadExpression: the text is not an expression.
     """
     refuse_too_long(text, where)
     return BracesParser(text, 0, where, pieces).whole()
 
 
 def braces_tokens(text: str) -> list[BracesToken]:
-    """The pieces of a text that can be read."""
+    """Returns the tokens of a text, as far as it can be read."""
     grammar = BracesParser(text)
     found = list[BracesToken]()
     while grammar.token.kind != "end":
@@ -421,7 +421,7 @@ def _number(said: str) -> int | float:
 
 
 def unquoted_text(quoted: str) -> str:
-    """What quoted text says."""
+    """Returns the text without its quotes and escapes."""
     if "\\" not in quoted:
         return quoted[1:-1]
     plain = re.sub(r"\\(?:u([0-9a-fA-F]{4})|(.))", _unescaped, quoted[1:-1], flags=re.DOTALL)

@@ -31,10 +31,10 @@ TURNS_MAX = 10_000
 
 GROWTH_MAX = 1024
 FREE = 32
-"""Up to so many looks at everything that is given cost too little to be counted."""
+"""With no more reads of the whole input than this, an expression costs too little to be counted."""
 
 VALUES_MAX = 10_000_000
-"""The most values that are read in total: a tenth of a second."""
+"""The most values that are read in total, which takes a tenth of a second."""
 
 BYTES_MAX = 500_000_000
 """The most bytes of text that are read."""
@@ -44,7 +44,7 @@ MADE_BYTES_MAX = 100_000_000
 
 
 class CelCost:
-    """The limits of an expression."""
+    """The cost limits of an expression."""
 
     __slots__ = ("_all", "_each", "_grows", "_sums", "_turning")
 
@@ -61,10 +61,10 @@ class CelCost:
         self._sums = TURNS_MAX * names.turning_sums
 
     def check(self, given: Mapping[str, Any], called: Mapping[str, str]) -> None:
-        """Holds what an expression is given against what it may cost. `called` says by which name each is given.
+        """Checks the size of the input against the cost limits. `called` has the name in the CEL for each name of `given`.
 
         Raises:
-            Unfit: it is too large.
+            ValueKindError: the input is too large.
         """
         if self._all > FREE or self._grows > FREE:
             _within(given, self._all, self._grows)
@@ -84,7 +84,7 @@ def _within(given: Mapping[str, Any], looks: int, sums: int) -> None:
 
 
 def count_values(value: Any, enough: int) -> int:
-    """How many values there are in a value; counting ends soon after `enough`."""
+    """Counts the values in a value; counting stops soon after `enough`."""
     count, waiting = 0, [value]
     while waiting and count <= enough:
         one = waiting.pop()
@@ -97,13 +97,13 @@ def count_values(value: Any, enough: int) -> int:
 
 
 RequestedFields = dict[str, Any]
-"""By the name of a field, what is asked for of it: all (None), or some of its own fields."""
+"""For each name of a field, the requested parts of it: all (None), or some of its own fields."""
 
 
 class CelExpression:
-    """An expression, and what it reads. `reads` have their `where` empty.
+    """A compiled expression, and what it reads. `reads` have an empty `where`.
 
-    `source`, where there is one, is what its author wrote, in the words of another dialect; messages quote that.
+    `source`, if given, is the author's text in the syntax of another dialect; messages quote it.
     """
 
     __slots__ = ("_compiled", "_cost", "_error", "_names", "_quoted", "_roots", "_steps", "_with_steps", "reads", "text")
@@ -140,11 +140,11 @@ class CelExpression:
             raise _bad(text, str(error), source) from None
 
     def evaluate(self, scope: ExpressionScope) -> Any:
-        """Its value.
+        """Returns the value.
 
         Raises:
-            Absent: a key or a result is missing that it asks for.
-            Unfit: it fails otherwise.
+            MissingValueError: a key or a result that it reads is missing.
+            ValueKindError: it fails for any other reason.
         """
         try:
             given = self._given(scope)
@@ -162,10 +162,10 @@ class CelExpression:
         return value
 
     def holds(self, scope: ExpressionScope) -> bool:
-        """Whether it is true.
+        """Evaluates a condition.
 
         Raises:
-            Absent, Unfit: as `evaluate`; Unfit if it is neither true nor false, too.
+            MissingValueError, ValueKindError: as `evaluate`; also if the value is neither true nor false.
         """
         value = self.evaluate(scope)
         if type(value) is bool:
@@ -196,10 +196,10 @@ class CelExpression:
 
 
 def compile_cel(text: str, where: str = "", source: str = "") -> CelExpression:
-    """Compiles a text; messages quote `source` in its place, if given.
+    """Compiles a text. Messages quote `source` instead, if given.
 
     Raises:
-        BadExpression: it is none, or looks at secrets.
+        BadExpression: it is not CEL, or reads secrets.
     """
     if len(text) > EXPRESSION_CHARACTERS_MAX:
         raise BadExpression(where, f"a CEL expression has {len(text):,} characters", f"{EXPRESSION_CHARACTERS_MAX:,} are the most")
@@ -227,7 +227,7 @@ def _library() -> ModuleType:
 
 @lru_cache(maxsize=1)
 def _macros_of_two(library: ModuleType) -> Any:
-    """What gives an environment the macros of two variables."""
+    """Returns the configuration of an environment that has the macros of two variables."""
     return library.NewEnvConfigFromYaml("extensions:\n- name: two-var-comprehensions\n")
 
 
@@ -248,7 +248,7 @@ def _refuse_expression(text: str, found: list[CelNameUse]) -> None:
 
 
 def _fields(found: Iterable[CelNameUse]) -> dict[str, RequestedFields | None]:
-    """Of each name, the fields that are asked for; None where it is wanted whole."""
+    """Returns, for each name, the fields that are read; None if the whole value is."""
     wanted: dict[str, Any] = {}
     for use in found:
         _want(wanted, (use.name, *use.path))
@@ -267,14 +267,14 @@ def _want(wanted: dict[str, Any], path: ValuePath) -> None:
 
 
 def _part(value: Any, fields: RequestedFields) -> Any:
-    """As much of a value as its fields ask for."""
+    """Returns a value with only the requested fields."""
     if type(value) is not dict:
         return value
     return {name: value[name] if inner is None else _part(value[name], inner) for name, inner in fields.items() if name in value}
 
 
 def _safe(named: Iterable[str], text: str) -> dict[str, str]:
-    """What each name is called where CEL keeps the name for itself: something else of the same length, so that places stay the same."""
+    """Returns a replacement for each name that CEL reserves, of the same length, so that positions stay the same."""
     names: dict[str, str] = {}
     for name in named:
         safe = name
@@ -298,7 +298,7 @@ _KINDS = {"int64": "int", "null_type": "null", "google.protobuf.NullValue": "nul
 
 
 def _bad(text: str, words: str, source: str) -> BadExpression:
-    """Returns the message of the compiler in plain words, without positions in the text, which do not match `source`."""
+    """Translates a message of the compiler to plain words, without positions in the text, which do not match `source`."""
     if (found := _PLACE.search(words)) is None or int(found[1]) < 1:
         what = "it nests too deep" if "recursion" in words else shortened(words.splitlines()[0] if words else "", 120)
         return BadExpression("", f"{shortened(source or text)!r} is no CEL: {what}", "split it up, or decide in a step")
@@ -310,7 +310,7 @@ def _bad(text: str, words: str, source: str) -> BadExpression:
 
 
 def _mixed(words: str) -> str:
-    """What to do about kinds that do not go together; empty if that is not what is said."""
+    """Returns what to do about types that don't fit together; empty if the message is about something else."""
     if (found := _OVERLOAD.search(words)) is None:
         return ""
     kinds = [_KINDS.get(one.strip(), one.strip()) for one in found[2].split(",")]
@@ -320,7 +320,7 @@ def _mixed(words: str) -> str:
 
 
 def _failed(text: str, words: str, names: dict[str, str]) -> MissingValueError:
-    """Returns the message of a failed evaluation in plain words."""
+    """Translates a message of a failed evaluation to plain words."""
     words = words.partition(": ")[2] or words
     if (found := _KEY.search(words)) is not None:
         if found[2]:

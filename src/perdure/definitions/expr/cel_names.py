@@ -1,6 +1,6 @@
 """Finds the free names of a CEL expression, each with the constant paths read from it, by its tokens alone.
 
-Variables of macros (``items.all(x, x > 1)``) are not free; functions, fields and types are no names.
+Variables of macros (``items.all(x, x > 1)``) are not free names, and neither are functions, fields and types.
 """
 
 import re
@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 from perdure.definitions.expr.references import ValuePath
 
-CEL_TYPES = frozenset("int uint double bool string bytes list map type null_type dyn".split())  # noqa: SIM905  # it reads as one line
+CEL_TYPES = frozenset("int uint double bool string bytes list map type null_type dyn".split())  # noqa: SIM905  # readable on one line
 CEL_RESERVED = frozenset(
-    "as break const continue else for function if import let loop package namespace return var void while".split()  # noqa: SIM905  # the same
+    "as break const continue else for function if import let loop package namespace return var void while".split()  # noqa: SIM905  # readable on one line
 )
 CEL_LITERALS = frozenset(("true", "false", "null", "in"))
 CEL_MACROS = frozenset(("all", "exists", "exists_one", "map", "filter"))
 MACROS_OF_TWO = frozenset(("all", "exists", "existsOne", "transformList"))
-"""Macros whose first variable is the index in a list or the key of a mapping, and whose second is the value there."""
+"""Macros whose first variable is the index in a list or the key of a mapping, and whose second is the value."""
 
 MAPPING = frozenset(("map", "transformList"))
 
@@ -36,7 +36,7 @@ _PLAIN = re.compile(r"""(["'])([^\\\n]*)\1""")
 
 
 class CelToken(NamedTuple):
-    """A token: what it is, its text, and where it begins, from 0."""
+    """A token: its kind, its text, and its position, from 0."""
 
     kind: str
     text: str
@@ -44,7 +44,7 @@ class CelToken(NamedTuple):
 
 
 class CelNameUse(NamedTuple):
-    """A free name, the fixed path behind it, where it begins, and whether it is looked at anew in each turn of a macro."""
+    """A free name: the constant path that follows it, its position, and whether each iteration of a macro reads it again."""
 
     name: str
     path: ValuePath
@@ -53,10 +53,10 @@ class CelNameUse(NamedTuple):
 
 
 class CelNames(NamedTuple):
-    """What an expression names, and how its work may grow.
+    """The free names of an expression, and how its cost may grow.
 
-    `growth` is by how much text and lists may multiply: what maps make, taken several times, again and again. `sums` counts its additions, `turning_sums` those
-    in macros. `crosses`: in a macro it looks at the variable of another one around.
+    `growth` is the factor by which text and lists may multiply when nested macros use their variables several times. `sums` counts the additions,
+    `turning_sums` those in macros. `crosses`: a macro uses the variable of another macro around it.
     """
 
     uses: list[CelNameUse]
@@ -67,19 +67,19 @@ class CelNames(NamedTuple):
 
 
 class _Bound:
-    """A variable of a macro, where that begins, and how often its body names it."""
+    """A variable of a macro: where the macro begins, and how often its body uses the variable."""
 
     def __init__(self, name: str, maps: bool, at: int) -> None:
         self.name, self.maps, self.at, self.count = name, maps, at, 0
 
 
 def cel_tokens(text: str) -> list[CelToken]:
-    """Yields the tokens of an expression; any other character is a sign."""
+    """Returns the tokens of an expression; any other character is a sign."""
     return [CelToken(found.lastgroup or "", found[0], found.start()) for found in _TOKEN.finditer(text) if found.lastgroup != "blank"]
 
 
 def names_in_cel(text: str) -> CelNames:
-    """What an expression names."""
+    """Finds the free names of an expression."""
     every = [*cel_tokens(text), CelToken("end", "", len(text)), CelToken("end", "", len(text))]
     found: list[CelNameUse] = []
     bound: list[_Bound] = []
@@ -107,7 +107,7 @@ def names_in_cel(text: str) -> CelNames:
 
 
 def _is_member(every: list[CelToken], place: int) -> bool:
-    """Whether a name is a field: it follows a dot, and the dot follows a value."""
+    """Returns whether a name is a field: it follows a dot, and the dot follows a value."""
     if place == 0 or every[place - 1].text != ".":
         return False
     if place == 1:
@@ -117,7 +117,7 @@ def _is_member(every: list[CelToken], place: int) -> bool:
 
 
 def _variables(every: list[CelToken], place: int) -> list[str]:
-    """The variables that a macro binds whose bracket opens here; none if it is no macro's."""
+    """Returns the variables of the macro whose bracket opens here; none if it is not a macro's bracket."""
     if every[place].text != "(" or place < 2 or every[place - 2].text != ".":
         return []
     found, at, macro = list[str](), place + 1, every[place - 1].text
@@ -130,7 +130,7 @@ def _variables(every: list[CelToken], place: int) -> list[str]:
 
 
 def _path(every: list[CelToken], place: int) -> ValuePath:
-    """The fields behind a name that are fixed; the last of them may be a method, which is none."""
+    """Returns the constant fields after a name. The last one may be a method, and is then left out."""
     path: list[str | int] = []
     while True:
         one, two, three = every[place], every[place + 1], every[min(place + 2, len(every) - 1)]

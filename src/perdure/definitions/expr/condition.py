@@ -1,4 +1,4 @@
-"""Conditions: rows that a form can show, groups of rows, and expressions. Compiled once, evaluated against a scope to true or false.
+"""Conditions: rows that a form can show, groups of rows, and expressions. Compiled once, then evaluated against a scope to true or false.
 
 ::
 
@@ -7,14 +7,14 @@
     {ref: "$.items[*].amount", sum: {gt: 100}}                    count, sum, min, max of many values; any and all compare each
     {ref: "@self", matches: {required: [data]}}                   JSON Schema
     {all: [...]}  {any: [...]}  {not: ...}                        groups, evaluated from left to right, no further than necessary
-    {expr: "self.score > 0.5"}                                    CEL; `source` beside it is the author's text in another dialect, for messages
+        {expr: "self.score > 0.5"}                                    CEL; `source` beside it is the author's text in another dialect, for messages
     {python: "def evaluate(output, context): ..."}
     {braces: "steps.count.output.data >= 3"}                      an expression of the ``{{ }}`` language without its braces, see `braces`
 
-In a JSONPath ``$`` is ``@self`` or, by `dollar`, ``@steps``; it may end with ``.length()``. A row that reads a missing value is an error or does not hold, by
-`missing`; ``exists`` and ``empty`` accept missing values.
+In a JSONPath ``$`` is ``@self`` or, by `dollar`, ``@steps``; it may end with ``.length()``. The policy `missing` decides whether a row that reads a missing
+value is an error or is false; ``exists`` and ``empty`` accept missing values.
 
-Null is neither less nor greater than anything, contains nothing and is in no list: such a row does not hold. A value of another type that an operator can
+Null is neither less nor greater than anything, contains nothing and is in no list: such a row is false. A value of another type that an operator can
 not compare raises `ValueKindError`.
 """
 
@@ -138,22 +138,22 @@ OF_NOTHING = frozenset(("exists", "empty"))
 
 
 def count_of(values: Sequence[Any]) -> int:
-    """How many there are."""
+    """Returns the number of values."""
     return len(values)
 
 
 def sum_of(values: Sequence[Any]) -> Any:
-    """Their sum, 0 of none."""
+    """Returns the sum of the values, 0 if there are none."""
     return sum(_numbers("sum", values))
 
 
 def least_of(values: Sequence[Any]) -> Any:
-    """The least of them, None of none."""
+    """Returns the smallest value, None if there are none."""
     return min(_numbers("min", values), default=None)
 
 
 def greatest_of(values: Sequence[Any]) -> Any:
-    """The greatest of them, None of none."""
+    """Returns the largest value, None if there are none."""
     return max(_numbers("max", values), default=None)
 
 
@@ -170,14 +170,14 @@ AGGREGATES: dict[str, Callable[[Sequence[Any]], Any]] = {"count": count_of, "sum
 """The aggregates of several values, whose result is compared."""
 
 QUANTIFIERS = frozenset(("any", "all"))
-"""Whether a comparison holds of at least one of many values, or of each."""
+"""Quantifiers: a comparison must be true of at least one of many values, or of each."""
 
 
 def check_right_side(name: str, right: Any, where: str) -> None:
     """Checks a constant right side.
 
     Raises:
-        BadExpression: the operator takes something else.
+        BadExpression: the operator does not accept it.
     """
     match name:
         case "exists" | "empty" if type(right) is not bool:
@@ -208,7 +208,7 @@ CONDITION_KEYS = frozenset((*COMPARED, *AGGREGATES, *QUANTIFIERS))
 
 
 class _ConditionEvaluation(NamedTuple):
-    """One evaluation: the scope, the answers of its Python, and the callback for missing values."""
+    """One evaluation: the scope, the results of its Python conditions, and the callback for missing values."""
 
     scope: ExpressionScope
     python: Sequence[bool]
@@ -219,7 +219,7 @@ ConditionTest = Callable[[_ConditionEvaluation], bool]
 
 
 class CompiledCondition:
-    """A condition: what it `reads`, the sources of `python` in it, in order, and whether it holds in a scope."""
+    """A compiled condition: what it `reads`, the sources of its `python` parts, in order, and its evaluation in a scope."""
 
     __slots__ = ("_judge", "python", "reads")
 
@@ -227,11 +227,11 @@ class CompiledCondition:
         self._judge, self.reads, self.python = judge, reads, python
 
     def evaluate(self, scope: ExpressionScope, python: Sequence[bool] = (), missed: Missed | None = None) -> bool:
-        """Whether it holds. `python` has the answers of the sources in `python`, one for each; `missed` is told of rows that do not hold because
-        something is missing.
+        """Evaluates the condition. `python` has a result for each source in `self.python`; `missed` is called for each row that is false because
+        a value is missing.
 
         Raises:
-            ExpressionFailed: something is missing that has to be there, or is of a kind that can't be compared so.
+            ExpressionFailed: a required value is missing, or has a type that can't be compared.
         """
         if len(python) != len(self.python):
             raise ExpressionFailed("", f"the condition has {len(self.python)} parts in Python, and {len(python)} answers", "give one for each")
@@ -244,10 +244,10 @@ class CompiledCondition:
 def compile_condition(condition: Any, missing: MissingPolicy = "error", dollar: Dollar = "self", expressions: Expressions = "none") -> CompiledCondition:
     """Compiles a condition; returns the same object for the same small value while it is in use.
 
-    What a row compares with may have `expressions` in it, as a template.
+    By `expressions`, the values that rows compare with may contain expressions, as templates do.
 
     Raises:
-        BadExpression: it is none.
+        BadExpression: the condition is not valid.
     """
     key = pack_value(condition)
     return _cached(key, missing, dollar, expressions) if len(key) <= CACHED_BYTES_MAX else _compile(unpack_value(key), missing, dollar, expressions)
@@ -273,7 +273,7 @@ class _ConditionCompiler:
         self.python: list[str] = []
 
     def judge(self, one: Any, where: str) -> ConditionTest:
-        """What decides a condition."""
+        """Returns the function that evaluates a condition."""
         match one:
             case bool():
                 return lambda asked: one
@@ -353,7 +353,7 @@ class _ConditionCompiler:
         return self._guarded(lambda asked: compare(asked, measure(find(asked.scope))), where, lambda asked: compare(asked, None), name in OF_NOTHING)
 
     def _left(self, ref: Any, where: str) -> tuple[Callable[[ExpressionScope], Any], bool, Callable[[Any], Any]]:
-        """How the left side is found, whether it is many values, and what of it is compared."""
+        """Returns how to read the left side, whether it has many values, and what to compare of each."""
         if type(ref) is not str or ref[:1] not in ("@", "$"):
             raise BadExpression(
                 where, f"ref holds {short_value_text(ref)}", 'it holds a reference such as "@step.field", or a JSONPath such as "$.items[*].price"'
@@ -436,7 +436,7 @@ class _ConditionCompiler:
         return lambda asked, value: all(compare(asked, one) for one in _values(name, value))
 
     def _guarded(self, judge: ConditionTest, where: str, of_null: ConditionTest | None, always: bool = False) -> ConditionTest:
-        """The same, with what is missing taken as the dialect does: `of_null` decides if that is as null, `always` in every dialect."""
+        """Returns a test that treats missing values by the policy: `of_null` replaces the test where they are null, `always` in every dialect."""
         missing = self.missing
 
         def guarded(asked: _ConditionEvaluation) -> bool:

@@ -14,7 +14,7 @@ from perdure.definitions.expr.plain_values import shortened
 
 PROBLEMS_MAX = 10
 MESSAGE_CHARACTERS_MAX = 500
-"""The longest text of a problem; without a limit, a long enum would be quoted in full."""
+"""The longest text of a problem; without this limit, a long enum would be quoted in full."""
 
 SCHEMA_BYTES_MAX = 1024 * 1024
 
@@ -22,7 +22,7 @@ PARTS_MAX = 1_000_000
 """The most parts of a schema with all references resolved: a value may be checked against each of them."""
 
 LISTED_BYTES_MAX = 64 * 1024 * 1024
-"""How much memory a list of problems may take: each has a copy of what does not fit, or of what it should fit, and all are made at once."""
+"""The memory that a list of problems may take: each has a copy of the value or of its schema, and all of them are made at once."""
 
 
 REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
@@ -33,7 +33,7 @@ SCHEMA_WORDS = frozenset(("properties", "default", "$ref", "$defs", "anyOf", "on
 
 
 def full_schema(given: dict[str, Any]) -> dict[str, Any]:
-    """The JSON Schema that a mapping is, or of the object whose properties it has: those without a default are required."""
+    """Returns a mapping that is a JSON Schema unchanged, else the schema of an object with these properties; those without a default are required."""
     is_schema = isinstance(given.get("type"), str | list) or not SCHEMA_WORDS.isdisjoint(given) or not all(isinstance(one, dict) for one in given.values())
     if not given or is_schema:
         return given
@@ -41,7 +41,7 @@ def full_schema(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def schema_problems(schema: dict[str, Any], value: Any) -> list[str]:
-    """The problems of `value`, each with its location; none if it is valid. For a very large value only the first problem, or that there is one."""
+    """Returns the problems of `value`, each with its location; none if it is valid. For a very large value, only the first one, or that there is one."""
     validator = compile_schema(schema)
     if validator.is_valid(value):
         return []
@@ -61,7 +61,7 @@ def _told(problem: Any) -> str:
 
 
 def _alternatives(schema: Any) -> int:
-    """How many alternatives a schema has in all: a problem with several of them has each one's own problem with it."""
+    """Counts the alternatives of a schema: a problem with several of them includes the problems of each."""
     match schema:
         case dict():
             own = sum(len(schema[name]) for name in ("anyOf", "oneOf") if isinstance(schema.get(name), list))
@@ -72,8 +72,8 @@ def _alternatives(schema: Any) -> int:
 
 
 def _repetitions(schema: dict[str, Any], value: Any) -> int:
-    """How often a part of a value may come up in a list of problems because the schema refers to its own parts: in a schema that leads back to itself by
-    several ways, so often at each level of the value."""
+    """Returns how often a part of a value may occur in a list of problems because the schema refers to its own parts. A schema that leads back to itself in
+    several ways repeats a part that often at each level of the value."""
     try:
         whole, ways = _Expanded(schema).of(schema)
         times = max(1, whole // max(1, _nodes(schema)))
@@ -83,14 +83,14 @@ def _repetitions(schema: dict[str, Any], value: Any) -> int:
 
 
 class _Expanded:
-    """Counts what a schema has with each reference replaced by what it refers to, and by how many ways that leads back to where it is already."""
+    """Counts the parts of a schema with each reference resolved, and the ways in which references lead back to a schema that is being counted."""
 
     def __init__(self, schema: Any) -> None:
         self._root = schema
         self._known: dict[int, tuple[int, int] | None] = {}
 
     def of(self, schema: Any) -> tuple[int, int]:
-        """Its parts, and those ways."""
+        """Returns the number of its parts, and of those ways."""
         if isinstance(schema, dict):
             is_top = schema is self._root
             found = [self.of(child) for name, child in schema.items() if not (is_top and name in DEFINITIONS)]
@@ -107,7 +107,7 @@ class _Expanded:
         return self._known[id(target)] or (1, 1)
 
     def _target(self, reference: str) -> Any:
-        """What a reference leads to; by a name and not by its place, it may be anything, and is taken for the whole."""
+        """Returns the target of a reference. One by name, not by location, may lead to any part, and counts as a reference to the whole schema."""
         found: Any = self._root
         try:
             for part in unquote(reference.removeprefix("#")).split("/")[1:]:
@@ -137,10 +137,10 @@ def _canonical(schema: dict[str, Any] | bool) -> bytes:
 
 
 def compile_schema(schema: dict[str, Any] | bool) -> Any:
-    """A validator, which has `is_valid` and `iter_errors`; the same one for the same schema.
+    """Compiles a schema to a validator, which has `is_valid` and `iter_errors`; returns the same validator for the same schema.
 
     Raises:
-        BadExpression: it is no schema, or refers to what is not in it.
+        BadExpression: it is not a JSON Schema, or refers to something outside of it.
     """
     return _validator(_canonical(schema))
 
@@ -160,10 +160,10 @@ def _validator(schema: bytes) -> Any:
 
 
 def _expect_bounded(schema: Any) -> None:
-    """Refuses a schema whose parts refer to others again and again: a value would be held against each of them as often.
+    """Refuses a schema whose parts refer to others again and again, since a value would be checked against each of them as often.
 
     Raises:
-        BadExpression: it is such a one.
+        BadExpression: the schema has too many parts when its references are resolved.
     """
     try:
         parts, _ = _Expanded(schema).of(schema)

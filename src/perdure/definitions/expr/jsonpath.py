@@ -1,7 +1,7 @@
 """JSONPath as in RFC 9535: parsed by `python-jsonpath`, an optional dependency, and evaluated here.
 
-Evaluating here bounds the steps of a query whatever its input, makes regular expressions RE2's, and keeps a root that is text a text. A query returns values
-and not their locations.
+Evaluating here limits the steps of a query whatever its input, uses RE2 for regular expressions, and treats a root that is text as one value. A query returns
+values, not their locations.
 """
 
 import re
@@ -22,7 +22,7 @@ _LENGTH = re.compile(r"\.length\(\)\s*\Z")
 
 
 class _Walk(NamedTuple):
-    """One evaluation: what $ is, and the steps that are left (a list of one)."""
+    """One evaluation: the root $, and the number of steps that are left (a list of one)."""
 
     root: Any
     left: list[int]
@@ -40,8 +40,8 @@ FilterTest = Callable[[Any, _Walk], Any]
 
 
 class JsonPathQuery:
-    """A query. `singular`: it has one node at most. `length`: the length of what it finds is asked for. `starts`: what its paths from $ begin with, as far as
-    that is fixed."""
+    """A compiled query. `singular`: it finds at most one value. `length`: it returns the length of what it finds. `starts`: the constant
+    beginnings of its paths from $."""
 
     __slots__ = ("_segments", "length", "singular", "starts")
 
@@ -49,10 +49,10 @@ class JsonPathQuery:
         self._segments, self.singular, self.length, self.starts = segments, singular, length, starts
 
     def find(self, value: Any) -> Nodes:
-        """The values of its nodes in `value`, in the order of the RFC.
+        """Returns the values that the query finds in `value`, in the order of the RFC.
 
         Raises:
-            Unfit: it takes too many steps, or finds too many.
+            ValueKindError: the query takes too many steps, or finds too many values.
         """
         nodes = _follow(self._segments, value, _Walk(value, [STEPS_MAX]))
         if len(nodes) > NODES_MAX:
@@ -64,7 +64,7 @@ def compile_jsonpath(text: str, where: str = "") -> JsonPathQuery:
     """Compiles a query, which may end with ``.length()``.
 
     Raises:
-        BadExpression: it is none.
+        BadExpression: the text is not a JSONPath.
     """
     if len(text) > EXPRESSION_CHARACTERS_MAX:
         raise BadExpression(where, f"a JSONPath has {len(text):,} characters", f"{EXPRESSION_CHARACTERS_MAX:,} are the most")
@@ -101,7 +101,7 @@ def _library() -> tuple[ModuleType, Any]:
 
 
 def _start(path: Any) -> ValuePath:
-    """The names and places with which a path begins, up to what is not fixed."""
+    """Returns the names and indexes at the beginning of a path, up to the first that is not constant."""
     fixed: list[str | int] = []
     for segment in path.segments:
         only: Any = segment.selectors[0] if len(segment.selectors) == 1 and type(segment).__name__ == "JSONPathChildSegment" else None
@@ -223,7 +223,7 @@ def _by_filter(judge: FilterTest) -> Select:
 
 
 def _judge(one: Any, starts: list[ValuePath]) -> FilterTest:
-    """Whether a part of a filter holds of a value."""
+    """Returns the function that tests a value by a part of a filter."""
     match type(one).__name__:
         case "InfixExpression" if one.operator == "&&":
             left, right = _judge(one.left, starts), _judge(one.right, starts)
@@ -244,7 +244,7 @@ def _judge(one: Any, starts: list[ValuePath]) -> FilterTest:
 
 
 def _operand(one: Any, starts: list[ValuePath]) -> FilterTest:
-    """The value of a part of a filter, or _NOTHING."""
+    """Returns the function that evaluates an operand of a filter to a value, or to _NOTHING."""
     match type(one).__name__:
         case "RelativeFilterQuery" | "RootFilterQuery":
             query = _query(one, starts)
@@ -283,7 +283,7 @@ def _function(one: Any, starts: list[ValuePath]) -> FilterTest:
 
 
 def length_of_value(value: Any) -> Any:
-    """How many characters, items or members it has; nothing of all else."""
+    """Returns the number of characters, items or members; _NOTHING for other values."""
     return len(value) if type(value) in (str, list, dict) else _NOTHING
 
 
@@ -330,5 +330,5 @@ def _at_most(left: Any, right: Any) -> bool:
 
 
 def is_nothing(value: Any) -> bool:
-    """Whether a length is that of what has none."""
+    """Returns whether a length is that of a value without one."""
     return value is _NOTHING

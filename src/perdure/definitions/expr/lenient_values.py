@@ -21,12 +21,12 @@ _WHITE = " \t\n\r\v\f\u00a0\ufeff\u2028\u2029"
 
 
 def js_truthy(value: Any) -> bool:
-    """Whether `value` counts as true: all but null, false, 0, NaN and empty text; empty lists and mappings do."""
+    """Returns whether `value` counts as true: all but null, false, 0, NaN and empty text. Empty lists and mappings count as true."""
     return isinstance(value, list | dict) or (bool(value) and value == value)
 
 
 def js_number(value: Any) -> int | float:
-    """The number that `value` counts as; NaN if it counts as none."""
+    """Returns the number that `value` counts as; NaN if it is not a number."""
     match value:
         case bool():
             return int(value)
@@ -59,7 +59,7 @@ def _parsed(numeral: str) -> int | float:
 
 
 def js_result(result: float) -> int | float:
-    """A calculated number as data: whole ones as integers as long as they are exact."""
+    """Returns a computed number as data: an integer if it is whole and exact."""
     if isinstance(result, int):
         return result if -SAFE_MAX <= result <= SAFE_MAX else _float(result)
     return int(result) if result.is_integer() and -SAFE_MAX <= result <= SAFE_MAX else result
@@ -73,7 +73,7 @@ def _float(whole: float) -> float:
 
 
 def js_text(value: Any) -> str:
-    """What `value` is within text that is put together with ``+``."""
+    """Returns the text of `value` when ``+`` joins it to other text."""
     match value:
         case str():
             return value
@@ -90,7 +90,7 @@ def js_text(value: Any) -> str:
 
 
 def js_shown(value: Any) -> str:
-    """The text of `value` inside other text: nothing for null, JSON for lists and mappings."""
+    """Returns the text of `value` inside other text: nothing for null, JSON for lists and mappings."""
     match value:
         case None:
             return ""
@@ -103,12 +103,12 @@ def js_shown(value: Any) -> str:
 
 
 def js_json(value: Any) -> str:
-    """`value` as JSON without spaces."""
+    """Returns `value` as JSON without spaces."""
     return msgspec.json.encode(json_number(value)).decode()
 
 
 def js_number_text(value: float) -> str:
-    """A number as JavaScript writes it: 1 for 1.0, 1e+21, 1e-7."""
+    """Formats a number as JavaScript does: 1 for 1.0, 1e+21, 1e-7."""
     if isinstance(value, int):
         return str(value) if abs(value) < 10**300 else repr(_float(value))
     if not math.isfinite(value):
@@ -124,7 +124,7 @@ def js_number_text(value: float) -> str:
 
 
 def json_number(value: Any) -> Any:
-    """`value` as JSON has it: whole numbers as integers, floating beyond 64 bits, and null for what is not finite."""
+    """Returns `value` as JSON can hold it: whole numbers as integers, floats beyond 64 bits, and null for what is not finite."""
     match value:
         case bool():
             return value
@@ -143,7 +143,7 @@ def json_number(value: Any) -> Any:
 
 
 def strictly_equal(left: Any, right: Any) -> bool:
-    """``===``: of one kind and equal; lists and mappings if all that is in them is."""
+    """``===``: of the same type and equal; lists and mappings if their contents are."""
     match left, right:
         case (bool(), _) | (_, bool()):
             return left is right
@@ -158,7 +158,7 @@ def strictly_equal(left: Any, right: Any) -> bool:
 
 
 def loosely_equal(left: Any, right: Any) -> bool:
-    """``==``: of one kind and equal, or of two and equal as numbers or text; null equals only null."""
+    """``==``: of the same type and equal, or of two types and equal as numbers or text; null equals only null."""
     if left is None or right is None:
         return left is right
     kinds = (isinstance(left, list | dict), isinstance(right, list | dict))
@@ -182,7 +182,7 @@ _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def js_compare(left: Any, order: ComparisonSign, right: Any) -> bool:
-    """``< <= > >=``: text by its characters, everything else as numbers; nothing holds of what is no number."""
+    """``< <= > >=``: compares text by its characters, everything else as numbers; false if either side is not a number."""
     left, right = (js_text(side) if isinstance(side, list | dict) else side for side in (left, right))
     if not (isinstance(left, str) and isinstance(right, str)):
         left, right = js_number(left), js_number(right)
@@ -190,7 +190,7 @@ def js_compare(left: Any, order: ComparisonSign, right: Any) -> bool:
 
 
 def js_calculate(left: Any, sign: Literal["+", "-", "*", "/", "%"], right: Any) -> int | float | str:
-    """``+ - * / %``: ``+`` joins text if either side is text, a list or a mapping; everything else calculates."""
+    """``+ - * / %``: ``+`` joins text if either side is text, a list or a mapping; everything else is arithmetic."""
     if sign == "+" and (isinstance(left, str | list | dict) or isinstance(right, str | list | dict)):
         return js_text(left) + js_text(right)
     one, two = _exact(js_number(left)), _exact(js_number(right))

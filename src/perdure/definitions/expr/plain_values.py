@@ -1,7 +1,7 @@
 """Equality, truth and text of plain values, their short form in errors, and the errors that a missing value raises.
 
-Natively a reference to a missing value is an error; dialects read null, or a row of a condition about it does not hold. Integers equal floats of the same
-value; true and false are no numbers.
+Natively, a reference to a missing value is an error; in a dialect it is null, or makes its row of a condition false. Integers equal floats of the same
+value; true and false are not numbers.
 """
 
 from typing import Any, Literal
@@ -9,7 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 MissingPolicy = Literal["error", "null", "false"]
-"""What a missing value means: an error; null; or null in values and, in a condition, a row that is false."""
+"""How to treat a missing value: as an error; as null; or as null in values and, in a condition, as a row that is false."""
 
 
 class MissingValueError(Exception):
@@ -21,7 +21,7 @@ class MissingValueError(Exception):
 
 
 class RootUnavailableError(MissingValueError):
-    """A reference names a root that is not in scope, such as an item outside of an each."""
+    """A reference names a root that is not in scope, such as an item outside of an `each`."""
 
 
 class ValueKindError(MissingValueError):
@@ -34,7 +34,7 @@ _encode = msgspec.json.encode
 
 
 def json_equal(one: Any, other: Any) -> bool:
-    """Whether two values are the same JSON value."""
+    """Returns whether two values are the same JSON value."""
     kind, of_other = type(one), type(other)
     if kind is not of_other:
         return kind in _NUMBERS and of_other in _NUMBERS and bool(one == other)
@@ -46,7 +46,7 @@ def json_equal(one: Any, other: Any) -> bool:
 
 
 def is_truthy(value: Any) -> bool:
-    """False of false, null, 0 and empty text; true of all else, of an empty list too (`empty` asks that)."""
+    """Returns false for false, null, 0 and empty text; true for all other values, including an empty list (`empty` tests for those)."""
     kind = type(value)
     if kind is bool:
         return bool(value)
@@ -54,7 +54,7 @@ def is_truthy(value: Any) -> bool:
 
 
 def text_of_value(value: Any) -> str:
-    """The text of a value: text unchanged, nothing for null, JSON of any other."""
+    """Returns the text of a value: text unchanged, nothing for null, JSON for other values."""
     if type(value) is str:
         return value
     return "" if value is None else _encode(value).decode()
@@ -98,5 +98,5 @@ def short_value_text(value: Any) -> str:
 
 
 def shortened(words: str, characters_max: int = SHOWN_CHARACTERS_MAX) -> str:
-    """Text, shortened to what an error may show."""
+    """Shortens text to the length that an error may show."""
     return words if len(words) <= characters_max else f"{words[: characters_max - 1]}…"

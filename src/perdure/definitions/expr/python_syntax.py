@@ -25,7 +25,7 @@ _DOTTED = re.compile(r"(?:\.[\s\\]*[^\s.\\()\[\],;:=#'\"]+[\s\\]*)" + f"{{{DOTTE
 
 
 class PythonProblem(NamedTuple):
-    """Why a source can't be read, and where, from 1 (0: not known)."""
+    """Why a source can't be parsed, and in which line, from 1 (0: not known)."""
 
     why: str
     line: int = 0
@@ -33,7 +33,7 @@ class PythonProblem(NamedTuple):
 
 
 def parse_python(source: str) -> ast.Module | PythonProblem:
-    """The syntax tree of a source, or why there is none."""
+    """Returns the syntax tree of a source, or why it can't be parsed."""
     if len(source) > PARSED_CHARACTERS_MAX:
         return PythonProblem(f"it has {len(source):,} characters; {PARSED_CHARACTERS_MAX:,} are the most")
     if found := _DOTTED.search(source):
@@ -49,10 +49,10 @@ def parse_python(source: str) -> ast.Module | PythonProblem:
 
 
 def checked_condition_source(source: object, where: str = "") -> str:
-    """The source of a condition: one that defines ``evaluate`` of two arguments and imports nothing.
+    """Returns the source of a condition after checking that it defines ``evaluate`` with two parameters and imports nothing.
 
     Raises:
-        BadExpression: it does not.
+        BadExpression: the source is not such a condition.
     """
     if type(source) is not str or not source.strip() or len(source) > PARSED_CHARACTERS_MAX:
         raise BadExpression(where, f"python holds {short_value_text(source)}", f"{CONDITION_HINT}; {PARSED_CHARACTERS_MAX:,} characters at most")

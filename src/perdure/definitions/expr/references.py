@@ -3,10 +3,10 @@
 The grammar, without blanks::
 
     reference  "@" name segment* "?"?
-    name       a root (``input``, ``item`` …) or the id of a step; a letter or _, then letters, digits, _ and -
+        name       a root (``input``, ``item`` …) or the id of a step; a letter or _, then letters, digits, _ and -
     segment    "." name or digits | "[" digits "]" | "[" a quoted key "]"
 
-A step's name alone is its data; ``@steps.NAME.output`` is its envelope. A ``?`` at the end reads a missing value as null. Digits are an index into a list,
+The name of a step alone is its data; ``@steps.NAME.output`` is its envelope. A ``?`` at the end reads a missing value as null. Digits are an index into a list,
 from 0, or a key of a mapping; negative indexes count from the end.
 """
 
@@ -18,7 +18,7 @@ from perdure.core.errors import BadExpression
 from perdure.definitions.expr import secret_marks
 from perdure.definitions.expr.plain_values import MissingValueError, RootUnavailableError, shortened, value_kind
 
-ROOTS = frozenset("input vars secrets execution trigger item index loop last self error steps".split())  # noqa: SIM905  # it reads as one line
+ROOTS = frozenset("input vars secrets execution trigger item index loop last self error steps".split())  # noqa: SIM905  # readable on one line
 TEXT_CHARACTERS_MAX = 64 * 1024
 """The longest text with references."""
 
@@ -38,7 +38,7 @@ ValuePath = tuple[str | int, ...]
 
 
 class ExpressionRead(NamedTuple):
-    """What an expression reads: by `root` "step" the data of a step, by "steps" the envelope of one, else a root; `where` points to it in what was compiled."""
+    """One read of an expression: `root` is "step" for the data of a step, "steps" for its envelope, else the name of a root; `where` points to the text."""
 
     root: str
     step: str
@@ -50,17 +50,17 @@ class ExpressionScope(Protocol):
     """The values that expressions read. All are plain data and never modified."""
 
     def root(self, name: str) -> Any:
-        """The value of a root, or of the name that an `each` gives its items; KeyError if it is not in scope."""
+        """Returns the value of a root, or of the name that an `each` gives to its items; KeyError if it is not in scope."""
 
     def step(self, id: str) -> Any:
-        """The data of a step; None if it was skipped; KeyError if it has no result yet."""
+        """Returns the data of a step; None if it was skipped; KeyError if it has no result yet."""
 
     def envelope(self, id: str) -> Any:
-        """``{"type", "data", "meta", "port"}`` of a step; KeyError as above."""
+        """Returns ``{"type", "data", "meta", "port"}`` of a step; KeyError as above."""
 
 
 class Reference(NamedTuple):
-    """A reference, parsed. `optional`: what is missing is null. `written` is how it stood there, without its @."""
+    """A parsed reference. `optional`: a missing value is null. `written` is its source text, without the @."""
 
     root: str
     step: str
@@ -69,15 +69,15 @@ class Reference(NamedTuple):
     written: str
 
     def read(self, where: str) -> ExpressionRead:
-        """What it reads."""
+        """Returns the read of this reference."""
         return ExpressionRead(self.root, self.step, self.path, where)
 
 
 def parse_reference(text: str, where: str = "") -> Reference:
-    """The reference that `text` is, all of it and with its @.
+    """Parses a text that is one reference, with its @.
 
     Raises:
-        BadExpression: it is none.
+        BadExpression: the text is not a reference.
     """
     ref, end = scan_reference(text, 1, where)
     if end != len(text):
@@ -86,10 +86,10 @@ def parse_reference(text: str, where: str = "") -> Reference:
 
 
 def scan_reference(text: str, start: int, where: str = "") -> tuple[Reference, int]:
-    """The longest reference that begins at `start`, behind its @, and where it ends.
+    """Parses the longest reference that begins at `start`, after its @; returns it and the position after it.
 
     Raises:
-        BadExpression: none does.
+        BadExpression: there is no reference.
     """
     if (name := _NAME.match(text, start)) is None:
         found = f"{shortened(text)!r} refers to nothing: a name belongs behind the @ (character {start + 1})"
@@ -126,7 +126,7 @@ def _ref(name: str, path: ValuePath, optional: bool, written: str, where: str) -
 
 
 def _behind(text: str, start: int, end: int) -> tuple[str, str, int]:
-    """The error for text after the end of a reference."""
+    """Describes the error of text after the end of a reference."""
     rest, at = text[end:], end + 1
     found = f"{shortened(text[start:])!r} is no reference from character {at} on"
     if text[end - 1] == "?":
@@ -139,7 +139,7 @@ def _behind(text: str, start: int, end: int) -> tuple[str, str, int]:
 
 
 def reference_getter(ref: Reference) -> Callable[[ExpressionScope], Any]:
-    """How its value is found in a scope. What is missing raises `MissingValueError`, or is None where the reference is optional."""
+    """Returns the function that reads a reference from a scope. A missing value raises `MissingValueError`, or is None if the reference is optional."""
     find = _GETTERS.get(ref.root, _root_getter)(ref)
     if not ref.optional:
         return find
@@ -224,7 +224,7 @@ def _root_value(scope: ExpressionScope, name: str) -> Any:
 
 
 def was_skipped(scope: ExpressionScope, name: str) -> bool:
-    """Whether a step has a result, and that is that it was skipped."""
+    """Returns whether a step was skipped."""
     try:
         envelope = scope.envelope(name)
     except KeyError:
@@ -236,7 +236,7 @@ def follow_path(value: Any, path: ValuePath, written: str) -> Any:
     """Follows a path into a value.
 
     Raises:
-        Absent: there is nothing there; `written` says of what, and the message how far it went.
+        MissingValueError: there is no such value. The message quotes `written`, and says which part of the path is missing.
     """
     for depth, key in enumerate(path):
         if type(value) is dict:
@@ -269,14 +269,14 @@ def _lost(value: Any, path: ValuePath, depth: int, written: str) -> tuple[str, s
 
 OUTPUT_FIELD = "output"
 RequestedSteps = dict[str, tuple[bool, bool]]
-"""By the id of a step, whether its data is read, and whether its envelope is."""
+"""By the id of a step: whether its data is read, and whether its envelope is."""
 
 
 def steps_of_paths(paths: Iterable[ValuePath], written: str, where: str) -> RequestedSteps:
-    """The steps that paths from @steps begin with.
+    """Returns the steps with which paths from @steps begin.
 
     Raises:
-        BadExpression: one begins with no name.
+        BadExpression: a path does not begin with a name.
     """
     found: RequestedSteps = {}
     for path in paths:
@@ -288,13 +288,13 @@ def steps_of_paths(paths: Iterable[ValuePath], written: str, where: str) -> Requ
 
 
 def read_of_path(path: ValuePath, where: str) -> ExpressionRead:
-    """What a path from @steps reads."""
+    """Returns the read of a path from @steps."""
     rest = path[1:]
     return ExpressionRead("steps", str(path[0]), rest[1:], where) if rest[:1] == (OUTPUT_FIELD,) else ExpressionRead("step", str(path[0]), rest, where)
 
 
 def step_values(scope: ExpressionScope, steps: RequestedSteps) -> dict[str, Any]:
-    """Those steps, as far as they have a result. Data that is a mapping and asked for beside the envelope has this in it as ``output``."""
+    """Returns the values of the steps that have a result. Where both parts of a step are read, its data, a mapping, holds the envelope as ``output``."""
     found: dict[str, Any] = {}
     for name, (data, envelope) in steps.items():
         try:

@@ -12,10 +12,10 @@ MEMORY_BYTES_MAX = 2**20
 
 @lru_cache(maxsize=128)
 def compile_regex(pattern: str) -> Any:
-    """The expression, with `search`, `fullmatch` and the like of Python's own.
+    """Compiles a pattern; the result has `search`, `fullmatch` and so on, as in Python's `re`.
 
     Raises:
-        BadExpression: it is none, or too large.
+        BadExpression: it is not a regular expression, or is too large.
     """
     re2 = _library()
     if len(pattern) > PATTERN_CHARACTERS_MAX:
@@ -32,7 +32,7 @@ def compile_regex(pattern: str) -> Any:
 
 def _library() -> Any:
     try:
-        import re2  # type: ignore[import-untyped]  # it comes without types
+        import re2  # type: ignore[import-untyped]  # it has no type hints
     except ImportError:
         raise MissingExtra("a regular expression", "google-re2", "definitions") from None
     return re2

@@ -10,24 +10,24 @@ from typing import Any
 SECRET, TEXT = "@secret", "@text"
 
 
-class SecretMark(dict[str, Any]):  # a mapping to whatever encodes or compares it; its class says who made it
+class SecretMark(dict[str, Any]):  # a mapping for everything that encodes or compares it; its class says that a template made it
     """Takes the place of a secret, or of text that contains secrets."""
 
     __slots__ = ()
 
 
 def secret_mark(name: str) -> SecretMark:
-    """The mark of a secret."""
+    """Returns the mark of a secret."""
     return SecretMark({SECRET: name})
 
 
 def text_mark(parts: list[Any]) -> SecretMark:
-    """The mark of text whose `parts` are texts and marks."""
+    """Returns the mark of a text whose `parts` are texts and marks."""
     return SecretMark({TEXT: parts})
 
 
 def mark_pointers(value: Any, where: str = "") -> Iterator[str]:
-    """The locations of the marks in an evaluated template, as JSON pointers, in the order of the value."""
+    """Yields the locations of the marks in an evaluated template, as JSON pointers, in the order of the value."""
     match value:
         case SecretMark():
             yield where
@@ -40,5 +40,5 @@ def mark_pointers(value: Any, where: str = "") -> Iterator[str]:
 
 
 def escape_pointer_key(key: str) -> str:
-    """A key, escaped for a JSON pointer."""
+    """Escapes a key for a JSON pointer."""
     return key.replace("~", "~0").replace("/", "~1")

@@ -46,10 +46,10 @@ class TextExpansion:
         self._bytes = 0
 
     def text(self, characters: int, where: str) -> None:
-        """Takes note of text that is made.
+        """Counts text that is being built.
 
         Raises:
-            ExpressionFailed: it is too much, with what was made before.
+            ExpressionFailed: together with what was built before, it is too much.
         """
         self._bytes += characters
         if self._bytes > VALUE_BYTES_MAX:
@@ -57,7 +57,7 @@ class TextExpansion:
 
 
 def check_expansion(value: Any) -> Any:
-    """Returns the value after measuring it; a shared value counts as often as it occurs.
+    """Measures a value and returns it; a shared value counts as often as it occurs.
 
     Raises:
         ExpressionFailed: it has too many values, or too many bytes.
@@ -96,14 +96,14 @@ PLAIN_HINT = "expressions are made of what JSON has: mappings, lists, text, numb
 MARKS = frozenset((secret_marks.SECRET, secret_marks.TEXT))
 
 Expressions = Literal["none", "cel", "braces"]
-"""Which expressions values may contain: none (data of dialects and kinds), those of definitions, or ``{{ }}``."""
+"""Which expressions values may contain: none (data of dialects and kinds), CEL (definitions), or ``{{ }}``."""
 
 Maker = Callable[[ExpressionScope, TextExpansion], Any]
 """Builds a value in a scope; text that it builds is counted."""
 
 
 class Template:
-    """A value with references in it: what it `reads`, whether it is `constant`, and what it is in a scope."""
+    """A compiled template: what it `reads`, whether it is `constant`, and its evaluation in a scope."""
 
     __slots__ = ("_expands", "_make", "constant", "reads")
 
@@ -111,10 +111,10 @@ class Template:
         self._make, self.reads, self.constant, self._expands = make, reads, constant, expands
 
     def evaluate(self, scope: ExpressionScope) -> Any:
-        """Its value. What it shares with the template or the scope is not to be changed.
+        """Returns the value. It may share parts with the template or the scope, so the caller must not change it.
 
         Raises:
-            ExpressionFailed: something is missing that has to be there, or what it comes to is too much.
+            ExpressionFailed: a required value is missing, or the result is too large.
         """
         try:
             made = self._make(scope, TextExpansion())
@@ -127,17 +127,17 @@ def compile_template(value: Any, missing: MissingPolicy = "error", expressions: 
     """Compiles a template; returns the same object for the same small value while it is in use.
 
     Raises:
-        BadExpression: a reference in it can't be read, or it is no plain data.
+        BadExpression: it has a reference that can't be parsed, or is not plain data.
     """
     key = pack_value(value)
     return _cached(key, missing, expressions) if len(key) <= CACHED_BYTES_MAX else _compile(unpack_value(key), missing, expressions)
 
 
 def pack_value(value: Any) -> bytes:
-    """A value as bytes, the same for equal ones: what a cache knows it by.
+    """Packs a value to bytes, the same for equal values, as a key for caches.
 
     Raises:
-        BadExpression: it is no plain data.
+        BadExpression: it is not plain data.
     """
     try:
         return msgspec.msgpack.encode(value)
@@ -146,10 +146,10 @@ def pack_value(value: Any) -> bytes:
 
 
 def unpack_value(key: bytes) -> Any:
-    """The value that `packed` has packed, as a copy of its own.
+    """Unpacks a value that `pack_value` has packed, as a new copy.
 
     Raises:
-        BadExpression: it is no plain data.
+        BadExpression: it is not plain data.
     """
     value = msgspec.msgpack.decode(key)
     if what := plain_data_problem(value):
@@ -193,7 +193,7 @@ def _compile(value: Any, missing: MissingPolicy, expressions: Expressions) -> Te
 
 
 def _expands(value: Any, expressions: Expressions) -> bool:
-    """Whether the result may be larger than the value of one reference: there are several, or an expression in braces."""
+    """Returns whether the result may be larger than the value of one reference: there are several references, or an expression in braces."""
     count, waiting = 0, [value]
     while waiting and count < 2:
         one = waiting.pop()
@@ -210,7 +210,7 @@ def _expands(value: Any, expressions: Expressions) -> bool:
 
 
 def is_expression(value: Any) -> bool:
-    """Whether a mapping is an expression: it has only `expr`, and its text is no reference."""
+    """Returns whether a mapping is an expression: `expr` is its only key, and its text is not a reference."""
     return isinstance(value, dict) and len(value) == 1 and isinstance(said := value.get("expr"), str) and not said.startswith("@")
 
 
@@ -222,7 +222,7 @@ class _TemplateCompiler:
         self.reads: set[ExpressionRead] = set()
 
     def maker(self, value: Any, where: str) -> Maker | None:
-        """How a value is made in a scope; None if it is the same in all."""
+        """Returns the function that builds a value in a scope; None if the value is the same in all scopes."""
         match value:
             case str() if self.expressions == "braces" and "{{" in value:
                 return _of_braces(value, where, self.reads)
@@ -309,10 +309,10 @@ def _of_text(value: str, where: str, missing: MissingPolicy, reads: set[Expressi
 
 
 def text_parts(value: str, where: str) -> Iterator[str | Reference]:
-    """The parts of a text: plain text and the references in braces.
+    """Yields the parts of a text: plain text, and the references in braces.
 
     Raises:
-        BadExpression: one can't be read, or its brace is not closed.
+        BadExpression: a reference can't be parsed, or its brace is not closed.
     """
     behind = 0
     while (at := value.find("@", behind)) >= 0:
@@ -337,7 +337,7 @@ def _blanks(value: str, start: int) -> int:
 
 
 def merge_texts(parts: Iterator[str | Reference]) -> list[str | Reference]:
-    """The same parts, with texts that follow each other made one, and empty ones left out."""
+    """Joins adjacent texts, and drops empty ones."""
     made: list[str | Reference] = []
     for part in parts:
         if isinstance(part, Reference) or not made or isinstance(made[-1], Reference):
@@ -348,7 +348,7 @@ def merge_texts(parts: Iterator[str | Reference]) -> list[str | Reference]:
 
 
 def reference_value_getter(ref: Reference, where: str, missing: MissingPolicy) -> Maker:
-    """How a reference's value is found; what is missing is taken as the dialect does."""
+    """Returns the function that reads a reference; it treats a missing value by the policy `missing`."""
     find = reference_getter(ref)
 
     def or_failed(scope: ExpressionScope, expansion: TextExpansion) -> Any:
