@@ -1,1 +1,1 @@
-"""Graph programs: what a definition compiles to, and the walk over it."""
+"""Graph programs: the form that a definition compiles to, and the walk over it."""

@@ -217,7 +217,7 @@ AGENT_ROLES = {"task": agent, "message": agent_message}
 
 
 def end_agent_session(run: GraphRun) -> None:
-    """Tells the session that no more messages follow."""
+    """Sends the session the message that no more messages follow."""
     run.has_session = False
     to = Key(run.execution.key.tenant, run.workflow.agent, child_id(idempotency_key(run.execution.key, (SESSION_SEGMENT,))))
     _ = run.log.ask((SESSION_SEGMENT, ("ended", 0)), SendOperation(to, AGENT_MESSAGE, values.encode({"is_over": True}, "that it is over")))

@@ -38,8 +38,8 @@ MOST_ACTIVE: tuple[StepState, ...] = ("performing", "ending", "retrying", "inter
 
 
 class TokenCounts(msgspec.Struct, frozen=True):
-    """How the tokens stood after event `number`: `counter` is the tokens on edges and the nodes at work, approvals that wait counted apart; for each join, by
-    which steps it was reached already; the keys that were applied, in their order; the open nodes by path; the results of steps by id.
+    """The tokens after event `number`. `counter` counts the tokens on edges and the nodes that run, and approvals that wait apart. For each join, the steps
+    that have reached it. Then the keys that were applied, in order; the open nodes by path; the results of steps by id.
     """
 
     number: int
@@ -54,9 +54,9 @@ class TokenCounts(msgspec.Struct, frozen=True):
 class ExecutionView(msgspec.Struct, frozen=True):
     """An execution after event `number` of its log.
 
-    `ir` is the definition by which it went on; `steps` are its operations and the nodes that have begun, in the order in which they began; `states` is how
-    each node stands, by id, of those that have begun more than once the passage that is open, or else the last; `taken` the numbers of the edges over which
-    tokens went.
+    `ir` is the definition that it ran by. `steps` are its operations and the nodes that have begun, in the order in which they began. `states` has the state
+    of each node by id; of one that has begun several times, the state of the open passage, or else of the last. `taken` are the numbers of the edges
+    that tokens have moved along.
     """
 
     number: int
@@ -114,7 +114,7 @@ _AS_RECORDED = _Recorded()
 
 
 class _ViewBuilder:
-    """The making of one view."""
+    """Builds one view."""
 
     def __init__(self, execution: Execution, program: GraphProgram, number: int) -> None:
         assert program.run.passages is not None

@@ -36,7 +36,7 @@ NAMES_WIDTH_MAX = 32
 
 
 def render_text(picture: GraphPicture, columns: int) -> str:
-    """The picture, its lines cut to so many columns."""
+    """Returns the picture as text, with lines cut to `columns`."""
     ir = picture.ir
     steps = f"{len(ir.nodes)} step{'' if len(ir.nodes) == 1 else 's'}"
     lines = [f"{picture_title(picture)}  {steps}, order {ir.order}", "", *_text_group(picture, picture.groups[0], 0)]
@@ -51,12 +51,12 @@ def picture_title(picture: GraphPicture) -> str:
 
 
 def text_width(text: str) -> int:
-    """How many columns text takes."""
+    """Returns the number of columns that text takes."""
     return sum(2 if unicodedata.east_asian_width(one) in "WF" else 0 if unicodedata.combining(one) else 1 for one in text)
 
 
 def cut_to_width(text: str, columns: int) -> str:
-    """Text cut to so many columns."""
+    """Cuts text to so many columns."""
     text = text.rstrip()
     if text_width(text) <= columns:
         return text
@@ -105,7 +105,7 @@ def _text_block(picture: GraphPicture, number: int, leads_on: bool, depth: int) 
 
 
 def _text_edges(picture: GraphPicture, lines: Sequence[PictureEdge]) -> Iterator[str]:
-    """Where a step leads: a line for each case."""
+    """Yields a line for each case in which a step leads on."""
     cases: dict[tuple[str, bool, bool], list[str]] = {}
     for line in lines:
         cases.setdefault((line.label, line.back, line.taken), []).append(step_title(picture.ir.nodes[line.target]))
@@ -150,7 +150,7 @@ LOOP_SIGN = "↺"
 
 
 def render_mermaid(picture: GraphPicture) -> str:
-    """The picture as the text of a flowchart."""
+    """Returns the picture as the text of a flowchart."""
     lines = ["flowchart TD"]
     lines += _indented(_mermaid_list(picture, 0), 1)
     links = [line for group in picture.groups.values() for line in group.lines][:MERMAID_EDGES_MAX]

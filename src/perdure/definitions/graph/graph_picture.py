@@ -1,4 +1,4 @@
-"""What a picture of a graph shows, independent of how it is drawn: boxes, the lines between them, their labels and their states."""
+"""The content of a picture of a graph, independent of how it is drawn: boxes, the lines between them, their labels and their states."""
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ def step_title(node: GraphNode) -> str:
 
 
 def step_detail(node: GraphNode) -> str:
-    """Returns the verb of the step with its most telling value."""
+    """Returns the verb of the step with the value that describes it best."""
     config = node.config
     match node.kind:
         case "test" | "if":
@@ -63,7 +63,7 @@ def step_modifiers(node: GraphNode) -> list[str]:
 
 
 def edge_labels(ir: IR) -> list[str]:
-    """When each edge is taken: its port, or the conditions of its rules; empty for the default."""
+    """Returns when each edge is taken: its port, or the conditions of its rules; empty for the default."""
     by_rule: dict[int, list[str]] = {}
     for node in ir.nodes:
         for position, rule in enumerate(node.rules):
@@ -84,7 +84,7 @@ def edge_labels(ir: IR) -> list[str]:
 
 
 def condition_text(value: Any, depth: int = 0) -> str:
-    """A condition in a few words."""
+    """Returns a condition in a few words."""
     if depth > DEPTH_MAX:
         return "…"
     match value:
@@ -104,7 +104,7 @@ def condition_text(value: Any, depth: int = 0) -> str:
 
 
 def one_line(text: str, most: int) -> str:
-    """Text on one line, of at most so many characters, all of which can be seen."""
+    """Returns text on one line, of at most so many characters, all of them visible."""
     line = " ".join("".join(character if character.isprintable() else " " for character in text[: most * 8]).split())
     return line if len(line) <= most else line[: most - 1].rstrip() + "…"
 
@@ -183,7 +183,7 @@ class PictureEdge(NamedTuple):
 
 
 class PictureGroup(NamedTuple):
-    """The steps of one list, those in its cycles included, in an order in which each comes behind what leads to it; and the lines between them."""
+    """The steps of one list, with those of its cycles, ordered so that each comes after the steps that lead to it; and the lines between them."""
 
     caption: str
     steps: Sequence[int]
@@ -191,7 +191,8 @@ class PictureGroup(NamedTuple):
 
 
 class GraphPicture(NamedTuple):
-    """A graph as it is shown. `groups` are the lists of steps by the numbers of their regions, `inside` those of each step. So many are `left_out`."""
+    """A graph as it is shown. `groups` are the lists of steps by the numbers of their regions, `inside` the lists of each step. `left_out` counts the steps
+    that are not shown."""
 
     ir: IR
     groups: Mapping[int, PictureGroup]
@@ -206,9 +207,9 @@ class GraphPicture(NamedTuple):
 
 
 def make_picture(ir: IR, states: Mapping[str, PictureState] | None = None, taken: Collection[int] = (), steps_max: int = 1000) -> GraphPicture:
-    """The picture of a graph: with the states of its steps by their ids and the numbers of the edges that were taken, also of what has come of it.
+    """Makes the picture of a graph. With `states` of steps by id and `taken` edges by number, it also shows the state of an execution.
 
-    At most `steps_max` steps are shown, those that come first.
+    At most `steps_max` steps are shown, the first ones.
     """
     lists = _lists(ir)
     home = [lists[node.region] for node in ir.nodes]
@@ -229,7 +230,7 @@ def make_picture(ir: IR, states: Mapping[str, PictureState] | None = None, taken
 
 
 def _lists(ir: IR) -> list[int]:
-    """For each region the list in which it is: itself, or for a cycle the list around it."""
+    """Returns for each region the list that it belongs to: itself, or for a cycle the list around it."""
     found = [-1] * len(ir.regions)
     for number in range(len(ir.regions)):
         way = [number]
@@ -242,7 +243,7 @@ def _lists(ir: IR) -> list[int]:
 
 
 def _first_steps(ir: IR, home: Sequence[int], steps_max: int) -> dict[int, list[int]]:
-    """The steps that are shown, by list: of each those that come first, as many as there is room for, outer lists before those inside of them."""
+    """Returns the steps that are shown, by list: the first ones of each, as many as there is room for; outer lists before the lists inside of them."""
     members: dict[int, list[int]] = {}
     for number, region in enumerate(home):
         members.setdefault(region, []).append(number)
@@ -263,7 +264,7 @@ def _first_steps(ir: IR, home: Sequence[int], steps_max: int) -> dict[int, list[
 
 
 def _in_order(steps: Sequence[int], edges: Sequence[tuple[int, int]]) -> list[int]:
-    """Steps so that each comes behind what leads to it, and near to it where it can."""
+    """Orders steps so that each comes after the steps that lead to it, and close to them where possible."""
     after: dict[int, list[int]] = {}
     open_edges = dict.fromkeys(steps, 0)
     for source, target in edges:
@@ -282,7 +283,7 @@ def _in_order(steps: Sequence[int], edges: Sequence[tuple[int, int]]) -> list[in
 
 
 def _picture_edges(ir: IR, taken: frozenset[int]) -> Iterator[PictureEdge]:
-    """One line for all edges from one step to another."""
+    """Yields one line for all edges from one step to another."""
     labels = edge_labels(ir)
     joined: dict[tuple[int, int, bool], list[int]] = {}
     for number, edge in enumerate(ir.edges):
@@ -293,7 +294,7 @@ def _picture_edges(ir: IR, taken: frozenset[int]) -> Iterator[PictureEdge]:
 
 
 def _caption(ir: IR, region: int) -> str:
-    """What a list is to its step; nothing if that goes without saying."""
+    """Returns the role of a list in its step; empty if it is obvious."""
     head = ir.nodes[ir.regions[region].head]
     if head.on_error == region:
         return "on error"

@@ -3,8 +3,8 @@
 Live, operations become commands, and each choice of an expression is recorded beside the operation that it is about. On replay the choices are read from
 the log and nothing is evaluated, so the same events lead to the same state, with the program in memory or rebuilt.
 
-`Router` decides where a node that has settled leads: by its port or its rules, in the order in which they are written. `BlockRun` is one passage through
-the body of a block, which settles when all in it has ended or its outcome is decided.
+`Router` decides where a settled node leads: by its port, or by its rules, in the order in which they are written. `BlockRun` is one passage through
+the body of a block, which settles when everything in it has ended or its outcome is decided.
 """
 
 from collections import deque
@@ -36,13 +36,13 @@ from perdure.definitions.graph.token_walk import Firing, Frame, TooManyTransitio
 from perdure.definitions.graph.verb_runs import begin_node, holds_cycle_turn
 
 IMMEDIATE_VERBS = frozenset(("test", "set", "loop", "if", "return", "fail", "do", "parallel", "race"))
-"""The verbs that settle at once or only hold others. They run before any work is opened, so that a return ends the execution first."""
+"""The verbs that settle at once or only contain other steps. They run before any operation is opened, so that a return ends the execution first."""
 
 PerformVerb = Callable[["GraphProgram", VerbRun], None]
 """Performs the verb of a node once."""
 
 NEXT_NOTE = ("next", 0)
-"""The segment, below a node, of the note of the way that its rules or its own choice took."""
+"""The path segment, below a node, of the note that records which way its rules or its own choice took."""
 
 
 class GraphProgram:
@@ -177,7 +177,7 @@ class GraphProgram:
             self.run.passages.leave(self.run.walk.left, self.run.execution.now_s)
             self.run.walk.left = []
 
-    # nodes
+    # Nodes.
 
     def _fire(self, firing: Firing) -> None:
         if firing.settled or not firing.frame.is_wanted:
@@ -327,7 +327,7 @@ class Router:
         self.program, self.run = program, program.run
 
     def settled(self, firing: Firing, how: NodeOutcome | Failure) -> None:
-        """Follows the edges of a node that has settled, or handle its failure."""
+        """Follows the edges of a node that has settled, or handles its failure."""
         place = firing.place
         self.run.note_settled(firing, how)
         if isinstance(how, Failure):
@@ -484,7 +484,7 @@ class Router:
 class BlockRun:
     """One passage through the body of a block. `kind` is do, parallel or race; at most `concurrency` of its entries run at a time (0: all).
 
-    `port` is by which the block settles when the body ends well. The timeout of the block bounds it if it `is_timed`.
+    `port` is the port by which the block settles when its body succeeds. With `is_timed`, the timeout of the block limits it.
     """
 
     def __init__(self, program: "GraphProgram", verb_run: VerbRun, kind: str, concurrency: int = 0, go_on: bool = False, is_timed: bool = True) -> None:

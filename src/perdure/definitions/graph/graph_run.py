@@ -208,7 +208,7 @@ class VerbRun(NamedTuple):
 
 
 class GraphRun:
-    """The state of one execution of a definition, and what its expressions come to.
+    """The state of one execution of a definition, and the evaluation of its expressions.
 
     `works` are the nodes that are about to begin work; `perform_verb` does the verb of a node and is set by the program. `undo_scopes` holds, by the path of
     a step that can be undone, what its undo may read. `counted` holds, by the path of an endless loop, the transitions and steps counted before its first turn.
@@ -274,12 +274,12 @@ class GraphRun:
         return names.inside({"error": firing.error}) if firing.place.number in self.plan.behind_errors else names
 
     def note_settled(self, firing: Firing, how: NodeOutcome | Failure) -> None:
-        """Note the outcome of a node, if passages are kept."""
+        """Records the outcome of a node, if passages are kept."""
         if self.passages is not None:
             self.passages.settle(firing.path, how)
 
     def pass_by(self, names: NodeScope, ids: Iterable[str]) -> None:
-        """Makes steps read as null that the present iteration has not reached and will not reach."""
+        """Makes steps read as null that the current iteration has not reached and will not reach."""
         if (turn := names.turn) is not None:
             turn.pass_by(id for id in ids if (known := names.outputs.get(id)) is not None and known.stored < turn.since)
 
@@ -289,12 +289,12 @@ class GraphRun:
         turn.since = self.clock
 
     def template(self, value: Any, is_of_kind: bool = False) -> Template:
-        """A value template of the definition, compiled; of a kind, it has no expressions in it but those of the kind itself."""
+        """Compiles a value template of the definition; one of a kind may contain only the expressions of the kind itself."""
         return template.compile_template(value, self.missing(in_condition=False), "none" if is_of_kind and self.expressions == "cel" else self.expressions)
 
     @property
     def expressions(self) -> Expressions:
-        """Which expressions values of the definition may have in them."""
+        """Which expressions the values of the definition may contain."""
         return self.dialect_rules.expressions
 
     def evaluated(self, value: Any, names: NodeScope, may_have_secrets: bool = False, is_of_kind: bool = False) -> Any:
@@ -327,7 +327,7 @@ class GraphRun:
         return any(read.root == "secrets" for read in self.template(value).reads)
 
     def condition(self, value: Any, names: NodeScope) -> CompiledCondition:
-        """A condition of the definition, compiled. ``$`` in it is the step's own result where there is one, else all steps."""
+        """Compiles a condition of the definition. ``$`` in it is the step's own result if there is one, else all steps."""
         return condition.compile_condition(value, self.missing(in_condition=True), "self" if names.has("self") else "steps", self.expressions)
 
     def missing(self, *, in_condition: bool) -> Any:
@@ -335,11 +335,11 @@ class GraphRun:
         return self.dialect_rules.missing_in_condition if in_condition else self.dialect_rules.missing_in_value
 
     def failure(self, why: str, type: str = error_codes.BAD_VALUE) -> NodeFailure:
-        """A failure that the definition itself causes."""
+        """Returns a failure that the definition itself causes."""
         return NodeFailure(ErrorInfo(type, why))
 
     def judge(self, path: Path, value: Any, names: NodeScope, told: Callable[[bool | KeepOperation | Failure | None], None]) -> None:
-        """Judges a condition, and pass on whether it holds; on replay, pass on the note at `path`, or None if there is none."""
+        """Judges a condition and passes the result to `told`; on replay, passes the note at `path`, or None if there is none."""
         compiled = self.condition(value, names)
         if compiled.python:
             judge_python(self, path, (compiled, names), told)
@@ -347,7 +347,7 @@ class GraphRun:
             told(self.judged(path, compiled, names))
 
     def judged(self, path: Path, compiled: CompiledCondition, names: NodeScope, python: Sequence[bool] = ()) -> bool | KeepOperation | Failure | None:
-        """The answer that `judge` passes on, once the Python parts of the condition are known."""
+        """Returns the result that `judge` passes on, once the Python parts of the condition are known."""
         if self.log.replaying:
             self.log.skip_warning((*path, MISSING))
             failed = self.log.judged((*path, UNJUDGED), lambda: None)
@@ -371,7 +371,7 @@ PYTHON_CONDITION = "perdure.python"
 
 
 def judge_python(run: GraphRun, path: Path, what: tuple[CompiledCondition, NodeScope], told: Callable[[Any], None]) -> None:
-    """Judges the Python parts of a condition by a call in the sandbox, then the rest; pass on whether it holds."""
+    """Judges the Python parts of a condition by a call in the sandbox, then the rest, and passes on the result."""
     condition, names = what
     place = (*path, ("python", 0))
 

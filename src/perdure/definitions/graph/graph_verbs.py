@@ -1,4 +1,4 @@
-"""The verbs of nodes: each function performs its verb once, and settles the node by a port.
+"""The verbs of nodes. Each function performs its verb once, and settles the node by a port.
 
 The verb `loop` is the head of a cycle, and passes its body one batch of a list at a time. Reached from outside, or after its last batch, it reads the list
 anew; reached from its body, it continues with the next batch of the same items. It settles by ``loop`` with a batch, and by ``done`` when none is left.
@@ -40,7 +40,7 @@ from perdure.definitions.graph.tool_calls import (
 
 
 class LoopBatch(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The state of a `loop`: the items and the size of a batch, both fixed at the first batch, and the start of this one (`len(items)`: no batch is left)."""
+    """The state of a `loop`: the items and the size of a batch, both fixed at the first batch, and the start of this batch (`len(items)`: no batch is left)."""
 
     items: tuple[Any, ...] = ()
     size: int = 1
@@ -64,7 +64,7 @@ class LoopBatch(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def variables(self) -> dict[str, Any]:
-        """The fields of ``@loop``; with batches of one, `item` and `index` are its only item and the number of that."""
+        """The fields of ``@loop``; for batches of one, `item` and `index` are the only item and its number."""
         seen = {"items": list(self.items), "state": self._state(), "batch": self._batch()}
         return seen | {"item": self.items[self.start], "index": self.start} if self.size == 1 and not self.done else seen
 

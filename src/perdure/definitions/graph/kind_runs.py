@@ -111,7 +111,7 @@ class KindRun:
         return (*self.verb_run.path, ("repair", number)) if number else self.verb_run.path
 
     def _call_arguments(self) -> KindArguments:
-        """The arguments of the next call: those of the first, with the repairs that are asked for."""
+        """Returns the arguments of the next call: those of the first, with the requested repairs."""
         if self.arguments is None:  # after a restart too, if the first call's arguments are in a blob that this process has not loaded
             self.arguments = self._evaluated()
         if not self.answers:
@@ -147,7 +147,7 @@ class KindRun:
         self.verb_run.then(NodeOutcome(result.port, answer))
 
     def _is_unfit(self) -> bool | Failure:
-        """Whether the last answer is to be repaired, or the failure of the node if no repair is left. On replay, as it was recorded."""
+        """Returns whether the last answer has to be repaired, or the failure of the node if no repair is left. On replay, as it was recorded."""
         log, again, place = self.run.log, self._path(len(self.answers)), (*self.verb_run.path, UNFIT_ANSWER_NOTE)
         if log.replaying:
             is_repaired = log.upcoming(again) is not None or log.upcoming((*again, FAILED)) is not None
@@ -192,7 +192,7 @@ def _answers_meta(answers: list[Output]) -> dict[str, Any]:
 
 
 def summed_usage(usages: list[dict[str, Any]]) -> dict[str, Any]:
-    """The usage of several requests together. A number that one of them does not know is unknown."""
+    """Adds up the usage of several requests. A number that one of them lacks is None."""
     names = dict.fromkeys(name for usage in usages for name in usage)
     return {name: None if any(usage.get(name) is None for usage in usages) else sum(usage[name] for usage in usages) for name in names}
 

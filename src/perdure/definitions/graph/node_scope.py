@@ -24,7 +24,7 @@ class _Parts(msgspec.Struct, rename={"data": "@data", "meta": "@meta"}):
 
 _parts_decoder = msgspec.msgpack.Decoder(_Parts)
 _PARTS_BEGIN = msgspec.msgpack.encode({"@data": None, "@meta": None})[:7]
-"""How the encoding of one begins: a mapping of two, whose first name is this."""
+"""The first bytes of its encoding: a mapping of two entries, whose first key is ``@data``."""
 
 
 NO_META: Mapping[str, Any] = {}
@@ -172,7 +172,7 @@ class NodeScope:
         return inside
 
     def keep(self, id: str, output: Output) -> None:
-        """Keeps the result of a step, which the turns around it have reached."""
+        """Keeps the result of a step, and marks the step as reached in the iterations around it."""
         self.outputs[id] = output
         names: NodeScope | None = self
         while names is not None:
@@ -194,7 +194,7 @@ class NodeScope:
         return self._world.root(name)
 
     def output(self, id: str) -> Output | None:
-        """The result of a step as it can be seen here; None if it is not going to have one.
+        """Returns the result of a step as it can be read here; None if the step will not have one.
 
         Raises:
             KeyError: it has none yet.
@@ -212,7 +212,7 @@ class NodeScope:
         raise KeyError(id)
 
     def seen(self) -> dict[str, Output]:
-        """The results of all steps that can be seen here, by their ids; those that are nearest are last."""
+        """Returns the results of all steps that can be read here, by id; those of the innermost scope come last."""
         found: dict[str, Output] = {} if self._around is None else self._around.seen()
         if self._around is None or self._around.outputs is not self.outputs:
             found = {**found, **self.outputs}
@@ -232,10 +232,10 @@ class NodeScope:
 
 
 def schema_problem(shape: Any, value: Any) -> str:
-    """Why a value does not fit a JSON Schema; empty, if it does."""
+    """Returns why a value does not fit a JSON Schema; empty if it does."""
     return "; ".join(json_schema.schema_problems(shape, value)[:3])
 
 
 def full_schema(form: Any) -> dict[str, Any] | None:
-    """The JSON Schema of a form or an answer, which may be written as its properties alone; None if it may be anything."""
+    """Returns the JSON Schema of a form or an answer, which may be written as its properties alone; None if any value is allowed."""
     return json_schema.full_schema(form) if isinstance(form, dict) and form else None

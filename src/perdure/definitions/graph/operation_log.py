@@ -1,4 +1,4 @@
-"""The log from the side of a walk: live, it records the operations that the walk asks for; on replay, it compares them with the recorded ones.
+"""The log as the walk uses it. Live, it records the operations that the walk asks for; on replay, it compares them with the recorded ones.
 
 Each decision of an expression is recorded as a note beside its operation, so a replay evaluates nothing.
 """

@@ -14,9 +14,9 @@ from perdure.definitions.graph.ir import AFTER, ALWAYS, IR, NOT_AFTER, NOT_ALWAY
 
 
 class PlannedNode:
-    """A node in its plan: the numbers of the edges that lead away from it, how many lead to it (not back), and the region in whose frames they end.
+    """A node in its plan: the numbers of its outgoing edges, the number of its incoming edges (without back edges), and the region in whose frames they end.
 
-    `cycle` is the region of which it is the head, or -1; its edges from outside then end in the region around that.
+    `cycle` is the region whose head it is, or -1. The edges into that cycle then end in the region around it.
     """
 
     __slots__ = ("cycle", "home", "incoming", "is_block", "memory", "node", "number", "out")
@@ -32,9 +32,9 @@ class PlannedNode:
 
 
 class GraphPlan:
-    """All places, and for each edge the cycle that it leaves, or -1: the outermost one. `exits` are the edges that leave each cycle so.
+    """All nodes of a plan, and for each edge the outermost cycle that it leaves, or -1. `exits` are the edges that leave each cycle.
 
-    `behind_errors` are the nodes to which a port ``error`` leads, directly or by way of others.
+    `behind_errors` are the nodes that a port ``error`` leads to, directly or through other nodes.
     """
 
     __slots__ = ("_below", "behind_errors", "by_id", "direct", "edges", "exits", "inside", "ir", "left", "outs", "places", "regions")
@@ -78,24 +78,24 @@ class GraphPlan:
         return -1 if edge.back else left
 
     def by_port(self, place: PlannedNode, port: str) -> tuple[int, ...]:
-        """The edges that are taken when a node settles by `port`, if no rule decides."""
+        """Returns the edges that are taken when a node settles by `port`, if no rule decides."""
         known = self.outs.get((place.number, port))
         if known is None:
             known = self.outs[place.number, port] = tuple(number for number in place.out if takes_edge(self.edges[number].port, port))
         return known
 
     def is_endless(self, cycle: int) -> bool:
-        """Whether a cycle is meant to turn without end. One without a bound of its own may also be bounded by the hops of its dialect."""
+        """Returns whether a cycle may run without end. One without a bound of its own may still be bounded by the hops of its dialect."""
         return not self.regions[cycle].max and not RULES[self.ir.dialect].cycles_bounded_by_hops
 
     def ids_in(self, region: int) -> tuple[str, ...]:
-        """The ids of all nodes in a region, and in those inside of it."""
+        """Returns the ids of all nodes in a region and in the regions inside of it."""
         if region not in self.inside:
             self.inside[region] = tuple(place.node.id for place in self.places if region in self._around(place.node.region))
         return self.inside[region]
 
     def ids_below(self, place: PlannedNode) -> tuple[str, ...]:
-        """The ids of all nodes inside of a node: in its bodies, and in the steps that stand in for it."""
+        """Returns the ids of all nodes inside of a node: in its bodies, and in its error handler."""
         if place.number not in self._below:
             node = place.node
             regions = (*node.bodies, node.on_error) if isinstance(node.on_error, int) else node.bodies
@@ -103,29 +103,29 @@ class GraphPlan:
         return self._below[place.number]
 
     def ids_of(self, place: PlannedNode) -> tuple[str, ...]:
-        """The ids of a node, or of all in the cycle of which it is the head, and of all nodes inside of these."""
+        """Returns the ids of a node, or of all nodes in the cycle whose head it is, and of all nodes inside of these."""
         return self.ids_in(place.cycle) if place.cycle >= 0 else (place.node.id, *self.ids_below(place))
 
     def ids_directly_in(self, region: int) -> tuple[str, ...]:
-        """The ids of the nodes of the root or a body and of its cycles, but not of the bodies of blocks in it; in the order in which they are written."""
+        """Returns the ids of the nodes of the root or a body and of its cycles, but not of bodies of blocks in it, in document order."""
         if region not in self.direct:
             held = [(place.node.id, self._around(place.node.region)) for place in self.places]
             self.direct[region] = tuple(id for id, around in held if next(one for one in around if self.regions[one].kind != "cycle") == region)
         return self.direct[region]
 
     def _around(self, region: int) -> Iterator[int]:
-        """A region, and those in which it lies, outwards."""
+        """Yields a region and the regions around it, from the inside out."""
         while region >= 0:
             yield region
             region = self.regions[region].parent
 
     def has_port(self, place: PlannedNode, port: str) -> bool:
-        """Whether an edge of just this port leaves a node."""
+        """Returns whether an edge of exactly this port leaves a node."""
         return any(self.edges[number].port == port for number in place.out)
 
 
 def takes_edge(of_edge: str, port: str) -> bool:
-    """Whether an edge of the port `of_edge` is taken when its source settles by `port`."""
+    """Returns whether an edge of the port `of_edge` is taken when its source settles by `port`."""
     if of_edge == AFTER:
         return port not in NOT_AFTER
     if of_edge == "done" and port == "success":  # `done` is the success of a node after its last item or iteration
@@ -139,7 +139,7 @@ _cached_plans: OrderedDict[str, GraphPlan] = OrderedDict()
 
 
 def plan_of_definition(sha256: str, payloads: Mapping[str, bytes]) -> GraphPlan:
-    """The plan of the definition of this hash, whose bytes are among `payloads`, unless it is known already."""
+    """Returns the plan of the definition of this hash; makes it from the bytes among `payloads` if it is not cached."""
     plan = _cached_plans.get(sha256)
     if plan is None:
         plan = _cached_plans[sha256] = GraphPlan(compile_definition(msgspec.json.decode(payloads[sha256])))

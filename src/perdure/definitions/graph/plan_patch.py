@@ -41,7 +41,7 @@ def patch_problems(before: GraphPlan, walk: TokenWalk, definition: bytes) -> tup
 
 
 def patched_walk(before: TokenWalk, plan: GraphPlan) -> TokenWalk:
-    """The walk of a live execution over another plan, which fits. Firings that are open stay the same objects, as whoever performs them refers to them."""
+    """Returns the walk of a live execution over another plan, which fits. Open firings stay the same objects, because the runs of their verbs refer to them."""
     after = walk_over_plan(before, plan)
     for path, firing in after.open.items():
         known = before.open.get(path)
@@ -60,10 +60,10 @@ def patched_walk(before: TokenWalk, plan: GraphPlan) -> TokenWalk:
 
 
 def walk_over_plan(walk: TokenWalk, plan: GraphPlan) -> TokenWalk:
-    """All that has happened in a walk, over another plan.
+    """Repeats everything that has happened in a walk over another plan.
 
     Raises:
-        Unfit: something of it can't happen there.
+        PatchMismatch: something that has happened is not possible there.
     """
     after = TokenWalk(plan)
     after.hops_max = max(walk.hops_max, walk.hops * 2 + 1)
@@ -84,7 +84,7 @@ def walk_over_plan(walk: TokenWalk, plan: GraphPlan) -> TokenWalk:
     if left:
         raise PatchMismatch(f"{left[0]} is in progress, and would not have been reached; leave the path to it unchanged")
     after.hops_max = plan.ir.limits.max_hops
-    after.passed_by.clear()  # steps that were passed by before the patch read as they did
+    after.passed_by.clear()  # steps that were passed by before the patch keep reading as they did
     return after
 
 
@@ -105,7 +105,7 @@ def _frame_at(walk: TokenWalk, frames: Mapping[Path, Frame], path: Path) -> Fram
 
 
 def _edges_taken(walk: TokenWalk, firing: Firing, one: NodeSettled) -> list[int]:
-    """The edges by which a node that has settled leads on in another walk: by its port, or to where it chose."""
+    """Returns the edges by which a settled node leads on in another walk: those of its port, or those to the steps that it chose."""
     if not one.chosen:
         return list(walk.by_port(firing, one.port))
     found: dict[str, int] = {}
@@ -116,7 +116,7 @@ def _edges_taken(walk: TokenWalk, firing: Firing, one: NodeSettled) -> list[int]
 
 
 def _changed_nodes(old: GraphPlan, walk: TokenWalk, plan: GraphPlan) -> Iterator[str]:
-    """What of a plan changes what has begun."""
+    """Yields the changes of a plan that affect nodes that have begun."""
     begun = {_node_id(one.path) for one in walk.happened if isinstance(one, NodeSettled)} | {_node_id(path) for path in walk.open}
     for id in sorted(begun):
         before, after = old.by_id[id], plan.by_id.get(id)
@@ -133,7 +133,7 @@ def _changed_nodes(old: GraphPlan, walk: TokenWalk, plan: GraphPlan) -> Iterator
 
 
 def _fixed_parts(node: GraphNode) -> GraphNode:
-    """What must stay of a node that has begun: all but where it stands among the others, and where it leads."""
+    """Returns the parts of a node that must not change once it has begun: all but its position and where it leads."""
     rules = tuple(msgspec.structs.replace(rule, edges=(), on_max=()) for rule in node.rules)
     bodies = tuple(0 for _ in node.bodies)
     on_error = 0 if isinstance(node.on_error, int) else node.on_error
@@ -141,11 +141,11 @@ def _fixed_parts(node: GraphNode) -> GraphNode:
 
 
 def _incoming_ways(plan: GraphPlan, place: PlannedNode) -> set[tuple[str, str]]:
-    """By which nodes and ports a node is led to; not back."""
+    """Returns the nodes and ports that lead to a node, without back edges."""
     return {(plan.places[plan.edges[number].source].node.id, plan.edges[number].port) for number in place.incoming}
 
 
 def _node_id(path: Path) -> str:
-    """The id of the node whose path it is."""
+    """Returns the id of the node at a path."""
     segment = path[-1]
     return segment[0] if isinstance(segment, tuple) else str(segment)

@@ -27,7 +27,7 @@ VERBS_OF_NO_KIND = UNGUARDED_VERBS | {"tool", "call"}
 
 
 def check_start(run: GraphRun) -> Failure | None:
-    """The failure of an execution that a policy forbids to start, or None."""
+    """Returns the failure of an execution that a policy forbids to start, or None."""
 
     def judge() -> KeepOperation | None:
         if run.workflow.policy is not NO_POLICY:
@@ -41,7 +41,7 @@ def check_start(run: GraphRun) -> Failure | None:
 
 
 def check_use(run: GraphRun, verb_run: VerbRun, go: Callable[[], None]) -> None:
-    """Calls `go` if a node may do its work; if a person has to be asked, call it once the person approves."""
+    """Calls `go` if a node may do its work. If a person has to be asked, calls it after the approval."""
     if verb_run.node.kind in UNGUARDED_VERBS:
         go()
         return
@@ -55,7 +55,7 @@ def check_use(run: GraphRun, verb_run: VerbRun, go: Callable[[], None]) -> None:
 
 
 def check_transition(run: GraphRun, firing: Firing, taken: Sequence[int]) -> Failure | None:
-    """The failure of a node that a policy forbids to take these edges, or None."""
+    """Returns the failure of a node that a policy forbids to take these edges, or None."""
     refused = run.log.judged((*firing.path, POLICY_NOTE), lambda: _judge_transition(run, firing, taken))
     return refused if isinstance(refused, Failure) else None
 
@@ -96,10 +96,10 @@ def _judge_use(run: GraphRun, verb_run: VerbRun) -> KeepOperation | None:
 
 
 def _approval_question(run: GraphRun, facts: dict[str, Any], given: Callable[[], Any]) -> str:
-    """The question to a person before something is used; empty if it may be used at once.
+    """Returns the question to a person before something is used; empty if it may be used at once.
 
     Raises:
-        Failure: it may not be used.
+        NodeFailure: it may not be used.
     """
     policy, step, tool = run.workflow.policy, facts["step"] or "on_failure", facts["tool"]
     asks = ""
@@ -118,7 +118,7 @@ def _approval_question(run: GraphRun, facts: dict[str, Any], given: Callable[[],
 
 
 def _tool_of_node(node: GraphNode) -> str:
-    """The tool, the workflow, or the type of work that a node uses; empty, if it is of a kind that uses none."""
+    """Returns the tool, the workflow, or the type of work that a node uses; empty if its kind uses none."""
     match node.kind, node.config:
         case "tool" | "call" | "task", str(name):
             return name
@@ -130,7 +130,7 @@ def _tool_of_node(node: GraphNode) -> str:
 
 
 def _capabilities(run: GraphRun, facts: dict[str, Any]) -> Iterator[Capabilities]:
-    """What is stated of a step: of its kind, where that is one that the engine was given, and by the policy."""
+    """Yields the capabilities stated for a step: by its kind, if the engine was given that kind, and by the policy."""
     name = facts["tool"] if facts["kind"] == "task" else facts["kind"]
     if facts["kind"] not in VERBS_OF_NO_KIND and (kind := run.workflow.kinds.get(name)) is not None:
         yield kind.capabilities

@@ -18,7 +18,7 @@ BUILTIN_VERBS = frozenset(("task", "approve", "listen", "emit", "sleep", "set", 
 
 
 class Requirement(NamedTuple):
-    """One capability that is needed: its sort, its name, and the id of the step (empty: the call of `on_failure`). An extra is one of the package."""
+    """One required capability: its sort, its name, and the id of the step (empty: the call of `on_failure`). `extra` is an extra of the package."""
 
     what: Literal["tool", "workflow", "kind", "extra"]
     name: str
@@ -26,7 +26,7 @@ class Requirement(NamedTuple):
 
 
 def requirements_of(ir: IR) -> Iterator[Requirement]:
-    """All that a definition needs, step by step."""
+    """Yields everything that a definition needs, step by step."""
     for node in ir.nodes:
         yield from _node_requirements(node)
         if (source := transform_source(node.transform)) is not None:
@@ -56,21 +56,21 @@ AGENT_VERBS = {verb.name: verb.agent_role for verb in VERBS if verb.agent_role}
 
 
 def engine_capabilities(workflow: "GraphWorkflow", kinds: Iterable[str]) -> frozenset[str]:
-    """What an engine has for the executions of a workflow that it was given, of whose kinds of steps these can be used."""
+    """Returns the capabilities of an engine for the executions of a workflow; `kinds` are the kinds of steps that can be used here."""
     versions = (f"tool:{name}@{tool.version}" for name, tool in workflow.tools.items() if tool.version is not None)
     names = (("tool", workflow.tools), ("kind", (*kinds, *AGENT_VERBS)), ("definition", workflow.family))
     return frozenset(map(_on_one_line, (*versions, *(f"{what}:{name}" for what, known in names for name in known))))
 
 
 def required_capabilities(workflow: "GraphWorkflow", ir: IR) -> frozenset[str]:
-    """What the executions of a definition need, with the versions that tools have in `workflow`. What is imported by name is not among it."""
+    """Returns the capabilities that the executions of a definition need, with the versions that tools have in `workflow`. Imported functions are left out."""
     agents = (node for node in ir.nodes if node.kind in AGENT_VERBS and isinstance(node.config, Mapping))
     theirs = (Requirement("tool", name, node.id) for node in agents for name in node.config.get("tools", ()) if name in workflow.tools)
     return frozenset(_on_one_line(name) for need in (*requirements_of(ir), *theirs) if (name := _capability(workflow, need)))
 
 
 def _on_one_line(capability: str) -> str:
-    """A capability as a line of the name of a program."""
+    """Returns a capability as one line, for the name of a program."""
     return capability.replace("\n", "\\n")
 
 
@@ -86,7 +86,7 @@ def _capability(workflow: "GraphWorkflow", need: Requirement) -> str:
 
 
 def pinned_tool_versions(before: frozenset[str], now: frozenset[str]) -> frozenset[str]:
-    """What an execution needs `now`, by the versions of tools that it has needed `before`."""
+    """Returns the capabilities needed `now`, with the tool versions of those that the execution needed `before`."""
     kept = {_unversioned(one): one for one in before}
     return frozenset(kept.get(_unversioned(one), one) for one in now)
 
@@ -96,5 +96,5 @@ def _unversioned(capability: str) -> str:
 
 
 def capabilities_text(lacking: Iterable[str]) -> str:
-    """Capabilities that are not there, in words: ``tool charge, kind http``."""
+    """Returns missing capabilities in words: ``tool charge, kind http``."""
     return ", ".join(one.replace(":", " ", 1) for one in sorted(lacking))

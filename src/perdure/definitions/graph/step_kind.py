@@ -1,4 +1,4 @@
-"""Kinds: the input, the output, the limits, the idempotence and the implementation of the steps of one kind."""
+"""Defines kinds: the input, the output, the limits, the idempotence and the implementation of the steps of one kind."""
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
@@ -24,7 +24,7 @@ class Limit(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Capabilities:
-    """What steps of a kind may do, whatever a definition says. None: no restriction.
+    """The permissions of steps of a kind, whatever a definition says. None: no restriction.
 
     `can_emit_to` are the ids or kinds of the steps to which they may lead, `max_fanout` to how many at once, `allowed_tools` the tools that they may use;
     with `requires_approval`, a person is asked before each.
@@ -37,7 +37,7 @@ class Capabilities:
 
 
 class KindResult(msgspec.Struct, frozen=True, rename={"data": "@data", "meta": "@meta"}):
-    """What `run` of a kind may return in place of plain data: `data`, the result of the step, and `meta`, small metadata for its envelope."""
+    """`run` of a kind may return this in place of plain data: `data`, the result of the step, and `meta`, small metadata for its envelope."""
 
     data: Any
     meta: dict[str, Any]
@@ -77,7 +77,7 @@ DEFAULT_RETRY = Retry()
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """A kind: what a node of this name does.
+    """A kind, which does the work of the nodes of this name.
 
     `run` performs one step: an async function, or a plain one that runs in a thread, of `config` (the value of the verb with its references resolved),
     `input` (the value of ``with``) and `env`. It returns plain data or a `KindResult`; an exception fails the attempt, and `Fatal` the step. `step_info()`

@@ -204,7 +204,7 @@ class _Layers:
 
 
 def lay_out_graph(boxes: Sequence[tuple[float, float]], links: Sequence[LayoutLink]) -> GraphLayout:
-    """Boxes of these sizes and the lines between them; the lines go round nowhere, and none leads to its own source."""
+    """Lays out boxes of these sizes and the lines between them. The lines have no cycles, and none leads to its own source."""
     if not boxes:
         return GraphLayout((), (), 0.0, 0.0)
     layers = _Layers(boxes, links)
@@ -219,7 +219,7 @@ def lay_out_graph(boxes: Sequence[tuple[float, float]], links: Sequence[LayoutLi
 
 
 def _ranks(count: int, links: Sequence[LayoutLink]) -> list[int]:
-    """The layer of each box: behind all that lead to it; those that nothing leads to stand just above the first to which they lead."""
+    """Returns the layer of each box: below all boxes that lead to it. Boxes without incoming lines are just above the first box that they lead to."""
     after: list[list[int]] = [[] for _ in range(count)]
     open_links = [0] * count
     for link in links:
@@ -241,7 +241,7 @@ def _ranks(count: int, links: Sequence[LayoutLink]) -> list[int]:
 
 
 def _sort(layers: _Layers) -> None:
-    """Sort each layer by the middle of its neighbours, and keep the order with the fewest crossings."""
+    """Sorts each layer by the middle of its neighbours, and keeps the order with the fewest crossings."""
     counted = sum(map(len, layers.down)) <= COUNTED_MAX
     best, fewest = [list(layer) for layer in layers.layers], _crossings(layers) if counted else 0
     for sweep in range(SWEEPS if fewest or not counted else 0):
@@ -266,7 +266,7 @@ def _sort_layer(layers: _Layers, number: int, beside: int, neighbours: Sequence[
 
 
 def _crossings(layers: _Layers) -> int:
-    """How many lines cross, between each two layers."""
+    """Counts the crossings of lines between neighbouring layers."""
     found = 0
     for above, below in zip(layers.layers, layers.layers[1:], strict=False):
         position = {place: at for at, place in enumerate(below)}
@@ -286,7 +286,7 @@ def _crossings(layers: _Layers) -> int:
 
 
 def _across(layers: _Layers) -> list[float]:
-    """How far from the left the middle of each stands."""
+    """Returns how far from the left the middle of each box is."""
     middles = [0.0] * len(layers.layer)
     for layer in layers.layers:
         at = 0.0
@@ -311,7 +311,7 @@ def _across(layers: _Layers) -> list[float]:
 
 
 def _apart(wanted: Sequence[float], weights: Sequence[float], gaps: Sequence[float]) -> list[float]:
-    """The places nearest to those wanted of which each is at least its gap to the right of the one before (by pooling of adjacent violators)."""
+    """Returns the positions nearest to the wanted ones that keep each gap to the one before (by pooling of adjacent violators)."""
     offsets, total = [], 0.0
     for gap in gaps:
         total += gap
@@ -329,7 +329,7 @@ def _apart(wanted: Sequence[float], weights: Sequence[float], gaps: Sequence[flo
 
 
 def _down(layers: _Layers, middles: Sequence[float]) -> tuple[list[float], list[float], float]:
-    """How far down each layer begins, how high it is, and how high all are together. Lines that lead far aside are given room."""
+    """Returns the top and the height of each layer, and the total height. Layers whose lines lead far to the side have more room between them."""
     heights = [max(layers.sizes[place][1] for place in layer) if layer else 0.0 for layer in layers.layers]
     tops, at = [], 0.0
     for number, layer in enumerate(layers.layers):
@@ -359,7 +359,7 @@ def _routes(layers: _Layers, middles: Sequence[float], tops: Sequence[float], he
 
 
 def _ports(layers: _Layers, middles: Sequence[float], ends: Sequence[tuple[int, int, int]]) -> list[float]:
-    """Where on its box each line begins or ends: side by side, in the order of where they lead."""
+    """Returns the position on its box where each line begins or ends: side by side, ordered by the other end."""
     by_box: dict[int, list[tuple[float, int]]] = {}
     for box, beside, number in ends:
         by_box.setdefault(box, []).append((middles[beside], number))
@@ -385,7 +385,7 @@ BROAD = frozenset("mwMW@%✓▶✗≤≥≠…×")
 
 
 class _Size(NamedTuple):
-    """The size of a box, without the room for lines to itself at its sides, and of its head, behind which stands what is in it."""
+    """The size of a box without the room for loops at its side, and the height of its head, above its contents."""
 
     width: float
     height: float
@@ -465,13 +465,13 @@ def render_svg(picture: GraphPicture) -> str:
 
 
 def xml_escaped(text: str) -> str:
-    """Text as it stands in XML, without the characters that it cannot have."""
+    """Escapes text for XML, and drops characters that XML can't contain."""
     seen = "".join(one for one in text if one in "\t\n" or (one >= " " and not "\ud800" <= one <= "\udfff" and one not in "\ufffe\uffff"))
     return seen.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
 
 
 def text_width_px(text: str, size: float) -> float:
-    """About how wide text is, rather too wide."""
+    """Estimates the width of text, rather too wide."""
     found = 0.0
     for one in text:
         wide = unicodedata.east_asian_width(one) in "WF"
@@ -480,12 +480,12 @@ def text_width_px(text: str, size: float) -> float:
 
 
 def label_size(label: str) -> tuple[float, float] | None:
-    """The room that a label takes."""
+    """Returns the size of a label."""
     return (text_width_px(label, TEXT_PX) + 8, LABEL_HEIGHT) if label else None
 
 
 def box_texts(picture: GraphPicture, number: int) -> list[str]:
-    """What stands in a box."""
+    """Returns the texts in a box."""
     node = picture.ir.nodes[number]
     found = [step_title(node), step_detail(node), *step_modifiers(node)]
     hidden = sum(len(picture.ir.regions[region].nodes) for region in (*node.bodies, *((node.on_error,) if isinstance(node.on_error, int) else ())))
@@ -495,7 +495,7 @@ def box_texts(picture: GraphPicture, number: int) -> list[str]:
 
 
 def _lists(sheet: _Sheet) -> Iterator[str]:
-    """All lists, each where its block stands."""
+    """Yields all lists, each at the position of its block."""
     waiting: list[tuple[int, Point]] = [(0, (MARGIN, MARGIN))]
     while waiting:
         region, (left, top) = waiting.pop()
@@ -569,7 +569,7 @@ def _text(x: float, y: float, text: str, kind: str, anchor: str = "start") -> st
 
 
 def _legend(picture: GraphPicture) -> Iterator[tuple[str, float]]:
-    """What the signs mean that are there, and what is left out; each with its width."""
+    """Yields the legend: the meaning of the signs that occur, and the number of hidden steps; each with its width."""
     shown: Sequence[int] = [number for group in picture.groups.values() for number in group.steps]
     states: Mapping[PictureState, None] = dict.fromkeys(picture.states[number] for number in shown) if not picture.is_plan else {}
     texts = [f"{STATE_SIGNS[state]} {STATE_WORDS.get(state, state)}" for state in STATE_SIGNS if state in states]

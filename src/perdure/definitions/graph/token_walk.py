@@ -1,11 +1,12 @@
-"""The walk: tokens over a plan. It knows when a node is to fire, when a cycle turns or is left, and when nothing goes on any more; never what a node does.
+"""Moves tokens over a plan. The walk decides when a node fires, when a cycle begins another turn or is left, and when a passage has ended; it does not know
+what nodes do.
 
-A *frame* is one passage through a region: the root once, a body once each time that its block runs, a cycle once each turn. In a frame each edge is decided
-once: it brings a live token, or none. So a join knows what can still come, redelivered answers change nothing, and no valid graph can hang. A token
-that leaves a cycle goes out at once; an edge out of a cycle over which none went is decided when the cycle is left. All work is linear in
+A *frame* is one passage through a region: the root once, a body once each time that its block runs, a cycle once each turn. In a frame, each edge is decided
+once: it brings a live token, or none. A join therefore knows which tokens can still arrive, redelivered outcomes change nothing, and no valid graph can hang.
+A token that leaves a cycle is delivered at once; an edge out of a cycle that no token took is decided when the cycle is left. The cost is linear in
 nodes and edges.
 
-A token that a failed node sends over its port ``error`` carries that error, and so do the tokens of the nodes behind it.
+A token that a failed node sends over its port ``error`` carries that error, and so do the tokens of the nodes after it.
 """
 
 from collections import deque
@@ -16,19 +17,19 @@ from perdure.core.paths import Path, path_text
 from perdure.definitions.graph.plan import GraphPlan, PlannedNode
 
 
-class UnsafeLoopError(Exception):  # an outcome, which becomes the failure of the execution
+class UnsafeLoopError(Exception):  # an expected outcome: it becomes the failure of the execution
     """A second live token came over an edge in one frame."""
 
 
-class TooManyTransitions(Exception):  # the same
+class TooManyTransitions(Exception):  # an expected outcome, as above
     """More tokens have moved than the definition allows."""
 
 
 class Arrivals:
-    """What has come to a node in one frame: the edges that brought live tokens, how many are undecided, how many tokens were consumed.
+    """The tokens at a node in one frame: the edges that brought live ones, how many edges are undecided, and how many tokens were consumed.
 
-    Of a join each, that is how often it has fired; `running` are the firings, or stays in its cycle, that go on.
-    `errors` are those that tokens carried, by edge.
+    For a node with `join: each`, `fired` counts its firings, and `running` those firings, or stays in its cycle, that have not ended.
+    `errors` are the errors that tokens carried, by edge.
     """
 
     __slots__ = ("errors", "fired", "is_dead", "live", "running", "undecided")
@@ -42,10 +43,10 @@ class Arrivals:
 
 
 class CycleRun:
-    """A stay in a cycle: from when its head fires in the frame `outer` until a turn ends with no token to go on with.
+    """A stay in a cycle: it begins when the head of the cycle fires in the frame `outer`, and ends with the first turn that leaves no token for another one.
 
-    `uses` counts how often each node has led back, by which of its rules or ports; `tick` is how far a `loop` is in its items. `error` is that of the tokens
-    with which the next turn begins, and `scope` what can be read in its turns.
+    `uses` counts how often each node has led back, by rule or port; `tick` is the position of a `loop` in its items. `error` is the error that the tokens of
+    the next turn carry, and `scope` has the names that expressions in its turns can read.
     """
 
     __slots__ = ("again", "error", "outer", "path", "region", "scope", "tick", "turn", "uses")
@@ -60,7 +61,7 @@ class CycleRun:
 
 
 class Frame:
-    """One passage through a region. `running` counts what goes on in it; `block` is what the body of a block belongs to, `stay` the stay of a cycle's turn."""
+    """One passage through a region. `running` counts its open firings and stays; `block` owns the body, `stay` is the stay that a turn belongs to."""
 
     __slots__ = ("arrivals", "block", "is_over", "outer", "path", "region", "running", "scope", "stay")
 
@@ -73,7 +74,7 @@ class Frame:
         self.is_over = False
 
     def within(self, region: int) -> "Frame":
-        """The frame of an enclosing region in which this one lies."""
+        """Returns the frame of the enclosing region that this frame lies in."""
         frame = self
         while frame.region != region:
             if frame.outer is None:
@@ -83,7 +84,7 @@ class Frame:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether neither it nor a frame around it was given up."""
+        """Whether neither this frame nor one around it was dropped."""
         frame: Frame | None = self
         while frame is not None:
             if frame.is_over:
@@ -93,7 +94,7 @@ class Frame:
 
 
 class Firing:
-    """A node that was fired and has not settled: where, the how many-th time in its frame, and behind which error (None: behind none)."""
+    """A node that has fired and has not settled: its frame, its number in the frame, and the error that its token carried (None: no error)."""
 
     __slots__ = ("error", "frame", "number", "path", "place", "settled")
 
@@ -104,7 +105,7 @@ class Firing:
 
 
 class PassageBegan(NamedTuple):
-    """A passage through the root or a body began: of the block at a node, by its id, which of its bodies, in the passage at `around`."""
+    """A passage through the root or a body began. `block` is the id of the node that owns the body number `body`, in the passage at `around`."""
 
     block: str
     body: int
@@ -115,9 +116,9 @@ class PassageBegan(NamedTuple):
 
 
 class NodeSettled(NamedTuple):
-    """The node at a path has settled: by its `port`, by which rule or choice of its own (`chosen`; empty: by none), and so to the nodes of these ids.
+    """The node at `path` settled by `port`, and led to the nodes `to`. `chosen` is the rule or the choice that decided (empty: neither).
 
-    `error` is the error with which it has left by its port ``error``.
+    `error` is the error that it passed on by its port ``error``.
     """
 
     path: Path
@@ -128,7 +129,7 @@ class NodeSettled(NamedTuple):
 
 
 class PassageDropped(NamedTuple):
-    """The passage at a path was given up."""
+    """The passage at a path was dropped."""
 
     path: Path
 
@@ -137,11 +138,11 @@ WalkEvent = PassageBegan | NodeSettled | PassageDropped
 
 
 class TokenWalk:
-    """The tokens of one execution. What is `ready` is to be carried out in its order; frames that are `drained` have come to their end.
+    """The tokens of one execution. The program begins the firings in `ready`, in order, and handles the frames in `drained`, whose passages have ended.
 
-    `happened` is all that made it what it is, from which it can be walked anew over another plan. `passed_by` are the nodes that will not fire
-    in a frame, and the heads of cycles that were left there, until they are taken note of. If `trace` is there to count tokens, `traced` has a line for
-    each, and `left` the paths of the nodes that are not open any more, until somebody takes them.
+    `happened` is the history, from which the walk can be repeated over another plan. `passed_by` are the nodes that will not fire in a frame, and the heads of
+    cycles that were left there, until the program has handled them. With `trace`, which counts tokens by key, `traced` has a line for each token, and
+    `left` the paths of the nodes that are no longer open, until a view removes them.
     """
 
     __slots__ = ("_undecided", "drained", "happened", "hops", "hops_max", "is_whole", "left", "open", "passed_by", "plan", "ready", "trace", "traced")
@@ -162,14 +163,14 @@ class TokenWalk:
         self._undecided: deque[tuple[Frame, int]] = deque()
 
     def begin(self, region: int, outer: Frame | None, path: Path, scope: object, block: object = None) -> Frame:
-        """Begins a passage through the root or a body: its entries fire."""
+        """Begins a passage through the root or a body, and fires its entries."""
         frame = Frame(region, outer, path, scope)
         frame.block = block
         self.happened.append(self._begun(frame))
         for number in self.plan.regions[region].entries:
             self._activate(frame, self.plan.places[number], 1)
         if frame.running == 0:
-            self._drain(frame)
+            self._end_frame(frame)
         return frame
 
     def _begun(self, frame: Frame) -> PassageBegan:
@@ -181,13 +182,13 @@ class TokenWalk:
         return PassageBegan(node.id, body, None if frame.outer is None else frame.outer.path, frame.path, frame.scope, frame.block)
 
     def by_port(self, firing: Firing, port: str) -> tuple[int, ...]:
-        """The edges by which a node goes on that settles by `port`: those of ``max``, once that port has led back as often as it may."""
+        """Returns the edges that a node takes when it settles by `port`: those of ``max`` if the port has led back as often as it may."""
         edges = self.plan.by_port(firing.place, port)
         most = max((self.plan.edges[number].max for number in edges), default=0)
         return self.plan.by_port(firing.place, "max") if most and self.uses(firing, port, edges) >= most else edges
 
     def uses(self, firing: Firing, way: str, edges: Sequence[int]) -> int:
-        """How often a node has led back by a rule or port, which has these edges, in this stay in the cycle; 0, if it does not lead back."""
+        """Returns how often a node has led back in this stay by a rule or port that has these edges; 0 if it does not lead back."""
         stay = self._stay(firing, edges)
         return 0 if stay is None else stay.uses.get((firing.place.node.id, way), 0)
 
@@ -196,12 +197,13 @@ class TokenWalk:
         return None if back is None else firing.frame.within(back.region).stay
 
     def settle(self, firing: Firing, taken: Sequence[int], port: str = "success", chosen: str = "", error: object = None) -> None:
-        """A node has settled: the edges `taken` bring live tokens, and the others that leave it are decided, if they can be by now.
+        """Settles a node: the edges `taken` bring live tokens, and its other edges are decided as far as possible.
 
-        That is by its `port`, or by what was `chosen` by its rules or by itself. The tokens carry its `error`, or else the one behind which it was fired.
+        The node settled by `port`, or by what its rules or its own choice have `chosen`. The tokens carry `error`, or else the error of its own token.
 
         Raises:
-            UnsafeLoop, TooManyHops: that can't be.
+            UnsafeLoopError: a second live token came over an edge.
+            TooManyTransitions: the definition allows no more transitions.
         """
         firing.settled = True
         self._close(firing.path)
@@ -214,14 +216,14 @@ class TokenWalk:
         for number in taken:
             self._carry(frame, number, firing.error if error is None else error)
         if place.home == frame.region and place.cycle < 0:
-            self._over(frame, place)
-        else:  # the head of a cycle, in one of its turns
+            self._finish(frame, place)
+        else:  # the node is the head of a cycle, and settles in a turn of that cycle
             self._decide_edges(frame, place)
-        self._go_on()
-        self._leave(frame)
+        self._process_arrivals()
+        self._end_firing(frame)
 
     def drop(self, frame: Frame, is_drained: bool = False) -> None:
-        """Gives up a passage, and all that lies in it, unless it is drained, so that nothing does."""
+        """Drops a passage with everything in it. If it `is_drained`, nothing in it is open."""
         self.happened.append(PassageDropped(frame.path))
         frame.is_over = True
         if is_drained:
@@ -235,12 +237,12 @@ class TokenWalk:
             self.left.append(path)
 
     def forget(self) -> None:
-        """Forgets what has happened: turns of a loop without end are gone, so it could not be walked anew."""
+        """Clears the history: an endless loop has forgotten turns, so the walk could not be repeated from it."""
         self.happened.clear()
         self.is_whole = False
 
     def skip_to(self, firing: Firing, stay: CycleRun, turn: int) -> None:
-        """Go on with a later turn of a cycle, of which `firing` is the first."""
+        """Continues with a later turn of a cycle; `firing` is the first of that turn."""
         del self.open[firing.path]
         stay.turn = turn
         firing.frame.path = (*stay.path, turn)
@@ -248,7 +250,7 @@ class TokenWalk:
         self.open[firing.path] = firing
 
     def frames(self) -> Iterator[Frame]:
-        """The frames in which something goes on, each once."""
+        """Yields the frames that have open firings, each once."""
         seen: set[int] = set()
         for firing in self.open.values():
             frame: Frame | None = firing.frame
@@ -258,7 +260,7 @@ class TokenWalk:
                 frame = frame.outer
 
     def waiting(self) -> Iterator[tuple[Frame, int]]:
-        """The live tokens on edges: in which frame, over which edge."""
+        """Yields the live tokens on edges, each as its frame and edge."""
         for frame in self.frames():
             for arrivals in frame.arrivals.values():
                 if not arrivals.is_dead:
@@ -266,7 +268,7 @@ class TokenWalk:
             if frame.stay is not None:
                 yield from ((frame, number) for number in frame.stay.again)
 
-    # tokens
+    # Tokens.
 
     def _carry(self, frame: Frame, number: int, error: object) -> None:
         """Brings a live token over an edge."""
@@ -288,11 +290,11 @@ class TokenWalk:
         if error is not None:
             arrivals.errors[number] = error
         if plan.left[number] >= 0 and plan.places[edge.target].node.join != "each":
-            arrivals.undecided -= 1  # it leaves at once, and none may follow it
+            arrivals.undecided -= 1  # its token leaves the cycle at once, and no second one may follow over this edge
         self._undecided.append((home, edge.target))
 
     def _note(self, what: str, home: Frame, number: int) -> None:
-        """Note what became of the token that went over an edge in a frame; a second one there has a name of its own."""
+        """Counts a token for the trace; a second one with the same key gets a number."""
         if self.trace is None:
             return
         edge, places, where = self.plan.edges[number], self.plan.places, path_text(home.path)
@@ -310,8 +312,8 @@ class TokenWalk:
             arrivals = frame.arrivals[target] = Arrivals(len(self.plan.places[target].incoming))
         return arrivals
 
-    def _over(self, frame: Frame, place: PlannedNode) -> None:
-        """A firing of a node, or a stay in the cycle of which it is the head, is over in the frame in which its edges end."""
+    def _finish(self, frame: Frame, place: PlannedNode) -> None:
+        """Ends a firing of a node, or a stay in the cycle whose head it is, in the frame that holds its edges."""
         if place.node.join == "each":
             arrivals = self._arrivals(frame, place.number)
             arrivals.running -= 1
@@ -320,7 +322,7 @@ class TokenWalk:
         self._decide_edges(frame, place)
 
     def _decide_edges(self, frame: Frame, place: PlannedNode) -> None:
-        """Nothing more will come over the edges that leave a node, or the cycle of which it is the head."""
+        """Decides the edges that leave a node, or the cycle whose head it is: no more tokens come over them."""
         plan = self.plan
         leaves_cycle = place.cycle >= 0 and frame.region == place.home
         numbers = plan.exits.get(place.cycle, ()) if leaves_cycle else place.out
@@ -330,12 +332,12 @@ class TokenWalk:
                 continue
             arrivals = self._arrivals(frame, edge.target)
             if leaves_cycle and number in arrivals.live and plan.places[edge.target].node.join != "each":
-                continue  # it was decided when its token left
+                continue  # it was decided when its token left the cycle
             arrivals.undecided -= 1
             self._undecided.append((frame, edge.target))
 
-    def _go_on(self) -> None:
-        """Have nodes fire, or be dead, as what has come to them says."""
+    def _process_arrivals(self) -> None:
+        """Fires the nodes whose join is complete, and marks those as dead that no token can reach."""
         while self._undecided:
             frame, number = self._undecided.popleft()
             arrivals, place = frame.arrivals[number], self.plan.places[number]
@@ -353,11 +355,11 @@ class TokenWalk:
                 arrivals.running += 1
                 self._activate(frame, place, arrivals.fired, _last_error(arrivals, edges))
             if arrivals.undecided == 0 and arrivals.running == 0:
-                self._is_dead(frame, place, arrivals)
+                self._mark_dead(frame, place, arrivals)
             return
         if arrivals.fired:
             self._consume(frame, arrivals.live[arrivals.fired :])
-            arrivals.fired = live  # what comes later is absorbed
+            arrivals.fired = live  # a token that arrives after the join has fired is absorbed
             return
         wanted = 1 if join == "any" else join if isinstance(join, int) else 0
         if live and (live >= wanted if wanted else arrivals.undecided == 0):
@@ -365,43 +367,43 @@ class TokenWalk:
             arrivals.fired = live
             self._activate(frame, place, 1, _last_error(arrivals, arrivals.live))
         elif arrivals.undecided == 0:
-            self._is_dead(frame, place, arrivals)
+            self._mark_dead(frame, place, arrivals)
 
-    def _is_dead(self, frame: Frame, place: PlannedNode, arrivals: Arrivals) -> None:
-        """Nothing will come to a node any more: it does not fire again, and the edges that leave it are decided."""
+    def _mark_dead(self, frame: Frame, place: PlannedNode, arrivals: Arrivals) -> None:
+        """Marks a node as dead, because no token can reach it any more: it does not fire again, and its edges are decided."""
         arrivals.is_dead = True
         if not arrivals.fired:
             self.passed_by.append((frame, place))
         self._decide_edges(frame, place)
 
-    # passages
+    # Passages.
 
     def _activate(self, frame: Frame, place: PlannedNode, number: int, error: object = None) -> None:
-        """Fires a node, or, if it is the head of a cycle, begin a stay in that."""
+        """Fires a node; for the head of a cycle, begins a stay in the cycle."""
         frame.running += 1
         if place.cycle < 0 or frame.region != place.home:
             self._fire(frame, place, number, error)
             return
-        self._turn(CycleRun(place.cycle, frame, (*frame.path, (place.node.id, number)), error))
+        self._begin_turn(CycleRun(place.cycle, frame, (*frame.path, (place.node.id, number)), error))
 
     def _fire(self, frame: Frame, place: PlannedNode, number: int, error: object) -> None:
         firing = Firing(frame, place, number, error)
         self.open[firing.path] = firing
         self.ready.append(firing)
 
-    def _turn(self, stay: CycleRun) -> None:
+    def _begin_turn(self, stay: CycleRun) -> None:
         frame = Frame(stay.region, stay.outer, (*stay.path, stay.turn), stay.outer.scope)
         frame.stay, frame.block, frame.running = stay, stay.outer.block, 1
         error, stay.error = stay.error, None
         self._fire(frame, self.plan.places[self.plan.regions[stay.region].head], 1, error)
 
-    def _leave(self, frame: Frame) -> None:
+    def _end_firing(self, frame: Frame) -> None:
         frame.running -= 1
         if frame.running == 0:
-            self._drain(frame)
+            self._end_frame(frame)
 
-    def _drain(self, frame: Frame) -> None:
-        """Nothing goes on in a frame any more: of a cycle, its next turn begins, or it is left; all else is told."""
+    def _end_frame(self, frame: Frame) -> None:
+        """Handles the end of a frame: a cycle begins its next turn, or is left; any other frame is reported as drained."""
         while True:
             stay = frame.stay
             if stay is None:
@@ -411,12 +413,12 @@ class TokenWalk:
                 self._consume(frame, stay.again)
                 stay.again = []
                 stay.turn += 1
-                self._turn(stay)
+                self._begin_turn(stay)
                 return
             outer, head = stay.outer, self.plan.places[self.plan.regions[stay.region].head]
             self.passed_by.append((outer, head))
-            self._over(outer, head)
-            self._go_on()
+            self._finish(outer, head)
+            self._process_arrivals()
             outer.running -= 1
             if outer.running:
                 return
@@ -424,5 +426,5 @@ class TokenWalk:
 
 
 def _last_error(arrivals: Arrivals, edges: Sequence[int]) -> object:
-    """The error that the last of these tokens carried which carried any."""
+    """Returns the error of the last of these tokens that carried one."""
     return next((arrivals.errors[number] for number in reversed(edges) if number in arrivals.errors), None)

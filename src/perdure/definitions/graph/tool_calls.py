@@ -25,7 +25,8 @@ from perdure.definitions.graph.version_ranges import best_version
 
 
 def start_timeout(run: GraphRun, verb_run: VerbRun) -> None:
-    """Gives up what stands at the path of a node once its time is over, if it has one: by port ``timeout`` where that leads on, else as a failure."""
+    """Starts the timeout of a node, if it has one. When it expires, it drops the operations at the node's path and settles the node by port ``timeout``, or
+    fails it if that port leads nowhere."""
     if (timeout_s := verb_run.node.timeout_s) is None:
         return
 
@@ -39,7 +40,7 @@ def start_timeout(run: GraphRun, verb_run: VerbRun) -> None:
 
 
 def stop_timeout(run: GraphRun, verb_run: VerbRun) -> None:
-    """Drops the timer of a node, as its outcome has arrived."""
+    """Drops the timer of a node, because its outcome has arrived."""
     if run.log.waits_at(_timeout_path(verb_run)):
         run.log.drop(_timeout_path(verb_run))
 
@@ -57,13 +58,13 @@ class NewOperation(NamedTuple):
 
 
 def encode_call_arguments(given: Any, path: Path) -> bytes:
-    """The encoded arguments of a call: a mapping is given by name, anything else as the only one."""
+    """Returns the encoded arguments of a call: a mapping is passed by name, any other value as the only argument."""
     args: tuple[Any, ...] = () if given is None or isinstance(given, dict) else (given,)
     return values.encode((args, given if isinstance(given, dict) else {}), "the arguments of step", path)
 
 
 def step_with_retry(step: Step[Any, Any, Any], own: ir.RetryOptions | None, default: ir.RetryOptions | None) -> Step[Any, Any, Any]:
-    """The step with the retry policy of the node, else of the definition, else its own."""
+    """Returns the step with the retry policy of the node, else of the definition, else its own."""
     rule = own or default
     if rule is None:
         return step
@@ -82,14 +83,14 @@ def step_with_retry(step: Step[Any, Any, Any], own: ir.RetryOptions | None, defa
 
 
 def child_retry_policy(node: ir.GraphNode) -> RetryRule:
-    """How often and when a child that has failed is started anew: as its node says, else never. What the definition says of its steps, the child's own
-    steps are tried again by.
+    """Returns the retry policy of a failed child: that of its node, else no retries. The retry policy of the definition applies to steps, and so to the
+    steps of the child.
     """
     return Retry(max=1).rule() if node.retry is None else Retry(**_stated_retry_options(node.retry)).rule()
 
 
 def may_restart_child(node: ir.GraphNode, error: ErrorInfo) -> bool:
-    """Whether the node allows that a child is started again after this type of error."""
+    """Returns whether the node allows another start of the child after this type of error."""
     rule = node.retry
     return rule is not None and error.type not in rule.fatal and (not rule.only or error.type in rule.only)
 
@@ -101,7 +102,7 @@ def _stated_retry_options(rule: ir.RetryOptions) -> dict[str, Any]:
 
 
 def missing_tool_step(name: str, known: Mapping[str, object]) -> Step[Any, Any, Any]:
-    """A step in place of a tool that this engine does not have: it fails for good with that reason."""
+    """Returns a step in place of a tool that this engine does not have; it fails for good, and says so."""
     here = ", ".join(sorted(known)[:20]) or "none"
 
     def refuse(*_: Any, **__: Any) -> Any:
@@ -111,7 +112,7 @@ def missing_tool_step(name: str, known: Mapping[str, object]) -> Step[Any, Any, 
 
 
 def tool_step(run: GraphRun, node: ir.GraphNode, name: str) -> Step[Any, Any, Any]:
-    """The step behind a node, with the node's own options. Made once for each plan."""
+    """Returns the step of a node, with the node's own options; made once for each plan."""
     known = node.kind, name
     place = run.plan.by_id[node.id]
     cached = place.memory.get(str(known))
@@ -129,7 +130,7 @@ def tool_step(run: GraphRun, node: ir.GraphNode, name: str) -> Step[Any, Any, An
 
 
 def tool_call(run: GraphRun, verb_run: VerbRun, name: str) -> CallOperation:
-    """The call of a tool with what it is given."""
+    """Returns the call of a tool with the node's input."""
     node, path = verb_run.node, verb_run.path
     step = tool_step(run, node, name)
     given, secrets = run.given(node.input, verb_run.names)
@@ -143,14 +144,14 @@ def tool_call(run: GraphRun, verb_run: VerbRun, name: str) -> CallOperation:
 
 
 def call_with_end_options(op: CallOperation, node: ir.GraphNode) -> CallOperation:
-    """A call with what its node says of the end of the execution: whether it is then undone, and how long it may go on."""
+    """Adds to a call the options of its node for the end of the execution: whether the call is undone then, and how long it may continue."""
     if node.undo is not None:
         op = msgspec.structs.replace(op, undo="in_doubt" if node.undo.in_doubt else "done")
     return op if node.grace_s is None else msgspec.structs.replace(op, grace_s=node.grace_s)
 
 
 class ChildOptions(NamedTuple):
-    """How a child is started."""
+    """The options with which a child is started."""
 
     awaited: bool = True
     undo: bool = False
@@ -165,7 +166,7 @@ def check_depth(run: GraphRun, path: Path) -> None:
 
 
 def child_start(run: GraphRun, target: str, given: Any, path: Path, how: ChildOptions) -> NewOperation:
-    """A child of another workflow: a definition of a version that is asked for (``name@^2``), or code."""
+    """Starts a child of another workflow: a definition, in the requested version if there is one (``name@^2``), or code."""
     name, _, wanted = target.partition("@")
     execution = run.execution
     check_depth(run, path)
@@ -190,7 +191,7 @@ def child_start(run: GraphRun, target: str, given: Any, path: Path, how: ChildOp
 
 
 def failure_notification(run: GraphRun, target: str, path: Path, given: Any) -> NewOperation:
-    """The operation that reports a failure to a tool or to another workflow."""
+    """Returns the operation that reports a failure to a tool or to another workflow."""
     tool = run.workflow.tool(target)
     if tool is not None:
         return NewOperation(

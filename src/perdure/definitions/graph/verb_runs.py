@@ -1,8 +1,8 @@
-"""Runs of verbs: a node that has fired is run for each item of a list, and turn by turn, until its verb is performed.
+"""Runs a fired node for each item of its `each` and for each turn of its `repeat`, down to performing its verb.
 
-What an expression decided is recorded beside the operation that it is about, under Perdure's own names (``~items``, ``~again``), so a replay evaluates
-nothing. Each turn of an endless loop begins with a record of what it needs from earlier turns: the results of the steps in the loop, the variables and the
-counters. So old turns are forgotten, the log stays bounded, and a compacted log goes on from that record.
+The result of an expression is recorded beside the operation that it affects, under reserved names (``~items``, ``~again``), so a replay evaluates nothing.
+Each turn of an endless loop begins with a record of what it needs from earlier turns: the results of the steps in the loop, the variables and the
+counters. Earlier turns can therefore be forgotten, the log stays bounded, and a compacted log continues from that record.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ from perdure.definitions.graph.policy_checks import check_use
 from perdure.definitions.graph.token_walk import CycleRun, Firing
 
 FAILED_PORTS = ("rejected", "timeout")
-"""The ports by which an item counts as failed: a person said no, or the time was over."""
+"""The ports by which an item counts as failed: it was rejected, or its time was over."""
 
 
 class EachRun:
@@ -47,7 +47,7 @@ class EachRun:
         self.is_over = False
 
     def begin(self) -> None:
-        """Evaluates the list, and begins with its first items."""
+        """Evaluates the list, and starts its first items."""
         kept = self.run.log.judged((*self.verb_run.path, ("items", 0)), self._items)
         if isinstance(kept, Failure):
             self.verb_run.then(kept)
@@ -122,7 +122,7 @@ class EachRun:
             self._end()
 
     def _is_failed_port(self, port: str) -> bool:
-        """Whether an item that was left by this port counts as failed."""
+        """Returns whether an item that settled by this port counts as failed."""
         return port in FAILED_PORTS and not (port == "rejected" and self.verb_run.node.on_rejected == "go_on")
 
     def _stop(self, lost: bool = False) -> None:
@@ -144,7 +144,7 @@ class EachRun:
 
 
 class RepeatRun:
-    """A node that repeats, turn by turn."""
+    """A node that repeats its verb in turns."""
 
     def __init__(self, run: GraphRun, verb_run: VerbRun) -> None:
         self.run, self.verb_run, self.turn = run, verb_run, 0
@@ -169,7 +169,7 @@ class RepeatRun:
             self._begin_turn()
 
     def _go_on(self, event: e.IterationResumedEvent) -> None:
-        """Go on with the turn with which a compacted log begins."""
+        """Continues with the turn that a compacted log begins with."""
         self.turn, self.before = event.turn, restore_iteration(self.run, event, self.names)
         self.state = self.before.value if event.turn else self.state
         self._perform()
@@ -178,7 +178,7 @@ class RepeatRun:
         return KeepOperation(values.encode(self.run.evaluated(self.repeat.state, self.verb_run.names), "the state of", self.verb_run.path), label="state")
 
     def _names(self, **result: Any) -> NodeScope:
-        """What can be read in a turn; after it, its `result` too."""
+        """Returns the scope of a turn; after the turn, with its `result`."""
         loop = {"index": self.turn, "state": self.state}
         given = {"index": self.turn, "loop": loop, "state": self.state, "last_turn": self.before.value}
         return self.names.inside(given | ({"self": result["result"]} if result else {}))
@@ -193,7 +193,7 @@ class RepeatRun:
         path: Path = (*self.verb_run.path, self.turn)
         if self.names.turn is not None:
             self.run.begin_iteration(self.names.turn)
-        if self.repeat.max == 0:  # what the turn begins with stands at its own path
+        if self.repeat.max == 0:  # an endless turn records its beginning at its own path
             path = (*path, (self.verb_run.node.id, 1))
         perform_once(self.run, VerbRun(self.verb_run.firing, path, self._names(), self._told))
 
@@ -206,7 +206,7 @@ class RepeatRun:
         self.run.judge((*path, ("again", 0)), self.repeat.again, self._names(result=how.output.value), partial(self._judged, how))
 
     def _judged(self, how: NodeOutcome, holds: bool | KeepOperation | Failure | None) -> None:
-        """Go on or not: `holds` is what was judged now, or the note of it in a replay."""
+        """Decides whether to repeat. `holds` is the result of the condition, or its note on replay."""
         if isinstance(holds, Failure):
             self.verb_run.then(holds)
             return
@@ -243,7 +243,7 @@ class RepeatRun:
 
 
 def begin_node(run: GraphRun, verb_run: VerbRun) -> None:
-    """Begins a node that has fired: for each item, or once."""
+    """Begins a node that has fired: once for each item, or once."""
     if verb_run.node.each is not None:
         EachRun(run, verb_run).begin()
     else:
@@ -251,7 +251,7 @@ def begin_node(run: GraphRun, verb_run: VerbRun) -> None:
 
 
 def begin_iterations(run: GraphRun, verb_run: VerbRun) -> None:
-    """Begins a node, or one item of it, turn by turn if it repeats."""
+    """Begins a node, or one item of it; if it repeats, with its first turn."""
     if verb_run.node.repeat is not None:
         RepeatRun(run, verb_run).begin()
     else:
@@ -259,7 +259,7 @@ def begin_iterations(run: GraphRun, verb_run: VerbRun) -> None:
 
 
 def perform_once(run: GraphRun, verb_run: VerbRun) -> None:
-    """Performs the verb of a node once. Its result is transformed, checked against the schema of the node, and noted if the node is undone as a whole."""
+    """Performs the verb of a node once. Its result is transformed, checked against the schema of the node, and recorded if the node is undone as a whole."""
     node = verb_run.node
     if node.commit:
         verb_run = verb_run._replace(then=partial(_note_commit, run, verb_run))
@@ -290,7 +290,7 @@ def _check_schema(run: GraphRun, verb_run: VerbRun, how: NodeOutcome | Failure) 
 
 
 def _note_undoable(run: GraphRun, verb_run: VerbRun, how: NodeOutcome | Failure) -> None:
-    """Note that a node has completed that is undone as a whole: all but those whose operation is itself undone."""
+    """Records that a node has completed that is undone as a whole. A node whose operation is itself undone needs no record."""
     if isinstance(how, NodeOutcome) and how.port not in NOT_AFTER:
         known = run.execution.settled.get(verb_run.path)
         is_undone_itself = known is not None and isinstance(known.op, CallOperation | SpawnOperation) and bool(known.op.undo)
@@ -302,7 +302,7 @@ def _note_undoable(run: GraphRun, verb_run: VerbRun, how: NodeOutcome | Failure)
 
 
 def _note_commit(run: GraphRun, verb_run: VerbRun, how: NodeOutcome | Failure) -> None:
-    """Note that nothing done up to now is undone any more."""
+    """Records that nothing done so far is undone any more."""
     if isinstance(how, NodeOutcome) and how.port not in NOT_AFTER:
         _ = run.log.note((*verb_run.path, ("commit", 0)), KeepOperation(role="commit"))
     verb_run.then(how)
@@ -314,13 +314,14 @@ def _short_text(value: object) -> str:
 
 
 ITERATIONS_KEPT = 1
-"""Turns that are kept before the present one, if the definition does not say."""
+"""The number of turns that are kept before the current one, unless the definition sets it."""
 
 
 class IterationStart(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a turn begins with: results by id (encoded, port, kind), variables, what it has from the turn before, and what was counted before the first turn.
+    """The beginning of a turn: results by id (encoded, port, kind), variables, the value from the turn before, and the counts before the first turn.
 
-    From the turn before, a repetition has its result, and a cycle the error behind which its head stands. `passed_by` are steps that it did not reach.
+    The value from the turn before is the result of a `repeat`, or the error that the token at the head of a cycle carried. `passed_by` are the steps that it
+    did not reach.
     The limits of hops and steps hold for one turn of such a loop, not for all.
     """
 
@@ -335,7 +336,7 @@ class IterationStart(msgspec.Struct, frozen=True, omit_defaults=True):
 def begin_endless_iteration(
     run: GraphRun, path: Path, turn: int, ids: Sequence[str], names: NodeScope, before: Output, *, repeat: RepeatOptions | None = None
 ) -> None:
-    """Records what a turn begins with, and forget old turns."""
+    """Records the beginning of a turn, and forgets old turns."""
     keep = (0 if repeat is None else repeat.keep) or ITERATIONS_KEPT
     undo_before = turn - repeat.undo_keep if repeat is not None and repeat.undo_keep else 0
     hops, steps = run.counted.setdefault(path, (run.walk.hops, run.started_steps))
@@ -356,24 +357,24 @@ def begin_endless_iteration(
 
 
 def _forget_undo_scopes(run: GraphRun, path: Path, before: int) -> None:
-    """Forgets what the undo of steps in turns before this one could read."""
+    """Forgets the scopes of undos of steps in turns before this one."""
     depth, names = len(path), run.undo_scopes
     for one in [one for one in names if one[:depth] == path and len(one) > depth and isinstance(turn := one[depth], int) and turn < before]:
         del names[one]
 
 
 def lies_in_endless_loop(run: GraphRun, path: Path) -> bool:
-    """Whether a path lies in a turn that may be forgotten."""
+    """Returns whether a path is in a turn that may be forgotten."""
     return any(path[:end] in run.counted for end in range(1, len(path)))
 
 
 def resumes_later(run: GraphRun, path: Path) -> bool:
-    """Whether the log was compacted, and the loop goes on from a later turn."""
+    """Returns whether the log was compacted, so that the loop continues from a later turn."""
     return path in run.execution.resumes
 
 
 def restore_iteration(run: GraphRun, event: e.IterationResumedEvent, names: NodeScope) -> Output:
-    """Restores what a turn begins with; returns the result that it has from the turn before."""
+    """Restores the beginning of a turn; returns the value from the turn before."""
     known: IterationStart = values.decode(run.log.raw(event.value), IterationStart, "the state of loop", event.path)
     for id, (raw, port, kind) in known.outputs.items():
         names.outputs[id] = Output(raw, port, kind)
@@ -386,7 +387,7 @@ def restore_iteration(run: GraphRun, event: e.IterationResumedEvent, names: Node
 
 
 def holds_cycle_turn(run: GraphRun, firing: Firing, begin: Callable[[Firing], None]) -> bool:
-    """Whether a turn of a cycle is not to be begun yet, as it is not the one from which the log goes on. Else, its beginning is noted."""
+    """Returns whether a turn of a cycle must not begin, because a compacted log continues from a later one. Otherwise records its beginning."""
     stay = firing.frame.stay
     if stay is None or firing.place.cycle != stay.region or not run.plan.is_endless(stay.region):
         return False

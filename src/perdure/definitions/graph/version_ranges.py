@@ -1,4 +1,4 @@
-"""Versions: which release of a definition is meant by a version, or by a range of them as semantic versioning reads it.
+"""Selects the release of a definition by a version, or by a range as in semantic versioning.
 
 A range is ``2``, ``1.2.x``, ``^1.4``, ``~1.4`` or ``>=1.2 <3``.
 """
@@ -15,11 +15,11 @@ _EXACT = re.compile(r"v?(\d+)(?:\.(\d+))?(?:\.(\d+))?(-[0-9A-Za-z.-]+)?(?:\+.*)?
 
 
 class Versioned(Protocol):
-    """What has a version."""
+    """Anything that has a version."""
 
     @property
     def version(self) -> str:
-        """Three numbers, as semantic versioning has them."""
+        """Three numbers, as in semantic versioning."""
         ...
 
 
@@ -28,10 +28,10 @@ V = TypeVar("V", bound=Versioned)
 
 
 def version_order(version: str) -> tuple[int, int, int, bool]:
-    """The order of a version: its three numbers, and that one before a release (``2.0.0-rc1``) comes before that.
+    """Returns the sort key of a version: its three numbers; a pre-release (``2.0.0-rc1``) comes before its release.
 
     Raises:
-        BadValue: it is none.
+        BadValue: it is not a version.
     """
     found = _EXACT.fullmatch(version.strip())
     if found is None:
@@ -41,10 +41,10 @@ def version_order(version: str) -> tuple[int, int, int, bool]:
 
 
 def best_version(releases: Sequence[V], wanted: str) -> V | None:
-    """The highest release that `wanted` allows (empty: any); None, if there is none. Releases before a version are meant only by their own name.
+    """Returns the highest release that `wanted` allows (empty: any); None if there is none. A pre-release is selected only by its full name.
 
     Raises:
-        BadValue: `wanted` is no version or range.
+        BadValue: `wanted` is neither a version nor a range.
     """
     exact = [one for one in releases if one.version == wanted]
     if exact:
@@ -55,10 +55,10 @@ def best_version(releases: Sequence[V], wanted: str) -> V | None:
 
 
 def is_in_range(wanted: str) -> Callable[[VersionOrder], bool]:
-    """Whether a version is within a range.
+    """Returns the test of whether a version is in a range.
 
     Raises:
-        BadValue: it is none.
+        BadValue: it is neither a version nor a range.
     """
     text = wanted.strip()
     parts, position = [], 0
@@ -94,7 +94,7 @@ def _within(sign: str | None, *digits: str | None) -> Callable[[VersionOrder], b
 
 
 def _next_version(low: VersionOrder, places: int) -> VersionOrder:
-    """The first version that differs from `low` in its first `places` numbers."""
+    """Returns the first version that differs from `low` in its first `places` numbers."""
     if places == 0:
         return (HIGHEST, 0, 0)
     head = [*low[: places - 1], low[places - 1] + 1]
@@ -102,6 +102,6 @@ def _next_version(low: VersionOrder, places: int) -> VersionOrder:
 
 
 def _full_version(*given: int) -> VersionOrder:
-    """The version of which these are the first numbers."""
+    """Returns the version that begins with these numbers."""
     major, minor, patch, *_ = *given, 0, 0, 0
     return major, minor, patch
