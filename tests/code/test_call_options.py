@@ -101,7 +101,7 @@ def test_an_unknown_option_is_refused_with_a_suggestion() -> None:
     [
         {"id": ""}, {"id": 5}, {"name": ""}, {"tenant": ""}, {"delay": -1}, {"delay": "soon"}, {"deadline": float("inf")}, {"ttl": "x"}, {"debounce": [1]},
         {"priority": "high"}, {"priority": 2**31}, {"priority": True}, {"queue": ""}, {"on_cancel": "forget"}, {"retry": 5}, {"undo": 1}, {"strict": "yes"},
-        {"attributes": {"a": []}}, {"debounce": "1s", "singleton": True}, {"debounce": "1s", "strict": True}, {"singleton": True, "strict": True},
+        {"attributes": {"a": [[]]}}, {"debounce": "1s", "singleton": True}, {"debounce": "1s", "strict": True}, {"singleton": True, "strict": True},
         {"queue": Queue("q"), "priority": 1}, {"retry": Retry(max=0)},
     ],
 )  # fmt: skip
