@@ -54,6 +54,11 @@ def suite(path: str, matching: str = "") -> tuple[str, ...]:
     return (*PYTEST, f"tests/{path}", *(("-k", matching) if matching else ()))
 
 
+def on_postgres(path: str, matching: str) -> tuple[str, ...]:
+    """The tests of a file that run on a real Postgres, which they start, and whose names match."""
+    return (*suite(path, matching), "-m", "real")
+
+
 FAULTS = simulator()
 NO_FAULTS = simulator("--no-faults")
 IN_FILES = simulator("--store", "sqlite", worlds=40)
@@ -184,6 +189,42 @@ GUARDS = (
     Guard("what was held is awake where it is restored", "stores.memory:MemoryStore._restore_head", Instead("head.holder is None", "True"), FEEDS),
     Guard("a compaction is told by the head in a file", "stores.sqlite.restored_items:_restore_head", without("drop_rows"), FILE_FEEDS),
     Guard("a restored message takes no other's number in a file", "stores.sqlite.restored_items:_restore_message", never("is_number_taken"), FILE_FEEDS),
+    Guard(
+        "what has changed again is shipped in its new place from Postgres",
+        "stores.postgres.feed_reader:read_page",
+        Instead("not one.changed", "True"),
+        on_postgres("stores/test_postgres_store.py", "whole_after_each_page"),
+    ),
+    Guard(
+        "what changed during the scan of a feed of Postgres is shipped behind it",
+        "stores.postgres.feed_reader:give_positions",
+        never("await _scanned(fetch)"),
+        on_postgres("stores/test_differential_servers.py", "copy_by"),
+    ),
+    Guard(
+        "a page of Postgres is read in the snapshot in which its positions were given",
+        "stores.postgres.store:PostgresStore._snapshot",
+        Instead("'repeatable_read'", "'read_committed'"),
+        on_postgres("stores/test_postgres_feed.py", "one_moment"),
+    ),
+    Guard(
+        "a compaction is told by the head in Postgres",
+        "stores.postgres.restored_items:_restore_head",
+        Instead("(SQL.drop_rows, SQL.take_rows)", "(SQL.take_rows,)"),
+        on_postgres("stores/test_postgres_store.py", "its_head"),
+    ),
+    Guard(
+        "a restored message takes no other's number in Postgres",
+        "stores.postgres.restored_items:_restore_message",
+        never("is_number_taken"),
+        on_postgres("stores/test_postgres_store.py", "number_is_taken"),
+    ),
+    Guard(
+        "messages that are sent after a restore come behind the restored ones in Postgres",
+        "stores.postgres.restored_items:_restore_message",
+        never("number is not None"),
+        on_postgres("stores/test_postgres_store.py", "messages_keep_their_order"),
+    ),
     Guard("a blob is there before the commit that names it", "stores.separate_blobs:SeparateBlobsStore.separated", without("put"), SEPARATE),
     Guard(
         "what was put a moment ago is not deleted",

@@ -320,7 +320,7 @@ def sqlite_tables() -> list[tuple[str, str, str]]:
 
 def postgres_tables() -> list[tuple[str, str]]:
     """Each table of the Postgres store and its columns, those that are added to it later included."""
-    text = re.sub(r"--.*", "", (SOURCE / "stores/postgres.sql").read_text(encoding="utf-8"))
+    text = re.sub(r"--.*", "", (SOURCE / "stores/postgres/tables.sql").read_text(encoding="utf-8"))
     tables: dict[str, list[str]] = {}
     for statement in text.split(";"):
         if made := re.match(r"\s*CREATE TABLE IF NOT EXISTS (\w+) \((.*)\)\s*$", statement, re.DOTALL):

@@ -10,6 +10,7 @@ from redis.asyncio import Redis
 from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.redis import PREFIX, RedisStore
 from tests.stores import test_differential as walk
+from tests.stores import test_feed_differential as feed_walk
 from tests.stores.servers import DatabaseServer, postgres, valkey
 
 
@@ -51,6 +52,23 @@ async def test_postgres_does_what_memory_does(seed: int, postgres_server: Databa
     await connection.close()
     monkeypatch.setattr(walk, "SqliteStore", lambda _file, clock, **_settings: PostgresTwin(postgres_server.url, clock))
     await walk.compare_stores(seed, Path(), walk.OPERATIONS_MIN)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("seed", range(3))
+async def test_a_copy_by_the_feed_from_or_to_postgres_is_the_store(
+    seed: int, postgres_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Postgres is shipped to a memory store, and a memory store to a second database."""
+    connection = await asyncpg.connect(postgres_server.url)
+    await connection.execute("DROP SCHEMA IF EXISTS perdure CASCADE")
+    await connection.execute("DROP DATABASE IF EXISTS copy")
+    await connection.execute("CREATE DATABASE copy")
+    await connection.close()
+    copy_url = postgres_server.url.replace("/postgres?", "/copy?")
+    monkeypatch.setattr(walk, "SqliteStore", lambda _file, clock, **_settings: PostgresTwin(postgres_server.url, clock))
+    monkeypatch.setattr(feed_walk, "SqliteStore", lambda _file, clock, **_settings: PostgresStore(copy_url, clock))
+    await feed_walk.ship_at_random(seed, tmp_path, feed_walk.OPERATIONS)
 
 
 @pytest.mark.real

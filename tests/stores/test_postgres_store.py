@@ -11,6 +11,7 @@ from perdure.core.errors import ProgrammingError, StoreUnavailable
 from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.protocol import Committed, Post, QueueLimits, Store
 from perdure.testing.conformance import Clock, StoreConformance, StoreWorld
+from perdure.testing.conformance.feed_suite import feed_of
 from perdure.testing.conformance.store_world import key, plain_message, queue, start_message
 from tests.stores.forgotten_lanes import SINCE, serve_lanes
 from tests.stores.server_store_suite import SharedStore
@@ -44,7 +45,25 @@ async def empty(server: DatabaseServer) -> None:
     """Leave nothing in the tables. (Deleting the little there is takes a tenth of the time of making them anew.)"""
     connection = await asyncpg.connect(server.url)
     if await connection.fetchval("SELECT to_regclass('perdure.meta')"):
-        for table in ("heads", "log", "mail", "holders", "blobs", "queues", "lanes", "tenant_turns", "attributes", "vault", "records", "record_attributes"):
+        store = PostgresStore(server.url)
+        await feed_of(store).end_feed()
+        await store.close()
+        for table in (
+            "heads",
+            "log",
+            "mail",
+            "holders",
+            "blobs",
+            "queues",
+            "lanes",
+            "tenant_turns",
+            "attributes",
+            "vault",
+            "records",
+            "record_attributes",
+            "removed_blobs",
+            "restored_rows",
+        ):
             await connection.execute(f"DELETE FROM perdure.{table}")
         await connection.execute("UPDATE perdure.meta SET epoch = 1")
     await connection.close()
@@ -56,7 +75,8 @@ async def test_a_database_that_is_not_there_is_said_to_be_so(server: DatabaseSer
 
 
 EARLIER = """DROP TABLE perdure.queues, perdure.lanes, perdure.attributes, perdure.vault, perdure.records,
-        perdure.record_attributes;
+        perdure.record_attributes, perdure.feed, perdure.feed_changes, perdure.feed_scans, perdure.restored_rows;
+    DROP TRIGGER IF EXISTS note_feed_change ON perdure.heads; DROP TRIGGER IF EXISTS note_feed_change ON perdure.mail;
     ALTER TABLE perdure.heads DROP COLUMN queue, DROP COLUMN lane, DROP COLUMN priority, DROP COLUMN limited;
     ALTER TABLE perdure.mail DROP COLUMN lane, DROP COLUMN priority, DROP COLUMN limited;
     CREATE INDEX heads_ready ON perdure.heads (program, ready_at_s); CREATE INDEX mail_due ON perdure.mail (queue, due_at_s)"""

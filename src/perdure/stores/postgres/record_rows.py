@@ -39,13 +39,24 @@ async def stale_record(fetch: Fetch, changes: Sequence[RecordChange], now_s: flo
 async def change_records(fetch: Fetch, changes: Sequence[RecordChange], now_s: float) -> None:
     """Carries out changes, none of which is stale."""
     for change in changes:
-        await fetch(REMOVE_ATTRIBUTES, *change.key)
         if change.value is None:
-            await fetch(REMOVE, *change.key)
-            continue
-        await fetch(PUT, *change.key, change.version + 1, change.value, now_s, change.expires_at_s)
-        if change.attributes:
-            await fetch(INSERT_ATTRIBUTES, *change.key, [escape_nul(name) for name, _ in change.attributes], [value for _, value in change.attributes])
+            await remove_record(fetch, change.key)
+        else:
+            await put_record(fetch, StoredRecord(change.key, change.version + 1, change.value, change.attributes, now_s, change.expires_at_s))
+
+
+async def put_record(fetch: Fetch, record: StoredRecord) -> None:
+    """Puts a record in place as it is."""
+    await fetch(REMOVE_ATTRIBUTES, *record.key)
+    await fetch(PUT, *record.key, record.version, record.value, record.changed_at_s, record.expires_at_s)
+    if record.attributes:
+        await fetch(INSERT_ATTRIBUTES, *record.key, [escape_nul(name) for name, _ in record.attributes], [value for _, value in record.attributes])
+
+
+async def remove_record(fetch: Fetch, key: RecordKey) -> None:
+    """Removes a record if it is there."""
+    await fetch(REMOVE_ATTRIBUTES, *key)
+    await fetch(REMOVE, *key)
 
 
 async def drop_expired_records(fetch: Fetch, limit: int, now_s: float) -> int:
@@ -58,7 +69,7 @@ async def drop_expired_records(fetch: Fetch, limit: int, now_s: float) -> int:
 
 async def read_record(fetch: Fetch, key: RecordKey, now_s: float) -> StoredRecord | None:
     """See `Store.record`."""
-    return next((_record_of(row) for row in await fetch(RECORD, *key, now_s)), None)
+    return next((record_of(row) for row in await fetch(RECORD, *key, now_s)), None)
 
 
 async def read_records(fetch: Fetch, which: RecordFilter, now_s: float) -> list[StoredRecord]:
@@ -87,7 +98,7 @@ async def read_records(fetch: Fetch, which: RecordFilter, now_s: float) -> list[
     elif which.after is not None:
         where.append(f"at.key > {next(given(which.after.key[2]))}")
     (limit,) = given(max(which.limit, 0))
-    return [*map(_record_of, await fetch(f"{source} WHERE {' AND '.join(where)} ORDER BY {order} LIMIT {limit}", *arguments))]
+    return [*map(record_of, await fetch(f"{source} WHERE {' AND '.join(where)} ORDER BY {order} LIMIT {limit}", *arguments))]
 
 
 def _condition(condition: AttributeCondition, given: Any) -> str:
@@ -97,6 +108,7 @@ def _condition(condition: AttributeCondition, given: Any) -> str:
     return f"EXISTS ({OTHER}{name} AND ({within}))"
 
 
-def _record_of(row: Any) -> StoredRecord:
+def record_of(row: Any) -> StoredRecord:
+    """The record in a row of the columns `COLUMNS`."""
     tenant, kind, key, version, value, changed_at_s, expires_at_s, attributes = tuple(row)
     return StoredRecord(RecordKey(tenant, kind, key), version, value, attributes_from_column(attributes), changed_at_s, expires_at_s)

@@ -15,9 +15,12 @@ from perdure.core.envelopes import Ack, QueuedMessage
 from perdure.core.errors import ProgrammingError, StoreUnavailable
 from perdure.core.paths import Address, Key
 from perdure.stores.blob_marks import BLOB_REMOVAL
+from perdure.stores.change_feed import CHANGE_FEED
 from perdure.stores.postgres import limited_queues as queues
 from perdure.stores.postgres import store_tables as tables
 from perdure.stores.postgres.blobs import PostgresBlobRemoval
+from perdure.stores.postgres.change_feed_part import PostgresChangeFeed
+from perdure.stores.postgres.limited_queues import Fetch
 from perdure.stores.postgres.record_rows import read_record, read_records
 from perdure.stores.postgres.store_rows import escape_nul, unescape_nul
 from perdure.stores.postgres.store_tables import CHANGE_CHANNEL, EPOCH_LOCK, LOCK_EXECUTIONS, WAKE_CHANNEL
@@ -59,7 +62,7 @@ CONNECT_TIMEOUT_S, ANSWER_TIMEOUT_S = 10.0, 60.0
 TRANSACTIONS_MAX, SPARE_CONNECTIONS_MAX = 10, 3
 """How many transactions of steps run at a time, each on a connection of its own, and how many of these connections are kept for reuse."""
 
-SCHEMA = files("perdure.stores").joinpath("postgres.sql").read_text(encoding="utf-8")
+SCHEMA = files("perdure.stores.postgres").joinpath("tables.sql").read_text(encoding="utf-8")
 
 
 class PostgresStore:
@@ -90,6 +93,7 @@ class PostgresStore:
         self.blob_removal = PostgresBlobRemoval(self._transaction)
         parts = StoreParts().having(VAULT, self.vault).having(BLOB_REMOVAL, self.blob_removal)
         self._optional = parts.having(TRANSACTIONS, self).having(USER_TRANSACTIONS, self)
+        self._optional.having(CHANGE_FEED, PostgresChangeFeed(self._transaction, self._snapshot))
         self._closed = False
 
     # The methods of `Store`, which documents them.
@@ -227,6 +231,13 @@ class PostgresStore:
         self._notify(here)
 
     @asynccontextmanager
+    async def _snapshot(self, first: str) -> AsyncIterator[Fetch]:
+        """Yields the function that executes statements in one transaction, whose statements see the database as it was after the statement `first`."""
+        async with self._connected() as connection, connection.transaction(isolation="repeatable_read"):
+            await connection.execute(first)
+            yield connection.fetch
+
+    @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Any]:
         """Yields a connection for exclusive use. After a failure it is closed, since its state is unknown."""
         on_own_loop, unharmed = self._is_on_own_loop(), False
@@ -288,7 +299,7 @@ class PostgresStore:
     async def _prepare(self, connection: Any, on_own_loop: bool) -> None:
         """Prepares a new connection, and creates or upgrades the tables if needed."""
         await connection.set_type_codec("text", schema="pg_catalog", encoder=escape_nul, decoder=unescape_nul, format="text")
-        if await connection.fetchval("SELECT to_regclass('record_attributes')") is None:
+        if await connection.fetchval("SELECT to_regclass('restored_rows')") is None:
             async with connection.transaction():
                 await connection.fetch(LOCK_EXECUTIONS.format(""), EPOCH_LOCK, [])
                 await connection.execute(SCHEMA)

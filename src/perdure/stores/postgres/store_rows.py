@@ -14,7 +14,7 @@ import msgspec
 from perdure.core.attribute_filter import AttributeCondition
 from perdure.core.attributes import IndexedAttributes
 from perdure.core.envelopes import QueuedMessage
-from perdure.core.paths import Key, QueueAddress
+from perdure.core.paths import Address, Key, QueueAddress
 from perdure.stores.protocol import Head, attributes_from_hex
 
 
@@ -85,8 +85,13 @@ def head_of(row: Any) -> Head:
 def message_of(row: Any) -> QueuedMessage:
     """The message in a row that begins with the columns `MESSAGE_COLUMNS`."""
     number, address, key, body, *rest = tuple(row)[:8]
-    parts = _strings(address)
-    return QueuedMessage(number, Key(*parts) if len(parts) == 3 else QueueAddress(*parts), key.decode(), body, *rest)
+    return QueuedMessage(number, address_of(address), key.decode(), body, *rest)
+
+
+def address_of(stored: bytes) -> Address:
+    """Returns the address that `address_bytes` was given."""
+    parts = _strings(stored)
+    return Key(*parts) if len(parts) == 3 else QueueAddress(*parts)
 
 
 address_bytes = msgspec.json.Encoder().encode

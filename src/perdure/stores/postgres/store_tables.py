@@ -16,8 +16,9 @@ from perdure.core.limits import UNCLAIMED_MESSAGE_S
 from perdure.core.paths import Address, Key, QueueAddress
 from perdure.core.program import program_requirements
 from perdure.stores.blob_marks import blob_names_of
+from perdure.stores.change_feed import ShippedItem
 from perdure.stores.postgres import limited_queues as queues
-from perdure.stores.postgres import record_rows
+from perdure.stores.postgres import record_rows, restored_items
 from perdure.stores.postgres import store_rows as attributes
 from perdure.stores.postgres.claim_queries import free_orphans, has_orphans, ready_executions, ready_work
 from perdure.stores.postgres.limited_queues import TENANTS, WANTED, ClaimArguments, Fetch, PostgresCandidate
@@ -144,6 +145,7 @@ class PostgresTables:
             return refused
         if change.records:
             await record_rows.change_records(self.fetch, change.records, self.moment.now_s)
+        await self._keep_blobs(change)
         return Committed(0, self.moment.now_s, await self._carry_out(change))
 
     async def _has_all(self, post: Post) -> bool:
@@ -178,6 +180,7 @@ class PostgresTables:
         if commit.forgets:
             await self._forget(number, address)
             return Committed(commit.version, now_s)
+        await self._keep_blobs(commit)
         if commit.compacted is not None:
             await self.fetch("DELETE FROM log WHERE execution = $1", number)
             if commit.compacted:
@@ -204,16 +207,19 @@ class PostgresTables:
         self.wakes = True
 
     async def _carry_out(self, change: Commit | Post) -> tuple[Key, ...]:
-        """Carries out what commits and posts have in common: acks, then messages, then blobs. Returns the executions that were created."""
+        """Carries out what commits and posts have in common: acks, then messages. Returns the executions that were created."""
         sends = [*[send for ack in change.acks if (send := await self._acknowledge(ack)) is not None], *change.messages]
         opened = [send.to for send in sends if await self._deliver(send)]
+        self.wakes |= bool(sends)
+        return tuple(to for to in opened if isinstance(to, Key))
+
+    async def _keep_blobs(self, change: Commit | Post) -> None:
+        """Keeps the blobs that a change carries, before what names them, and unmarks all that it refers to."""
         for blob in change.blobs:
             await self.fetch("INSERT INTO blobs VALUES ($1, $2) ON CONFLICT DO NOTHING", *blob)
             await self.fetch("DELETE FROM removed_blobs WHERE sha256 = $1", blob[0])
         if names := blob_names_of(change):
             await self.fetch("DELETE FROM blob_marks WHERE sha256 = ANY($1::text[])", names)
-        self.wakes |= bool(sends)
-        return tuple(to for to in opened if isinstance(to, Key))
 
     async def _acknowledge(self, ack: Ack) -> OutgoingMessage | None:
         """Removes or postpones a message. Returns the message to send instead if it was a task that had never been leased."""
@@ -287,6 +293,12 @@ class PostgresTables:
         if limited:
             await queues.record_served(self.fetch, locked, executions, work, asked.now_s)
         return executions, work
+
+    async def restore(self, items: Sequence[ShippedItem]) -> None:
+        """See `ChangeFeed.restore`. No other transaction may be running."""
+        for item in items:
+            await restored_items.restore_item(self.fetch, item, self.moment.now_s, self._know)
+        self.wakes = True
 
     async def leases(self) -> list[HolderStatus]:
         """See `Store.leases`."""

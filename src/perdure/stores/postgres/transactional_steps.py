@@ -26,7 +26,7 @@ ATTEMPT_LOCK = 0x50657265 << 32
 LOCK = "SELECT pg_advisory_xact_lock($1)"
 PERDURE_TABLES = (
     *("meta", "heads", "attributes", "programs", "log", "mail", "holders", "blobs", "blob_marks", "removed_blobs", "queues", "lanes", "tenant_turns", "vault"),
-    *("records", "record_attributes"),
+    *("records", "record_attributes", "feed", "feed_changes", "feed_scans", "restored_rows"),
 )
 _CHANGED = f"""(SELECT coalesce(sum(pg_stat_get_xact_tuples_inserted(oid) + pg_stat_get_xact_tuples_updated(oid)
     + pg_stat_get_xact_tuples_deleted(oid)), 0)::bigint FROM pg_class WHERE relnamespace = 'perdure'::regnamespace AND relname IN {PERDURE_TABLES})"""

@@ -292,6 +292,25 @@ class FeedSuite:
         await copy_changes(other, world.store, page.position)
         assert await world.rows(key()) == await source.rows(key())
 
+    @pytest.mark.parametrize("limit", [1, 2, 5])
+    async def test_each_log_is_whole_after_each_page_though_it_grows_meanwhile(self, world: StoreWorld, limit: int) -> None:
+        other = await self.make_other(world.clock)
+        for id in "12":
+            await world.commit(key(id), creates=True, row=b"1")
+        await feed_of(world.store).begin_feed()
+        at, version, more = 0, 1, True
+        while more:
+            page = await feed_of(world.store).shipped(at, limit)
+            at, more = page.position, page.more
+            await feed_of(other).restore(page.items)
+            for head in await other.heads():
+                log = await other.read(head.key)
+                assert log is not None and [row.version for row in log.rows] == [*range(1, head.version + 1)]
+            if version < 8:
+                more = isinstance(await world.commit(key("1"), version, row=b"more", blobs=((f"blob {version}", b""),)), Committed)
+                version += 1
+        assert await contents(other, []) == await contents(world.store, [])
+
     async def test_what_was_held_is_free_and_awake_in_the_next_epoch(self, world: StoreWorld) -> None:
         other = await self.make_other(world.clock)
         source = StoreWorld(other, world.clock, (await other.store_time()).epoch)

@@ -127,3 +127,29 @@ CREATE TABLE IF NOT EXISTS record_attributes (
     PRIMARY KEY (tenant, kind, key, name, value)
 );
 CREATE INDEX IF NOT EXISTS record_attributes_by_value ON record_attributes (tenant, kind, name, value, key);
+
+-- The change feed. What has changed since it began is in `feed_changes`, in order of its last change, until `shipped` gives it its position: a place in `feed`.
+-- Triggers write `feed_changes` (feed_triggers.sql), and only `shipped` writes `feed`, so positions are in the order in which changes became visible.
+CREATE TABLE IF NOT EXISTS feed_changes (
+    kind text NOT NULL,
+    name bytea NOT NULL,
+    key bytea NOT NULL,
+    version bigint NOT NULL,
+    id bigserial UNIQUE
+);
+CREATE UNIQUE INDEX IF NOT EXISTS feed_changes_thing ON feed_changes (kind, sha256(name), sha256(key), version);
+CREATE TABLE IF NOT EXISTS feed (
+    position bigserial PRIMARY KEY,
+    kind text NOT NULL,
+    name bytea NOT NULL,
+    key bytea NOT NULL DEFAULT '',
+    version bigint NOT NULL DEFAULT 0,
+    change bigint
+);
+CREATE UNIQUE INDEX IF NOT EXISTS feed_thing ON feed (kind, sha256(name), sha256(key), version);
+-- While there is a feed: up to which name or number the things that were there before have their entries, for each table.
+CREATE TABLE IF NOT EXISTS feed_scans (table_name text PRIMARY KEY, name text NOT NULL, number bigint NOT NULL, done boolean NOT NULL);
+
+-- Log rows that were restored before a head that counts them.
+CREATE TABLE IF NOT EXISTS restored_rows (address bytea NOT NULL, version bigint NOT NULL, row bytea NOT NULL);
+CREATE UNIQUE INDEX IF NOT EXISTS restored_rows_of ON restored_rows (sha256(address), version);
