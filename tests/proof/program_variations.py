@@ -310,7 +310,7 @@ class _Losers:
         heard = self._rng.choice((n.Listen(name), n.Listen(name), n.Gather(name, 2)))
         forms: list[Callable[[], Node]] = [
             lambda: self._sequence(heard, self._record(), self._never()),
-            lambda: self._sequence(heard, self._record(), n.Listen(name), self._record(), self._never()),
+            lambda: self._sequence(_of_known_count(heard), self._record(), n.Listen(name), self._record(), self._never()),
             lambda: n.Join({"a": heard, "b": self._never()}),
             lambda: self._sequence(n.Race({"a": heard, "b": self._never()}), self._record(), self._never()),
             lambda: self._sequence(n.Join({"a": heard, "b": self._record()}), self._never()),
@@ -386,3 +386,9 @@ class _Losers:
         """A name that the program does not have yet."""
         self._names += 1
         return f"{prefix}{self._names} lost"
+
+
+def _of_known_count(heard: n.Listen | n.Gather) -> n.Listen | n.Gather:
+    """The same wait, for exactly so many messages. Without a timeout a wait for several ends as soon as one is there, so that what a later wait finds would
+    depend on when the others came."""
+    return replace(heard, timeout_s=HOUR_S) if isinstance(heard, n.Gather) else heard

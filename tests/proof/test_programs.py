@@ -362,6 +362,20 @@ def test_a_loser_gives_back_what_the_oracle_predicts(size: int) -> None:
         assert result == expected.result, f"seed {seed}, size {size}"
 
 
+def test_no_later_wait_depends_on_how_many_messages_an_open_ended_wait_received() -> None:
+    waits = 0
+    for seed in range(600):
+        root = with_losers(generate(Random(seed), 4), Random(seed)).root
+        for sequence in (node for node in n.walk(root) if isinstance(node, n.Sequence) and node.fixed):
+            received: set[str] = set()
+            for node in sequence.nodes:
+                assert not isinstance(node, n.Listen | n.Gather) or node.message not in received, f"seed {seed}: {sequence}"
+                if isinstance(node, n.Gather) and node.timeout_s is None and node.limit > 1:
+                    received.add(node.message)
+                    waits += 1
+    assert waits > 10
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [4, 12, 40])
 def test_interruptions_and_delays_do_not_change_what_comes_out(size: int) -> None:

@@ -64,6 +64,11 @@ def test_where_nothing_fails_each_effect_happens_as_often_as_predicted(first: in
         assert report.counts["kills"] == report.counts["interruptions"] == report.counts["zombies"] == report.counts.get("Conflict", 0) == 0, report.command
 
 
+@pytest.mark.parametrize("seed", [397, 1227])
+def test_messages_that_arrive_in_two_commits_change_nothing_of_what_is_predicted(seed: int) -> None:
+    world(seed, faults=False, always_suspend=True)
+
+
 @pytest.mark.slow
 def test_every_kind_of_fault_happens() -> None:
     happened: Counter[str] = Counter()
