@@ -410,7 +410,7 @@ async def test_unopened_and_closed_it_says_to_open_it_and_it_can_be_opened_again
 
 def test_the_wrong_face_says_which_one_is_right() -> None:
     app = App([greet], db=DB)
-    with app, pytest.raises(WrongVerb, match=r"use shop.run\(...\)"):
+    with app, pytest.raises(WrongVerb, match=r"Use shop.run\(...\)"):
         _ = app.run(greet, "Ada")
 
 
@@ -447,7 +447,7 @@ async def test_in_a_workflow_it_says_to_call_a_child() -> None:
     app = App([wrong, opens, greet], db=DB)
     async with app:
         for one in (wrong, opens):
-            with pytest.raises(ExecutionFailed, match=r"inside a workflow.*run a child"):
+            with pytest.raises(ExecutionFailed, match=r"inside a workflow.*Run a child"):
                 await app.run(one)
 
 

@@ -272,7 +272,7 @@ def test_the_sync_client_is_not_for_its_own_loop() -> None:
         async def misuse() -> None:
             client.list()
 
-        with pytest.raises(WrongVerb, match="use the async client"):
+        with pytest.raises(WrongVerb, match="Use the async client"):
             client._thread.call(misuse())
 
 

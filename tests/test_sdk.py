@@ -169,7 +169,7 @@ def test_the_same_id_with_another_input_returns_the_first_result() -> None:
 
 def test_run_inside_a_running_event_loop_says_to_use_arun(url: str) -> None:
     async def inside() -> None:
-        with pytest.raises(WrongVerb, match=r"greet\.run\(\) inside a running event loop: use `await greet\.arun\(\.\.\.\)`"):
+        with pytest.raises(WrongVerb, match=r"greet\.run\(\) was called inside a running event loop. Use `await greet\.arun\(\.\.\.\)`"):
             greet.run("Ada")
 
     asyncio.run(inside())
@@ -186,7 +186,7 @@ def test_run_and_arun_inside_a_workflow_say_to_call_a_child(url: str) -> None:
         return "not refused"
 
     for verb in ("run", "arun"):
-        assert outer.run(verb).startswith(f"greet.{verb}() inside a workflow: run it as a child: `await ctx.call(greet, ...)`")
+        assert outer.run(verb).startswith(f"greet.{verb}() was called inside a workflow. Run it as a child: `await ctx.call(greet, ...)`")
 
 
 @pytest.mark.parametrize("duration", [1e300, 10**400, "400000d", 1001 * 365.25 * 86_400])
@@ -216,7 +216,7 @@ async def pausing(ctx: Context) -> str:
 
 
 def test_a_workflow_is_run_by_its_verbs_and_not_by_calling_it() -> None:
-    with pytest.raises(WrongVerb, match=r"greet was called: use greet\.run"):
+    with pytest.raises(WrongVerb, match=r"greet was called. Use greet\.run"):
         greet("Ada")
 
 
@@ -437,9 +437,9 @@ def test_ids_that_differ_only_in_how_unicode_composes_them_are_two() -> None:
 
 @pytest.mark.parametrize("id", ["", "x" * (limits.NAME_BYTES_MAX + 1), "é" * (limits.NAME_BYTES_MAX // 2 + 1), "\ud800", 7, b"k"])
 def test_an_id_that_is_empty_too_long_or_no_text_is_refused_before_anything_is_stored(id: Any, tmp_path: Path) -> None:
-    with pytest.raises(BadName, match=r"^id "):
+    with pytest.raises(BadName, match=r"^the id "):
         greet.with_(id=id).run("Ada")
-    with pytest.raises(BadName, match=r"^id "):
+    with pytest.raises(BadName, match=r"^the id "):
         greet.key(id)
     assert list(tmp_path.iterdir()) == []
 

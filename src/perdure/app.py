@@ -217,13 +217,13 @@ class App:
         what, opened = f"app.{verb}()", self._opened
         _refuse_in_workflow(what)
         if opened is not None and self._pid != os.getpid():
-            raise WrongVerb(f"{what} in a forked process", "the process that it was forked from has the App open; open it here as well")
+            raise WrongVerb(f"{what} was called in a forked process", "the App is open only in the process that it was forked from: open it here as well")
         if opened is not None and opened.thread is thread:
             return opened
         if opened is not None and thread is None:
-            raise WrongVerb(f"{what} within `with app as shop:`", f"use shop.{verb}(...), which does not need to be awaited")
+            raise WrongVerb(f"{what} was called within `with app as shop:`", f"use shop.{verb}(...), which does not need to be awaited")
         state = "after the App was closed" if self._was_open else "before the App was opened"
-        raise WrongVerb(f"{what} {state}", f"open it: `async with app:` and `await app.{verb}(...)`, or `with app as shop:` and `shop.{verb}(...)`")
+        raise WrongVerb(f"{what} was called {state}", f"open it: `async with app:` and `await app.{verb}(...)`, or `with app as shop:` and `shop.{verb}(...)`")
 
     def workflow(self, name: str) -> Workflow[..., Any] | NamedWorkflow:
         """Returns the workflow or definition of a name, to be started with options: ``app.start(app.workflow("order").with_(id="o1"), "o1", 500)``.
@@ -422,7 +422,7 @@ class _OpenApp:
     def _expect_use(self, verb: str) -> None:
         if asyncio.get_running_loop() is not self.loop:
             raise WrongVerb(
-                f"{verb}() on another event loop", "await it on the loop that opened the App, or use `with app as shop:`, whose verbs work anywhere"
+                f"{verb}() was called on another event loop", "await it on the loop that opened the App, or use `with app as shop:`, whose verbs work anywhere"
             )
         if self.failure is not None:
             raise self.failure
@@ -461,4 +461,6 @@ def _queues_of(queues: Iterable[str | Queue]) -> list[Queue]:
 def _refuse_in_workflow(what: str) -> None:
     with suppress(RuntimeError):  # no event loop is running
         if isinstance(asyncio.get_running_loop(), DeterministicLoop):
-            raise WrongVerb(f"{what} inside a workflow", "run a child: `await ctx.call(workflow, ...)`, or `await ctx.start(workflow, ...)` to go on at once")
+            raise WrongVerb(
+                f"{what} was called inside a workflow", "run a child: `await ctx.call(workflow, ...)`, or `await ctx.start(workflow, ...)` to continue at once"
+            )

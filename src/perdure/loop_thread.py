@@ -115,7 +115,7 @@ def run_in_user_transaction(thread: LoopThread, store: Store, connection: Any, c
     Raises:
         WrongVerb: the connection belongs to an event loop.
     """
-    wrong = WrongVerb("connection= with a connection that belongs to an event loop", "use an AsyncClient there")
+    wrong = WrongVerb("a sync client was given a connection= that belongs to an event loop", "use an AsyncClient there")
     try:
         if is_async_connection(connection):
             raise wrong

@@ -94,7 +94,7 @@ class Workflow(Generic[P, R_co]):
         self._not_in_a_workflow("run")
         with suppress(RuntimeError):  # get_running_loop raises it if no loop is running
             asyncio.get_running_loop()
-            raise WrongVerb(f"{self.code.name}.run() inside a running event loop", f"use `await {self.code.name}.arun(...)`")
+            raise WrongVerb(f"{self.code.name}.run() was called inside a running event loop", f"use `await {self.code.name}.arun(...)`")
         with short_traceback:
             from perdure.shared_engines import run_in_thread  # here, so that importing a workflow costs no engine
 
@@ -109,7 +109,7 @@ class Workflow(Generic[P, R_co]):
         with suppress(RuntimeError):  # get_running_loop raises it if no loop is running
             if isinstance(asyncio.get_running_loop(), DeterministicLoop):
                 raise WrongVerb(
-                    f"{self.code.name}.{verb}() inside a workflow",
+                    f"{self.code.name}.{verb}() was called inside a workflow",
                     f"run it as a child: `await ctx.call({self.code.name}, ...)`, or `await ctx.start({self.code.name}, ...)` to continue at once",
                 )
 

@@ -50,7 +50,7 @@ def test_without_the_key_a_command_names_it(shell: Shell, monkeypatch: pytest.Mo
     shell.run("db rekey")
     monkeypatch.delenv("PERDURE_ENCRYPTION_KEYS")
     said = shell.run("result ada")
-    assert said.code == 50 and "is encrypted with the key 'old', and no keys are given here" in said.err
+    assert said.code == 50 and "is encrypted with the key 'old', and this process has no keys" in said.err
     assert shell.run("ls").code == 0 and shell.run("db keys -o ids").out == "old\n"
     said = shell.run("db rekey")
     assert said.code == 10 and "PERDURE_ENCRYPTION_KEYS has no key to encrypt with" in said.err

@@ -59,12 +59,12 @@ def test_what_takes_anything_by_name_is_given_it(world: World) -> None:
 
 def test_an_option_among_the_arguments_is_refused_with_the_call_that_is_meant(world: World) -> None:
     started: Any = world.start
-    with pytest.raises(WrongVerb, match=re.escape("write world.start(doubling.with_(id='k', delay='1h'), 5)")):
+    with pytest.raises(WrongVerb, match=re.escape("world.start(doubling.with_(id='k', delay='1h'), 5)")):
         started(doubling, 5, id="k", delay="1h")
-    with pytest.raises(WrongVerb, match=re.escape("write doubling.with_(id='k').run(number=5)")):
+    with pytest.raises(WrongVerb, match=re.escape("doubling.with_(id='k').run(number=5)")):
         doubling.run(number=5, id="k")  # type: ignore[call-arg]  # that is the claim
     document = {"perdure": 1, "name": "echo", "input": {"a": {"type": "integer"}}, "steps": [{"id": "b", "set": {"c": "@input.a"}}]}
-    with pytest.raises(WrongVerb, match=re.escape("write world.start(echo.with_(id='k'), a=1)")):
+    with pytest.raises(WrongVerb, match=re.escape("world.start(echo.with_(id='k'), a=1)")):
         started(Definition.of(document), a=1, id="k")
     assert world.runs == []
 
@@ -75,7 +75,7 @@ def test_an_option_among_the_arguments_of_a_child_is_refused_with_the_call_that_
     async def parent(ctx: Context) -> Any:
         return await getattr(ctx, verb)(doubling, 5, name="one")
 
-    with pytest.raises(ExecutionFailed, match=re.escape(f"write ctx.{verb}(doubling.with_(name='one'), 5)")):
+    with pytest.raises(ExecutionFailed, match=re.escape(f"ctx.{verb}(doubling.with_(name='one'), 5)")):
         world.run(parent)
 
 
@@ -84,7 +84,7 @@ def test_an_option_among_the_arguments_of_a_step_is_refused_with_the_call_that_i
     async def hasty(ctx: Context) -> int:
         return await ctx.step(double, 5, timeout="1s")  # type: ignore[call-arg]  # that is the claim
 
-    with pytest.raises(ExecutionFailed, match=re.escape("write ctx.step(double.with_(timeout='1s'), 5)")):
+    with pytest.raises(ExecutionFailed, match=re.escape("ctx.step(double.with_(timeout='1s'), 5)")):
         world.run(hasty)
 
 
@@ -144,7 +144,7 @@ def test_an_option_acts_on_a_verb_or_is_refused_there(world: World, option: str)
         run = world.start(given, 5)
         assert run.result() == 10 and _acted(run, option)
     else:
-        with pytest.raises(WrongVerb, match=f"world.start does not take doubling.with_\\({option}=...\\): {option}= is for .*; leave {option}= out here"):
+        with pytest.raises(WrongVerb, match=f"world.start does not take doubling.with_\\({option}=...\\). {option}= is for .*; leave {option}= out here"):
             world.start(given, 5)
 
 

@@ -535,7 +535,7 @@ def test_what_a_log_could_not_repeat_is_refused_with_the_verb_to_use(what: str, 
     with pytest.raises(NotDeterministic) as refused:
         complete(main())
     assert refused.value.what == what and instead in refused.value.instead
-    assert str(refused.value) == f"a workflow cannot use {what}, because replay could not repeat it; use {refused.value.instead}"
+    assert str(refused.value) == f"a workflow cannot use {what}, because replay could not repeat it. Use {refused.value.instead}"
 
 
 SUPPORTED = {"call_soon", "close", "create_future", "create_task", "get_debug", "get_task_factory", "is_closed", "is_running"}

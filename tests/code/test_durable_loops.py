@@ -146,7 +146,7 @@ async def test_verbs_of_the_surrounding_context_in_a_turn_say_to_use_the_turns_o
         return ""
 
     async with world(wrong) as w:
-        assert "use the context of the iteration" in await w.run(wrong)
+        assert "Use the context of the iteration" in await w.run(wrong)
 
 
 @virtually

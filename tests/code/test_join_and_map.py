@@ -267,8 +267,8 @@ async def test_a_race_of_nothing_or_a_join_of_no_functions_says_what_to_pass() -
 
     async with world(joining) as w:
         nothing, coroutine, number, limit = await w.run(joining)
-        assert "give at least one" in nothing
-        assert "pass a step, a workflow or a function of a context" in coroutine and "a function of a context" in number
+        assert "Give at least one" in nothing
+        assert "Pass a step, a workflow or a function of a context" in coroutine and "a function of a context" in number
         assert "a whole number from 1" in limit
 
 

@@ -390,7 +390,7 @@ async def test_a_message_is_completed_once() -> None:
     async with world(twice) as w:
         key = await w.start(twice)
         await w.send(key, "m")
-        assert "complete each message once" in await w.result(key)
+        assert "Complete each message once" in await w.result(key)
 
 
 @virtually

@@ -65,7 +65,7 @@ def test_a_race_of_nothing_is_refused_with_what_to_give(world: World) -> None:
     async def racing(ctx: Context) -> None:
         await ctx.race()
 
-    with pytest.raises(ExecutionFailed, match=r"ctx\.race of nothing has no winner, so it would wait for ever: give at least one branch"):
+    with pytest.raises(ExecutionFailed, match=r"ctx\.race of nothing has no winner, so it would wait for ever. Give at least one branch"):
         world.run(racing)
 
 
@@ -98,7 +98,7 @@ def test_a_context_that_outlives_its_execution_is_refused_outside_of_workflows_t
         kept.append(ctx)
 
     world.run(leaking)
-    with pytest.raises(WrongVerb, match="a context belongs to one run of its workflow"):
+    with pytest.raises(WrongVerb, match="context belongs to one run of its workflow"):
         kept[-1].emit(1)
 
 

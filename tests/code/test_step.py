@@ -279,7 +279,7 @@ async def test_calling_the_function_instead_of_passing_it_says_what_to_write() -
 
     async with world(wrong) as w:
         error = await w.failure(wrong)
-        assert error.type == "wrong_verb" and "pass a function and its arguments" in error.message
+        assert error.type == "wrong_verb" and "Pass a function and its arguments" in error.message
 
 
 @virtually
@@ -423,7 +423,7 @@ async def test_verbs_in_a_step_or_in_its_thread_say_that_a_step_cannot_use_them(
 
     async def then(it: MemoryEngine) -> None:
         for line in await it.run(nesting):
-            assert line.startswith("fatal: ctx.") and "a step can't use verbs: return its result" in line
+            assert line.startswith("fatal: ctx.") and "A step can't use verbs: return its result" in line
 
     await _real(nesting, then=then)
 

@@ -555,7 +555,7 @@ async def test_verbs_in_a_step_or_in_its_thread_say_that_a_step_cannot_use_them(
         lines = await w.run(nesting)
         assert len(lines) == 4
         for line in lines:
-            assert line.startswith("fatal: ctx.") and "a step can't use verbs: return its result" in line
+            assert line.startswith("fatal: ctx.") and "step can't use verbs: return its result" in line
 
 
 def test_the_context_of_another_branch_and_one_whose_function_has_ended_are_refused() -> None:
@@ -578,7 +578,7 @@ def test_the_context_of_another_branch_and_one_whose_function_has_ended_are_refu
 
     found = Hand(workflow(sync).code).start().run().result
     assert len(found) == 5 and all("outside the function that its context was given to" in what for what in found)
-    with pytest.raises(WrongVerb, match=r"ctx.sleep was called outside .* a branch has a context of its own"):
+    with pytest.raises(WrongVerb, match=r"ctx.sleep was called outside .* branch has a context of its own"):
         ended[0].sleep(1)
 
 
@@ -629,7 +629,7 @@ def test_an_async_function_behind_a_plain_one_is_named() -> None:
             return str(failed.errors["behind"])
 
     result = Hand(workflow(sync).code).start().run().result
-    assert result.startswith("a function was given a SyncContext and returned a coroutine: pass the async function itself")
+    assert result.startswith("a function was given a SyncContext and returned a coroutine. Pass the async function itself")
 
 
 def test_clocks_threads_and_loops_are_refused_as_in_an_async_workflow() -> None:

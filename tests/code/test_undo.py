@@ -383,7 +383,7 @@ def test_a_step_is_undone_by_one_function() -> None:
     @once.undo
     def first(_: Any) -> None: ...
 
-    with pytest.raises(BadName, match="undo handler undo:once already"):
+    with pytest.raises(BadName, match="already has undo:once"):
         once.undo(first)
     assert once.with_(timeout="1s").undo_when == "done"
 

@@ -550,7 +550,7 @@ async def test_a_function_whose_value_is_kept_may_not_use_verbs_which_replay_wou
                 await ctx.keep(name, lambda use=use: str(use()))  # type: ignore[misc]  # mypy can't infer the default
                 said.append("kept")
             except StepFailed as failed:
-                said.append(failed.error.message.partition(":")[0])
+                said.append(failed.error.message.partition(". ")[0])
         ctx.emit("after")
         return said
 

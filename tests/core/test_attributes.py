@@ -95,7 +95,7 @@ def test_what_can_not_be_kept_is_refused_and_it_is_said_what_is_kept(value: Any,
 
 @pytest.mark.parametrize("name", ["", "a b", "a=b", "1a", "-a", "a" * 65, "a\n", "a>", 7, None, "🐘"])
 def test_a_name_is_a_word(name: Any) -> None:
-    with pytest.raises(BadName, match=r"^attribute "):
+    with pytest.raises(BadName, match=r"^the attribute "):
         a.checked_attributes({name: 1})
 
 

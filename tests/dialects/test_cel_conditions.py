@@ -118,7 +118,7 @@ def test_messages_quote_what_the_author_wrote() -> None:
     notes = FindingCollector(None)
     TokenGraphConditionReader(StepNames(notes), notes, ReferencedContents({}, notes)).read("output.a * 'x' > 2", "/here")
     (wrong,) = notes.findings
-    assert (wrong.pointer, "double" in wrong.message.partition(":")[0]) == ("/here", False) and "\"output.a * 'x' > 2\" is no CEL" in wrong.message
+    assert (wrong.pointer, "double" in wrong.message.partition(":")[0]) == ("/here", False) and "\"output.a * 'x' > 2\" is not CEL" in wrong.message
     made, _ = condition("output.nothing * 2 > 2")
     with pytest.raises(ExpressionFailed, match=r"^/expr: 'output.nothing \* 2 > 2': "):
         conditions.compile_condition(made, "false").evaluate(ConditionScope())

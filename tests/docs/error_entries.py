@@ -13,7 +13,7 @@ ENTRIES: dict[str, tuple[str, str]] = {
         "Set it, as the message says, and retry the execution: it goes on with the step. `perdure secret check` says beforehand what is missing.",
     ),
     "SealedSecret": (
-        "A secret is kept in the store under a key that this process was not given, or was changed since it was kept.",
+        "A secret in the store is encrypted with a key that this process does not have, or was changed since it was stored.",
         "Put the key that the message names into `PERDURE_SECRETS_KEY`, or set the secret anew; then retry the execution.",
     ),
     "PerdureError": (

@@ -47,7 +47,7 @@ RAISED: dict[str, Callable[[], Any]] = {
     "TooLarge": lambda: values.encode(bytes(20_000_000), "the result of step", (("download", 1),)),
     "LossyValue": lambda: function_codec.refuse_lossy_value(GOLD, values.encode(GOLD, ""), Card, lambda: "the argument card of step pay"),
     "UnsupportedType": lambda: function_codec.refuse_unsupported("pay", [("card", Card | threading.Event)]),
-    "BadName": lambda: checked_name("", "the name of a step"),
+    "BadName": lambda: checked_name("", "step"),
     "BadValue": lambda: duration_seconds("3 weeks ago", "sleep"),
     "WrongVerb": lambda: order(),
     "MissingSecret": lambda: with_secrets(values.encode(((), {"token": {"@secret": "TOKEN"}}), ""), ("/token",), find_no_secret),
@@ -78,7 +78,9 @@ MADE: dict[str, BaseException] = {
     "BadExpression": e.BadExpression("/steps/pay/when", "character 7: a value is missing after ==", "write one, such as 1 or 'text'", 7),
     "ExpressionFailed": e.ExpressionFailed("/steps/pay/with", "@order has no field totl", "did you mean total?"),
     "MissingExtra": e.MissingExtra("CEL", "cel-expr-python", "definitions"),
-    "SealedSecret": e.SealedSecret("TOKEN", "is kept encrypted with the key '2025', and none is given here; give that one in PERDURE_SECRETS_KEY", "2025"),
+    "SealedSecret": e.SealedSecret(
+        "TOKEN", "is encrypted with the key '2025', and this process has no keys. Add that key, after any others, in PERDURE_SECRETS_KEY", "2025"
+    ),
     "SourceFailed": e.SourceFailed("Python", "KeyError", "'total'", (3, 12)),
     "OutOfTime": e.OutOfTime("Python", 10.0),
     "OutOfMemory": e.OutOfMemory("TypeScript", 64_000_000),

@@ -262,9 +262,9 @@ async def test_an_option_among_the_arguments_is_refused_with_the_call_that_is_me
         ({"mark": "?", "connection": object()}, "client.start(greet.with_(connection=...), 'Ada', mark='?')"),
     ]
     for given, meant in options:
-        with pytest.raises(WrongVerb, match=re.escape(f"options are given by with_; write {meant}")):
+        with pytest.raises(WrongVerb, match=re.escape(f"Pass options by with_: {meant}")):
             await client.start(greet, "Ada", **given)
-    with pytest.raises(WrongVerb, match=re.escape("write client.run(greet.with_(id='k'), 'Ada')")):
+    with pytest.raises(WrongVerb, match=re.escape("client.run(greet.with_(id='k'), 'Ada')")):
         await client.run(greet, "Ada", id="k")  # type: ignore[call-arg]  # that is the claim
     assert await client.list() == []
 

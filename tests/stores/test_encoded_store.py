@@ -272,7 +272,7 @@ async def test_each_of_several_keys_decrypts_and_the_first_encrypts() -> None:
         assert await everything(EncodedStore(inner, Encrypted(keys))) == seen
     rotated = EncodedStore(inner, Encrypted(NEW | OLD))
     await rotated.commit([event(key(), 1, row=ROW)])
-    with pytest.raises(SealedPayload, match="is encrypted with the key 'old', and the keys given are new") as refused:
+    with pytest.raises(SealedPayload, match="is encrypted with the key 'old', and this process has only new") as refused:
         await EncodedStore(inner, Encrypted(NEW)).read(key())
     assert refused.value.key_id == "old"
     newer = await EncodedStore(inner, Encrypted(NEW)).read(key(), after=1)
@@ -284,8 +284,8 @@ async def test_without_a_key_or_with_a_wrong_one_reading_says_which_is_missing_a
     await written(inner, Encrypted(OLD, Compressed(1)))
     before = await everything_kept(inner)
     for codec, why in (
-        (Encrypted(NEW), "with the key 'old', and the keys given are new"),
-        (Compressed(), "with the key 'old', and no keys are given here"),
+        (Encrypted(NEW), "with the key 'old', and this process has only new"),
+        (Compressed(), "with the key 'old', and this process has no keys"),
         (Encrypted({"old": NEW["new"]}), "a different key of the id 'old'"),
     ):
         store = EncodedStore(inner, codec)
@@ -293,7 +293,7 @@ async def test_without_a_key_or_with_a_wrong_one_reading_says_which_is_missing_a
             with pytest.raises(SealedPayload, match=why) as refused:
                 await read
             assert refused.value.key_id == "old" and NEW["new"].hex() not in str(refused.value)
-    with pytest.raises(SealedPayload, match="is encrypted with the key 'old', and no keys are given here; give that one, in PERDURE_ENCRYPTION_KEYS"):
+    with pytest.raises(SealedPayload, match=r"is encrypted with the key 'old', and this process has no keys\. Give it that key, in PERDURE_ENCRYPTION_KEYS"):
         messages.decode_message_or_task((await inner.messages(queue()))[0].body)
     assert await everything_kept(inner) == before
 

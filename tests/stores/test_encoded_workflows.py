@@ -258,7 +258,7 @@ async def test_a_worker_without_the_key_postpones_work_and_changes_no_payload(tm
     worker.stop()
     await running
     await blind.close()
-    assert kept(file) == before and "with the key 'old', and the keys given are new" in caplog.text and "defect" not in caplog.text
+    assert kept(file) == before and "with the key 'old', and this process has only new" in caplog.text and "defect" not in caplog.text
 
 
 async def test_a_payload_whose_key_is_missing_is_asked_for_again_and_is_no_failed_try() -> None:

@@ -495,7 +495,7 @@ def test_in_an_async_test_a_world_says_what_to_do(project: pytest.Pytester) -> N
     source = f"async def test_async(world):\n    world.start(order, 'o', 1)\n\nasync def test_other():\n    pass\n\ndef test_sync(world):{EXAMPLE}"
     result = checked(project, source, "-p", "pytest_asyncio.plugin")
     result.assert_outcomes(passed=2, failed=1)
-    result.stdout.fnmatch_lines(["E*WrongVerb: start() inside a running event loop: write the test as a plain `def`*"])
+    result.stdout.fnmatch_lines(["E*WrongVerb: start() was called inside a running event loop. Write the test as a plain `def`*"])
 
 
 @pytest.mark.slow

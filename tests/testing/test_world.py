@@ -897,13 +897,13 @@ def test_two_worlds_are_the_same_world_without_a_seed(world: World) -> None:
 
 async def test_inside_of_a_running_loop_a_world_says_what_to_do(world: World) -> None:
     for use in (lambda: world.start(paying), lambda: world.skip("1s"), world.crash, world.restart, lambda: world.mock(charge)):
-        with pytest.raises(WrongVerb, match="write the test as a plain `def`"):
+        with pytest.raises(WrongVerb, match="Write the test as a plain `def`"):
             use()
 
 
 def test_a_step_can_not_move_the_world_that_it_is_in(world: World) -> None:
     def do(order_id: str, cents: int) -> Charge:
-        with pytest.raises(WrongVerb, match=r"skip\(\) in a step or a workflow"):
+        with pytest.raises(WrongVerb, match=r"skip\(\) was called in a step or a workflow"):
             world.skip("1h")
         return Charge(world.now.isoformat())
 

@@ -100,5 +100,7 @@ def import_greenlet() -> Any:
     try:
         import greenlet  # type: ignore[import-untyped]  # greenlet has no type hints
     except ImportError as error:
-        raise WrongVerb("a sync workflow needs greenlet, which is not installed", 'pip install "perdure[sync]", or make the workflow async') from error
+        raise WrongVerb(
+            "a sync workflow needs greenlet, which is not installed", 'install it: pip install "perdure[sync]", or make the workflow async'
+        ) from error
     return greenlet

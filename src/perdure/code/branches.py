@@ -71,7 +71,7 @@ def tasks_of(verb: str, loop: DeterministicLoop, awaitables: Sequence[Awaitable[
         if isinstance(one, Coroutine):
             one.close()
     what = f"ctx.{verb} was called without an awaitable" if wrong is None else f"ctx.{verb} was given an object of type {type(wrong).__name__}"
-    raise WrongVerb(what, "pass what verbs return, such as ctx.step(...), or tasks that were made of them")
+    raise WrongVerb(what, "pass the results of verbs, such as ctx.step(...), or tasks made from them")
 
 
 def _as_coroutine(one: Awaitable[T]) -> Coroutine[Any, Any, T]:

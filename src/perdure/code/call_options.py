@@ -195,7 +195,7 @@ def misplaced_options(workflow: str, verb: str, options: Mapping[str, Any], args
     rest = [*map(_shown, args), *(f"{name}={_shown(value)}" for name, value in kwargs.items())]
     call = f"{whole}.{verb}({', '.join(rest)})" if "." not in verb else f"{verb}({', '.join([whole, *rest])})"
     what = f"{workflow}.{verb}" if "." not in verb else f"{verb} of {workflow}"
-    return WrongVerb(f"{what} has no argument {' or '.join(map(repr, options))}", f"options are given by with_; write {call}")
+    return WrongVerb(f"{what} has no argument {' or '.join(map(repr, options))}", f"pass options by with_: {call}")
 
 
 def _shown(value: Any) -> str:

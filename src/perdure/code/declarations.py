@@ -38,15 +38,15 @@ def checked_name(name: object, what: str) -> str:
         BadName: it is not.
     """
     if not isinstance(name, str):
-        raise BadName(what, name, f"a name is text, not {type(name).__name__}")
+        raise BadName(what, name, f"it is of type {type(name).__name__}. Pass text")
     try:
         size_bytes = len(name.encode())
     except UnicodeEncodeError as error:
-        raise BadName(what, ascii(name), "it has no encoding in UTF-8") from error
+        raise BadName(what, ascii(name), "it can't be encoded as UTF-8. Use other characters") from error
     if not 1 <= size_bytes <= limits.NAME_BYTES_MAX:
-        raise BadName(what, name, f"a name takes 1 to {limits.NAME_BYTES_MAX} bytes, this one {size_bytes}")
+        raise BadName(what, name, f"it has {size_bytes} bytes. Use 1 to {limits.NAME_BYTES_MAX} bytes")
     if what == "workflow" and "\n" in name:
-        raise BadName(what, name, "the name of a workflow is a single line")
+        raise BadName(what, name, "it has several lines. Use a single line")
     return name
 
 
@@ -159,7 +159,7 @@ class Step(Generic[P, R_co, X_co]):
 
         def declare(fn: F) -> F:
             if self.handlers:
-                raise BadName("undo of step", self.name, f"the step has the undo handler {self.handlers[0].step.name} already")
+                raise BadName("undo handler of step", self.name, f"the step already has {self.handlers[0].step.name}. Remove one of the two")
             handler: Step[Any, Any, Any] = Step(fn, name=f"undo:{self.name}", queue=self.queue, **options)
             _ = handler.rule, handler.timeout_s
             self.handlers.append(declared := UndoHandler(handler, in_doubt, on_error))

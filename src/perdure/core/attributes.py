@@ -135,9 +135,9 @@ def checked_attribute_name(name: object) -> str:
         BadName: it is not.
     """
     if not isinstance(name, str):
-        raise BadName("attribute", name, f"a name is text, not {type(name).__name__}")
+        raise BadName("attribute", name, f"it is of type {type(name).__name__}. Pass text")
     if not ATTRIBUTE_NAME.fullmatch(name):
-        raise BadName("attribute", name, "a name has up to 64 letters, digits, _, . and -, and begins with a letter or _")
+        raise BadName("attribute", name, "it is not a word. Use up to 64 letters, digits, _, . and -, beginning with a letter or _")
     return name
 
 

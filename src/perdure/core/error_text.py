@@ -1,11 +1,20 @@
 """Turns exceptions and names of user code into text that can be stored: valid UTF-8, of bounded length, even if that code misbehaves."""
 
+import re
 from collections.abc import Callable
 
 from perdure.core import limits
 
 TextCut = Callable[[str, str], tuple[str, str]]
 """Takes the two sides of a cut through a text and returns them as they may be shown, as `Mask.cut` does."""
+
+
+_WORD = re.compile(r"[a-z][a-z']*(?=[\s,:;.]|$)")
+
+
+def as_sentence(text: str) -> str:
+    """Returns text with a capital first letter, unless it begins with code, such as ``has(x)`` or ``app.start()``."""
+    return text[:1].upper() + text[1:] if _WORD.match(text) else text
 
 
 def valid_utf8(text: str) -> str:

@@ -49,7 +49,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import msgspec
 
-from perdure.core.error_text import valid_utf8
+from perdure.core.error_text import as_sentence, valid_utf8
 
 if TYPE_CHECKING:
     from perdure.core.paths import Path
@@ -159,7 +159,7 @@ class BadName(ProgrammingError):
     code = "bad_name"
 
     def __init__(self, what: str, name: object, why: str) -> None:
-        super().__init__(f"{what} {str(name)[:60]!r}: {why}")
+        super().__init__(f"the {what} {str(name)[:60]!r} can't be used: {why}")
         self.what, self.name, self.why = what, name, why
 
 
@@ -192,7 +192,7 @@ class WrongVerb(ProgrammingError):
     code = "wrong_verb"
 
     def __init__(self, what: str, instead: str) -> None:
-        super().__init__(f"{what}: {instead}")
+        super().__init__(f"{what}. {as_sentence(instead)}")
         self.what, self.instead = what, instead
 
 
@@ -203,7 +203,7 @@ class NotDeterministic(WrongVerb):
 
     def __init__(self, what: str, instead: str) -> None:
         super().__init__(what, instead)
-        self.args = (f"a workflow cannot use {what}, because replay could not repeat it; use {instead}",)
+        self.args = (f"a workflow cannot use {what}, because replay could not repeat it. Use {instead}",)
 
 
 class NotAwaited(ProgrammingError):
@@ -372,7 +372,7 @@ class BadExpression(ProgrammingError):
     code = "bad_expression"
 
     def __init__(self, where: str, what: str, hint: str, at: int = 0) -> None:
-        super().__init__(f"{where}: {what}; {hint}" if where else f"{what}; {hint}")
+        super().__init__(f"{where}: {what}. {as_sentence(hint)}" if where else f"{what}. {as_sentence(hint)}")
         self.where, self.what, self.hint, self.at = where, what, hint, at
 
 
@@ -382,7 +382,7 @@ class ExpressionFailed(ProgrammingError):
     code = "expression_failed"
 
     def __init__(self, where: str, what: str, hint: str) -> None:
-        super().__init__(f"{where}: {what}; {hint}" if where else f"{what}; {hint}")
+        super().__init__(f"{where}: {what}. {as_sentence(hint)}" if where else f"{what}. {as_sentence(hint)}")
         self.where, self.what, self.hint = where, what, hint
 
 
@@ -439,7 +439,7 @@ class SandboxLimit(ProgrammingError):
     code = "sandbox_limit"
 
     def __init__(self, what: str, instead: str, console: str = "") -> None:
-        super().__init__(f"{what}; {instead}{_console_tail(console)}")
+        super().__init__(f"{what}. {as_sentence(instead)}{_console_tail(console)}")
         self.what, self.instead, self.console = what, instead, console
 
 

@@ -87,6 +87,6 @@ def reject_encoded(data: bytes) -> None:
         raise SealedPayload("a payload", "can't be read: " + data[2:].decode("utf-8", "backslashreplace"))
     if (its := encryption_key_id(data)) is not None:
         raise SealedPayload(
-            "a payload", f"is encrypted with the key {its!r}, and no keys are given here; give that one, in PERDURE_ENCRYPTION_KEYS or by codec=", its
+            "a payload", f"is encrypted with the key {its!r}, and this process has no keys. Give it that key, in PERDURE_ENCRYPTION_KEYS or by codec=", its
         )
-    raise SealedPayload("a payload", "is compressed, and no codec is given here; set PERDURE_COMPRESS=1, or give one by codec=")
+    raise SealedPayload("a payload", "is compressed, and this process has no codec. Set PERDURE_COMPRESS=1, or pass codec=")

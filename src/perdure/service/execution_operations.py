@@ -364,7 +364,9 @@ def start_request(
 def expect_no_wait(connection: Any) -> None:
     """Refuses a connection for a call that waits for the result."""
     if connection is not None:
-        raise WrongVerb("run(connection=...)", "nothing begins before your commit: use start(connection=...), commit, then result() of the handle")
+        raise WrongVerb(
+            "run() was called with connection=, and nothing begins before your commit", "use start(connection=...), commit, then result() of the handle"
+        )
 
 
 async def start_in_transaction(store: Store, connection: Any, wanted: StartRequest, queue: Queue | None) -> tuple[Key, bool]:

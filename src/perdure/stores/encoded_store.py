@@ -132,7 +132,8 @@ class PayloadSealer:
                 start, end = span
                 if (start > after if number == 0 else expected not in (start, None)) or (number == len(log.rows) - 1 and end != log.head.version):
                     raise SealedPayload(
-                        payload_text(_payload_identity("row", log.head.key, start, end)), "is not where it was written: rows of the log are missing or moved"
+                        payload_text(_payload_identity("row", log.head.key, start, end)),
+                        "is not where it was written: rows of the log are missing or moved. Restore the database from a backup",
                     )
             expected = None if span is None else span[1]
             rows.append(LogRow(stored.version, row))
@@ -472,7 +473,7 @@ def _codec_error(about: bytes, why: str) -> SealedPayload:
 
 
 def _altered_error(about: bytes) -> SealedPayload:
-    return SealedPayload(payload_text(about), "was changed since it was written; restore the database from a backup")
+    return SealedPayload(payload_text(about), "was changed since it was written. Restore the database from a backup")
 
 
 def _own_name(sha256: str) -> tuple[str, ...]:

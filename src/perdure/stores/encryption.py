@@ -20,7 +20,7 @@ from perdure.stores.payload_codec import Compressed, PayloadCodec, payload_text
 
 KEY_BYTES, NONCE_BYTES, TAG_BYTES = 32, 12, 16
 KEY_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
-NOT_ENCRYPTED = "is not encrypted, which is required here; if you trust it, encrypt it by perdure db rekey without PERDURE_ENCRYPTION_REQUIRED"
+NOT_ENCRYPTED = "is not encrypted, which is required here. If you trust it, encrypt it by perdure db rekey without PERDURE_ENCRYPTION_REQUIRED"
 BLOB_NAMES_CONTEXT = b"perdure: names of blobs"
 
 
@@ -68,7 +68,7 @@ class Encrypted:
         id = stored[2 : 2 + size].decode("utf-8", "backslashreplace")
         cipher = self._ciphers.get(id)
         if cipher is None:
-            why = f"is encrypted with the key {id!r}, and the keys given are {', '.join(self.ids)}; add that key behind them in PERDURE_ENCRYPTION_KEYS"
+            why = f"is encrypted with the key {id!r}, and this process has only {', '.join(self.ids)}. Add that key after the others in PERDURE_ENCRYPTION_KEYS"
             raise SealedPayload(payload_text(about), why, id)
         begins = 2 + size + NONCE_BYTES
         if len(stored) < begins + TAG_BYTES:
@@ -88,7 +88,7 @@ class Encrypted:
 
     def _altered(self, about: bytes, id: str) -> SealedPayload:
         why = f"was changed since it was written, or moved from another place, or encrypted with a different key of the id {id!r}"
-        return SealedPayload(payload_text(about), f"{why}; restore the database from a backup, or give the right key", id)
+        return SealedPayload(payload_text(about), f"{why}. Restore the database from a backup, or give the right key", id)
 
 
 def parse_keys(text: str, called: str = "PERDURE_ENCRYPTION_KEYS") -> dict[str, bytes]:

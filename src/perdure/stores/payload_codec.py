@@ -79,18 +79,18 @@ class Compressed:
             case payload_header.ENCRYPTED_MARKER:
                 its = payload_header.encryption_key_id(bytes((payload_header.ENCODED_MARKER,)) + payload_header.WHOLE_FRAME + stored[:258])
                 raise SealedPayload(
-                    payload_text(about), f"is encrypted with the key {its!r}, and no keys are given here; give that one in PERDURE_ENCRYPTION_KEYS", its
+                    payload_text(about), f"is encrypted with the key {its!r}, and this process has no keys. Give it that key in PERDURE_ENCRYPTION_KEYS", its
                 )
             case _:
                 raise SealedPayload(
-                    payload_text(about), "is encoded in a way that this process does not know; use the version of Perdure, or the codec, that wrote it"
+                    payload_text(about), "is encoded in a way that this process does not know. Use the version of Perdure, or the codec, that wrote it"
                 )
         if expand is None:
-            raise SealedPayload(payload_text(about), "is compressed by zstd, which this Python does not have; pip install zstandard")
+            raise SealedPayload(payload_text(about), "is compressed by zstd, which this Python does not have. Install it: pip install zstandard")
         try:
             return expand(stored[1:])
         except Exception as error:  # each library raises an error class of its own
-            raise SealedPayload(payload_text(about), f"was changed since it was written ({error}); restore the database from a backup") from error
+            raise SealedPayload(payload_text(about), f"was changed since it was written ({error}). Restore the database from a backup") from error
 
 
 def payload_text(about: bytes) -> str:

@@ -351,11 +351,13 @@ class World:
             WrongVerb: a loop is running here: the world's own, or another.
         """
         if self._closed:
-            raise WrongVerb(f"{verb}() on a world that is closed", "use a world only in the test that it was created for")
+            raise WrongVerb(f"{verb}() was called on a closed world", "use a world only in the test that it was created for")
         if self._loop.is_running():
-            raise WrongVerb(f"{verb}() in a step or a workflow", "call it in the test; a step may use only crash, effect and now of a world")
+            raise WrongVerb(f"{verb}() was called in a step or a workflow", "call it in the test; a step may use only crash, effect and now of a world")
         if asyncio._get_running_loop() is not None:
-            raise WrongVerb(f"{verb}() inside a running event loop", "write the test as a plain `def`: a world has a loop of its own, in virtual time")
+            raise WrongVerb(
+                f"{verb}() was called inside a running event loop", "write the test as a plain `def`: a world has a loop of its own, in virtual time"
+            )
 
     def next_id(self, workflow: str) -> str:
         """The id of the next execution of a workflow that is started without one."""

@@ -92,8 +92,8 @@ def test_what_is_read_is_known(text: str, reads: Any) -> None:
         ("nobody.x", MissingValueError, "'nobody' has no result here"),
         ("loop.gone", MissingValueError, "there is no 'gone'"),
         ("steps.nobody.x == 1", MissingValueError, "there is no 'nobody'"),
-        ("self.none.x == 1", MissingValueError, "a field is asked for of what has none"),
-        ("skipped.x == 1", MissingValueError, "a field is asked for of what has none"),
+        ("self.none.x == 1", MissingValueError, "a field is read from a value without fields"),
+        ("skipped.x == 1", MissingValueError, "a field is read from a value without fields"),
         ("self.score + self.half > 1.0", ValueKindError, "write double(x) around the int"),
         ("self.score + 1.5 > 1.0", ValueKindError, "write double(x) around the int"),
         ("self.score + 9223372036854775807 > 0", ValueKindError, "integer overflow"),
@@ -120,19 +120,19 @@ def test_what_is_neither_true_nor_false_is_no_condition(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "at", "said"),
     [
-        ("self.", 6, "is no CEL"),
-        ("", 1, "is no CEL"),
-        ("self.a +\n  (b", 14, "is no CEL"),
+        ("self.", 6, "is not CEL"),
+        ("", 1, "is not CEL"),
+        ("self.a +\n  (b", 14, "is not CEL"),
         ("nope(self.a)", 5, "undeclared reference to 'nope'"),
         ("1 + 1.5 > 1.0", 3, "write double(x) around the int"),
         ("1.5 < 2", 5, "write double(x) around the int"),
-        ("a.filter(x, y, true)", 0, "is no CEL"),
-        ("steps.size() > 1", 0, "asks for all steps"),
-        ("steps[self.x].y", 0, "asks for all steps"),
-        ("x == secrets.KEY", 6, "looks at a secret (character 6)"),
+        ("a.filter(x, y, true)", 0, "is not CEL"),
+        ("steps.size() > 1", 0, "reads all steps at once"),
+        ("steps[self.x].y", 0, "reads all steps at once"),
+        ("x == secrets.KEY", 6, "reads a secret (character 6)"),
         ("(" * 1000 + "1" + ")" * 1000, 0, "it nests too deep"),
         ("1" + " + 1" * 100, 0, "nest"),
-        ("\ud800", 0, "half a character"),
+        ("\ud800", 0, "lone surrogate"),
         ("a" * (EXPRESSION_CHARACTERS_MAX + 1), 0, "characters"),
     ],
 )
@@ -157,7 +157,7 @@ def test_it_is_compiled_once() -> None:
     ],
 )
 def test_what_would_grow_without_end_is_refused(text: str) -> None:
-    with pytest.raises(BadExpression, match="work this out in a step"):
+    with pytest.raises(BadExpression, match="ompute this in a step"):
         compile_cel(text)
 
 

@@ -184,7 +184,7 @@ def test_it_does_not_hold(condition: Any) -> None:
         (row("@self.name", in_="@self.score"), "", "in asks whether a list has it"),
         (row("@self.score", starts_with="9"), "", "starts_with takes text on both sides"),
         (row("@self.score", matches_re="9"), "", "matches_re takes text on both sides"),
-        ({"not": row("@self.name", matches_re="@{input.limit}(")}, "/not", "is no regular expression"),
+        ({"not": row("@self.name", matches_re="@{input.limit}(")}, "/not", "is not a regular expression"),
         (row("$.items[*].tier", sum={"gt": 1}), "", "sum is made of numbers"),
         (row("@self.score", any={"gt": 1}), "", "any is of many values"),
         (row("$.score.length()", gt=1), "", "asks for the length of 90"),
@@ -209,7 +209,7 @@ def test_where_missing_is_null_it_is_compared_as_null() -> None:
     assert not holds(row("@fetch.gone"), "null")
     assert holds(row("@fetch.gone", count={"eq": 0}), "null")
     assert holds(row("$.gone", eq=None), "null")
-    with pytest.raises(ExpressionFailed, match="stands inside of each"):
+    with pytest.raises(ExpressionFailed, match="only inside of each"):
         holds(row("@item.x", eq=None), "null")
     with pytest.raises(ExpressionFailed):
         holds({"expr": "self.gone == null"}, "null")
@@ -266,7 +266,7 @@ def test_in_a_jsonpath_dollar_is_the_result_or_the_steps() -> None:
     }
     assert compile_condition(row("$.items[?@ > $.n]")).reads == {of_root("self", "items", where="/ref"), of_root("self", "n", where="/ref")}
     for path in ("$", "$.*", "$..n", "$[0]", "$.fetch[?$.*]"):
-        with pytest.raises(BadExpression, match="asks for all steps"):
+        with pytest.raises(BadExpression, match="reads all steps at once"):
             compile_condition(row(path), dollar="steps")
 
 
@@ -298,47 +298,47 @@ def test_what_python_says_is_given_to_it() -> None:
 @pytest.mark.parametrize(
     ("condition", "where", "said"),
     [
-        (5, "", "5 is no condition"),
-        (None, "", "null is no condition"),
-        ([], "", "a list of 0 is no condition"),
-        ({}, "", "an empty condition is none"),
-        ({"all": []}, "/all", "a list of conditions, one at least"),
-        ({"all": [True], "any": [True]}, "", "a condition with 'all', 'any' is none"),
-        ({"eq": 1}, "", "a row has ref and one operator"),
+        (5, "", "5 is not a condition"),
+        (None, "", "null is not a condition"),
+        ([], "", "a list of 0 is not a condition"),
+        ({}, "", "an empty condition is not valid"),
+        ({"all": []}, "/all", "list of at least one condition"),
+        ({"all": [True], "any": [True]}, "", "a condition with 'all', 'any' is not valid"),
+        ({"eq": 1}, "", "row with ref and one operator"),
         ({"not": {"any": [{"nope": 1}]}}, "/not/any/0", "'nope'"),
-        (row("@a", gt=1, lt=2), "", "one operator per row, found 'gt' and 'lt'; put them under all: […]"),
-        (row("@a", equals=1), "/equals", "'equals' is no operator; there are all, any, contains"),
+        (row("@a", gt=1, lt=2), "", "a row has one operator, found 'gt' and 'lt'. Write a row for each, under all: […]"),
+        (row("@a", equals=1), "/equals", "'equals' is not an operator. Use one of all, any, contains"),
         (row("a.b"), "/ref", "ref holds the text 'a.b'"),
         ({"ref": 5}, "/ref", "ref holds 5"),
-        (row("@a..b"), "/ref", "behind the dot"),
+        (row("@a..b"), "/ref", "after the dot"),
         ("status", "", "ref holds the text 'status'"),
-        (row("$.a["), "/ref", "is no JSONPath"),
-        (row("@a", eq="@b..c"), "/eq", "behind the dot"),
+        (row("$.a["), "/ref", "is not a JSONPath"),
+        (row("@a", eq="@b..c"), "/eq", "after the dot"),
         (row("@a", in_=5), "/in", "in takes a list"),
         (row("@a", in_="abc"), "/in", "in takes a list"),
         (row("@a", gt=None), "/gt", "gt compares with a number or text"),
         (row("@a", gt=True), "/gt", "gt compares with a number or text"),
         (row("@a", starts_with=5), "/starts_with", "starts_with takes text"),
-        (row("@a", matches_re="("), "/matches_re", "is no regular expression: missing )"),
+        (row("@a", matches_re="("), "/matches_re", "is not a regular expression: missing )"),
         (row("@a", matches_re="(?=x)"), "/matches_re", "RE2 has no backreferences and no look-around"),
         (row("@a", exists="yes"), "/exists", "exists is true or false"),
         (row("@a", exists="@b"), "/exists", "exists is true or false, not a reference"),
-        (row("@a", matches={"type": "strung"}), "/matches", "no JSON Schema"),
-        (row("@a", matches={"$ref": "https://example.com/x"}), "/matches", "no JSON Schema"),
+        (row("@a", matches={"type": "strung"}), "/matches", "not a JSON Schema"),
+        (row("@a", matches={"$ref": "https://example.com/x"}), "/matches", "not a JSON Schema"),
         (row("@a", matches=5), "/matches", "matches holds 5"),
         (row("@a", sum=5), "/sum", "sum holds 5"),
         (row("@a", sum={"gt": 1, "lt": 2}), "/sum", "one comparison"),
         (row("@a", count={"sum": {"gt": 1}}), "/count", "one comparison"),
         (row("@a", any={"nope": 1}), "/any", "one comparison"),
-        (row("@secrets.KEY"), "/ref", "looks at a secret"),
-        (row("@a", eq="@secrets.KEY"), "/eq", "looks at a secret"),
-        ({"expr": "secrets.KEY == 'x'"}, "/expr", "looks at a secret (character 1)"),
-        ({"expr": "self."}, "/expr", "is no CEL"),
+        (row("@secrets.KEY"), "/ref", "reads a secret"),
+        (row("@a", eq="@secrets.KEY"), "/eq", "reads a secret"),
+        ({"expr": "secrets.KEY == 'x'"}, "/expr", "reads a secret (character 1)"),
+        ({"expr": "self."}, "/expr", "is not CEL"),
         ({"expr": 5}, "/expr", "expr holds 5"),
         ({"python": "x = 1"}, "/python", "the Python defines no evaluate"),
         ({"python": "import os\ndef evaluate(output, context): return True"}, "/python", "imports something (line 1)"),
         ({"python": "def evaluate(output): return True"}, "/python", "can't be called with two arguments"),
-        ({"python": "def evaluate(output, context) return True"}, "/python", "this is no Python that can be read: expected ':' (line 1)"),
+        ({"python": "def evaluate(output, context) return True"}, "/python", "the Python can't be parsed: expected ':' (line 1)"),
         ({"python": ""}, "/python", "python holds the text ''"),
     ],
     ids=str,

@@ -62,7 +62,7 @@ def test_what_is_fixed_of_its_paths_is_known() -> None:
     "path", ["", "a", "$.", "$[", "$.a[?", "$.a[?@.x = 1]", "$ ", "$.a | $.b", "$[1e400]", "$[9999999999999999999]", "$.a[?foo(@)]", "$.length().x"]
 )
 def test_what_is_none_is_refused(path: str) -> None:
-    with pytest.raises(BadExpression, match=re.escape("is no JSONPath")) as caught:
+    with pytest.raises(BadExpression, match=re.escape("is not a JSONPath")) as caught:
         compile_jsonpath(path, "/ref")
     assert caught.value.where == "/ref"
 

@@ -74,7 +74,7 @@ FOUND: list[tuple[str, Document, list[str], str]] = [
         "a reference that can't be read",
         definition("refs", tool("a", with_="@a..b")),
         ["bad_expression"],
-        "steps[0].with: '@a..b' is no reference from character 3 on; a name or a number belongs behind the dot",
+        "steps[0].with: '@a..b' is not a reference from character 3 on; write a name or a number after the dot",
     ),
     ("a condition that can't be read", definition("refs", tool("a", when={"ref": "@input.x", "gt": 1, "lt": 2})), ["bad_expression"], "steps[0].when: "),
     (

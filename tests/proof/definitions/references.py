@@ -58,7 +58,7 @@ def holds(condition: Json, root: Root) -> bool:
                 return left is not None and left is not False and left != 0 and left != ""
             ((operator, right),) = rest.items()
             return _compared(left, str(operator), evaluate(right, root))
-    raise ValueError(f"{condition!r} is no condition that is known here")
+    raise ValueError(f"{condition!r} is not a condition that is known here")
 
 
 def answers(conditions: list[Json], root: Root) -> list[bool]:
@@ -97,7 +97,7 @@ def _compared(left: Json, operator: str, right: Json) -> bool:
             return bool(left <= right)
         case "in":
             return left in right
-    raise ValueError(f"{operator!r} is no operator that is known here")
+    raise ValueError(f"{operator!r} is not an operator that is known here")
 
 
 def _read(found: re.Match[str], root: Root) -> Json:

@@ -105,5 +105,5 @@ async def test_a_store_around_another_has_the_secrets_of_that(store: SqliteStore
 
 async def test_a_secret_whose_key_is_not_here_is_no_missing_one(store: SqliteStore) -> None:
     await VaultClient(store.vault, KEYS).put("acme", "A", "hush")
-    with pytest.raises(SealedSecret, match="none is given here"):
+    with pytest.raises(SealedSecret, match="this process has no keys"):
         secret_resolver_for(store).of("acme")("A")

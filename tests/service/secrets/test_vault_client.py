@@ -69,7 +69,7 @@ async def test_what_is_moved_to_another_tenant_name_or_version_is_refused(elsewh
     await safe.put("acme", "TOKEN", CANARY)
     (row,) = await vault.read()
     assert await vault.keep(*elsewhere, row.sealed)
-    with pytest.raises(SealedSecret, match="was changed since it was kept"):
+    with pytest.raises(SealedSecret, match="was changed since it was stored"):
         await safe.get(*elsewhere[:2])
 
 

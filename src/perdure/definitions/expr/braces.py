@@ -73,9 +73,9 @@ class BracesCompiler:
     def _name(self, name: str) -> BracesFunction:
         match name:
             case "steps":
-                raise BadExpression(self.where, "'steps' stands for all steps at once", "name one: steps.NAME.output.data")
+                raise BadExpression(self.where, "'steps' alone means all steps at once", "name one: steps.NAME.output.data")
             case "secrets":
-                raise BadExpression(self.where, "'secrets' stands for all secrets at once", "name one: secrets.NAME")
+                raise BadExpression(self.where, "'secrets' alone means all secrets at once", "name one: secrets.NAME")
             case "lastOutput":
                 return lambda run: _output(run.root("lastOutput") or run.root("last"))
             case "loop" | "input":
@@ -142,11 +142,11 @@ class BracesCompiler:
         known = FILTERS.get(name)
         if known is None:
             meant = [one for one in FILTERS if one.lower() == name.lower()] or get_close_matches(name[:100], FILTERS, 1)
-            hint = f"did you mean {meant[0]!r}?" if meant else f"there are {', '.join(sorted(FILTERS))}"
+            hint = f"did you mean {meant[0]!r}?" if meant else f"use one of {', '.join(sorted(FILTERS))}"
             raise BadExpression(self.where, f"{name[:40]!r} is not a filter", hint, at)
         if not known.least <= len(arguments) <= known.most:
             takes = f"{known.least}" if known.least == known.most else f"{known.least} to {known.most}"
-            raise BadExpression(self.where, f"the filter {name!r} takes {takes} arguments, found {len(arguments)}", f"as in  items|{name}", at)
+            raise BadExpression(self.where, f"the filter {name!r} takes {takes} arguments, found {len(arguments)}", f"write it as in  items|{name}", at)
         make = known.make
         if not arguments:
             return make
@@ -467,7 +467,7 @@ def _renamed(value: str, names: Mapping[str, str]) -> str:
 @lru_cache(maxsize=4096)
 def _compile_condition(value: str) -> BracesExpression:
     if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
-        raise BadExpression("", "a text has half a character in it", "write the whole character")
+        raise BadExpression("", "a text contains a lone surrogate", "remove it")
     node = parse_braces(value, pieces=_quoted)
     _keep_secrets(node, passed_on=False)
     meaning = BracesCompiler().of(node)
@@ -503,7 +503,7 @@ def _tag(value: str, opening: int) -> tuple[n.BracesNode, int]:
 def _between(value: str, start: int, closing: str) -> tuple[n.BracesNode, int]:
     inside = _blanks(value, start)
     if value[inside : inside + 1] in set(SECTIONS):
-        raise BadExpression("", f"{value[inside]!r} opens a section", "sections, partials and comments are not part of the language: use steps", inside + 1)
+        raise BadExpression("", f"{value[inside]!r} opens a section", "use steps instead: the language has no sections, partials and comments", inside + 1)
     if value.startswith("}}", inside):
         raise BadExpression("", "there is nothing between {{ and }}", "write an expression there, or '{{' in quotes to mean the braces", inside + 1)
     grammar = BracesParser(value, _inside(value, start))
@@ -511,7 +511,7 @@ def _between(value: str, start: int, closing: str) -> tuple[n.BracesNode, int]:
     end = grammar.token.start
     if not value.startswith(closing, end):
         seen = repr(grammar.token.said[:40]) if grammar.token.kind != "end" else "the end"
-        raise BadExpression("", f"{seen} can't stand here, {closing!r} was expected", 'write  {{ expression }}, or  {{ "{{" }}  to mean the braces', end + 1)
+        raise BadExpression("", f"{seen} is unexpected, {closing!r} was expected", 'write  {{ expression }}, or  {{ "{{" }}  to mean the braces', end + 1)
     return node, end + len(closing)
 
 
@@ -603,7 +603,7 @@ def _keep_secrets(node: n.BracesNode | n.BracesPart, passed_on: bool) -> None:
         case n.BracesAccess(n.BracesName("secrets"), parts):
             if not passed_on or len(parts) != 1:
                 hint = "write {{ secrets.NAME }}, alone or inside text, and work with it in the step"
-                raise BadExpression("", "a secret can only be handed on as it is", hint)
+                raise BadExpression("", "a secret can only be passed on as it is", hint)
         case n.BracesConditional(test, yes, no):
             _keep_secrets(test, passed_on=False)
             _keep_secrets(no, passed_on)

@@ -60,7 +60,7 @@ class BracesEvaluation:
         execution = self.root("execution")
         now_s = execution.get("now_s") if isinstance(execution, dict) else None
         if not isinstance(now_s, int | float):
-            raise self.failed("the time is not known here", "use now and daysAgo in steps, not where no execution runs")
+            raise self.failed("the time is not known here", "use now and daysAgo only in steps")
         return float(now_s)
 
     def failed(self, what: str, hint: str) -> ExpressionFailed:
@@ -71,12 +71,12 @@ class BracesEvaluation:
         """Adds to the cost, and raises an error above the limit."""
         self.steps += 1 + steps
         if self.steps > STEPS_MAX:
-            raise self.failed(f"this takes more than {STEPS_MAX:,} steps", "let a step of its own do the work")
+            raise self.failed(f"this takes more than {STEPS_MAX:,} steps", "compute this in a step")
 
     def sized(self, characters: int) -> None:
         """Raises an error before a text of so many characters is built, if that is too many."""
         if characters > TEXT_MAX:
-            raise self.failed(f"this makes text of more than {TEXT_MAX:,} characters", "let a step of its own do the work")
+            raise self.failed(f"this builds text of more than {TEXT_MAX:,} characters", "compute this in a step")
         self.spend(characters // 64)
 
     def text(self, value: Any) -> str:
@@ -97,7 +97,7 @@ class BracesEvaluation:
             if not level:
                 return value
             self.spend(sum(len(one) for one in level if isinstance(one, str)) // 64)
-        raise self.failed(f"this looks at a value that nests deeper than {EVALUATION_DEPTH_MAX}", "take what is needed of it")
+        raise self.failed(f"this reads a value that nests deeper than {EVALUATION_DEPTH_MAX}", "read only the part that is needed")
 
 
 BracesFunction = Callable[[BracesEvaluation], Any]

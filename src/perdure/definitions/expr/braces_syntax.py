@@ -186,7 +186,7 @@ class BracesParser:
         """Parses the whole text as one expression."""
         node = self.expression()
         if self.token.kind != "end":
-            raise self.bad(f"{self._seen()} can't stand here", "an operator was expected, or the end")
+            raise self.bad(f"{self._seen()} is unexpected", "write an operator before it, or remove it")
         return node
 
     def expression(self) -> BracesNode:
@@ -196,7 +196,7 @@ class BracesParser:
             if not self._takes("?"):
                 return test
             yes = None if self._is(":") else self.expression()
-            self._expect(":", "a choice is written  test ? yes : no")
+            self._expect(":", "write a choice as  test ? yes : no")
             return BracesConditional(test, yes, self.expression())
 
     def bad(self, what: str, hint: str) -> BadExpression:
@@ -252,7 +252,7 @@ class BracesParser:
             self.items -= 1
         else:
             part = BracesIndex(self.expression())
-        self._expect("]", "an index is written  items[0]")
+        self._expect("]", "write an index as  items[0]")
         return part
 
     def _value(self) -> BracesNode:
@@ -279,7 +279,7 @@ class BracesParser:
             case "." if self.items:
                 return BracesAccess(BracesCurrentItem(), (BracesMember(self._after_dot()),))
             case _:
-                raise self.bad(f"{self._seen()} can't stand here", "a value was expected: a name, a number, quoted text, [ ], { } or ( )")
+                raise self.bad(f"{self._seen()} is unexpected", "write a value: a name, a number, quoted text, [ ], { } or ( )")
 
     def _after_dot(self) -> str:
         self.advance()
@@ -292,14 +292,14 @@ class BracesParser:
             return BracesName(token.said)
         arguments = self._list(")")
         if not arguments:
-            raise BadExpression(self.where, f"{token.said}() is given nothing", f"write {token.said}(value), or value|{token.said}", token.start + 1)
+            raise BadExpression(self.where, f"{token.said}() has no argument", f"write {token.said}(value), or value|{token.said}", token.start + 1)
         return BracesAccess(arguments[0], (BracesPipe(token.said, arguments[1:], token.start + 1),))
 
     def _group(self, closing: str) -> BracesNode:
         self.advance()
         node = self.expression()
         for sign in closing:
-            self._expect(sign, f"what was opened is not closed by {closing}")
+            self._expect(sign, f"close it by {closing}")
         return node
 
     def _list(self, closing: str) -> tuple[BracesNode, ...]:
@@ -307,7 +307,7 @@ class BracesParser:
         while not self._takes(closing):
             items.append(self.expression())
             if not self._is(closing):
-                self._expect(",", f"values are parted by commas, and end with {closing}")
+                self._expect(",", f"separate values by commas, and end with {closing}")
         return tuple(items)
 
     def _entries(self) -> BracesNode:
@@ -315,18 +315,18 @@ class BracesParser:
         while not self._takes("}"):
             token = self.token
             if token.kind not in ("name", "text", "number"):
-                raise self.bad(f"{self._seen()} can't be a key", "an object is written  {name: value, 'other name': value}")
+                raise self.bad(f"{self._seen()} can't be a key", "write an object as  {name: value, 'other name': value}")
             self.advance()
-            self._expect(":", "an object is written  {name: value}")
+            self._expect(":", "write an object as  {name: value}")
             entries.append((unquoted_text(token.said) if token.kind == "text" else token.said, self.expression()))
             if not self._is("}"):
-                self._expect(",", "entries are parted by commas, and end with }")
+                self._expect(",", "separate entries by commas, and end with }")
         return BracesMapping(tuple(entries))
 
     def _name(self, after: str) -> str:
         if self.token.kind != "name":
             what = "the name of a filter" if after == "|" else "a name"
-            hint = "write ['a-b'] for names with other characters, and [0] for items" if after == "." else "as in  items|length"
+            hint = "write ['a-b'] for names with other characters, and [0] for items" if after == "." else "write it as in  items|length"
             raise self.bad(f"{self._seen()} can't follow {after!r}, {what} was expected", hint)
         name = self.token.said
         self.advance()
@@ -343,7 +343,7 @@ class BracesParser:
 
     def _expect(self, sign: str, hint: str) -> None:
         if not self._takes(sign):
-            raise self.bad(f"{self._seen()} can't stand here, {sign!r} was expected", hint)
+            raise self.bad(f"{self._seen()} is unexpected, {sign!r} was expected", hint)
 
     def _seen(self) -> str:
         return "the end" if self.token.kind == "end" else repr(self.token.said[:40])
@@ -381,7 +381,7 @@ class _Deeper:
     def __enter__(self) -> None:
         self.grammar.depth += 1
         if self.grammar.depth > NESTING_MAX:
-            raise self.grammar.bad(f"this nests deeper than {NESTING_MAX}", "take it apart into several steps")
+            raise self.grammar.bad(f"this nests deeper than {NESTING_MAX}", "split it into several steps")
 
     def __exit__(self, *_: object) -> None:
         self.grammar.depth -= 1
@@ -410,7 +410,7 @@ def braces_tokens(text: str) -> list[BracesToken]:
 def refuse_too_long(text: str, where: str) -> None:
     """Raises BadExpression if `text` is longer than an expression may be."""
     if len(text) > CHARACTERS_MAX:
-        raise BadExpression(where, f"the expression has {len(text):,} characters", f"at most {CHARACTERS_MAX:,}; let a step make the value")
+        raise BadExpression(where, f"the expression has {len(text):,} characters", f"write at most {CHARACTERS_MAX:,}, or compute the value in a step")
 
 
 def _number(said: str) -> int | float:

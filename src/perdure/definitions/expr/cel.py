@@ -50,10 +50,10 @@ class CelCost:
 
     def __init__(self, text: str, names: CelNames) -> None:
         if names.growth > GROWTH_MAX:
-            what = f"{shortened(text)!r} maps and takes what it maps again and again, up to {names.growth:,} times"
-            raise BadExpression("", what, f"{GROWTH_MAX:,} times are the most; work this out in a step")
+            what = f"{shortened(text)!r} multiplies its values again and again in nested macros, up to {names.growth:,} times"
+            raise BadExpression("", what, f"use at most {GROWTH_MAX:,}, or compute this in a step")
         if len(text) * (names.growth * names.sums + TURNS_MAX * names.turning_sums) > MADE_BYTES_MAX:
-            raise BadExpression("", f"{shortened(text)!r} adds too often in its macros", "work this out in a step")
+            raise BadExpression("", f"{shortened(text)!r} adds too often in its macros", "compute this in a step")
         self._all = len(names.uses) * names.growth
         self._grows = names.growth * names.sums
         self._each = TURNS_MAX * (sum(use.turns for use in names.uses) or int(names.crosses))
@@ -79,8 +79,8 @@ def _within(given: Mapping[str, Any], looks: int, sums: int) -> None:
         return
     count = count_values(given, VALUES_MAX // looks)
     if count * looks > VALUES_MAX or size * looks > BYTES_MAX or size * sums > MADE_BYTES_MAX:
-        what = f"the expression looks {looks:,} times at what it is given, and that is too large for it ({size:,} bytes)"
-        raise ValueKindError(what, "name fields more closely, do not look at other data within a macro, or decide in a step")
+        what = f"the expression reads its input up to {looks:,} times, and the input is too large for that ({size:,} bytes)"
+        raise ValueKindError(what, "name the fields that it needs, read no other data within a macro, or compute this in a step")
 
 
 def count_values(value: Any, enough: int) -> int:
@@ -202,7 +202,7 @@ def compile_cel(text: str, where: str = "", source: str = "") -> CelExpression:
         BadExpression: it is not CEL, or reads secrets.
     """
     if len(text) > EXPRESSION_CHARACTERS_MAX:
-        raise BadExpression(where, f"a CEL expression has {len(text):,} characters", f"{EXPRESSION_CHARACTERS_MAX:,} are the most")
+        raise BadExpression(where, f"a CEL expression has {len(text):,} characters", f"write at most {EXPRESSION_CHARACTERS_MAX:,}, or compute this in a step")
     try:
         return _cached(text, source)
     except BadExpression as bad:
@@ -212,7 +212,7 @@ def compile_cel(text: str, where: str = "", source: str = "") -> CelExpression:
 @lru_cache(maxsize=1024)
 def _cached(text: str, source: str) -> CelExpression:
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
-        raise BadExpression("", "a CEL expression has half a character in it", "write whole characters")
+        raise BadExpression("", "a CEL expression contains a lone surrogate", "remove it")
     return CelExpression(text, _library(), source)
 
 
@@ -235,16 +235,14 @@ def _refuse_macros(text: str) -> None:
     """Refuses macros that the library does not support."""
     if (found := re.search(r"\.\s*(transformMap(?:Entry)?)\s*\(", text)) is not None:
         raise BadExpression(
-            "", f"{shortened(text)!r}: {found[1]} is not there (character {found.start(1) + 1})", "use transformList, or make the mapping in a step"
+            "", f"{shortened(text)!r}: {found[1]} is not supported (character {found.start(1) + 1})", "use transformList, or build the mapping in a step"
         )
 
 
 def _refuse_expression(text: str, found: list[CelNameUse]) -> None:
     for use in found:
         if use.name == "secrets":
-            raise BadExpression(
-                "", f"{shortened(text)!r} looks at a secret (character {use.at + 1})", "secrets stand in with, env and headers only", use.at + 1
-            )
+            raise BadExpression("", f"{shortened(text)!r} reads a secret (character {use.at + 1})", "use secrets in with, env and headers only", use.at + 1)
 
 
 def _fields(found: Iterable[CelNameUse]) -> dict[str, RequestedFields | None]:
@@ -301,11 +299,11 @@ def _bad(text: str, words: str, source: str) -> BadExpression:
     """Translates a message of the compiler to plain words, without positions in the text, which do not match `source`."""
     if (found := _PLACE.search(words)) is None or int(found[1]) < 1:
         what = "it nests too deep" if "recursion" in words else shortened(words.splitlines()[0] if words else "", 120)
-        return BadExpression("", f"{shortened(source or text)!r} is no CEL: {what}", "split it up, or decide in a step")
+        return BadExpression("", f"{shortened(source or text)!r} is not CEL: {what}", "split it up, or compute this in a step")
     line, column, said = int(found[1]), int(found[2]), found[3].removeprefix("Syntax error: ")
     at = sum(len(before) + 1 for before in text.split("\n")[: line - 1]) + column
     hint = _mixed(said) or "see github.com/google/cel-spec"
-    what = f"{shortened(source or text)!r} is no CEL: {shortened(said.partition(' expecting ')[0], 100)}"
+    what = f"{shortened(source or text)!r} is not CEL: {shortened(said.partition(' expecting ')[0], 100)}"
     return BadExpression("", what, hint) if source else BadExpression("", f"{what} (character {at})", hint, at)
 
 
@@ -325,8 +323,8 @@ def _failed(text: str, words: str, names: dict[str, str]) -> MissingValueError:
     if (found := _KEY.search(words)) is not None:
         if found[2]:
             name = next((ours for ours, safe in names.items() if safe == found[2]), found[2])
-            return MissingValueError(f"{shortened(text)!r}: {shortened(name)!r} has no result here", "let this step need that one, or ask in another step")
+            return MissingValueError(f"{shortened(text)!r}: {shortened(name)!r} has no result here", "let this step need that one, or read it in another step")
         key = (found[1] or "").strip('"')
-        what = "a field is asked for of what has none" if found[3] else f"there is no {shortened(key)!r}"
-        return MissingValueError(f"{shortened(text)!r}: {what}", "ask has(x.y) first, or x != null")
-    return ValueKindError(f"{shortened(text)!r}: {shortened(words, 120)}", _mixed(words) or "mend the expression, or the step that made the value")
+        what = "a field is read from a value without fields" if found[3] else f"there is no {shortened(key)!r}"
+        return MissingValueError(f"{shortened(text)!r}: {what}", "test has(x.y) first, or x != null")
+    return ValueKindError(f"{shortened(text)!r}: {shortened(words, 120)}", _mixed(words) or "correct the expression, or the step that returned the value")

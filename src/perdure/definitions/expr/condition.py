@@ -194,7 +194,7 @@ def check_right_side(name: str, right: Any, where: str) -> None:
             except BadExpression as bad:
                 raise BadExpression(where, bad.what, bad.hint) from None
         case _ if name not in OPERATORS:
-            raise BadExpression(where, f"{shortened(name)!r} is no operator", f"there are {', '.join(OPERATORS)}")
+            raise BadExpression(where, f"{shortened(name)!r} is not an operator", f"use one of {', '.join(OPERATORS)}")
 
 
 Dollar = Literal["self", "steps"]
@@ -234,11 +234,11 @@ class CompiledCondition:
             ExpressionFailed: a required value is missing, or has a type that can't be compared.
         """
         if len(python) != len(self.python):
-            raise ExpressionFailed("", f"the condition has {len(self.python)} parts in Python, and {len(python)} answers", "give one for each")
+            raise ExpressionFailed("", f"the condition has {len(self.python)} parts in Python, and {len(python)} answers", "pass one for each")
         try:
             return self._judge(_ConditionEvaluation(scope, python, missed))
         except RecursionError:
-            raise ExpressionFailed("", "what is compared nests too deep", "compare a part of it") from None
+            raise ExpressionFailed("", "a compared value nests too deep", "compare a part of it") from None
 
 
 def compile_condition(condition: Any, missing: MissingPolicy = "error", dollar: Dollar = "self", expressions: Expressions = "none") -> CompiledCondition:
@@ -285,7 +285,7 @@ class _ConditionCompiler:
                 return self._group(one, where)
             case _:
                 raise BadExpression(
-                    where, f"{short_value_text(one)} is no condition", 'write {ref: "@step.field", eq: …}, {all: […]}, {any: […]}, {not: …} or {expr: "…"}'
+                    where, f"{short_value_text(one)} is not a condition", 'write {ref: "@step.field", eq: …}, {all: […]}, {any: […]}, {not: …} or {expr: "…"}'
                 )
 
     def _group(self, one: dict[str, Any], where: str) -> ConditionTest:
@@ -293,8 +293,8 @@ class _ConditionCompiler:
             return self._expr(one["expr"], f"{where}/expr", one["source"])
         if len(one) != 1 or (name := next(iter(one))) not in (*GROUPS, *DECIDED):
             found = f"a condition with {', '.join(shortened(repr(key), 30) for key in list(one)[:4])}" if one else "an empty condition"
-            hint = "a row has ref and one operator; a group is one of all, any and not; else it is expr or python alone"
-            raise BadExpression(where, f"{found} is none", hint)
+            hint = "write a row with ref and one operator, a group with one of all, any and not, or expr or python alone"
+            raise BadExpression(where, f"{found} is not valid", hint)
         inner, there = one[name], f"{where}/{name}"
         match name:
             case "not":
@@ -307,7 +307,7 @@ class _ConditionCompiler:
             case "braces":
                 return self._braces(inner, there)
         if type(inner) is not list or not inner:
-            raise BadExpression(there, f"{name} holds {short_value_text(inner)}", "it holds a list of conditions, one at least")
+            raise BadExpression(there, f"{name} holds {short_value_text(inner)}", "write a list of at least one condition")
         judges = [self.judge(part, f"{there}/{place}") for place, part in enumerate(inner)]
         if name == "all":
             return lambda asked: all(judge(asked) for judge in judges)
@@ -315,7 +315,7 @@ class _ConditionCompiler:
 
     def _expr(self, text: Any, where: str, source: Any = "") -> ConditionTest:
         if type(text) is not str or type(source) is not str:
-            raise BadExpression(where, f"expr holds {short_value_text(text)}", "it holds a CEL expression, as text; so does source beside it")
+            raise BadExpression(where, f"expr holds {short_value_text(text)}", "write a CEL expression as text; source beside it is text as well")
         expression = cel.compile_cel(text, where, source)
         self.reads.update(read._replace(where=where) for read in expression.reads)
         return self._guarded(lambda asked: expression.holds(asked.scope), where, None)
@@ -327,7 +327,7 @@ class _ConditionCompiler:
 
     def _braces(self, text: Any, where: str) -> ConditionTest:
         if type(text) is not str:
-            raise BadExpression(where, f"braces holds {short_value_text(text)}", "it holds an expression as it stands between {{ and }}, as text")
+            raise BadExpression(where, f"braces holds {short_value_text(text)}", "write the expression between {{ and }} as text, without these braces")
         expression = braces.compile_braces_condition(text, where)
         self.reads.update(read._replace(where=where) for read in expression.reads)
         return lambda asked: bool(expression.evaluate(asked.scope, where))
@@ -337,11 +337,11 @@ class _ConditionCompiler:
         for key in asked_for:
             if key not in CONDITION_KEYS:
                 raise BadExpression(
-                    f"{where}/{escape_pointer_key(key)}", f"{shortened(key)!r} is no operator", f"there are {', '.join(sorted(CONDITION_KEYS))}"
+                    f"{where}/{escape_pointer_key(key)}", f"{shortened(key)!r} is not an operator", f"use one of {', '.join(sorted(CONDITION_KEYS))}"
                 )
         if len(asked_for) > 1:
             found = " and ".join(f"'{key}'" for key in asked_for[:3])
-            raise BadExpression(where, f"one operator per row, found {found}", "put them under all: […]")
+            raise BadExpression(where, f"a row has one operator, found {found}", "write a row for each, under all: […]")
         name = asked_for[0] if asked_for else ""
         find, many, measure = self._left(row["ref"], at_ref)
         if name in AGGREGATES or name in QUANTIFIERS:
@@ -356,12 +356,12 @@ class _ConditionCompiler:
         """Returns how to read the left side, whether it has many values, and what to compare of each."""
         if type(ref) is not str or ref[:1] not in ("@", "$"):
             raise BadExpression(
-                where, f"ref holds {short_value_text(ref)}", 'it holds a reference such as "@step.field", or a JSONPath such as "$.items[*].price"'
+                where, f"ref holds {short_value_text(ref)}", 'write a reference such as "@step.field", or a JSONPath such as "$.items[*].price"'
             )
         if ref[0] == "@":
             parsed = parse_reference(ref, where)
             if parsed.root == "secrets":
-                raise BadExpression(where, f"{shortened(ref)!r} looks at a secret", "secrets stand in with, env and headers only")
+                raise BadExpression(where, f"{shortened(ref)!r} reads a secret", "use secrets in with, env and headers only")
             self.reads.add(parsed.read(where))
             return reference_getter(parsed), False, _same
         query = jsonpath.compile_jsonpath(ref, where)
@@ -383,7 +383,7 @@ class _ConditionCompiler:
                 return nodes[0]
             if self.dollar == "steps" and was_skipped(scope, str(query.starts[0][0])):
                 return None
-            raise MissingValueError(f"{shortened(ref)!r} finds nothing", "ask with exists first, or count")
+            raise MissingValueError(f"{shortened(ref)!r} finds nothing", "test it with exists first, or count")
 
         return only, False, (lambda value: _length(value, ref)) if query.length else _same
 
@@ -391,7 +391,7 @@ class _ConditionCompiler:
         there = f"{where}/{name}"
         if name == "matches":
             if type(right) not in (dict, bool):
-                raise BadExpression(there, f"matches holds {short_value_text(right)}", "it holds a JSON Schema")
+                raise BadExpression(there, f"matches holds {short_value_text(right)}", "write a JSON Schema")
             try:
                 validator = json_schema.compile_schema(right)
             except BadExpression as bad:
@@ -404,7 +404,7 @@ class _ConditionCompiler:
             raise BadExpression(f"{there}{bad.where}", bad.what, bad.hint, bad.at) from None
         self.reads.update(read._replace(where=f"{there}{read.where}") for read in made.reads)
         if any(read.root == "secrets" for read in made.reads):
-            raise BadExpression(there, "a condition looks at a secret", "secrets stand in with, env and headers only")
+            raise BadExpression(there, "a condition reads a secret", "use secrets in with, env and headers only")
         if made.constant:
             constant = made.evaluate(_EMPTY_SCOPE)
             check_right_side(name, constant, there)
@@ -426,7 +426,7 @@ class _ConditionCompiler:
         if name == "count" and type(inner) is int:
             inner = {"eq": inner}
         if type(inner) is not dict or len(inner) != 1 or (operator := next(iter(inner))) not in COMPARED:
-            raise BadExpression(there, f"{name} holds {short_value_text(inner)}", f"it holds one comparison, such as {name}: {{gt: 0}}")
+            raise BadExpression(there, f"{name} holds {short_value_text(inner)}", f"write one comparison, such as {name}: {{gt: 0}}")
         compare = self._comparison(operator, inner[operator], there)
         if name in AGGREGATES:
             aggregate = AGGREGATES[name]
@@ -473,7 +473,7 @@ def _self(scope: ExpressionScope) -> Any:
     try:
         return scope.root("self")
     except KeyError:
-        raise RootUnavailableError("$ is the result of the step itself, and there is none here", "write a reference, such as @step.field") from None
+        raise RootUnavailableError("$ is the result of the step itself, which has none here", "write a reference, such as @step.field") from None
 
 
 def _length(value: Any, ref: str) -> Any:

@@ -149,14 +149,14 @@ def compile_schema(schema: dict[str, Any] | bool) -> Any:
 def _validator(schema: bytes) -> Any:
     library = _library()
     if len(schema) > SCHEMA_BYTES_MAX:
-        raise BadExpression("", f"a schema has {len(schema):,} bytes", f"{SCHEMA_BYTES_MAX:,} are the most")
+        raise BadExpression("", f"a schema has {len(schema):,} bytes", f"write at most {SCHEMA_BYTES_MAX:,}")
     _expect_bounded(msgspec.json.decode(schema))
     try:
         return library.validator_for(msgspec.json.decode(schema), retriever=_refuse, pattern_options=library.RegexOptions())
     except (library.ValidationError, library.ReferencingError, ValueError) as error:
         why = getattr(error, "message", "") or str(error).splitlines()[0]
-        hint = "copy what it refers to into it" if "registry" in why else "see json-schema.org"
-        raise BadExpression("", f"no JSON Schema: {shortened(why, 150)}", hint) from None
+        hint = "copy the schema that it refers to into it" if "registry" in why else "see json-schema.org"
+        raise BadExpression("", f"this is not a JSON Schema: {shortened(why, 150)}", hint) from None
 
 
 def _expect_bounded(schema: Any) -> None:
@@ -170,7 +170,7 @@ def _expect_bounded(schema: Any) -> None:
     except RecursionError:
         parts = PARTS_MAX + 1
     if parts > PARTS_MAX:
-        what = f"with what it refers to in its place, a schema has more than {PARTS_MAX:,} parts"
+        what = f"with its references resolved, a schema has more than {PARTS_MAX:,} parts"
         raise BadExpression("", what, "refer to each definition from fewer places, or nest it less deeply")
 
 

@@ -30,7 +30,7 @@ class _Walk(NamedTuple):
     def spend(self, steps: int) -> None:
         self.left[0] -= steps
         if self.left[0] < 0:
-            raise ValueKindError(f"the path takes more than {STEPS_MAX:,} steps", "name what is meant more closely, or choose it in a step")
+            raise ValueKindError(f"the path takes more than {STEPS_MAX:,} steps", "make the path more specific, or select the values in a step")
 
 
 Nodes = list[Any]
@@ -56,7 +56,7 @@ class JsonPathQuery:
         """
         nodes = _follow(self._segments, value, _Walk(value, [STEPS_MAX]))
         if len(nodes) > NODES_MAX:
-            raise ValueKindError(f"the path finds {len(nodes):,} values", f"{NODES_MAX:,} are the most; name what is meant more closely")
+            raise ValueKindError(f"the path finds {len(nodes):,} values", f"make it more specific: at most {NODES_MAX:,} are allowed")
         return nodes
 
 
@@ -67,7 +67,7 @@ def compile_jsonpath(text: str, where: str = "") -> JsonPathQuery:
         BadExpression: the text is not a JSONPath.
     """
     if len(text) > EXPRESSION_CHARACTERS_MAX:
-        raise BadExpression(where, f"a JSONPath has {len(text):,} characters", f"{EXPRESSION_CHARACTERS_MAX:,} are the most")
+        raise BadExpression(where, f"a JSONPath has {len(text):,} characters", f"write at most {EXPRESSION_CHARACTERS_MAX:,}")
     try:
         return _cached(text)
     except BadExpression as bad:
@@ -84,11 +84,11 @@ def _cached(text: str) -> JsonPathQuery:
         return JsonPathQuery(_segments(path, starts), path.singular_query(), asks is not None, tuple(starts))
     except library.JSONPathError as error:
         at = getattr(error.token, "index", -1) + 1
-        what = f"{shortened(text)!r} is no JSONPath: {shortened(str(error.args[0]), 100)}{f' (character {at})' if at > 0 else ''}"
+        what = f"{shortened(text)!r} is not a JSONPath: {shortened(str(error.args[0]), 100)}{f' (character {at})' if at > 0 else ''}"
         raise BadExpression("", what, "see RFC 9535; a path begins with $", at) from None
     except (ValueError, OverflowError, RecursionError, IndexError) as error:
         why = "it nests too deep" if isinstance(error, RecursionError) else shortened(str(error), 100)
-        raise BadExpression("", f"{shortened(text)!r} is no JSONPath: {why}", "see RFC 9535; a path begins with $") from None
+        raise BadExpression("", f"{shortened(text)!r} is not a JSONPath: {why}", "see RFC 9535; a path begins with $") from None
 
 
 @lru_cache(maxsize=1)
@@ -174,7 +174,7 @@ def _selector(one: Any, starts: list[ValuePath]) -> Select:
         case "Filter":
             return _by_filter(_judge(one.expression.expression, starts))
         case other:
-            raise BadExpression("", f"{other} is not of RFC 9535", "leave it out")
+            raise BadExpression("", f"{other} is not part of RFC 9535", "leave it out")
 
 
 def _by_name(name: str) -> Select:

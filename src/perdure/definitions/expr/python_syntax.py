@@ -35,7 +35,7 @@ class PythonProblem(NamedTuple):
 def parse_python(source: str) -> ast.Module | PythonProblem:
     """Returns the syntax tree of a source, or why it can't be parsed."""
     if len(source) > PARSED_CHARACTERS_MAX:
-        return PythonProblem(f"it has {len(source):,} characters; {PARSED_CHARACTERS_MAX:,} are the most")
+        return PythonProblem(f"it has {len(source):,} characters; at most {PARSED_CHARACTERS_MAX:,} are allowed")
     if found := _DOTTED.search(source):
         return PythonProblem(f"a dotted name has more than {DOTTED_MAX} parts", source.count("\n", 0, found.start()) + 1)
     try:
@@ -45,7 +45,7 @@ def parse_python(source: str) -> ast.Module | PythonProblem:
     except SyntaxError as error:
         return PythonProblem(shortened(error.msg, 200), error.lineno or 0, error.offset or 0)
     except (ValueError, RecursionError, MemoryError):
-        return PythonProblem("it nests too deep, or has a character that is none")
+        return PythonProblem("it nests too deep, or contains a lone surrogate")
 
 
 def checked_condition_source(source: object, where: str = "") -> str:
@@ -58,10 +58,10 @@ def checked_condition_source(source: object, where: str = "") -> str:
         raise BadExpression(where, f"python holds {short_value_text(source)}", f"{CONDITION_HINT}; {PARSED_CHARACTERS_MAX:,} characters at most")
     tree = parse_python(source)
     if isinstance(tree, PythonProblem):
-        raise BadExpression(where, f"this is no Python that can be read: {tree.why} (line {tree.line or 1})", CONDITION_HINT)
+        raise BadExpression(where, f"the Python can't be parsed: {tree.why} (line {tree.line or 1})", CONDITION_HINT)
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
-            raise BadExpression(where, f"the Python imports something (line {node.lineno})", "a condition has its two arguments and nothing else")
+            raise BadExpression(where, f"the Python imports something (line {node.lineno})", "use only the two arguments")
     defined = next((one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name == FUNCTION_NAME), None)
     if defined is None:
         raise BadExpression(where, f"the Python defines no {FUNCTION_NAME}", CONDITION_HINT)

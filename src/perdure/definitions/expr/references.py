@@ -92,7 +92,7 @@ def scan_reference(text: str, start: int, where: str = "") -> tuple[Reference, i
         BadExpression: there is no reference.
     """
     if (name := _NAME.match(text, start)) is None:
-        found = f"{shortened(text)!r} refers to nothing: a name belongs behind the @ (character {start + 1})"
+        found = f"{shortened(text)!r} is not a reference: a name must follow the @ (character {start + 1})"
         raise BadExpression(where, found, "write @step.field, or @@ for a literal @", start + 1)
     path: list[str | int] = []
     end = name.end()
@@ -100,7 +100,7 @@ def scan_reference(text: str, start: int, where: str = "") -> tuple[Reference, i
         end = segment.end()
         path.append(_key(segment))
         if len(path) > SEGMENTS_MAX:
-            raise BadExpression(where, f"the reference {shortened(text)!r} goes more than {SEGMENTS_MAX} levels deep", "take what is needed out in a step", end)
+            raise BadExpression(where, f"the reference {shortened(text)!r} goes more than {SEGMENTS_MAX} levels deep", "extract the value in a step", end)
     written = text[start:end]
     optional = text.startswith("?", end)
     return _ref(name[0], tuple(path), optional, written, where), end + optional
@@ -118,21 +118,21 @@ def _ref(name: str, path: ValuePath, optional: bool, written: str, where: str) -
     if name == "steps":
         if len(path) < 2 or path[1] != "output":
             hint = "write @steps.NAME.output.meta, or @NAME for the data of a step alone"
-            raise BadExpression(where, f"@{shortened(written)} names no step's output", hint)
+            raise BadExpression(where, f"@{shortened(written)} names no step", hint)
         return Reference("steps", str(path[0]), path[2:], optional, written)
     if name == "secrets" and (len(path) != 1 or type(path[0]) is not str or optional):
-        raise BadExpression(where, f"@{shortened(written)} is no secret", "a secret is one name: @secrets.NAME")
+        raise BadExpression(where, f"@{shortened(written)} does not name a secret", "write @secrets.NAME, without a path")
     return Reference(name, "", path, optional, written) if name in ROOTS else Reference("step", name, path, optional, written)
 
 
 def _behind(text: str, start: int, end: int) -> tuple[str, str, int]:
     """Describes the error of text after the end of a reference."""
     rest, at = text[end:], end + 1
-    found = f"{shortened(text[start:])!r} is no reference from character {at} on"
+    found = f"{shortened(text[start:])!r} is not a reference from character {at} on"
     if text[end - 1] == "?":
-        return found, "one ? stands at the very end", at
+        return found, "write a single ? at the very end", at
     if rest[0] == ".":
-        return found, "a name or a number belongs behind the dot", at
+        return found, "write a name or a number after the dot", at
     if rest[0] == "[":
         return found, 'write [0], or ["a key"]', at
     return found, f"inside text write @{{{shortened(text[start + 1 : end], 30)}}}; for a literal @ write @@", at
@@ -176,7 +176,7 @@ def _envelope_getter(ref: Reference) -> Callable[[ExpressionScope], Any]:
             value = scope.envelope(name)
         except KeyError:
             raise MissingValueError(
-                f"@{shortened(written)}: the step {shortened(name)!r} has no result here", "write ? at its end for null, or let this step need that one"
+                f"@{shortened(written)}: the step {shortened(name)!r} has no result here", "write ? at its end to read null, or let this step need that one"
             ) from None
         try:
             return follow_path(value, path, written)
@@ -195,7 +195,7 @@ def _root_getter(ref: Reference) -> Callable[[ExpressionScope], Any]:
         try:
             value = scope.root(name)
         except KeyError:
-            raise RootUnavailableError(f"@{shortened(written)}: there is no @{name} here", _MEANT.get(name, "write ? at its end for null")) from None
+            raise RootUnavailableError(f"@{shortened(written)}: there is no @{name} here", _MEANT.get(name, "write ? at its end to read null")) from None
         return follow_path(value, path, written)
 
     return find
@@ -208,11 +208,11 @@ def _secret_getter(ref: Reference) -> Callable[[ExpressionScope], Any]:
 
 _GETTERS: dict[str, Callable[[Reference], Callable[[ExpressionScope], Any]]] = {"step": _step_getter, "steps": _envelope_getter, "secrets": _secret_getter}
 _MEANT = {
-    "item": "@item stands inside of each",
-    "index": "@index stands inside of each or repeat",
-    "loop": "@loop stands inside of each with a batch, or in a loop",
-    "error": "@error stands in the steps of on_error",
-    "self": "@self stands in what is evaluated after its step: repeat, undo, next",
+    "item": "use @item only inside of each",
+    "index": "use @index only inside of each or repeat",
+    "loop": "use @loop only inside of each with a batch, or in a loop",
+    "error": "use @error only in the steps of on_error",
+    "self": "use @self only in what is evaluated after its step: repeat, undo, next",
 }
 
 
@@ -220,7 +220,7 @@ def _root_value(scope: ExpressionScope, name: str) -> Any:
     try:
         return scope.root(name)
     except KeyError:
-        raise MissingValueError(f"@{shortened(name)} has no result here", "write ? at its end for null, or let this step need that one") from None
+        raise MissingValueError(f"@{shortened(name)} has no result here", "write ? at its end to read null, or let this step need that one") from None
 
 
 def was_skipped(scope: ExpressionScope, name: str) -> bool:
@@ -264,7 +264,7 @@ def _lost(value: Any, path: ValuePath, depth: int, written: str) -> tuple[str, s
             found = f"there is no {shortened(here)} in a list of {len(value)}"
         case _:
             found = f"there is no {shortened(here)} in {'an empty mapping' if value == {} else value_kind(value)}"
-    return f"@{shortened(written)}: {found}", "write ? at its end for null where it may be missing"
+    return f"@{shortened(written)}: {found}", "write ? at its end to read null where it may be missing"
 
 
 OUTPUT_FIELD = "output"
@@ -281,7 +281,7 @@ def steps_of_paths(paths: Iterable[ValuePath], written: str, where: str) -> Requ
     found: RequestedSteps = {}
     for path in paths:
         if not path or type(path[0]) is not str:
-            raise BadExpression(where, f"{shortened(written)!r} asks for all steps", "only steps that are named are given: write the name of one first")
+            raise BadExpression(where, f"{shortened(written)!r} reads all steps at once", "name a step: @steps.NAME")
         data, envelope = found.get(path[0], (False, False))
         found[path[0]] = (data or path[1:2] != (OUTPUT_FIELD,), envelope or path[1:2] == (OUTPUT_FIELD,))
     return found

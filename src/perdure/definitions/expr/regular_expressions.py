@@ -19,7 +19,7 @@ def compile_regex(pattern: str) -> Any:
     """
     re2 = _library()
     if len(pattern) > PATTERN_CHARACTERS_MAX:
-        raise BadExpression("", f"a regular expression has {len(pattern):,} characters", f"{PATTERN_CHARACTERS_MAX:,} are the most")
+        raise BadExpression("", f"a regular expression has {len(pattern):,} characters", f"write at most {PATTERN_CHARACTERS_MAX:,}")
     options = re2.Options()
     options.log_errors, options.max_mem = False, MEMORY_BYTES_MAX
     try:
@@ -27,7 +27,7 @@ def compile_regex(pattern: str) -> Any:
     except (re2.error, UnicodeEncodeError) as error:
         why = error.args[0].decode(errors="replace") if error.args and isinstance(error.args[0], bytes) else str(error)
         hint = "RE2 has no backreferences and no look-around; see github.com/google/re2/wiki/Syntax"
-        raise BadExpression("", f"{shortened(pattern)!r} is no regular expression: {shortened(why, 100)}", hint) from None
+        raise BadExpression("", f"{shortened(pattern)!r} is not a regular expression: {shortened(why, 100)}", hint) from None
 
 
 def _library() -> Any:

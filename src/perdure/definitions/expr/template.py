@@ -85,14 +85,14 @@ def check_expansion(value: Any) -> Any:
 
 def _refuse_expansion(left_values: int, left_bytes: int) -> None:
     if left_values < 0:
-        raise ExpressionFailed("", f"its references come to more than {EXPANDED_VALUES_MAX:,} values", EXPANSION_HINT)
+        raise ExpressionFailed("", f"its references expand to more than {EXPANDED_VALUES_MAX:,} values", EXPANSION_HINT)
     if left_bytes < 0:
-        raise ExpressionFailed("", f"its references come to more than {VALUE_BYTES_MAX:,} bytes", EXPANSION_HINT)
+        raise ExpressionFailed("", f"its references expand to more than {VALUE_BYTES_MAX:,} bytes", EXPANSION_HINT)
 
 
 DEPTH_MAX = 64
 CACHED_BYTES_MAX = 16 * 1024
-PLAIN_HINT = "expressions are made of what JSON has: mappings, lists, text, numbers, true, false and null"
+PLAIN_HINT = "use only what JSON has: mappings, lists, text, numbers, true, false and null"
 MARKS = frozenset((secret_marks.SECRET, secret_marks.TEXT))
 
 Expressions = Literal["none", "cel", "braces"]
@@ -142,7 +142,7 @@ def pack_value(value: Any) -> bytes:
     try:
         return msgspec.msgpack.encode(value)
     except (TypeError, ValueError, OverflowError, RecursionError):
-        raise BadExpression("", plain_data_problem(value) or "it can't be kept", PLAIN_HINT) from None
+        raise BadExpression("", plain_data_problem(value) or "it can't be stored", PLAIN_HINT) from None
 
 
 def unpack_value(key: bytes) -> Any:
@@ -167,7 +167,7 @@ def plain_data_problem(value: Any, depth: int = 0) -> str:
         case float():
             return "" if value - value == 0 else "a number is not finite"
         case str():
-            return "" if value.isascii() or not any("\ud800" <= character <= "\udfff" for character in value) else "a text has half a character in it"
+            return "" if value.isascii() or not any("\ud800" <= character <= "\udfff" for character in value) else "a text contains a lone surrogate"
         case list() | dict() if depth >= DEPTH_MAX:
             return f"it nests more than {DEPTH_MAX} levels deep"
         case list():
@@ -175,9 +175,9 @@ def plain_data_problem(value: Any, depth: int = 0) -> str:
         case dict() if all(isinstance(key, str) for key in value):
             return next(filter(None, (plain_data_problem(item, depth + 1) for item in (*value, *value.values()))), "")
         case dict():
-            return "a key is no text"
+            return "a key is not text"
         case _:
-            return f"{type(value).__name__} is no plain data"
+            return f"{type(value).__name__} is not plain data"
 
 
 @lru_cache(maxsize=2048)
@@ -235,7 +235,7 @@ class _TemplateCompiler:
                 return _of_cel(text, f"{where}/expr", self.reads)
             case dict():
                 if forged := MARKS & value.keys():
-                    raise BadExpression(where, f"{min(forged)!r} is no key of yours", "it marks where a secret belongs; refer to one as @secrets.NAME")
+                    raise BadExpression(where, f"{min(forged)!r} is a reserved key, which marks the place of a secret", "refer to a secret as @secrets.NAME")
                 inside = {key: self.maker(item, f"{where}/{escape_pointer_key(key)}") for key, item in value.items()}
                 return _of_mapping(value, inside) if any(inside.values()) else None
             case _:
@@ -252,7 +252,7 @@ def _of_cel(text: str, where: str, reads: set[ExpressionRead]) -> Maker:
         except MissingValueError as absent:
             raise ExpressionFailed(where, absent.what, absent.hint) from None
         if what := plain_data_problem(made):
-            raise ExpressionFailed(where, f"{shortened(text)!r} comes to what can't be kept: {what}", "convert it with string(x), int(x) or double(x)")
+            raise ExpressionFailed(where, f"{shortened(text)!r} has a result that can't be stored: {what}", "convert it with string(x), int(x) or double(x)")
         return made
 
     return make_value
@@ -290,7 +290,9 @@ def _of_mapping(value: dict[str, Any], made: dict[str, Maker | None]) -> Maker:
 
 def _of_text(value: str, where: str, missing: MissingPolicy, reads: set[ExpressionRead]) -> Maker | None:
     if len(value) > TEXT_CHARACTERS_MAX and ("@{" in value or value[0] == "@"):
-        raise BadExpression(where, f"a text with references has {len(value):,} characters", f"{TEXT_CHARACTERS_MAX:,} are the most; put the rest in a step")
+        raise BadExpression(
+            where, f"a text with references has {len(value):,} characters", f"write at most {TEXT_CHARACTERS_MAX:,}, and build the rest in a step"
+        )
     if value[0] == "@" and value[1:2] not in ("@", "{"):
         parts: list[str | Reference] = [parse_reference(value, where)]
     else:

@@ -122,14 +122,14 @@ class VaultClient:
     def _decrypted(self, row: SealedValue) -> str:
         id = _key_id(row)
         if self._keys is None or id not in self._keys.ids:
-            known = "none is given here" if self._keys is None else f"given are {', '.join(self._keys.ids)}"
+            known = "no keys" if self._keys is None else f"only the keys {', '.join(self._keys.ids)}"
             raise SealedSecret(
-                row.name, f"is kept encrypted with the key {id!r}, and {known}; give that one as well, behind others, in PERDURE_SECRETS_KEY", id
+                row.name, f"is encrypted with the key {id!r}, and this process has {known}. Add that key, after any others, in PERDURE_SECRETS_KEY", id
             )
         try:
             return self._keys.decode(row.sealed, _secret_identity(row.tenant, row.name, row.version)).decode()
         except (SealedPayload, UnicodeDecodeError):
-            why = f"was changed since it was kept, or was encrypted with another key that is called {id!r}, too; give the right key, or set it anew"
+            why = f"was changed since it was stored, or is encrypted with a different key of the id {id!r}. Give the right key, or set the secret again"
             raise SealedSecret(row.name, why, id) from None
 
     def _must_have_keys(self) -> Encrypted:

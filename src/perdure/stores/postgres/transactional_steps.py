@@ -81,7 +81,9 @@ def _checked_statement(sql: str) -> str:
     """Returns a statement after checking that it does not end the transaction. (The protocol used here accepts one statement at a time.)"""
     found = _FIRST_WORD.match(sql)
     if found is not None and found[1].lower() in TRANSACTION_ENDING_WORDS:
-        raise WrongVerb(f"{found[1].upper()} in a step with transaction=True", "an error that leaves the step rolls it back, its return commits it")
+        raise WrongVerb(
+            f"a step with transaction=True ran {found[1].upper()}", "leave that to Perdure: an error that leaves the step rolls back, its return commits"
+        )
     return sql
 
 
@@ -147,6 +149,8 @@ async def _must_be_whole(connection: Any, fetch: Fetch, number: str, changed_bef
             ) from error
         raise
     if now != number or not connection.is_in_transaction():
-        raise WrongVerb("a step with transaction=True has ended its transaction itself", "an error that leaves the step rolls it back, its return commits it")
+        raise WrongVerb(
+            "a step with transaction=True ended its transaction itself", "leave that to Perdure: an error that leaves the step rolls back, its return commits"
+        )
     if changed != changed_before:
-        raise WrongVerb("a step with transaction=True has changed Perdure's own tables", "they can be read there; use a client to change what they stand for")
+        raise WrongVerb("a step with transaction=True has changed Perdure's own tables", "only read them there, and use a client for changes")

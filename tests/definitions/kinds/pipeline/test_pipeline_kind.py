@@ -65,7 +65,7 @@ def test_a_pipeline_that_fails_fails_the_step_for_good_with_its_operation(world:
         ([{"top_k": "@inptu.k"}], "did you mean '@input'"),
         ([{"jq_transform": "@secrets.TOKEN"}], "secrets stand only in the headers of http_request"),
         ({"op": []}, "'op' is not a field of it; did you mean 'ops'?"),
-        ([{"regex_extract": {"field": "x", "pattern": "(", "as": "y"}}], "is no regular expression"),
+        ([{"regex_extract": {"field": "x", "pattern": "(", "as": "y"}}], "is not a regular expression"),
     ],
 )
 def test_what_is_wrong_with_it_is_found_before_anything_runs(config: Any, why: str) -> None:

@@ -85,13 +85,13 @@ def _plain(one: Any, where: str, is_open: bool) -> Any:
         case dict() if len(one) == 1 and (name := next(iter(one))) in GROUPS and isinstance(one[name], list):
             return {name: [_plain(inner, f"{where}/{name}/{place}", is_open) for place, inner in enumerate(one[name])]}
         case {"python": _} | {"braces": _}:
-            raise BadExpression(where, "a row is judged by rows and CEL alone", "write {field: price, gt: 10}, or {expr: …}")
+            raise BadExpression(where, "a pipeline has only conditions in rows and CEL", "write {field: price, gt: 10}, or {expr: …}")
     known = ("field", "ref", "expr", *GROUPS)
     for name in one if isinstance(one, dict) else ():
         if name not in known and (meant := closest_name(str(name), known)):
             raise BadExpression(where, f"{shortened(str(name))!r} is not part of a condition", f"did you mean {meant!r}?")
     hint = "write {field: price, gt: 10}, {all: […]}, {any: […]}, {not: …} or {expr: …}"
-    raise BadExpression(where, f"{short_value_text(one)} is no condition", hint)
+    raise BadExpression(where, f"{short_value_text(one)} is not a condition", hint)
 
 
 def _row(row: Mapping[str, Any], where: str, is_open: bool) -> dict[str, Any]:
@@ -111,13 +111,13 @@ def _of_parts(said: dict[str, Any], where: str, is_open: bool) -> dict[str, Any]
     """An ``{op, value}`` as an operator and its right side."""
     others = [name for name in said if name not in ("op", "value")]
     if others:
-        raise BadExpression(where, f"{shortened(others[0])!r} stands beside 'op' and 'value'", "say it in the one way or in the other")
+        raise BadExpression(where, f"{shortened(others[0])!r} is beside 'op' and 'value'", "write one of the two forms")
     op = said.get("op", "eq")
     if is_open and is_template(op):
         return {}
     name = SIGNS.get(op, op) if isinstance(op, str) else op
     if not isinstance(name, str) or name.removesuffix(TO_FIELD) not in COMPARED | _OF_MANY:
-        raise BadExpression(f"{where}/op", f"{shortened(str(op))!r} is no operator", f"there are {', '.join((*SIGNS, *sorted(COMPARED)))}")
+        raise BadExpression(f"{where}/op", f"{shortened(str(op))!r} is not an operator", f"use one of {', '.join((*SIGNS, *sorted(COMPARED)))}")
     return {name: said.get("value", True if name in ("exists", "empty") else None)}
 
 
@@ -129,7 +129,7 @@ def _left(row: Mapping[str, Any], where: str, is_open: bool) -> str:
     if isinstance(ref, str) and ref.startswith("@") and references.parse_reference(ref, f"{where}/ref").root != "self":
         if is_open:
             return "@self"
-        raise BadExpression(f"{where}/ref", f"{shortened(ref)!r} is no field of the row", "write @self.price, or field: price")
+        raise BadExpression(f"{where}/ref", f"{shortened(ref)!r} is not a field of the row", "write @self.price, or field: price")
     return ref  # type: ignore[no-any-return]  # what is no text, the condition complains of
 
 
@@ -152,7 +152,9 @@ def _right(name: str, value: Any, where: str, is_open: bool) -> tuple[str, Any]:
         return name, dict(_right(inner, one, f"{where}/{escape_pointer_key(inner)}", is_open) for inner, one in value.items())
     if name not in COMPARED and name not in _OF_MANY:
         meant = closest_name(name, [*COMPARED, *_OF_MANY])
-        raise BadExpression(where, f"{shortened(name)!r} is no operator", f"did you mean {meant!r}?" if meant else f"there are {', '.join(sorted(COMPARED))}")
+        raise BadExpression(
+            where, f"{shortened(name)!r} is not an operator", f"did you mean {meant!r}?" if meant else f"use one of {', '.join(sorted(COMPARED))}"
+        )
     if is_open and _has_reference(value):
         return ("eq", None) if name in _CONSTANT or name in _OF_MANY else (name, "@self")
     return name, value if name == "matches" else literal_template(value)
