@@ -13,7 +13,7 @@ _WORD = re.compile(r"[a-z][a-z']*(?=[\s,:;.]|$)")
 
 
 def as_sentence(text: str) -> str:
-    """Returns text with a capital first letter, unless it begins with code, such as ``has(x)`` or ``app.start()``."""
+    """Returns text beginning with a capital, unless it begins with code, such as ``has(x)`` or ``app.start()``."""
     return text[:1].upper() + text[1:] if _WORD.match(text) else text
 
 
