@@ -30,6 +30,7 @@ from perdure.testing.conformance import Clock, StoreConformance
 from perdure.testing.conformance.store_world import key, plain_message, queue
 from tests.stores.sqlite.store_processes import claim, opening
 from tests.stores.sqlite.store_processes import step as event
+from tests.stores.sqlite.user_connections import FileUsers
 
 pytest.importorskip("cryptography", reason="encryption needs the package cryptography: pip install 'perdure[crypto]'")
 
@@ -76,7 +77,7 @@ class TestCodedMemory(StoreConformance):
 
 @pytest.mark.parametrize("codec", [CODECS["compressed"], CODECS["both"]], ids=["compressed", "both"])
 @pytest.mark.slow
-class TestCodedSqlite(StoreConformance):
+class TestCodedSqlite(FileUsers, StoreConformance):
     """The suite, over a file."""
 
     @pytest.fixture(autouse=True)

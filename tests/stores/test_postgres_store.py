@@ -2,7 +2,8 @@
 
 import asyncio
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]  # it has no types
 import pytest
@@ -36,6 +37,18 @@ class TestPostgresStore(StoreConformance, SharedStore):
 
     async def make(self, clock: Clock) -> Store:
         return PostgresStore(self.server.url, clock)
+
+    @pytest.fixture(autouse=True)
+    async def _connections(self) -> AsyncIterator[None]:
+        self.connections: list[asyncpg.Connection] = []
+        yield
+        for connection in self.connections:
+            await connection.close()
+
+    async def user_connection(self) -> tuple[Any, Callable[[str], Awaitable[object]]]:
+        connection = await asyncpg.connect(self.server.url)
+        self.connections.append(connection)
+        return connection, connection.execute
 
     def open(self) -> Store:
         return PostgresStore(self.server.url)

@@ -17,6 +17,7 @@ from perdure.core.envelopes import QueuedMessage
 from perdure.core.errors import BadValue, WrongVerb
 from perdure.core.paths import Address, Key
 from perdure.stores.protocol import ALL_HEADS, ChangeAnswer, Commit, Head, HeadFilter, Post, QueueStatus, Store, StoredLog, StoreTime
+from perdure.stores.records import RecordFilter, RecordKey, StoredRecord
 from perdure.stores.store_parts import PartName
 
 CONNECTION_KINDS = "a sqlite3, aiosqlite, asyncpg or psycopg 3 connection, or a Connection or Session of SQLAlchemy over one of these"
@@ -83,6 +84,14 @@ class UserTransactionStore(Protocol):
 
     async def messages(self, to: Address) -> list[QueuedMessage]:
         """See `Store.messages`."""
+        ...
+
+    async def record(self, key: RecordKey) -> StoredRecord | None:
+        """See `Store.record`."""
+        ...
+
+    async def records(self, which: RecordFilter) -> list[StoredRecord]:
+        """See `Store.records`."""
         ...
 
     async def blob(self, sha256: str) -> bytes | None:

@@ -38,12 +38,14 @@ from perdure.testing.conformance import Clock, StoreConformance
 from perdure.testing.conformance.store_world import key, plain_message, queue, start_message
 from tests.stores import test_differential as walk
 from tests.stores.sqlite.store_processes import Child, claim, several, step
+from tests.stores.sqlite.user_connections import FileUsers
 
 pytestmark = pytest.mark.slow
+
 T = TypeVar("T")
 
 
-class TestSqliteStore(StoreConformance):
+class TestSqliteStore(FileUsers, StoreConformance):
     """The suite."""
 
     @pytest.fixture(autouse=True)
@@ -146,7 +148,7 @@ def _without_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_without_loopback")
 @pytest.mark.slow
-class TestTwoSqliteStores(StoreConformance):
+class TestTwoSqliteStores(FileUsers, StoreConformance):
     """The suite, with each call made through another store than the last. (A holder moves to and fro; nothing in the suite tells them apart.)"""
 
     @pytest.fixture(autouse=True)

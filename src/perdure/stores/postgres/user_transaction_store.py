@@ -19,8 +19,10 @@ from perdure.core.paths import Address, Key
 from perdure.stores.postgres import limited_queues as queues
 from perdure.stores.postgres import store_tables as tables
 from perdure.stores.postgres.limited_queues import Fetch
+from perdure.stores.postgres.record_rows import read_record, read_records
 from perdure.stores.postgres.store_rows import escape_nul, unescape_nul
 from perdure.stores.protocol import ALL_HEADS, ChangeAnswer, Commit, Head, HeadFilter, Post, QueueStatus, StoredLog, StoreTime, check_changes
+from perdure.stores.records import RecordFilter, RecordKey, StoredRecord
 from perdure.stores.user_transactions import CONNECTION_KINDS, EXPECTED_OPEN, driver_connection, is_instance_of
 
 NO_TRANSACTION = "in a transaction, and it commits by itself; begin one on it first, and commit afterwards"
@@ -163,6 +165,14 @@ class PostgresUserTransactionStore:
     async def messages(self, to: Address) -> list[QueuedMessage]:
         """See `Store.messages`."""
         return await tables.read_messages(self._fetch, to)
+
+    async def record(self, key: RecordKey) -> StoredRecord | None:
+        """See `Store.record`."""
+        return await read_record(self._fetch, key, (await self._begun()).moment.now_s)
+
+    async def records(self, which: RecordFilter) -> list[StoredRecord]:
+        """See `Store.records`."""
+        return await read_records(self._fetch, which, (await self._begun()).moment.now_s)
 
     async def blob(self, sha256: str) -> bytes | None:
         """See `Store.blob`."""

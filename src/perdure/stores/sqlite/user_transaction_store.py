@@ -18,8 +18,10 @@ from perdure.core.envelopes import QueuedMessage
 from perdure.core.errors import BadValue
 from perdure.core.paths import Address, Key
 from perdure.stores.protocol import ALL_HEADS, ChangeAnswer, Commit, Head, HeadFilter, Post, QueueStatus, StoredLog, StoreTime, check_changes
+from perdure.stores.records import RecordFilter, RecordKey, StoredRecord
 from perdure.stores.sqlite.database_file import DatabaseFile
 from perdure.stores.sqlite.limited_queues import queue_statuses
+from perdure.stores.sqlite.record_rows import read_record, read_records
 from perdure.stores.sqlite.statements import SQL
 from perdure.stores.sqlite.store_rows import address_text, read_blob, read_heads, read_log, read_messages
 from perdure.stores.sqlite.store_tables import SqliteTables
@@ -67,6 +69,14 @@ class SqliteUserTransactionStore:
     async def messages(self, to: Address) -> list[QueuedMessage]:
         """See `Store.messages`."""
         return await self._do(lambda: read_messages(self._connection.execute, to))
+
+    async def record(self, key: RecordKey) -> StoredRecord | None:
+        """See `Store.record`."""
+        return await self._do(lambda: read_record(self._connection.execute, key, self._clock()))
+
+    async def records(self, which: RecordFilter) -> list[StoredRecord]:
+        """See `Store.records`."""
+        return await self._do(lambda: read_records(self._connection.execute, which, self._clock()))
 
     async def blob(self, sha256: str) -> bytes | None:
         """See `Store.blob`."""

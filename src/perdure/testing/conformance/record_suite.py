@@ -1,7 +1,9 @@
 """The tests of records: small versioned documents that change only by a post, each at the version that the post expects."""
 
 import random
+from collections.abc import Awaitable, Callable
 from itertools import count
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -12,6 +14,7 @@ from perdure.core.envelopes import Ack
 from perdure.core.errors import BadValue
 from perdure.stores.protocol import Commit, Committed, Conflict, Post, Superseded
 from perdure.stores.records import RecordChange, RecordFilter, RecordKey, Stale, StoredRecord, record_position
+from perdure.stores.user_transactions import USER_TRANSACTIONS
 from perdure.testing.conformance.store_world import NAMES, StoreWorld, key, plain_message, queue, start_message
 
 VALUE_FORMS = [b"b\0", b"n\x80\0", b"s", b"s\0", b"sa", b"sa\0", b"sb", b"t\xff\xff"]
@@ -44,6 +47,34 @@ TRIGGERS = RecordFilter("acme", "trigger")
 
 class RecordSuite:
     """See the module."""
+
+    async def user_connection(self) -> tuple[Any, Callable[[str], Awaitable[object]]]:
+        """Opens a connection of a user to the database of the store, which commits by itself; returns it, and what executes SQL on it.
+
+        A store without the part `USER_TRANSACTIONS` needs none.
+        """
+        raise NotImplementedError("override user_connection() to connect to the database of your store")
+
+    async def test_records_change_with_the_transaction_of_a_user_or_not_at_all(self, world: StoreWorld) -> None:
+        if (joins := world.store.part(USER_TRANSACTIONS)) is None:
+            pytest.skip("this store joins no transactions of users")
+        await joins.meet()
+        await changed(world, put(attributes=(("a", b"s"),)))
+        connection, execute = await self.user_connection()
+        for end in ("ROLLBACK", "COMMIT"):
+            await execute("BEGIN")
+            async with joins.join(connection) as within:
+                change = put(version=1, value=b"second", attributes=(("a", b"t"),))
+                answers = await within.commit([Post(records=(change,)), Post(records=(put(version=1),)), Post(records=(put("new"),))])
+                assert [type(answer) for answer in answers] == [Committed, Stale, Committed] and answers[1] == Stale(record_key(), 2)
+                found = await within.record(record_key())
+                assert found is not None and (found.version, found.value, found.attributes) == (2, b"second", (("a", b"t"),))
+                assert [one.key.key for one in await within.records(TRIGGERS)] == ["new", "nightly"]
+            assert await names(world, TRIGGERS) == ["nightly"], "others do not see it before the commit"
+            await execute(end)
+            assert await names(world, TRIGGERS) == (["new", "nightly"] if end == "COMMIT" else ["nightly"])
+        (late,) = await world.change(Post(records=(put(version=1),)))
+        assert late == Stale(record_key(), 2)
 
     async def test_a_record_counts_its_changes_from_1_until_it_is_removed(self, world: StoreWorld) -> None:
         assert await world.store.record(record_key()) is None
