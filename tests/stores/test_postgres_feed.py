@@ -10,7 +10,9 @@ from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]  # it has no types
 import pytest
+from click.testing import CliRunner
 
+from perdure.cli.command_list import root
 from perdure.core.envelopes import Ack
 from perdure.core.paths import Address
 from perdure.service.store_copies import copy_store
@@ -234,6 +236,31 @@ async def test_a_store_that_was_copied_from_a_file_to_postgres_and_back_is_the_s
     assert [one.number for one in await first.messages(queue())] == [one.number for one in await back.messages(queue())]
     await first.close()
     await back.close()
+
+
+@pytest.mark.slow
+def test_the_command_copies_from_a_file_to_postgres_and_back(tmp_path: Path, copy_url: str) -> None:
+    first, back = tmp_path / "first.db", tmp_path / "back.db"
+
+    async def fill() -> None:
+        store = SqliteStore(first)
+        await filled(store, Clock())
+        await store.close()
+
+    async def compare() -> None:
+        clock = Clock(4e9)  # all times have come
+        stores = [SqliteStore(file, clock) for file in (first, back)]
+        expected, found = [await contents(store, BOXES, BLOBS) for store in stores]
+        assert found == expected
+        for store in stores:
+            await store.close()
+
+    asyncio.run(fill())
+    url = copy_url.replace("perdure@", "perdure:secret@")
+    for source, target in ((f"sqlite:///{first}", url), (url, f"sqlite:///{back}")):
+        done = CliRunner().invoke(root, ["db", "copy", source, target])
+        assert done.exit_code == 0 and "30 executions" in done.output and "secret@" not in done.output, done.output
+    asyncio.run(compare())
 
 
 def kill_at(number: int) -> None:

@@ -127,14 +127,18 @@ def restore(settings: GlobalOptions, /, backup: Path, *, replace: bool) -> None:
 def copy(_: GlobalOptions, /, source: str, target: str, *, as_json: bool) -> None:
     """Copy all that the database FROM has into the database TO. Both are URLs, such as sqlite:///path/to/file.db.
 
+    To and from Postgres, which is experimental and which no other command opens, postgresql://user@host/database.
+
     Engines may go on with FROM; what they do before the copy ends is in it. What TO has under other keys stays. TO gets a new epoch, so what the engines of
     FROM decide later does not count there. Interrupted, it goes on when it is run again.
     """
     import asyncio
 
     from perdure.cli import output, terminal_text
+    from perdure.stores.configured_store import shown_url
 
     done = asyncio.run(_copied(source, target))
+    source, target = shown_url(source), shown_url(target)
     if as_json:
         click.echo(output.indented_json({**output.as_data(done), "from": source, "to": target}))
         return
@@ -148,16 +152,16 @@ def copy(_: GlobalOptions, /, source: str, target: str, *, as_json: bool) -> Non
 async def _copied(source: str, target: str) -> CopyResult:
     from perdure.cli import terminal
     from perdure.service.store_copies import copy_store
-    from perdure.stores.configured_store import database_file, open_plain_store
+    from perdure.stores.configured_store import database_file, open_store_to_copy
 
     file, copy = database_file(source), database_file(target)
     if file is not None and not file.exists():
         raise CommandExit(ExitCode.INPUT, f"there is no file {file}; name the database that is to be copied")
     if source == target or (file is not None and file == copy):
         raise CommandExit(ExitCode.INPUT, f"{source} and {target} are the same database; name another one to copy to")
-    opened = open_plain_store(source)
+    opened = open_store_to_copy(source)
     try:
-        into = open_plain_store(target)
+        into = open_store_to_copy(target)
         try:
             with terminal.progress_counter(sys.maxsize) as progress:
                 return await copy_store(opened, into, str(file or source), progress)

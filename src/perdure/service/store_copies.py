@@ -93,7 +93,7 @@ async def copy_store(source: Store, target: Store, source_name: str, progress: C
 def _feed_of(store: Store, name: str) -> ChangeFeed:
     feed = store.part(CHANGE_FEED)
     if feed is None:
-        raise BadValue(name, type(store).__name__, "a store with a change feed: a file or memory:")
+        raise BadValue(name, type(store).__name__, "a store with a change feed: a file, Postgres or memory:")
     return feed
 
 

@@ -65,13 +65,34 @@ def open_plain_store(url: str) -> Store:
         return MemoryStore()
     if file := database_file(url):
         return SqliteStore(file)
-    shown = url.replace(f":{parts.password}@", ":***@") if parts.password else url
+    shown = shown_url(url)
     if experimental := EXPERIMENTAL_SCHEMES.get(parts.scheme.partition("+")[0]):
         expected = (
             f"a URL that can be opened yet: the store for {experimental} is experimental. Use sqlite:///path/to/file.db, which processes of one machine share"
         )
         raise BadValue("database URL", shown, expected)
     raise BadValue("database URL", shown, "sqlite:///path/to/file.db or memory:")
+
+
+def open_store_to_copy(url: str) -> Store:
+    """Open the store of a URL to copy it or to copy into it, as `open_plain_store` does, or an experimental one that can be copied: ``postgresql://host/name``.
+
+    Raises:
+        BadValue: the URL names no such store.
+        ProgrammingError: the package that the store needs is not installed.
+        StoreError: the file can't be opened.
+    """
+    if EXPERIMENTAL_SCHEMES.get(urlsplit(url).scheme) == "Postgres":
+        from perdure.stores.postgres.store import PostgresStore
+
+        return PostgresStore(url)
+    return open_plain_store(url)
+
+
+def shown_url(url: str) -> str:
+    """The URL without its password."""
+    password = urlsplit(url).password
+    return url.replace(f":{password}@", ":***@") if password else url
 
 
 def configured_blobs() -> BlobStore | None:
