@@ -69,6 +69,8 @@ ARCHIVES = suite("service/test_log_archives.py")
 FEEDS = suite("stores/test_memory_store.py", "held or its_head")
 FILE_FEEDS = suite("stores/sqlite/test_sqlite_store.py", "its_head or number_is_taken")
 SEPARATE = suite("stores/test_separate_blobs.py", "is_apart or grace")
+BOUNDED = suite("stores/test_bounded_work.py", "sqlite")
+PIECES = (*suite("stores/test_bounded_work.py", "pieces"), "-m", "real")
 REMOVAL = suite("stores/sqlite/test_sqlite_store.py", "carries or sweep")
 NAMED_BLOBS = suite("core/test_effects.py", "names_the_blobs")
 DECIDE = suite("core/test_decision.py")
@@ -236,6 +238,13 @@ GUARDS = (
     Guard("a holder whose lease is over gets nothing", "stores.memory:MemoryStore.claim", never("self._is_dead(claim.holder, now_s)"), MEMORY),
     Guard("what a living process holds is not handed to another", "stores.memory:MemoryStore._free_orphans", always("self._is_dead"), NO_FAULTS),
     Guard("work is leased to one worker at a time", "stores.memory:MemoryStore._lease", without("self._leases[message.number]"), LIMITS),
+    Guard(
+        "a claim frees a bounded piece of what the dead hold in a file",
+        "stores.sqlite.store_tables:SqliteTables.claim",
+        Instead("free_orphans(self._execute, liveness.dead, claim.limit, now_s)", "free_orphans(self._execute, liveness.dead, 10**6, now_s)"),
+        BOUNDED,
+    ),
+    Guard("a list that passes over much takes Redis in pieces", "stores.redis:RedisStore._listed_heads", Instead("READ_MAX", "10 ** 9"), PIECES),
     Guard("what the dead held is handed to others in a file", "stores.sqlite.store_tables:SqliteTables.claim", never("free_orphans"), IN_FILES),
     Guard("an answer to a task names its epoch", "stores.protocol:Post.__post_init__", never("self.epoch"), MEMORY),
     Guard("a tenant that was served waits for its next turn", "stores.fairness:take_turns", Instead("served.get(line[0][2], -inf)", "-inf"), MEMORY),

@@ -455,7 +455,8 @@ class Store(Protocol):
         """Keep `holder` alive for `lease_s` more seconds of the store's time; 0 releases everything that it holds.
 
         A holder that renews late still holds what no claim has freed. One that had released everything, or whose epoch has ended, starts with nothing: what
-        it held before, and no other has taken, is free and awake. `about` is shown to people as given, and is kept while the holder
+        it held before, and no other has taken, is free and awake; a store may leave what is more than `ORPHANS_FREED_MIN` of it to the claims, which free it
+        as what the dead hold. `about` is shown to people as given, and is kept while the holder
         lives or until it is replaced.
 
         Unlike the other methods, this one may be called on the event loop of another thread, even one that ends with the call, so that a

@@ -20,9 +20,20 @@ local function set(names)
   for _, name in ipairs(names) do found[type(name) == 'table' and pack(name) or name] = true end
   return found
 end
-local function lives(holder)
-  local until_s = call('HGET', at('holders'), holder)
+
+-- Holders. A holder that begins anew does so under another hold: its name and a number. What it held before is then held by a dead hold, which claims
+-- free in pieces. `holders` has until when each hold lives, and `ends` has them in that order.
+local function lives(hold)
+  local until_s = call('HGET', at('holders'), hold)
   return until_s and tonumber(until_s) > now
+end
+local function number_of_hold(holder) return tonumber(call('HGET', at('holds'), holder) or nil) end
+local function hold_of(thing) return thing.holder and (thing.hold and thing.holder .. '\0' .. thing.hold or thing.holder) end
+local function take(thing, holder) thing.holder, thing.hold = holder, holder and number_of_hold(holder) end
+local function holds_nothing(hold) return call('EXISTS', at('held', hold), at('leased', hold)) == 0 end
+local function drop_hold(hold)
+  for _, kind in ipairs({'holders', 'about'}) do call('HDEL', at(kind), hold) end
+  call('ZREM', at('ends'), hold)
 end
 
 -- Queues.
@@ -79,19 +90,29 @@ local function load(address)
   local head = call('HGET', at('heads'), address)
   return head and placed(unpack(head))
 end
-local function place(head)  -- The kind and name of the line of a head, and its place there.
+local function place_of(head)  -- The kind and name of the line of a head, and its place there.
   local ready = least(head.wake_at_s, head.mail_at_s)
-  if head.holder then return 'held', head.holder, ready or '-inf' end
+  if head.holder then return 'held', hold_of(head), ready or '-inf' end
   if ready and (head.queue == '' or not limited(head.queue)) then return 'ready', head.program, ready end
   return nil, nil, ready
 end
+local function family_line(root, program) return at('ready of root', pack({root, program})) end
+local function is_child(head) return pack(head.root) ~= pack(head.key) end
+local function enter_ready(head, member, at_s)  -- A root is found by its key, so only the others stand in the line of their family.
+  line_up('ready', head.program, head.key[1], member, at_s)
+  if is_child(head) then call('ZADD', family_line(head.root, head.program), at_s, member) end
+end
+local function leave_ready(head, member)
+  step_out('ready', head.program, head.key[1], member)
+  if is_child(head) then call('ZREM', family_line(head.root, head.program), member) end
+end
 local function leave_place(head, member)
-  local kind, name = place(head)
-  if kind == 'held' then call('ZREM', at('held', name), member) elseif kind then step_out('ready', name, head.key[1], member) end
+  local kind, name = place_of(head)
+  if kind == 'held' then call('ZREM', at('held', name), member) elseif kind then leave_ready(head, member) end
 end
 local function line_of_head(head)
   local waits = head.holder or least(head.wake_at_s, head.mail_at_s)
-  return waits and pack({head.holder or false, head.program, head.lane, head.priority, head.version > 0})
+  return waits and pack({hold_of(head) or false, head.program, head.lane, head.priority, head.version > 0})
 end
 local function attributed(value, member) return value .. ' ' .. member end
 local function found_by(head, member)  -- The places of a head in the indexes of attributes: of all executions, and of those that have not ended.
@@ -110,12 +131,12 @@ end
 local function save(head)
   local address = pack(head.key)
   local before, member = load(address), numbered(head.number) .. address
-  local kind, name, score = place(head)
+  local kind, name, score = place_of(head)
   if before then
-    local was, of = place(before)
+    local was, of = place_of(before)
     if was ~= kind or of ~= name then leave_place(before, member) end
   end
-  if kind == 'held' then call('ZADD', at('held', name), score, member) elseif kind then line_up('ready', name, head.key[1], member, score) end
+  if kind == 'held' then call('ZADD', at('held', name), score, member) elseif kind then enter_ready(head, member, score) end
   if head.queue ~= '' then
     local was, is = before and line_of_head(before), line_of_head(head)
     if was and was ~= is then leave('executed', head.queue, was, member) end
@@ -124,7 +145,7 @@ local function save(head)
   if not before or not before.ended_at_s ~= not head.ended_at_s or pack(before.attributes or {}) ~= pack(head.attributes or {}) then
     index(before, head, member)
   end
-  if head.holder then call('SADD', at('holding'), head.holder) end
+  if head.holder then call('SADD', at('holding'), hold_of(head)) end
   if head.program:find('\n', 1, true) then call('SADD', at('programs'), head.program) end
   call('HSET', at('heads'), address, pack(head))
 end
@@ -133,7 +154,8 @@ local function first_due(address, from)
 end
 local function create(key, program, root, status, place, holder, created_at)
   local address = pack(key)
-  local head = {key = key, program = program, root = root, status = status, version = 0, holder = holder}
+  local head = {key = key, program = program, root = root, status = status, version = 0}
+  take(head, holder)
   head.queue, head.lane, head.priority, head.attributes = place.queue, place.lane, place.priority, place.attributes
   head.number, head.created_at_s, head.mail_at_s = call('INCR', at('created')), math.min(created_at or now, now), first_due(address, '-inf')
   for _, member in ipairs(call('ZRANGE', at('due', address), 0, -1)) do call('ZREM', at('unclaimed'), member) end
@@ -148,21 +170,22 @@ end
 local function message_of(member) return placed(unpack(call('HGET', at('mail'), member))), call('HGET', at('bodies'), member) end
 local function keep(message) call('HSET', at('mail'), numbered(message.number), pack(message)) end
 local function leave_line(message, member)
-  if message.holder then call('ZREM', at('leased', message.holder), member) else step_out('work', message.to[2], message.to[1], member) end
+  if message.holder then call('ZREM', at('leased', hold_of(message)), member) else step_out('work', message.to[2], message.to[1], member) end
 end
 local function join_line(message, member)
-  if message.holder then call('ZADD', at('leased', message.holder), message.due_at_s, member)
+  if message.holder then call('ZADD', at('leased', hold_of(message)), message.due_at_s, member)
   else line_up('work', message.to[2], message.to[1], member, message.due_at_s) end
 end
-local function in_line(message) return pack({message.holder or false, '', message.lane, message.priority, message.deliveries > 0}) end
+local function in_line(message) return pack({hold_of(message) or false, '', message.lane, message.priority, message.deliveries > 0}) end
 local function give(member, holder)  -- Leases a task; without a holder, frees it.
   local message = message_of(member)
   leave_line(message, member)
   leave('worked', message.to[2], in_line(message), member)
-  message.holder, message.deliveries = holder, message.deliveries + (holder and 1 or 0)
+  message.deliveries = message.deliveries + (holder and 1 or 0)
+  take(message, holder)
   join_line(message, member)
   join('worked', message.to[2], in_line(message), member, message.due_at_s)
-  if holder then call('SADD', at('holding'), holder) end
+  if holder then call('SADD', at('holding'), hold_of(message)) end
   keep(message)
 end
 local function postpone(ack, address, member)  -- The message stays, is free, and is due again at that time.
@@ -170,7 +193,8 @@ local function postpone(ack, address, member)  -- The message stays, is free, an
   if is_queue(ack.to) then
     leave_line(message, member)
     leave('worked', message.to[2], in_line(message), member)
-    message.holder, message.due_at_s = nil, due
+    message.due_at_s = due
+    take(message, nil)
     join_line(message, member)
     join('worked', message.to[2], in_line(message), member, due)
     if limited(message.to[2]) then wake = true end
@@ -370,9 +394,10 @@ local function commit(change)
   if change.count > 0 then append(version, change.row) end
   local created = carry_out(change)
   head = load(address)
+  if head.holder == change.holder and head.hold ~= number_of_hold(change.holder) then take(head, nil) end  -- It has begun anew since.
   local released = change.release and head.holder == change.holder
   if released or change.creates then head.mail_at_s = first_due(address, '-inf') end
-  if released then head.holder = nil elseif not change.release then head.holder = head.holder or change.holder end
+  if released then take(head, nil) elseif not change.release and not head.holder then take(head, change.holder) end
   head.version, head.program, head.status, head.wake_at_s, head.ended_at_s = version, change.program, change.status, change.wake_at_s, change.ended_at_s
   head.attributes = change.attributes or head.attributes
   save(head)
@@ -399,10 +424,17 @@ function ask.commit(changes)
 end
 
 -- Claims and leases.
-local function look(found, line, from, to, count, fits)  -- The first members of a line; with `fits`, all members that fit.
-  local got = call('ZRANGEBYSCORE', line, from, to, 'WITHSCORES', 'LIMIT', 0, fits and -1 or count)
-  for i = 1, #got, 2 do
-    if not fits or fits(got[i]) then found[#found + 1] = {got[i + 1] == '-inf' and -math.huge or tonumber(got[i + 1]), got[i]} end
+local function look(found, line, from, to, count, fits)  -- The first members of a line that fit, which are looked for in pieces.
+  local taken, offset, piece = 0, 0, fits and math.max(count, 100) or count
+  while taken < count do
+    local got = call('ZRANGEBYSCORE', line, from, to, 'WITHSCORES', 'LIMIT', offset, piece)
+    for i = 1, #got, 2 do
+      if taken < count and (not fits or fits(got[i])) then
+        found[#found + 1], taken = {got[i + 1] == '-inf' and -math.huge or tonumber(got[i + 1]), got[i]}, taken + 1
+      end
+    end
+    if #got < 2 * piece then return end
+    offset = offset + piece
   end
 end
 local function by_time(a, b) return a[1] < b[1] or a[1] == b[1] and a[2] < b[2] end
@@ -410,19 +442,21 @@ local function first_time(found)
   table.sort(found, by_time)
   return found[1] and found[1][1]
 end
-local function free_orphans(holder, most, most_work)  -- Frees some of what a dead holder holds; returns how many executions and tasks.
-  local held = call('ZRANGE', at('held', holder), 0, most - 1)
-  for _, member in ipairs(most > 0 and held or {}) do
+local ORPHANS_FREED = 100  -- ORPHANS_FREED_MIN of the protocol.
+local function first_of(line, count) return count > 0 and call('ZRANGE', line, 0, count - 1) or {} end
+local function free_orphans(hold, most, most_work)  -- Frees some of what a dead hold has; returns how many executions and tasks.
+  local held, leased = first_of(at('held', hold), most), first_of(at('leased', hold), most_work)
+  for _, member in ipairs(held) do
     local head = load(member:sub(17))
-    head.holder, head.wake_at_s, wake = nil, math.min(head.wake_at_s or head.created_at_s, now), true
+    take(head, nil)
+    head.wake_at_s, wake = math.min(head.wake_at_s or head.created_at_s, now), true
     save(head)
   end
-  local leased = call('ZRANGE', at('leased', holder), 0, most_work - 1)
-  for _, member in ipairs(most_work > 0 and leased or {}) do
+  for _, member in ipairs(leased) do
     wake = true
     give(member)
   end
-  return most > 0 and #held or 0, most_work > 0 and #leased or 0
+  return #held, #leased
 end
 local TENANTS_MAX = 128
 local function next_tenants(kind, name)  -- The tenants of a line that it is time to look at: all, or those behind the one whose turn was last.
@@ -519,7 +553,8 @@ local function limits_now()
   return found
 end
 function ask.claim(claim)
-  if claim.epoch ~= answer.epoch or not lives(claim.holder) then return end
+  local hold = hold_of({holder = claim.holder, hold = number_of_hold(claim.holder)})
+  if claim.epoch ~= answer.epoch or not lives(hold) then return end
   if claim.tenants and #claim.tenants == 0 then claim.programs, claim.queues, claim.toolboxes = {}, {}, {} end
   local queues, limits, ready, work, later = set(claim.queues), limits_now(), {}, {}, {}
   claim.knows = set(claim.programs)
@@ -543,23 +578,33 @@ function ask.claim(claim)
   end
   local function is_of_tenant(member) return tenants[message_of(member).to[1]] end
   local of_tenant, wanted, more = tenants and is_of_tenant, (roots or tenants) and fits, false
-  local room, room_for_work = math.max(claim.limit, 100), math.max(claim.limit, 100)  -- ORPHANS_FREED_MIN of the protocol
-  for _, holder in ipairs(call('SMEMBERS', at('holding'))) do
-    if not lives(holder) then
-      local executions, tasks = free_orphans(holder, room, room_for_work)
+  local room, room_for_work = math.max(claim.limit, ORPHANS_FREED), math.max(claim.limit, ORPHANS_FREED)
+  for _, dead in ipairs(call('SMEMBERS', at('holding'))) do
+    if not lives(dead) then
+      local executions, tasks = free_orphans(dead, room, room_for_work)
       room, room_for_work = room - executions, room_for_work - tasks
-      if call('EXISTS', at('held', holder), at('leased', holder)) == 0 then call('SREM', at('holding'), holder) else more = true end
+      if holds_nothing(dead) then call('SREM', at('holding'), dead) else more = true end
     end
   end
-  local function look_at(found, kind, name, from, to, count)  -- What nobody holds of a program or queue, of the tenants of the claim.
+  local function look_at(found, kind, name, from, to, count)  -- What nobody holds of a program or queue, of the tenants or roots of the claim.
+    for _, root in ipairs(kind == 'ready' and claim.roots or {}) do
+      look(found, family_line(root, name), from, to, count, fits)
+      local head = load(pack(root))
+      local place, program, at_s
+      if head then place, program, at_s = place_of(head) end
+      if place == 'ready' and program == name and (to == '+inf' or at_s <= to) and fits(numbered(head.number) .. pack(root)) then
+        found[#found + 1] = {at_s, numbered(head.number) .. pack(root)}
+      end
+    end
+    if kind == 'ready' and claim.roots then return end
     if not claim.tenants then look(found, at(kind, name), from, to, count) end
     for _, tenant in ipairs(claim.tenants or {}) do look(found, tenant_line(kind, name, tenant), from, to, count) end
   end
   for _, name in ipairs(claim.programs) do
-    if roots then look(ready, at('ready', name), '-inf', now, nil, fits) else look_at(ready, 'ready', name, '-inf', now, claim.limit + 1) end
+    look_at(ready, 'ready', name, '-inf', now, claim.limit + 1)
   end
   local held = {}
-  look(held, at('held', claim.holder), '(-inf', now, nil, fits)
+  look(held, at('held', hold), '(-inf', now, math.max(claim.limit + 1, 100), fits)
   for _, one in ipairs(held) do
     one.own = true
     ready[#ready + 1] = one
@@ -583,7 +628,8 @@ function ask.claim(claim)
     if one.queue then serve('executed', one) end
     local address = member:sub(17)
     local head = load(address)
-    head.holder, head.wake_at_s, head.mail_at_s = claim.holder, nil, first_due(address, after(now))
+    take(head, claim.holder)
+    head.wake_at_s, head.mail_at_s = nil, first_due(address, after(now))
     save(head)
     answer.executions[i] = {head = head, messages = tell(call('ZRANGEBYSCORE', at('due', address), '-inf', now))}
   end
@@ -596,9 +642,9 @@ function ask.claim(claim)
   end
   limits = limits_now()
   for _, name in ipairs(claim.programs) do
-    if roots then look(later, at('ready', name), '-inf', '+inf', nil, fits) else look_at(later, 'ready', name, '-inf', '+inf', 1) end
+    look_at(later, 'ready', name, '-inf', '+inf', 1)
   end
-  look(later, at('held', claim.holder), '(-inf', '+inf', nil, fits)
+  look(later, at('held', hold), '(-inf', '+inf', 1, fits)
   for _, name in ipairs(claim.queues) do
     if not limits[name] then look_at(later, 'work', name, '-inf', '+inf', 1) else look_later(later, 'worked', name, limits[name], claim, of_tenant) end
   end
@@ -606,17 +652,22 @@ function ask.claim(claim)
   answer.next_at_s = more and now or first_time(later)
 end
 function ask.renew(renewal)
-  local holder = renewal.holder
+  local holder, number = renewal.holder, number_of_hold(renewal.holder)
+  local hold = hold_of({holder = holder, hold = number})
   if renewal.lease_s <= 0 then
     wake = true
-    for _, kind in ipairs({'holders', 'about'}) do call('HDEL', at(kind), holder) end
-    return
+    return drop_hold(hold)
   end
-  if call('HEXISTS', at('holders'), holder) == 0 then
-    free_orphans(holder, call('ZCARD', at('held', holder)), call('ZCARD', at('leased', holder)))
+  if call('HEXISTS', at('holders'), hold) == 0 then
+    free_orphans(hold, ORPHANS_FREED, ORPHANS_FREED)
+    if not holds_nothing(hold) then hold = hold_of({holder = holder, hold = call('HINCRBY', at('holds'), holder, 1)}) end
   end
-  call('HSET', at('holders'), holder, now + renewal.lease_s)
-  if #renewal.about > 0 then call('HSET', at('about'), holder, renewal.about) end
+  call('HSET', at('holders'), hold, now + renewal.lease_s)
+  call('ZADD', at('ends'), now + renewal.lease_s, hold)
+  if #renewal.about > 0 then call('HSET', at('about'), hold, renewal.about) end
+  for _, dead in ipairs(call('ZRANGEBYSCORE', at('ends'), '-inf', now - 30 * 86400, 'LIMIT', 0, 10)) do
+    if holds_nothing(dead) then drop_hold(dead) end
+  end
 end
 function ask.limit(change)
   local name, queue = change.queue, limited(change.queue) or nil
@@ -624,8 +675,8 @@ function ask.limit(change)
   for _, line in ipairs(not queue ~= not change.limits and lines_in('executed', name) or {}) do
     local got = line.holder and {} or call('ZRANGE', line.key, 0, -1, 'WITHSCORES')
     for i = 1, #got, 2 do
-      local tenant = unpack(got[i]:sub(17))[1]
-      if queue then line_up('ready', line.program, tenant, got[i], got[i + 1]) else step_out('ready', line.program, tenant, got[i]) end
+      local head = load(got[i]:sub(17))
+      if queue then enter_ready(head, got[i], got[i + 1]) else leave_ready(head, got[i]) end
     end
   end
   if change.limits then
@@ -639,7 +690,7 @@ function ask.limit(change)
 end
 function ask.raise_epoch()
   wake, answer.epoch = true, call('INCR', at('epoch'))
-  call('DEL', at('holders'), at('about'))
+  call('DEL', at('holders'), at('about'), at('ends'))
 end
 
 -- Secrets: one value for each tenant and name, with version, time and sealed bytes, which is replaced or removed as a whole.
@@ -706,7 +757,9 @@ function ask.removed_at(sha256) answer.next_at_s = tonumber(call('HGET', at('rem
 function ask.unclaimed() answer.messages = tell(call('ZRANGE', at('unclaimed'), 0, -1)) end
 function ask.secrets(which)
   answer.secrets = {}
-  local found = call('HGETALL', at('vault'))
+  local place = which.tenant and which.name and pack({which.tenant, which.name})
+  local one = place and call('HGET', at('vault'), place)
+  local found = not place and call('HGETALL', at('vault')) or one and {place, one} or {}
   for i = 1, #found, 2 do
     local place, kept = unpack(found[i]), unpack(found[i + 1])
     if (which.tenant or place[1]) == place[1] and (which.name or place[2]) == place[2] then
@@ -741,15 +794,16 @@ local function extreme(attributes, order)  -- The value at which something is in
   end
   return found
 end
-local function walk(line, from, descending, found, limit)  -- Calls `found` with each member behind `from`, in pieces, until it has taken so many.
-  local taken, bound = 0, from
+local function walk(line, from, descending, found, limit)  -- Calls `found` with each member behind `from`, until it has taken so many.
+  local taken, read, bound = 0, 0, from
   while taken < limit do
+    if read >= asked.read_max then return bound:sub(2) end  -- There is more, which another call reads.
     local got = descending and call('ZREVRANGEBYLEX', line, bound or '+', '-', 'LIMIT', 0, 100) or call('ZRANGEBYLEX', line, bound or '-', '+', 'LIMIT', 0, 100)
     if #got == 0 then return end
     for _, member in ipairs(got) do
       if taken < limit and found(member) then taken = taken + 1 end
     end
-    bound = '(' .. got[#got]
+    bound, read = '(' .. got[#got], read + #got
   end
 end
 local function has_all(head, conditions)
@@ -764,25 +818,22 @@ local function number_at(position, descending)  -- Of the execution at a positio
   local number = call('ZREVRANGEBYSCORE', at('created_at'), string.format('%.17g', position.created_at_s), '-inf', 'LIMIT', 0, 1)[1]
   return tonumber(number or 0) + (descending and 1 or 0)
 end
-local function walk_heads(which, fits)  -- Of each tenant the first that fit, in order of an attribute.
-  local order, after, found, bound = which.order, which.after, {}, nil
+local function walk_heads(which, fits)  -- Those of one tenant that fit, in order of an attribute, each with its place in the list.
+  local order, after, bound = which.order, which.after, nil
   local descending = order.descending
   if after then bound = '(' .. attributed(after.value, numbered(number_at(after, descending)) .. (descending and '' or '\255')) end
-  for _, tenant in ipairs(which.tenant and {which.tenant} or call('SMEMBERS', at('tenants'))) do
-    walk(at(which.ended == false and 'living' or 'attributes', pack({tenant, order.name})), bound, descending, function(member)
-      local value, number, address = member:match('^(%x*) (%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d)(.*)$')
-      local head = load(address)
-      if extreme(head.attributes, order) ~= value or not fits(head, address) then return false end
-      found[#found + 1] = {place = value .. ' ' .. number, head = head}
-      return true
-    end, which.limit)
+  if which.place then bound = '(' .. which.place .. (descending and '' or '\255') end
+  local function taken(member)
+    local value, number, address = member:match('^(%x*) (%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d)(.*)$')
+    local head = load(address)
+    if extreme(head.attributes, order) ~= value or not fits(head, address) then return false end
+    answer.heads[#answer.heads + 1], answer.places[#answer.places + 1] = head, value .. ' ' .. number
+    return true
   end
-  table.sort(found, function(a, b)
-    if descending then return a.place > b.place end
-    return a.place < b.place
-  end)
-  for i = 1, math.min(#found, which.limit) do answer.heads[i] = found[i].head end
+  local more = walk(at(which.ended == false and 'living' or 'attributes', pack({which.tenant, order.name})), bound, descending, taken, which.limit)
+  answer.place = more and more:match('^%x* %d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d')
 end
+function ask.tenants() answer.names = call('SMEMBERS', at('tenants')) end
 function ask.heads(which)
   local statuses, keys = which.statuses and set(which.statuses), which.keys and set(which.keys)
   local function fits(head, address)
@@ -791,7 +842,7 @@ function ask.heads(which)
       and (not statuses or statuses[head.status]) and (not keys or keys[address]) and (not which.root or pack(which.root) == pack(head.root))
       and head.created_at_s >= (which.created_from_s or 0) and (which.ended == nil or which.ended == not not head.ended_at_s) and has_all(head, which.where)
   end
-  answer.heads = {}
+  answer.heads, answer.places = {}, {}
   if which.order then return walk_heads(which, fits) end
   local before = which.after and number_at(which.after, true)
   local function add(address)
@@ -810,14 +861,18 @@ function ask.heads(which)
     end
     return
   end
-  local behind = before and after(before) or '+inf'
+  local behind, read = which.place and '(' .. which.place or before and after(before) or '+inf', 0
   while #answer.heads < which.limit do  -- A page at a time, so that a list that is found among the newest reads no others.
+    if read >= which.read_max then
+      answer.place = behind:sub(2)
+      return
+    end
     local page = call('ZREVRANGEBYSCORE', at('listed'), behind, '-inf', 'WITHSCORES', 'LIMIT', 0, math.max(which.limit, 100))
     for i = 1, #page, 2 do
       if #answer.heads < which.limit then add(page[i]) end
     end
     if #page == 0 then break end
-    behind = '(' .. page[#page]
+    behind, read = '(' .. page[#page], read + #page / 2
   end
 end
 local function tell_record(place, record)
@@ -830,7 +885,7 @@ function ask.record(key)
 end
 function ask.records(which)
   local order, after = which.order, which.after
-  local descending = order and order.descending
+  local descending, place = order and order.descending, which.place and '(' .. which.place
   answer.records = {}
   local function found(member)
     local value, key = '', member
@@ -843,23 +898,28 @@ function ask.records(which)
     return true
   end
   if order then
-    walk(at('record_values', pack({which.tenant, which.kind, order.name})), after and '(' .. attributed(after[2], after[1]), descending, found, which.limit)
+    local line = at('record_values', pack({which.tenant, which.kind, order.name}))
+    answer.place = walk(line, place or after and '(' .. attributed(after[2], after[1]), descending, found, which.limit)
   else
     local first = #which.prefix > 0 and '[' .. which.prefix
     if after and after[1] >= which.prefix then first = '(' .. after[1] end
     local line, ended = at('record_keys', pack({which.tenant, which.kind})), false
-    walk(line, first, false, function(member)
+    local more = walk(line, place or first, false, function(member)
       ended = ended or member:sub(1, #which.prefix) ~= which.prefix
       return ended or found(member)
     end, which.limit)
+    answer.place = not ended and more or nil
   end
 end
 function ask.leases()
   answer.leases = {}
-  for _, holder in ipairs(call('HKEYS', at('holders'))) do
-    local alive, executions, work = lives(holder), call('ZCARD', at('held', holder)), call('ZCARD', at('leased', holder))
+  local known = set(call('ZRANGEBYSCORE', at('ends'), after(now), '+inf'))
+  for _, hold in ipairs(call('SMEMBERS', at('holding'))) do known[hold] = call('HEXISTS', at('holders'), hold) == 1 or nil end
+  for hold in pairs(known) do
+    local alive, executions, work = lives(hold), call('ZCARD', at('held', hold)), call('ZCARD', at('leased', hold))
     if alive or executions + work > 0 then
-      answer.leases[#answer.leases + 1], tail[#tail + 1] = {holder, alive, executions, work}, call('HGET', at('about'), holder) or ''
+      answer.leases[#answer.leases + 1] = {hold:match('^(.*)%z%d+$') or hold, alive, executions, work}
+      tail[#tail + 1] = call('HGET', at('about'), hold) or ''
     end
   end
 end

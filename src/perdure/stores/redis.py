@@ -11,11 +11,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from importlib import import_module
 from importlib.resources import files
+from operator import itemgetter
 from typing import Any, TypeVar
 from uuid import uuid4
 
 import msgspec
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from perdure.core.attribute_filter import AttributeCondition
 from perdure.core.attributes import IndexedAttributes
@@ -56,6 +57,9 @@ PREFIX = "{perdure}:"
 CONNECTIONS_MAX = 8
 ANSWER_S = 30.0
 """How long to wait for a connection, and for an answer."""
+
+READ_MAX = 1_000
+"""How many executions or records one call of the script reads for a list; a list that passes over more takes several calls, and others get their turn."""
 
 VERSION_DIGITS = 16
 """A row of a log is stored behind its version in so many digits."""
@@ -144,6 +148,9 @@ class _Answer(msgspec.Struct):
     marked: BlobTotals = BlobTotals()
     records: list[_Record] = []
     count: int = 0
+    names: list[str] = []
+    places: list[str] = []
+    place: str | None = None
 
 
 class RedisStore:
@@ -191,9 +198,24 @@ class RedisStore:
         return StoredLog(_head(answer.heads[0]), tuple(LogRow(int(row[:VERSION_DIGITS]), row[VERSION_DIGITS:]) for row in rows)) if answer.heads else None
 
     async def heads(self, which: HeadFilter = ALL_HEADS) -> list[Head]:
+        if which.order is None or which.tenant is not None:
+            return [head for _, head in await self._listed_heads(which)]
+        tenants, _ = await self._ask("tenants")
+        found = [placed for tenant in tenants.names for placed in await self._listed_heads(replace(which, tenant=tenant))]
+        return [head for _, head in sorted(found, key=itemgetter(0), reverse=which.order.descending)][: which.limit]
+
+    async def _listed_heads(self, which: HeadFilter) -> list[tuple[str, Head]]:
+        """Returns heads with their places in the list of an order."""
         after = None if which.after is None else asdict(which.after) | {"value": which.after.value.hex()}
-        answer, _ = await self._ask("heads", asdict(which) | {"where": _where(which.where), "after": after})
-        return [*map(_head, answer.heads)]
+        found: dict[Key, tuple[str, Head]] = {}
+        asked = asdict(which) | {"where": _where(which.where), "after": after, "read_max": READ_MAX, "place": None}
+        while True:
+            answer, _ = await self._ask("heads", asked | {"limit": which.limit - len(found)})
+            places = answer.places or [""] * len(answer.heads)
+            found.update((head.key, (place, _head(head))) for place, head in zip(places, answer.heads, strict=True))
+            if answer.place is None:
+                return [*found.values()]
+            asked["place"] = answer.place
 
     async def messages(self, to: Address) -> list[QueuedMessage]:
         answer, bodies = await self._ask("messages", to)
@@ -209,8 +231,14 @@ class RedisStore:
 
     async def records(self, which: RecordFilter) -> list[StoredRecord]:
         after = None if which.after is None else (which.after.key[2], which.after.value.hex())
-        answer, values = await self._ask("records", asdict(which) | {"where": _where(which.where), "after": after})
-        return [*_records(answer.records, values)]
+        found: dict[RecordKey, StoredRecord] = {}
+        asked = asdict(which) | {"where": _where(which.where), "after": after, "read_max": READ_MAX, "place": None}
+        while True:
+            answer, values = await self._ask("records", asked | {"limit": which.limit - len(found)})
+            found.update((record.key, record) for record in _records(answer.records, values))
+            if answer.place is None:
+                return [*found.values()]
+            asked["place"] = answer.place
 
     async def store_time(self) -> StoreTime:
         answer, _ = await self._ask("moment")
