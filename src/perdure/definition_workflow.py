@@ -110,7 +110,7 @@ class Definition(Workflow[..., Any]):
         return plan_of_definition(sha256, {sha256: definition_bytes(self.read.canonical)}).ir
 
     def lacks(self) -> list[Requirement]:
-        """What its steps require and this process lacks: tools, workflows and definitions that they call, kinds, and extras of the package that kinds need."""
+        """Returns what its steps need and this process lacks: tools, workflows and definitions that they call, kinds, and extras that kinds need."""
         graph = self.graph
         known = {"tool": graph.tools, "kind": {*graph.kinds, *AGENT_VERBS}, "workflow": {*graph.family, *(one.code.name for one in self._uses())}}
         found = list[Requirement]()

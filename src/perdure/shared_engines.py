@@ -45,7 +45,7 @@ IDLE_S = 5.0
 """How long an engine stays open after its last run."""
 
 PUBLISH_S = 1.0
-"""How long a run lasts before other processes are told of it at once, and not only with the next renewal of the lease."""
+"""How long a run lasts before other processes are notified of it at once, instead of with the next renewal of the lease."""
 
 EXIT_S = 5.0
 """How long the end of the process waits for engines to be closed. Other processes take over what they hold in any case."""

@@ -38,7 +38,7 @@ from perdure.workflow_function import Workflow
 
 
 class Selection:
-    """Executions that are told the same, 500 in each commit. See `AsyncSelection`."""
+    """Sends the same command to many executions, 500 in each commit. See `AsyncSelection`."""
 
     def __init__(self, thread: LoopThread, inner: AsyncSelection) -> None:
         self._thread = thread

@@ -21,7 +21,7 @@ from perdure.workflow_function import Workflow
 
 
 class DeadLetterOffice:
-    """What has failed or needs attention, on the store of a client. See `AsyncDeadLetterOffice`."""
+    """Lists, requeues and discards dead letters in the store of a client. See `AsyncDeadLetterOffice`."""
 
     def __init__(self, thread: LoopThread, inner: AsyncDeadLetterOffice) -> None:
         self._thread = thread
@@ -80,7 +80,7 @@ class DeadLetterOffice:
 
 
 class Upkeep:
-    """What whoever looks after a store does, on the store of a client. See `AsyncUpkeep`."""
+    """Maintains the store of a client. See `AsyncUpkeep`."""
 
     def __init__(self, thread: LoopThread, inner: AsyncUpkeep) -> None:
         self._thread = thread

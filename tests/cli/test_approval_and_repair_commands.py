@@ -189,9 +189,9 @@ def test_many_are_asked_about_where_somebody_can_answer(approvals_shell: Shell, 
     monkeypatch.setattr(bulk_actions, "is_interactive", lambda: True)
     said = approvals_shell.run("retry --all --workflow pays", stdin="n\n")
     assert (said.code, said.out) == (0, "")
-    assert "13 executions would be told to retry. Go ahead? [y/N]" in said.err and "nothing was done" in said.err
-    assert approvals_shell.run("retry --all --workflow pays", stdin="y\n").out.count("is told to retry") == 13
-    assert approvals_shell.run("retry --all --workflow pays --prefix o1").out.count("is told to retry") == 4
+    assert "13 executions would be asked to retry. Go ahead? [y/N]" in said.err and "nothing was done" in said.err
+    assert approvals_shell.run("retry --all --workflow pays", stdin="y\n").out.count("has been asked to retry") == 13
+    assert approvals_shell.run("retry --all --workflow pays --prefix o1").out.count("has been asked to retry") == 4
 
 
 def test_those_that_were_started_by_others_hear_last_that_they_are_cancelled(approvals_shell: Shell) -> None:
@@ -205,12 +205,12 @@ def test_one_that_fails_does_not_keep_the_others_from_being_told(approvals_shell
     said = approvals_shell.run("undo --all --status completed,failed --prefix o")
     assert (said.code, said.out, said.err.count("has ended (failed)")) == (20, "", 0)
     said = approvals_shell.run("undo --all --status completed,waiting_approval --yes")
-    assert (said.code, said.out.splitlines()[:1], said.err.count("cancel one that has not ended")) == (10, ["pays/fine is told to undo"], 3)
+    assert (said.code, said.out.splitlines()[:1], said.err.count("cancel one that has not ended")) == (10, ["pays/fine has been asked to undo"], 3)
 
 
 def test_what_had_ended_is_counted_and_is_no_error(approvals_shell: Shell) -> None:
     said = approvals_shell.run("undo --all --status completed,failed --yes --workflow pays")
-    assert (said.code, said.out, said.err) == (0, "pays/fine is told to undo\n", "perdure: 13 executions had ended before; undo has no effect there\n")
+    assert (said.code, said.out, said.err) == (0, "pays/fine has been asked to undo\n", "perdure: 13 executions had ended before; undo has no effect there\n")
 
 
 @pytest.mark.parametrize(("error", "code"), [(KeyboardInterrupt(), 130), (StoreUnavailable("the disk is full"), 50)])
@@ -228,8 +228,8 @@ def test_whoever_interrupts_a_bulk_command_is_told_how_far_it_came(
 
     monkeypatch.setattr(Selection, "retry", second_fails)
     said = approvals_shell.run("retry --all --workflow pays --yes")
-    assert (said.code, said.out.count("is told to retry")) == (code, 2)
-    assert "perdure: 2 of 13 executions were told to retry, and the next 2 may have been\nrun the command again for the rest" in said.err
+    assert (said.code, said.out.count("has been asked to retry")) == (code, 2)
+    assert "perdure: 2 of 13 executions were asked to retry, and the next 2 may have been\nrun the command again for the rest" in said.err
 
 
 def test_far_along_is_counted_where_it_can_be_seen(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

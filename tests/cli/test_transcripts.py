@@ -173,7 +173,7 @@ def test_one_execution_may_be_named_on_standard_input(shell: Shell) -> None:
 
 def test_every_id_that_is_listed_names_its_execution(shell: Shell) -> None:
     listed = shell.run("ls -q").out
-    assert shell.run("pause -", stdin=listed).out.count("is told to pause") == 4
+    assert shell.run("pause -", stdin=listed).out.count("has been asked to pause") == 4
     for name in listed.splitlines():
         assert shell.run("show - -o ids", stdin=name).out == f"{name}\n"
 

@@ -297,7 +297,7 @@ ODD = [
     (document(step("a", "condition", {"expression": "sise > 1"}), variables={"size": 1}), "unknown_reference", "did you mean 'size'?"),
     (document(step("a", "condition", {"expression": "sise > 1"})), "unknown_reference", "null unless the input has it"),
     (document(step("a"), variables={"left": 1}), "unread_variable", "no expression reads the variable 'left'"),
-    (document(step("a"), variables={"organizationId": 1}), "variable_overridden", "counts only where there is none"),
+    (document(step("a"), variables={"organizationId": 1}), "variable_overridden", "counts only if that has none"),
     (document(step("a", "loop", {"items": []}, loop="b"), step("b")), "loop_not_closed", "nothing leads from 'b' back to this loop"),
     (document(step("a", "loop", {}, done=None)), "missing_field", "the data of the step before"),
     (document(step("a", "loop", {"items": [], "itemVariable": "row"})), "unread_variable", "no step reads 'row'"),

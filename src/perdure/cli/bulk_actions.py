@@ -89,7 +89,7 @@ def in_batches(client: Client, keys: Sequence[Key], do_all: Callable[[Selection]
                 failure = failure or next((exit_codes.exit_code_of_error(type(error)) for error in result.failed.values()), ExitCode.OK)
                 count(len(batch))
     except (KeyboardInterrupt, PerdureError):
-        so_far = f"{accepted:,} of {terminal_text.count(len(keys), 'execution')} {'was' if accepted == 1 else 'were'} told to {action.verb}"
+        so_far = f"{accepted:,} of {terminal_text.count(len(keys), 'execution')} {'was' if accepted == 1 else 'were'} asked to {action.verb}"
         click.echo(f"perdure: {so_far}, and the next {bulk_requests.BULK_BATCH} may have been\nrun the command again for the rest", err=True)
         raise
     if ended:
@@ -166,8 +166,8 @@ def confirm(count: int, verb: str, given: Mapping[str, Any], what: str = "execut
 
 
 def dry_run_text(verb: str) -> str:
-    """What the command would do to the selected executions, in words."""
-    done = {"approve": "approved", "reject": "rejected", "requeue": "requeued", "discard": "discarded"}.get(verb, f"told to {verb}")
+    """Describes what the command would do to the selected executions."""
+    done = {"approve": "approved", "reject": "rejected", "requeue": "requeued", "discard": "discarded"}.get(verb, f"asked to {verb}")
     return f"would be {done}"
 
 

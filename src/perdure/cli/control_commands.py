@@ -73,7 +73,7 @@ def run_action(settings: GlobalOptions, given: dict[str, Any], done: str, **how:
     from perdure.cli.terminal_text import execution_name
 
     verb = click.get_current_context().info_name or ""
-    said = done if given["wait"] else f"is told to {verb}"
+    said = done if given["wait"] else f"has been asked to {verb}"
 
     def do_all(them: Handle[Any] | Selection) -> Any:
         return getattr(them, verb)(given["reason"], **how, wait=given["wait"], timeout=given["timeout"])
@@ -220,7 +220,7 @@ def preset(settings: GlobalOptions, /, *, id: str, step: str, value: str | None)
     with settings.client() as client:
         handle = execution_lookup.handle_of(client, settings, id)
         handle.preset(step, None if value is None else argument_values.parse_value(value))
-        click.echo(f"{execution_name(handle.key)} is told the result of {terminal_text.clean(step)}")
+        click.echo(f"{execution_name(handle.key)} receives the result of {terminal_text.clean(step)}")
 
 
 def _print_new_execution(client: Client, handle: Handle[Any], given: dict[str, Any]) -> None:

@@ -77,7 +77,7 @@ def requeue(settings: GlobalOptions, /, *, pairs: tuple[str, ...], target: str |
     hints = {} if workflow is None else {one.name: one.annotation for one in argument_values.workflow_parameters(workflow.code.fn)}
     edits = argument_values.parse_pairs(pairs, hints)
 
-    continues = "continues" if given["wait"] else "is told to continue"
+    continues = "continues" if given["wait"] else "has been asked to continue"
 
     def do(client: Client, handle: Handle[Any]) -> None:
         follows = client.dead_letters.requeue(
@@ -99,7 +99,7 @@ def discard(settings: GlobalOptions, /, **given: Any) -> None:
     from perdure.cli import bulk_actions
     from perdure.cli.terminal_text import execution_name
 
-    said = f"is {'' if given['wait'] else 'told to be '}discarded"
+    said = "is discarded" if given["wait"] else "will be discarded"
 
     def do(client: Client, handle: Handle[Any]) -> None:
         client.dead_letters.discard(handle.key, given["reason"], wait=given["wait"], timeout=given["timeout"], tenant=settings.tenant)
@@ -133,7 +133,7 @@ def reprocess(settings: GlobalOptions, /, *, id: str, step: str, reason: str) ->
                 ExitCode.INPUT, f"{execution_name(handle.key)} has failed {where}, not at {clean(step)}; nothing was changed\nperdure dead-letters shows where"
             )
         client.dead_letters.requeue(handle.key, reason, tenant=settings.tenant)
-        click.echo(f"{execution_name(handle.key)} is told to continue")
+        click.echo(f"{execution_name(handle.key)} has been asked to continue")
 
 
 @click.group("dlq", cls=CliGroup)

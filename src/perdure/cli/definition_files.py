@@ -35,14 +35,14 @@ SKIPPED_DIRECTORIES = {"__pycache__", "node_modules", "site-packages"}
 
 @dataclass(frozen=True)
 class TargetTools:
-    """What a definition may use: steps and functions by name, and the workflows that it may call."""
+    """The names that a definition may use: steps and functions by name, and the workflows that it may call."""
 
     steps: dict[str, Callable[..., Any]]
     workflows: tuple[Workflow[..., Any], ...]
 
 
 class RunEnvironment(NamedTuple):
-    """What the steps of definitions may reach in this process, and what they may do."""
+    """The services that steps of definitions may reach in this process, and their permissions."""
 
     deployment: Deployment
     policy: Policy
@@ -83,7 +83,7 @@ def _is_searched(directory: Path) -> bool:
 
 
 def read_source(file: str) -> bytes:
-    """What is in a file.
+    """Reads a file.
 
     Raises:
         OSError: it can't be read.
@@ -97,7 +97,7 @@ def read_source(file: str) -> bytes:
 
 SUFFIXES = (".yaml", ".yml", ".json")
 UNNAMED = "definition"
-"""What a definition on standard input is called if it does not say so."""
+"""The name of a definition on standard input that has none."""
 
 
 def is_document(text: str) -> bool:
@@ -128,7 +128,7 @@ def read_or_exit(file: str) -> bytes:
 
 
 def read_nonempty(file: str) -> bytes:
-    """What is in a file, or on standard input.
+    """Reads a file, or standard input.
 
     Raises:
         Unreadable: it can't be read, or is nothing.

@@ -1,4 +1,4 @@
-"""What several commands ask the client: which executions an argument names, which programs engines know, and how an execution ends."""
+"""Finds, for several commands, which executions an argument names, which programs engines know, and how an execution ends."""
 
 from __future__ import annotations
 

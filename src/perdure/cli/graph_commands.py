@@ -119,7 +119,7 @@ def show_tokens(settings: GlobalOptions, key: Key, number: int | None, format: s
 
 
 def captions_of(settings: GlobalOptions, status: ExecutionStatus) -> DefinitionCaptions:
-    """What a view of an execution shows beside its status and steps: for a definition, its version and descriptions of its steps; for code, nothing."""
+    """Returns what a view shows besides the status and the steps: for a definition, its version and descriptions of its steps; for code, nothing."""
     import asyncio
 
     from perdure.cli.execution_views import Caption, DefinitionCaptions

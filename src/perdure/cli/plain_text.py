@@ -119,7 +119,7 @@ def tree(nodes: Sequence[TreeNode], unicode: bool = True) -> str:
 
 BRANCHES = ("├── ", "└── ", "│   ", "    ")
 ASCII_BRANCHES = ("|-- ", "`-- ", "|   ", "    ")
-"""What stands before a node that others follow, before the last one, and below each of these."""
+"""The prefixes of a node that others follow, of the last one, and of the lines below each."""
 
 
 def _lines(node: TreeNode, indent: str, branches: tuple[str, str, str, str]) -> Iterator[str]:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 TYPE_NAMES = {"string": "text", "integer": "whole number", "number": "number", "boolean": "true or false", "array": "list", "object": "object", "null": "null"}
-"""What the types of JSON Schema are called."""
+"""The names of the types of JSON Schema."""
 
 
 @dataclass(frozen=True)

@@ -124,7 +124,7 @@ APPROVAL_POLL_S = 0.05
 
 
 def tool_options(command: F) -> F:
-    """What a definition may use."""
+    """Returns the names that a definition may use."""
     command = click.option("--calls", multiple=True, metavar="FILE", help="A definition that may be called; it may itself call those named before it.")(command)
     said = "The tools of definitions: the steps, public functions and workflows of FILE.py or a module."
     return click.option("--tools", multiple=True, metavar="PLACE", help=said)(command)

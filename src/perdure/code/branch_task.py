@@ -44,7 +44,7 @@ class BranchTask:
         while not own.dead:
             try:
                 value = yield wanted
-            except BaseException as error:
+            except BaseException as error:  # any exception, since the greenlet receives what was thrown into the generator
                 self._outer = own.parent = self._current()
                 wanted = own.throw(error)
             else:
@@ -59,7 +59,7 @@ class BranchTask:
             while True:
                 try:
                     value = self._outer.switch(wanted)
-                except BaseException as error:
+                except BaseException as error:  # any exception, since it belongs to the code that awaits
                     wanted = awaited.throw(error)
                 else:
                     wanted = awaited.send(value)

@@ -31,7 +31,7 @@ ONE_TASK_PER_THREAD = sys.version_info >= (3, 14)
 """Whether the current task belongs to the thread and not to the loop: so from Python 3.14 on."""
 
 _current_task: Callable[[Any], asyncio.Task[Any] | None] = cast(Any, asyncio.tasks)._current_tasks.get if sys.version_info < (3, 12) else asyncio.current_task
-"""What returns the current task of a loop; up to Python 3.11, `asyncio.current_task` is a function of Python around this."""
+"""The function that returns the current task of a loop; up to Python 3.11, `asyncio.current_task` is a function of Python around this."""
 
 # Freeing a coroutine that does not end would make the interpreter print a warning, so such coroutines are kept.
 _unending: list[object] = []
@@ -352,7 +352,7 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         try:
             closing.send(None)
             _unwind(closing, copy_context())
-        except BaseException:
+        except BaseException:  # user code may raise anything while it unwinds; its execution has left memory
             return
         finally:
             if outer is not None:
@@ -410,7 +410,7 @@ def _unwind(coroutine: Coroutine[Any, Any, Any] | Generator[Any, Any, Any], cont
     for _ in range(CLEANUP_AWAITS_MAX):
         try:
             context.run(coroutine.throw, Evicted())
-        except BaseException:
+        except BaseException:  # as above: user code may raise anything while it unwinds
             return
     _unending.append(coroutine)
 

@@ -108,7 +108,7 @@ def encode_exception(error: BaseException, classes: Sequence[type[Exception]]) -
         kept = {name: value for name, value in vars(error).items() if name != "__notes__" and _is_plain(value)}
         args = _builtin(type(error), "__reduce__", MethodDescriptorType)(error)[1]  # an OSError has its file among these, and not in its `args`
         raw = values.encode(ExceptionData(list(args), kept, error_code(declared)), "the arguments of an error")
-    except BaseException:
+    except BaseException:  # the user's exception class may raise anything here; the error is then stored without its data
         return None
     return raw if len(raw) <= limits.ERROR_DATA_BYTES_MAX else None
 

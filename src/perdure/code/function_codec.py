@@ -47,7 +47,7 @@ class RoundTripPlan:
             return
         try:
             arrived = self.decode(raw)
-        except BaseException:
+        except BaseException:  # a decoder of the user may raise anything; the next line decodes without it or raises the error to show
             arrived = values.decode(raw, self._hint, where())
         if self._is_model or any(kind.__subclasses__() for kind in self._records):
             _compare_values(value, arrived, "", where)

@@ -33,7 +33,7 @@ def safe_text(make: Callable[[], object], instead: str) -> str:
     try:
         made = make()
         return str.__str__(made) if isinstance(made, str) else instead
-    except BaseException:
+    except BaseException:  # `make` calls code of the user, such as `__str__`, which may raise anything
         return instead
 
 

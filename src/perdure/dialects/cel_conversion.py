@@ -110,7 +110,7 @@ def _double(tree: CelTree) -> CelTree:
 
 
 def _dynamic(tree: CelTree) -> CelTree:
-    """What is compared, or one of two results; dynamic if arithmetic decides its type."""
+    """Converts a compared value, or one of two results; dynamic if arithmetic decides its type."""
     if not _calculates(tree):
         return with_double_arithmetic(tree)
     match tree:
@@ -129,7 +129,7 @@ def _dynamic(tree: CelTree) -> CelTree:
 
 
 def _as_text(tree: CelTree) -> CelTree:
-    """What is compared with text, a list or a time: a sum in it joins."""
+    """Converts a value that is compared with text, a list or a time: a sum in it joins."""
     match tree:
         case CelGroup(inside):
             return CelGroup(_as_text(inside))
@@ -139,7 +139,7 @@ def _as_text(tree: CelTree) -> CelTree:
 
 
 def _as_number(tree: CelTree) -> CelTree:
-    """What is compared with a number: a sum in it adds."""
+    """Converts a value that is compared with a number: a sum in it adds."""
     is_sum = isinstance(tree, CelBinary) and tree.operator == "+" and _type(tree) == "unknown"
     return _cel_call("dyn", _double(tree)) if is_sum else _dynamic(tree)
 
@@ -193,7 +193,7 @@ _METHODS = {"contains": "contains", "startsWith": "starts_with", "endsWith": "en
 
 
 class CelNameResolver(NamedTuple):
-    """What names mean: `of` says of a name and the path behind it which root or step of the definition that is, and by which path, or None.
+    """The meaning of names: `of` says of a name and the path behind it which root or step of the definition that is, and by which path, or None.
 
     `optional`: rows take what is missing as null. `renamed` are names that are called something else where `of` knows nothing.
     """

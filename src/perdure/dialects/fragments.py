@@ -152,7 +152,7 @@ def _reads(value: Any, is_condition: bool) -> Iterator[str]:
 
 
 def _found(pattern: re.Pattern[str], values: Iterable[Any]) -> Iterator[str]:
-    """What a pattern finds in all text in some values."""
+    """Yields the matches of a pattern in all text of some values."""
     for value in values:
         match value:
             case str():

@@ -67,7 +67,7 @@ async def greet(ctx: Context, name: str) -> str:
         "unused-ignore",
         "warning",
         "An ignore that nothing needs",
-        "It would hide the next finding on its line, which nobody has thought about.",
+        "It would hide the next finding on its line, which has not been considered.",
         "remove the comment, or name the code that is meant",
         """
 from perdure import Context, workflow

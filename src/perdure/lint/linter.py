@@ -65,7 +65,7 @@ def parse_source(text: str) -> ast.Module:
     """
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of invalid escapes and the like; whoever runs the code is told
+            warnings.simplefilter("ignore")  # about invalid escapes, for example; Python shows them when the code runs
             return ast.parse(text)
     except SyntaxError as error:
         raise SourceError(error.msg, error.lineno or 1, max(error.offset or 1, 1)) from error

@@ -183,7 +183,7 @@ _SAME = {
 """Names of which others are as good."""
 
 PUBLIC = frozenset({"workflow", "step", "Context", "Turn", "SyncContext", "SyncTurn"})
-"""What makes functions of workflows, or marks them."""
+"""The decorators and calls that make or mark functions of workflows."""
 
 
 def public_name(name: str) -> str:

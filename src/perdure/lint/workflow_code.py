@@ -72,7 +72,7 @@ def text_of(node: ast.expr) -> str | None:
 
 @dataclass
 class ModuleCode:
-    """What is known of a module: its scopes, names and contexts, and which of its functions are what.
+    """The facts about a module: its scopes, names and contexts, and which of its functions are what.
 
     `steps` holds undo handlers too, `workflows` has their names, `functions` are those that are workflow code, `called` those that it calls,
     `branches` those that it gives to `join`, `race` and `map`, and `overlapping` those of which several runs may go on at a time.

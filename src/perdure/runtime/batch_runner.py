@@ -41,7 +41,7 @@ TURNS_MAX = 32
 
 
 class BatchOwner(EngineServices, Protocol):
-    """What a runner needs of its engine beside what it offers to decisions and attempts."""
+    """The services that a runner needs from its engine, besides those for decisions and attempts."""
 
     def is_resident(self, resident: ResidentExecution) -> bool:
         """Whether the execution is still in the cache."""
@@ -138,7 +138,7 @@ class BatchRunner:
                 self._give_up(pending.resident)
                 self._engine.finish(pending.resident)  # a step may have had this task cancelled; its executions go on
             raise
-        except Exception as error:
+        except Exception as error:  # the engine handles it: it repeats the decisions or parks the executions
             for pending, _ in decided:
                 self._fail(pending.resident, error)
             return
@@ -149,7 +149,7 @@ class BatchRunner:
                     _ = self._engine.spawn(self._act_if_held(pending))
                 else:
                     self._act(pending)
-            except Exception as error:
+            except Exception as error:  # the engine handles it for this execution; the others of the batch are recorded
                 self._fail(pending.resident, error)
 
     def _decide_batch(self) -> list[tuple[PendingDecision, Commit]]:
@@ -192,7 +192,7 @@ class BatchRunner:
             if not await is_still_held(self._engine, pending.resident):
                 pending.resident.drop_undecided()
             self._act(pending)
-        except Exception as error:
+        except Exception as error:  # the engine handles it for this execution
             self._fail(pending.resident, error)
 
     async def _load_blob(self, pending: PendingDecision, sha256: str) -> None:
@@ -212,7 +212,7 @@ class BatchRunner:
                     self._give_up(resident)
                     raise
                 self._fail(resident, error)  # a program raised it as it was replayed
-            except Exception as error:
+            except Exception as error:  # of a store, a program or user code; the engine handles it for this execution
                 self._fail(resident, error)
             else:
                 (then or self.add)(resident)
@@ -251,7 +251,7 @@ def run_in_context(work: Coroutine[Any, Any, object], context: Context) -> Gener
             except GeneratorExit:
                 run(work.close)
                 raise
-            except BaseException as error:
+            except BaseException as error:  # any exception, since it is thrown into the awaited coroutine
                 waits_for = run(work.throw, error)
             else:
                 waits_for = run(work.send, sent)
@@ -274,7 +274,7 @@ async def _outside_of_tasks(work: Callable[[], T]) -> T:
     def call() -> None:
         try:
             done.set_result(work())
-        except BaseException as error:
+        except BaseException as error:  # passed on by the future, of any class
             done.set_exception(error)
 
     loop.call_soon(call)

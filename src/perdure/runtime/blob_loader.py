@@ -73,7 +73,7 @@ async def _outside_of_tasks(deciding: Generator[LoadBlob, bytes, object], answer
             done.set_result(deciding.send(answer))
         except StopIteration as end:
             done.set_exception(_GeneratorEnded(end.value))
-        except BaseException as error:
+        except BaseException as error:  # passed on by the future, of any class
             done.set_exception(error)
 
     loop.call_soon(call)

@@ -147,7 +147,7 @@ class ChangeWatcher:
                 await self._rest()
         except asyncio.CancelledError:
             raise
-        except BaseException as error:
+        except BaseException as error:  # reported as the failure of the watcher, of any class
             self._fail(error)
 
     def _due_waiters(self, now_s: float) -> list[_HeadWaiter]:

@@ -1,4 +1,4 @@
-"""What the decision loop and the calls in flight need of the engine that runs them.
+"""The services of an engine that the decision loop and the calls in flight need.
 
 The engine imports both. They name this protocol in place of the engine, so that neither imports it back.
 """

@@ -89,7 +89,7 @@ class PendingDecision:
 
 
 class ResidentExecution:
-    """What an engine knows of one execution. `execution` and `program` are None when they were evicted or discarded.
+    """The state of one execution in an engine. `execution` and `program` are None when they were evicted or discarded.
 
     - `start_seed` gives a start in this process the seed of the durable start, or None if the start was given up before it was durable.
     - `claim_count` counts the claims that assigned the execution: an answer about its holder from before the last claim may be outdated. `claims_before` is

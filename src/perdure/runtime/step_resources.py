@@ -58,7 +58,7 @@ class DaemonThreads(Executor):
             if future.set_running_or_notify_cancel():
                 try:
                     future.set_result(call())
-                except BaseException as error:
+                except BaseException as error:  # passed on by the future, of any class
                     future.set_exception(error)
             del future, call, work
             with self._lock:

@@ -59,7 +59,7 @@ async def run_step(fn: Any, args: Value, info: StepInfo, payloads: BlobCache, th
         if task is not None and task.cancelling():
             raise
         return failure_of_exception(fn, error, info.mask)
-    except BaseException as error:
+    except BaseException as error:  # the user's step may raise anything; the error becomes its outcome
         outcome = failure_of_exception(fn, error, info.mask)
         return info.mask.outcome(outcome) if info.mask else outcome
 
@@ -122,7 +122,7 @@ async def _run_step(fn: Any, args: Value, info: StepInfo, payloads: BlobCache, t
         try:
             result = inner(*positional, **named)
             return _AwaitableResult(result) if inspect.isawaitable(result) else _success_of_result(codec, result, info)
-        except BaseException as error:
+        except BaseException as error:  # as above
             return failure_of_exception(fn, error, info.mask)
 
     context = contextvars.copy_context()
@@ -221,7 +221,7 @@ async def run_transactional_step(
         positional, named = step.codec.decode_args(raw, "the arguments of step", info.path)
     except asyncio.CancelledError:
         raise
-    except BaseException as error:
+    except BaseException as error:  # as above
         return info.mask.outcome(failure_of_exception(step, error, info.mask))
 
     settled: list[Success] = []

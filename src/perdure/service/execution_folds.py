@@ -96,7 +96,7 @@ class LogTail:
 
 
 class FoldedCommit(msgspec.Struct, Generic[T]):
-    """What the reader took from one commit; `snapshot` is set if the commit is a compacted log."""
+    """The part of one commit that the reader took; `snapshot` is set if the commit is a compacted log."""
 
     taken: list[T]
     snapshot: e.SnapshotEvent | None

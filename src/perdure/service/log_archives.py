@@ -16,7 +16,7 @@ _rows: msgspec.msgpack.Decoder[list[bytes]] = msgspec.msgpack.Decoder(list[bytes
 
 
 class LogArchive(msgspec.Struct, frozen=True):
-    """What one compaction has replaced. `name` is the SHA-256 of its bytes; times are seconds since 1970.
+    """The part of a log that one compaction replaced. `name` is the SHA-256 of its bytes; times are seconds since 1970.
 
     `turns` has, by the path of each loop, the first and the last iteration that this compaction has forgotten. For a pruned archive only `turns` and the time
     of pruning are known, and `turns` includes those of the archives before it.

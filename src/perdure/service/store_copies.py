@@ -45,7 +45,7 @@ class CopyPosition(msgspec.Struct, frozen=True):
 
 
 class CopyResult(msgspec.Struct, frozen=True):
-    """What a copy restored. Things that changed while it was made are counted each time; `resumed` says that an earlier copy was continued."""
+    """The numbers of restored things. Things that changed during the copy are counted each time; `resumed` says that an earlier copy was continued."""
 
     executions: int
     rows: int
@@ -61,7 +61,7 @@ class CopyResult(msgspec.Struct, frozen=True):
 async def copy_store(source: Store, target: Store, source_name: str, progress: Callable[[int], object] = lambda _: None) -> CopyResult:
     """Copy everything in `source` into `target`, and begin a new epoch there. `progress` is called with the number of things restored by each page.
 
-    The target is what the source was at the end of the copy. Engines may use the source meanwhile, and nobody the target. Interrupted, it is repeated with
+    The target is what the source was at the end of the copy. Engines may use the source meanwhile, but not the target. Interrupted, it is repeated with
     the same `source_name`, and continues. It takes over the change feed of the source, and ends it.
 
     Raises:

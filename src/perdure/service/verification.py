@@ -58,7 +58,7 @@ class VerificationFinding(msgspec.Struct, frozen=True):
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True):
-    """What verification reads of an execution: head, log rows and messages, and the state of what it refers to.
+    """The parts of an execution that verification reads: head, log rows and messages, and the state of what it refers to.
 
     `living` are the living holders, `work` the messages on its queues, `children` the heads of the executions that it waits for. `blobs` maps names to True,
     False (altered) or None (missing); `removed` maps the names of blobs that were removed on purpose to the time of that.

@@ -96,7 +96,7 @@ ShippedItem = (
 
 
 class Shipped(msgspec.Struct, frozen=True, gc=False):
-    """What has changed up to `position`. Without `more`, these items and those shipped before are the whole store as it was at one moment."""
+    """The changes up to `position`. Without `more`, these items and those shipped before are the whole store as it was at one moment."""
 
     position: int
     items: tuple[ShippedItem, ...]
@@ -149,7 +149,7 @@ class ChangeFeed(Protocol):
           it gets a new one behind all others.
         - Heads are listed in the order in which they were first restored.
 
-        Whoever takes the store into use calls `Store.raise_epoch` first, so that engines of the other store can decide nothing here.
+        Call `Store.raise_epoch` before the store is used, so that engines of the other store can decide nothing here.
         """
         ...
 

@@ -109,7 +109,7 @@ def next_lane_turn(turn: float, now_s: float) -> float:
 
 
 class QueueRecord:
-    """What a store writes back after a queue handed something over: its turn, until when the rates of executions and of tasks are used up, and lane turns."""
+    """The values to store after a queue handed over a task: its turn, until when the rates of executions and of tasks are used up, and lane turns."""
 
     __slots__ = ("free_at_s", "lanes", "limits", "turn")
 

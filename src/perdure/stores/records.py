@@ -1,7 +1,7 @@
 """Records: small versioned documents, each under a tenant, a kind and a key, which a `Post` changes together with messages.
 
 They hold what a service keeps beside executions, such as the catalog and its triggers. Each change names the version that it expects, so of two writers
-one is told that it was late (`Stale`). The records of a tenant are in one reach, its home, and so is a post that changes any.
+one receives `Stale`. The records of a tenant are in one reach, its home, and so is a post that changes any.
 
 A value is opaque to a store, which keeps it with the checksum that `perdure.core.record_format` gives it. Attributes stay in the clear, to be compared.
 """

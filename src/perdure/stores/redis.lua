@@ -1,6 +1,6 @@
 -- All operations of a store in Redis: the operation (ARGV[1]), its argument (ARGV[2]), the time (ARGV[3], "" for Redis's own), the store that calls (ARGV[4]).
 --
--- Hashes hold heads, messages and bodies. Sorted sets are lines: `ready` for a program and `work` in a queue, which nobody holds, and the same for each tenant
+-- Hashes hold heads, messages and bodies. Sorted sets are lines: `ready` for a program and `work` in a queue, without a holder, and the same for each tenant
 -- (`tenants` has the tenants of a program or queue that have anything there); `held` and `leased`
 -- by a holder; `due` at an address; and of each queue, executions and work apart, a `line` for each holder, program, lane, priority, and for what has
 -- begun and what has not. What is in a queue that has limits is not `ready`, and its `work` is not looked at: only its lines are. Who stands in a line begins with a number of 16 digits, so that what has waited equally long comes in its order.
@@ -67,7 +67,7 @@ local function serve(kind, one)  -- Records that something is handed over.
   call('HSET', at('served ' .. kind, one.queue), one.lane, string.format('%.17g', queue.turn))
 end
 
--- Lines of what nobody holds: of a program or a queue, and of each tenant there.
+-- Lines of what has no holder: of a program or a queue, and of each tenant there.
 local function tenant_line(kind, name, tenant) return at(kind .. ' of', pack({name, tenant})) end
 local function line_up(kind, name, tenant, member, at_s)
   call('ZADD', at(kind, name), at_s, member)
@@ -586,7 +586,7 @@ function ask.claim(claim)
       if holds_nothing(dead) then call('SREM', at('holding'), dead) else more = true end
     end
   end
-  local function look_at(found, kind, name, from, to, count)  -- What nobody holds of a program or queue, of the tenants or roots of the claim.
+  local function look_at(found, kind, name, from, to, count)  -- What has no holder, of a program or queue, of the tenants or roots of the claim.
     for _, root in ipairs(kind == 'ready' and claim.roots or {}) do
       look(found, family_line(root, name), from, to, count, fits)
       local head = load(pack(root))

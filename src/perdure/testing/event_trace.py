@@ -27,7 +27,7 @@ SHOWN_MAX = 100
 
 
 class TraceLine(NamedTuple):
-    """What happened at `at_s` (seconds since 1970), and to which operation; an empty `subject` is the execution itself."""
+    """An event at `at_s` (seconds since 1970), and its operation; an empty `subject` is the execution itself."""
 
     at_s: float
     subject: str

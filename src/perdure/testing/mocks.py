@@ -146,7 +146,7 @@ class Mock:
         try:
             given = self._answer.next(self._who(str(key)), (key, (), 1))
             return checked(self.name, given(*args, **kwargs), code.codec.result)
-        except Exception as error:
+        except Exception as error:  # a mock's function is the test's code, which may raise anything
             if isinstance(error, MOCK_ERRORS):
                 self._mocks.fail(error)
             return RaisedAnswer(error)

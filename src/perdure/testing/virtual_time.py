@@ -209,7 +209,7 @@ class VirtualLoop(AbstractEventLoop):
         asyncio._set_running_loop(None)
         try:
             answer = partial(future.set_result, func(*args))
-        except Exception as error:
+        except Exception as error:  # passed on by the future
             answer = partial(future.set_exception, error)
         finally:
             asyncio._set_running_loop(self if self._running else None)
@@ -254,7 +254,7 @@ class VirtualLoop(AbstractEventLoop):
                     handle._context.run(handle._callback, *handle._args)
                 except (SystemExit, KeyboardInterrupt):
                     raise
-                except BaseException as error:
+                except BaseException as error:  # reported by the exception handler, as asyncio does
                     self.call_exception_handler({"message": "a callback failed", "exception": error})
 
     def choose(self, count: int) -> int:
@@ -386,7 +386,7 @@ class VirtualLoop(AbstractEventLoop):
         for asyncgen in list(self._asyncgens.values()):
             try:
                 await asyncgen.aclose()
-            except Exception as error:
+            except Exception as error:  # as above
                 self.call_exception_handler({"exception": error})
 
     def _asyncgen_begun(self, asyncgen: AsyncGenerator[Any, Any]) -> None:

@@ -49,7 +49,7 @@ class BracesEvaluation:
             return None
 
     def envelope(self, id: str) -> Any:
-        """What a step gave, or null."""
+        """Returns the result of a step, or null."""
         try:
             return self.scope.envelope(id)
         except KeyError:

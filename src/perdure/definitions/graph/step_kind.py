@@ -173,6 +173,6 @@ def _call_kind_function(kind: Kind, name: str, of: Any, function: Callable[..., 
         if isinstance(found, of):
             return found
         why = f"it returned {type(found).__name__}"
-    except BaseException as error:
+    except BaseException as error:  # functions of a kind are user code, which may raise anything
         why = exception_summary(error)
     raise KindFailed(kind.name, name, why)

@@ -29,7 +29,7 @@ class Allowed:
 
     @classmethod
     def of(cls, words: Iterable[str]) -> Allowed:
-        """What texts such as ``bash``, ``http:10.0.0.0/8`` and ``file:/srv/reports`` allow; several may stand in one, parted by commas.
+        """Parses permissions from texts such as ``bash``, ``http:10.0.0.0/8`` and ``file:/srv/reports`` ; one text may have several, separated by commas.
 
         Raises:
             BadValue: nothing is called so, or two directories are.

@@ -308,7 +308,7 @@ def built_in_verbs() -> dict[str, KindDescription]:
             "agent",
             "Agent",
             "robot",
-            "every model call and every tool call is remembered by itself; a tool that may not be repeated is told to the model as interrupted",
+            "every model call and every tool call is recorded by itself; a tool that may not be repeated is reported to the model as interrupted",
             _AGENT,
             limits=(
                 Limit("calls of the model", "25", None, "it fails with `exceeded_calls`"),

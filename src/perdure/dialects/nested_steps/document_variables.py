@@ -90,7 +90,7 @@ class NestedStepsVariables:
                 return value
 
     def items(self, text: str, pointer: str) -> str:
-        """What a name, in braces or not, refers to; text that is no name is noted."""
+        """Returns what a name, in braces or not, refers to; text that is not a name is noted."""
         found = self.named(text, pointer)
         return self._whole(*found) if found else escape_template(text)
 
@@ -179,7 +179,7 @@ class ListedStep(NamedTuple):
 
 
 class _EnclosingStep(NamedTuple):
-    """What holds a list of steps: whether that repeats it, and whether it may pass it over."""
+    """The block that holds a list of steps: whether it repeats the list, and whether it may skip it."""
 
     path: str = "step"
     looped: bool = False

@@ -96,7 +96,7 @@ class NestedStepsConditionReader:
             return False
 
     def _ref(self, text: str, pointer: str) -> str:
-        """What is missing is null in a condition."""
+        """Reads a missing value as null in a condition."""
         return self._variables.items(text, pointer).removesuffix("?") + "?"
 
     def _mapping(self, fields: ForeignFields) -> Any:

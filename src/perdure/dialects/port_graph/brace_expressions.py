@@ -111,7 +111,7 @@ def write_text(value: str) -> str:
 
 
 def write_reference_braces(ref: Reference) -> str:
-    """What a reference refers to, as an expression.
+    """Converts a reference to an expression.
 
     Raises:
         Unsaid: this dialect does not know it.

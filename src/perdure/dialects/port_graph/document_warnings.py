@@ -92,7 +92,7 @@ class PortGraphWarnings:
         for name in variables:
             here = f"{pointer}/{name.replace('~', '~0').replace('/', '~1')}"
             if name == INJECTED_INPUT:
-                what = f"{name} is that of whoever runs it; what stands here counts only where there is none"
+                what = f"{name} is taken from the deployment; the value here counts only if that has none"
                 self._notes.warning("variable_overridden", here, what)
             elif name not in read:
                 what = (

@@ -113,7 +113,7 @@ LLM_FIELDS = {
 """The fields of a step that asks a model, and what they are called in a definition."""
 
 LLM_ANSWER_STATE = {"answer": "@self.text"}
-"""What a model that is asked for text has answered, as this shape has it."""
+"""The text answer of a model, in the form of this dialect."""
 
 
 def read_retry(policy: ForeignFields) -> dict[str, Any]:

@@ -121,7 +121,7 @@ class _Reader:
         return row
 
     def _action(self, step: ForeignFields, read: dict[str, Any], inputs: Any) -> None:
-        """What the step does, as a verb with its input."""
+        """Returns the work of the step as a verb with its input."""
         action = step.inside("action") or ForeignFields({}, step.at("action"), self._notes)
         found = [name for name in ("toolName", "code", "return") if action.has(name)]
         if len(found) != 1:

@@ -25,7 +25,7 @@ _ENVELOPE = re.compile(r"""steps\["(?P<name>(?:[^"\\]|\\.)*)"\]\.output\.data(?P
 
 
 class RefDagReferences:
-    """What the references of one document mean, given the names of its steps."""
+    """Resolves the references of one document by the names of its steps."""
 
     def __init__(self, names: StepNames, notes: FindingCollector) -> None:
         self._names, self._notes = names, notes

@@ -55,7 +55,7 @@ CONDITION_OPERATORS = _SIGNS | {"startsWith": "starts_with", "endsWith": "ends_w
 KNOWN_OPERATORS = tuple(sorted({*CONDITION_OPERATORS, *NATIVE_OPERATORS - OPERATORS_OF_MANY}))
 MIRRORED_OPERATORS = {"eq": "eq", "neq": "neq", "gt": "lt", "gte": "lte", "lt": "gt", "lte": "gte"}
 NEVER_CONDITION = {"expr": "false"}
-"""What stands for a condition that can't be read."""
+"""The replacement of a condition that can't be read."""
 
 _SINGULAR = re.compile(r"""\$(?:\.[A-Za-z_][\w-]*|\[\d+\]|\['[^'\\]*'\]|\["[^"\\]*"\])*""")
 _KEY = re.compile(r"""\.([A-Za-z_][\w-]*)|\[(\d+)\]|\['([^'\\]*)'\]|\["([^"\\]*)"\]""")

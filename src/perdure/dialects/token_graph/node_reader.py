@@ -39,7 +39,7 @@ _KEY = re.compile(r"""\.([\w-]+)|\[(\d+)\]|\["([^"\\]*)"\]|\['([^'\\]*)'\]""")
 
 
 class TokenGraphValueReader:
-    """What the values in the config of one document's nodes refer to."""
+    """Resolves the references in the configs of one document's nodes."""
 
     def __init__(self, names: StepNames, notes: FindingCollector) -> None:
         self._names, self._notes = names, notes
@@ -84,7 +84,7 @@ class TokenGraphValueReader:
 
 HTTP_TYPE = "http"
 HTTP_FIELDS = {"url": "url", "method": "method", "headers": "headers", "params": "query", "query": "query", "body": "body", "json": "json", "form": "form"}
-"""What a config may say, and what that is called in a definition."""
+"""The fields of a config, with their names in a definition."""
 
 HTTPS_SCHEME = "https://"
 """That of a URL which says none, as ``api.example/search``."""
@@ -194,7 +194,7 @@ ESCALATION = {
     "timeout": "reject",
     "fail": "fail",
 }
-"""What the end of an approval's time comes to. Without a policy it is not approved, and goes the way of a rejection."""
+"""The effect of an expired approval. Without a policy it counts as a rejection."""
 
 _HOUR_S = 3600
 _IGNORED = ("node_id", "id", "type", "dependencies", "dependents", "branch", "loop", "wait_for_all", "is_terminal", "metadata", "position")
@@ -249,7 +249,7 @@ class TokenGraphNodeReader:
         return config or ForeignFields({}, node.at("config"), self._notes)
 
     def _done(self, kind: str, node: ForeignFields, called: str, config: ForeignFields) -> dict[str, Any]:
-        """What does the work of a node, and its input."""
+        """Returns the verb that does the work of a node, and its input."""
         if kind == MIGRATION_TYPE:
             return read_handover(config, self._graph.before(called), self._contents)
         if kind == HTTP_TYPE and is_http_request(config):

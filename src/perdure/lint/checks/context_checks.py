@@ -282,7 +282,7 @@ def unnamed_repeats(function: WorkflowFunction) -> Iterator[Violation]:
             first = next((one for one in verbs[: min(number, COMPARED_MAX)] if not exclusive(one.call, verb.call, function)), None)
             if first is not None:
                 what = f"{name} of `{written}`" if name == "step" else f"`{name}({written})`"
-                yield Violation("PD310", verb.call, f"this {what} and the one in line {first.call.lineno} are told apart by their order alone")
+                yield Violation("PD310", verb.call, f"this {what} and the one in line {first.call.lineno} differ only by their order")
 
 
 def _repeatable(verb: VerbCall, function: WorkflowFunction) -> tuple[str, str] | None:

@@ -143,13 +143,13 @@ DOES = {
     "PD113": "starts or stops processes, which replay would do again",
     "PD114": "runs code in a thread or process that the log knows nothing of",
     "PD115": "drives an event loop, which is the engine's to do",
-    "PD116": "reads what somebody types, which replay can't ask for again",
+    "PD116": "reads from the keyboard, which replay can't repeat",
     "PD117": "is printed or logged again by every replay",
     "PD118": "ends the process and not the workflow",
     "PD203": "has tasks start in an order that replay can't repeat",
     "PD204": "differs between processes",
 }
-"""What is wrong with what a workflow calls or reads, by code."""
+"""The problem of a call or a read in a workflow, by code."""
 
 
 def external_calls(function: WorkflowFunction) -> Iterator[Violation]:

@@ -330,7 +330,7 @@ CLEANUP_RULES = (
         "swallowed-cancellation",
         "error",
         "Catching cancellation, and going on",
-        "A cancelled execution, a lost branch of a race and an execution that leaves memory are told so by an exception, which is no Exception. "
+        "A cancelled execution, a lost branch of a race and an execution that leaves memory receive an exception that is not a subclass of Exception. "
         "Code that keeps it to itself goes on as if nothing had been, in one process and not in the next.",
         "catch Exception, or raise it again",
         """

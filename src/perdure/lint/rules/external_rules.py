@@ -391,7 +391,7 @@ async def thumbnail(ctx: Context, image: str) -> str:
         "error",
         "Driving the event loop, or the process",
         "The engine drives a loop that replay can repeat; another one in its place, or a handler of signals in it, could not be repeated.",
-        "await it, or leave it to whoever starts the engine",
+        "await it, or leave it to the program that starts the engine",
         """
 import asyncio
 
@@ -417,8 +417,8 @@ def order(ctx: SyncContext) -> None:
         "PD116",
         "typed-input",
         "error",
-        "Asking whoever sits before the terminal",
-        "Workers have nobody before them, and replay would ask again.",
+        "Reading from the terminal",
+        "Workers have no terminal, and replay would read again.",
         "wait for a message: ctx.listen(signal)",
         """
 from perdure import Context, workflow

@@ -193,7 +193,7 @@ INSERT INTO removed_blobs VALUES ($1, $2) ON CONFLICT (sha256) DO UPDATE SET at_
 INSERT INTO restored_rows VALUES ($1, $2, $3) ON CONFLICT (sha256(address), version) DO UPDATE SET row = excluded.row;
 
 -- name: restore_head
--- Puts a head in place, which nobody holds; returns its number.
+-- Puts a head in place, which has no holder; returns its number.
 INSERT INTO heads (address, {head_columns}, limited) VALUES ($1, $2, $3, $4, $5, $6, $7, NULL, $8, NULL, $9, $10, $11, $12, $13, $14,
     $12 <> '' AND EXISTS (SELECT 1 FROM queues WHERE name = $12))
     ON CONFLICT (sha256(address)) DO UPDATE SET program = excluded.program, root = excluded.root, version = excluded.version, holder = NULL,

@@ -1,6 +1,6 @@
 """The change feed in Postgres: begins and ends it, gives positions to what has changed and to what was there before, and reads entries as items.
 
-Triggers record what changes (`feed_triggers.sql`), whoever changes it, without a position. The reader gives positions: in one transaction, which sees the
+Triggers record what changes (`feed_triggers.sql`), by any writer, without a position. The reader gives positions: in one transaction, which sees the
 database as it was at one moment, it takes what was committed and is not in the feed yet, in the order of the changes, and reads its page. So no position can
 appear below one that a reader has passed, however long a transaction of a user takes, and no writer waits for another one or for the reader.
 
@@ -157,7 +157,7 @@ async def read_page(fetch: Fetch, after: int, limit: int) -> Shipped:
 
 
 async def _items(fetch: Fetch, entries: Sequence[_Entry]) -> list[ShippedItem]:
-    """Reads what entries name, in their order. A row or a head that is gone is told by another entry."""
+    """Reads what entries name, in their order. A removed row or head has an entry of its own."""
     items: dict[int, ShippedItem] = {}
     kinds: dict[str, list[_Entry]] = {}
     for entry in entries:

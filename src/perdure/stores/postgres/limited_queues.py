@@ -107,7 +107,7 @@ class ClaimArguments(NamedTuple):
 
 
 class PostgresCandidate(NamedTuple):
-    """What a claim gets: its number, since when it waits, its tenant, and its queue if the limits of that apply. The claimer may hold it already (`own`)."""
+    """Something claimed: its number, since when it waits, its tenant, and its queue if the limits of that apply. The claimer may hold it already (`own`)."""
 
     number: int
     at_s: float

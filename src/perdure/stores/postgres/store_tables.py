@@ -116,7 +116,7 @@ IN_ORDER = """ AND at.name = {name} AND ($1::text IS NULL OR at.tenant = $1) {li
 
 
 class PostgresTables:
-    """What a transaction may do, at one time of the store, and whom to notify afterwards. `fetch` executes a statement and returns its rows."""
+    """The operations of a transaction, at one time of the store, and the listeners to notify afterwards. `fetch` executes a statement and returns its rows."""
 
     def __init__(self, fetch: Fetch, moment: StoreTime) -> None:
         self.fetch, self.moment = fetch, moment

@@ -41,7 +41,7 @@ WORK = _Statements(1, SQL.free_work, SQL.free_work_of_tenants, SQL.tenants_with_
 
 
 class ReadyNumbers(NamedTuple):
-    """What the claimer gets: executions and tasks, longest waiting first; and the tenants whose turn it was, in order, if there was a choice."""
+    """The result of a claim: executions and tasks, longest waiting first; and the tenants whose turn it was, in order, if there was a choice."""
 
     executions: list[SqliteCandidate]
     work: list[SqliteCandidate]

@@ -1,15 +1,15 @@
 -- Claims: what is ready and free, or held by the claimer or by the dead; and who gets it.
 --
--- What is free and due is found in order of time under each name (a program or a queue), from indexes of what nobody holds. Slots: {names} and {tenants} are
+-- What is free and due is found in order of time under each name (a program or a queue), from indexes of what has no holder. Slots: {names} and {tenants} are
 -- VALUES lists of parameters, {wanted} is the condition that the claim puts on programs, tenants and roots (`claim_condition`).
 -- Names and tenants cannot be passed as JSON: SQLite ends its strings at a NUL.
 
 -- name: is_free_head
--- A part: the condition of the index of executions that nobody holds, outside of queues with limits; `program =` follows.
+-- A part: the condition of the index of executions without a holder, outside of queues with limits; `program =` follows.
 limited = 0 AND holder IS NULL AND ready_at_s IS NOT NULL AND program
 
 -- name: is_free_work
--- A part: the condition of the index of tasks that nobody holds; `queue =` follows.
+-- A part: the condition of the index of tasks without a holder; `queue =` follows.
 queue IS NOT NULL AND holder IS NULL AND queue
 
 -- name: free_executions

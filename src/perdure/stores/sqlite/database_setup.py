@@ -219,7 +219,7 @@ def _compare(file: DatabaseFile, connection: sqlite3.Connection) -> None:
     if found := schema_differences(connection):
         raise StoreError(
             f"{file.path} has tables of version {SCHEMA_VERSION} that differ from those of this Perdure, at {', '.join(found[:5])}: "
-            "a development version made them, or somebody changed them; name a new file with db= or PERDURE_DB, or restore it from a backup"
+            "a development version made them, or they were changed by hand; name a new file with db= or PERDURE_DB, or restore it from a backup"
         )
 
 

@@ -93,7 +93,7 @@ SELECT heads.address, log.row FROM log CROSS JOIN heads ON heads.number = log.ex
 SELECT concurrency, per_lane, interval_s, burst, declared FROM queues WHERE name = ?;
 
 -- name: restore_head
--- Puts a head in place, which nobody holds; returns its number.
+-- Puts a head in place, which has no holder; returns its number.
 INSERT INTO heads (address, tenant, workflow, program, root, version, wake_at_s, status, created_at_s, ended_at_s, queue, lane, priority,
     limited) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, EXISTS (SELECT 1 FROM queues WHERE name = ?))
     ON CONFLICT (address) DO UPDATE SET program = excluded.program, root = excluded.root, version = excluded.version, holder = NULL,

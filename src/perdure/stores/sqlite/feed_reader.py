@@ -1,6 +1,6 @@
 """The change feed in SQLite: begins and ends it, gives entries to what was there before, and reads entries as items.
 
-Triggers write the feed (`triggers.sql`), so everything that changes a table is recorded, whoever does it: an engine, a user's transaction, a rekey. What was
+Triggers write the feed (`triggers.sql`), so everything that changes a table is recorded, by any writer: an engine, a user's transaction, a rekey. What was
 there when the feed began gets its entries from a scan that goes on in each `shipped`, a bounded piece at a time; what the scan has not reached is
 not recorded, since it will be read as it is then.
 """

@@ -218,7 +218,7 @@ class GroupCommitWriter:
             for job in jobs:
                 job.result = job.do(tables)
             tables.end()
-        except BaseException as error:
+        except BaseException as error:  # any error leaves the transaction open, and goes to the callers that wait
             self._roll_back(tables, error)
             if len(jobs) == 1 or not is_data_error(error):
                 self._fail(jobs, error)
@@ -259,7 +259,7 @@ class GroupCommitWriter:
             if tables.has_changed:
                 self.growth.grow()
             self._connection.execute("COMMIT")
-        except BaseException as error:
+        except BaseException as error:  # as above
             self._roll_back(tables, error)
             self._fail(jobs, error)
             return
@@ -382,7 +382,7 @@ class _CommitThread:
         while (commit := self._asked.get()) is not None:
             try:
                 commit()
-            except Exception:
+            except Exception:  # logged, because the commit is done and a listener can't undo it
                 logger.exception(
                     "a listener failed after a commit: the error follows. This is a defect of Perdure or of the listener; the commit itself is durable"
                 )

@@ -34,7 +34,7 @@ class OwnProcess:
         self._listener: ListenerAddress | None = None
 
     def appear(self) -> None:
-        """Makes this process known to the others, by a lock and a listener; once more if somebody has removed the file of its lock.
+        """Makes this process known to the others, by a lock and a listener; once more if the file of its lock was removed.
 
         Raises:
             StoreError, OSError: the lock can't be taken.

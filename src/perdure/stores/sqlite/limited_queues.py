@@ -31,7 +31,7 @@ class LimitedQueue(NamedTuple):
 
 
 class SqliteCandidate(NamedTuple):
-    """What a claim gets: its number, since when it waits, its tenant, and its queue if that has limits. What the claimer holds already has no `queue`."""
+    """Something claimed: its number, since when it waits, its tenant, and its queue if that has limits. What the claimer holds already has no `queue`."""
 
     number: int
     at_s: float

@@ -5,7 +5,7 @@ size durable as well. So a process that goes on writing makes the file longer in
 pay more than it gains, ends before the first.
 
 SQLite ignores what follows the last valid frame of the log: the zeros have neither its checksum nor the salt of a frame. They are written by a process that
-has begun a write transaction, so nobody else appends to the log or truncates it meanwhile. SQLite holds no locks on this file (they are on ``-shm``), so
+has begun a write transaction, so no other process appends to the log or truncates it meanwhile. SQLite holds no locks on this file (they are on ``-shm``), so
 closing a descriptor of it drops none.
 """
 

@@ -18,7 +18,7 @@ from perdure.stores.sqlite.forks_and_threads import start_daemon_thread
 logger = logging.getLogger("perdure.stores")
 
 WAKE_UP, CHANGE, MEMBERSHIP = 1, 2, 4
-"""What a notification is about: something may be ready; an execution has ended or needs attention; a process has come or gone."""
+"""The subject of a notification: something may be ready; an execution has ended or needs attention; a process has come or gone."""
 
 LOOPBACK = "127.0.0.1"
 TOKEN_BYTES = 8

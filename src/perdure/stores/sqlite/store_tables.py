@@ -91,7 +91,7 @@ class PendingNotifications:
 
 
 class SqliteTables:
-    """What a transaction on `connection` may do between `begin` and `end`. Call `forget` after a rollback."""
+    """The operations of a transaction on `connection` between `begin` and `end`. Call `forget` after a rollback."""
 
     def __init__(self, connection: sqlite3.Connection, presence: OwnProcess, clock: Callable[[], float], lease_clock: Callable[[], float]) -> None:
         self.pending = PendingNotifications()

@@ -4,7 +4,7 @@
 -- An address is JSON, its parts from the narrowest to the widest: id, workflow and tenant of an execution, name and tenant of a queue. So no two addresses
 -- are the same text, and the addresses of ids that begin alike are next to each other.
 -- A claim is answered from indexes of what is free, by name (of a program or a queue) and the time waited for, and of what is held, by holder. An execution
--- that nobody holds and that waits for no time has no place in them, and one that is its own root has none among the families.
+-- that has no holder and that waits for no time has no place in them, and one that is its own root has none among the families.
 
 -- meta: one row that every transaction reads: version of the tables, epoch, anchor of the store's time, origin of the file, count of writes
 CREATE TABLE meta (

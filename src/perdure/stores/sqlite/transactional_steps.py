@@ -91,7 +91,7 @@ def run_transactional_step(connection: sqlite3.Connection, work: StepWork, carry
         with _restricted(connection):
             post = _run_without_waiting(work(SqliteTransaction(connection)))
         answer = carry_out(post)
-    except BaseException as error:
+    except BaseException as error:  # the user's code may raise anything; the step is rolled back, and the error becomes its outcome
         connection.execute("ROLLBACK TO step")
         connection.execute("RELEASE step")
         return TransactionRaised(error)

@@ -1,6 +1,6 @@
 """Fair turns at SQLite's write lock between processes.
 
-SQLite gives the lock to whoever asks at the right moment, so a process that writes without pause would starve the others. A process that has to wait
+SQLite gives the lock to the process that asks at the right moment, so a process that writes without pause would starve the others. A process that has to wait
 shows it by a shared lock on a file of its own purpose, which the kernel releases if the process dies. A process that has been writing for some
 milliseconds without a pause gives way until no process waits, so each gets a turn before any gets its next. If a waiting process does not write, for
 example because it is stopped, the others give way for `WAITER_GRACE_S` and then ignore it for `WAITER_IGNORED_S`.

@@ -48,7 +48,7 @@ class Budget(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class SpentBudget(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What an agent has spent. `cost_usd` is None if the price of a part is unknown."""
+    """The usage of an agent so far. `cost_usd` is None if the price of a part is unknown."""
 
     calls: int = 0
     tool_calls: int = 0

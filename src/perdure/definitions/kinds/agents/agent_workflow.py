@@ -205,7 +205,7 @@ class _Agent:
         repaired = misled = 0
         while True:
             answer = await self._asked()
-            if answer is None:  # somebody interrupts: what was asked is given up
+            if answer is None:  # an interruption: the model call is dropped
                 continue
             checked = self._checked(answer)
             if answer.calls:

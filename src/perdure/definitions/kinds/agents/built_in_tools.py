@@ -194,7 +194,7 @@ def _pipeline(around: ToolContext) -> AgentTool:
 
 
 def _pipelined(args: Mapping[str, Any]) -> Any:
-    """What a model gives, as the config of a pipeline."""
+    """Converts the arguments that a model gives to the config of a pipeline."""
     return {"use": args["use"]} if args.get("use") else args["pipeline"]
 
 

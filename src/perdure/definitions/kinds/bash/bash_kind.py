@@ -278,7 +278,7 @@ def bash_kind(deployment: Deployment) -> Kind:
 
 
 def check(config: Any) -> Iterator[tuple[str, str]]:
-    """What is wrong with a config, beside what its shape says."""
+    """Yields the problems of a config beyond its JSON Schema."""
     said, at = ({"command": config}, "") if isinstance(config, str) else (config, "/command")
     command = said.get("command") if isinstance(said, Mapping) else None
     if isinstance(command, str) and "\0" in command:

@@ -86,7 +86,7 @@ def file_kind(deployment: Deployment) -> Kind:
 
 
 def check(config: Any) -> Iterator[tuple[str, str]]:
-    """What is wrong with a config, beside what its shape says."""
+    """Yields the problems of a config beyond its JSON Schema."""
     said = {"read": config} if isinstance(config, str) else config
     if not isinstance(said, Mapping):
         return
@@ -138,7 +138,7 @@ async def _append(root: Path, path: str, said: Mapping[str, Any], input: Any) ->
 async def _replace(root: Path, path: str, content: Any) -> dict[str, Any]:
     info = step_info()
     work = partial(confined_directory.replace_file, root, path, content, BYTES_MAX, FileAttempt(info.key, info.attempt))
-    while (size := await asyncio.to_thread(work)) is None:  # noqa: ASYNC110  # another process has the directory, which notifies nobody
+    while (size := await asyncio.to_thread(work)) is None:  # noqa: ASYNC110  # another process holds the directory, and sends no notification
         await asyncio.sleep(BUSY_S)
     return {"path": path, "size_bytes": size}
 

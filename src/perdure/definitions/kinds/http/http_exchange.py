@@ -113,7 +113,7 @@ class HttpExchange:
                 self._redirect(answer.status, str(found["location"]))
                 return None
             if answer.status < 200:
-                raise ResponseRefused(f"{self._what}: it answered {answer.status}, which nobody asked for")
+                raise ResponseRefused(f"{self._what}: it answered {answer.status}, which the request did not ask for")
             accept = self._wanted.accept
             if answer.status >= 400 and accept is not None and answer.status not in accept:
                 raise await self._refused(answer, found)
@@ -156,7 +156,7 @@ class HttpExchange:
         try:
             url = parse_target(location, self.url)
         except UrlError as error:
-            raise ResponseRefused(f"{self._what}: it redirects where nobody can go: {error}") from None
+            raise ResponseRefused(f"{self._what}: it redirects to an invalid address: {error}") from None
         if self.url.scheme == "https" and url.scheme != "https":
             raise ResponseRefused(f"{self._what}: it redirects to {self._shown(url)}, without the encryption that was asked for")
         if (status in (301, 302) and self.method == "POST") or (status == 303 and self.method != "HEAD"):

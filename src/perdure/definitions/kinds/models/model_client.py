@@ -58,7 +58,7 @@ class ModelClients:
         self._open = self._until_closed()
 
     async def model(self, source: ModelSource, key: str) -> Model:
-        """What asks this source with this key.
+        """Returns the client of this source with this key.
 
         Raises:
             MissingExtra: the library that does is not installed.
@@ -173,7 +173,7 @@ def _anthropic(asked: _Asked, http: httpx2.AsyncClient) -> Model:
 
 
 NO_KEY = "none"
-"""What is sent as the key to a server that needs none."""
+"""The key that is sent to a server that needs none."""
 
 
 async def send_model_request(request: ChatRequest, deployment: Deployment) -> ChatAnswer:
@@ -232,7 +232,7 @@ def _key(where: ModelSource, name: str, deployment: Deployment) -> str:
 def _of_the_step(name: str) -> str | None:
     try:
         return step_info().secret(name)
-    except LookupError:  # nobody's step asks
+    except LookupError:  # the request does not come from a step
         return None
 
 
@@ -255,7 +255,7 @@ def _idempotency() -> dict[str, str]:
     """The key of the step that asks, as a header takes it."""
     try:
         key = step_info().key
-    except LookupError:  # nobody's step asks
+    except LookupError:  # the request does not come from a step
         return {}
     return {"Idempotency-Key": quote(key, safe="/:~#,=;@+")}
 

@@ -143,7 +143,7 @@ def _calls(parts: Sequence[Any], request: ChatRequest, is_cut: bool) -> tuple[To
         is_read, args = _decoded(part.args)
         if is_read and isinstance(args, dict):
             found.append(ToolCall(part.tool_call_id, part.tool_name, args))
-        elif not is_cut:  # what was cut off is told by how it ended
+        elif not is_cut:  # the finish reason already tells that an answer was cut off
             raise ModelUnavailable(f"{request.model}: the model asked for {part.tool_name} with what is no JSON object: {str(part.args)[:200]}")
     return tuple(found)
 
@@ -197,5 +197,5 @@ def _cost(response: ModelResponse) -> float | None:
         return None
     try:
         return round(float(response.cost().total_price), 12)
-    except (LookupError, ValueError):  # a model whose price nobody has written down, or usage that it does not cover
+    except (LookupError, ValueError):  # the price of the model, or of this kind of usage, is not known
         return None

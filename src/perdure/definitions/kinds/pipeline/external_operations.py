@@ -40,7 +40,7 @@ def _jq_problem(program: str) -> str:
     def compile_it() -> None:
         try:
             asyncio.run(sandbox_pool.run_job("jq", {"program": program, "rows": []}, JQ_COMPILE_LIMITS))
-        except Exception as error:
+        except Exception as error:  # passed to the thread that waits for this one
             found.append(error)
 
     thread = threading.Thread(target=compile_it, name="perdure jq")  # as a loop may run in this one
@@ -81,7 +81,7 @@ class OperationResult(NamedTuple):
 
 
 ExternalOperation = Callable[[Rows, Tables, OperationContext], Awaitable[OperationResult]]
-"""What an operation makes of rows, if it has to wait for that."""
+"""Computes the result of an operation that has to wait for a reply."""
 
 
 def http_request(read: ArgumentReader) -> ExternalOperation:

@@ -90,7 +90,7 @@ class LimitMeter:
             OperationError: the time is over, or the pipeline is cancelled.
         """
         if self.stopped:
-            raise OperationError("nobody waits for it any more")
+            raise OperationError("the step no longer waits for it")
         if self.left_s < 0:
             raise OperationError(f"the pipeline takes more than {self.bounds.wall_s:g} s; filter earlier, or raise limits.wall")
 

@@ -156,7 +156,7 @@ def equality_key(value: Any) -> Any:
 
 
 VALUE = "value"
-"""What an item that is no mapping is called in its row."""
+"""The field that holds an item that is not a mapping."""
 
 _PERHAPS_NOT_FINITE = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]")
 """How a float that is not finite looks in MessagePack. It may be found where there is none (within a number), but is found where there is one."""

@@ -6,7 +6,7 @@
     - {table_sort: price}                                           a short form, where one argument says it all
     - {step: table_sort, field: price, order: asc}                  name and arguments side by side
 
-Running: one operation after the other. What has much to compute does so in a thread, so nobody else waits for it.
+Running: one operation after the other. Long computations run in a thread, so that the event loop stays free.
 """
 
 import asyncio
@@ -162,7 +162,7 @@ def request_arguments(ops: Sequence[Any]) -> Iterator[Mapping[str, Any]]:
 
 
 ROWS = "rows"
-"""What the table is called in the input that goes through the pipeline; those of all other names are there to be joined."""
+"""The name of the main table in the input; tables of other names are there to be joined."""
 
 GRACE_S = 1.0
 """So long after its time what waits may say itself that it was too short."""
@@ -197,7 +197,7 @@ def http_kind_factory(deployment: Deployment) -> Callable[[], Kind]:
 
     @cache
     def http() -> Kind:
-        from perdure.definitions.kinds.http.http_kind import http_kind  # here, as most pipelines ask nobody
+        from perdure.definitions.kinds.http.http_kind import http_kind  # imported here, because most pipelines make no requests
 
         return http_kind(deployment)
 

@@ -27,7 +27,7 @@ from perdure.definitions.kinds.pipeline.pipeline_rows import Get, Path, Row, equ
 Rows = Sequence[Row]
 Tables = Mapping[str, Rows]
 TableOperation = Callable[[Rows, Tables, LimitMeter], Rows]
-"""What an operation makes of rows, with the other tables at hand."""
+"""Computes the result of an operation from its rows and the other tables."""
 
 ORDERS, NULLS = ("asc", "desc"), ("last", "first")
 
@@ -324,7 +324,7 @@ AGGREGATES: dict[str, Callable[[Values], Any]] = {
     "list": list,
     "count_distinct": lambda values: len(set(map(equality_key, values))),
 }
-"""What can be made of the values of a field in a group."""
+"""The aggregates of the values of a field in a group."""
 
 OF_ALL = frozenset(("first", "last", "list"))
 """Those to which null is a value."""

@@ -55,7 +55,7 @@ class JobFailure(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 JobAnswer = bytes | JobFailure
-"""What came of a job: a result, as JSON, or why there is none."""
+"""The outcome of a job: a result, as JSON, or the reason why there is none."""
 
 
 def encode_job(job: SandboxJob) -> bytes:

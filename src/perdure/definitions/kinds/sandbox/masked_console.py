@@ -11,7 +11,7 @@ from perdure.core.secret_masks import Mask
 from perdure.definitions.kinds.sandbox.job_protocol import ERROR_CHARACTERS_MAX, MARGIN_CHARACTERS, PRINTED_CHARACTERS_MAX
 
 MARK = "\n… more was printed, and is not kept\n"
-"""What stands at the end of what was printed, if that was longer."""
+"""The end of printed output that was cut."""
 
 
 def current_step_info() -> StepInfo | None:

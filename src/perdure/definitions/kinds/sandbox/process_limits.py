@@ -18,7 +18,7 @@ except ImportError:  # Windows
     resource = None  # type: ignore[assignment]  # what is absent is None
 
 ORPHAN_S = 1.0
-"""How long a piece of work outlives its time if nobody kills it: who should have has died."""
+"""How long work may exceed its time before its process kills itself, because the process that should have killed it has died."""
 
 HAS_LIMITS = resource is not None
 

@@ -37,7 +37,7 @@ def main() -> None:
         works = _works()
         drop_privileges()
         code = _served(parent, works)
-    except BaseException:
+    except BaseException:  # the process is about to end; its standard error is the only report
         traceback.print_exc()
     finally:
         os._exit(code)  # what an interpreter still holds is not tidied up: that could take for ever
@@ -60,7 +60,7 @@ def _answer(works: Mapping[str, Work], job: RawSandboxJob) -> JobAnswer:
         return works[job.job](job)
     except MemoryError:
         return JobFailure("memory")
-    except Exception as error:
+    except Exception as error:  # reported as a failure of the sandbox, not of the job's source
         return JobFailure("sandbox", type(error).__name__, traceback.format_exc()[-ERROR_CHARACTERS_MAX:])
 
 

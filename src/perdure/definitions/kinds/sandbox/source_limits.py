@@ -10,7 +10,7 @@ from perdure.definitions.kinds.sandbox.sandbox_pool import SandboxLimits
 WALL_S = 10.0
 WALL_MAX_S = 60.0
 MARGIN_S = 0.5
-"""How long before its timeout a step is told that its time is over, at most: so it ends with what the source has printed, and is not tried again."""
+"""How long before the timeout of the step the source is stopped, at most, so that the step fails with the printed output and is not attempted again."""
 
 KEPT_BYTES_MAX = 48 * 1024
 
