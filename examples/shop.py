@@ -3,7 +3,7 @@
     python examples/shop.py            # takes three orders, and prints what was done
     perdure worker examples/shop.py:app        # the same App as a service
 
-The definition is `examples/shop/restock.yaml`. What the steps did outside is in `ledger.txt`, a line each.
+The definition is `examples/shop_flows/restock.yaml`. What the steps did outside is in `ledger.txt`, a line each.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ async def checkout(ctx: Context, order: str, cents: int) -> str:
 
 app = App(
     [checkout, receipt],
-    definitions=Path(__file__).with_name("shop"),
+    definitions=Path(__file__).with_name("shop_flows"),
     tools=[restock],
     db=os.environ.get("PERDURE_DB", "sqlite:///shop.db"),
 )
