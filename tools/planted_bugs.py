@@ -510,6 +510,24 @@ GUARDS = (
     # Admission: limits of queues, depth, and time.
     Guard("a queue hands over no more than its limit", "stores.fairness:room_under_limits", Instead("held.total()", "0"), LIMITS),
     Guard("a lane is handed no more than its limit", "stores.fairness:choose_candidates", never("behind >= limits.per_lane"), MEMORY),
+    Guard(
+        "the limits of a tenant take the place of those for all",
+        "stores.memory_queues:MemoryQueues._part",
+        Instead("((name, tenant), (name, None))", "((name, None), (name, tenant))"),
+        suite("stores/test_memory_store.py", "tenant"),
+    ),
+    Guard(
+        "limits of a tenant apply at once to what waits in a file",
+        "stores.sqlite.limited_queues:set_limits",
+        without("SQL.mark_tasks"),
+        suite("stores/sqlite/test_sqlite_store.py", "come_and_go"),
+    ),
+    Guard(
+        "a change feed goes on after an upgrade of the tables",
+        "stores.sqlite.table_schema:_run_script",
+        never("has_feed"),
+        suite("stores/sqlite/test_upgrades.py", "goes_on"),
+    ),
     Guard("the dead take no room in a queue", "stores.sqlite.limited_queues:_count", always("living"), SQLITE),
     Guard(
         "a start that is too late does not begin",

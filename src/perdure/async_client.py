@@ -24,7 +24,7 @@ from perdure.runtime.registrations import declare_queues
 from perdure.service import approvals, bulk_requests, execution_operations, queries, replay_checks
 from perdure.service.approvals import Approval
 from perdure.service.bulk_requests import BulkFilter, BulkResult
-from perdure.service.execution_operations import UNCHANGED, StartRequest, change_queue_limits
+from perdure.service.execution_operations import UNCHANGED, StartRequest, change_queue_limits, remove_queue_limits
 from perdure.service.queries import HolderView, ListedExecution
 from perdure.service.store_access import StoreAccess
 from perdure.stores.configured_store import open_store
@@ -362,14 +362,31 @@ class AsyncClient:
         return [one async for one in replay_checks.check_executions(self._store, replay_checks.workflows_by_name(one.code for one in workflows), heads)]
 
     async def queues(self) -> Queues:
-        """Lists the queues that have limits or hold anything, of all tenants: their limits, what is claimed, and what waits."""
+        """Lists the queues that have limits or hold anything: their limits, what is claimed, and what waits.
+
+        The status of a queue is that of all tenants, and is followed by those of tenants that have limits of their own in it, which it does not count.
+        """
         return await self._store.queues()
 
     async def limit(
-        self, queue: str, *, concurrency: int | None = UNCHANGED, concurrency_per_key: int | None = UNCHANGED, rate: Rate | None = UNCHANGED
+        self,
+        queue: str,
+        *,
+        concurrency: int | None = UNCHANGED,
+        concurrency_per_key: int | None = UNCHANGED,
+        rate: Rate | None = UNCHANGED,
+        tenant: str | None = None,
     ) -> QueueStatus:
-        """Changes limits of a queue while workers use it; None removes a limit. The change holds until code declares other limits."""
-        return await change_queue_limits(self._store, checked_name(queue, "queue"), concurrency, concurrency_per_key, rate)
+        """Changes limits of a queue while workers use it; None removes a limit. The change holds until code declares other limits.
+
+        Limits are for all tenants together. With a `tenant`, this one gets limits of its own in their place, which begin as those for all.
+        """
+        of = None if tenant is None else checked_name(tenant, "tenant")
+        return await change_queue_limits(self._store, checked_name(queue, "queue"), concurrency, concurrency_per_key, rate, of)
+
+    async def remove_limits(self, queue: str, *, tenant: str | None = None) -> None:
+        """Removes all limits of a queue. With a `tenant`, removes its own, so that those for all apply to it again."""
+        await remove_queue_limits(self._store, checked_name(queue, "queue"), None if tenant is None else checked_name(tenant, "tenant"))
 
     async def engines(self) -> Engines:
         """Lists the engines and workers of this store, with what they serve and hold."""

@@ -344,14 +344,30 @@ class Client:
         return self._thread.call(self._inner.check(workflows, failed=failed, limit=limit, tenant=tenant))
 
     def queues(self) -> Queues:
-        """Lists the queues that have limits or hold anything, of all tenants: their limits, what is claimed, and what waits."""
+        """Lists the queues that have limits or hold anything: their limits, what is claimed, and what waits.
+
+        The status of a queue is that of all tenants, and is followed by those of tenants that have limits of their own in it, which it does not count.
+        """
         return self._thread.call(self._inner.queues())
 
     def limit(
-        self, queue: str, *, concurrency: int | None = UNCHANGED, concurrency_per_key: int | None = UNCHANGED, rate: Rate | None = UNCHANGED
+        self,
+        queue: str,
+        *,
+        concurrency: int | None = UNCHANGED,
+        concurrency_per_key: int | None = UNCHANGED,
+        rate: Rate | None = UNCHANGED,
+        tenant: str | None = None,
     ) -> QueueStatus:
-        """Changes limits of a queue while workers use it; None removes a limit. The change holds until code declares other limits."""
-        return self._thread.call(self._inner.limit(queue, concurrency=concurrency, concurrency_per_key=concurrency_per_key, rate=rate))
+        """Changes limits of a queue while workers use it; None removes a limit. The change holds until code declares other limits.
+
+        Limits are for all tenants together. With a `tenant`, this one gets limits of its own in their place, which begin as those for all.
+        """
+        return self._thread.call(self._inner.limit(queue, concurrency=concurrency, concurrency_per_key=concurrency_per_key, rate=rate, tenant=tenant))
+
+    def remove_limits(self, queue: str, *, tenant: str | None = None) -> None:
+        """Removes all limits of a queue. With a `tenant`, removes its own, so that those for all apply to it again."""
+        self._thread.call(self._inner.remove_limits(queue, tenant=tenant))
 
     def engines(self) -> Engines:
         """Lists the engines and workers of this store, with what they serve and hold."""

@@ -22,7 +22,7 @@ from perdure.core.messages import ExecutionMessage
 from perdure.core.paths import Key
 from perdure.runtime.engine import Engine
 from perdure.runtime.worker import Worker
-from perdure.stores.protocol import Post
+from perdure.stores.protocol import Post, QueueLimits
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.workflow_function import Workflow
 from tests.corpus import states
@@ -90,6 +90,8 @@ async def play(file: Path) -> None:
     worker = Worker(store, [states.press], queues=[PRESS], limit=1, holder="corpus-worker", lease_s=1.0)
     tasks = [asyncio.create_task(engine.run())]
     await engine.ready()
+    await store.limit(PRESS, QueueLimits(concurrency=5))
+    await store.limit(PRESS, QueueLimits(concurrency=4, per_lane=4), TENANT)
     await store.commit([start(one) for one in MADE if one is not states.child])
     await _until(store, {"listening": "waiting", "paused": "waiting", "cancelled": "waiting", "heavy": "waiting", "diverged": "waiting", "queued": "waiting"})
     await store.commit([signalled("listening", "early", [1, "early"]), signalled("heavy", "large", "m" * LARGE_BYTES)])

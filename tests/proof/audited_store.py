@@ -224,8 +224,9 @@ class AuditedStore:
                 self.forget(origin)
         return carried
 
-    async def limit(self, queue: str, limits: QueueLimits | None) -> None:
-        """See `Store.limit`."""
+    async def limit(self, queue: str, limits: QueueLimits | None, tenant: str | None = None) -> None:
+        """See `Store.limit`. No program limits a tenant alone."""
+        assert tenant is None, "the audit counts all tenants together"
         self.at_once(self.inner.limit(queue, limits))
         self.lines.limit(queue, limits)
         self._ring()

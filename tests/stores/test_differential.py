@@ -44,7 +44,7 @@ OPERATIONS_MAX = 8_000
 KINDS = (
     *("commit", "commit after an epoch", "create", "batch", "release", "compact", "attributes", "post", "post of an epoch", "open", "ack", "blob"),
     *("claim", "claim again", "claim what the dead held", "claim of a family", "claim due mail", "work", "work again"),
-    *("limit", "claim from limits", "work from limits", "held up", "held up by a rate", "in a queue"),
+    *("limit", "limit of a tenant", "claim from limits", "work from limits", "held up", "held up by a rate", "in a queue"),
     *("renew", "let go", "death", "epoch", "sweep", "read", "read after", "heads", "where", "mail", "reopen"),
     *("records", "stale", "record expired", "list of records", "records dropped", "refused", "in order"),
 )
@@ -279,6 +279,11 @@ class Twins:
             burst=self.random.choice([1, 1, 2, 4]),
         )
         limits = some if chance() < 0.7 else None
+        if chance() < 0.3:
+            tenant = self.random.choice(["acme", "b\0"])
+            self.note("limit of a tenant", limits)
+            await self.both(lambda store: store.limit(name, limits, tenant))
+            return
         self.note("limit", name in self.limits)
         await self.both(lambda store: store.limit(name, limits))
         if limits is None:

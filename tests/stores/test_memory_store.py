@@ -26,7 +26,7 @@ async def test_lanes_that_were_served_long_ago_are_forgotten() -> None:
     store = MemoryStore(clock := Clock())
     await serve_lanes(StoreWorld(store, clock, 1))
     queues = store._queues._queues
-    for served in (queues["mails"].executions, queues["pay"].work):
+    for served in (queues["mails", None].executions, queues["pay", None].work):
         assert len(served.lanes) == SINCE + 1 and "again" in served.lanes
 
 

@@ -30,6 +30,8 @@ def server() -> Iterator[DatabaseServer]:
 class TestPostgresStore(StoreConformance, SharedStore):
     """Both suites."""
 
+    keeps_limits_of_tenants = False
+
     @pytest.fixture(autouse=True)
     async def _server(self, server: DatabaseServer) -> None:
         self.server = server

@@ -27,6 +27,8 @@ def server() -> Iterator[DatabaseServer]:
 class TestRedisStore(StoreConformance, SharedStore):
     """Both suites."""
 
+    keeps_limits_of_tenants = False
+
     @pytest.fixture(autouse=True)
     async def _server(self, server: DatabaseServer) -> None:
         self.server = server

@@ -30,12 +30,26 @@ def queues(settings: GlobalOptions, /, *, format: str) -> None:
 @click.option("--per-key", metavar="N", help="How many of each key; none: no limit.")
 @click.option("--rate", metavar="N/TIME", help="How many may begin per time, such as 100/1m; none: no limit.")
 @click.option("--burst", default=1, metavar="N", help="How many may begin at once after a pause.")
+@click.option("--only-tenant", metavar="NAME", help="Limits for this tenant, in place of those for all.")
+@click.option("--remove", is_flag=True, help="Remove the limits; those for all apply to a tenant again.")
 @format_option()
 @click.pass_obj
-def limit(settings: GlobalOptions, /, *, queue: str, concurrency: str | None, per_key: str | None, rate: str | None, burst: int, format: str) -> None:
+def limit(
+    settings: GlobalOptions,
+    /,
+    *,
+    queue: str,
+    concurrency: str | None,
+    per_key: str | None,
+    rate: str | None,
+    burst: int,
+    only_tenant: str | None,
+    remove: bool,
+    format: str,
+) -> None:
     """Change the limits of a queue while workers use it.
 
-    The change holds until code declares other limits. What is claimed stays claimed.
+    Limits are for all tenants together, unless a tenant has its own. The change holds until code declares other limits. What is claimed stays claimed.
     """
     from perdure.cli import output, record_views
 
@@ -45,10 +59,16 @@ def limit(settings: GlobalOptions, /, *, queue: str, concurrency: str | None, pe
             changes[what] = None if text == "none" else _number(option, text)
     if rate is not None:
         changes["rate"] = None if rate == "none" else _rate(rate, burst)
-    if not changes:
-        raise click.UsageError("nothing to change: pass --concurrency, --per-key or --rate")
+    if remove and changes:
+        raise click.UsageError("--remove removes all limits: pass it without --concurrency, --per-key and --rate")
+    if not changes and not remove:
+        raise click.UsageError("nothing to change: pass --concurrency, --per-key or --rate, or --remove")
     with settings.client(creates=True) as client:
-        status = client.limit(queue, **changes)
+        if remove:
+            client.remove_limits(queue, tenant=only_tenant)
+            click.echo(f"perdure: {queue} has no limits {'of all tenants' if only_tenant is None else f'of {only_tenant}'} any more", err=True)
+            return
+        status = client.limit(queue, **changes, tenant=only_tenant)
         output.print_list(format, (status.name,), [status], lambda: record_views.queue_table([status]))
 
 

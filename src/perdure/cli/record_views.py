@@ -230,13 +230,16 @@ def _error_text(kind: str, message: str) -> str:
 
 def queue_table(queues: Sequence[QueueStatus]) -> TextTable:
     """Queues, a row each."""
-    headers = ("QUEUE", "CONCURRENCY", "PER KEY", "RATE", "EXECUTIONS", "CALLS")
-    return TextTable(headers, tuple(_queue_row(one) for one in queues))
+    has_tenants = any(one.tenant is not None for one in queues)
+    headers = ("QUEUE", *(("TENANT",) if has_tenants else ()), "CONCURRENCY", "PER KEY", "RATE", "EXECUTIONS", "CALLS")
+    return TextTable(headers, tuple(_queue_row(one, has_tenants) for one in queues))
 
 
-def _queue_row(one: QueueStatus) -> tuple[TextCell, ...]:
+def _queue_row(one: QueueStatus, has_tenants: bool) -> tuple[TextCell, ...]:
+    tenant = TextCell("others", "dim") if one.tenant is None else cell(one.tenant)
     return (
         cell(one.name, "strong"),
+        *((tenant,) if has_tenants else ()),
         _limit_cell(one.limits.concurrency),
         _limit_cell(one.limits.per_lane),
         TextCell(_rate_text(one.limits)),

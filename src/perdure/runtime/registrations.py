@@ -104,7 +104,7 @@ async def declare_queues(store: Store, queues: Iterable[Queue]) -> None:
     wanted = {queue.name: queue_limits(queue) for queue in queues}
     if not wanted:
         return
-    known = {stand.name: stand.limits for stand in await store.queues()}
+    known = {stand.name: stand.limits for stand in await store.queues() if stand.tenant is None}
     for name, limits in wanted.items():
         if known.get(name, UNLIMITED).declared != limits.declared:
             await store.limit(name, limits)

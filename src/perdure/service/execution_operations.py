@@ -53,21 +53,31 @@ async def change_queue_limits(
     concurrency: int | None = UNCHANGED,
     concurrency_per_key: int | None = UNCHANGED,
     rate: Rate | None = UNCHANGED,
+    tenant: str | None = None,
 ) -> QueueStatus:
     """Changes limits of a queue while workers use it; None removes a limit. Tasks that are already claimed are not affected. Returns the status of the queue.
+
+    With a `tenant`, its own limits are changed. They begin as those for all, and then apply to it in their place.
 
     Raises:
         BadValue: a limit is invalid.
     """
-    known = next((status.limits for status in await store.queues() if status.name == name), UNLIMITED)
+    limits = {status.tenant: status.limits for status in await store.queues() if status.name == name}
+    shared = msgspec.structs.replace(limits.get(None, UNLIMITED), declared="")
+    known = limits.get(tenant, shared)
     changes: dict[str, Any] = {}
     for field, what, limit in (("concurrency", "concurrency", concurrency), ("per_lane", "concurrency_per_key", concurrency_per_key)):
         if limit is not UNCHANGED:
             changes[field] = None if limit is None else whole_number(limit, what, 0)
     if rate is not UNCHANGED:
         changes |= {"interval_s": 0.0, "burst": 1} if rate is None else {"interval_s": rate.interval_s, "burst": rate.burst}
-    await store.limit(name, msgspec.structs.replace(known, **changes))
-    return next(status for status in await store.queues() if status.name == name)
+    await store.limit(name, msgspec.structs.replace(known, **changes), tenant)
+    return next(status for status in await store.queues() if (status.name, status.tenant) == (name, tenant))
+
+
+async def remove_queue_limits(store: Store, name: str, tenant: str | None = None) -> None:
+    """Removes all limits of a queue, or those of a `tenant`, to which the limits for all then apply again. It does nothing if there are none."""
+    await store.limit(name, None, tenant)
 
 
 class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -398,7 +408,7 @@ async def _expect_declared(within: UserTransactionStore, queue: Queue) -> None:
     """Refuses a queue that the store does not know with these limits. Declaring it changes the limits of every waiting task, which must not happen in a
     transaction of the caller.
     """
-    known = {status.name: status.limits for status in await within.queues()}
+    known = {status.name: status.limits for status in await within.queues() if status.tenant is None}
     if known.get(queue.name, UNLIMITED).declared != queue_limits(queue).declared:
         raise BadValue(
             "queue=", queue.name, "declared in the store with these limits yet: run an engine that has it, or start something in it once without connection="

@@ -52,10 +52,11 @@ class ShippedBlob(msgspec.Struct, frozen=True, gc=False):
 
 
 class ShippedLimits(msgspec.Struct, frozen=True, gc=False):
-    """The limits of a queue; None: it has none any more."""
+    """The limits of a queue; None: it has none any more. They are those of `tenant`, or (None) of all tenants that have none of their own."""
 
     queue: str
     limits: QueueLimits | None
+    tenant: str | None = None
 
 
 class ShippedRecord(msgspec.Struct, frozen=True, gc=False):

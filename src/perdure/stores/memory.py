@@ -251,10 +251,10 @@ class MemoryStore:
             HolderStatus(name, alive, executions, work, self._about.get(name, b"")) for name, alive, executions, work in known if alive or executions or work
         ]
 
-    async def limit(self, queue: str, limits: QueueLimits | None) -> None:
+    async def limit(self, queue: str, limits: QueueLimits | None, tenant: str | None = None) -> None:
         """See `Store.limit`."""
-        self._queues.limit(queue, limits)
-        self._feed.note(("limits", queue))
+        self._queues.limit(queue, limits, tenant)
+        self._feed.note(("limits", (queue, tenant)))
         self._wakes.notify_all()
 
     async def queues(self) -> list[QueueStatus]:
@@ -354,7 +354,7 @@ class MemoryStore:
             yield "head", key
         numbered = sorted((message.number, message) for box in self._messages.values() for message in box.values())
         yield from (("message", message.to, message.key) for _, message in numbered)
-        yield from (("limits", one.name) for one in self._queues.statuses(self._clock()) if one.name in self._queues)
+        yield from (("limits", part) for part in self._queues.limited())
         yield from (("record", record) for record in self._records.all_keys())
 
     def item_of(self, thing: Thing) -> ShippedItem | None:
@@ -373,8 +373,8 @@ class MemoryStore:
             case "message", (Key() | QueueAddress()) as to, str(name):
                 message = self._messages.get(to, {}).get(name)
                 return RemovedMessage(to, name) if message is None else ShippedMessage(message)
-            case "limits", str(name):
-                return ShippedLimits(name, self._queues.limits_of(name))
+            case "limits", (str(queue), str() | None as tenant):
+                return ShippedLimits(queue, self._queues.limits_of((queue, tenant)), tenant)
             case "record", RecordKey() as name:
                 record = self._records.stored(name)
                 return RemovedRecord(name) if record is None else ShippedRecord(record)
@@ -394,8 +394,8 @@ class MemoryStore:
                 case ShippedMessage():
                     self._restore_message(item.message)
                 case ShippedLimits():
-                    self._queues.limit(item.queue, item.limits)
-                    self._feed.note(("limits", item.queue))
+                    self._queues.limit(item.queue, item.limits, item.tenant)
+                    self._feed.note(("limits", (item.queue, item.tenant)))
                 case ShippedRecord():
                     self._records.put(item.record)
                 case RemovedExecution():
@@ -737,7 +737,7 @@ class MemoryStore:
             return True
         if isinstance(change, Commit) and change.forgets:
             return True
-        if isinstance(change, Commit) and change.release and self._executions[change.key].head.queue in self._queues:
+        if isinstance(change, Commit) and change.release and self._queues.has_limits(self._executions[change.key].head):
             return True
         place = line_position(self._executions[change.key].head) if isinstance(change, Commit) else None
         return place is not None and NO_TIME < place[2] <= now_s

@@ -8,7 +8,7 @@ from perdure.core.paths import Address, Key
 from perdure.stores.change_feed import SHIPPED_MAX, Shipped, ShippedItem, no_feed_error
 from perdure.stores.records import RecordKey
 
-Thing = tuple[str, Key, int] | tuple[str, Key] | tuple[str, Address, str] | tuple[str, str] | tuple[str, RecordKey]
+Thing = tuple[str, Key, int] | tuple[str, Key] | tuple[str, Address, str] | tuple[str, str] | tuple[str, tuple[str, str | None]] | tuple[str, RecordKey]
 """The name of what an entry is about: a row (with its version), a head or a removed execution, a message, a blob, a queue or a record."""
 
 

@@ -20,6 +20,9 @@ from perdure.stores.protocol import UNLIMITED, Claim, Head, QueueLimits, QueueSt
 
 T = TypeVar("T")
 
+LimitedPart = tuple[str, str | None]
+"""What limits are for: the queue of a tenant, or (None) of all tenants that have no limits of their own in it."""
+
 NO_TIME = -inf
 """The place in line of a held execution without a wake-up time: before all others if its holder dies."""
 
@@ -104,7 +107,7 @@ class _LaneRecord:
 
 
 class _LimitedQueue:
-    """One queue that has limits."""
+    """A queue that has limits, or a tenant's part of it."""
 
     __slots__ = ("executions", "limits", "turn", "work")
 
@@ -149,61 +152,89 @@ class MemoryQueues:
         leases: Mapping[int, str],
         lives: Callable[[str | None], bool],
     ) -> None:
-        self._queues: dict[str, _LimitedQueue] = {}
+        self._queues: dict[LimitedPart, _LimitedQueue] = {}
         self._executions, self._messages, self._leases, self._lives = executions, message, leases, lives
 
-    def limit(self, name: str, limits: QueueLimits | None) -> None:
+    def limit(self, name: str, limits: QueueLimits | None, tenant: str | None) -> None:
         """Sets the limits of a queue; None removes them."""
+        part = name, tenant
         if limits is None:
-            self._queues.pop(name, None)
-        elif name in self._queues:
-            self._queues[name].limits = limits
+            self._queues.pop(part, None)
+        elif part in self._queues:
+            self._queues[part].limits = limits
         else:
-            self._queues[name] = _LimitedQueue(limits)
+            self._queues[part] = _LimitedQueue(limits)
 
-    def limits_of(self, name: str) -> QueueLimits | None:
-        """Returns the limits of a queue; None if it has none."""
-        queue = self._queues.get(name)
+    def limits_of(self, part: LimitedPart) -> QueueLimits | None:
+        """Returns the limits of a part of a queue; None if it has none of its own."""
+        queue = self._queues.get(part)
         return None if queue is None else queue.limits
+
+    def limited(self) -> list[LimitedPart]:
+        """Returns what has limits."""
+        return [*self._queues]
+
+    def has_limits(self, head: Head) -> bool:
+        """Whether limits apply to an execution."""
+        return self._part_of(head) is not None
 
     def __bool__(self) -> bool:
         return bool(self._queues)
 
-    def __contains__(self, name: str) -> bool:
-        return name != "" and name in self._queues
+    def _part(self, name: str, tenant: str) -> LimitedPart | None:
+        """Returns the part of a queue whose limits apply to a tenant, if there are any."""
+        return next((part for part in ((name, tenant), (name, None)) if part in self._queues), None)
+
+    def _part_of(self, head: Head) -> LimitedPart | None:
+        return self._part(head.queue, head.key.tenant) if head.queue else None  # most executions are in no queue
+
+    def _part_of_work(self, work: QueuedMessage) -> LimitedPart | None:
+        to = work.to
+        assert isinstance(to, QueueAddress), "only work is leased"
+        return self._part(to.name, to.tenant)
 
     def statuses(self, now_s: float) -> list[QueueStatus]:
         """See `Store.queues`."""
         names = {one.head.queue for one in self._executions.values() if one.head.queue} | {to.name for to in self._messages if isinstance(to, QueueAddress)}
-        return [self._status(name, now_s) for name in sorted({*self._queues, *names})]
+        parts = {*self._queues, *((name, None) for name in (*names, *(name for name, _ in self._queues)))}
+        return [self._status(part, now_s) for part in sorted(parts, key=lambda part: (part[0], part[1] is not None, part[1]))]
 
-    def _status(self, name: str, now_s: float) -> QueueStatus:
-        free = [one.head for one in self._executions.values() if name and one.head.queue == name and not self._lives(one.head.holder)]
+    def _status(self, part: LimitedPart, now_s: float) -> QueueStatus:
+        free = [head for head in self._heads(part) if not self._lives(head.holder)]
         waiting = sum(head.holder is not None or ((at_s := ready_at_s(head)) is not None and at_s <= now_s) for head in free)
-        executions, leased = self._held(name).total(), self._leased(name).total()
-        work = sum(len(box) for to, box in self._messages.items() if isinstance(to, QueueAddress) and to.name == name)
-        limits = self._queues[name].limits if name in self._queues else UNLIMITED
-        return QueueStatus(name, limits, executions, leased, waiting, work - leased)
+        executions, leased, work = self._held(part).total(), self._leased(part).total(), len(self._work(part))
+        return QueueStatus(part[0], self.limits_of(part) or UNLIMITED, executions, leased, waiting, work - leased, part[1])
 
-    def _held(self, name: str) -> Counter[str]:
-        """Counts the executions of a queue that live holders hold, by lane."""
-        return Counter(one.head.lane for one in self._executions.values() if name and one.head.queue == name and self._lives(one.head.holder))
+    def _heads(self, part: LimitedPart) -> list[Head]:
+        """Returns the executions of a part of a queue."""
+        name, tenant = part
+        heads = (one.head for one in self._executions.values() if one.head.queue == name != "")
+        return [head for head in heads if (head.key.tenant if (name, head.key.tenant) in self._queues else None) == tenant]
 
-    def _leased(self, name: str) -> Counter[str]:
-        """Counts the tasks of a queue that live holders lease, by lane."""
-        boxes = (box for to, box in self._messages.items() if isinstance(to, QueueAddress) and to.name == name)
-        return Counter(message.lane for box in boxes for message in box.values() if self._lives(self._leases.get(message.number)))
+    def _work(self, part: LimitedPart) -> list[QueuedMessage]:
+        """Returns the tasks of a part of a queue."""
+        name, tenant = part
+        boxes = ((to, box) for to, box in self._messages.items() if isinstance(to, QueueAddress) and to.name == name)
+        return [message for to, box in boxes if (to.tenant if (name, to.tenant) in self._queues else None) == tenant for message in box.values()]
+
+    def _held(self, part: LimitedPart) -> Counter[str]:
+        """Counts the executions of a part of a queue that live holders hold, by lane."""
+        return Counter(head.lane for head in self._heads(part) if self._lives(head.holder))
+
+    def _leased(self, part: LimitedPart) -> Counter[str]:
+        """Counts the tasks of a part of a queue that live holders lease, by lane."""
+        return Counter(message.lane for message in self._work(part) if self._lives(self._leases.get(message.number)))
 
     def executions(self, ready: Iterator[MemoryQueuesT], claim: Claim, now_s: float) -> Iterable[MemoryQueuesT]:
         """Returns the ready executions that the queues allow, in order. The limits do not apply to what the claimer holds already."""
         if not self._queues:
             return ready
         found = list(ready)
-        free = [one for one in found if one.head.holder == claim.holder or not self._limits(one.head)]
-        for name, queue in self._queues.items():
-            waiting = {one.number: one for one in found if self._limits(one.head) and one.head.queue == name and one.head.holder != claim.holder}
+        free = [one for one in found if one.head.holder == claim.holder or self._part_of(one.head) is None]
+        for part, queue in self._queues.items():
+            waiting = {one.number: one for one in found if self._part_of(one.head) == part and one.head.holder != claim.holder}
             candidates = [Candidate(number, one.head.lane, one.head.priority, ready_time(one.head), one.head.version == 0) for number, one in waiting.items()]
-            chosen = choose_candidates(queue.state(queue.executions, self._held(name)), candidates, now_s, claim.limit)
+            chosen = choose_candidates(queue.state(queue.executions, self._held(part)), candidates, now_s, claim.limit)
             free += [waiting[one.number] for one in chosen]
         return sorted(free, key=lambda one: (ready_time(one.head), one.number))
 
@@ -212,54 +243,47 @@ class MemoryQueues:
         if not self._queues:
             return ready
         found = list(ready)
-        free = [one for one in found if _queue_name(one) not in self._queues]
-        for name, queue in self._queues.items():
-            waiting = {one.number: one for one in found if _queue_name(one) == name}
+        free = [one for one in found if self._part_of_work(one) is None]
+        for part, queue in self._queues.items():
+            waiting = {one.number: one for one in found if self._part_of_work(one) == part}
             candidates = [Candidate(number, one.lane, one.priority, one.due_at_s, one.deliveries == 0) for number, one in waiting.items()]
-            chosen = choose_candidates(queue.state(queue.work, self._leased(name)), candidates, now_s, claim.limit)
+            chosen = choose_candidates(queue.state(queue.work, self._leased(part)), candidates, now_s, claim.limit)
             free += [waiting[one.number] for one in chosen]
         return sorted(free, key=lambda one: (one.due_at_s, one.number))
-
-    def _limits(self, head: Head) -> bool:
-        """Whether an execution is in a queue that has limits. Most executions are in none."""
-        return head.queue != "" and head.queue in self._queues
 
     def begin(self, heads: Sequence[Head], work: Sequence[QueuedMessage], now_s: float) -> None:
         """Records the executions and tasks that are handed over and were not held by the claimer before."""
         if not self._queues:
             return
         for head in heads:
-            if (queue := self._queues.get(head.queue)) is not None and head.queue:
+            if (part := self._part_of(head)) is not None:
+                queue = self._queues[part]
                 queue.serve(queue.executions, head.lane, head.version == 0, now_s)
         for message in work:
-            if (queue := self._queues.get(_queue_name(message))) is not None:
+            if (part := self._part_of_work(message)) is not None:
+                queue = self._queues[part]
                 queue.serve(queue.work, message.lane, message.deliveries == 0, now_s)
 
     def next_execution(self, waiting: Iterable[HeadHolder], claim: Claim, now_s: float) -> float | None:
         """Returns when the first of these executions could be handed over, as far as that depends on time."""
-        found = [(one.head, self._limits(one.head) and one.head.holder != claim.holder) for one in waiting]
-        return self._next([(head.queue if limited else None, ready_time(head), head.version == 0) for head, limited in found], "executions", now_s)
+        heads = (one.head for one in waiting)
+        found = [(None if head.holder == claim.holder else self._part_of(head), ready_time(head), head.version == 0) for head in heads]
+        return self._next(found, "executions", now_s)
 
     def next_work(self, waiting: Iterable[QueuedMessage], now_s: float) -> float | None:
         """Returns when the first of these tasks could be handed over, as far as that depends on time."""
-        return self._next([(_queue_name(one), one.due_at_s, one.deliveries == 0) for one in waiting], "work", now_s)
+        return self._next([(self._part_of_work(one), one.due_at_s, one.deliveries == 0) for one in waiting], "work", now_s)
 
-    def _next(self, waiting: Iterable[tuple[str | None, float, bool]], what: str, now_s: float) -> float | None:
+    def _next(self, waiting: Iterable[tuple[LimitedPart | None, float, bool]], what: str, now_s: float) -> float | None:
         plain: float | None = None
-        limited: dict[str, list[tuple[float, bool]]] = {}
-        for name, at_s, fresh in waiting:
-            if name is not None and name in self._queues:
-                limited.setdefault(name, []).append((at_s, fresh))
+        limited: dict[LimitedPart, list[tuple[float, bool]]] = {}
+        for part, at_s, fresh in waiting:
+            if part is not None:
+                limited.setdefault(part, []).append((at_s, fresh))
             else:
                 plain = at_s if plain is None else min(plain, at_s)
-        times_s = [at_s for name, found in limited.items() for at_s in self._queues[name].next(getattr(self._queues[name], what), found, now_s)]
+        times_s = [at_s for part, found in limited.items() for at_s in self._queues[part].next(getattr(self._queues[part], what), found, now_s)]
         return min((*times_s, *(() if plain is None else (plain,))), default=None)
-
-
-def _queue_name(work: QueuedMessage) -> str:
-    to = work.to
-    assert isinstance(to, QueueAddress), "only work is leased"
-    return to.name
 
 
 def ready_time(head: Head) -> float:

@@ -14,7 +14,7 @@ import msgspec
 from perdure.core.attribute_filter import AttributeCondition, AttributeOrder
 from perdure.core.attributes import IndexedAttributes
 from perdure.core.envelopes import Ack, OutgoingMessage, QueuedMessage, StartAdmission
-from perdure.core.errors import BadValue, ProgrammingError
+from perdure.core.errors import BadValue, ProgrammingError, StoreError
 from perdure.core.paths import Address, Key, QueueAddress
 from perdure.core.program import Toolbox, claimable_programs
 from perdure.stores.records import PagePosition, RecordChange, RecordFilter, RecordKey, Stale, StoredRecord, check_records, position_value
@@ -65,12 +65,21 @@ class QueueLimits(msgspec.Struct, frozen=True, gc=False):
 
 UNLIMITED = QueueLimits()
 
+
+def no_limits_of_tenants() -> StoreError:
+    """The error of a store that keeps limits for all tenants only."""
+    return StoreError("this store keeps the limits of a queue for all tenants together, not for one; pass no tenant, or use the memory or the SQLite store")
+
+
 ORPHANS_FREED_MIN = 100
 """A claim frees as many executions and tasks of dead holders as it may take, but at least this number of each."""
 
 
 class QueueStatus(msgspec.Struct, frozen=True, gc=False):
-    """The state of a queue over all tenants: its limits, how many executions and tasks live holders hold, and how many wait."""
+    """The state of a queue: its limits, how many executions and tasks live holders hold, and how many wait.
+
+    It is that of one `tenant`, or (None) of all tenants that have no limits of their own in this queue.
+    """
 
     name: str
     limits: QueueLimits
@@ -78,6 +87,7 @@ class QueueStatus(msgspec.Struct, frozen=True, gc=False):
     work: int = 0
     executions_waiting: int = 0
     work_waiting: int = 0
+    tenant: str | None = None
 
 
 class Commit(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -468,12 +478,16 @@ class Store(Protocol):
         """The holders that have renewed and not released everything, by name: live ones, and dead ones that still hold something."""
         ...
 
-    async def limit(self, queue: str, limits: QueueLimits | None) -> None:
-        """Set the limits of the queue of this name in all tenants (None: no limits). What is held stays held."""
+    async def limit(self, queue: str, limits: QueueLimits | None, tenant: str | None = None) -> None:
+        """Set the limits of the queue of this name (None: it has none). What is held stays held.
+
+        Without a `tenant`, they apply to all tenants together. The limits of a tenant apply to this tenant in their place: what it holds does not
+        count for the others, and `UNLIMITED` exempts it.
+        """
         ...
 
     async def queues(self) -> list[QueueStatus]:
-        """The queues that have limits or hold anything, by name."""
+        """The queues that have limits or hold anything, by name: each for all tenants, followed by the tenants that have limits of their own in it."""
         ...
 
     async def relay(self, limit: int = 100) -> int:

@@ -46,6 +46,7 @@ from perdure.stores.protocol import (
     StoreTime,
     Superseded,
     check_changes,
+    no_limits_of_tenants,
 )
 from perdure.stores.records import RecordChange, RecordFilter, RecordKey, Stale, StoredRecord
 from perdure.stores.secret_vault import VAULT, SealedValue
@@ -252,7 +253,9 @@ class RedisStore:
         answer, abouts = await self._ask("leases")
         return sorted((HolderStatus(*lease, about) for lease, about in zip(answer.leases, abouts, strict=True)), key=lambda lease: lease.holder)
 
-    async def limit(self, queue: str, limits: QueueLimits | None) -> None:
+    async def limit(self, queue: str, limits: QueueLimits | None, tenant: str | None = None) -> None:
+        if tenant is not None:
+            raise no_limits_of_tenants()
         await self._ask("limit", {"queue": queue, "limits": limits})
 
     async def queues(self) -> list[QueueStatus]:

@@ -114,9 +114,9 @@ class SeparateBlobsStore:
         """See `Store.leases`."""
         return await self.inner.leases()
 
-    async def limit(self, queue: str, limits: QueueLimits | None) -> None:
+    async def limit(self, queue: str, limits: QueueLimits | None, tenant: str | None = None) -> None:
         """See `Store.limit`."""
-        await self.inner.limit(queue, limits)
+        await self.inner.limit(queue, limits, tenant)
 
     async def queues(self) -> list[QueueStatus]:
         """See `Store.queues`."""

@@ -199,9 +199,9 @@ class FaultyStore:
         """See `Store.relay`."""
         return await self._call("relay", lambda: self.inner.relay(limit))
 
-    async def limit(self, queue: str, limits: QueueLimits | None) -> None:
+    async def limit(self, queue: str, limits: QueueLimits | None, tenant: str | None = None) -> None:
         """See `Store.limit`."""
-        await self._call("limit", lambda: self.inner.limit(queue, limits))
+        await self._call("limit", lambda: self.inner.limit(queue, limits, tenant))
 
     async def queues(self) -> list[QueueStatus]:
         """See `Store.queues`."""

@@ -45,7 +45,7 @@ async def test_lanes_that_were_served_long_ago_are_forgotten(store: SqliteStore,
     assert isinstance(clock, Clock)
     await serve_lanes(StoreWorld(store, clock, 1))
     with closing(sqlite3.connect(tmp_path / "perdure.db")) as connection:
-        found = connection.execute("SELECT queue, count(*), max(lane = 'again') FROM lanes GROUP BY queue").fetchall()
+        found = connection.execute("SELECT name, count(*), max(lane = 'again') FROM lanes JOIN queues ON queues.number = lanes.queue GROUP BY name").fetchall()
     assert found == [("mails", SINCE + 1, 1), ("pay", SINCE + 1, 1)]
 
 

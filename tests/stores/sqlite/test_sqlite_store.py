@@ -69,8 +69,8 @@ class InTurns:
     async def claim(self, claim: Claim) -> Claimed:
         return await next(self._turns).claim(claim)
 
-    async def limit(self, queue: str, limits: QueueLimits | None) -> None:
-        await next(self._turns).limit(queue, limits)
+    async def limit(self, queue: str, limits: QueueLimits | None, tenant: str | None = None) -> None:
+        await next(self._turns).limit(queue, limits, tenant)
 
     async def queues(self) -> list[QueueStatus]:
         return await next(self._turns).queues()

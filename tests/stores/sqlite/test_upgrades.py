@@ -2,6 +2,7 @@
 
 import asyncio
 import fcntl
+import gzip
 import os
 import signal
 import sqlite3
@@ -13,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from perdure.core.errors import StoreError
+from perdure.stores.change_feed import CHANGE_FEED, ShippedLimits
+from perdure.stores.protocol import QueueLimits
 from perdure.stores.sqlite.database_setup import check_database, upgrade_database
 from perdure.stores.sqlite.read_only_store import ReadOnlySqliteStore
 from perdure.stores.sqlite.store import SqliteStore
@@ -20,6 +23,7 @@ from perdure.stores.sqlite.store_rows import address_text
 from perdure.stores.sqlite.table_schema import OLDEST_SCHEMA_VERSION, SCHEMA_VERSION, SchemaStep
 from perdure.testing.conformance import Clock
 from perdure.testing.conformance.store_world import key
+from tests.corpus.make_files import FILES, TENANT
 from tests.stores.sqlite import planted_table_version
 from tests.stores.sqlite.planted_table_version import NEXT
 from tests.stores.sqlite.store_processes import Child, database, until
@@ -138,6 +142,63 @@ async def test_a_store_whose_file_is_upgraded_under_it_says_so(file: Path) -> No
     ):
         await store.renew("one", 60)
     await store.close()
+
+
+@pytest.fixture
+def file_9(tmp_path: Path) -> Path:
+    """A file of version 9, whose queue has limits, with an execution and tasks in it, and one more execution that has never been in a queue."""
+    file = tmp_path / "9.db"
+    file.write_bytes(gzip.decompress((FILES / "sqlite-9.db.gz").read_bytes()))
+    with database(file) as connection:
+        connection.execute("INSERT INTO queues VALUES ('press', 2, 1, 0.5, 3, 'declared', 7.0, 8.0, 9.0)")
+        connection.execute("INSERT INTO lanes VALUES ('press', 'lane', 1, 6.0)")
+        connection.execute("UPDATE heads SET queue = 'press', limited = 1 WHERE workflow = 'pending'")
+    return file
+
+
+async def test_limits_of_version_9_are_for_all_tenants_and_tenants_may_get_their_own(file_9: Path) -> None:
+    assert upgrade_database(file_9) == ["version 10: let tenants have limits of their own in queues"]
+    with database(file_9) as connection:
+        assert connection.execute("SELECT * FROM queues").fetchall() == [(1, "press", "", 2, 1, 0.5, 3, "declared", 7.0, 8.0, 9.0)]
+        assert connection.execute("SELECT * FROM lanes").fetchall() == [(1, "lane", 1, 6.0)]
+        assert connection.execute("SELECT workflow FROM heads WHERE limited = 1").fetchall() == [("pending",)]
+        assert connection.execute("SELECT queue, limited FROM mail WHERE limited <> 0 OR queue IS NOT NULL").fetchall() == [("press", 1)] * 2
+    store = SqliteStore(file_9)
+    limits = QueueLimits(2, 1, 0.5, 3, "declared")
+    (status,) = await store.queues()
+    assert (status.limits, status.tenant, status.executions + status.executions_waiting, status.work + status.work_waiting) == (limits, None, 1, 2)
+    await store.limit("press", QueueLimits(7), TENANT)
+    everyone, one = await store.queues()
+    assert (everyone.limits, everyone.executions_waiting, everyone.work_waiting) == (limits, 0, 0)
+    assert (one.limits, one.tenant, one.executions + one.executions_waiting, one.work + one.work_waiting) == (QueueLimits(7), TENANT, 1, 2)
+    await store.close()
+
+
+async def test_a_change_feed_of_version_9_goes_on(file_9: Path) -> None:
+    with database(file_9) as connection:
+        for statement in FEED_OF_9.split("\n\n"):
+            connection.execute(statement)
+    store = SqliteStore(file_9)
+    feed = store.part(CHANGE_FEED)
+    assert feed is not None
+    shipped = await feed.shipped(0)
+    assert [item for item in shipped.items if isinstance(item, ShippedLimits)] == [ShippedLimits("press", QueueLimits(2, 1, 0.5, 3, "declared"))]
+    await store.limit("press", QueueLimits(7), TENANT)
+    assert (await feed.shipped(shipped.position)).items == (ShippedLimits("press", QueueLimits(7), TENANT),)
+    await store.close()
+
+
+FEED_OF_9 = """
+CREATE TRIGGER feed_limits_changed AFTER UPDATE OF concurrency, per_lane, interval_s, burst, declared ON queues BEGIN
+    DELETE FROM feed WHERE kind = 'limits' AND name = NEW.name AND key = '' AND version = 0;
+    INSERT INTO feed (kind, name) VALUES ('limits', NEW.name);
+END
+
+INSERT INTO feed_scans VALUES ('heads', '', 0, 1), ('mail', '', 0, 1), ('blobs', '', 0, 1), ('removed_blobs', '', 0, 1), ('records', '', 0, 1)
+
+INSERT INTO feed (kind, name) VALUES ('limits', 'press')
+"""
+"""A feed of version 9 that has scanned everything, with one of its triggers."""
 
 
 def test_a_step_that_fails_leaves_the_version_before(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,8 +79,8 @@ def free_orphans(execute: Execute, dead: Iterable[str], limit: int, now_s: float
 def find_ready(execute: Execute, claim: Claim, living: frozenset[str], now_s: float, cursors: TenantCursors) -> ReadyNumbers:
     """Finds the executions and tasks that the claimer gets."""
     names = sorted(claim.programs)
-    limited = limited_queues.limited_queues(execute)
-    free_queues = sorted(claim.queues - {queue.name for queue in limited})
+    limited = limited_queues.queues_of_claim(execute, claim)
+    free_queues = limited_queues.queues_with_free_work(limited, claim)
     executions, work = list[SqliteCandidate](), list[SqliteCandidate]()
     if names:
         wanted, arguments = limited_queues.claim_condition(claim)
@@ -131,11 +131,11 @@ def next_ready_at(execute: Execute, claim: Claim, now_s: float) -> float | None:
         else:
             for first in (SQL.next_root, SQL.next_below_roots):
                 times_s += execute(first.format(wanted=wanted), (roots_text(claim.roots), *arguments)).fetchone()
-    limited = limited_queues.limited_queues(execute)
+    limited = limited_queues.queues_of_claim(execute, claim)
     for queue in limited:
         times_s += limited_queues.next_times(execute, queue, claim, now_s)
-    if free := claim.queues - {queue.name for queue in limited}:
-        times_s.append(_next(execute, WORK, claim, sorted(free)))
+    if free := limited_queues.queues_with_free_work(limited, claim):
+        times_s.append(_next(execute, WORK, claim, free))
     return min((at_s for at_s in times_s if at_s is not None), default=None)
 
 

@@ -9,8 +9,8 @@
 limited = 0 AND holder IS NULL AND ready_at_s IS NOT NULL AND program
 
 -- name: is_free_work
--- A part: the condition of the index of tasks without a holder; `queue =` follows.
-queue IS NOT NULL AND holder IS NULL AND queue
+-- A part: the condition of the index of tasks without a holder and outside of limits; `queue =` follows.
+limited = 0 AND queue IS NOT NULL AND holder IS NULL AND queue
 
 -- name: free_executions
 -- The first few executions that are free and due, of each program.

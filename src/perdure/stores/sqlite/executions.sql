@@ -54,7 +54,7 @@ UPDATE heads SET version = ? WHERE number = ? AND version = ?
 SELECT version, holder, program, status, wake_at_s, mail_at_s, ended_at_s FROM heads WHERE number = ?;
 
 -- name: is_limited
--- Whether an execution is in a queue with limits.
+-- The number of the limits that apply to an execution, or 0.
 SELECT limited FROM heads WHERE number = ?;
 
 -- name: set_message_time

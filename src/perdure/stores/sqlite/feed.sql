@@ -42,7 +42,7 @@ SELECT number, json_array(tenant, kind, key) FROM records WHERE number > ? ORDER
 
 -- name: add_limits_entries
 -- Gives every queue with limits its entry.
-INSERT INTO feed (kind, name) SELECT 'limits', name FROM queues;
+INSERT INTO feed (kind, name, key) SELECT 'limits', name, tenant FROM queues;
 
 -- name: add_blob_entry
 -- Gives a blob its entry.
@@ -90,12 +90,12 @@ SELECT heads.address, log.row FROM log CROSS JOIN heads ON heads.number = log.ex
 
 -- name: shipped_limits
 -- The limits of a queue.
-SELECT concurrency, per_lane, interval_s, burst, declared FROM queues WHERE name = ?;
+SELECT concurrency, per_lane, interval_s, burst, declared FROM queues WHERE name = ? AND tenant = ?;
 
 -- name: restore_head
 -- Puts a head in place, which has no holder; returns its number.
 INSERT INTO heads (address, tenant, workflow, program, root, version, wake_at_s, status, created_at_s, ended_at_s, queue, lane, priority,
-    limited) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, EXISTS (SELECT 1 FROM queues WHERE name = ?))
+    limited) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (address) DO UPDATE SET program = excluded.program, root = excluded.root, version = excluded.version, holder = NULL,
     wake_at_s = excluded.wake_at_s, status = excluded.status, created_at_s = excluded.created_at_s, ended_at_s = excluded.ended_at_s, queue = excluded.queue,
     lane = excluded.lane, priority = excluded.priority, limited = excluded.limited, mail_at_s = {first_due}
@@ -127,5 +127,5 @@ SELECT 1 FROM mail WHERE number = ? AND (address <> ? OR key <> ?);
 
 -- name: restore_message
 -- Puts a message in place.
-INSERT INTO mail (number, address, key, body, due_at_s, queue, deliveries, unclaimed, lane, priority) VALUES (?, ?, ?, ?, ?, ?, ?,
-    iif(? AND NOT EXISTS (SELECT 1 FROM heads WHERE address = ?), 1, NULL), ?, ?);
+INSERT INTO mail (number, address, key, body, due_at_s, tenant, queue, deliveries, unclaimed, lane, priority, limited) VALUES (?, ?, ?, ?, ?, ?, ?, ?,
+    iif(? AND NOT EXISTS (SELECT 1 FROM heads WHERE address = ?), 1, NULL), ?, ?, ?);

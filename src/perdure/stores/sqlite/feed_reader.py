@@ -152,8 +152,8 @@ def _item_of(execute: Execute, kind: str, name: str, key: str, version: int) -> 
             record = read_stored_record(execute, identity)
             return RemovedRecord(identity) if record is None else ShippedRecord(record)
         case _:
-            found = execute(SQL.shipped_limits, (name,)).fetchone()
-            return ShippedLimits(name, None if found is None else QueueLimits(*found))
+            found = execute(SQL.shipped_limits, (name, key)).fetchone()
+            return ShippedLimits(name, None if found is None else QueueLimits(*found), key or None)
 
 
 def _size_bytes(item: ShippedItem) -> int:

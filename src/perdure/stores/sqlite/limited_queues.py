@@ -1,8 +1,8 @@
 """Queues with limits: finds what is ready in them by lane, and their state. `fairness` decides what is handed over.
 
-Executions in such a queue are marked as `limited`, which puts them into the indexes of queues and out of those where other claims would have to skip
-them. A line holds everything of one lane and priority that was begun, or was not. Each line is found by one index lookup after the line before it,
-however much waits in each.
+Limits apply to the queue of one tenant, or of all that have no limits of their own in it. Executions and tasks under limits are marked by `limited`, the
+number of these limits, which puts them into indexes of their own and out of those where other claims would have to skip them. A line holds everything of
+one lane and priority that was begun, or was not. Each line is found by one index lookup after the line before it, however much waits in each.
 """
 
 from collections import Counter
@@ -21,9 +21,11 @@ from perdure.stores.sqlite.store_rows import roots_text
 
 
 class LimitedQueue(NamedTuple):
-    """A queue with limits, as its row in the table."""
+    """A queue with limits, as its row in the table. `tenant` is the one that the limits are for; empty: all that have none of their own."""
 
+    number: int
     name: str
+    tenant: str
     limits: QueueLimits
     turn: float
     free_at_s: float
@@ -44,72 +46,89 @@ class SqliteCandidate(NamedTuple):
 
 def limited_queues(execute: Execute) -> list[LimitedQueue]:
     """Returns the queues with limits."""
-    return [LimitedQueue(row[0], QueueLimits(*row[1:6]), *row[6:]) for row in execute(SQL.limited_queues).fetchall()]
+    return [LimitedQueue(row[0], row[1], row[2], QueueLimits(*row[3:8]), *row[8:]) for row in execute(SQL.limited_queues).fetchall()]
 
 
-def set_limits(execute: Execute, name: str, limits: QueueLimits | None) -> None:
+def set_limits(execute: Execute, name: str, limits: QueueLimits | None, tenant: str | None) -> None:
     """See `Store.limit`."""
     if limits is None:
-        execute(SQL.remove_limits, (name,))
-        execute(SQL.remove_lanes, (name,))
+        execute(SQL.remove_lanes, (name, tenant or ""))
+        execute(SQL.remove_limits, (name, tenant or ""))
     else:
-        execute(SQL.set_limits, (name, *astuple(limits)))
-    execute(SQL.mark_limited, (int(limits is not None), name))
+        execute(SQL.set_limits, (name, tenant or "", *astuple(limits)))
+    execute(SQL.mark_executions, (name,))
+    execute(SQL.mark_tasks, (name,))
+
+
+def limits_that_apply(execute: Execute, queue: str, tenant: str) -> int:
+    """Returns the number of the limits that apply to a tenant in a queue, or 0."""
+    found = execute(SQL.limits_that_apply, (queue, tenant)).fetchone()
+    return 0 if found is None else int(found[0])
+
+
+def queues_of_claim(execute: Execute, claim: Claim) -> list[LimitedQueue]:
+    """Returns the queues with limits of which a claim may get something, as far as its tenants say."""
+    return [queue for queue in limited_queues(execute) if claim.tenants is None or not queue.tenant or queue.tenant in claim.tenants]
+
+
+def queues_with_free_work(limited: Iterable[LimitedQueue], claim: Claim) -> list[str]:
+    """Returns the queues of a claim in which tasks may be that no limits apply to, in order."""
+    return sorted(claim.queues - {queue.name for queue in limited if not queue.tenant})
 
 
 def choose_executions(execute: Execute, queue: LimitedQueue, claim: Claim, living: frozenset[str], now_s: float) -> list[SqliteCandidate]:
     """Chooses the executions of a queue that the claimer gets."""
     wanted, arguments = claim_condition(claim)
-    own = execute(SQL.own_in_queue.format(wanted=wanted), (queue.name, claim.holder, now_s, *arguments)).fetchall()
+    own = execute(SQL.own_in_queue.format(wanted=wanted), (queue.number, claim.holder, now_s, *arguments)).fetchall()
     found = [SqliteCandidate(number, at_s, tenant, own=True) for number, at_s, tenant in own]
-    held = _count(execute(SQL.held_by_lane, (queue.name,)).fetchall(), living)
+    held = _count(execute(SQL.held_by_lane, (queue.number,)).fetchall(), living)
     if (room := room_under_limits(queue.limits, held, claim.limit)) <= 0:
         return found
-    ready: list[tuple[Any, ...]] = execute(_numbered(SQL.ready_in_lines, wanted), (queue.name, now_s, room, *arguments)).fetchall()
+    ready: list[tuple[Any, ...]] = execute(_numbered(SQL.ready_in_lines, wanted), (queue.number, now_s, room, *arguments)).fetchall()
     return found + _choose(queue, QueueState(queue.limits, held, _turns(ready), queue.free_at_s), ready, now_s, claim.limit)
 
 
 def choose_work(execute: Execute, queue: LimitedQueue, claim: Claim, living: frozenset[str], now_s: float) -> list[SqliteCandidate]:
     """Chooses the tasks of a queue that the claimer gets."""
-    held = _count(execute(SQL.leased_by_lane, (queue.name,)).fetchall(), living)
+    held = _count(execute(SQL.leased_by_lane, (queue.number,)).fetchall(), living)
     if (room := room_under_limits(queue.limits, held, claim.limit)) <= 0:
         return []
     wanted, arguments = _of_tenants(claim)
-    ready: list[tuple[Any, ...]] = execute(_numbered(SQL.ready_work_in_lines, wanted), (queue.name, now_s, room, *arguments)).fetchall()
+    ready: list[tuple[Any, ...]] = execute(_numbered(SQL.ready_work_in_lines, wanted), (queue.number, now_s, room, *arguments)).fetchall()
     return _choose(queue, QueueState(queue.limits, held, _turns(ready), queue.free_for_work_at_s), ready, now_s, claim.limit)
 
 
 def record_served(execute: Execute, executions: Iterable[SqliteCandidate], work: Iterable[SqliteCandidate], now_s: float) -> None:
     """Records in the queues what is handed over, in order."""
-    servings = {queue.name: QueueRecord(queue.limits, queue.turn, queue.free_at_s, queue.free_for_work_at_s) for queue in limited_queues(execute)}
+    servings = {queue.number: QueueRecord(queue.limits, queue.turn, queue.free_at_s, queue.free_for_work_at_s) for queue in limited_queues(execute)}
     for is_work, things in enumerate((executions, work)):
         for one in things:
             if one.queue is not None:
-                servings[one.queue.name].serve(one.lane, is_work, one.fresh, now_s)
-    for name, serving in servings.items():
+                servings[one.queue.number].serve(one.lane, is_work, one.fresh, now_s)
+    for number, serving in servings.items():
         if not any(serving.lanes):
             continue
-        execute(SQL.set_queue_turn, (serving.turn, *serving.free_at_s, name))
+        execute(SQL.set_queue_turn, (serving.turn, *serving.free_at_s, number))
         for is_work, lanes in enumerate(serving.lanes):
             for lane, turn in lanes.items():
-                execute(SQL.serve_lane, (name, lane, is_work, turn))
-        execute(SQL.forget_lane_turns, (name, now_s - LANE_MEMORY_S, 2 * sum(map(len, serving.lanes))))
+                execute(SQL.serve_lane, (number, lane, is_work, turn))
+        execute(SQL.forget_lane_turns, (number, now_s - LANE_MEMORY_S, 2 * sum(map(len, serving.lanes))))
 
 
 def next_times(execute: Execute, queue: LimitedQueue, claim: Claim, now_s: float) -> Iterator[float | None]:
     """Yields when the claimer could get more of a queue, as far as that depends on time."""
     if claim.programs:
         wanted, arguments = claim_condition(claim)
-        yield execute(SQL.next_own_in_queue.format(wanted=wanted), (queue.name, claim.holder, *arguments)).fetchone()[0]
-        yield execute(SQL.next_in_queue.format(wanted=wanted), (queue.name, now_s, *arguments)).fetchone()[0]
+        yield execute(SQL.next_own_in_queue.format(wanted=wanted), (queue.number, claim.holder, *arguments)).fetchone()[0]
+        yield execute(SQL.next_in_queue.format(wanted=wanted), (queue.number, now_s, *arguments)).fetchone()[0]
         if (
             starts_allowed(queue.limits, queue.free_at_s, now_s) < 1
-            and execute(SQL.new_execution_waits.format(wanted=wanted), (queue.name, now_s, *arguments)).fetchone()[0]
+            and execute(SQL.new_execution_waits.format(wanted=wanted), (queue.number, now_s, *arguments)).fetchone()[0]
         ):
             yield next_start_at(queue.limits, queue.free_at_s)
     if queue.name in claim.queues:
         wanted, arguments = _of_tenants(claim)
-        given = (queue.name, now_s, *arguments)
+        given = (queue.number, now_s, *arguments)
         yield execute(SQL.next_work_in_queue.format(wanted=wanted), given).fetchone()[0]
         if starts_allowed(queue.limits, queue.free_for_work_at_s, now_s) < 1 and execute(SQL.new_work_waits.format(wanted=wanted), given).fetchone()[0]:
             yield next_start_at(queue.limits, queue.free_for_work_at_s)
@@ -117,17 +136,26 @@ def next_times(execute: Execute, queue: LimitedQueue, claim: Claim, now_s: float
 
 def queue_statuses(execute: Execute, living: frozenset[str], now_s: float) -> list[QueueStatus]:
     """See `Store.queues`."""
-    known = {queue.name: queue.limits for queue in limited_queues(execute)}
+    known: dict[str, list[LimitedQueue]] = {}
+    for queue in limited_queues(execute):
+        known.setdefault(queue.name, []).append(queue)
     names = sorted({*known, *(name for (name,) in execute(SQL.queue_names).fetchall())})
-    return [_queue_status(execute, name, known.get(name, UNLIMITED), living, now_s) for name in names]
+    return [status for name in names for status in _queue_statuses(execute, name, known.get(name, []), living, now_s)]
 
 
-def _queue_status(execute: Execute, name: str, limits: QueueLimits, living: frozenset[str], now_s: float) -> QueueStatus:
-    held, leased = execute(SQL.held_in_queue, (name,)).fetchall(), execute(SQL.work_in_queue, (name,)).fetchall()
-    ((waiting,),) = execute(SQL.waiting_in_queue, (name, now_s)).fetchall()
-    mine, my_work = (sum(count for holder, count in rows if holder in living) for rows in (held, leased))
-    waiting += sum(count for holder, count in held if holder not in living)
-    return QueueStatus(name, limits, mine, my_work, waiting, sum(count for _, count in leased) - my_work)
+def _queue_statuses(execute: Execute, name: str, limited: list[LimitedQueue], living: frozenset[str], now_s: float) -> Iterator[QueueStatus]:
+    mine, waiting, my_work, work_waiting = Counter[int](), Counter[int](), Counter[int](), Counter[int]()
+    for number, holder, count in execute(SQL.held_in_queue, (name,)).fetchall():
+        (mine if holder in living else waiting)[number] += count
+    for number, count in execute(SQL.waiting_in_queue, (name, now_s)).fetchall():
+        waiting[number] += count
+    for number, holder, count in execute(SQL.work_in_queue, (name,)).fetchall():
+        (my_work if holder in living else work_waiting)[number] += count
+    if not limited or limited[0].tenant:
+        yield QueueStatus(name, UNLIMITED, mine[0], my_work[0], waiting[0], work_waiting[0])
+    for queue in limited:
+        at = queue.number
+        yield QueueStatus(name, queue.limits, mine[at], my_work[at], waiting[at], work_waiting[at], queue.tenant or None)
 
 
 def claim_condition(claim: Claim) -> tuple[str, tuple[str, ...]]:

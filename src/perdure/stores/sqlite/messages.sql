@@ -34,7 +34,7 @@ SELECT min(due_at_s) FROM mail WHERE address = ?;
 
 -- name: queue_message
 -- Queues a message, unless one of its key is queued.
-INSERT INTO mail (address, key, body, due_at_s, tenant, queue, unclaimed, lane, priority) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO mail (address, key, body, due_at_s, tenant, queue, unclaimed, lane, priority, limited) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (address, key) DO NOTHING;
 
 -- name: postpone_message

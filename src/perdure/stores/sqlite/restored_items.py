@@ -39,7 +39,7 @@ def restore_item(execute: Execute, executemany: ExecuteMany, item: ShippedItem, 
         case ShippedMessage():
             _restore_message(execute, item.message)
         case ShippedLimits():
-            limited_queues.set_limits(execute, item.queue, item.limits)
+            limited_queues.set_limits(execute, item.queue, item.limits, item.tenant)
         case ShippedRecord():
             record_rows.put_record(execute, executemany, item.record)
         case RemovedExecution():
@@ -74,7 +74,7 @@ def _restore_head(execute: Execute, executemany: ExecuteMany, head: Head, first_
         head.queue,
         head.lane,
         head.priority,
-        head.queue,
+        limited_queues.limits_that_apply(execute, head.queue, head.key.tenant) if head.queue else 0,
     )
     ((number,),) = execute(SQL.restore_head, row).fetchall()
     first = head.version + 1 if first_version is None else first_version
@@ -105,9 +105,12 @@ def _restore_message(execute: Execute, message: QueuedMessage) -> None:
         before = execute(SQL.message_number, (address, message.key)).fetchone()
         number = before[0] if before is not None and before[0] > message.number else None  # one that was put behind all others stays there
     execute(SQL.remove_message, (address, message.key))
-    queue = message.to.name if isinstance(message.to, QueueAddress) else None
-    place = (not is_task, address, message.lane, message.priority)
-    execute(SQL.restore_message, (number, address, message.key, message.body, message.due_at_s, queue, message.deliveries, *place))
+    of: tuple[str | None, str | None] = (None, None)
+    limited = 0
+    if isinstance(message.to, QueueAddress):
+        of, limited = (message.to.tenant, message.to.name), limited_queues.limits_that_apply(execute, message.to.name, message.to.tenant)
+    place = (not is_task, address, message.lane, message.priority, limited)
+    execute(SQL.restore_message, (number, address, message.key, message.body, message.due_at_s, *of, message.deliveries, *place))
     _set_message_time(execute, message.to)
 
 

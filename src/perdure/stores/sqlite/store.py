@@ -194,9 +194,9 @@ class SqliteStore:
         """Does nothing: there is one reach, so nothing ever leaves it."""
         return 0
 
-    async def limit(self, queue: str, limits: QueueLimits | None) -> None:
+    async def limit(self, queue: str, limits: QueueLimits | None, tenant: str | None = None) -> None:
         """See `Store.limit`."""
-        await self._write(lambda tables: tables.limit(queue, limits))
+        await self._write(lambda tables: tables.limit(queue, limits, tenant))
 
     async def queues(self) -> list[QueueStatus]:
         """See `Store.queues`."""

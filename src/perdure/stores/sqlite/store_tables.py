@@ -210,9 +210,9 @@ class SqliteTables:
             self._programs.clear()
         return answer  # type: ignore[return-value]  # a post of a step carries every blob that it refers to, so it never conflicts
 
-    def limit(self, queue: str, limits: QueueLimits | None) -> None:
+    def limit(self, queue: str, limits: QueueLimits | None, tenant: str | None) -> None:
         """See `Store.limit`."""
-        limited_queues.set_limits(self._execute, queue, limits)
+        limited_queues.set_limits(self._execute, queue, limits, tenant)
         self.pending.everyone = True
 
     def drop_expired(self, limit: int) -> list[QueuedMessage]:
@@ -369,7 +369,8 @@ class SqliteTables:
         """Queues a message unless its key is queued already. Returns whether an execution was created."""
         to, address, due_at_s = send.to, address_text(send.to), max(send.due_at_s, now_s)
         if isinstance(to, QueueAddress):
-            self._execute(SQL.queue_message, (address, send.key, send.body, due_at_s, to.tenant, to.name, None, send.lane, send.priority))
+            limited = limited_queues.limits_that_apply(self._execute, to.name, to.tenant)
+            self._execute(SQL.queue_message, (address, send.key, send.body, due_at_s, to.tenant, to.name, None, send.lane, send.priority, limited))
             self.pending.everyone = True
             return False
         opened = False
@@ -377,11 +378,13 @@ class SqliteTables:
         if receiver is None and send.opens is not None:
             opened = True
             self._know(send.opens.program)
-            self._insert(to, address, (send.opens.program, root_text(send.opens.root, to), 0, None, None, "pending", now_s, None, *self._place(send.opens)))
+            self._insert(
+                to, address, (send.opens.program, root_text(send.opens.root, to), 0, None, None, "pending", now_s, None, *self._place(send.opens, to.tenant))
+            )
             receiver = self._execute(SQL.message_receiver, (address,)).fetchone()
             if send.opens.attributes:
                 store_rows.write_attributes(self._execute, self._executemany, receiver[0], send.opens.attributes, (to.tenant, False))
-        delivered = self._execute(SQL.queue_message, (address, send.key, send.body, due_at_s, None, None, None if receiver else 1, "", 0)).rowcount
+        delivered = self._execute(SQL.queue_message, (address, send.key, send.body, due_at_s, None, None, None if receiver else 1, "", 0, 0)).rowcount
         if receiver is None:
             return False
         number, holder, message_at_s = receiver
@@ -414,10 +417,10 @@ class SqliteTables:
         self._execute(SQL.membership_changed)  # as in `_forget`: a number may have been taken by another execution
         self.pending.everyone = True
 
-    def _place(self, opens: NewExecution) -> tuple[str, str, int, int]:
-        """Returns the queue in which a new execution waits, its lane and priority there, and whether that queue has limits."""
-        limited = opens.queue != "" and self._execute(SQL.is_limited_queue, (opens.queue,)).fetchone()[0]
-        return opens.queue, opens.lane, opens.priority, int(limited)
+    def _place(self, opens: NewExecution, tenant: str) -> tuple[str, str, int, int]:
+        """Returns the queue in which a new execution waits, its lane and priority there, and the limits that apply to it."""
+        limited = limited_queues.limits_that_apply(self._execute, opens.queue, tenant) if opens.queue else 0
+        return opens.queue, opens.lane, opens.priority, limited
 
     def _acknowledge(self, acks: Sequence[Ack]) -> list[OutgoingMessage]:
         """Removes or postpones messages. Returns the messages to send instead of tasks that had never been leased."""

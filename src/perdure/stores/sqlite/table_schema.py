@@ -13,6 +13,7 @@ from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
+from perdure.stores.sqlite import feed_reader
 from perdure.stores.sqlite.database_file import APPLICATION_ID
 from perdure.stores.sqlite.statements import SQL
 
@@ -25,16 +26,16 @@ class SchemaStep(NamedTuple):
     carry_out: Callable[[sqlite3.Connection], None]
 
 
-def _statements() -> list[str]:
-    """The statements of `tables.sql`. (`executescript` would commit, so each is executed by itself.)"""
-    script = files("perdure.stores.sqlite").joinpath("tables.sql").read_text(encoding="utf-8")
+def _statements(name: str) -> list[str]:
+    """Returns the statements of a file. (`executescript` would commit, so each is executed by itself.)"""
+    script = files("perdure.stores.sqlite").joinpath(name).read_text(encoding="utf-8")
     script = "".join(line for line in script.splitlines(keepends=True) if not line.startswith("--"))
     if sqlite3.sqlite_version_info < (3, 37):
         script = script.replace(" WITHOUT ROWID, STRICT", " WITHOUT ROWID").replace(") STRICT;", ");")
     return [statement for part in script.split(";") if (statement := part.strip())]
 
 
-_STATEMENTS = _statements()
+_STATEMENTS = _statements("tables.sql")
 
 
 def create_tables(connection: sqlite3.Connection) -> None:
@@ -71,9 +72,25 @@ def _columns_and_indexes(connection: sqlite3.Connection) -> tuple[ColumnsAndInde
     return frozenset(connection.execute(SQL.table_columns)), frozenset(connection.execute(SQL.index_columns))
 
 
-SCHEMA_STEPS: tuple[SchemaStep, ...] = ()
-"""The upgrades from older versions of the tables, one version at a time. No older version is supported."""
+def _run_script(name: str) -> Callable[[sqlite3.Connection], None]:
+    """Returns a function that runs the statements of a file, without the triggers of a change feed, which are made again as they are in this version."""
 
-SCHEMA_VERSION = 9
+    def run(connection: sqlite3.Connection) -> None:
+        has_feed = connection.execute(SQL.is_scanned).fetchone() != (None,)
+        for trigger in feed_reader.trigger_statements():
+            connection.execute(f"DROP TRIGGER IF EXISTS {trigger}")
+        for statement in _statements(name):
+            connection.execute(statement)
+        if has_feed:
+            for statement in feed_reader.trigger_statements().values():
+                connection.execute(statement)
+
+    return run
+
+
+SCHEMA_STEPS: tuple[SchemaStep, ...] = (SchemaStep(10, "let tenants have limits of their own in queues", _run_script("upgrade_to_10.sql")),)
+"""The upgrades from older versions of the tables, one version at a time. Versions before the first one belonged to development versions."""
+
+SCHEMA_VERSION = 10
 OLDEST_SCHEMA_VERSION = SCHEMA_VERSION - len(SCHEMA_STEPS)
 """The oldest version whose tables are upgraded. Earlier ones belonged to development versions."""

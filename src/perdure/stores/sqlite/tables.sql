@@ -33,7 +33,7 @@ CREATE TABLE processes (
 -- holders: all that may hold something, dead or alive; until_s is null for one that never renewed, released everything, or belongs to an earlier epoch
 CREATE TABLE holders (name TEXT PRIMARY KEY, process TEXT, until_s REAL, about BLOB) STRICT;
 
--- heads: one row for each execution; its number counts creations, and stands for it in other tables
+-- heads: one row for each execution; its number counts creations, and stands for it in other tables; limited is the row of `queues` that limits it, or 0
 CREATE TABLE heads (
     number INTEGER PRIMARY KEY,
     address TEXT NOT NULL UNIQUE,
@@ -62,9 +62,10 @@ CREATE INDEX heads_by_time ON heads (created_at_s);
 CREATE INDEX heads_free ON heads (program, ready_at_s) WHERE limited = 0 AND holder IS NULL AND ready_at_s IS NOT NULL;
 CREATE INDEX heads_free_of_tenants ON heads (program, tenant, ready_at_s) WHERE limited = 0 AND holder IS NULL AND ready_at_s IS NOT NULL;
 CREATE INDEX heads_held ON heads (holder, ready_at_s) WHERE holder IS NOT NULL;
-CREATE INDEX heads_in_line ON heads (queue, lane, begun, priority, ready_at_s) WHERE limited = 1 AND holder IS NULL AND ready_at_s IS NOT NULL;
-CREATE INDEX heads_due_in_queue ON heads (queue, ready_at_s) WHERE limited = 1 AND holder IS NULL AND ready_at_s IS NOT NULL;
-CREATE INDEX heads_by_queue ON heads (queue, holder, ready_at_s) WHERE queue <> '';
+CREATE INDEX heads_in_line ON heads (limited, lane, begun, priority, ready_at_s) WHERE limited > 0 AND holder IS NULL AND ready_at_s IS NOT NULL;
+CREATE INDEX heads_due_in_queue ON heads (limited, ready_at_s) WHERE limited > 0 AND holder IS NULL AND ready_at_s IS NOT NULL;
+CREATE INDEX heads_held_in_queue ON heads (limited, holder, ready_at_s) WHERE limited > 0 AND holder IS NOT NULL;
+CREATE INDEX heads_by_queue ON heads (queue, holder, ready_at_s, limited) WHERE queue <> '';
 
 -- programs: the programs that need capabilities, of all executions that there were
 CREATE TABLE programs (name TEXT PRIMARY KEY) WITHOUT ROWID, STRICT;
@@ -79,7 +80,7 @@ CREATE INDEX attributes_of_living ON attributes (tenant, name, value, number) WH
 CREATE TABLE log (execution INTEGER NOT NULL, version INTEGER NOT NULL, row BLOB NOT NULL) STRICT;
 CREATE UNIQUE INDEX log_of_execution ON log (execution, version);
 
--- mail: the messages that are queued for executions and for workers
+-- mail: the messages that are queued for executions and for workers; limited is the row of `queues` that limits a task, or 0
 CREATE TABLE mail (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     address TEXT NOT NULL,
@@ -94,12 +95,16 @@ CREATE TABLE mail (
     lane TEXT NOT NULL DEFAULT '',
     priority INTEGER NOT NULL DEFAULT 0,
     begun INTEGER GENERATED ALWAYS AS (deliveries > 0) VIRTUAL,
+    limited INTEGER NOT NULL DEFAULT 0,
     UNIQUE (address, key)
 ) STRICT;
-CREATE INDEX mail_free ON mail (queue, due_at_s) WHERE queue IS NOT NULL AND holder IS NULL;
-CREATE INDEX mail_free_of_tenants ON mail (queue, tenant, due_at_s) WHERE queue IS NOT NULL AND holder IS NULL;
+CREATE INDEX mail_free ON mail (queue, due_at_s) WHERE limited = 0 AND queue IS NOT NULL AND holder IS NULL;
+CREATE INDEX mail_free_of_tenants ON mail (queue, tenant, due_at_s) WHERE limited = 0 AND queue IS NOT NULL AND holder IS NULL;
 CREATE INDEX mail_leased ON mail (holder, queue) WHERE holder IS NOT NULL;
-CREATE INDEX mail_in_line ON mail (queue, lane, begun, priority, due_at_s) WHERE queue IS NOT NULL AND holder IS NULL;
+CREATE INDEX mail_by_queue ON mail (queue, limited, holder) WHERE queue IS NOT NULL;
+CREATE INDEX mail_in_line ON mail (limited, lane, begun, priority, due_at_s) WHERE limited > 0 AND holder IS NULL;
+CREATE INDEX mail_due_in_queue ON mail (limited, due_at_s) WHERE limited > 0 AND holder IS NULL;
+CREATE INDEX mail_held_in_queue ON mail (limited, holder) WHERE limited > 0 AND holder IS NOT NULL;
 CREATE INDEX mail_unclaimed ON mail (due_at_s) WHERE unclaimed IS NOT NULL;
 
 -- blobs: values that are too large for a log, by their SHA-256
@@ -127,9 +132,11 @@ CREATE TABLE feed_scans (table_name TEXT PRIMARY KEY, name TEXT NOT NULL, number
 -- restored_rows: log rows that were restored before a head that counts them
 CREATE TABLE restored_rows (address TEXT NOT NULL, version INTEGER NOT NULL, row BLOB NOT NULL, PRIMARY KEY (address, version)) STRICT;
 
--- queues: the queues that have limits, and the state of their fairness
+-- queues: the queues that have limits, and the state of their fairness; tenant is empty where the limits are for all that have none of their own
 CREATE TABLE queues (
-    name TEXT PRIMARY KEY,
+    number INTEGER PRIMARY KEY,
+    name TEXT NOT NULL,
+    tenant TEXT NOT NULL,
     concurrency INTEGER,
     per_lane INTEGER,
     interval_s REAL NOT NULL,
@@ -137,11 +144,12 @@ CREATE TABLE queues (
     declared TEXT NOT NULL,
     turn REAL NOT NULL,
     free_at_s REAL NOT NULL,
-    free_for_work_at_s REAL NOT NULL
+    free_for_work_at_s REAL NOT NULL,
+    UNIQUE (name, tenant)
 ) STRICT;
 
--- lanes: the lanes of queues with limits, and whose turn it is
-CREATE TABLE lanes (queue TEXT NOT NULL, lane TEXT NOT NULL, work INTEGER NOT NULL, turn REAL NOT NULL, PRIMARY KEY (queue, lane, work)) STRICT;
+-- lanes: the lanes of queues with limits, and whose turn it is; queue is the number of the row of `queues`
+CREATE TABLE lanes (queue INTEGER NOT NULL, lane TEXT NOT NULL, work INTEGER NOT NULL, turn REAL NOT NULL, PRIMARY KEY (queue, lane, work)) STRICT;
 CREATE INDEX lanes_by_turn ON lanes (queue, turn);
 
 -- tenant_turns: when something of each tenant was handed over last, where a claim had to choose between tenants

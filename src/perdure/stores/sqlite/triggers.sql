@@ -120,20 +120,20 @@ END
 
 -- feed_limits_set: a queue gets limits
 CREATE TRIGGER feed_limits_set AFTER INSERT ON queues BEGIN
-    DELETE FROM feed WHERE kind = 'limits' AND name = NEW.name AND key = '' AND version = 0;
-    INSERT INTO feed (kind, name) VALUES ('limits', NEW.name);
+    DELETE FROM feed WHERE kind = 'limits' AND name = NEW.name AND key = NEW.tenant AND version = 0;
+    INSERT INTO feed (kind, name, key) VALUES ('limits', NEW.name, NEW.tenant);
 END
 
 -- feed_limits_changed: the limits of a queue change
 CREATE TRIGGER feed_limits_changed AFTER UPDATE OF concurrency, per_lane, interval_s, burst, declared ON queues BEGIN
-    DELETE FROM feed WHERE kind = 'limits' AND name = NEW.name AND key = '' AND version = 0;
-    INSERT INTO feed (kind, name) VALUES ('limits', NEW.name);
+    DELETE FROM feed WHERE kind = 'limits' AND name = NEW.name AND key = NEW.tenant AND version = 0;
+    INSERT INTO feed (kind, name, key) VALUES ('limits', NEW.name, NEW.tenant);
 END
 
 -- feed_limits_removed: a queue has no limits any more
 CREATE TRIGGER feed_limits_removed AFTER DELETE ON queues BEGIN
-    DELETE FROM feed WHERE kind = 'limits' AND name = OLD.name AND key = '' AND version = 0;
-    INSERT INTO feed (kind, name) VALUES ('limits', OLD.name);
+    DELETE FROM feed WHERE kind = 'limits' AND name = OLD.name AND key = OLD.tenant AND version = 0;
+    INSERT INTO feed (kind, name, key) VALUES ('limits', OLD.name, OLD.tenant);
 END
 
 -- feed_record_created: a record is created

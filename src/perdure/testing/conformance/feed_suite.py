@@ -27,7 +27,7 @@ from perdure.stores.change_feed import (
     ShippedRow,
 )
 from perdure.stores.memory import MemoryStore
-from perdure.stores.protocol import Commit, Committed, Head, HeadFilter, Post, QueueLimits, Store
+from perdure.stores.protocol import UNLIMITED, Commit, Committed, Head, HeadFilter, Post, QueueLimits, QueueStatus, Store
 from perdure.stores.records import RecordChange, RecordFilter, RecordKey
 from perdure.testing.conformance.store_world import Clock, StoreWorld, key, plain_message, queue, start_message
 
@@ -378,6 +378,25 @@ class FeedSuite:
         await world.renew("here")
         assert len(await world.claimed("here")) == 1
         assert {head.key: (head.attributes, head.lane) for head in await world.store.heads()} == {key(id): (COLOUR, id) for id in "12"}
+
+    async def test_restored_limits_of_a_tenant_apply_to_what_was_restored_before_and_after(self, world: StoreWorld) -> None:
+        other = await self.make_other(world.clock)
+        try:
+            await other.limit("pay", QueueLimits(concurrency=1), "acme")
+        except StoreError:
+            pytest.skip("this store keeps limits for all tenants together")
+        source = StoreWorld(other, world.clock, (await other.store_time()).epoch)
+        await source.post(*(plain_message(queue("pay", tenant), f"{tenant}{number}") for number in range(2) for tenant in ("acme", "b")))
+        await feed_of(other).begin_feed()
+        at = await copy_changes(other, world.store)
+        world.epoch = await world.store.raise_epoch()
+        await world.renew("here")
+        assert [message.key for message in await world.work("here", tenants=frozenset({"acme"}))] == ["acme0"]
+        assert sorted(message.key for message in await world.work("here")) == ["b0", "b1"]
+        await other.limit("pay", None, "acme")
+        await copy_changes(other, world.store, at)
+        assert [message.key for message in await world.work("here")] == ["acme1"]
+        assert await world.store.queues() == [QueueStatus("pay", UNLIMITED, 0, 4)]
 
     async def test_a_restored_store_has_a_feed_of_what_was_restored(self, world: StoreWorld) -> None:
         other, third = await self.make_other(world.clock), await self.make_other(world.clock)

@@ -6,14 +6,15 @@ A task is leased to a live worker until the task is acknowledged or the worker d
 import pytest
 
 from perdure.core.envelopes import Ack, NewExecution, OutgoingMessage
+from perdure.core.errors import StoreError
 from perdure.core.paths import Key
 from perdure.stores.protocol import UNLIMITED, Committed, Post, QueueLimits, QueueStatus, Superseded
 from perdure.testing.conformance.store_world import PROGRAM, StoreWorld, key, plain_message, queue
 
 
-def queued(id: str, lane: str = "", priority: int = 0, *, name: str = "mails", due_at_s: float = 0.0) -> OutgoingMessage:
+def queued(id: str, lane: str = "", priority: int = 0, *, name: str = "mails", tenant: str = "acme", due_at_s: float = 0.0) -> OutgoingMessage:
     """Returns the message that starts an execution in a queue."""
-    of = key(id)
+    of = key(id, tenant)
     return OutgoingMessage(of, "start", b"start", due_at_s, NewExecution(PROGRAM, of, name, lane, priority))
 
 
@@ -260,7 +261,9 @@ class QueueSuite:
 
 
 class TaskSuite:
-    """See the module."""
+    """See the module. A store that keeps limits for all tenants together, and not for one, sets `keeps_limits_of_tenants` to False."""
+
+    keeps_limits_of_tenants = True
 
     async def test_work_is_claimed_by_the_names_of_queues_whatever_the_tenant(self, world: StoreWorld) -> None:
         await world.renew("one")
@@ -414,3 +417,92 @@ class TaskSuite:
         assert await world.work("one", "pay", "acme", "1") == []
         assert await world.claimed("one", "pay") == []
         assert [message.key for message in await world.work("one", "order")] == ["work"]
+
+    def _expect_limits_of_tenants(self) -> None:
+        if not self.keeps_limits_of_tenants:
+            pytest.skip("this store keeps limits for all tenants together")
+
+    async def test_a_store_that_keeps_no_limits_of_tenants_refuses_them(self, world: StoreWorld) -> None:
+        if self.keeps_limits_of_tenants:
+            pytest.skip("this store keeps them")
+        with pytest.raises(StoreError, match="for all tenants together, not for one"):
+            await world.store.limit("pay", QueueLimits(1), "acme")
+        assert await world.store.queues() == []
+
+    async def test_the_limits_of_a_tenant_take_the_place_of_those_for_all(self, world: StoreWorld) -> None:
+        self._expect_limits_of_tenants()
+        await world.renew("one")
+        await world.store.limit("pay", QueueLimits(3), "acme")
+        await world.store.limit("pay", QueueLimits(2))
+        await world.store.limit("mails", QueueLimits(1))
+        await world.store.limit("mails", QueueLimits(2), "b")
+        tenants = ("acme", "b", "c")
+        await world.post(*(work(f"{tenant}{number}", tenant=tenant) for number in range(4) for tenant in tenants))
+        assert sorted(await leased(world)) == ["acme0", "acme1", "acme2", "b0", "c0"] and await leased(world) == []
+        await world.post(*(queued(f"{tenant}{number}", tenant=tenant) for number in range(4) for tenant in tenants))
+        assert sorted(await ids(world)) == ["acme0", "b0", "b1"] and await ids(world) == []
+        assert await world.store.queues() == [
+            QueueStatus("mails", QueueLimits(1), 1, 0, 7, 0),
+            QueueStatus("mails", QueueLimits(2), 2, 0, 2, 0, "b"),
+            QueueStatus("pay", QueueLimits(2), 0, 2, 0, 6),
+            QueueStatus("pay", QueueLimits(3), 0, 3, 0, 1, "acme"),
+        ]
+        await world.post(acks=[Ack(queue("pay", "acme"), "acme0"), Ack(queue("pay", "c"), "c0")])
+        assert sorted(await leased(world)) == ["acme3", "b1"]
+        await world.commit(key("b0", "b"), acks=(Ack(key("b0", "b"), "start"),), release=True)
+        assert await ids(world) == ["b2"]
+
+    async def test_a_tenant_alone_is_limited_or_exempt(self, world: StoreWorld) -> None:
+        self._expect_limits_of_tenants()
+        await world.renew("one")
+        await world.store.limit("pay", QueueLimits(1), "b")
+        await world.store.limit("mails", QueueLimits(1))
+        await world.store.limit("mails", UNLIMITED, "b")
+        await world.post(*(work(f"{tenant}{number}", tenant=tenant) for number in range(3) for tenant in ("acme", "b")))
+        assert sorted(await leased(world)) == ["acme0", "acme1", "acme2", "b0"]
+        await world.post(*(queued(f"{tenant}{number}", tenant=tenant) for number in range(3) for tenant in ("acme", "b")))
+        assert sorted(await ids(world)) == ["acme0", "b0", "b1", "b2"]
+        assert await world.store.queues() == [
+            QueueStatus("mails", QueueLimits(1), 1, 0, 2, 0),
+            QueueStatus("mails", UNLIMITED, 3, 0, 0, 0, "b"),
+            QueueStatus("pay", UNLIMITED, 0, 3, 0, 0),
+            QueueStatus("pay", QueueLimits(1), 0, 1, 0, 2, "b"),
+        ]
+
+    async def test_limits_of_a_tenant_that_come_and_go_apply_to_what_waits_and_what_is_held(self, world: StoreWorld) -> None:
+        self._expect_limits_of_tenants()
+        await world.renew("one")
+        await world.store.limit("pay", QueueLimits(2))
+        await world.post(*(work(f"{tenant}{number}", tenant=tenant) for number in range(3) for tenant in ("acme", "b")))
+        assert sorted(await leased(world)) == ["acme0", "b0"]
+        await world.store.limit("pay", QueueLimits(2), "b")  # what b holds no longer counts for the others
+        assert sorted(await leased(world)) == ["acme1", "b1"]
+        await world.store.limit("pay", None, "b")
+        assert await leased(world) == []
+        await world.store.limit("pay", QueueLimits(5))
+        assert sorted(await leased(world)) == ["acme2"]
+        await world.store.limit("pay", None)
+        assert sorted(await leased(world)) == ["b2"]
+        assert await world.store.queues() == [QueueStatus("pay", UNLIMITED, 0, 6, 0, 0)]
+
+    async def test_a_claim_for_some_tenants_gets_what_their_limits_leave(self, world: StoreWorld) -> None:
+        self._expect_limits_of_tenants()
+        await world.renew("one")
+        await world.store.limit("pay", QueueLimits(1))
+        await world.store.limit("pay", QueueLimits(2), "b")
+        await world.post(*(work(f"{tenant}{number}", tenant=tenant) for number in range(3) for tenant in ("acme", "b", "c")))
+        assert await leased(world, tenants=frozenset({"c"})) == ["c0"]
+        assert await leased(world, tenants=frozenset({"acme", "c"})) == []
+        assert sorted(await leased(world, tenants=frozenset({"b"}))) == ["b0", "b1"]
+
+    async def test_the_rate_of_a_tenant_is_its_own(self, world: StoreWorld) -> None:
+        self._expect_limits_of_tenants()
+        await world.renew("one", lease_s=1000)
+        await world.store.limit("pay", QueueLimits(interval_s=10.0))
+        await world.store.limit("pay", QueueLimits(interval_s=4.0), "b")
+        await world.post(*(work(f"{tenant}{number}", tenant=tenant) for number in range(2) for tenant in ("acme", "b")))
+        claimed = await world.claim(queues=["pay"])
+        assert (sorted(message.key for message in claimed.work), claimed.next_at_s) == (["acme0", "b0"], world.clock.now_s + 4)
+        world.clock.advance(4)
+        claimed = await world.claim(queues=["pay"])
+        assert ([message.key for message in claimed.work], claimed.next_at_s) == (["b1"], world.clock.now_s + 6)
