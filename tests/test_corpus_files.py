@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import time
 from collections.abc import AsyncIterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -132,3 +133,11 @@ async def _ending(watch: ChangeWatcher, store: SqliteStore, of: Key) -> Any:
         return f"{failed.error.type}: {failed.error.message}"
     except ExecutionCancelled as cancelled:
         return cancelled.reason
+
+
+def test_what_earlier_versions_left_is_never_changed() -> None:
+    """A file in a format of its time is proof only while it stays as it was. New files are added to the list; `sha256sum` prints its lines."""
+    corpus = FILES.parent
+    listed = {name: digest for digest, name in map(str.split, (corpus / "SHA256SUMS").read_text(encoding="utf-8").splitlines())}
+    found = {str(path.relative_to(corpus)): sha256(path.read_bytes()).hexdigest() for pattern in ("v*/*.json", "files/*.gz") for path in corpus.glob(pattern)}
+    assert found == listed
