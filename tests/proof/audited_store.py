@@ -107,6 +107,11 @@ class AuditedStore:
         return found[::-1]
 
     @property
+    def addresses(self) -> list[Address]:
+        """All addresses that anything was ever sent to."""
+        return [*self._addresses]
+
+    @property
     def keys(self) -> list[Key]:
         """All executions, the earliest created first, at once."""
         return [head.key for head in self.heads_now()]

@@ -28,6 +28,7 @@ from tests.proof import attempt_checks
 from tests.proof.audited_store import AuditedStore, AuditedWorld
 from tests.proof.auditor import Auditor, acting_for
 from tests.proof.disks import Disk
+from tests.proof.feed_follower import FeedFollower
 from tests.proof.program_interpreter import as_queue
 from tests.proof.world_options import Options
 
@@ -229,6 +230,7 @@ class Simulation:
         self.processes: list[SimulatedProcess] = []
         self.queues = {line.name: as_queue(line) for line in options.lines}
         self.served = [line.name for line in options.lines if options.an_engine_serves and not line.is_limited]
+        self.follower = FeedFollower(self.auditor, self.store, loop.time, Random(f"{seed}: feed")) if options.follows_feed else None
         self.deploys: dict[str, int] = {}
         self._tasks: list[asyncio.Task[Any]] = []
         self._began_s = loop.now_s
@@ -256,6 +258,8 @@ class Simulation:
             self.at_once(work)
         for number, at_s in enumerate(self.options.deploys_at_s):
             self.at_once(self._deploy(number + 1, at_s))
+        if self.follower is not None:
+            self.at_once(self.follower.follow())
         trouble = [asyncio.create_task(work) for work in self._troubles()] if self.troubled else []
         await self._until_quiet()
         self.calm()
@@ -264,6 +268,9 @@ class Simulation:
         await self._until_over()
         for process in self.processes:
             process.resident_equals_restored()
+        if self.follower is not None and not self.auditor.problems:
+            self.follower.catch_up()
+            self.counts += self.follower.counts
         failed = [error for task in (*self._tasks, *trouble) if task.done() and not task.cancelled() and (error := task.exception())]
         self.auditor.problems += [f"the simulator failed: {error!r}" for error in failed]
         for process in self.processes:

@@ -27,6 +27,7 @@ class Options(msgspec.Struct, frozen=True):
     `compact_from` dead events on. Programs are hastened, unless they are to be run `as_written`. Only a store in memory has several
     `reaches`. At each of `deploys_at_s` newer code begins to come to one process after the other, `rollout_s` apart at most; `pinned`, it is a
     newer version of the programs. What waits in queues is done by `workers`; in those without limits, by the first engine too if `an_engine_serves`.
+    A reader may follow the change feed (`follows_feed`), of a store with one reach.
     If trouble is over `at_once`, who has died or stands still is known to be dead at that moment, and is begun anew; nobody need wait for leases or look.
     """
 
@@ -56,6 +57,7 @@ class Options(msgspec.Struct, frozen=True):
     workers: int = 0
     an_engine_serves: bool = False
     at_once: bool = False
+    follows_feed: bool = False
     lease_s: float = 5.0
     poll_s: float = 1.0
     pause_max_s: float = PAUSE_MAX_S
@@ -74,7 +76,8 @@ def drawn(seed: int, *, faults: bool = True, always_suspend: bool = False, store
     programs, options = _with_queues(Random(f"{seed}: queues"), programs, options)
     rng = Random(f"{seed}: losers")
     programs = [with_losers(program, rng) for program in programs] if rng.random() < 0.4 else programs
-    options = replace(options, poll_s=Random(f"{seed}: poll").choice((1.0, 5.0, 5.0)))
+    follows_feed = options.reaches == 1 and Random(f"{seed}: follows feed").random() < 0.3
+    options = replace(options, poll_s=Random(f"{seed}: poll").choice((1.0, 5.0, 5.0)), follows_feed=follows_feed)
     return _with_endings(Random(f"{seed}: endings"), programs, options, faults)
 
 

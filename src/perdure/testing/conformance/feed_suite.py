@@ -73,7 +73,7 @@ async def contents(store: Store, addresses: Iterable[Address], blobs: Iterable[s
     logs = {of: log and log.rows for of in heads for log in [await store.read(of)]}
     boxes: dict[object, object] = {to: [replace(one, number=0) for one in await store.messages(to)] for to in (*heads, *addresses)}
     kept = {name: (await store.blob(name), await store.removed_at(name)) for name in blobs}
-    limits = {one.name: one.limits for one in await store.queues()}
+    limits = {(one.name, one.tenant): one.limits for one in await store.queues()}
     documents = [record for which in records for record in await store.records(which)]
     return {"heads": heads, "logs": logs, "messages": boxes, "blobs": kept, "limits": limits, "records": documents}
 
