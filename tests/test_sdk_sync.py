@@ -130,7 +130,7 @@ def test_a_function_without_hints_is_a_sync_workflow() -> None:
 
 def test_without_greenlet_nothing_is_started_and_the_error_says_what_to_install(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "greenlet", None)
-    with pytest.raises(WrongVerb, match=r'a sync workflow needs greenlet, which is not installed: pip install "perdure\[sync\]"'):
+    with pytest.raises(WrongVerb, match=r'a sync workflow needs greenlet, which is not installed. Install it: pip install "perdure\[sync\]"'):
         greet.with_(id="k").run("Ada")
     monkeypatch.undo()
 

@@ -117,7 +117,7 @@ def test_what_is_printed_is_in_the_log_and_at_the_end_of_an_error(world: World) 
 @pytest.mark.slow
 def test_a_step_that_takes_longer_fails_once_and_says_so(world: World) -> None:
     told = failure(world, "def main(input):\n    while True: pass", timeout="0.2s")
-    assert told.startswith("the Python did not end within 0.16 s; have it do less")
+    assert told.startswith("the Python did not end within 0.16 s. Have it do less, or give its step a longer timeout (60 s at most)")
 
 
 def test_a_source_makes_over_what_another_step_gives(world: World) -> None:

@@ -143,7 +143,7 @@ def test_a_timeout_is_its_time_and_no_more_than_a_minute() -> None:
 @pytest.mark.slow
 def test_a_step_that_takes_longer_fails_once_and_says_so(world: World) -> None:
     told = failure(world, "export default () => { while (true) {} }", timeout="0.2s")
-    assert told.startswith("the TypeScript did not end within 0.16 s; have it do less")
+    assert told.startswith("the TypeScript did not end within 0.16 s. Have it do less, or give its step a longer timeout (60 s at most)")
 
 
 @pytest.mark.slow
