@@ -37,6 +37,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("minor", [pytest.param(minor, id=f"3.{minor}", marks=[] if minor == RUNNING else [pytest.mark.prove]) for minor in sorted(CANDIDATES)])
 def test_the_installed_wheel_runs_a_step_once_ever(minor: int, wheel: Path, tmp_path: Path) -> None:
     python = environment(minor, tmp_path / "env")

@@ -78,6 +78,7 @@ def test_a_large_payment_is_charged_when_the_bank_is_no_longer_busy_and_shipped_
     assert not any(TOKEN.encode() in file.read_bytes() for file in tmp_path.glob("perdure.db*") if file.is_file())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kills", ["charges", pytest.param("parcels", marks=pytest.mark.prove)])
 def test_killed_when_the_bank_has_done_it_and_not_yet_said_so_it_is_done_once_all_the_same(bank: KillingBank, kills: str) -> None:
     bank.kills = kills
@@ -88,6 +89,7 @@ def test_killed_when_the_bank_has_done_it_and_not_yet_said_so_it_is_done_once_al
     assert bank.asked.count(f"{kills} 200") == 1, "it has asked again, by the same key"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kills", ["refunds", pytest.param("", marks=pytest.mark.prove)])
 def test_what_nobody_ships_is_given_back_once_also_if_it_is_killed_at_that(bank: KillingBank, kills: str) -> None:
     bank.kills = kills

@@ -59,6 +59,7 @@ def gaps_s(effects: list[RecordedEffect]) -> list[float]:
     return [after_s - before_s for times in began.values() for before_s, after_s in pairwise(times)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "jumps",
     [

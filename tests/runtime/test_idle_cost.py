@@ -65,6 +65,7 @@ def usage(stage: ProcessDirectory, process: RealProcess) -> Usage:
     return Usage(time.monotonic(), counted.statements, counted.claims, sum(status(task, "voluntary_ctxt_switches") for task in tasks), cpu_s)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("peers", "members"), [pytest.param(0, 1, id="alone", marks=pytest.mark.prove), pytest.param(2, 2, id="with a worker, beside two")])
 def test_an_idle_process_keeps_its_budget(tmp_path: Path, peers: int, members: int) -> None:
     with ProcessDirectory(tmp_path) as stage:

@@ -76,6 +76,7 @@ async def measured(url: str, stopper: Stopper, rng: random.Random, at_a_time: in
     return [one for found in several for one in found]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seed", "stops", "at_a_time"),
     [pytest.param(1, 20, 20, id="a few"), pytest.param(2, 1000, 60, id="a thousand stops", marks=pytest.mark.prove)],

@@ -113,6 +113,7 @@ EVERY = 41
 """Of how many places one is tried in the quick run."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("offset", [11, *(pytest.param(offset, marks=pytest.mark.prove) for offset in range(EVERY) if offset != 11)])
 def test_killed_anywhere_each_execution_is_removed_or_not_and_the_rest_follows(tmp_path: Path, offset: int) -> None:
     file = tmp_path / "perdure.db"
