@@ -894,6 +894,12 @@ GUARDS = (
         Instead("(*sorted(_open_stores, key=id), *_fork_locks)", "(*_fork_locks, *sorted(_open_stores, key=id))"),
         suite("stores/sqlite/test_forks_and_threads.py"),
     ),
+    Guard(
+        "an answer of a mock that was used before a retry is not given again",
+        "testing.world:World._is_open",
+        never("SettledEvent"),
+        suite("testing/test_world_repair.py", "gets_the_next"),
+    ),
     Guard("a clock that is set back stops no timer", "stores.sqlite.steady_clock:steady_time", Returns("wall_s"), suite("stores/sqlite/test_steady_clock.py")),
     Guard(
         "the wall clock is read before the monotonic one",

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from perdure import AlreadyDecided, AlreadyExists, Ambiguous, Context, DecisionRefused, Definition, ExecutionFailed, NotFound, step, workflow
+from perdure import AlreadyDecided, AlreadyExists, Ambiguous, Context, DecisionRefused, Definition, ExecutionFailed, NotFound, Retry, step, workflow
 from perdure.core.errors import BadValue
 from perdure.testing import Stuck
 from perdure.testing.world import World
@@ -146,3 +146,22 @@ def test_the_same_test_gives_the_same_seeds_to_what_is_repeated() -> None:
             return run.rerun().result(), run.fork().result()
 
     assert drawn() == drawn()
+
+
+@step(retry=Retry(max=1))
+def ship(name: str) -> str:
+    return f"{name} is shipped"
+
+
+@workflow
+async def shipping(ctx: Context, name: str) -> str:
+    return await ctx.step(ship, name)
+
+
+@pytest.mark.perdure(crash_at="every")
+def test_a_retry_gets_the_next_answer_of_a_mock_wherever_the_process_is_killed(world: World) -> None:
+    world.mock(ship, answers=[ValueError("no"), "shipped"])
+    run = world.start(shipping, "a")
+    assert run.status == "failed"
+    run.retry()
+    assert run.result() == "shipped"

@@ -34,8 +34,8 @@ UNSET: Any = object()
 FailCallback = Callable[[Exception], None]
 """Receives the error by which the test must fail."""
 
-AttemptKey = tuple[Key, Path, int]
-"""The execution, path and number of an attempt; for a mocked workflow the path is empty and the number 1."""
+AttemptKey = tuple[Key, Path, int, int]
+"""The execution, path and number of an attempt, and the version of the log when it began; for a mocked workflow the path is empty, the number 1."""
 
 
 MOCK_ERRORS = (AssertionError, BadValue)
@@ -83,7 +83,7 @@ class Mock:
         """Removes the mock; an earlier mock of the same target, or the real target, is active again. Removing twice has no effect."""
         self._mocks.remove(self)
 
-    def lost(self, is_open: Callable[[Key, Path, int], bool]) -> None:
+    def lost(self, is_open: Callable[[Key, Path, int, int], bool]) -> None:
         """Returns answers whose outcome was lost with a process, so that they are given again."""
         self._answer.give_back(is_open)
 
@@ -117,7 +117,7 @@ class Mock:
             info = current_step.get()
             self.calls.append(MockCall(args, kwargs, info.attempt, info.key))
             try:
-                given = self._answer.next(self._who(info.key), (info.execution, info.path, info.attempt))
+                given = self._answer.next(self._who(info.key), (info.execution, info.path, info.attempt, self._mocks.version_of(info.execution)))
                 await asyncio.sleep(self._takes_s)
                 made = given(*args, **kwargs)
                 return checked(self.name, await made if inspect.isawaitable(made) else made, kind)
@@ -144,7 +144,7 @@ class Mock:
 
     def _outcome(self, key: Key, code: CodeWorkflow, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         try:
-            given = self._answer.next(self._who(str(key)), (key, (), 1))
+            given = self._answer.next(self._who(str(key)), (key, (), 1, 0))
             return checked(self.name, given(*args, **kwargs), code.codec.result)
         except Exception as error:  # a mock's function is the test's code, which may raise anything
             if isinstance(error, MOCK_ERRORS):
@@ -196,7 +196,7 @@ class MockAnswer:
     def _say(self, given: Any) -> Callable[..., Any]:
         return lambda *_, **__: _unraised(given)
 
-    def give_back(self, is_open: Callable[[Key, Path, int], bool]) -> None:
+    def give_back(self, is_open: Callable[[Key, Path, int, int], bool]) -> None:
         """Makes the answers of attempts without an outcome available again."""
         for attempt, number in list(self._given.items()):
             if is_open(*attempt):
@@ -205,10 +205,14 @@ class MockAnswer:
 
 
 class Mocks:
-    """The mocks of a world. The latest one takes precedence. `fail` receives the error by which the test must fail."""
+    """The mocks of a world. The latest one takes precedence.
 
-    def __init__(self, fail: FailCallback) -> None:
+    `fail` receives the error by which the test must fail. `version_of` returns the version of an execution's log.
+    """
+
+    def __init__(self, fail: FailCallback, version_of: Callable[[Key], int]) -> None:
         self.fail = fail
+        self.version_of = version_of
         self.allowed: Sequence[Mock] | None = None
         self._all: list[Mock] = []
         self._casts: dict[Key, Mock | None] = {}
@@ -232,7 +236,7 @@ class Mocks:
         """From now on, steps without a mock, except these, fail the test."""
         self.allowed = [Mock(target, MockAnswer(UNSET, UNSET, UNSET, _unused), 0, self) for target in allowed]
 
-    def lost(self, is_open: Callable[[Key, Path, int], bool]) -> None:
+    def lost(self, is_open: Callable[[Key, Path, int, int], bool]) -> None:
         """Handles the death of a process: see `Mock.lost`."""
         for mock in self._all:
             mock.lost(is_open)

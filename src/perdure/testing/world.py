@@ -28,6 +28,7 @@ from perdure.code.durations import Duration, duration_seconds
 from perdure.code.step_environment import StepInfo
 from perdure.core import log_format
 from perdure.core.errors import BadValue, NotFound, WrongVerb
+from perdure.core.events import SettledEvent
 from perdure.core.operations import Outcome
 from perdure.core.paths import Key, Path, path_text
 from perdure.core.replay import fold_events
@@ -82,7 +83,7 @@ class World:
         self.effects = Effects()
         self.performed: dict[tuple[Key, Path], Any] = {}
         self._loop = VirtualLoop(None if seed is None else Random(seed), limit_s=LIMIT_S)
-        self._mocks = Mocks(self._fail)
+        self._mocks = Mocks(self._fail, self._version_of)
         self.machine = Machine(self._loop, self._perform, always_suspend=always_suspend, crash=crash)
         self.machine.between = lambda: self._mocks.lost(self._is_open)
         self.access = StoreAccess(self.machine.store)
@@ -381,10 +382,19 @@ class World:
         if self._failure is None:
             self._failure = why
 
-    def _is_open(self, key: Key, path: Path, attempt: int) -> bool:
-        """Whether the log has no outcome of an attempt."""
+    def _version_of(self, key: Key) -> int:
         found = self.machine.read(key)
-        pending = None if found is None else fold_events(key, log_format.decode_rows(found.payloads)).open.get(path)
+        return 0 if found is None else found.head.version
+
+    def _is_open(self, key: Key, path: Path, attempt: int, version: int) -> bool:
+        """Whether the log has no outcome of an attempt that was in progress at a version. A failed step that is retried begins with attempt 1 again."""
+        found = self.machine.read(key)
+        if found is None:
+            return False
+        later = log_format.decode_rows([row.payload for row in found.rows if row.version > version])
+        if any(isinstance(event, SettledEvent) and event.path == path for event in later):
+            return False
+        pending = fold_events(key, log_format.decode_rows(found.payloads)).open.get(path)
         return pending is not None and pending.attempt == attempt and pending.state in ("performing", "interrupted")
 
 

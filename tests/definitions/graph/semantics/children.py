@@ -130,6 +130,7 @@ ROWS = [
           - {id: c, call: py:tests.definitions.graph.semantics.table.add, with: {a: 1, b: 2}}
         """,
         result=3,
+        if_killed="a function is not known to be idempotent, so it is not called again",
     ),
     Row(
         "an input that the child does not take fails it, and so the step",

@@ -154,7 +154,7 @@ ROWS = [
           - {id: a, tool: SAY, with: {value: {n: 1}}}
           - {id: b, tool: SAY, with: {value: "@a.m.deep"}}
         """,
-        failed="write ? at its end for null",
+        failed="Write ? at its end to read null",
         ran="a",
     ),
     Row(

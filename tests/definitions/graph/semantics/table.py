@@ -153,7 +153,7 @@ class Row:
     all that was done, in the order in which it began; `skipped` and `undone` theirs. `took` is the time that it took, `at_once` how many operations were
     open at most, `tries` the number of tries of some, `targets` what they were for. `told` is what was told to whom a failure is told, `stream` what it
     gave out, `children` are the executions that it started: workflow, status and result. `slow` rows are for `prove`, `crashes` marks those whose process
-    is killed at every write in the ordinary suite too.
+    is killed at every write in the ordinary suite too. `if_killed` says why a row does something else if its process is killed, as it should.
     """
 
     claim: str
@@ -178,6 +178,7 @@ class Row:
     told: Any = None
     targets: Mapping[str, str] = dataclasses.field(default_factory=dict)
     crashes: bool = False
+    if_killed: str = ""
     slow: bool = False
 
     @property

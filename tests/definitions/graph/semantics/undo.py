@@ -112,6 +112,7 @@ ROWS = [
         undone="x",
         failed="Broken",
         took=10.0,
+        if_killed="what was in its grace when its process was killed has no outcome, so it is not undone",
     ),
     Row(
         "a step that is in flight beyond its grace is abandoned, and undone only where it is in doubt",
@@ -143,6 +144,7 @@ ROWS = [
         undone="x",
         failed="Broken",
         took=60.0,
+        if_killed="what was in its grace when its process was killed has no outcome, so it is not undone",
     ),
     Row(
         "a step that is in flight when the execution is cancelled has its grace",
@@ -157,6 +159,7 @@ ROWS = [
         undone="x a",
         cancelled="no longer wanted",
         took=40.0,
+        if_killed="what was in its grace when its process was killed has no outcome, so it is not undone",
     ),
     Row(
         "a deadline gives a step in flight its grace",
@@ -169,6 +172,7 @@ ROWS = [
         undone="x",
         failed="the execution did not end within 10 s of its start",
         took=30.0,
+        if_killed="what was in its grace when its process was killed has no outcome, so it is not undone",
     ),
     Row(
         "a return waits for nothing that is in flight",
