@@ -23,8 +23,8 @@ DEFINITION_SIZES = (3, 6, 10)
 CASE_MODULES = ("tests.proof.simulated_cases", "tests.proof.code_cases")
 """The module of `CodeCase`: today, and before it was renamed."""
 
-UNCOMPARED = ("by", "traceback", "number", "numbers")
-"""The fields of events that need not be the same, beside moments: who holds a step, lines of the own files, and the order in which messages arrived."""
+UNCOMPARED = ("by", "traceback", "number", "numbers", "sent")
+"""The fields of events that need not be the same, beside moments: who holds a step, lines of the own files, the order in which messages were sent and came."""
 
 
 def program_facts(seed: int) -> dict[str, Any]:
