@@ -214,7 +214,7 @@ class TestPostgresTransactions(TransactingStore):
             return Post(messages=(plain_message(key(), "answer"),))
 
         answer = await transact(world, guard(), ends)
-        assert isinstance(answer, TransactionRaised) and "has ended its transaction itself" in str(answer.error)
+        assert isinstance(answer, TransactionRaised) and "ended its transaction itself" in str(answer.error)
         assert await world.keys(key()) == ["start"]
 
     async def test_after_an_error_of_the_database_it_can_only_fail_but_for_a_savepoint(self, world: StoreWorld) -> None:
