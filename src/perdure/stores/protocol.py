@@ -503,7 +503,10 @@ class Store(Protocol):
         ...
 
     async def drop_expired_records(self, limit: int = 100) -> int:
-        """Remove up to `limit` records that have expired, the longest expired first; return how many. Until then they only take space."""
+        """Remove up to `limit` records that have expired, the longest expired first, equals in order of key; return how many.
+
+        Until then they only take space.
+        """
         ...
 
     async def raise_epoch(self) -> int:

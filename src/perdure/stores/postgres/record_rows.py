@@ -16,7 +16,7 @@ REMOVE = f"DELETE FROM records WHERE {THIS}"
 REMOVE_ATTRIBUTES = f"DELETE FROM record_attributes WHERE {THIS}"
 INSERT_ATTRIBUTES = "INSERT INTO record_attributes SELECT $1, $2, $3, * FROM unnest($4::text[], $5::bytea[])"
 DROP_EXPIRED = """DELETE FROM records WHERE (tenant, kind, key) IN (SELECT tenant, kind, key FROM records WHERE expires_at_s <= $1
-    ORDER BY expires_at_s LIMIT $2 FOR UPDATE SKIP LOCKED) AND expires_at_s <= $1 RETURNING tenant, kind, key"""
+    ORDER BY expires_at_s, tenant, kind, key LIMIT $2 FOR UPDATE SKIP LOCKED) AND expires_at_s <= $1 RETURNING tenant, kind, key"""
 
 ATTRIBUTES = """(SELECT string_agg(encode(convert_to(name, 'UTF8'), 'hex') || '=' || encode(its.value, 'hex'), ',') FROM record_attributes AS its
     WHERE its.tenant = at.tenant AND its.kind = at.kind AND its.key = at.key)"""

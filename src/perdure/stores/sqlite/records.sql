@@ -38,7 +38,7 @@ DELETE FROM records WHERE {this_record};
 
 -- name: expired_records
 -- Records that have expired.
-SELECT tenant, kind, key FROM records WHERE expires_at_s <= ? ORDER BY expires_at_s LIMIT ?;
+SELECT tenant, kind, key FROM records WHERE expires_at_s <= ? ORDER BY expires_at_s, tenant, kind, key LIMIT ?;
 
 -- name: insert_record_attribute
 -- Adds a value of an attribute.

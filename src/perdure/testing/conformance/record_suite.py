@@ -176,6 +176,13 @@ class RecordSuite:
         assert await world.store.drop_expired_records() == 1
         assert await names(world, TRIGGERS) == ["always"]
 
+    async def test_of_records_that_expired_together_the_first_in_order_of_key_is_dropped_first(self, world: StoreWorld) -> None:
+        await changed(world, *(put(name, expires_at_s=world.clock.now_s + 1) for name in ("c", "a", "b")))
+        world.clock.advance(10)
+        assert await world.store.drop_expired_records(1) == 1
+        await changed(world, put("a"))
+        assert await world.store.drop_expired_records() == 2
+
     async def test_lists_are_in_order_of_key_within_a_tenant_and_kind(self, world: StoreWorld) -> None:
         several = sorted({name for name in NAMES if name and "\0" not in name} | {"a/", "a/1", "a/\uffff", "a/🐘", "a0"})
         for tenant, kind in (("acme", "trigger"), ("acme", "trigger2"), ("acm", "trigger"), ("acme", "t")):
