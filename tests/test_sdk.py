@@ -453,6 +453,36 @@ def test_a_result_without_an_encoding_fails_the_execution_and_names_itself() -> 
         odd.run()
 
 
+async def without_context(number: int) -> int:
+    return number
+
+
+async def without_context_in_text(number: "str") -> str:
+    return number
+
+
+async def without_parameters() -> int:
+    return 1
+
+
+@pytest.mark.parametrize("fn", [without_context, without_context_in_text, without_parameters])
+def test_a_function_without_a_context_is_no_workflow(fn: Any) -> None:
+    with pytest.raises(BadValue, match=r"@workflow: .* is not an async function whose first parameter is the context"):
+        workflow(fn)
+
+
+def test_any_first_parameter_that_may_be_a_context_is_accepted() -> None:
+    @workflow
+    async def unannotated(anything) -> int:  # type: ignore[no-untyped-def]  # as in code without type hints
+        return 1
+
+    @workflow
+    async def rest(*given: Any) -> int:
+        return len(given)
+
+    assert unannotated.run() == 1 and rest.run() == 1
+
+
 def test_a_sync_function_is_no_workflow() -> None:
     with pytest.raises(BadValue, match=r"@workflow: .* is not an async function whose first parameter is the context"):
         workflow(greeting.fn)  # type: ignore[arg-type]  # wrong on purpose

@@ -826,7 +826,7 @@ GUARDS = (
         Instead("max(self.deadline_at_s, self.cancelling.at_s + self.grace_s)", "self.deadline_at_s"),
         suite("code/test_deadline.py"),
     ),
-    Guard("a step in flight at the end is told so", "runtime.in_flight:act_on_events", without("running.cancel()"), suite("code/test_in_flight.py")),
+    Guard("a step in flight at the end is told so", "runtime.in_flight:_act_on_dropped", without("running.cancel()"), suite("code/test_in_flight.py")),
     Guard(
         "a step dropped in the commit that opened it is not begun",
         "core.decision:_DecisionDraft._dropped",
@@ -853,7 +853,7 @@ GUARDS = (
     ),
     Guard(
         "an evicted execution keeps what is in its grace",
-        "runtime.in_flight:act_on_events",
+        "runtime.in_flight:_act_on_evicted",
         Instead("resident.threads.keys() | _paths_in_grace(resident)", "resident.threads.keys()"),
         suite("code/test_in_flight.py", "evicted"),
     ),
@@ -910,7 +910,7 @@ GUARDS = (
     Guard(
         "what was committed too slowly is not acted upon",
         "runtime.decision_loop:record_answer",
-        always("engine.held_since"),
+        never("is_surely_ours"),
         suite("runtime/test_engine_past_its_lease.py"),
     ),
     # What is damaged, or of a newer version, is neither believed nor lost.

@@ -6,6 +6,7 @@ Importing it has no effects: a workflow gets a store and an engine when it is ru
 from __future__ import annotations
 
 import asyncio
+import builtins
 import dataclasses
 import inspect
 from collections.abc import Callable, Coroutine, Sequence
@@ -224,13 +225,24 @@ def _asynchronous(fn: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, A
     """
     hint = _first_hint(fn)
     if inspect.iscoroutinefunction(fn):
-        fits = hint not in (SyncContext, "SyncContext")
+        fits = hint not in (SyncContext, "SyncContext") and not _is_builtin_type(hint) and _takes_a_positional_argument(fn)
     else:
         fits = inspect.isfunction(fn) and not inspect.isgeneratorfunction(fn) and not inspect.isasyncgenfunction(fn)
         fits = fits and hint != "Context" and (hint in (SyncContext, Any) or not isinstance(hint, type))
     if not fits:
         raise BadValue("@workflow", fn, "an async function whose first parameter is the context, or a plain one whose first parameter is a SyncContext")
     return fn if inspect.iscoroutinefunction(fn) else wraps(fn)(as_async_function(fn))
+
+
+def _is_builtin_type(hint: Any) -> bool:
+    """Whether the hint is a type such as int or str, so that the parameter is no context."""
+    found = getattr(builtins, hint, None) if isinstance(hint, str) else hint
+    return isinstance(found, type) and found.__module__ == "builtins" and found is not object
+
+
+def _takes_a_positional_argument(fn: Callable[..., Any]) -> bool:
+    code = getattr(inspect.unwrap(fn), "__code__", None)
+    return code is None or code.co_argcount > 0 or bool(code.co_flags & inspect.CO_VARARGS)
 
 
 def _first_hint(fn: Callable[..., Any]) -> Any:

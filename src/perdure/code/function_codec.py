@@ -194,7 +194,7 @@ class _NeverPlain:
 class FunctionCodec:
     """The codec of one function, from its type hints; its first `skip` parameters are left out."""
 
-    __slots__ = ("_fields", "_is_open", "_named", "_names", "_plain", "_plain_result", "_positional", "_rest", "_rest_name", "result")
+    __slots__ = ("_fields", "_is_open", "_named", "_names", "_plain", "_plain_result", "_positional", "_rest", "_rest_name", "_signature", "result")
 
     def __init__(self, fn: Callable[..., Any], skip: int = 0) -> None:
         hints = _hints(fn)
@@ -210,7 +210,16 @@ class FunctionCodec:
         self._named = hinted
         self._fields = {one.name: one.default is one.empty for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)}
         self._is_open = any(one.kind is one.VAR_KEYWORD for one in parameters)
+        self._signature = inspect.Signature(parameters)
         refuse_unsupported(_function_name(fn), (*hinted.items(), ("return", self.result)))
+
+    def expect_arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Checks that the function takes these arguments; their types are not looked at.
+
+        Raises:
+            TypeError: it does not.
+        """
+        self._signature.bind(*args, **kwargs)
 
     def schema(self) -> dict[str, Any]:
         """Returns the JSON Schema of the arguments by name; a type without one accepts anything."""

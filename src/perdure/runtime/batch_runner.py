@@ -23,6 +23,7 @@ from perdure.runtime.decision_loop import (
     decide_on_messages,
     is_still_held,
     may_be_held_again,
+    read_clock_of,
     record_answer,
     restore_execution,
     wants_compaction,
@@ -142,9 +143,10 @@ class BatchRunner:
             for pending, _ in decided:
                 self._fail(pending.resident, error)
             return
+        is_surely_ours = read_clock_of(self._engine, answers, asked_s)
         for (pending, commit), answer in zip(decided, answers, strict=True):
             try:
-                record_answer(self._engine, pending.resident, commit, answer, asked_s)
+                record_answer(self._engine, pending.resident, commit, answer, is_surely_ours)
                 if may_be_held_again(pending.resident, commit):
                     _ = self._engine.spawn(self._act_if_held(pending))
                 else:

@@ -7,7 +7,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from functools import cache
 from traceback import format_exception
 from typing import Any, Protocol, runtime_checkable
 
@@ -70,22 +69,32 @@ SecretSource = SecretFinder | TenantSecrets
 
 
 def secret_finder(secrets: SecretSource | None, tenant: str, own: SecretFinder | None = None) -> SecretFinder:
-    """Returns the resolver of secrets for a tenant: it asks `own` first, and then the source of the process."""
+    """Returns the resolver of secrets for one attempt of a tenant: it asks `own` first, and then the source of the process.
+
+    It is made for every attempt, most of which need no secret, so it does its work only when it is called.
+    """
     if secrets is None and own is None:
         return find_no_secret
     mask_log_records()  # also for steps without secrets in their arguments: they may ask for one by name
-    if own is None and not isinstance(secrets, TenantSecrets):
-        return find_no_secret if secrets is None else secrets
+    return _AttemptSecrets(secrets, tenant, own)
 
-    @cache
-    def of_process() -> SecretFinder:  # lazily, because `of` may block and fail
-        return secrets.of(tenant) if isinstance(secrets, TenantSecrets) else secrets or find_no_secret
 
-    def find(name: str) -> str | None:
-        found = None if own is None else own(name)
-        return of_process()(name) if found is None else found
+class _AttemptSecrets:
+    """The secrets that one attempt finds. The source is asked for those of the tenant once, and only when one is needed: that may block and fail."""
 
-    return find
+    __slots__ = ("_of_process", "_own", "_secrets", "_tenant")
+
+    def __init__(self, secrets: SecretSource | None, tenant: str, own: SecretFinder | None) -> None:
+        self._secrets, self._tenant, self._own = secrets, tenant, own
+        self._of_process: SecretFinder | None = None
+
+    def __call__(self, name: str) -> str | None:
+        if self._own is not None and (found := self._own(name)) is not None:
+            return found
+        if self._of_process is None:
+            secrets = self._secrets
+            self._of_process = secrets.of(self._tenant) if isinstance(secrets, TenantSecrets) else secrets or find_no_secret
+        return self._of_process(name)
 
 
 def with_secrets(raw: bytes, places: Sequence[str], find: SecretFinder) -> tuple[bytes, Mask]:

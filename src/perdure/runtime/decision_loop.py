@@ -7,7 +7,7 @@ was durable after all, these messages are late, and late messages have no effect
 import asyncio
 import hashlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 
 import msgspec
@@ -147,15 +147,26 @@ def commit_of(engine: EngineServices, resident: ResidentExecution, pending: Pend
     )
 
 
-def record_answer(engine: EngineServices, resident: ResidentExecution, commit: Commit, answer: ChangeAnswer, asked_s: float) -> None:
-    """Records the answer of the store, which was asked at `asked_s` by the clock of the loop.
+def read_clock_of(engine: EngineServices, answers: Iterable[ChangeAnswer], asked_s: float) -> bool:
+    """Takes the time of the store from its `answers` to one call, made at `asked_s` by the clock of the loop.
+
+    Returns whether the engine has surely held its executions meanwhile. If the answers took longer than its lease, another engine may have continued them.
+    """
+    told_s = None
+    for answer in answers:
+        if isinstance(answer, Committed) and answer.now_s != told_s:
+            engine.clock.take_answer(told_s := answer.now_s, asked_s)
+    return engine.held_since(asked_s)
+
+
+def record_answer(engine: EngineServices, resident: ResidentExecution, commit: Commit, answer: ChangeAnswer, is_surely_ours: bool) -> None:
+    """Records the answer of the store. `is_surely_ours` is what `read_clock_of` has returned for it.
 
     Raises:
         LostRace, StoreEpochChanged: the decision is void, and nothing may be acted upon.
     """
     match answer:
-        case Committed(version, now_s):
-            engine.clock.take_answer(now_s, asked_s)
+        case Committed(version):
             resident.record_commit(commit, version)
             if commit.attributes is not None:
                 resident.attributes = commit.attributes
@@ -165,7 +176,7 @@ def record_answer(engine: EngineServices, resident: ResidentExecution, commit: C
             raise LostRace(now is not None and now.holder == engine.holder, commit.unless)
         case Superseded(epoch):
             raise StoreEpochChanged(epoch)
-    if not engine.held_since(asked_s):  # the answer took longer than the lease: another engine may have continued meanwhile
+    if not is_surely_ours:
         raise LostRace(ours=True)
 
 
@@ -334,7 +345,7 @@ async def compact_execution(engine: EngineServices, resident: ResidentExecution)
     commit = commit_of(engine, resident, pending, log_format.encode_row(result.events))
     asked_s = asyncio.get_running_loop().time()
     (answer,) = await engine.store.commit([commit])
-    record_answer(engine, resident, commit, answer, asked_s)
+    record_answer(engine, resident, commit, answer, read_clock_of(engine, (answer,), asked_s))
     if may_be_held_again(resident, commit) and not await is_still_held(engine, resident):
         resident.drop_undecided()
     execution.apply(result.snapshot)

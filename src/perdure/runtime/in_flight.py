@@ -1,7 +1,7 @@
 """The calls in flight: attempts that an engine performs itself. They begin once the decision is durable, and end when they are answered or dropped."""
 
 import asyncio
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any
 
 from perdure.code.step_environment import StepControl, StepInfo
@@ -25,22 +25,53 @@ from perdure.stores.protocol import TransactionGuard
 def act_on_events(engine: EngineServices, resident: ResidentExecution, events: Iterable[e.Event]) -> None:
     """Acts on committed events: begins the attempts of this engine, and ends those that are no longer needed."""
     for event in events:
-        match event:
-            case e.OpenedEvent(path, CallOperation(), by) if by == engine.holder:
-                _begin_attempt(engine, resident, path, 1)
-            case e.AttemptStartedEvent(path, attempt, _, by) if by == engine.holder:
-                _begin_attempt(engine, resident, path, attempt)
-            case e.DroppedEvent(path, float()):
-                if (running := resident.in_flight.get(path)) is not None:
-                    running.cancel()
-            case e.DroppedEvent(path) | e.SettledEvent(path) | e.RetryingEvent(path) | e.InterruptedEvent(path):
-                end_attempt(resident, path)
-            case e.EvictedEvent():
-                resident.drop_when_released = True
-                give_back_attempts(resident, resident.threads.keys() | _paths_in_grace(resident))
-            case e.EndedEvent() | e.ReopenedEvent():
-                for path in list(resident.in_flight):
-                    end_attempt(resident, path)
+        act = _ACTIONS.get(type(event))
+        if act is not None:
+            act(engine, resident, event)
+
+
+def _act_on_opened(engine: EngineServices, resident: ResidentExecution, event: e.OpenedEvent) -> None:
+    if event.by == engine.holder and isinstance(event.op, CallOperation):
+        _begin_attempt(engine, resident, event.path, 1)
+
+
+def _act_on_attempt(engine: EngineServices, resident: ResidentExecution, event: e.AttemptStartedEvent) -> None:
+    if event.by == engine.holder:
+        _begin_attempt(engine, resident, event.path, event.attempt)
+
+
+def _act_on_dropped(_: EngineServices, resident: ResidentExecution, event: e.DroppedEvent) -> None:
+    if event.until_s is None:
+        end_attempt(resident, event.path)
+    elif (running := resident.in_flight.get(event.path)) is not None:
+        running.cancel()
+
+
+def _act_on_attempt_end(_: EngineServices, resident: ResidentExecution, event: e.SettledEvent | e.RetryingEvent | e.InterruptedEvent) -> None:
+    end_attempt(resident, event.path)
+
+
+def _act_on_evicted(_: EngineServices, resident: ResidentExecution, __: e.EvictedEvent) -> None:
+    resident.drop_when_released = True
+    give_back_attempts(resident, resident.threads.keys() | _paths_in_grace(resident))
+
+
+def _act_on_end(_: EngineServices, resident: ResidentExecution, __: e.EndedEvent | e.ReopenedEvent) -> None:
+    for path in list(resident.in_flight):
+        end_attempt(resident, path)
+
+
+_ACTIONS: Mapping[type[e.Event], Callable[[EngineServices, ResidentExecution, Any], None]] = {
+    e.OpenedEvent: _act_on_opened,
+    e.AttemptStartedEvent: _act_on_attempt,
+    e.DroppedEvent: _act_on_dropped,
+    e.SettledEvent: _act_on_attempt_end,
+    e.RetryingEvent: _act_on_attempt_end,
+    e.InterruptedEvent: _act_on_attempt_end,
+    e.EvictedEvent: _act_on_evicted,
+    e.EndedEvent: _act_on_end,
+    e.ReopenedEvent: _act_on_end,
+}
 
 
 def end_attempt(resident: ResidentExecution, path: Path) -> None:

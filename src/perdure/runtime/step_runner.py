@@ -113,7 +113,14 @@ async def _run_step(fn: Any, args: Value, info: StepInfo, payloads: BlobCache, t
     loop = asyncio.get_running_loop()
 
     if is_async:
-        return _success_of_result(codec, await _await_in_step(info, inner(*positional, **named)), info) if info.begin(loop.time()) else NOT_BEGUN_FAILURE
+        if not info.begin(loop.time()):
+            return NOT_BEGUN_FAILURE
+        token = current_step.set(info)  # as `_await_in_step` does, without a further coroutine for each step
+        try:
+            result = await inner(*positional, **named)
+        finally:
+            current_step.reset(token)
+        return _success_of_result(codec, result, info)
 
     def call() -> Outcome | _AwaitableResult:
         """Calls the function and encodes its result, both in the thread, because a future can't carry a `StopIteration`."""

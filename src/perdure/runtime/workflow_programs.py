@@ -2,7 +2,6 @@
 
 from collections.abc import Generator, Mapping, Sequence
 from contextvars import Context
-from inspect import signature
 from typing import Any, Protocol, runtime_checkable
 
 from perdure.code import context, divergence_report
@@ -63,7 +62,7 @@ def encode_input(workflow: Workflow | str, args: Sequence[Any], kwargs: Mapping[
     what = f"the input of {workflow.name}"
     try:
         refuse_options_among_arguments(workflow.name, verb, workflow.fn, args, kwargs)
-        signature(workflow.fn).bind(None, *args, **kwargs)
+        workflow.codec.expect_arguments(args, kwargs)
         raw = workflow.codec.encode_args(args, kwargs, what)
         decoded, named = workflow.codec.decode_args(raw, what)
     except TypeError as error:
