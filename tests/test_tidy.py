@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,11 @@ PYTHON = ("src", "tests", "bench", "examples", "tools")
 TEXT = (*PYTHON, "docs", "console", ".ci")
 TEXT_SUFFIXES = {"", ".css", ".html", ".lua", ".md", ".py", ".sh", ".sql", ".toml", ".ts", ".tsx", ".yaml", ".yml"}
 NOT_OURS = {"__pycache__", "node_modules", "dist"}
+AT_THE_TOP = {
+    *(".ci", ".editorconfig", ".gitignore", "bench", "console", "deploy", "docs", "examples", "src", "tests", "tools"),
+    *("CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "SECURITY.md", "UPGRADING.md", "pyproject.toml", "uv.lock"),
+}
+"""The files and directories at the root of the repository: a run that leaves something there must not be committed with it."""
 
 
 @pytest.mark.slow
@@ -36,6 +42,14 @@ def test_all_text_keeps_the_rule(rule: tidy.Rule) -> None:
     at_the_top = (path for path in sorted(ROOT.iterdir()) if path.is_file() and path.suffix in TEXT_SUFFIXES)
     found = complaints(rule, [*at_the_top, *files(*TEXT, suffixes=TEXT_SUFFIXES)])
     assert not found, lines(found)
+
+
+def test_the_root_has_only_what_belongs_there() -> None:
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a checkout of git")
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True).stdout.split("\0")
+    at_the_top = {path.partition("/")[0] for path in listed if path}
+    assert "src" in at_the_top and at_the_top <= AT_THE_TOP, f"not in the list: {', '.join(sorted(at_the_top - AT_THE_TOP))}"
 
 
 @pytest.mark.slow
