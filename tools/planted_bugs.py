@@ -210,6 +210,12 @@ GUARDS = (
         on_postgres("stores/test_postgres_feed.py", "one_moment"),
     ),
     Guard(
+        "a copy of the store has the limits of one tenant for that tenant alone",
+        "stores.postgres.feed_reader:_items_of_kind",
+        Instead("tenant or None", "None"),
+        on_postgres("stores/test_differential_servers.py", "copy_by"),
+    ),
+    Guard(
         "a compaction is told by the head in Postgres",
         "stores.postgres.restored_items:_restore_head",
         Instead("(SQL.drop_rows, SQL.take_rows)", "(SQL.take_rows,)"),

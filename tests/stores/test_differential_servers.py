@@ -44,12 +44,6 @@ def valkey_server() -> Iterator[DatabaseServer]:
         yield server
 
 
-@pytest.fixture(autouse=True)
-def _limits_for_all_tenants(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither Postgres nor Redis keeps limits of one tenant; their conformance suites say so."""
-    monkeypatch.setattr(walk.Twins, "limits_tenants", False)
-
-
 @pytest.mark.real
 @pytest.mark.parametrize("seed", range(3))
 async def test_postgres_does_what_memory_does(seed: int, postgres_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,5 +77,6 @@ async def test_redis_does_what_memory_does(seed: int, valkey_server: DatabaseSer
     async with Redis.from_url(valkey_server.url) as client:
         await client.flushall()
         await client.set(f"{PREFIX}epoch", 1)
+    monkeypatch.setattr(walk.Twins, "limits_tenants", False)  # Redis does not keep limits of one tenant; its conformance suite says so
     monkeypatch.setattr(walk, "SqliteStore", lambda _file, clock, **_settings: RedisTwin(valkey_server.url, clock))
     await walk.compare_stores(seed, Path(), walk.OPERATIONS_MIN)

@@ -1,6 +1,5 @@
 """The Postgres store does what every store must, on a real server."""
 
-import asyncio
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
@@ -10,10 +9,10 @@ import pytest
 
 from perdure.core.errors import ProgrammingError, StoreUnavailable
 from perdure.stores.postgres.store import PostgresStore
-from perdure.stores.protocol import Committed, Post, QueueLimits, Store
+from perdure.stores.protocol import Committed, Post, Store
 from perdure.testing.conformance import Clock, StoreConformance, StoreWorld
 from perdure.testing.conformance.feed_suite import feed_of
-from perdure.testing.conformance.store_world import key, plain_message, queue, start_message
+from perdure.testing.conformance.store_world import key, start_message
 from tests.stores.forgotten_lanes import SINCE, serve_lanes
 from tests.stores.server_store_suite import SharedStore
 from tests.stores.servers import DatabaseServer, postgres
@@ -29,8 +28,6 @@ def server() -> Iterator[DatabaseServer]:
 
 class TestPostgresStore(StoreConformance, SharedStore):
     """Both suites."""
-
-    keeps_limits_of_tenants = False
 
     @pytest.fixture(autouse=True)
     async def _server(self, server: DatabaseServer) -> None:
@@ -89,40 +86,15 @@ async def test_a_database_that_is_not_there_is_said_to_be_so(server: DatabaseSer
         await PostgresStore(server.url.replace("/postgres?", "/other?")).store_time()
 
 
-EARLIER = """DROP TABLE perdure.queues, perdure.lanes, perdure.attributes, perdure.vault, perdure.records,
-        perdure.record_attributes, perdure.feed, perdure.feed_changes, perdure.feed_scans, perdure.restored_rows;
-    DROP TRIGGER IF EXISTS note_feed_change ON perdure.heads; DROP TRIGGER IF EXISTS note_feed_change ON perdure.mail;
-    ALTER TABLE perdure.heads DROP COLUMN queue, DROP COLUMN lane, DROP COLUMN priority, DROP COLUMN limited;
-    ALTER TABLE perdure.mail DROP COLUMN lane, DROP COLUMN priority, DROP COLUMN limited;
-    CREATE INDEX heads_ready ON perdure.heads (program, ready_at_s); CREATE INDEX mail_due ON perdure.mail (queue, due_at_s)"""
-"""Makes the tables what they were before queues had limits."""
-
-
-async def test_what_was_kept_before_queues_had_limits_is_handed_over_within_them(server: DatabaseServer) -> None:
-    await empty(server)
-    store = PostgresStore(server.url)
-    await store.commit([Post(messages=(start_message(key()), plain_message(queue(), "a"), plain_message(queue(), "b")))])
-    await store.close()
-    connection = await asyncpg.connect(server.url)
-    await connection.execute(EARLIER)
-    await connection.close()
-    stores = [PostgresStore(server.url) for _ in range(2)]
-    await asyncio.gather(*(store.limit("pay", QueueLimits(1)) for store in stores))
-    world = StoreWorld(stores[0], Clock(), (await stores[0].store_time()).epoch)
-    await world.renew("one")
-    claimed = await world.claim(queues=["pay"])
-    assert ([one.head.key for one in claimed.executions], [message.key for message in claimed.work]) == ([key()], ["a"])
-    for store in stores:
-        await store.close()
-
-
 async def test_lanes_that_were_served_long_ago_are_forgotten(server: DatabaseServer) -> None:
     await empty(server)
     store = PostgresStore(server.url, clock := Clock())
     await serve_lanes(StoreWorld(store, clock, (await store.store_time()).epoch))
     await store.close()
     connection = await asyncpg.connect(server.url)
-    counts = await connection.fetch("SELECT queue, count(*), bool_or(lane = 'again') FROM perdure.lanes GROUP BY queue ORDER BY queue")
+    counts = await connection.fetch(
+        "SELECT name, count(*), bool_or(lane = 'again') FROM perdure.lanes JOIN perdure.queues ON number = queue GROUP BY name ORDER BY name"
+    )
     await connection.close()
     assert [tuple(row) for row in counts] == [("mails", SINCE + 1, True), ("pay", SINCE + 1, True)]
 

@@ -28,10 +28,10 @@ FREE = f"""UPDATE heads SET holder = NULL, wake_at_s = least(coalesce(wake_at_s,
     WHERE number IN ({_STILL.format(table="heads")}) RETURNING number"""
 FREE_WORK = f"UPDATE mail SET holder = NULL WHERE number IN ({_STILL.format(table='mail')}) RETURNING number"
 
-OWN = f"""SELECT number, coalesce(ready_at_s, '-infinity'), tenant FROM heads WHERE NOT limited AND holder = $4 AND ready_at_s <= $1 AND {WANTED} AND {TENANTS}
+OWN = f"""SELECT number, coalesce(ready_at_s, '-infinity'), tenant FROM heads WHERE limited = 0 AND holder = $4 AND ready_at_s <= $1 AND {WANTED} AND {TENANTS}
     ORDER BY ready_at_s, number LIMIT $6"""
-_FREE_HEADS = "NOT limited AND holder IS NULL AND ready_at_s IS NOT NULL AND program"
-_FREE_MAIL = "NOT limited AND holder IS NULL AND queue"
+_FREE_HEADS = "limited = 0 AND holder IS NULL AND ready_at_s IS NOT NULL AND program"
+_FREE_MAIL = "limited = 0 AND holder IS NULL AND queue"
 _PAGE = f"""SELECT first.* FROM unnest($2::text[]) AS name CROSS JOIN LATERAL (SELECT number, {{at}}, tenant FROM {{table}}
     WHERE {{free}} = name AND {{at}} <= $1 AND {TENANTS.replace("$5", "$3")} {{more}} ORDER BY {{at}}, number LIMIT $4) AS first"""
 _TENANTS = """WITH RECURSIVE found(tenant, count) AS (SELECT (SELECT min(tenant) FROM {table} WHERE {free} = $1 AND tenant {{behind}} $2), 1

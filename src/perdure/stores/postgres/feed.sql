@@ -83,7 +83,7 @@ SELECT tenant, kind, key FROM records WHERE (tenant, kind, key) > ($1, $2, $3) O
 
 -- name: add_limits_entries
 -- Gives every queue with limits its entry.
-INSERT INTO feed (kind, name) SELECT 'limits', convert_to(name, 'UTF8') FROM queues;
+INSERT INTO feed (kind, name, key) SELECT 'limits', convert_to(name, 'UTF8'), convert_to(tenant, 'UTF8') FROM queues;
 
 -- name: same_thing
 -- Whether an entry of the feed and a change are about the same thing.
@@ -139,7 +139,8 @@ SELECT {message_columns} FROM unnest($1::bytea[], $2::bytea[]) AS asked(address,
 
 -- name: shipped_limits
 -- The limits of queues.
-SELECT name, concurrency, per_lane, interval_s, burst, declared FROM queues WHERE name = ANY($1::text[]);
+SELECT name, tenant, concurrency, per_lane, interval_s, burst, declared FROM queues
+    WHERE (name, tenant) IN (SELECT asked.name, asked.tenant FROM unnest($1::text[], $2::text[]) AS asked(name, tenant));
 
 -- name: shipped_record
 -- A record, also if it has expired.
@@ -195,7 +196,7 @@ INSERT INTO restored_rows VALUES ($1, $2, $3) ON CONFLICT (sha256(address), vers
 -- name: restore_head
 -- Puts a head in place, which has no holder; returns its number.
 INSERT INTO heads (address, {head_columns}, limited) VALUES ($1, $2, $3, $4, $5, $6, $7, NULL, $8, NULL, $9, $10, $11, $12, $13, $14,
-    $12 <> '' AND EXISTS (SELECT 1 FROM queues WHERE name = $12))
+    coalesce((SELECT number FROM queues WHERE name = $12 AND name <> '' AND tenant IN ($2, '') ORDER BY tenant DESC LIMIT 1), 0))
     ON CONFLICT (sha256(address)) DO UPDATE SET program = excluded.program, root = excluded.root, version = excluded.version, holder = NULL,
         wake_at_s = excluded.wake_at_s, status = excluded.status, created_at_s = excluded.created_at_s, ended_at_s = excluded.ended_at_s,
         queue = excluded.queue, lane = excluded.lane, priority = excluded.priority, limited = excluded.limited
@@ -249,7 +250,8 @@ DELETE FROM mail WHERE sha256(address) = sha256($1) AND sha256(key) = sha256($2)
 -- name: restore_message
 -- Puts a message in place: under its number, or behind all others.
 INSERT INTO mail (number, address, key, body, due_at_s, deliveries, lane, priority, queue, tenant, limited) VALUES (coalesce($1, nextval('mail_number_seq')),
-    $2, $3, $4, $5, $6, $7, $8, $9, $10, EXISTS (SELECT 1 FROM queues WHERE name = $9));
+    $2, $3, $4, $5, $6, $7, $8, $9, $10,
+    coalesce((SELECT number FROM queues WHERE name = $9 AND tenant IN ($10, '') ORDER BY tenant DESC LIMIT 1), 0));
 
 -- name: number_messages_behind
 -- Has later messages come behind one of this number.

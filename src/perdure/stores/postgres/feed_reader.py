@@ -190,8 +190,10 @@ async def _items_of_kind(fetch: Fetch, kind: str, entries: Sequence[_Entry]) -> 
         case "record":
             return [await _record(fetch, RecordKey(*map(unescape_nul, msgspec.json.decode(one.name)))) for one in entries]
         case _:
-            limits = {row[0]: QueueLimits(*tuple(row)[1:]) for row in await fetch(SQL.shipped_limits, [one.name.decode() for one in entries])}
-            return [ShippedLimits(name, limits.get(name)) for name in (unescape_nul(one.name.decode()) for one in entries)]
+            given = [[one.name.decode() for one in entries], [one.key.decode() for one in entries]]
+            limits = {(row[0], row[1]): QueueLimits(*tuple(row)[2:]) for row in await fetch(SQL.shipped_limits, *given)}
+            whose = [(unescape_nul(one.name.decode()), unescape_nul(one.key.decode())) for one in entries]
+            return [ShippedLimits(queue, limits.get((queue, tenant)), tenant or None) for queue, tenant in whose]
 
 
 async def _record(fetch: Fetch, key: RecordKey) -> ShippedRecord | RemovedRecord:

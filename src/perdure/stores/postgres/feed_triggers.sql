@@ -75,7 +75,11 @@ END $$;
 -- A queue gets limits, other limits, or has none any more.
 CREATE OR REPLACE FUNCTION note_limits() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = perdure, pg_temp AS $$
 BEGIN
-    PERFORM note_change('limits', convert_to(CASE TG_OP WHEN 'DELETE' THEN OLD.name ELSE NEW.name END, 'UTF8'));
+    IF TG_OP = 'DELETE' THEN
+        PERFORM note_change('limits', convert_to(OLD.name, 'UTF8'), convert_to(OLD.tenant, 'UTF8'));
+    ELSE
+        PERFORM note_change('limits', convert_to(NEW.name, 'UTF8'), convert_to(NEW.tenant, 'UTF8'));
+    END IF;
     RETURN NULL;
 END $$;
 

@@ -1,53 +1,26 @@
 """Queues with limits in Postgres: finds what is ready in them by lane, and their state. `fairness` decides what is handed over.
 
-A claim that finds something in such a queue locks the row of the queue until it ends, in order of name, so that no other claim counts what is held while
-it adds to it. A change of limits runs alone, so the marks `limited` do not change during a transaction. A line holds everything of one queue, lane and
-priority that was begun, or was not. Each line is found by one index lookup after the line before it, however much waits in each.
+Limits apply to the queue of one tenant, or of all that have no limits of their own in it. Executions and tasks under limits are marked by `limited`, the
+number of these limits. A claim that finds something in such a queue locks the row of the limits until it ends, in order of number, so that no other claim
+counts what is held while it adds to it. A change of limits runs alone, so the marks do not change during a transaction. A line holds everything of one
+queue, lane and priority that was begun, or was not. Each line is found by one index lookup after the line before it, however much waits in each.
 """
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import astuple
 
 from perdure.stores.fairness import LANE_MEMORY_S, Candidate, QueueRecord, QueueState, choose_candidates, next_start_at, room_under_limits, starts_allowed
+from perdure.stores.postgres.statements import SQL
 from perdure.stores.postgres.store_rows import escape_nul, unescape_nul
 from perdure.stores.protocol import UNLIMITED, QueueLimits, QueueStatus
 
-WANTED = "program = ANY($2::text[]) AND ($3::bytea[] IS NULL OR root = ANY($3))"
+WANTED = SQL.wanted
 TENANTS = "($5::text[] IS NULL OR tenant = ANY($5))"
 ORPHANED = "(holder IS NOT NULL AND NOT EXISTS (SELECT 1 FROM holders WHERE name = holder AND until_s > $1))"
-
-LIMIT = """INSERT INTO queues (name, concurrency, per_lane, interval_s, burst, declared) VALUES ($1, $2, $3, $4, $5, $6)
-    ON CONFLICT (name) DO UPDATE SET (concurrency, per_lane, interval_s, burst, declared) = ROW ($2, $3, $4, $5, $6)"""
-FORGET, FORGET_LANES = "DELETE FROM queues WHERE name = $1", "DELETE FROM lanes WHERE queue = $1"
-MARK, MARK_WORK = (
-    f"UPDATE {table} SET limited = $2 WHERE queue = $1 AND {named} AND limited <> $2" for table, named in (("heads", "queue <> ''"), ("mail", "true"))
-)
-QUEUES = "SELECT name, concurrency, per_lane, interval_s, burst, declared FROM queues"
-STANDS = """SELECT queue, count(until_s), count(*) FILTER (WHERE until_s IS NULL AND (holder IS NOT NULL OR ready_at_s <= $1))
-    FROM heads LEFT JOIN holders ON name = holder AND until_s > $1 WHERE queue <> '' GROUP BY queue"""
-WORK_STANDS = """SELECT queue, count(until_s), count(*) - count(until_s)
-    FROM mail LEFT JOIN holders ON name = holder AND until_s > $1 WHERE queue IS NOT NULL GROUP BY queue"""
-
-# One index holds what is free: each line is a range of it, in order of due time. These statements search in the order of that index.
-_LINES = """WITH RECURSIVE lines(queue, lane, begun, priority) AS (SELECT first.* FROM unnest({queues}::text[]) AS name CROSS JOIN LATERAL (
-        SELECT queue, lane, {begun}, priority FROM {table} WHERE {free} AND queue = name ORDER BY queue, lane, {begun}, priority LIMIT 1) AS first
-    UNION ALL SELECT next.* FROM lines CROSS JOIN LATERAL (SELECT one.queue, one.lane, {begun}, one.priority FROM {table} AS one
-        WHERE {free} AND one.queue = lines.queue AND (one.lane, {begun}, one.priority) > (lines.lane, lines.begun, lines.priority)
-        ORDER BY one.queue, one.lane, {begun}, one.priority LIMIT 1) AS next)"""
-_IN_LINE = """FROM {table} AS one WHERE {free} AND one.queue = lines.queue AND one.lane = lines.lane AND ({begun}) = lines.begun
-    AND one.priority = lines.priority AND {wanted} AND {at}"""
-_FIRST = f"""{_LINES} SELECT lines.queue, number, lines.lane, lines.priority, at_s, NOT begun, tenant FROM lines CROSS JOIN LATERAL (
-        SELECT number, {{at}} AS at_s, tenant {_IN_LINE} <= $1 ORDER BY {{at}}, number LIMIT {{most}}) AS first"""
-_HELD = """SELECT queue, lane, count(*) FROM {table} JOIN holders ON name = holder AND until_s > $1
-    WHERE limited AND holder IS NOT NULL AND queue = ANY($2::text[]) GROUP BY queue, lane"""
-_TAKE = "SELECT number FROM {table} WHERE number = ANY($2::bigint[]) AND limited AND holder IS NULL AND {at} <= $1 FOR UPDATE SKIP LOCKED"
-_NEXT = f"""{_LINES}, times AS (SELECT lines.queue, (SELECT {{at}} {_IN_LINE} > $1 ORDER BY {{at}}, number LIMIT 1) AS at_s,
-        NOT begun AND (SELECT number {_IN_LINE} <= $1 ORDER BY {{at}}, number LIMIT 1) IS NOT NULL AS waits FROM lines)
-    SELECT concurrency, per_lane, interval_s, burst, {{free_at_s}}, min(at_s), bool_or(waits) FROM times JOIN queues ON name = queue GROUP BY name"""
 
 
 class _Statements(NamedTuple):
@@ -55,41 +28,25 @@ class _Statements(NamedTuple):
 
     is_work: bool
     held: str
-    first: str
-    take: str
+    ready: str
+    lock: str
     next: str
 
 
-def _statements(is_work: bool, **words: str) -> _Statements:
-    held, first, take = (sql.format(**words, work=is_work) for sql in (_HELD, _FIRST, _TAKE))
-    return _Statements(is_work, held, first, take, _NEXT.format(**{**words, "wanted": TENANTS.replace("$5", "$3") if is_work else f"{WANTED} AND {TENANTS}"}))
-
-
-_HEADS = {
-    "table": "heads",
-    "free": "limited AND holder IS NULL AND ready_at_s IS NOT NULL",
-    "at": "ready_at_s",
-    "begun": "version > 0",
-    "free_at_s": "free_at_s",
-}
-_MAIL = {"table": "mail", "free": "limited AND holder IS NULL", "at": "due_at_s", "begun": "deliveries > 0", "free_at_s": "free_for_work_at_s"}
-EXECUTION_STATEMENTS = _statements(False, wanted=f"{WANTED} AND {TENANTS.replace('$5', '$6')}", queues="$4", most="$5", **_HEADS)
-WORK_STATEMENTS = _statements(True, wanted=TENANTS.replace("$5", "$4"), queues="$2", most="$3", **_MAIL)
-
-LOCK = f"""SELECT name, concurrency, per_lane, interval_s, burst, turn, free_at_s, free_for_work_at_s FROM queues WHERE name = ANY($4::text[])
-    OR $2::text[] <> '{{}}' AND ((SELECT number FROM heads WHERE {_HEADS["free"]} AND queue = name AND ready_at_s <= $1 AND {WANTED}
-        ORDER BY queue, lane, (version > 0), priority LIMIT 1) IS NOT NULL)
-    ORDER BY name FOR UPDATE"""
-OWN = f"""SELECT number, ready_at_s, tenant FROM heads WHERE limited AND holder = $4 AND ready_at_s <= $1 AND {WANTED} AND {TENANTS}
-    ORDER BY ready_at_s, number LIMIT $6 FOR UPDATE SKIP LOCKED"""
-NEXT_OWN = "SELECT min(ready_at_s) FROM heads WHERE limited AND program = ANY($1::text[]) AND ($2::bytea[] IS NULL OR root = ANY($2)) AND holder = $3"
-NAMES = "SELECT name FROM queues"
-SERVED = "SELECT queue, lane, turn FROM lanes WHERE work = $1 AND queue = ANY($2::text[]) AND lane = ANY($3::text[])"
-TURN = "UPDATE queues SET turn = $2, free_at_s = $3, free_for_work_at_s = $4 WHERE name = $1"
-SERVE = """INSERT INTO lanes SELECT $1, $2, lane, turn FROM unnest($3::text[], $4::float8[]) AS served(lane, turn)
-    ON CONFLICT (queue, work, lane) DO UPDATE SET turn = excluded.turn"""
-FORGET_SERVED = """DELETE FROM lanes WHERE ctid = ANY(ARRAY(SELECT ctid FROM lanes WHERE queue = $1 AND work = $2 AND turn < $3
-    ORDER BY turn LIMIT $4))"""
+EXECUTIONS = _Statements(
+    False,
+    SQL.held_by_lane,
+    SQL.ready_in_lines.format(queues="$4", tenants="$6"),
+    SQL.lock_executions,
+    SQL.next_in_lines.format(queues="$4", tenants="$5"),
+)
+WORK = _Statements(
+    True,
+    SQL.leased_by_lane,
+    SQL.ready_work_in_lines.format(queues="$2", tenants="$4"),
+    SQL.lock_tasks,
+    SQL.next_work_in_lines.format(queues="$2", tenants="$3"),
+)
 
 Fetch = Callable[..., Awaitable[list[Any]]]
 
@@ -107,12 +64,15 @@ class ClaimArguments(NamedTuple):
 
 
 class PostgresCandidate(NamedTuple):
-    """Something claimed: its number, since when it waits, its tenant, and its queue if the limits of that apply. The claimer may hold it already (`own`)."""
+    """Something claimed: its number, since when it waits, its tenant, and the number of the limits that apply to it, if any.
+
+    The claimer may hold it already (`own`).
+    """
 
     number: int
     at_s: float
     tenant: str
-    queue: str | None = None
+    queue: int | None = None
     lane: str = ""
     fresh: bool = False
     own: bool = False
@@ -128,48 +88,49 @@ class LockedQueue(QueueRecord):
         self.name = name
 
 
-async def lock_queues(fetch: Fetch, asked: ClaimArguments) -> dict[str, LockedQueue]:
-    """Locks the queues that have something for the claim until it ends, so that no other claim takes from them."""
-    rows = await fetch(LOCK, asked.now_s, asked.programs, asked.roots, asked.queues)
-    return {name: LockedQueue(name, QueueLimits(*limits), *rest) for name, *limits, rest in ((*row[:5], row[5:]) for row in map(tuple, rows))}
+async def lock_queues(fetch: Fetch, asked: ClaimArguments) -> dict[int, LockedQueue]:
+    """Locks the queues that have something for the claim until it ends, so that no other claim takes from them. Returns them by number."""
+    rows = map(tuple, await fetch(SQL.lock_queues, asked.now_s, asked.programs, asked.roots, asked.queues, asked.tenants))
+    return {row[0]: LockedQueue(row[1], QueueLimits(*row[2:6]), *row[6:]) for row in rows}
 
 
-async def choose_executions(fetch: Fetch, queues: dict[str, LockedQueue], asked: ClaimArguments) -> list[PostgresCandidate]:
+async def choose_executions(fetch: Fetch, queues: dict[int, LockedQueue], asked: ClaimArguments) -> list[PostgresCandidate]:
     """Chooses and locks the executions that the claim gets: what its holder holds already, and as much as each queue allows."""
-    own = [PostgresCandidate(number, at_s, tenant, own=True) for number, at_s, tenant in await fetch(OWN, *asked[:4], asked.tenants, asked.limit)]
-    return own + await _choose_and_lock(fetch, EXECUTION_STATEMENTS, queues, asked) if asked.programs else own
+    own = [PostgresCandidate(number, at_s, tenant, own=True) for number, at_s, tenant in await fetch(SQL.own_in_queues, *asked[:4], asked.tenants, asked.limit)]
+    return own + await _choose_and_lock(fetch, EXECUTIONS, queues, asked) if asked.programs else own
 
 
-async def choose_work(fetch: Fetch, queues: dict[str, LockedQueue], asked: ClaimArguments) -> list[PostgresCandidate]:
+async def choose_work(fetch: Fetch, queues: dict[int, LockedQueue], asked: ClaimArguments) -> list[PostgresCandidate]:
     """Chooses and locks the tasks that the claim gets: as much as each queue allows."""
-    return await _choose_and_lock(fetch, WORK_STATEMENTS, {name: queue for name, queue in queues.items() if escape_nul(name) in asked.queues}, asked)
+    return await _choose_and_lock(fetch, WORK, {number: queue for number, queue in queues.items() if escape_nul(queue.name) in asked.queues}, asked)
 
 
 async def record_served(
-    fetch: Fetch, queues: dict[str, LockedQueue], executions: Iterable[PostgresCandidate], work: Iterable[PostgresCandidate], now_s: float
+    fetch: Fetch, queues: dict[int, LockedQueue], executions: Iterable[PostgresCandidate], work: Iterable[PostgresCandidate], now_s: float
 ) -> None:
     """Records in the queues what is handed over, in order."""
     for is_work, things in enumerate((executions, work)):
         for one in things:
             if one.queue is not None:
                 queues[one.queue].serve(one.lane, is_work, one.fresh, now_s)
-    for name, queue in queues.items():
+    for number, queue in queues.items():
         for is_work, lanes in enumerate(queue.lanes):
             if lanes:
-                await fetch(SERVE, name, bool(is_work), [*map(escape_nul, lanes)], [*lanes.values()])
-                await fetch(FORGET_SERVED, name, bool(is_work), now_s - LANE_MEMORY_S, 2 * len(lanes))
+                await fetch(SQL.serve_lanes, number, bool(is_work), [*map(escape_nul, lanes)], [*lanes.values()])
+                await fetch(SQL.forget_lane_turns, number, bool(is_work), now_s - LANE_MEMORY_S, 2 * len(lanes))
         if any(queue.lanes):
-            await fetch(TURN, name, queue.turn, *queue.free_at_s)
+            await fetch(SQL.set_queue_turn, number, queue.turn, *queue.free_at_s)
 
 
 async def next_times(fetch: Fetch, asked: ClaimArguments) -> list[float | None]:
     """Returns when the claimer could get more from queues with limits, as far as that depends on time."""
     times_s: list[float | None] = []
-    found = [*await fetch(WORK_STATEMENTS.next, asked.now_s, asked.queues, asked.tenants)] if asked.queues else []
+    numbers = {row[0]: escape_nul(row[1]) for row in await fetch(SQL.queues_of_tenants, asked.tenants)}
+    with_work = [number for number, name in numbers.items() if name in asked.queues]
+    found = [*await fetch(WORK.next, asked.now_s, with_work, asked.tenants)] if with_work else []
     if asked.programs:
-        times_s += [row[0] for row in await fetch(NEXT_OWN, *asked[1:4])]
-        names = [escape_nul(row[0]) for row in await fetch(NAMES)]
-        found += await fetch(EXECUTION_STATEMENTS.next, *asked[:3], names, asked.tenants)
+        times_s += [row[0] for row in await fetch(SQL.next_own_in_queues, *asked[1:4])]
+        found += await fetch(EXECUTIONS.next, *asked[:3], [*numbers], asked.tenants)
     for *fields, free_at_s, at_s, waits in map(tuple, found):
         limits = QueueLimits(*fields)
         times_s.append(at_s)
@@ -178,59 +139,75 @@ async def next_times(fetch: Fetch, asked: ClaimArguments) -> list[float | None]:
     return times_s
 
 
-async def set_limits(fetch: Fetch, name: str, limits: QueueLimits | None) -> None:
+async def set_limits(fetch: Fetch, name: str, limits: QueueLimits | None, tenant: str | None) -> None:
     """See `Store.limit`. No other transaction may be running."""
     if limits is None:
-        await fetch(FORGET, name)
-        await fetch(FORGET_LANES, name)
+        await fetch(SQL.remove_lanes, name, tenant or "")
+        await fetch(SQL.remove_limits, name, tenant or "")
     else:
-        await fetch(LIMIT, name, *astuple(limits)[:-1], escape_nul(limits.declared))
-    for sql in (MARK, MARK_WORK):
-        await fetch(sql, name, limits is not None)
+        await fetch(SQL.set_limits, name, tenant or "", *astuple(limits)[:-1], escape_nul(limits.declared))
+    await fetch(SQL.mark_executions, name)
+    await fetch(SQL.mark_tasks, name)
 
 
 async def queue_statuses(fetch: Fetch, now_s: float) -> list[QueueStatus]:
     """See `Store.queues`."""
-    limits = {name: msgspec.structs.replace(QueueLimits(*four), declared=unescape_nul(text)) for name, *four, text in map(tuple, await fetch(QUEUES))}
-    executions, work = [{name: rest for name, *rest in map(tuple, await fetch(sql, now_s))} for sql in (STANDS, WORK_STANDS)]
-    rows = ((name, *executions.get(name, (0, 0)), *work.get(name, (0, 0))) for name in sorted({*limits, *executions, *work}))
-    return [QueueStatus(name, limits.get(name, UNLIMITED), held, leased, waiting, work_waiting) for name, held, waiting, leased, work_waiting in rows]
+    limits: dict[str, list[tuple[str, int, QueueLimits]]] = {}
+    for number, name, tenant, *four, declared in map(tuple, await fetch(SQL.all_limits)):
+        limits.setdefault(name, []).append((tenant, number, msgspec.structs.replace(QueueLimits(*four), declared=unescape_nul(declared))))
+    executions, work = [
+        {(name, number): counts for name, number, *counts in map(tuple, await fetch(sql, now_s))} for sql in (SQL.executions_in_queues, SQL.tasks_in_queues)
+    ]
+    names = sorted({*limits, *(name for name, _ in (*executions, *work))})
+
+    def status(name: str, number: int, its: QueueLimits, tenant: str) -> QueueStatus:
+        (held, waiting), (leased, work_waiting) = executions.get((name, number), (0, 0)), work.get((name, number), (0, 0))
+        return QueueStatus(name, its, held, leased, waiting, work_waiting, tenant or None)
+
+    def statuses(name: str) -> Iterator[QueueStatus]:
+        known = sorted(limits.get(name, []), key=lambda one: one[0])
+        if not known or known[0][0]:
+            yield status(name, 0, UNLIMITED, "")
+        for tenant, number, its in known:
+            yield status(name, number, its, tenant)
+
+    return [one for name in names for one in statuses(name)]
 
 
-async def _choose_and_lock(fetch: Fetch, ask: _Statements, queues: dict[str, LockedQueue], asked: ClaimArguments) -> list[PostgresCandidate]:
+async def _choose_and_lock(fetch: Fetch, ask: _Statements, queues: dict[int, LockedQueue], asked: ClaimArguments) -> list[PostgresCandidate]:
     """Chooses what the queues allow, and locks it."""
-    held = {name: Counter[str]() for name in queues}
-    for name, lane, count in map(tuple, await fetch(ask.held, asked.now_s, [*map(escape_nul, queues)]) if queues else ()):
-        held[name][lane] = count
-    rooms = {name: room_under_limits(queue.limits, held[name], asked.limit) for name, queue in queues.items()}
-    names = [name for name, room in rooms.items() if room > 0]
-    if not names:
+    held = {number: Counter[str]() for number in queues}
+    for number, lane, count in map(tuple, await fetch(ask.held, asked.now_s, [*queues]) if queues else ()):
+        held[number][lane] = count
+    rooms = {number: room_under_limits(queue.limits, held[number], asked.limit) for number, queue in queues.items()}
+    within = [number for number, room in rooms.items() if room > 0]
+    if not within:
         return []
-    within, most = [*map(escape_nul, names)], max(rooms.values())
+    most = max(rooms.values())
     wanted = (within, most, asked.tenants) if ask.is_work else (asked.programs, asked.roots, within, most, asked.tenants)
-    ready = await fetch(ask.first, asked.now_s, *wanted)
-    candidates: dict[str, list[Candidate]] = {name: [] for name in names}
-    turns: dict[str, dict[str, float]] = {name: {} for name in names}
+    ready = await fetch(ask.ready, asked.now_s, *wanted)
+    candidates: dict[int, list[Candidate]] = {number: [] for number in within}
+    turns: dict[int, dict[str, float]] = {number: {} for number in within}
     tenants = dict[int, str]()
-    for name, *candidate, tenant in map(tuple, ready):
-        candidates[name].append(Candidate(*candidate))
+    for number, *candidate, tenant in map(tuple, ready):
+        candidates[number].append(Candidate(*candidate))
         tenants[candidate[0]] = tenant
     lanes = {one.lane for of in candidates.values() for one in of}
-    for name, lane, turn in map(tuple, await fetch(SERVED, ask.is_work, [*map(escape_nul, names)], [*map(escape_nul, lanes)])):
-        turns[name][lane] = turn
-    states = {name: QueueState(queues[name].limits, held[name], turns[name], queues[name].free_at_s[ask.is_work]) for name in names}
-    chosen = await _lock_chosen(fetch, ask.take, states, candidates, asked)
+    for number, lane, turn in map(tuple, await fetch(SQL.lane_turns, ask.is_work, within, [*map(escape_nul, lanes)])):
+        turns[number][lane] = turn
+    states = {number: QueueState(queues[number].limits, held[number], turns[number], queues[number].free_at_s[ask.is_work]) for number in within}
+    chosen = await _lock_chosen(fetch, ask.lock, states, candidates, asked)
     return [one._replace(tenant=tenants[one.number]) for one in chosen]
 
 
 async def _lock_chosen(
-    fetch: Fetch, take: str, states: dict[str, QueueState], ready: dict[str, list[Candidate]], asked: ClaimArguments
+    fetch: Fetch, lock: str, states: dict[int, QueueState], ready: dict[int, list[Candidate]], asked: ClaimArguments
 ) -> list[PostgresCandidate]:
     """Chooses candidates and locks them. A candidate that another transaction has locked is skipped for the next one."""
     while True:
-        chosen = {name: choose_candidates(state, ready[name], asked.now_s, asked.limit) for name, state in states.items()}
+        chosen = {queue: choose_candidates(state, ready[queue], asked.now_s, asked.limit) for queue, state in states.items()}
         numbers = [one.number for of in chosen.values() for one in of]
-        busy = {*numbers} - {row[0] for row in (await fetch(take, asked.now_s, numbers) if numbers else ())}
+        busy = {*numbers} - {row[0] for row in (await fetch(lock, asked.now_s, numbers) if numbers else ())}
         if not busy:
-            return [PostgresCandidate(one.number, one.at_s, "", name, one.lane, one.fresh) for name, of in chosen.items() for one in of]
-        ready = {name: [one for one in of if one.number not in busy] for name, of in ready.items()}
+            return [PostgresCandidate(one.number, one.at_s, "", queue, one.lane, one.fresh) for queue, of in chosen.items() for one in of]
+        ready = {queue: [one for one in of if one.number not in busy] for queue, of in ready.items()}

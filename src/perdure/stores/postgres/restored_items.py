@@ -21,7 +21,7 @@ from perdure.stores.postgres import limited_queues, record_rows
 from perdure.stores.postgres.limited_queues import Fetch
 from perdure.stores.postgres.statements import SQL
 from perdure.stores.postgres.store_rows import DELETE_ATTRIBUTES, address_bytes, write_attributes
-from perdure.stores.protocol import Head, no_limits_of_tenants
+from perdure.stores.protocol import Head
 
 
 async def restore_item(fetch: Fetch, item: ShippedItem, now_s: float, know: Callable[[str], Awaitable[None]]) -> None:
@@ -39,9 +39,7 @@ async def restore_item(fetch: Fetch, item: ShippedItem, now_s: float, know: Call
         case ShippedMessage():
             await _restore_message(fetch, item.message)
         case ShippedLimits():
-            if item.tenant is not None:
-                raise no_limits_of_tenants()
-            await limited_queues.set_limits(fetch, item.queue, item.limits)
+            await limited_queues.set_limits(fetch, item.queue, item.limits, item.tenant)
         case ShippedRecord():
             await record_rows.put_record(fetch, item.record)
         case RemovedExecution():

@@ -5,5 +5,5 @@ The other statements are still in the modules that execute them. `tables.sql` an
 
 from perdure.stores.sql_queries import SqlQueries
 
-SQL = SqlQueries("perdure.stores.postgres", "blobs.sql", "feed.sql", "vault.sql")
+SQL = SqlQueries("perdure.stores.postgres", "blobs.sql", "feed.sql", "limited_queues.sql", "vault.sql")
 FEED_TRIGGERS = SqlQueries("perdure.stores.postgres", "feed_triggers.sql")

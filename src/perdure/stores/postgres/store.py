@@ -48,7 +48,6 @@ from perdure.stores.protocol import (
     TransactionRaised,
     TransactionRefused,
     check_changes,
-    no_limits_of_tenants,
 )
 from perdure.stores.records import RecordFilter, RecordKey, StoredRecord
 from perdure.stores.secret_vault import VAULT
@@ -146,10 +145,8 @@ class PostgresStore:
             return await here.leases()
 
     async def limit(self, queue: str, limits: QueueLimits | None, tenant: str | None = None) -> None:
-        if tenant is not None:
-            raise no_limits_of_tenants()
         async with self._transaction(alone=True) as here:
-            await queues.set_limits(here.fetch, queue, limits)
+            await queues.set_limits(here.fetch, queue, limits, tenant)
             here.wakes = True
 
     async def queues(self) -> list[QueueStatus]:

@@ -67,19 +67,22 @@ _DUE = "(SELECT min(due_at_s) FROM mail WHERE sha256(mail.address) = sha256(head
 LOCK_EXECUTIONS = "SELECT pg_advisory_xact_lock{}($1) UNION ALL SELECT pg_advisory_xact_lock(number) FROM unnest($2::bigint[]) AS number"
 STORE_TIME = "SELECT coalesce($1::float8, extract(epoch FROM clock_timestamp())::float8), epoch FROM meta"
 CREATE = f"""INSERT INTO heads (address, {HEAD_COLUMNS}, limited) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, (SELECT min(due_at_s) FROM mail {_HERE}),
-    $10, $11, $12, $13, $14, $15, EXISTS (SELECT 1 FROM queues WHERE name = $13 AND name <> '')) ON CONFLICT DO NOTHING RETURNING number"""
+    $10, $11, $12, $13, $14, $15, coalesce((SELECT number FROM queues WHERE name = $13 AND name <> '' AND tenant IN ($2, '') ORDER BY tenant DESC LIMIT 1), 0))
+    ON CONFLICT DO NOTHING RETURNING number"""
 FORGET = ("DELETE FROM attributes WHERE number = $1", "DELETE FROM log WHERE execution = $1", "DELETE FROM heads WHERE number = $1")
 FORGET_MAIL = f"DELETE FROM mail {_HERE}"
 THERE = f"SELECT 1 FROM mail {_HERE} AND sha256(key) = ANY(SELECT sha256(one) FROM unnest($2::bytea[]) AS one)"
 DECIDE = f"""UPDATE heads SET version = $3, program = $4, status = $5, wake_at_s = $6, ended_at_s = $7, holder = coalesce(holder, $8)
     {_HERE} AND version = $2 RETURNING number"""
-HAND_BACK = f"UPDATE heads SET holder = CASE WHEN $3 THEN NULL ELSE holder END, mail_at_s = {_DUE} WHERE number = $1 AND holder = $2 RETURNING limited AND $3"
+HAND_BACK = (
+    f"UPDATE heads SET holder = CASE WHEN $3 THEN NULL ELSE holder END, mail_at_s = {_DUE} WHERE number = $1 AND holder = $2 RETURNING limited > 0 AND $3"
+)
 DELIVER = """INSERT INTO mail (address, key, body, due_at_s, queue, lane, priority, tenant, limited) VALUES ($1, $2, $3, $4, $5, $6, $7, $8,
-    EXISTS (SELECT 1 FROM queues WHERE name = $5)) ON CONFLICT DO NOTHING RETURNING number"""
-ACKNOWLEDGE = f"DELETE FROM mail {_HERE} AND sha256(key) = sha256($2) RETURNING limited AND holder IS NOT NULL, deliveries"
-POSTPONE = f"UPDATE mail SET due_at_s = $3, holder = NULL {_HERE} AND sha256(key) = sha256($2) RETURNING limited"
+    coalesce((SELECT number FROM queues WHERE name = $5 AND tenant IN ($8, '') ORDER BY tenant DESC LIMIT 1), 0)) ON CONFLICT DO NOTHING RETURNING number"""
+ACKNOWLEDGE = f"DELETE FROM mail {_HERE} AND sha256(key) = sha256($2) RETURNING limited > 0 AND holder IS NOT NULL, deliveries"
+POSTPONE = f"UPDATE mail SET due_at_s = $3, holder = NULL {_HERE} AND sha256(key) = sha256($2) RETURNING limited > 0"
 BRING_FORWARD = f"UPDATE heads SET mail_at_s = least(mail_at_s, $2) {_HERE}"
-SWEEP = f"""DELETE FROM mail WHERE number IN (SELECT number FROM mail WHERE queue IS NULL AND NOT limited AND due_at_s <= $1
+SWEEP = f"""DELETE FROM mail WHERE number IN (SELECT number FROM mail WHERE queue IS NULL AND limited = 0 AND due_at_s <= $1
     AND NOT EXISTS (SELECT 1 FROM heads WHERE sha256(heads.address) = sha256(mail.address)) ORDER BY due_at_s, number LIMIT $2) RETURNING {MESSAGE_COLUMNS}"""
 
 STILL = """SELECT EXISTS (SELECT 1 FROM mail WHERE sha256(mail.address) = sha256(asked.address) AND sha256(mail.key) = sha256(asked.key))
@@ -93,11 +96,11 @@ DUE_MAIL = f"""SELECT {MESSAGE_COLUMNS}, heads.number FROM mail JOIN heads ON sh
     WHERE heads.number = ANY($1::bigint[]) AND due_at_s <= $2 ORDER BY mail.number"""
 LEASE = f"UPDATE mail SET holder = $2, deliveries = deliveries + 1 WHERE number = ANY($1::bigint[]) RETURNING {MESSAGE_COLUMNS}"
 NEXT = f"""SELECT least((SELECT min(first.at_s) FROM unnest($2::text[]) AS name CROSS JOIN LATERAL (SELECT ready_at_s AS at_s FROM heads
-        WHERE NOT limited AND holder IS NULL AND ready_at_s IS NOT NULL AND program = name AND ($3::bytea[] IS NULL OR root = ANY($3)) AND {TENANTS}
+        WHERE limited = 0 AND holder IS NULL AND ready_at_s IS NOT NULL AND program = name AND ($3::bytea[] IS NULL OR root = ANY($3)) AND {TENANTS}
         ORDER BY ready_at_s, number LIMIT 1) AS first),
-    (SELECT min(ready_at_s) FROM heads WHERE NOT limited AND holder = $4 AND {WANTED} AND {TENANTS}),
+    (SELECT min(ready_at_s) FROM heads WHERE limited = 0 AND holder = $4 AND {WANTED} AND {TENANTS}),
     (SELECT min(first.at_s) FROM unnest($1::text[]) AS name CROSS JOIN LATERAL (SELECT due_at_s AS at_s FROM mail
-        WHERE NOT limited AND holder IS NULL AND queue = name AND {TENANTS} ORDER BY due_at_s, number LIMIT 1) AS first))"""
+        WHERE limited = 0 AND holder IS NULL AND queue = name AND {TENANTS} ORDER BY due_at_s, number LIMIT 1) AS first))"""
 RENEW = "UPDATE holders SET until_s = $2, about = CASE WHEN $3 = ''::bytea THEN about ELSE $3 END WHERE name = $1 RETURNING name"
 LET_GO = "UPDATE heads SET holder = NULL, wake_at_s = least(coalesce(wake_at_s, created_at_s), $2) WHERE holder = $1 RETURNING number"
 LET_GO_OF_WORK = "UPDATE mail SET holder = NULL WHERE holder = $1 RETURNING number"

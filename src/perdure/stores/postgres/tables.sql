@@ -1,4 +1,4 @@
--- The tables of a store in Postgres. Running this again has no effect; it also upgrades the tables of an earlier version.
+-- The tables of a store in Postgres. Running this again has no effect.
 --
 -- An address is JSON: three texts for an execution and two for a queue. It may be longer than an index entry can be, so its hash is indexed.
 
@@ -22,6 +22,10 @@ CREATE TABLE IF NOT EXISTS heads (
     status text NOT NULL,
     created_at_s float8 NOT NULL,
     ended_at_s float8,
+    queue text NOT NULL DEFAULT '',
+    lane text NOT NULL DEFAULT '',
+    priority bigint NOT NULL DEFAULT 0,
+    limited bigint NOT NULL DEFAULT 0,
     ready_at_s float8 GENERATED ALWAYS AS (least(wake_at_s, mail_at_s)) STORED
 );
 CREATE UNIQUE INDEX IF NOT EXISTS heads_address ON heads (sha256(address));
@@ -39,7 +43,10 @@ CREATE TABLE IF NOT EXISTS mail (
     tenant text,
     queue text,
     holder text,
-    deliveries int NOT NULL DEFAULT 0
+    deliveries int NOT NULL DEFAULT 0,
+    lane text NOT NULL DEFAULT '',
+    priority bigint NOT NULL DEFAULT 0,
+    limited bigint NOT NULL DEFAULT 0
 );
 CREATE UNIQUE INDEX IF NOT EXISTS mail_key ON mail (sha256(address), sha256(key));
 CREATE INDEX IF NOT EXISTS mail_leased ON mail (holder, number) WHERE holder IS NOT NULL;
@@ -54,10 +61,13 @@ CREATE TABLE IF NOT EXISTS removed_blobs (sha256 text PRIMARY KEY, at_s float8 N
 -- The programs that need capabilities, of all executions so far.
 CREATE TABLE IF NOT EXISTS programs (name text PRIMARY KEY);
 
--- Queues with limits. What is in one is marked as `limited`, which puts it into the indexes of queues and out of those where other claims would have to
--- skip it. A turn is the time at which something was handed over; a lane stores its last one.
+-- Queues with limits: those of one tenant, or (with an empty tenant) of all that have none of their own. What is under limits has their number as `limited`,
+-- which puts it into the indexes of queues and out of those where other claims would have to skip it; without limits, `limited` is 0. A turn is the time
+-- at which something was handed over; a lane stores its last one.
 CREATE TABLE IF NOT EXISTS queues (
-    name text PRIMARY KEY,
+    number bigserial PRIMARY KEY,
+    name text NOT NULL,
+    tenant text NOT NULL DEFAULT '',
     concurrency bigint,
     per_lane bigint,
     interval_s float8 NOT NULL,
@@ -65,34 +75,26 @@ CREATE TABLE IF NOT EXISTS queues (
     declared text NOT NULL,
     turn float8 NOT NULL DEFAULT 0,
     free_at_s float8 NOT NULL DEFAULT 0,
-    free_for_work_at_s float8 NOT NULL DEFAULT 0
+    free_for_work_at_s float8 NOT NULL DEFAULT 0,
+    UNIQUE (name, tenant)
 );
-CREATE TABLE IF NOT EXISTS lanes (queue text, work boolean, lane text, turn float8 NOT NULL, PRIMARY KEY (queue, work, lane));
+CREATE TABLE IF NOT EXISTS lanes (queue bigint, work boolean, lane text, turn float8 NOT NULL, PRIMARY KEY (queue, work, lane));
 CREATE INDEX IF NOT EXISTS lanes_by_turn ON lanes (queue, work, turn);
 
-ALTER TABLE heads
-    ADD COLUMN IF NOT EXISTS queue text NOT NULL DEFAULT '',
-    ADD COLUMN IF NOT EXISTS lane text NOT NULL DEFAULT '',
-    ADD COLUMN IF NOT EXISTS priority bigint NOT NULL DEFAULT 0,
-    ADD COLUMN IF NOT EXISTS limited boolean NOT NULL DEFAULT false;
 -- What is free: by time, and by tenant and time.
-CREATE INDEX IF NOT EXISTS heads_free ON heads (program, ready_at_s, number) WHERE NOT limited AND holder IS NULL AND ready_at_s IS NOT NULL;
+CREATE INDEX IF NOT EXISTS heads_free ON heads (program, ready_at_s, number) WHERE limited = 0 AND holder IS NULL AND ready_at_s IS NOT NULL;
 CREATE INDEX IF NOT EXISTS heads_free_of_tenants ON heads (program, tenant, ready_at_s, number)
-    WHERE NOT limited AND holder IS NULL AND ready_at_s IS NOT NULL;
-CREATE INDEX IF NOT EXISTS heads_limited ON heads (queue, lane, (version > 0), priority, ready_at_s, number)
-    WHERE limited AND holder IS NULL AND ready_at_s IS NOT NULL;
-CREATE INDEX IF NOT EXISTS heads_limited_held ON heads (queue, lane, holder) WHERE limited AND holder IS NOT NULL;
+    WHERE limited = 0 AND holder IS NULL AND ready_at_s IS NOT NULL;
+CREATE INDEX IF NOT EXISTS heads_limited ON heads (limited, lane, (version > 0), priority, ready_at_s, number)
+    WHERE limited > 0 AND holder IS NULL AND ready_at_s IS NOT NULL;
+CREATE INDEX IF NOT EXISTS heads_limited_held ON heads (limited, lane, holder) WHERE limited > 0 AND holder IS NOT NULL;
 CREATE INDEX IF NOT EXISTS heads_queue ON heads (queue, holder, ready_at_s) WHERE queue <> '';
 
-ALTER TABLE mail
-    ADD COLUMN IF NOT EXISTS lane text NOT NULL DEFAULT '',
-    ADD COLUMN IF NOT EXISTS priority bigint NOT NULL DEFAULT 0,
-    ADD COLUMN IF NOT EXISTS limited boolean NOT NULL DEFAULT false;
-CREATE INDEX IF NOT EXISTS mail_free ON mail (queue, due_at_s, number) WHERE NOT limited AND holder IS NULL;
-CREATE INDEX IF NOT EXISTS mail_free_of_tenants ON mail (queue, tenant, due_at_s, number) WHERE NOT limited AND holder IS NULL;
-CREATE INDEX IF NOT EXISTS mail_limited ON mail (queue, lane, (deliveries > 0), priority, due_at_s, number)
-    WHERE limited AND holder IS NULL;
-CREATE INDEX IF NOT EXISTS mail_limited_held ON mail (queue, lane, holder) WHERE limited AND holder IS NOT NULL;
+CREATE INDEX IF NOT EXISTS mail_free ON mail (queue, due_at_s, number) WHERE limited = 0 AND holder IS NULL;
+CREATE INDEX IF NOT EXISTS mail_free_of_tenants ON mail (queue, tenant, due_at_s, number) WHERE limited = 0 AND holder IS NULL;
+CREATE INDEX IF NOT EXISTS mail_limited ON mail (limited, lane, (deliveries > 0), priority, due_at_s, number)
+    WHERE limited > 0 AND holder IS NULL;
+CREATE INDEX IF NOT EXISTS mail_limited_held ON mail (limited, lane, holder) WHERE limited > 0 AND holder IS NOT NULL;
 
 -- The values by which executions are found, in a form that is compared as bytes.
 CREATE TABLE IF NOT EXISTS attributes (number bigint, name text, value bytea, tenant text NOT NULL, ended boolean NOT NULL, PRIMARY KEY (number, name, value));
