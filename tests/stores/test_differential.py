@@ -53,8 +53,6 @@ KINDS = (
 class Twins:
     """Both stores, their clock, and what kinds of operations have done something (True) and nothing (False)."""
 
-    limits_tenants = True
-
     def __init__(self, seed: int, file: Path) -> None:
         self.random = random.Random(seed)
         self.clock = Clock()
@@ -79,7 +77,7 @@ class Twins:
     def missing(self) -> str:
         """The kinds of operations that have not yet been seen to do something, or nothing."""
         lacking = {
-            said: [kind for kind in KINDS if (kind, outcome) not in self.seen and (self.limits_tenants or kind != "limit of a tenant")]
+            said: [kind for kind in KINDS if (kind, outcome) not in self.seen]
             for said, outcome in (("never did anything", True), ("never found nothing", False))
         }
         return "; ".join(f"{said}: {', '.join(kinds)}" for said, kinds in lacking.items() if kinds)
@@ -281,7 +279,7 @@ class Twins:
             burst=self.random.choice([1, 1, 2, 4]),
         )
         limits = some if chance() < 0.7 else None
-        if chance() < 0.3 and self.limits_tenants:
+        if chance() < 0.3:
             tenant = self.random.choice(["acme", "b\0"])
             self.note("limit of a tenant", limits)
             await self.both(lambda store: store.limit(name, limits, tenant))

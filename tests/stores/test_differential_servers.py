@@ -77,6 +77,5 @@ async def test_redis_does_what_memory_does(seed: int, valkey_server: DatabaseSer
     async with Redis.from_url(valkey_server.url) as client:
         await client.flushall()
         await client.set(f"{PREFIX}epoch", 1)
-    monkeypatch.setattr(walk.Twins, "limits_tenants", False)  # Redis does not keep limits of one tenant; its conformance suite says so
     monkeypatch.setattr(walk, "SqliteStore", lambda _file, clock, **_settings: RedisTwin(valkey_server.url, clock))
     await walk.compare_stores(seed, Path(), walk.OPERATIONS_MIN)

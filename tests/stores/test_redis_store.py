@@ -9,9 +9,10 @@ from redis.asyncio import Redis
 from perdure.core.envelopes import Ack
 from perdure.core.errors import ProgrammingError, StoreUnavailable
 from perdure.stores.protocol import Committed, Post, Store, Superseded
-from perdure.stores.redis import RedisStore
+from perdure.stores.redis import PREFIX, RedisStore
 from perdure.testing.conformance import Clock, StoreConformance, StoreWorld
 from perdure.testing.conformance.store_world import key, plain_message
+from tests.stores.forgotten_lanes import SINCE, serve_lanes
 from tests.stores.server_store_suite import SharedStore
 from tests.stores.servers import DatabaseServer, valkey
 
@@ -26,8 +27,6 @@ def server() -> Iterator[DatabaseServer]:
 
 class TestRedisStore(StoreConformance, SharedStore):
     """Both suites."""
-
-    keeps_limits_of_tenants = False
 
     @pytest.fixture(autouse=True)
     async def _server(self, server: DatabaseServer) -> None:
@@ -54,6 +53,13 @@ async def world(server: DatabaseServer) -> AsyncIterator[StoreWorld]:
     store = RedisStore(server.url, clock)
     yield StoreWorld(store, clock, (await store.store_time()).epoch)
     await store.close()
+
+
+async def test_lanes_that_were_served_long_ago_are_forgotten(server: DatabaseServer, world: StoreWorld) -> None:
+    await serve_lanes(world)
+    async with Redis.from_url(server.url) as client:
+        served = [await client.zrange(line, 0, -1) for line in await client.keys(f"{PREFIX}served *")]
+    assert [(len(lanes), b"again" in lanes) for lanes in served] == [(SINCE + 1, True)] * 2
 
 
 async def test_what_was_decided_before_all_was_lost_is_refused(server: DatabaseServer, world: StoreWorld) -> None:

@@ -14,7 +14,7 @@ import msgspec
 from perdure.core.attribute_filter import AttributeCondition, AttributeOrder
 from perdure.core.attributes import IndexedAttributes
 from perdure.core.envelopes import Ack, OutgoingMessage, QueuedMessage, StartAdmission
-from perdure.core.errors import BadValue, ProgrammingError, StoreError
+from perdure.core.errors import BadValue, ProgrammingError
 from perdure.core.paths import Address, Key, QueueAddress
 from perdure.core.program import Toolbox, claimable_programs
 from perdure.stores.records import PagePosition, RecordChange, RecordFilter, RecordKey, Stale, StoredRecord, check_records, position_value
@@ -64,12 +64,6 @@ class QueueLimits(msgspec.Struct, frozen=True, gc=False):
 
 
 UNLIMITED = QueueLimits()
-
-
-def no_limits_of_tenants() -> StoreError:
-    """The error of a store that keeps limits for all tenants only."""
-    return StoreError("this store keeps the limits of a queue for all tenants together, not for one; pass no tenant, or use the memory or the SQLite store")
-
 
 ORPHANS_FREED_MIN = 100
 """A claim frees as many executions and tasks of dead holders as it may take, but at least this number of each."""

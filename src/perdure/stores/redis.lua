@@ -3,7 +3,9 @@
 -- Hashes hold heads, messages and bodies. Sorted sets are lines: `ready` for a program and `work` in a queue, without a holder, and the same for each tenant
 -- (`tenants` has the tenants of a program or queue that have anything there); `held` and `leased`
 -- by a holder; `due` at an address; and of each queue, executions and work apart, a `line` for each holder, program, lane, priority, and for what has
--- begun and what has not. What is in a queue that has limits is not `ready`, and its `work` is not looked at: only its lines are. Who stands in a line begins with a number of 16 digits, so that what has waited equally long comes in its order.
+-- begun and what has not. What is under limits is in neither `ready` nor `work`, but only in the lines of its queue. Those lines are of a queue and the
+-- tenant that has limits of its own there, or of all other tenants (''): the `group` of a thing. Who stands in a line begins with a number of 16 digits, so
+-- that what has waited equally long comes in its order.
 
 local prefix, asked, clock, sender = KEYS[1], cmsgpack.unpack(ARGV[2]), ARGV[3], ARGV[4]
 local call, pack, unpack = redis.call, cmsgpack.pack, cmsgpack.unpack
@@ -36,35 +38,42 @@ local function drop_hold(hold)
   call('ZREM', at('ends'), hold)
 end
 
--- Queues.
-local function limited(name)
-  local queue = call('HGET', at('limits'), name)
+-- Queues. Limits are of a group: of a queue and a tenant, or of a queue and all tenants that have none of their own in it.
+local function group_of(name, tenant)
+  local own = pack({name, tenant})
+  return call('HEXISTS', at('limits'), own) == 1 and own or pack({name, ''})
+end
+local function limited(group)
+  local queue = call('HGET', at('limits'), group)
   return queue and unpack(queue)
 end
-local function line_at(kind, name, line) return at('line', pack({kind, name, line})) end
-local function lines_in(kind, name)  -- Each line of a queue: its key, and what its members have in common.
+local function line_at(kind, group, line) return at('line', pack({kind, group, line})) end
+local function lines_in(kind, group)  -- Each line of a group: its key, and what its members have in common.
   local found = {}
-  for i, line in ipairs(call('SMEMBERS', at(kind, name))) do
+  for i, line in ipairs(call('SMEMBERS', at(kind, group))) do
     local of = unpack(line)
-    found[i] = {key = line_at(kind, name, line), holder = of[1], program = of[2], lane = of[3], priority = of[4], begun = of[5]}
+    found[i] = {key = line_at(kind, group, line), holder = of[1], program = of[2], lane = of[3], priority = of[4], begun = of[5]}
   end
   return found
 end
-local function join(kind, name, line, member, at_s)
-  call('ZADD', line_at(kind, name, line), at_s, member)
-  call('SADD', at(kind, name), line)
-  call('SADD', at(kind), name)
+local function join(kind, group, line, member, at_s)
+  call('ZADD', line_at(kind, group, line), at_s, member)
+  call('SADD', at(kind, group), line)
+  call('SADD', at(kind), group)
 end
-local function leave(kind, name, line, member)
-  call('ZREM', line_at(kind, name, line), member)
-  if call('EXISTS', line_at(kind, name, line)) == 0 then call('SREM', at(kind, name), line) end
+local function leave(kind, group, line, member)
+  call('ZREM', line_at(kind, group, line), member)
+  if call('EXISTS', line_at(kind, group, line)) == 0 then call('SREM', at(kind, group), line) end
 end
-local function serve(kind, one)  -- Records that something is handed over.
-  local queue = limited(one.queue)
+local LANE_MEMORY_S = 3600  -- LANE_MEMORY_S of fairness.py.
+local function serve(kind, one)  -- Records that something is handed over, and forgets lanes that were served long ago.
+  local queue = limited(one.group)
   queue.turn = next_turn(queue.turn, now)
   queue.free_at_s[kind] = used(queue.limits, queue.free_at_s[kind], now, one.fresh and 1 or 0)
-  call('HSET', at('limits'), one.queue, pack(queue))
-  call('HSET', at('served ' .. kind, one.queue), one.lane, string.format('%.17g', queue.turn))
+  call('HSET', at('limits'), one.group, pack(queue))
+  local lanes = at('served ' .. kind, one.group)
+  call('ZADD', lanes, string.format('%.17g', queue.turn), one.lane)
+  for _, lane in ipairs(call('ZRANGEBYSCORE', lanes, '-inf', after(now - LANE_MEMORY_S), 'LIMIT', 0, 2)) do call('ZREM', lanes, lane) end
 end
 
 -- Lines of what has no holder: of a program or a queue, and of each tenant there.
@@ -90,10 +99,11 @@ local function load(address)
   local head = call('HGET', at('heads'), address)
   return head and placed(unpack(head))
 end
+local function group_of_head(head) return group_of(head.queue, head.key[1]) end
 local function place_of(head)  -- The kind and name of the line of a head, and its place there.
   local ready = least(head.wake_at_s, head.mail_at_s)
   if head.holder then return 'held', hold_of(head), ready or '-inf' end
-  if ready and (head.queue == '' or not limited(head.queue)) then return 'ready', head.program, ready end
+  if ready and (head.queue == '' or not limited(group_of_head(head))) then return 'ready', head.program, ready end
   return nil, nil, ready
 end
 local function family_line(root, program) return at('ready of root', pack({root, program})) end
@@ -105,6 +115,11 @@ end
 local function leave_ready(head, member)
   step_out('ready', head.program, head.key[1], member)
   if is_child(head) then call('ZREM', family_line(head.root, head.program), member) end
+end
+local function enter_place(head, member)  -- Returns the place there.
+  local kind, name, score = place_of(head)
+  if kind == 'held' then call('ZADD', at('held', name), score, member) elseif kind then enter_ready(head, member, score) end
+  return score
 end
 local function leave_place(head, member)
   local kind, name = place_of(head)
@@ -136,11 +151,12 @@ local function save(head)
     local was, of = place_of(before)
     if was ~= kind or of ~= name then leave_place(before, member) end
   end
-  if kind == 'held' then call('ZADD', at('held', name), score, member) elseif kind then enter_ready(head, member, score) end
+  enter_place(head, member)
   if head.queue ~= '' then
     local was, is = before and line_of_head(before), line_of_head(head)
-    if was and was ~= is then leave('executed', head.queue, was, member) end
-    if is then join('executed', head.queue, is, member, score) end
+    local group = group_of_head(head)
+    if was and was ~= is then leave('executed', group, was, member) end
+    if is then join('executed', group, is, member, score) end
   end
   if not before or not before.ended_at_s ~= not head.ended_at_s or pack(before.attributes or {}) ~= pack(head.attributes or {}) then
     index(before, head, member)
@@ -169,35 +185,38 @@ end
 -- Messages.
 local function message_of(member) return placed(unpack(call('HGET', at('mail'), member))), call('HGET', at('bodies'), member) end
 local function keep(message) call('HSET', at('mail'), numbered(message.number), pack(message)) end
+local function group_of_task(message) return group_of(message.to[2], message.to[1]) end
 local function leave_line(message, member)
   if message.holder then call('ZREM', at('leased', hold_of(message)), member) else step_out('work', message.to[2], message.to[1], member) end
 end
 local function join_line(message, member)
   if message.holder then call('ZADD', at('leased', hold_of(message)), message.due_at_s, member)
-  else line_up('work', message.to[2], message.to[1], member, message.due_at_s) end
+  elseif not limited(group_of_task(message)) then line_up('work', message.to[2], message.to[1], member, message.due_at_s) end
 end
 local function in_line(message) return pack({hold_of(message) or false, '', message.lane, message.priority, message.deliveries > 0}) end
 local function give(member, holder)  -- Leases a task; without a holder, frees it.
   local message = message_of(member)
+  local group = group_of_task(message)
   leave_line(message, member)
-  leave('worked', message.to[2], in_line(message), member)
+  leave('worked', group, in_line(message), member)
   message.deliveries = message.deliveries + (holder and 1 or 0)
   take(message, holder)
   join_line(message, member)
-  join('worked', message.to[2], in_line(message), member, message.due_at_s)
+  join('worked', group, in_line(message), member, message.due_at_s)
   if holder then call('SADD', at('holding'), hold_of(message)) end
   keep(message)
 end
 local function postpone(ack, address, member)  -- The message stays, is free, and is due again at that time.
   local message, due = message_of(member), ack.postpone_to_s
   if is_queue(ack.to) then
+    local group = group_of_task(message)
     leave_line(message, member)
-    leave('worked', message.to[2], in_line(message), member)
+    leave('worked', group, in_line(message), member)
     message.due_at_s = due
     take(message, nil)
     join_line(message, member)
-    join('worked', message.to[2], in_line(message), member, due)
-    if limited(message.to[2]) then wake = true end
+    join('worked', group, in_line(message), member, due)
+    if limited(group) then wake = true end
   end
   message.due_at_s = due
   keep(message)
@@ -217,12 +236,13 @@ local function acknowledge(ack)  -- Returns the message to send instead of a tas
     postpone(ack, address, member)
     return nil
   end
-  local message, name = message_of(member), ack.to[2]
+  local message = message_of(member)
   if is_queue(ack.to) then
+    local group = group_of_task(message)
     leave_line(message, member)
-    leave('worked', name, in_line(message), member)
-    if call('EXISTS', at('worked', name)) == 0 then call('SREM', at('worked'), name) end
-    if message.holder and limited(name) then wake = true end
+    leave('worked', group, in_line(message), member)
+    if call('EXISTS', at('worked', group)) == 0 then call('SREM', at('worked'), group) end
+    if message.holder and limited(group) then wake = true end
   end
   call('HDEL', at('box', address), ack.key)
   for _, line in ipairs({at('due', address), at('unclaimed')}) do call('ZREM', line, member) end
@@ -246,7 +266,7 @@ local function deliver(send)  -- Returns whether an execution was created.
   call('ZADD', at('due', address), due, member)
   if is_queue(send.to) then
     join_line(message, member)
-    join('worked', send.to[2], in_line(message), member, due)
+    join('worked', group_of_task(message), in_line(message), member, due)
   elseif not head then call('ZADD', at('unclaimed'), due, member)
   else
     head.mail_at_s = least(head.mail_at_s, due)
@@ -262,7 +282,14 @@ local function tell(members)  -- Messages in order of number; their bodies follo
 end
 
 -- Records. A hash has their states, another their values. `record_keys` has the keys of a kind, and `record_values` those that have an attribute, behind
--- its value in hexadecimal digits and a space, which sorts before digits; both sort by their bytes. `expiring` has those that expire, by that time.
+-- its value in hexadecimal digits and a space, which sorts before digits; both sort by their bytes. `expiring` has those that expire, by that time, and
+-- among equals in order of key.
+local function sortable(key) return table.concat(key, '\0') end  -- As text that sorts as its parts do: none of them contains NUL.
+local function parts_of(text)
+  local parts = {}
+  for part in (text .. '\0'):gmatch('(.-)%z') do parts[#parts + 1] = part end
+  return parts
+end
 local function record_at(place)
   local kept = call('HGET', at('records'), place)
   local record = kept and unpack(kept)
@@ -280,7 +307,7 @@ local function remove_record(place, record)
   call('HDEL', at('records'), place)
   call('HDEL', at('record_bodies'), place)
   call('ZREM', at('record_keys', kind), record.key[3])
-  call('ZREM', at('expiring'), place)
+  call('ZREM', at('expiring'), sortable(record.key))
   for _, one in ipairs(record.attributes) do
     call('ZREM', at('record_values', pack({record.key[1], record.key[2], one[1]})), attributed(one[2], record.key[3]))
   end
@@ -295,7 +322,7 @@ local function change_records(changes)
       call('HSET', at('records'), place, pack(record))
       call('HSET', at('record_bodies'), place, change.value)
       call('ZADD', at('record_keys', pack({key[1], key[2]})), 0, key[3])
-      if change.expires_at_s then call('ZADD', at('expiring'), change.expires_at_s, place) end
+      if change.expires_at_s then call('ZADD', at('expiring'), change.expires_at_s, sortable(key)) end
       for _, one in ipairs(change.attributes) do
         call('ZADD', at('record_values', pack({key[1], key[2], one[1]})), 0, attributed(one[2], key[3]))
       end
@@ -303,9 +330,12 @@ local function change_records(changes)
   end
 end
 function ask.drop_records(limit)
-  local places = call('ZRANGEBYSCORE', at('expiring'), '-inf', now, 'LIMIT', 0, limit)
-  for _, place in ipairs(places) do remove_record(place, (record_at(place))) end
-  answer.count = #places
+  local expired = call('ZRANGEBYSCORE', at('expiring'), '-inf', now, 'LIMIT', 0, limit)
+  for _, text in ipairs(expired) do
+    local place = pack(parts_of(text))
+    remove_record(place, (record_at(place)))
+  end
+  answer.count = #expired
 end
 
 -- Changes.
@@ -365,7 +395,7 @@ local function forget(head)  -- Removes an execution with its log and messages.
   local address, member = pack(head.key), numbered(head.number) .. pack(head.key)
   local line = head.queue ~= '' and line_of_head(head)
   leave_place(head, member)
-  if line then leave('executed', head.queue, line, member) end
+  if line then leave('executed', group_of_head(head), line, member) end
   for _, key in ipairs(call('HKEYS', at('box', address))) do acknowledge({to = head.key, key = key}) end
   call('DEL', at('log', address))
   call('ZREM', at('listed'), address)
@@ -401,7 +431,7 @@ local function commit(change)
   head.version, head.program, head.status, head.wake_at_s, head.ended_at_s = version, change.program, change.status, change.wake_at_s, change.ended_at_s
   head.attributes = change.attributes or head.attributes
   save(head)
-  if released and head.queue ~= '' and limited(head.queue) then wake = true end
+  if released and head.queue ~= '' and limited(group_of_head(head)) then wake = true end
   wake, news = wake or (least(head.wake_at_s, head.mail_at_s) or now + 1) <= now, news or change.news
   return {version = version, created = created}
 end
@@ -514,13 +544,13 @@ local function hand_out(found, kind, claim, tenant_of)  -- The members to hand o
     end
   end
   call('SET', at('turn'), string.format('%.17g', turn))
-  for _, tenant in ipairs(call('ZRANGEBYSCORE', at('turns', kind), '-inf', now - 3600, 'LIMIT', 0, 2 * #turns)) do call('ZREM', at('turns', kind), tenant) end
+  for _, tenant in ipairs(call('ZRANGEBYSCORE', at('turns', kind), '-inf', now - LANE_MEMORY_S, 'LIMIT', 0, 2 * #turns)) do call('ZREM', at('turns', kind), tenant) end
   table.sort(chosen, by_time)
   return chosen
 end
-local function look_within_limits(found, kind, name, queue, claim, fits)  -- What is ready in a queue and allowed by its limits.
+local function look_within_limits(found, kind, group, queue, claim, fits)  -- What is ready in a queue and allowed by its limits.
   local waiting, ready, state = {}, {}, {limits = queue.limits, held = {}, served = {}, free_at_s = queue.free_at_s[kind]}
-  for _, line in ipairs(lines_in(kind, name)) do
+  for _, line in ipairs(lines_in(kind, group)) do
     if line.holder and lives(line.holder) then state.held[line.lane] = (state.held[line.lane] or 0) + call('ZCARD', line.key)
     elseif kind == 'worked' or claim.knows[line.program] then waiting[#waiting + 1] = line end
   end
@@ -528,17 +558,17 @@ local function look_within_limits(found, kind, name, queue, claim, fits)  -- Wha
   for _, line in ipairs(room > 0 and waiting or {}) do
     local got = {}
     look(got, line.key, '-inf', line.holder and '+inf' or now, room, fits)
-    state.served[line.lane] = tonumber(call('HGET', at('served ' .. kind, name), line.lane) or nil)
+    state.served[line.lane] = tonumber(call('ZSCORE', at('served ' .. kind, group), line.lane) or nil)
     for _, one in ipairs(got) do
       ready[#ready + 1] = {-line.priority, one[1], tonumber(one[2]:sub(1, 16)), lane = line.lane, fresh = not line.begun, member = one[2]}
     end
   end
   for _, one in ipairs(choose(state, ready, now, room)) do
-    found[#found + 1] = {one[2], one.member, queue = name, lane = one.lane, fresh = one.fresh}
+    found[#found + 1] = {one[2], one.member, group = group, lane = one.lane, fresh = one.fresh}
   end
 end
-local function look_later(found, kind, name, queue, claim, fits)  -- When time alone lets a queue hand over more.
-  for _, line in ipairs(lines_in(kind, name)) do
+local function look_later(found, kind, group, queue, claim, fits)  -- When time alone lets a queue hand over more.
+  for _, line in ipairs(lines_in(kind, group)) do
     if not line.holder and (kind == 'worked' or claim.knows[line.program]) then
       look(found, line.key, after(now), '+inf', 1, fits)
       local due = {}
@@ -552,11 +582,19 @@ local function limits_now()
   for i = 1, #got, 2 do found[got[i]] = unpack(got[i + 1]) end
   return found
 end
+local function limits_of_claim(claim)  -- Those under which there may be something for a claim; `has_work` says that it also asks for tasks of the queue.
+  local found, queues, tenants = {}, set(claim.queues), claim.tenants and set(claim.tenants)
+  for group, queue in pairs(limits_now()) do
+    local of = unpack(group)
+    if of[2] == '' or not tenants or tenants[of[2]] then found[group], queue.has_work = queue, queues[of[1]] end
+  end
+  return found
+end
 function ask.claim(claim)
   local hold = hold_of({holder = claim.holder, hold = number_of_hold(claim.holder)})
   if claim.epoch ~= answer.epoch or not lives(hold) then return end
   if claim.tenants and #claim.tenants == 0 then claim.programs, claim.queues, claim.toolboxes = {}, {}, {} end
-  local queues, limits, ready, work, later = set(claim.queues), limits_now(), {}, {}, {}
+  local limits, ready, work, later = limits_of_claim(claim), {}, {}, {}
   claim.knows = set(claim.programs)
   for _, toolbox in ipairs(claim.toolboxes) do toolbox.programs, toolbox.has = set(toolbox[1]), set(toolbox[2]) end
   for _, program in ipairs(call('SMEMBERS', at('programs'))) do  -- Those that need capabilities; see claimable() in core/program.py.
@@ -609,23 +647,21 @@ function ask.claim(claim)
     one.own = true
     ready[#ready + 1] = one
   end
-  for _, name in ipairs(claim.queues) do
-    if not limits[name] then look_at(work, 'work', name, '-inf', now, claim.limit + 1)
-    else look_within_limits(work, 'worked', name, limits[name], claim, of_tenant) end
+  for _, name in ipairs(claim.queues) do look_at(work, 'work', name, '-inf', now, claim.limit + 1) end
+  for group, queue in pairs(limits) do
+    if queue.has_work then look_within_limits(work, 'worked', group, queue, claim, of_tenant) end
+    look_within_limits(ready, 'executed', group, queue, claim, wanted)
   end
-  for name, queue in pairs(limits) do look_within_limits(ready, 'executed', name, queue, claim, wanted) end
   if #ready > claim.limit and not roots then
     for _, name in ipairs(claim.programs) do look_in_turns(ready, 'ready', name, claim) end
   end
   if #work > claim.limit then
-    for _, name in ipairs(claim.queues) do
-      if not limits[name] then look_in_turns(work, 'work', name, claim) end
-    end
+    for _, name in ipairs(claim.queues) do look_in_turns(work, 'work', name, claim) end
   end
   answer.executions = {}
   for i, one in ipairs(hand_out(ready, 'executed', claim, function(member) return unpack(member:sub(17))[1] end)) do
     local member = one[2]
-    if one.queue then serve('executed', one) end
+    if one.group then serve('executed', one) end
     local address = member:sub(17)
     local head = load(address)
     take(head, claim.holder)
@@ -636,19 +672,20 @@ function ask.claim(claim)
   answer.messages = {}
   for i, one in ipairs(hand_out(work, 'worked', claim, function(member) return message_of(member).to[1] end)) do
     local member = one[2]
-    if one.queue then serve('worked', one) end
+    if one.group then serve('worked', one) end
     give(member, claim.holder)
     answer.messages[i], tail[#tail + 1] = message_of(member)
   end
-  limits = limits_now()
+  limits = limits_of_claim(claim)
   for _, name in ipairs(claim.programs) do
     look_at(later, 'ready', name, '-inf', '+inf', 1)
   end
   look(later, at('held', hold), '(-inf', '+inf', 1, fits)
-  for _, name in ipairs(claim.queues) do
-    if not limits[name] then look_at(later, 'work', name, '-inf', '+inf', 1) else look_later(later, 'worked', name, limits[name], claim, of_tenant) end
+  for _, name in ipairs(claim.queues) do look_at(later, 'work', name, '-inf', '+inf', 1) end
+  for group, queue in pairs(limits) do
+    if queue.has_work then look_later(later, 'worked', group, queue, claim, of_tenant) end
+    look_later(later, 'executed', group, queue, claim, wanted)
   end
-  for name, queue in pairs(limits) do look_later(later, 'executed', name, queue, claim, wanted) end
   answer.next_at_s = more and now or first_time(later)
 end
 function ask.renew(renewal)
@@ -669,23 +706,47 @@ function ask.renew(renewal)
     if holds_nothing(dead) then drop_hold(dead) end
   end
 end
+local function lift(kind, group, tenant, found)  -- Takes what a tenant (or with '' all) has out of the lines of a group.
+  for _, line in ipairs(lines_in(kind, group)) do
+    for _, member in ipairs(call('ZRANGE', line.key, 0, -1)) do
+      local thing = kind == 'executed' and load(member:sub(17)) or (message_of(member))
+      if tenant == '' or (kind == 'executed' and thing.key or thing.to)[1] == tenant then found[#found + 1] = {kind, member, thing} end
+    end
+  end
+end
 function ask.limit(change)
-  local name, queue = change.queue, limited(change.queue) or nil
+  local own, everyone, lifted = pack({change.queue, change.tenant}), pack({change.queue, ''}), {}
+  local queue = limited(own) or nil
   wake = true
-  for _, line in ipairs(not queue ~= not change.limits and lines_in('executed', name) or {}) do
-    local got = line.holder and {} or call('ZRANGE', line.key, 0, -1, 'WITHSCORES')
-    for i = 1, #got, 2 do
-      local head = load(got[i]:sub(17))
-      if queue then enter_ready(head, got[i], got[i + 1]) else leave_ready(head, got[i]) end
+  if not queue ~= not change.limits then
+    for _, kind in ipairs({'executed', 'worked'}) do lift(kind, queue and own or everyone, change.tenant, lifted) end
+  end
+  for _, one in ipairs(lifted) do
+    local kind, member, thing = one[1], one[2], one[3]
+    if kind == 'executed' then
+      leave_place(thing, member)
+      leave(kind, group_of_head(thing), line_of_head(thing), member)
+    else
+      leave_line(thing, member)
+      leave(kind, group_of_task(thing), in_line(thing), member)
     end
   end
   if change.limits then
     queue = queue or {turn = 0, free_at_s = {executed = 0, worked = 0}}
     queue.limits = change.limits
-    call('HSET', at('limits'), name, pack(queue))
+    call('HSET', at('limits'), own, pack(queue))
   else
-    call('HDEL', at('limits'), name)
-    call('DEL', at('served executed', name), at('served worked', name))
+    call('HDEL', at('limits'), own)
+    call('DEL', at('served executed', own), at('served worked', own))
+  end
+  for _, one in ipairs(lifted) do
+    local kind, member, thing = one[1], one[2], one[3]
+    if kind == 'executed' then
+      join(kind, group_of_head(thing), line_of_head(thing), member, enter_place(thing, member))
+    else
+      join_line(thing, member)
+      join(kind, group_of_task(thing), in_line(thing), member, thing.due_at_s)
+    end
   end
 end
 function ask.raise_epoch()
@@ -924,21 +985,25 @@ function ask.leases()
   end
 end
 function ask.queues()
-  local limits, names = limits_now(), set(call('SUNION', at('executed'), at('worked')))
-  for name in pairs(limits) do names[name] = true end
+  local limits, groups = limits_now(), {}
+  for _, group in ipairs(call('SUNION', at('executed'), at('worked'))) do groups[pack({unpack(group)[1], ''})] = true end
+  for group in pairs(limits) do
+    groups[group], groups[pack({unpack(group)[1], ''})] = true, true
+  end
   answer.queues = {}
-  local function count(kind, name)  -- How many live holders hold, and how many wait.
+  local function count(kind, group)  -- How many live holders hold, and how many wait.
     local held, waiting = 0, 0
-    for _, line in ipairs(lines_in(kind, name)) do
+    for _, line in ipairs(lines_in(kind, group)) do
       if line.holder and lives(line.holder) then held = held + call('ZCARD', line.key)
       else waiting = waiting + call('ZCOUNT', line.key, '-inf', (line.holder or kind == 'worked') and '+inf' or now) end
     end
     return held, waiting
   end
-  for name in pairs(names) do
-    local state = {name = name, limits = limits[name] and limits[name].limits or {interval_s = 0}}
-    state.executions, state.executions_waiting = count('executed', name)
-    state.work, state.work_waiting = count('worked', name)
+  for group in pairs(groups) do
+    local of = unpack(group)
+    local state = {name = of[1], tenant = of[2] ~= '' and of[2] or nil, limits = limits[group] and limits[group].limits or {interval_s = 0}}
+    state.executions, state.executions_waiting = count('executed', group)
+    state.work, state.work_waiting = count('worked', group)
     answer.queues[#answer.queues + 1] = state
   end
 end

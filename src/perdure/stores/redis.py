@@ -46,7 +46,6 @@ from perdure.stores.protocol import (
     StoreTime,
     Superseded,
     check_changes,
-    no_limits_of_tenants,
 )
 from perdure.stores.records import RecordChange, RecordFilter, RecordKey, Stale, StoredRecord
 from perdure.stores.secret_vault import VAULT, SealedValue
@@ -254,13 +253,11 @@ class RedisStore:
         return sorted((HolderStatus(*lease, about) for lease, about in zip(answer.leases, abouts, strict=True)), key=lambda lease: lease.holder)
 
     async def limit(self, queue: str, limits: QueueLimits | None, tenant: str | None = None) -> None:
-        if tenant is not None:
-            raise no_limits_of_tenants()
-        await self._ask("limit", {"queue": queue, "limits": limits})
+        await self._ask("limit", {"queue": queue, "tenant": tenant or "", "limits": limits})
 
     async def queues(self) -> list[QueueStatus]:
         answer, _ = await self._ask("queues")
-        return sorted(answer.queues, key=lambda queue: queue.name)
+        return sorted(answer.queues, key=lambda queue: (queue.name, queue.tenant or ""))
 
     async def relay(self, limit: int = 100) -> int:
         return 0  # There is one reach, so nothing ever leaves it.

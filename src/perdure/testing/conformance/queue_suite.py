@@ -6,7 +6,6 @@ A task is leased to a live worker until the task is acknowledged or the worker d
 import pytest
 
 from perdure.core.envelopes import Ack, NewExecution, OutgoingMessage
-from perdure.core.errors import StoreError
 from perdure.core.paths import Key
 from perdure.stores.protocol import UNLIMITED, Committed, Post, QueueLimits, QueueStatus, Superseded
 from perdure.testing.conformance.store_world import PROGRAM, StoreWorld, key, plain_message, queue
@@ -261,9 +260,7 @@ class QueueSuite:
 
 
 class TaskSuite:
-    """See the module. A store that keeps limits for all tenants together, and not for one, sets `keeps_limits_of_tenants` to False."""
-
-    keeps_limits_of_tenants = True
+    """See the module."""
 
     async def test_work_is_claimed_by_the_names_of_queues_whatever_the_tenant(self, world: StoreWorld) -> None:
         await world.renew("one")
@@ -418,19 +415,7 @@ class TaskSuite:
         assert await world.claimed("one", "pay") == []
         assert [message.key for message in await world.work("one", "order")] == ["work"]
 
-    def _expect_limits_of_tenants(self) -> None:
-        if not self.keeps_limits_of_tenants:
-            pytest.skip("this store keeps limits for all tenants together")
-
-    async def test_a_store_that_keeps_no_limits_of_tenants_refuses_them(self, world: StoreWorld) -> None:
-        if self.keeps_limits_of_tenants:
-            pytest.skip("this store keeps them")
-        with pytest.raises(StoreError, match="for all tenants together, not for one"):
-            await world.store.limit("pay", QueueLimits(1), "acme")
-        assert await world.store.queues() == []
-
     async def test_the_limits_of_a_tenant_take_the_place_of_those_for_all(self, world: StoreWorld) -> None:
-        self._expect_limits_of_tenants()
         await world.renew("one")
         await world.store.limit("pay", QueueLimits(3), "acme")
         await world.store.limit("pay", QueueLimits(2))
@@ -453,7 +438,6 @@ class TaskSuite:
         assert await ids(world) == ["b2"]
 
     async def test_a_tenant_alone_is_limited_or_exempt(self, world: StoreWorld) -> None:
-        self._expect_limits_of_tenants()
         await world.renew("one")
         await world.store.limit("pay", QueueLimits(1), "b")
         await world.store.limit("mails", QueueLimits(1))
@@ -470,7 +454,6 @@ class TaskSuite:
         ]
 
     async def test_limits_of_a_tenant_that_come_and_go_apply_to_what_waits_and_what_is_held(self, world: StoreWorld) -> None:
-        self._expect_limits_of_tenants()
         await world.renew("one")
         await world.store.limit("pay", QueueLimits(2))
         await world.post(*(work(f"{tenant}{number}", tenant=tenant) for number in range(3) for tenant in ("acme", "b")))
@@ -486,7 +469,6 @@ class TaskSuite:
         assert await world.store.queues() == [QueueStatus("pay", UNLIMITED, 0, 6, 0, 0)]
 
     async def test_a_claim_for_some_tenants_gets_what_their_limits_leave(self, world: StoreWorld) -> None:
-        self._expect_limits_of_tenants()
         await world.renew("one")
         await world.store.limit("pay", QueueLimits(1))
         await world.store.limit("pay", QueueLimits(2), "b")
@@ -496,7 +478,6 @@ class TaskSuite:
         assert sorted(await leased(world, tenants=frozenset({"b"}))) == ["b0", "b1"]
 
     async def test_the_rate_of_a_tenant_is_its_own(self, world: StoreWorld) -> None:
-        self._expect_limits_of_tenants()
         await world.renew("one", lease_s=1000)
         await world.store.limit("pay", QueueLimits(interval_s=10.0))
         await world.store.limit("pay", QueueLimits(interval_s=4.0), "b")

@@ -1,5 +1,6 @@
 """The tests of records: small versioned documents that change only by a post, each at the version that the post expects."""
 
+import itertools
 import random
 from collections.abc import Awaitable, Callable
 from itertools import count
@@ -182,6 +183,17 @@ class RecordSuite:
         assert await world.store.drop_expired_records(1) == 1
         await changed(world, put("a"))
         assert await world.store.drop_expired_records() == 2
+
+    async def test_the_order_of_keys_is_that_of_their_parts(self, world: StoreWorld) -> None:
+        parts = itertools.product(("acme", "b", "a", "a\x01"), ("x", "xy"), ("2/é", "1", "\x01", "🐘"))
+        keys = sorted(RecordKey(*three) for three in parts)
+        await changed(world, *(RecordChange(one, 0, b"passing", expires_at_s=world.clock.now_s + 1) for one in reversed(keys)))
+        world.clock.advance(10)
+        dropped = 0
+        for one in keys:
+            dropped += await world.store.drop_expired_records(1)
+            await changed(world, RecordChange(one, 0, b"lasting"))  # if another one was dropped, this replaces one that could have been
+        assert dropped == len(keys)
 
     async def test_lists_are_in_order_of_key_within_a_tenant_and_kind(self, world: StoreWorld) -> None:
         several = sorted({name for name in NAMES if name and "\0" not in name} | {"a/", "a/1", "a/\uffff", "a/🐘", "a0"})
