@@ -333,7 +333,7 @@ def postgres_tables() -> list[tuple[str, str]]:
 
 def redis_keys() -> str:
     """The kinds of keys of the Redis store."""
-    text = (SOURCE / "stores/redis.lua").read_text(encoding="utf-8")
+    text = "".join((SOURCE / f"stores/{name}.lua").read_text(encoding="utf-8") for name in ("redis", "redis_feed"))
     return ", ".join(f"`{name}`" for name in sorted({one.strip() for one in re.findall(r"\bat\('([a-z ]+)'", text)}))
 
 

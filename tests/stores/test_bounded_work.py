@@ -24,6 +24,7 @@ from perdure.stores.redis import RedisStore
 from perdure.stores.sqlite.database_file import DatabaseFile
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.testing.conformance import Clock, StoreWorld
+from perdure.testing.conformance.feed_suite import feed_of
 from perdure.testing.conformance.store_world import PROGRAM, key, plain_message, queue
 from tests.stores.servers import DatabaseServer, valkey
 
@@ -50,6 +51,10 @@ CALLS: dict[str, Call] = {
     "records": lambda world: world.store.records(RecordFilter("acme", "note", limit=10)),
     "what is queued": lambda world: world.store.are_queued([Ack(queue(), "task 1")]),
     "expired messages": lambda world: world.store.drop_expired(10),
+    "a feed that begins": lambda world: feed_of(world.store).begin_feed(),
+    "a piece of the scan": lambda world: feed_of(world.store).shipped(0, 10),
+    "a change while the feed is read": lambda world: world.commit(key("mine"), 2, row=b"row"),
+    "a piece of the feed": lambda world: feed_of(world.store).shipped(0, 10),
 }
 
 

@@ -79,3 +79,18 @@ async def test_redis_does_what_memory_does(seed: int, valkey_server: DatabaseSer
         await client.set(f"{PREFIX}epoch", 1)
     monkeypatch.setattr(walk, "SqliteStore", lambda _file, clock, **_settings: RedisTwin(valkey_server.url, clock))
     await walk.compare_stores(seed, Path(), walk.OPERATIONS_MIN)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("seed", range(3))
+async def test_a_copy_by_the_feed_from_or_to_redis_is_the_store(
+    seed: int, valkey_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Redis is shipped to a memory store, and a memory store to a second database of the server."""
+    async with Redis.from_url(valkey_server.url) as client:
+        await client.flushall()
+        await client.set(f"{PREFIX}epoch", 1)
+    copy_url = f"{valkey_server.url}?db=1"
+    monkeypatch.setattr(walk, "SqliteStore", lambda _file, clock, **_settings: RedisTwin(valkey_server.url, clock))
+    monkeypatch.setattr(feed_walk, "SqliteStore", lambda _file, clock, **_settings: RedisStore(copy_url, clock))
+    await feed_walk.ship_at_random(seed, tmp_path, feed_walk.OPERATIONS)

@@ -20,7 +20,11 @@ from perdure.stores.sqlite.store import SqliteStore
 
 DEFAULT_URL = "sqlite:///.perdure/perdure.db"
 
-EXPERIMENTAL_SCHEMES = {"postgres": "Postgres", "postgresql": "Postgres", "redis": "Redis", "rediss": "Redis", "valkey": "Valkey", "valkeys": "Valkey"}
+EXPERIMENTAL_SCHEMES = {
+    **dict.fromkeys(("postgres", "postgresql"), "Postgres"),
+    **dict.fromkeys(("redis", "rediss", "unix"), "Redis"),
+    **dict.fromkeys(("valkey", "valkeys"), "Valkey"),
+}
 """The schemes of stores that can't be opened by a URL yet: their tables carry no version number, so a later Perdure could not tell what they hold."""
 
 
@@ -75,17 +79,23 @@ def open_plain_store(url: str) -> Store:
 
 
 def open_store_to_copy(url: str) -> Store:
-    """Open the store of a URL to copy it or to copy into it, as `open_plain_store` does, or an experimental one that can be copied: ``postgresql://host/name``.
+    """Open the store of a URL to copy it or to copy into it: as `open_plain_store` does, or an experimental one, such as ``postgresql://host/name``.
 
     Raises:
         BadValue: the URL names no such store.
         ProgrammingError: the package that the store needs is not installed.
         StoreError: the file can't be opened.
     """
-    if EXPERIMENTAL_SCHEMES.get(urlsplit(url).scheme) == "Postgres":
-        from perdure.stores.postgres.store import PostgresStore
+    scheme = urlsplit(url).scheme
+    match EXPERIMENTAL_SCHEMES.get(scheme.partition("+")[0]):
+        case "Postgres":
+            from perdure.stores.postgres.store import PostgresStore
 
-        return PostgresStore(url)
+            return PostgresStore(url)
+        case "Redis" | "Valkey":
+            from perdure.stores.redis import RedisStore
+
+            return RedisStore(url.replace("valkey", "redis", 1) if scheme.startswith("valkey") else url)
     return open_plain_store(url)
 
 

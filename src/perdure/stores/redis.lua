@@ -23,6 +23,18 @@ local function set(names)
   return found
 end
 
+-- The change feed (see redis_feed.lua) has an entry for each thing, which moves to the end with each change.
+local feeding
+local function is_fed()
+  if feeding == nil then feeding = call('EXISTS', at('feeding')) == 1 end
+  return feeding
+end
+local function note(...)  -- A thing has changed: its kind and what names it.
+  if not is_fed() then return end
+  local is_behind = unpack(call('GET', at('feeding'))).table or call('EXISTS', at('changed')) == 1
+  call('ZADD', at(is_behind and 'changed' or 'feed'), call('INCR', at('feed position')), pack({...}))
+end
+
 -- Holders. A holder that begins anew does so under another hold: its name and a number. What it held before is then held by a dead hold, which claims
 -- free in pieces. `holders` has until when each hold lives, and `ends` has them in that order.
 local function lives(hold)
@@ -143,7 +155,7 @@ local function index(before, head, member)
   for _, one in ipairs(before and found_by(before, member) or {}) do call('ZREM', one[1], one[2]) end
   for _, one in ipairs(head and found_by(head, member) or {}) do call('ZADD', one[1], 0, one[2]) end
 end
-local function save(head)
+local function save(head, is_mail_alone)  -- That a message came or went changes nothing that the feed ships with a head.
   local address = pack(head.key)
   local before, member = load(address), numbered(head.number) .. address
   local kind, name, score = place_of(head)
@@ -164,6 +176,7 @@ local function save(head)
   if head.holder then call('SADD', at('holding'), hold_of(head)) end
   if head.program:find('\n', 1, true) then call('SADD', at('programs'), head.program) end
   call('HSET', at('heads'), address, pack(head))
+  if not is_mail_alone then note('head', address) end
 end
 local function first_due(address, from)
   return tonumber(call('ZRANGEBYSCORE', at('due', address), from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2])
@@ -184,7 +197,10 @@ end
 
 -- Messages.
 local function message_of(member) return placed(unpack(call('HGET', at('mail'), member))), call('HGET', at('bodies'), member) end
-local function keep(message) call('HSET', at('mail'), numbered(message.number), pack(message)) end
+local function keep(message)
+  call('HSET', at('mail'), numbered(message.number), pack(message))
+  note('message', pack(message.to), message.key)
+end
 local function group_of_task(message) return group_of(message.to[2], message.to[1]) end
 local function leave_line(message, member)
   if message.holder then call('ZREM', at('leased', hold_of(message)), member) else step_out('work', message.to[2], message.to[1], member) end
@@ -224,7 +240,7 @@ local function postpone(ack, address, member)  -- The message stays, is free, an
   local head = not is_queue(ack.to) and load(address)
   if head then
     head.mail_at_s = least(head.mail_at_s, due)
-    save(head)
+    save(head, true)
   elseif not is_queue(ack.to) then call('ZADD', at('unclaimed'), due, member)
   end
 end
@@ -247,7 +263,23 @@ local function acknowledge(ack)  -- Returns the message to send instead of a tas
   call('HDEL', at('box', address), ack.key)
   for _, line in ipairs({at('due', address), at('unclaimed')}) do call('ZREM', line, member) end
   for _, kind in ipairs({'mail', 'bodies'}) do call('HDEL', at(kind), member) end
+  note('message', address, ack.key)
   return message.deliveries == 0 and ack.unleased or nil
+end
+local function enqueue(message, body)  -- Returns the execution that it is for, if there is one.
+  local address, member = pack(message.to), numbered(message.number)
+  keep(message)
+  call('HSET', at('bodies'), member, body)
+  call('HSET', at('box', address), message.key, member)
+  call('ZADD', at('due', address), message.due_at_s, member)
+  if is_queue(message.to) then
+    join_line(message, member)
+    join('worked', group_of_task(message), in_line(message), member, message.due_at_s)
+    return
+  end
+  local head = load(address)
+  if not head then call('ZADD', at('unclaimed'), message.due_at_s, member) end
+  return head
 end
 local function deliver(send)  -- Returns whether an execution was created.
   local address, due, opened = pack(send.to), math.max(send.due_at_s, now), false
@@ -259,18 +291,10 @@ local function deliver(send)  -- Returns whether an execution was created.
   end
   if call('HEXISTS', at('box', address), send.key) == 1 then return opened end
   local message = {number = call('INCR', at('arrived')), to = send.to, key = send.key, due_at_s = due, deliveries = 0, lane = send.lane, priority = send.priority}
-  local member = numbered(message.number)
-  keep(message)
-  call('HSET', at('bodies'), member, send.body)
-  call('HSET', at('box', address), send.key, member)
-  call('ZADD', at('due', address), due, member)
-  if is_queue(send.to) then
-    join_line(message, member)
-    join('worked', group_of_task(message), in_line(message), member, due)
-  elseif not head then call('ZADD', at('unclaimed'), due, member)
-  else
-    head.mail_at_s = least(head.mail_at_s, due)
-    save(head)
+  local receiver = enqueue(message, send.body)
+  if receiver then
+    receiver.mail_at_s = least(receiver.mail_at_s, due)
+    save(receiver, true)
   end
   return opened
 end
@@ -311,6 +335,18 @@ local function remove_record(place, record)
   for _, one in ipairs(record.attributes) do
     call('ZREM', at('record_values', pack({record.key[1], record.key[2], one[1]})), attributed(one[2], record.key[3]))
   end
+  note('record', place)
+end
+local function put_record(record, value)
+  local key, place = record.key, pack(record.key)
+  call('HSET', at('records'), place, pack(record))
+  call('HSET', at('record_bodies'), place, value)
+  call('ZADD', at('record_keys', pack({key[1], key[2]})), 0, key[3])
+  if record.expires_at_s then call('ZADD', at('expiring'), record.expires_at_s, sortable(key)) end
+  for _, one in ipairs(record.attributes) do
+    call('ZADD', at('record_values', pack({key[1], key[2], one[1]})), 0, attributed(one[2], key[3]))
+  end
+  note('record', place)
 end
 local function change_records(changes)
   for _, change in ipairs(changes) do
@@ -319,13 +355,7 @@ local function change_records(changes)
     if before then remove_record(place, before) end
     if change.value then
       local record = {key = key, version = change.version + 1, attributes = change.attributes, changed_at_s = now, expires_at_s = change.expires_at_s}
-      call('HSET', at('records'), place, pack(record))
-      call('HSET', at('record_bodies'), place, change.value)
-      call('ZADD', at('record_keys', pack({key[1], key[2]})), 0, key[3])
-      if change.expires_at_s then call('ZADD', at('expiring'), change.expires_at_s, sortable(key)) end
-      for _, one in ipairs(change.attributes) do
-        call('ZADD', at('record_values', pack({key[1], key[2], one[1]})), 0, attributed(one[2], key[3]))
-      end
+      put_record(record, change.value)
     end
   end
 end
@@ -339,6 +369,13 @@ function ask.drop_records(limit)
 end
 
 -- Changes.
+local function keep_blobs(change)  -- Before anything that names them.
+  for _, blob in ipairs(change.blobs) do
+    if call('HSETNX', at('blobs'), blob[1], blob[2]) == 1 then note('blob', blob[1]) end
+    call('HDEL', at('removed_blobs'), blob[1])
+    call('HDEL', at('blob_marks'), blob[1])
+  end
+end
 local function carry_out(change)  -- Returns the executions that were created.
   local created, sends = {}, {}
   for _, ack in ipairs(change.acks) do sends[#sends + 1] = acknowledge(ack) end
@@ -346,11 +383,6 @@ local function carry_out(change)  -- Returns the executions that were created.
   for _, send in ipairs(sends) do
     wake = true
     if deliver(send) then created[#created + 1] = send.to end
-  end
-  for _, blob in ipairs(change.blobs) do
-    call('HSET', at('blobs'), blob[1], blob[2])
-    call('HDEL', at('removed_blobs'), blob[1])
-    call('HDEL', at('blob_marks'), blob[1])
   end
   for _, send in ipairs(change.messages) do
     for _, names in ipairs(send.refers) do
@@ -391,17 +423,28 @@ local function refused(post)  -- The first start that its admission does not all
     end
   end
 end
-local function forget(head)  -- Removes an execution with its log and messages.
-  local address, member = pack(head.key), numbered(head.number) .. pack(head.key)
-  local line = head.queue ~= '' and line_of_head(head)
+local function take_out(head)  -- Removes a head from everything that finds it by what it is now.
+  local address = pack(head.key)
+  local member, line = numbered(head.number) .. address, head.queue ~= '' and line_of_head(head)
   leave_place(head, member)
   if line then leave('executed', group_of_head(head), line, member) end
-  for _, key in ipairs(call('HKEYS', at('box', address))) do acknowledge({to = head.key, key = key}) end
+  index(head, nil, member)
+  call('HDEL', at('heads'), address)
+end
+local function remove_head(head)  -- Removes an execution with its log.
+  local address = pack(head.key)
+  take_out(head)
   call('DEL', at('log', address))
   call('ZREM', at('listed'), address)
   call('ZREM', at('created_at'), numbered(head.number))
-  index(head, nil, member)
-  call('HDEL', at('heads'), address)
+  if is_fed() then
+    for _, line in ipairs({'feed', 'changed'}) do call('ZREM', at(line), pack({'head', address})) end
+  end
+  note('removed', address)
+end
+local function forget(head)  -- Removes an execution with its log and messages.
+  remove_head(head)
+  for _, key in ipairs(call('HKEYS', at('box', pack(head.key)))) do acknowledge({to = head.key, key = key}) end
   wake = true
 end
 local function commit(change)
@@ -416,7 +459,11 @@ local function commit(change)
     return {version = change.version, created = {}}
   end
   if not head then create(change.key, change.program, change.root, '', {queue = '', lane = '', priority = 0}, change.holder, change.created_at_s) end
-  local function append(last, row) call('ZADD', at('log', address), last, numbered(last) .. row) end
+  keep_blobs(change)
+  local function append(last, row)
+    call('ZADD', at('log', address), last, numbered(last) .. row)
+    note('row', address, last)
+  end
   if change.compacted then
     call('DEL', at('log', address))
     if #change.compacted > 0 then append(change.version, change.compacted) end
@@ -446,6 +493,7 @@ function ask.commit(changes)
       if late then answer.answers[i] = {stale = late}
       elseif kept_out then answer.answers[i] = {refused = kept_out}
       else
+        keep_blobs(change)
         change_records(change.records)
         answer.answers[i] = {version = 0, created = carry_out(change)}
       end
@@ -739,6 +787,7 @@ function ask.limit(change)
     call('HDEL', at('limits'), own)
     call('DEL', at('served executed', own), at('served worked', own))
   end
+  note('limits', change.queue, change.tenant)
   for _, one in ipairs(lifted) do
     local kind, member, thing = one[1], one[2], one[3]
     if kind == 'executed' then
@@ -796,12 +845,13 @@ function ask.remove_blobs(asked)
       count, size_bytes = count + 1, size_bytes + call('HSTRLEN', at('blobs'), name)
       call('HDEL', at('blobs'), name)
       call('HDEL', at('blob_marks'), name)
+      note('blob', name)
       if noted then call('HSETNX', at('removed_blobs'), name, string.format('%.17g', now)) end
     end
   end
   if count == 0 and not noted then
     for _, name in ipairs(marked) do
-      call('HDEL', at('removed_blobs'), name)
+      if call('HDEL', at('removed_blobs'), name) == 1 then note('blob', name) end
       call('HDEL', at('blob_marks'), name)
     end
   end
@@ -809,7 +859,9 @@ function ask.remove_blobs(asked)
 end
 function ask.note_blobs(removed)
   for _, one in ipairs(removed) do
-    if call('HEXISTS', at('blobs'), one[1]) == 0 then call('HSETNX', at('removed_blobs'), one[1], string.format('%.17g', one[2])) end
+    if call('HEXISTS', at('blobs'), one[1]) == 0 and call('HSETNX', at('removed_blobs'), one[1], string.format('%.17g', one[2])) == 1 then
+      note('blob', one[1])
+    end
   end
 end
 
@@ -1016,13 +1068,15 @@ function ask.sweep(which)
   end
 end
 
-if call('EXISTS', at('epoch')) == 0 then  -- A server that has lost its data begins a later epoch than any before.
-  call('SET', at('epoch'), string.format('%d', now))
+local function run()
+  if call('EXISTS', at('epoch')) == 0 then  -- A server that has lost its data begins a later epoch than any before.
+    call('SET', at('epoch'), string.format('%d', now))
+  end
+  answer.epoch = tonumber(call('GET', at('epoch')))
+  ask[ARGV[1]](asked)
+  if wake then call('PUBLISH', at('wake'), sender) end
+  if news then call('PUBLISH', at('news'), sender) end
+  answer.wake, answer.news = wake, news
+  table.insert(tail, 1, pack(answer))
+  return tail
 end
-answer.epoch = tonumber(call('GET', at('epoch')))
-ask[ARGV[1]](asked)
-if wake then call('PUBLISH', at('wake'), sender) end
-if news then call('PUBLISH', at('news'), sender) end
-answer.wake, answer.news = wake, news
-table.insert(tail, 1, pack(answer))
-return tail

@@ -25,6 +25,23 @@ from perdure.core.errors import ProgrammingError, StoreUnavailable
 from perdure.core.limits import UNCLAIMED_MESSAGE_S
 from perdure.core.paths import Address, Key, QueueAddress
 from perdure.stores.blob_marks import BLOB_REMOVAL, REMOVAL_BATCH, BlobTotals
+from perdure.stores.change_feed import (
+    CHANGE_FEED,
+    SHIPPED_MAX,
+    RemovedBlob,
+    RemovedExecution,
+    RemovedMessage,
+    RemovedRecord,
+    Shipped,
+    ShippedBlob,
+    ShippedHead,
+    ShippedItem,
+    ShippedLimits,
+    ShippedMessage,
+    ShippedRecord,
+    ShippedRow,
+    no_feed_error,
+)
 from perdure.stores.protocol import (
     ALL_HEADS,
     ChangeAnswer,
@@ -64,7 +81,8 @@ READ_MAX = 1_000
 VERSION_DIGITS = 16
 """A row of a log is stored behind its version in so many digits."""
 
-FAIRNESS, SCRIPT = (files("perdure.stores").joinpath(name).read_text(encoding="utf-8") for name in ("fairness.lua", "redis.lua"))
+FAIRNESS, OPERATIONS, FEED = (files("perdure.stores").joinpath(name).read_text(encoding="utf-8") for name in ("fairness.lua", "redis.lua", "redis_feed.lua"))
+SCRIPT = FAIRNESS + OPERATIONS + FEED + "return run()\n"
 
 
 class _Message(msgspec.Struct):
@@ -128,6 +146,21 @@ class _Change(msgspec.Struct):
     refused: _Refused | None = None
 
 
+class _Item(msgspec.Struct):
+    """An item of the change feed as the script encodes it, without its bytes. `kind` says which fields count."""
+
+    kind: str
+    name: str = ""
+    key: list[str] = []
+    version: int | None = None
+    at_s: float | None = None
+    tenant: str = ""
+    head: _Head | None = None
+    message: _Message | None = None
+    record: _Record | None = None
+    limits: QueueLimits | None = None
+
+
 class _Answer(msgspec.Struct):
     """The answer of the script to any operation."""
 
@@ -151,6 +184,9 @@ class _Answer(msgspec.Struct):
     names: list[str] = []
     places: list[str] = []
     place: str | None = None
+    items: list[_Item] = []
+    position: int = 0
+    more: bool = False
 
 
 class RedisStore:
@@ -179,7 +215,7 @@ class RedisStore:
         self._closed = False
         self.vault = RedisVault(self._ask)
         self.blob_removal = RedisBlobRemoval(self._ask)
-        self._optional = StoreParts().having(VAULT, self.vault).having(BLOB_REMOVAL, self.blob_removal)
+        self._optional = StoreParts().having(VAULT, self.vault).having(BLOB_REMOVAL, self.blob_removal).having(CHANGE_FEED, RedisChangeFeed(self._ask))
 
     # The methods of `Store`, which documents them.
 
@@ -305,7 +341,7 @@ class RedisStore:
         clock = "" if self._clock is None else repr(self._clock())
         arguments = (operation, msgspec.msgpack.encode(asked), clock, self._name)
         async with self._connected() as client:
-            first, *tail = await client.register_script(FAIRNESS + SCRIPT)(keys=[PREFIX], args=arguments)
+            first, *tail = await client.register_script(SCRIPT)(keys=[PREFIX], args=arguments)
         answer = _decode(first)
         for channel, is_notified in zip(self._listeners, (answer.wake, answer.news), strict=True):
             if is_notified:
@@ -430,6 +466,90 @@ class RedisBlobRemoval:
         return [*_messages(answer.messages, bodies)]
 
 
+class RedisChangeFeed:
+    """A `ChangeFeed` in Redis."""
+
+    def __init__(self, ask: Callable[[str, object], Awaitable[tuple[_Answer, Iterator[Any]]]]) -> None:
+        self._ask = ask
+
+    async def begin_feed(self) -> None:
+        """See `ChangeFeed.begin_feed`."""
+        await self._ask("begin_feed", None)
+
+    async def end_feed(self) -> None:
+        """See `ChangeFeed.end_feed`."""
+        await self._ask("end_feed", None)
+
+    async def shipped(self, after: int, limit: int = SHIPPED_MAX) -> Shipped:
+        """See `ChangeFeed.shipped`."""
+        answer, payloads = await self._ask("shipped", {"after": after, "limit": limit})
+        if not answer.done:
+            raise no_feed_error()
+        return Shipped(answer.position, tuple(_shipped_item(item, payloads) for item in answer.items), answer.more)
+
+    async def trim_feed(self, until: int) -> None:
+        """See `ChangeFeed.trim_feed`."""
+        await self._ask("trim_feed", until)
+
+    async def restore(self, items: Sequence[ShippedItem]) -> None:
+        """See `ChangeFeed.restore`. The server carries out the call as a whole."""
+        await self._ask("restore", [*map(_restored_item, items)])
+
+
+def _shipped_item(item: _Item, payloads: Iterator[bytes]) -> ShippedItem:
+    """Decodes an item; one with bytes gets the next of `payloads`."""
+    match item.kind:
+        case "blob":
+            return ShippedBlob(item.name, next(payloads))
+        case "no blob":
+            return RemovedBlob(item.name, item.at_s)
+        case "row":
+            return ShippedRow(Key(*item.key), LogRow(item.version or 0, next(payloads)))
+        case "head" if item.head is not None:
+            return ShippedHead(_head(item.head), item.version)
+        case "no head":
+            return RemovedExecution(Key(*item.key))
+        case "message" if item.message is not None:
+            return ShippedMessage(*_messages([item.message], payloads))
+        case "no message":
+            return RemovedMessage(_address(item.key), item.name)
+        case "record" if item.record is not None:
+            return ShippedRecord(*_records([item.record], payloads))
+        case "no record":
+            return RemovedRecord(RecordKey(*item.key))
+        case "limits":
+            return ShippedLimits(item.name, item.limits, item.tenant or None)
+    raise AssertionError(f"the script has shipped something unknown: {item.kind}")
+
+
+def _restored_item(item: ShippedItem) -> dict[str, object]:
+    """Encodes an item for the script."""
+    match item:
+        case ShippedBlob(name, payload):
+            return {"kind": "blob", "name": name, "bytes": _text(payload)}
+        case RemovedBlob(name, at_s):
+            return {"kind": "no blob", "name": name, "at_s": at_s}
+        case ShippedRow(key, row):
+            return {"kind": "row", "key": key, "version": row.version, "bytes": _text(row.payload)}
+        case ShippedHead(head, first_version):
+            return {"kind": "head", "head": asdict(head) | {"attributes": _in_hex(head.attributes)}, "version": first_version}
+        case RemovedExecution(key):
+            return {"kind": "no head", "key": key}
+        case ShippedMessage(message):
+            fields = asdict(message)
+            return {"kind": "message", "bytes": _text(fields.pop("body")), "message": fields}
+        case RemovedMessage(to, key):
+            return {"kind": "no message", "key": to, "name": key}
+        case ShippedRecord(record):
+            record_fields = asdict(record)
+            return {"kind": "record", "bytes": _text(record_fields.pop("value")), "record": record_fields | {"attributes": _in_hex(record.attributes)}}
+        case RemovedRecord(key):
+            return {"kind": "no record", "key": key}
+        case ShippedLimits(queue, limits, tenant):
+            return {"kind": "limits", "name": queue, "tenant": tenant or "", "limits": limits}
+    raise TypeError(f"{item!r:.80} is no item of a change feed")
+
+
 def _change(change: Commit | Post) -> dict[str, object]:
     fields = asdict(change)
     fields["messages"] = [*map(_send, change.messages)]
@@ -494,14 +614,14 @@ def _change_answer(change: _Change, answer: _Answer) -> ChangeAnswer:
 
 def _messages(encoded: Iterable[_Message], bodies: Iterator[bytes]) -> tuple[QueuedMessage, ...]:
     """Decodes messages; each gets the next of `bodies`."""
-
-    def address(to: list[str]) -> Address:
-        return Key(*to) if len(to) == 3 else QueueAddress(*to)
-
     return tuple(
-        QueuedMessage(message.number, address(message.to), message.key, next(bodies), message.due_at_s, message.deliveries, message.lane, message.priority)
+        QueuedMessage(message.number, _address(message.to), message.key, next(bodies), message.due_at_s, message.deliveries, message.lane, message.priority)
         for message in encoded
     )
+
+
+def _address(parts: list[str]) -> Address:
+    return Key(*parts) if len(parts) == 3 else QueueAddress(*parts)
 
 
 _decode = msgspec.msgpack.Decoder(_Answer).decode
