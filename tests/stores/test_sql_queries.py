@@ -47,7 +47,7 @@ def test_every_statement_that_code_uses_is_in_a_file_and_every_statement_in_a_fi
     assert {*import_module(f"perdure.{package}.statements").SQL} == {*texts}, "the module `statements` does not read every file"
 
 
-@pytest.mark.parametrize("package", ["stores.sqlite"])
+@pytest.mark.parametrize("package", PACKAGES)
 def test_no_complete_statement_is_in_code(package: str) -> None:
     paths = (SOURCE / package.replace(".", "/")).rglob("*.py")
     found = [f"{path.name}:{line}: {text}" for path in paths for line, text in texts(ast.parse(path.read_text(encoding="utf-8"))) if COMPLETE.match(text)]

@@ -44,3 +44,23 @@ DELETE FROM blob_marks WHERE sweep = $1;
 -- The messages to executions that are not there.
 SELECT {message_columns} FROM mail WHERE queue IS NULL
     AND NOT EXISTS (SELECT 1 FROM heads WHERE sha256(heads.address) = sha256(mail.address)) ORDER BY number;
+
+-- name: forget_removal
+-- Forgets when a blob was removed.
+DELETE FROM removed_blobs WHERE sha256 = $1;
+
+-- name: has_any_blob
+-- Whether one of some blobs is there.
+SELECT true FROM blobs WHERE sha256 = ANY($1::text[]) LIMIT 1;
+
+-- name: keep_blob
+-- Keeps a blob, unless it is there.
+INSERT INTO blobs VALUES ($1, $2) ON CONFLICT DO NOTHING;
+
+-- name: read_blob
+-- A blob.
+SELECT bytes FROM blobs WHERE sha256 = $1;
+
+-- name: removed_at
+-- When a blob was removed.
+SELECT at_s FROM removed_blobs WHERE sha256 = $1;

@@ -8,45 +8,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from perdure.stores.fairness import LANE_MEMORY_S, next_lane_turn, take_turns
-from perdure.stores.postgres.limited_queues import ORPHANED, TENANTS, WANTED, ClaimArguments, Fetch, PostgresCandidate
+from perdure.stores.postgres.limited_queues import ClaimArguments, Fetch, PostgresCandidate
+from perdure.stores.postgres.statements import SQL
 from perdure.stores.postgres.store_rows import escape_nul
 
 TENANTS_MAX = 128
 """How many tenants a claim looks at in each program or queue."""
-
-_HOLDERS = """WITH RECURSIVE names(name) AS (SELECT (SELECT min(holder) FROM {table} WHERE holder IS NOT NULL)
-    UNION ALL SELECT (SELECT min(holder) FROM {table} WHERE holder > names.name) FROM names WHERE name IS NOT NULL)"""
-_DEAD = "name IS NOT NULL AND NOT EXISTS (SELECT 1 FROM holders WHERE holders.name = names.name AND until_s > $1)"
-ORPHANS = (
-    _HOLDERS
-    + f""" SELECT number FROM names CROSS JOIN LATERAL (SELECT number FROM {{table}} WHERE holder = names.name ORDER BY number LIMIT $2) AS held
-    WHERE {_DEAD} LIMIT $2"""
-)
-HAS_ORPHANS = _HOLDERS + f" SELECT 1 FROM names WHERE {_DEAD} LIMIT 1"
-_STILL = f"SELECT number FROM {{table}} WHERE number = ANY($2::bigint[]) AND {ORPHANED} FOR UPDATE SKIP LOCKED"
-FREE = f"""UPDATE heads SET holder = NULL, wake_at_s = least(coalesce(wake_at_s, created_at_s), $1)
-    WHERE number IN ({_STILL.format(table="heads")}) RETURNING number"""
-FREE_WORK = f"UPDATE mail SET holder = NULL WHERE number IN ({_STILL.format(table='mail')}) RETURNING number"
-
-OWN = f"""SELECT number, coalesce(ready_at_s, '-infinity'), tenant FROM heads WHERE limited = 0 AND holder = $4 AND ready_at_s <= $1 AND {WANTED} AND {TENANTS}
-    ORDER BY ready_at_s, number LIMIT $6"""
-_FREE_HEADS = "limited = 0 AND holder IS NULL AND ready_at_s IS NOT NULL AND program"
-_FREE_MAIL = "limited = 0 AND holder IS NULL AND queue"
-_PAGE = f"""SELECT first.* FROM unnest($2::text[]) AS name CROSS JOIN LATERAL (SELECT number, {{at}}, tenant FROM {{table}}
-    WHERE {{free}} = name AND {{at}} <= $1 AND {TENANTS.replace("$5", "$3")} {{more}} ORDER BY {{at}}, number LIMIT $4) AS first"""
-_TENANTS = """WITH RECURSIVE found(tenant, count) AS (SELECT (SELECT min(tenant) FROM {table} WHERE {free} = $1 AND tenant {{behind}} $2), 1
-    UNION ALL SELECT (SELECT min(tenant) FROM {table} WHERE {free} = $1 AND tenant > found.tenant), count + 1 FROM found
-        WHERE found.tenant IS NOT NULL AND count < $3)
-    SELECT tenant FROM found WHERE tenant IS NOT NULL"""
-_OF_TENANTS = """SELECT first.* FROM unnest($3::text[]) AS whose CROSS JOIN LATERAL (SELECT number, {at}, tenant FROM {table}
-    WHERE {free} = $2 AND tenant = whose AND {at} <= $1 ORDER BY {at}, number LIMIT $4) AS first"""
-_TAKE = "SELECT number FROM {table} WHERE number = ANY($2::bigint[]) AND {mine} AND {at} <= $1 FOR UPDATE SKIP LOCKED"
-
-TURNS = "SELECT tenant, turn FROM tenant_turns WHERE work = $1 AND tenant = ANY($2::text[])"
-LAST_TURN = "SELECT tenant, turn FROM tenant_turns ORDER BY turn DESC LIMIT 1"
-TAKE_TURNS = """INSERT INTO tenant_turns SELECT tenant, $1, turn FROM unnest($2::text[], $3::float8[]) AS given(tenant, turn)
-    ON CONFLICT (tenant, work) DO UPDATE SET turn = excluded.turn"""
-FORGET_TURNS = "DELETE FROM tenant_turns WHERE ctid = ANY(ARRAY(SELECT ctid FROM tenant_turns WHERE turn < $1 ORDER BY turn LIMIT $2))"
 
 
 class _Statements(NamedTuple):
@@ -59,34 +26,32 @@ class _Statements(NamedTuple):
     take: str
 
 
-def _statements(is_work: bool, **words: str) -> _Statements:
-    return _Statements(is_work, *(sql.format(**words) for sql in (_PAGE, _TENANTS, _OF_TENANTS, _TAKE)))
-
-
-_IN_FAMILY = "AND ($5::bytea[] IS NULL OR root = ANY($5))"
-EXECUTIONS = _statements(False, table="heads", free=_FREE_HEADS, at="ready_at_s", more=_IN_FAMILY, mine="(holder IS NULL OR holder = $3)")
-WORK = _statements(True, table="mail", free=_FREE_MAIL, at="due_at_s", more="AND $5::bytea[] IS NULL", mine="(holder IS NULL OR holder = $3)")
+EXECUTIONS = _Statements(False, SQL.first_executions, SQL.tenants_of_program, SQL.executions_of_tenants, SQL.lock_free_executions)
+WORK = _Statements(True, SQL.first_tasks, SQL.tenants_of_queue, SQL.tasks_of_tenants, SQL.lock_free_tasks)
 
 
 async def free_orphans(fetch: Fetch, now_s: float, count: int) -> bool:
     """Frees up to `count` executions and as many tasks of dead holders. Returns whether it has freed anything."""
     freed = False
-    for table, free in (("heads", FREE), ("mail", FREE_WORK)):
-        if numbers := [row[0] for row in await fetch(ORPHANS.format(table=table), now_s, count)]:
+    for table, free in (("heads", SQL.free_executions_of_dead), ("mail", SQL.free_tasks_of_dead)):
+        if numbers := [row[0] for row in await fetch(SQL.orphans.format(table=table), now_s, count)]:
             freed |= bool(await fetch(free, now_s, numbers))
     return freed
 
 
 async def has_orphans(fetch: Fetch, now_s: float) -> bool:
     """Whether dead holders hold anything."""
-    return any([await fetch(HAS_ORPHANS.format(table=table), now_s) for table in ("heads", "mail")])
+    return any([await fetch(SQL.has_orphans.format(table=table), now_s) for table in ("heads", "mail")])
 
 
 async def ready_executions(fetch: Fetch, asked: ClaimArguments, limited: list[PostgresCandidate]) -> list[PostgresCandidate]:
     """Returns and locks the executions that the claim gets, longest waiting first. `limited` are those that queues with limits let it have."""
     if not asked.programs:
         return limited[: asked.limit]
-    own = [PostgresCandidate(number, at_s, tenant, own=True) for number, at_s, tenant in await fetch(OWN, *asked[:4], asked.tenants, asked.limit + 1)]
+    own = [
+        PostgresCandidate(number, at_s, tenant, own=True)
+        for number, at_s, tenant in await fetch(SQL.own_executions, *asked[:4], asked.tenants, asked.limit + 1)
+    ]
     return await _ready(fetch, EXECUTIONS, asked, asked.programs, own + limited)
 
 
@@ -109,7 +74,7 @@ async def _ready(fetch: Fetch, ask: _Statements, asked: ClaimArguments, names: l
     if len(longest) <= asked.limit or not contended or len(tenants) == 1:
         return await _locked(fetch, ask, asked, longest[: asked.limit])
     own = [one for one in longest if one.own][: asked.limit]
-    served = dict(map(tuple, await fetch(TURNS, ask.is_work, [*map(escape_nul, tenants)])))
+    served = dict(map(tuple, await fetch(SQL.turns_of_tenants, ask.is_work, [*map(escape_nul, tenants)])))
     waiting = ((one.at_s, one.number, one.tenant) for one in longest if not one.own)
     chosen = take_turns(waiting, served, asked.limit - len(own))
     await _record_turns(fetch, ask.is_work, [*reversed(dict.fromkeys(tenant for *_, tenant in reversed(chosen)))], asked.now_s)
@@ -134,7 +99,7 @@ async def _of_each_tenant(fetch: Fetch, ask: _Statements, asked: ClaimArguments,
 
 async def _next_tenants(fetch: Fetch, ask: _Statements, name: str) -> list[str]:
     """Returns the tenants of a line that it is time to look at: all, or those behind the one whose turn was last."""
-    behind = next((escape_nul(row[0]) for row in await fetch(LAST_TURN)), "")
+    behind = next((escape_nul(row[0]) for row in await fetch(SQL.last_turn)), "")
     tenants = [row[0] for row in await fetch(ask.tenants.format(behind=">"), name, behind, TENANTS_MAX)]
     if len(tenants) < TENANTS_MAX:
         first = await fetch(ask.tenants.format(behind=">="), name, "", TENANTS_MAX - len(tenants))
@@ -144,13 +109,13 @@ async def _next_tenants(fetch: Fetch, ask: _Statements, name: str) -> list[str]:
 
 async def _record_turns(fetch: Fetch, is_work: bool, tenants: Sequence[str], now_s: float) -> None:
     """Records the turns of tenants, and forgets some that are long past."""
-    turn = next((row[1] for row in await fetch(LAST_TURN)), 0.0)
+    turn = next((row[1] for row in await fetch(SQL.last_turn)), 0.0)
     turns = list[float]()
     for _ in tenants:
         turn = next_lane_turn(turn, now_s)
         turns.append(turn)
-    await fetch(TAKE_TURNS, is_work, [*map(escape_nul, tenants)], turns)
-    await fetch(FORGET_TURNS, now_s - LANE_MEMORY_S, 2 * len(tenants))
+    await fetch(SQL.take_turns, is_work, [*map(escape_nul, tenants)], turns)
+    await fetch(SQL.forget_turns, now_s - LANE_MEMORY_S, 2 * len(tenants))
 
 
 async def _locked(fetch: Fetch, ask: _Statements, asked: ClaimArguments, chosen: list[PostgresCandidate]) -> list[PostgresCandidate]:

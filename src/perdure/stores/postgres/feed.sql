@@ -146,25 +146,6 @@ SELECT name, tenant, concurrency, per_lane, interval_s, burst, declared FROM que
 -- A record, also if it has expired.
 SELECT {record_columns} FROM records AS at WHERE tenant = $1 AND kind = $2 AND key = $3;
 
--- name: head_columns
--- The columns of a head that it shares with what is written to it.
-tenant, workflow, id, program, root, version, holder, wake_at_s, mail_at_s, status, created_at_s, ended_at_s, queue, lane, priority;
-
--- name: head_columns_with_attributes
--- The columns of a head, for `head_of`.
-{head_columns}, (SELECT string_agg(encode(convert_to(name, 'UTF8'), 'hex') || '=' || encode(value, 'hex'), ',') FROM attributes
-    WHERE attributes.number = heads.number);
-
--- name: message_columns
--- The columns of a message, for `message_of`.
-mail.number, mail.address, mail.key, body, due_at_s, deliveries, mail.lane, mail.priority;
-
--- name: record_columns
--- The columns of a record, for `record_of`.
-at.tenant, at.kind, at.key, at.version, at.value, at.changed_at_s, at.expires_at_s,
-    (SELECT string_agg(encode(convert_to(name, 'UTF8'), 'hex') || '=' || encode(its.value, 'hex'), ',') FROM record_attributes AS its
-    WHERE its.tenant = at.tenant AND its.kind = at.kind AND its.key = at.key);
-
 -- name: first_due
 -- The due time of the first message of an execution.
 (SELECT min(due_at_s) FROM mail WHERE sha256(mail.address) = sha256(heads.address));
@@ -180,10 +161,6 @@ DELETE FROM blobs WHERE sha256 = $1;
 -- name: unmark_blob
 -- Takes the mark of a sweep away.
 DELETE FROM blob_marks WHERE sha256 = $1;
-
--- name: forget_removal
--- Forgets when a blob was removed.
-DELETE FROM removed_blobs WHERE sha256 = $1;
 
 -- name: replace_removal
 -- Records when a blob was removed.
@@ -222,14 +199,6 @@ DELETE FROM restored_rows WHERE sha256(address) = sha256($1);
 -- name: restored_head_number
 -- The number of an execution.
 SELECT number FROM heads WHERE sha256(address) = sha256($1);
-
--- name: remove_restored_head
--- Removes a head.
-DELETE FROM heads WHERE number = $1;
-
--- name: remove_restored_log
--- Removes the log of an execution.
-DELETE FROM log WHERE execution = $1;
 
 -- name: set_message_time
 -- Has an execution wait for the first of its messages.

@@ -18,10 +18,6 @@ from perdure.stores.postgres.statements import SQL
 from perdure.stores.postgres.store_rows import escape_nul, unescape_nul
 from perdure.stores.protocol import UNLIMITED, QueueLimits, QueueStatus
 
-WANTED = SQL.wanted
-TENANTS = "($5::text[] IS NULL OR tenant = ANY($5))"
-ORPHANED = "(holder IS NOT NULL AND NOT EXISTS (SELECT 1 FROM holders WHERE name = holder AND until_s > $1))"
-
 
 class _Statements(NamedTuple):
     """The statements for executions, or for tasks."""

@@ -20,7 +20,7 @@ from perdure.stores.change_feed import (
 from perdure.stores.postgres import limited_queues, record_rows
 from perdure.stores.postgres.limited_queues import Fetch
 from perdure.stores.postgres.statements import SQL
-from perdure.stores.postgres.store_rows import DELETE_ATTRIBUTES, address_bytes, write_attributes
+from perdure.stores.postgres.store_rows import address_bytes, write_attributes
 from perdure.stores.protocol import Head
 
 
@@ -77,7 +77,7 @@ async def _remove_execution(fetch: Fetch, key: Key) -> None:
     address = address_bytes(key)
     await fetch(SQL.drop_all_rows_aside, address)
     for (number,) in await fetch(SQL.restored_head_number, address):
-        for remove in (DELETE_ATTRIBUTES, SQL.remove_restored_log, SQL.remove_restored_head):
+        for remove in (SQL.remove_attributes, SQL.remove_log, SQL.remove_head):
             await fetch(remove, number)
 
 

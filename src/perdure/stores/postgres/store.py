@@ -22,10 +22,11 @@ from perdure.stores.postgres.blobs import PostgresBlobRemoval
 from perdure.stores.postgres.change_feed_part import PostgresChangeFeed
 from perdure.stores.postgres.limited_queues import Fetch
 from perdure.stores.postgres.record_rows import read_record, read_records
+from perdure.stores.postgres.statements import SQL
 from perdure.stores.postgres.store_rows import escape_nul, unescape_nul
-from perdure.stores.postgres.store_tables import CHANGE_CHANNEL, EPOCH_LOCK, LOCK_EXECUTIONS, WAKE_CHANNEL
+from perdure.stores.postgres.store_tables import CHANGE_CHANNEL, EPOCH_LOCK, WAKE_CHANNEL
 from perdure.stores.postgres.transactional_steps import StepWork, run_transactional_step
-from perdure.stores.postgres.user_transaction_store import DATABASE_IDENTITY, PostgresUserTransactionStore, join_user_transaction
+from perdure.stores.postgres.user_transaction_store import PostgresUserTransactionStore, join_user_transaction
 from perdure.stores.postgres.vault import PostgresVault
 from perdure.stores.protocol import (
     ALL_HEADS,
@@ -208,7 +209,7 @@ class PostgresStore:
         """See `JoinsUserTransactions.meet`."""
         if self._identity is None:
             async with self._connected() as connection:
-                self._identity = tuple(await connection.fetchrow(DATABASE_IDENTITY))
+                self._identity = tuple(await connection.fetchrow(SQL.database_identity))
 
     @asynccontextmanager
     async def join(self, connection: Any) -> AsyncIterator[PostgresUserTransactionStore]:
@@ -227,7 +228,7 @@ class PostgresStore:
             here = await tables.begin_transaction(connection.fetch, places, self._clock and self._clock(), alone=alone)
             yield here
             for channel in here.channels_to_notify:
-                await connection.fetch("SELECT pg_notify($1, $2)", channel, self._name)
+                await connection.fetch(SQL.notify, channel, self._name)
         self._notify(here)
 
     @asynccontextmanager
@@ -299,9 +300,9 @@ class PostgresStore:
     async def _prepare(self, connection: Any, on_own_loop: bool) -> None:
         """Prepares a new connection, and creates or upgrades the tables if needed."""
         await connection.set_type_codec("text", schema="pg_catalog", encoder=escape_nul, decoder=unescape_nul, format="text")
-        if await connection.fetchval("SELECT to_regclass('restored_rows')") is None:
+        if await connection.fetchval(SQL.newest_table) is None:
             async with connection.transaction():
-                await connection.fetch(LOCK_EXECUTIONS.format(""), EPOCH_LOCK, [])
+                await connection.fetch(SQL.lock_places.format(shared=""), EPOCH_LOCK, [])
                 await connection.execute(SCHEMA)
         if on_own_loop:
             self._connection = connection

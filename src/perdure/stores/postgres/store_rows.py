@@ -15,6 +15,7 @@ from perdure.core.attribute_filter import AttributeCondition
 from perdure.core.attributes import IndexedAttributes
 from perdure.core.envelopes import QueuedMessage
 from perdure.core.paths import Address, Key, QueueAddress
+from perdure.stores.postgres.statements import SQL
 from perdure.stores.protocol import Head, attributes_from_hex
 
 
@@ -28,27 +29,16 @@ def unescape_nul(text: str) -> str:
     return re.sub(r"\\(.)", lambda found: "\0" if found[1] == "0" else "\\", text)
 
 
-ATTRIBUTES_COLUMN = """(SELECT string_agg(encode(convert_to(name, 'UTF8'), 'hex') || '=' || encode(value, 'hex'), ',') FROM attributes
-    WHERE attributes.number = heads.number)"""
-"""The column that returns the attributes of a head."""
-
-DELETE_ATTRIBUTES = "DELETE FROM attributes WHERE number = $1"
-INSERT_ATTRIBUTES = """INSERT INTO attributes (number, name, value, tenant, ended)
-    SELECT $1, its.name, its.value, tenant, ended_at_s IS NOT NULL FROM heads, unnest($2::text[], $3::bytea[]) AS its(name, value) WHERE heads.number = $1"""
-SET_ENDED = "UPDATE attributes SET ended = $2 WHERE number = $1 AND ended <> $2"
-COUNT_LIVING = "SELECT count(*) FROM (SELECT 1 FROM attributes WHERE tenant = $1 AND name = $2 AND value = $3 AND NOT ended LIMIT $4) AS found"
-
-
 def attributes_from_column(text: str | None) -> IndexedAttributes:
-    """Returns the attributes in `ATTRIBUTES_COLUMN`."""
+    """Returns the attributes in a column of `head_columns_with_attributes`."""
     return tuple(sorted((unescape_nul(name), value) for name, value in attributes_from_hex(text)))
 
 
 async def write_attributes(fetch: Callable[..., Awaitable[Any]], number: int, attributes: IndexedAttributes) -> None:
     """Replaces the attributes of an execution."""
-    await fetch(DELETE_ATTRIBUTES, number)
+    await fetch(SQL.remove_attributes, number)
     if attributes:
-        await fetch(INSERT_ATTRIBUTES, number, [escape_nul(name) for name, _ in attributes], [value for _, value in attributes])
+        await fetch(SQL.insert_attributes, number, [escape_nul(name) for name, _ in attributes], [value for _, value in attributes])
 
 
 def attribute_conditions(where: Sequence[AttributeCondition], first: int) -> tuple[str, list[object]]:
@@ -69,21 +59,14 @@ def _attribute_condition(condition: AttributeCondition, first: int, arguments: l
     return f" AND heads.number IN (SELECT attributes.number FROM attributes WHERE ($1::text IS NULL OR tenant = $1) AND name = {name} AND ({within}))"
 
 
-HEAD_COLUMNS = "tenant, workflow, id, program, root, version, holder, wake_at_s, mail_at_s, status, created_at_s, ended_at_s, queue, lane, priority"
-HEAD_COLUMNS_WITH_ATTRIBUTES = f"{HEAD_COLUMNS}, {ATTRIBUTES_COLUMN}"
-QUALIFIED_HEAD_COLUMNS = f"heads.{HEAD_COLUMNS}, {ATTRIBUTES_COLUMN}"
-"""The same for a query that joins `attributes`, which has a tenant too."""
-MESSAGE_COLUMNS = "mail.number, mail.address, key, body, due_at_s, deliveries, mail.lane, mail.priority"
-
-
 def head_of(row: Any) -> Head:
-    """The head in a row that begins with the columns `HEAD_COLUMNS_WITH_ATTRIBUTES`."""
+    """The head in a row that begins with the columns `head_columns_with_attributes`."""
     tenant, workflow, id, program, root, *rest, attributes = tuple(row)[:16]
     return Head(Key(tenant, workflow, id), program, Key(*_strings(root)), *(*rest, attributes_from_column(attributes)))
 
 
 def message_of(row: Any) -> QueuedMessage:
-    """The message in a row that begins with the columns `MESSAGE_COLUMNS`."""
+    """The message in a row that begins with the columns `message_columns`."""
     number, address, key, body, *rest = tuple(row)[:8]
     return QueuedMessage(number, address_of(address), key.decode(), body, *rest)
 

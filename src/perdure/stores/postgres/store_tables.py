@@ -21,17 +21,9 @@ from perdure.stores.postgres import limited_queues as queues
 from perdure.stores.postgres import record_rows, restored_items
 from perdure.stores.postgres import store_rows as attributes
 from perdure.stores.postgres.claim_queries import free_orphans, has_orphans, ready_executions, ready_work
-from perdure.stores.postgres.limited_queues import TENANTS, WANTED, ClaimArguments, Fetch, PostgresCandidate
-from perdure.stores.postgres.store_rows import (
-    HEAD_COLUMNS,
-    HEAD_COLUMNS_WITH_ATTRIBUTES,
-    MESSAGE_COLUMNS,
-    QUALIFIED_HEAD_COLUMNS,
-    address_bytes,
-    escape_nul,
-    head_of,
-    message_of,
-)
+from perdure.stores.postgres.limited_queues import ClaimArguments, Fetch, PostgresCandidate
+from perdure.stores.postgres.statements import SQL
+from perdure.stores.postgres.store_rows import address_bytes, escape_nul, head_of, message_of
 from perdure.stores.protocol import (
     ORPHANS_FREED_MIN,
     ChangeAnswer,
@@ -60,62 +52,6 @@ EPOCH_LOCK, LOCKS_MAX = 0x50657264 << 16, 1024
 
 WAKE_CHANNEL, CHANGE_CHANNEL = "perdure_wake", "perdure_news"
 """The channels of notifications: something may be ready; an execution has ended or needs attention."""
-
-_HERE = "WHERE sha256(address) = sha256($1)"
-_DUE = "(SELECT min(due_at_s) FROM mail WHERE sha256(mail.address) = sha256(heads.address))"
-
-LOCK_EXECUTIONS = "SELECT pg_advisory_xact_lock{}($1) UNION ALL SELECT pg_advisory_xact_lock(number) FROM unnest($2::bigint[]) AS number"
-STORE_TIME = "SELECT coalesce($1::float8, extract(epoch FROM clock_timestamp())::float8), epoch FROM meta"
-CREATE = f"""INSERT INTO heads (address, {HEAD_COLUMNS}, limited) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, (SELECT min(due_at_s) FROM mail {_HERE}),
-    $10, $11, $12, $13, $14, $15, coalesce((SELECT number FROM queues WHERE name = $13 AND name <> '' AND tenant IN ($2, '') ORDER BY tenant DESC LIMIT 1), 0))
-    ON CONFLICT DO NOTHING RETURNING number"""
-FORGET = ("DELETE FROM attributes WHERE number = $1", "DELETE FROM log WHERE execution = $1", "DELETE FROM heads WHERE number = $1")
-FORGET_MAIL = f"DELETE FROM mail {_HERE}"
-THERE = f"SELECT 1 FROM mail {_HERE} AND sha256(key) = ANY(SELECT sha256(one) FROM unnest($2::bytea[]) AS one)"
-DECIDE = f"""UPDATE heads SET version = $3, program = $4, status = $5, wake_at_s = $6, ended_at_s = $7, holder = coalesce(holder, $8)
-    {_HERE} AND version = $2 RETURNING number"""
-HAND_BACK = (
-    f"UPDATE heads SET holder = CASE WHEN $3 THEN NULL ELSE holder END, mail_at_s = {_DUE} WHERE number = $1 AND holder = $2 RETURNING limited > 0 AND $3"
-)
-DELIVER = """INSERT INTO mail (address, key, body, due_at_s, queue, lane, priority, tenant, limited) VALUES ($1, $2, $3, $4, $5, $6, $7, $8,
-    coalesce((SELECT number FROM queues WHERE name = $5 AND tenant IN ($8, '') ORDER BY tenant DESC LIMIT 1), 0)) ON CONFLICT DO NOTHING RETURNING number"""
-ACKNOWLEDGE = f"DELETE FROM mail {_HERE} AND sha256(key) = sha256($2) RETURNING limited > 0 AND holder IS NOT NULL, deliveries"
-POSTPONE = f"UPDATE mail SET due_at_s = $3, holder = NULL {_HERE} AND sha256(key) = sha256($2) RETURNING limited > 0"
-BRING_FORWARD = f"UPDATE heads SET mail_at_s = least(mail_at_s, $2) {_HERE}"
-SWEEP = f"""DELETE FROM mail WHERE number IN (SELECT number FROM mail WHERE queue IS NULL AND limited = 0 AND due_at_s <= $1
-    AND NOT EXISTS (SELECT 1 FROM heads WHERE sha256(heads.address) = sha256(mail.address)) ORDER BY due_at_s, number LIMIT $2) RETURNING {MESSAGE_COLUMNS}"""
-
-STILL = """SELECT EXISTS (SELECT 1 FROM mail WHERE sha256(mail.address) = sha256(asked.address) AND sha256(mail.key) = sha256(asked.key))
-    FROM unnest($1::bytea[], $2::bytea[]) WITH ORDINALITY AS asked(address, key, place) ORDER BY place"""
-
-# The lock of this row lets the holder renew until the claim ends, but not release.
-LIVES = "SELECT until_s > $1, EXISTS (SELECT 1 FROM queues) FROM holders WHERE name = $2 FOR KEY SHARE"
-ASSIGN = f"""UPDATE heads SET holder = $2, wake_at_s = NULL, mail_at_s = {_DUE[:-1]} AND due_at_s > $3)
-    WHERE number = ANY($1::bigint[]) RETURNING {HEAD_COLUMNS_WITH_ATTRIBUTES}, number"""
-DUE_MAIL = f"""SELECT {MESSAGE_COLUMNS}, heads.number FROM mail JOIN heads ON sha256(mail.address) = sha256(heads.address)
-    WHERE heads.number = ANY($1::bigint[]) AND due_at_s <= $2 ORDER BY mail.number"""
-LEASE = f"UPDATE mail SET holder = $2, deliveries = deliveries + 1 WHERE number = ANY($1::bigint[]) RETURNING {MESSAGE_COLUMNS}"
-NEXT = f"""SELECT least((SELECT min(first.at_s) FROM unnest($2::text[]) AS name CROSS JOIN LATERAL (SELECT ready_at_s AS at_s FROM heads
-        WHERE limited = 0 AND holder IS NULL AND ready_at_s IS NOT NULL AND program = name AND ($3::bytea[] IS NULL OR root = ANY($3)) AND {TENANTS}
-        ORDER BY ready_at_s, number LIMIT 1) AS first),
-    (SELECT min(ready_at_s) FROM heads WHERE limited = 0 AND holder = $4 AND {WANTED} AND {TENANTS}),
-    (SELECT min(first.at_s) FROM unnest($1::text[]) AS name CROSS JOIN LATERAL (SELECT due_at_s AS at_s FROM mail
-        WHERE limited = 0 AND holder IS NULL AND queue = name AND {TENANTS} ORDER BY due_at_s, number LIMIT 1) AS first))"""
-RENEW = "UPDATE holders SET until_s = $2, about = CASE WHEN $3 = ''::bytea THEN about ELSE $3 END WHERE name = $1 RETURNING name"
-LET_GO = "UPDATE heads SET holder = NULL, wake_at_s = least(coalesce(wake_at_s, created_at_s), $2) WHERE holder = $1 RETURNING number"
-LET_GO_OF_WORK = "UPDATE mail SET holder = NULL WHERE holder = $1 RETURNING number"
-
-LEASES = "SELECT name, until_s > $1, (SELECT count(*) FROM heads WHERE holder = name), (SELECT count(*) FROM mail WHERE holder = name), about FROM holders"
-_ROWS_AFTER = "FROM log WHERE execution = number AND log.version > $2 ORDER BY log.version"
-READ = f"SELECT {HEAD_COLUMNS_WITH_ATTRIBUTES}, array(SELECT log.version {_ROWS_AFTER}), array(SELECT row {_ROWS_AFTER}) FROM heads {_HERE}"
-NUMBER_AT = f"""SELECT coalesce((SELECT number FROM heads {_HERE}),
-    (SELECT number FROM heads WHERE created_at_s <= $2 ORDER BY created_at_s DESC, number DESC LIMIT 1) + $3, 0)"""
-"""The number of the execution at a position or, if it is gone, of its neighbour by the time of creation."""
-HEADS = f"""SELECT {QUALIFIED_HEAD_COLUMNS} FROM {{source}} WHERE ($1::text IS NULL OR heads.tenant = $1) AND ($2::text IS NULL OR workflow = $2)
-    AND ($3::text[] IS NULL OR status = ANY($3)) AND starts_with(id, $4) AND ($5::bytea[] IS NULL OR address = ANY($5)) AND ($6::bytea IS NULL OR root = $6)
-    AND ($7::float8 IS NULL OR created_at_s >= $7) AND ($8::boolean IS NULL OR (ended_at_s IS NOT NULL) = $8){{where}} ORDER BY {{order}} LIMIT $9"""
-IN_ORDER = """ AND at.name = {name} AND ($1::text IS NULL OR at.tenant = $1) {living} AND NOT EXISTS (SELECT 1 FROM attributes AS other
-    WHERE other.number = at.number AND other.name = at.name AND other.value {further} at.value)"""
 
 
 class PostgresTables:
@@ -155,21 +91,21 @@ class PostgresTables:
         """Whether each blob that the post refers to is in the store or carried by the post, under one of its names."""
         carried = {name for name, _ in post.blobs}
         refers = [names for send in post.messages for names in send.refers if carried.isdisjoint(names)]
-        return all([await self._first("SELECT true FROM blobs WHERE sha256 = ANY($1::text[]) LIMIT 1", list(names)) for names in refers])
+        return all([await self._first(SQL.has_any_blob, list(names)) for names in refers])
 
     async def _refused(self, post: Post) -> Refused | None:
         """Returns the refusal of a start that its admission does not allow. What is counted is locked, see `places_touched`."""
         starts = {send.to: send.opens.admission for send in post.messages if isinstance(send.to, Key) and send.opens is not None}
-        existing = {key for key in starts if await self._first(f"SELECT true FROM heads {_HERE}", address_bytes(key))}
+        existing = {key for key in starts if await self._first(SQL.head_is_there, address_bytes(key))}
         counts: dict[tuple[str, StartAdmission], int] = {}
         for key, one in starts.items():
             if one is not None:
-                counts[key.tenant, one] = await self._first(attributes.COUNT_LIVING, key.tenant, one.attribute, one.value, max(one.max, 0))
+                counts[key.tenant, one] = await self._first(SQL.count_living, key.tenant, one.attribute, one.value, max(one.max, 0))
         return refused_start(post, existing.__contains__, lambda tenant, one: counts[tenant, one])
 
     async def _commit(self, commit: Commit) -> ChangeAnswer:
         version, now_s, address = commit.version + commit.count, self.moment.now_s, address_bytes(commit.key)
-        if commit.unless and await self._first(THERE, address, [key.encode() for key in commit.unless]):
+        if commit.unless and await self._first(SQL.is_any_queued, address, [key.encode() for key in commit.unless]):
             number = None
         elif commit.creates:
             times = (commit.wake_at_s, None, commit.status, creation_time(commit, now_s), commit.ended_at_s)
@@ -177,36 +113,36 @@ class PostgresTables:
         else:
             holder = None if commit.release else commit.holder
             state = (commit.program, commit.status, commit.wake_at_s, commit.ended_at_s, holder)
-            number = await self._first(DECIDE, address, commit.version, version, *state)
+            number = await self._first(SQL.advance_head, address, commit.version, version, *state)
         if number is None:
-            return Conflict(next(map(head_of, await self.fetch(READ, address, 0)), None))
+            return Conflict(next(map(head_of, await self.fetch(SQL.read_execution, address, 0)), None))
         if commit.forgets:
             await self._forget(number, address)
             return Committed(commit.version, now_s)
         await self._keep_blobs(commit)
         if commit.compacted is not None:
-            await self.fetch("DELETE FROM log WHERE execution = $1", number)
+            await self.fetch(SQL.remove_log, number)
             if commit.compacted:
-                await self.fetch("INSERT INTO log VALUES ($1, $2, $3)", number, commit.version, commit.compacted)
+                await self.fetch(SQL.append_row, number, commit.version, commit.compacted)
         if commit.count:
-            await self.fetch("INSERT INTO log VALUES ($1, $2, $3)", number, version, commit.row)
+            await self.fetch(SQL.append_row, number, version, commit.row)
         if commit.attributes is not None:
             await attributes.write_attributes(self.fetch, number, commit.attributes)
         else:
-            await self.fetch(attributes.SET_ENDED, number, commit.ended_at_s is not None)
+            await self.fetch(SQL.set_ended, number, commit.ended_at_s is not None)
         created = await self._carry_out(commit)
         await self._know(commit.program)
         if commit.creates or commit.release:
-            self.wakes |= bool(await self._first(HAND_BACK, number, commit.holder, commit.release))
-        self.wakes |= bool(await self._first("SELECT ready_at_s <= $2 FROM heads WHERE number = $1", number, now_s))
+            self.wakes |= bool(await self._first(SQL.hand_back, number, commit.holder, commit.release))
+        self.wakes |= bool(await self._first(SQL.is_ready, number, now_s))
         self.news |= commit.news
         return Committed(version, now_s, created)
 
     async def _forget(self, number: int, address: bytes) -> None:
         """Removes an execution with its log, messages and attributes."""
-        for forget in FORGET:
+        for forget in (SQL.remove_attributes, SQL.remove_log, SQL.remove_head):
             await self.fetch(forget, number)
-        await self.fetch(FORGET_MAIL, address)
+        await self.fetch(SQL.remove_messages, address)
         self.wakes = True
 
     async def _carry_out(self, change: Commit | Post) -> tuple[Key, ...]:
@@ -219,20 +155,20 @@ class PostgresTables:
     async def _keep_blobs(self, change: Commit | Post) -> None:
         """Keeps the blobs that a change carries, before what names them, and unmarks all that it refers to."""
         for blob in change.blobs:
-            await self.fetch("INSERT INTO blobs VALUES ($1, $2) ON CONFLICT DO NOTHING", *blob)
-            await self.fetch("DELETE FROM removed_blobs WHERE sha256 = $1", blob[0])
+            await self.fetch(SQL.keep_blob, *blob)
+            await self.fetch(SQL.forget_removal, blob[0])
         if names := blob_names_of(change):
-            await self.fetch("DELETE FROM blob_marks WHERE sha256 = ANY($1::text[])", names)
+            await self.fetch(SQL.unmark_blobs, names)
 
     async def _acknowledge(self, ack: Ack) -> OutgoingMessage | None:
         """Removes or postpones a message. Returns the message to send instead if it was a task that had never been leased."""
         where = address_bytes(ack.to), ack.key.encode()
         if ack.postpone_to_s is not None:
-            if found := await self.fetch(POSTPONE, *where, ack.postpone_to_s):
+            if found := await self.fetch(SQL.postpone, *where, ack.postpone_to_s):
                 self.wakes |= found[0][0]
-                await self.fetch(BRING_FORWARD, where[0], ack.postpone_to_s)
+                await self.fetch(SQL.bring_message_time_forward, where[0], ack.postpone_to_s)
             return None
-        for makes_room, deliveries in await self.fetch(ACKNOWLEDGE, *where):
+        for makes_room, deliveries in await self.fetch(SQL.acknowledge, *where):
             self.wakes |= bool(makes_room)
             return None if deliveries else ack.unleased
         return None
@@ -246,19 +182,21 @@ class PostgresTables:
             opened = await self._create(Head(to, program, root, 0, None, None, None, "pending", self.moment.now_s, None, *more))
         queue, due_at_s = to.name if isinstance(to, QueueAddress) else None, max(send.due_at_s, self.moment.now_s)
         place = (due_at_s, queue, send.lane, send.priority, None if queue is None else to[0])
-        if await self.fetch(DELIVER, address_bytes(to), send.key.encode(), send.body, *place) and queue is None:
-            await self.fetch(BRING_FORWARD, address_bytes(to), due_at_s)
+        if await self.fetch(SQL.queue_message, address_bytes(to), send.key.encode(), send.body, *place) and queue is None:
+            await self.fetch(SQL.bring_message_time_forward, address_bytes(to), due_at_s)
         return opened is not None
 
     async def _know(self, program: str) -> None:
         """Records a program that needs capabilities, so that claims find it."""
         if program_requirements(program):
-            await self.fetch("INSERT INTO programs VALUES ($1) ON CONFLICT DO NOTHING", program)
+            await self.fetch(SQL.add_program, program)
 
     async def _create(self, head: Head) -> Any:
         """Creates a head and returns its number; None if there is a head already."""
         times = (head.wake_at_s, head.status, head.created_at_s, head.ended_at_s, head.queue, head.lane, head.priority)
-        number = await self._first(CREATE, address_bytes(head.key), *head.key, head.program, address_bytes(head.root), head.version, head.holder, *times)
+        number = await self._first(
+            SQL.create_head, address_bytes(head.key), *head.key, head.program, address_bytes(head.root), head.version, head.holder, *times
+        )
         if number is not None and head.attributes:
             await attributes.write_attributes(self.fetch, number, head.attributes)
         return number
@@ -266,24 +204,24 @@ class PostgresTables:
     async def claim(self, claim: Claim) -> Claimed:
         """See `Store.claim`."""
         holder, now_s = claim.holder, self.moment.now_s
-        alive, limited = next(map(tuple, await self.fetch(LIVES, now_s, holder)), (False, False))
+        alive, limited = next(map(tuple, await self.fetch(SQL.lives, now_s, holder)), (False, False))
         if claim.epoch != self.moment.epoch or not alive:
             return Claimed(now_s)
-        claim = claim.of([name for (name,) in await self.fetch("SELECT name FROM programs")])
+        claim = claim.of([name for (name,) in await self.fetch(SQL.programs)])
         roots = None if claim.roots is None else [*map(address_bytes, claim.roots)]
         tenants = None if claim.tenants is None else [*map(escape_nul, sorted(claim.tenants))]
         asked = ClaimArguments(now_s, [*map(escape_nul, claim.programs)], roots, holder, [*map(escape_nul, claim.queues)], claim.limit, tenants)
         self.wakes |= await free_orphans(self.fetch, now_s, max(claim.limit, ORPHANS_FREED_MIN))
         executions, work = await self._ready(asked, limited)
         numbers = [one.number for one in executions]
-        assigned = {row[16]: head_of(row) for row in await self.fetch(ASSIGN, numbers, holder, now_s)}
-        messages = await self.fetch(DUE_MAIL, numbers, now_s)  # Only a statement after the one that locks the heads sees messages that came in between.
+        assigned = {row[16]: head_of(row) for row in await self.fetch(SQL.assign, numbers, holder, now_s)}
+        messages = await self.fetch(SQL.due_messages, numbers, now_s)  # Only a statement after the one that locks the heads sees messages that came in between.
         handed = tuple(ClaimedExecution(assigned[number], tuple(message_of(row) for row in messages if row[8] == number)) for number in numbers)
         numbers = [one.number for one in work]
-        leased = {row[0]: message_of(row) for row in await self.fetch(LEASE, numbers, holder)}
+        leased = {row[0]: message_of(row) for row in await self.fetch(SQL.lease, numbers, holder)}
         if await has_orphans(self.fetch, now_s):
             return Claimed(now_s, handed, tuple(leased[number] for number in numbers), now_s)
-        times_s = [await self._first(NEXT, asked.queues, *asked[1:4], asked.tenants), *(await queues.next_times(self.fetch, asked) if limited else ())]
+        times_s = [await self._first(SQL.next_time, asked.queues, *asked[1:4], asked.tenants), *(await queues.next_times(self.fetch, asked) if limited else ())]
         next_at_s = min((at_s for at_s in times_s if at_s is not None), default=None)
         return Claimed(now_s, handed, tuple(leased[number] for number in numbers), next_at_s)
 
@@ -305,12 +243,12 @@ class PostgresTables:
 
     async def leases(self) -> list[HolderStatus]:
         """See `Store.leases`."""
-        leases = [HolderStatus(*row) for row in await self.fetch(LEASES, self.moment.now_s)]
+        leases = [HolderStatus(*row) for row in await self.fetch(SQL.leases, self.moment.now_s)]
         return sorted((lease for lease in leases if lease.alive or lease.executions or lease.work), key=lambda lease: lease.holder)
 
     async def drop_expired(self, limit: int) -> list[QueuedMessage]:
         """See `Store.drop_expired`."""
-        swept = map(message_of, await self.fetch(SWEEP, self.moment.now_s - UNCLAIMED_MESSAGE_S, limit))
+        swept = map(message_of, await self.fetch(SQL.drop_expired, self.moment.now_s - UNCLAIMED_MESSAGE_S, limit))
         return sorted(swept, key=lambda message: (message.due_at_s, message.number))
 
     async def drop_expired_records(self, limit: int) -> int:
@@ -319,8 +257,8 @@ class PostgresTables:
 
     async def raise_epoch(self) -> int:
         """See `Store.raise_epoch`. No other transaction may be running."""
-        await self.fetch("DELETE FROM holders")
-        await self.fetch("UPDATE meta SET epoch = epoch + 1")
+        await self.fetch(SQL.remove_all_holders)
+        await self.fetch(SQL.raise_epoch)
         self.wakes = True
         return self.moment.epoch + 1
 
@@ -328,12 +266,12 @@ class PostgresTables:
         """See `Store.renew`."""
         now_s = self.moment.now_s
         if lease_s <= 0:
-            await self.fetch("DELETE FROM holders WHERE name = $1", holder)
+            await self.fetch(SQL.remove_holder, holder)
             self.wakes = True
-        elif not await self.fetch(RENEW, holder, now_s + lease_s, about):
-            freed = [*await self.fetch(LET_GO, holder, now_s), *await self.fetch(LET_GO_OF_WORK, holder)]
+        elif not await self.fetch(SQL.renew_holder, holder, now_s + lease_s, about):
+            freed = [*await self.fetch(SQL.let_executions_go, holder, now_s), *await self.fetch(SQL.let_tasks_go, holder)]
             self.wakes = bool(freed)
-            await self.fetch("INSERT INTO holders VALUES ($1, $2, $3)", holder, now_s + lease_s, about)
+            await self.fetch(SQL.add_holder, holder, now_s + lease_s, about)
 
 
 async def begin_transaction(fetch: Fetch, places: Iterable[tuple[str, ...]], now_s: float | None, *, alone: bool = False) -> PostgresTables:
@@ -341,14 +279,14 @@ async def begin_transaction(fetch: Fetch, places: Iterable[tuple[str, ...]], now
 
     The time is `now_s`, or else the server's.
     """
-    await fetch(LOCK_EXECUTIONS.format("" if alone else "_shared"), EPOCH_LOCK, sorted({_lock(place) for place in places}))
-    ((now, epoch),) = map(tuple, await fetch(STORE_TIME, now_s))
+    await fetch(SQL.lock_places.format(shared="" if alone else "_shared"), EPOCH_LOCK, sorted({_lock(place) for place in places}))
+    ((now, epoch),) = map(tuple, await fetch(SQL.store_time, now_s))
     return PostgresTables(fetch, StoreTime(now, epoch))
 
 
 async def read_log(fetch: Fetch, key: Key, after: int) -> StoredLog | None:
     """See `Store.read`. This and the functions below are one statement each, which needs no transaction and waits for no lock."""
-    return next((StoredLog(head_of(row), tuple(map(LogRow, row[16], row[17]))) for row in await fetch(READ, address_bytes(key), after)), None)
+    return next((StoredLog(head_of(row), tuple(map(LogRow, row[16], row[17]))) for row in await fetch(SQL.read_execution, address_bytes(key), after)), None)
 
 
 async def read_heads(fetch: Fetch, which: HeadFilter) -> list[Head]:
@@ -367,36 +305,36 @@ async def read_heads(fetch: Fetch, which: HeadFilter) -> list[Head]:
         descending = which.order.descending
         direction, further = ("DESC", ">") if descending else ("ASC", "<")
         living = "AND NOT at.ended" if which.ended is False else ""
-        where += IN_ORDER.format(name=given(which.order.name), living=living, further=further)
+        where += " " + SQL.in_order_of_attribute.format(name=given(which.order.name), living=living, further=further)
         source, order = "attributes AS at JOIN heads ON heads.number = at.number", f"at.value {direction}, at.number {direction}"
     if which.after is not None:
         at = (address_bytes(which.after.key), which.after.created_at_s, int(descending))
-        number = given(next(row[0] for row in await fetch(NUMBER_AT, *at)))
+        number = given(next(row[0] for row in await fetch(SQL.number_at_position, *at)))
         beyond = "<" if descending else ">"
         where += f" AND heads.number < {number}" if which.order is None else f" AND (at.value, at.number) {beyond} ({given(which.after.value)}, {number})"
-    sql = HEADS.format(source=source, where=where, order=order)
+    sql = SQL.list_heads.format(source=source, where=where, order=order)
     return [*map(head_of, await fetch(sql, *named, which.created_from_s, which.ended, max(which.limit, 0), *wanted))]
 
 
 async def read_messages(fetch: Fetch, to: Address) -> list[QueuedMessage]:
     """See `Store.messages`."""
-    return [*map(message_of, await fetch(f"SELECT {MESSAGE_COLUMNS} FROM mail {_HERE} ORDER BY number", address_bytes(to)))]
+    return [*map(message_of, await fetch(SQL.read_messages, address_bytes(to)))]
 
 
 async def are_queued(fetch: Fetch, messages: Sequence[Ack]) -> list[bool]:
     """See `Store.are_queued`."""
-    rows = await fetch(STILL, [address_bytes(one.to) for one in messages], [one.key.encode() for one in messages])
+    rows = await fetch(SQL.are_queued, [address_bytes(one.to) for one in messages], [one.key.encode() for one in messages])
     return [row[0] for row in rows]
 
 
 async def read_blob(fetch: Fetch, sha256: str) -> bytes | None:
     """See `Store.blob`."""
-    return next((row[0] for row in await fetch("SELECT bytes FROM blobs WHERE sha256 = $1", sha256)), None)
+    return next((row[0] for row in await fetch(SQL.read_blob, sha256)), None)
 
 
 async def read_removed_at(fetch: Fetch, sha256: str) -> float | None:
     """See `Store.removed_at`."""
-    return next((row[0] for row in await fetch("SELECT at_s FROM removed_blobs WHERE sha256 = $1", sha256)), None)
+    return next((row[0] for row in await fetch(SQL.removed_at, sha256)), None)
 
 
 def places_touched(changes: Sequence[Commit | Post]) -> set[tuple[str, ...]]:

@@ -15,6 +15,7 @@ import msgspec
 
 from perdure.core.errors import StoreUnavailable, WrongVerb
 from perdure.stores.postgres.limited_queues import Fetch
+from perdure.stores.postgres.statements import SQL
 from perdure.stores.postgres.store_rows import address_bytes
 from perdure.stores.postgres.store_tables import begin_transaction, places_touched
 from perdure.stores.postgres.user_transaction_store import ABORTED_SQLSTATE, fetch_with_asyncpg
@@ -23,19 +24,11 @@ from perdure.stores.protocol import ChangeAnswer, Post, Superseded, TransactionG
 ATTEMPT_LOCK = 0x50657265 << 32
 """The first of the advisory locks of attempts."""
 
-LOCK = "SELECT pg_advisory_xact_lock($1)"
 PERDURE_TABLES = (
     *("meta", "heads", "attributes", "programs", "log", "mail", "holders", "blobs", "blob_marks", "removed_blobs", "queues", "lanes", "tenant_turns", "vault"),
     *("records", "record_attributes", "feed", "feed_changes", "feed_scans", "restored_rows"),
 )
-_CHANGED = f"""(SELECT coalesce(sum(pg_stat_get_xact_tuples_inserted(oid) + pg_stat_get_xact_tuples_updated(oid)
-    + pg_stat_get_xact_tuples_deleted(oid)), 0)::bigint FROM pg_class WHERE relnamespace = 'perdure'::regnamespace AND relname IN {PERDURE_TABLES})"""
-"""How many rows of Perdure's tables this session has changed recently, which may include those of the transaction before."""
-STATE = f"SELECT epoch, pg_current_xact_id()::text, {_CHANGED} FROM perdure.meta"
-HELD = "SELECT 1 FROM perdure.heads WHERE sha256(address) = sha256($1) AND holder = $2 FOR KEY SHARE"
-LEASED = "SELECT 1 FROM perdure.mail WHERE sha256(address) = sha256($1) AND sha256(key) = sha256($2) AND holder = $3 FOR KEY SHARE"
-ANSWERED = "SELECT 1 FROM perdure.mail WHERE sha256(address) = sha256($1) AND sha256(key) = sha256($2)"
-DONE = f"SELECT pg_current_xact_id()::text, {_CHANGED}"
+STATE_BEFORE, STATE_AFTER = (sql.format(perdure_tables=PERDURE_TABLES) for sql in (SQL.state_before_step, SQL.state_after_step))
 
 CONFLICTS = frozenset(("40001", "40P01"))
 """The SQLSTATEs of errors that another transaction caused."""
@@ -111,24 +104,24 @@ async def run_transactional_step(
                 f"Postgres has aborted the transaction of a step: {str(error) or type(error).__name__}. Perdure runs the step again"
             ) from error
         return TransactionRaised(error)
-    await fetch("SELECT set_config('search_path', 'perdure', true)")
+    await fetch(SQL.use_schema)
     tables = await begin_transaction(fetch, places_touched([post]), clock and clock())
     answer = await tables.change(msgspec.structs.replace(post, epoch=guard.epoch))
     for channel in tables.channels_to_notify:
-        await fetch("SELECT pg_notify($1, '')", channel)
+        await fetch(SQL.notify, channel, "")
     return answer
 
 
 async def _check_guard(fetch: Fetch, guard: TransactionGuard) -> tuple[str, int] | TransactionRefused | Superseded:
     """Returns the number of the transaction and the count of changed rows before it, if the guard holds; otherwise why it does not."""
     execution, answer = address_bytes(guard.key), guard.answer.encode()
-    await fetch(LOCK, ATTEMPT_LOCK | crc32(execution + answer))
-    ((epoch, *state),) = await fetch(STATE)
+    await fetch(SQL.lock_attempt, ATTEMPT_LOCK | crc32(execution + answer))
+    ((epoch, *state),) = await fetch(STATE_BEFORE)
     if epoch != guard.epoch:
         return Superseded(epoch)
     leased = guard.work and (address_bytes(guard.work.to), guard.work.key.encode(), guard.holder)
-    held = await (fetch(LEASED, *leased) if leased else fetch(HELD, execution, guard.holder))
-    answered = bool(await fetch(ANSWERED, execution, answer))  # checked last: while the row is locked, no other process can answer
+    held = await (fetch(SQL.holds_task, *leased) if leased else fetch(SQL.holds_execution, execution, guard.holder))
+    answered = bool(await fetch(SQL.is_answered, execution, answer))  # checked last: while the row is locked, no other process can answer
     return (state[0], state[1]) if held and not answered else TransactionRefused(answered=answered)
 
 
@@ -139,8 +132,8 @@ async def _must_be_whole(connection: Any, fetch: Fetch, number: str, changed_bef
         WrongVerb: one of these does not hold.
     """
     try:
-        await fetch("SET CONSTRAINTS ALL IMMEDIATE")
-        ((now, changed),) = await fetch(DONE)
+        await fetch(SQL.check_constraints)
+        ((now, changed),) = await fetch(STATE_AFTER)
     except Exception as error:
         if getattr(error, "sqlstate", None) == ABORTED_SQLSTATE:
             wrong = "a step with transaction=True continued after a database error that had aborted its transaction"

@@ -20,6 +20,7 @@ from perdure.stores.postgres import limited_queues as queues
 from perdure.stores.postgres import store_tables as tables
 from perdure.stores.postgres.limited_queues import Fetch
 from perdure.stores.postgres.record_rows import read_record, read_records
+from perdure.stores.postgres.statements import SQL
 from perdure.stores.postgres.store_rows import escape_nul, unescape_nul
 from perdure.stores.protocol import ALL_HEADS, ChangeAnswer, Commit, Head, HeadFilter, Post, QueueStatus, StoredLog, StoreTime, check_changes
 from perdure.stores.records import RecordFilter, RecordKey, StoredRecord
@@ -115,25 +116,22 @@ async def perdure_savepoint(given: Any, fetch: Fetch) -> AsyncIterator[None]:
         BadValue: the transaction had failed before.
     """
     try:
-        await fetch("SAVEPOINT perdure")
+        await fetch(SQL.begin_savepoint)
     except Exception as error:
         if getattr(error, "sqlstate", None) == ABORTED_SQLSTATE:
             raise BadValue("connection=", given, TRANSACTION_FAILED) from error
         raise
     try:
-        ((path, _),) = await fetch("SELECT current_setting('search_path'), set_config('search_path', 'perdure', true)")
+        ((path, _),) = await fetch(SQL.swap_search_path)
         yield
-        await fetch("SELECT set_config('search_path', $1, true)", path)
+        await fetch(SQL.set_search_path, path)
     except BaseException:
-        await fetch("ROLLBACK TO SAVEPOINT perdure")
-        await fetch("RELEASE SAVEPOINT perdure")
+        await fetch(SQL.undo_savepoint)
+        await fetch(SQL.end_savepoint)
         raise
-    await fetch("RELEASE SAVEPOINT perdure")
+    await fetch(SQL.end_savepoint)
 
 
-DATABASE_IDENTITY = "SELECT current_database()::text, system_identifier::text FROM pg_control_system()"
-"""The query that identifies a database, whatever URL leads to it."""
-USER_CONNECTION_IDENTITY = DATABASE_IDENTITY.replace(" FROM", ", has_schema_privilege(to_regnamespace('perdure'), 'USAGE'), current_user::text FROM")
 GRANTS = (
     "allowed to use Perdure's tables; GRANT it USAGE on SCHEMA perdure, SELECT, INSERT, UPDATE and DELETE on ALL TABLES in it, and USAGE on ALL SEQUENCES in it"
 )
@@ -151,7 +149,7 @@ class PostgresUserTransactionStore:
         here = await self._begun(tables.places_touched(changes))
         answers = [await here.change(change) for change in changes]
         for channel in here.channels_to_notify:
-            await self._fetch("SELECT pg_notify($1, '')", channel)
+            await self._fetch(SQL.notify, channel, "")
         return answers
 
     async def read(self, key: Key, after: int = 0) -> StoredLog | None:
@@ -197,7 +195,7 @@ async def join_user_transaction(
     """Yields the store within the transaction on the connection `given`, which must be to the database `place`. `home` is the loop of the store."""
     fetch = await fetch_on_user_connection(given, home)
     async with perdure_savepoint(given, fetch):
-        ((*found, may, role),) = await fetch(USER_CONNECTION_IDENTITY)
+        ((*found, may, role),) = await fetch(SQL.user_connection_identity)
         if tuple(found) != place:
             raise BadValue("connection=", f"a connection to {found[0]} (cluster {found[1]})", f"to this client's database, {place[0]} (cluster {place[1]})")
         if not may:
