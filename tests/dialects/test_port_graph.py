@@ -302,15 +302,15 @@ ODD = [
     (document(step("a", "loop", {}, done=None)), "missing_field", "the data of the step before"),
     (document(step("a", "loop", {"items": [], "itemVariable": "row"})), "unread_variable", "no step reads 'row'"),
     (document(step("a", success="b"), step("b", failure="c"), step("c")), "failure_not_led", "if 'a' fails, all fails and 'c' is not told"),
-    (document(step("a", "action", {"type": "T", "parameters": {"{{x}}": 1}})), "template_in_key", "{{ }} is not read in them"),
+    (document(step("a", "action", {"type": "T", "parameters": {"{{x}}": 1}})), "template_in_key", "{{ }} is not evaluated in the names of fields"),
     (document(step("a", "action", {"type": "set_variables", "parameters": {"variables": [{"name": "n", "value": 1}]}})), "unread_variable", "which 'a' sets"),
     (
         document(step("a", "action", {"type": "set_variables", "parameters": {"variables": [{"name": "n", "value": 1}, {"name": "m", "value": "{{ n }}"}]}})),
         "set_at_once",
-        "'n' is set by the same step",
+        "'n' is set by this step itself",
     ),
-    ({**document(step("a")), "name": "a/b"}, "renamed", "the workflow is called 'a-b'"),
-    ({**document(step("a")), "version": "v2"}, "renamed", "so it is 2.0.0"),
+    ({**document(step("a")), "name": "a/b"}, "renamed", "the workflow is named 'a-b'"),
+    ({**document(step("a")), "version": "v2"}, "renamed", "version 2.0.0 is used"),
     ({**document(step("a")), "nmae": 1}, "unknown_field", "did you mean 'name'?"),
 ]
 

@@ -323,7 +323,7 @@ async def test_a_sync_client_may_be_used_on_a_loop_that_is_not_the_store_s(serve
 
 
 async def test_a_sync_client_refuses_a_connection_that_belongs_to_a_loop(sync_client: Client, user: TransactionDriver) -> None:
-    with pytest.raises(WrongVerb, match="belongs to an event loop. Use an AsyncClient there"):
+    with pytest.raises(WrongVerb, match=r"belongs to an event loop\. Use an AsyncClient there"):
         sync_client.start(order.with_(connection=user.given), "book")
 
 

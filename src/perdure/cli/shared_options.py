@@ -174,7 +174,7 @@ def blobs_option(command: F) -> F:
 
 
 def environment_options(command: F) -> F:
-    """What steps may reach, what definitions may do, and what they refer to."""
+    """Options for the deployment and the policy: which places steps may reach, what definitions may do, and the files that they refer to."""
     command = blobs_option(command)
     said = "A policy, which overrules definitions: who may start them, which tools and transitions they may use, and what needs an approval."
     command = click.option("--policy", metavar="FILE", envvar="PERDURE_POLICY", help=said)(command)

@@ -366,7 +366,7 @@ class CodeProgram:
         """Whether completed steps are undone if the execution fails or is cancelled."""
         return self.execution.cancelling is None or self.execution.cancelling.undo
 
-    # What verbs use.
+    # The methods that verbs use.
 
     def open(self, path: Path, op: Operation, step: Any = None) -> Future[SettledOperation]:
         """Opens an operation; the future settles with it. `step` is the function behind a call."""

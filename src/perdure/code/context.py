@@ -171,7 +171,7 @@ def refuse_verb_outside_iteration(scope: NameScope, verb: str) -> None:
 
 
 VerbCall = Coroutine[Any, Any, R]
-"""What a verb returns: await it once, or pass it to asyncio.gather or to a task."""
+"""The call of a verb: await it once, or pass it to asyncio.gather or to a task."""
 
 _MISSING: Any = object()
 
@@ -215,11 +215,11 @@ BranchOf = Callable[["Context"], Awaitable[R]]
 """A branch: a function that takes a context of its own."""
 
 StepOrWorkflow = Step[..., R, Any] | HasCode[..., R]
-"""What may be used as a branch: a step or a workflow that needs no arguments."""
+"""A branch that needs no arguments: a step or a workflow."""
 
 
 class ExecutionInfo:
-    """What a workflow can read about its own execution."""
+    """The information that a workflow can read about its own execution."""
 
     __slots__ = ("_instance",)
 

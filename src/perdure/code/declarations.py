@@ -452,7 +452,7 @@ class CodeWorkflow:
 
     @property
     def what(self) -> Any:
-        """What the workflow is besides its name: its function."""
+        """The function, which makes the workflow what it is besides its name."""
         return self.fn
 
     @property

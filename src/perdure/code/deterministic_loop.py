@@ -385,7 +385,7 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
     sock_sendfile = _refused("sock_sendfile", _STEP)
     sock_sendto = _refused("sock_sendto", _STEP)
 
-    # What only the engine does.
+    # Only the engine runs, stops and configures the loop.
     run_forever, run_until_complete = _refused("run_forever", _ENGINE), _refused("run_until_complete", _ENGINE)
     stop = _refused("stop", _ENGINE)
     shutdown_asyncgens, shutdown_default_executor = _refused("shutdown_asyncgens", _ENGINE), _refused("shutdown_default_executor", _ENGINE)

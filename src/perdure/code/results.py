@@ -20,7 +20,7 @@ Err = Failure
 """A failure as data: its kind, the number of attempts, and the error."""
 
 Attempt = Ok[T] | Err
-"""What `ctx.attempt` returns: `Ok(value)`, or `Err(kind, attempts, error)` with kind exhausted, timeout, fatal or interrupted."""
+"""The result of `ctx.attempt`: `Ok(value)`, or `Err(kind, attempts, error)` with kind exhausted, timeout, fatal or interrupted."""
 
 
 class Won(msgspec.Struct, Generic[T], frozen=True):

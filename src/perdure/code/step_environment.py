@@ -1,4 +1,4 @@
-"""What a running step can use: its transaction, the resources of its process, and information about itself.
+"""The environment of a running step: its transaction, the resources of its process, and information about itself.
 
 A resource, such as a connection pool, is declared once. Each engine or worker opens it on its own loop when the first step asks for it, shares it among
 all steps of the process, and closes it at the end.
@@ -142,7 +142,7 @@ class StepControl:
 
 
 class StepInfo(msgspec.Struct, frozen=True, gc=False):
-    """What a step can read about itself: its execution and path, the number of the attempt (interrupted ones included), and the timeout of the attempt."""
+    """The information about a step that it can read: its execution and path, the number of the attempt (interrupted ones included), and its timeout."""
 
     execution: Key
     path: Path

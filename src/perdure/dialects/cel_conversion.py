@@ -40,7 +40,7 @@ _NUMBERS = CelList((CelName("int"), CelName("double")))
 
 
 def with_double_arithmetic(tree: CelTree) -> CelTree:
-    """The expression with its arithmetic in doubles, wherever the types of the operands are not known before it is evaluated."""
+    """The expression with its arithmetic in doubles, where the types of the operands are not known before it is evaluated."""
     return cel_tree.change_tree(tree, _change)
 
 
@@ -215,7 +215,7 @@ def condition_from_cel(text: str, meaning: CelNameResolver) -> dict[str, Any]:
             return row
         made = cel_tree.cel_text(with_double_arithmetic(_named(tree, meaning)))
     except RecursionError:
-        raise cel_tree.CelSyntaxError("it nests too deep") from None
+        raise cel_tree.CelSyntaxError("it is nested too deeply") from None
     _check(made, text)
     return {"expr": made} if made == text else {"expr": made, "source": text}
 
@@ -231,7 +231,7 @@ def _check(made: str, text: str) -> None:
     except MissingExtra:
         return
     except BadExpression as bad:
-        raise cel_tree.CelSyntaxError(f"{bad.what.removeprefix(f'{shortened(text)!r} is no CEL: ')}; {bad.hint}") from None
+        raise cel_tree.CelSyntaxError(f"{bad.what.removeprefix(f'{shortened(text)!r} is not CEL: ')}; {bad.hint}") from None
 
 
 def _row(tree: CelTree, meaning: CelNameResolver) -> dict[str, Any] | None:

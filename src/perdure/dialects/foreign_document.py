@@ -83,7 +83,7 @@ class ForeignFields:
         for name in others:
             if name not in self._doubled and self.value[name] != self.value[first]:
                 self._doubled.add(name)
-                self.notes.warning("said_twice", self.at(name), f"{name!r} means the same as {first!r}, which counts; leave one of them out")
+                self.notes.warning("said_twice", self.at(name), f"{name!r} means the same as {first!r}, which is used; remove one of them")
         return self.value.get(first)
 
     def name_of(self, *names: str) -> str:
@@ -150,7 +150,7 @@ class ForeignFields:
             if name not in self._asked and value is not None:
                 near = closest_name(name, self._asked | set(known))
                 hint = f"; did you mean {near!r}?" if near else ""
-                self.notes.warning("unknown_field", self.at(name), f"nothing is known of {name[:60]!r} here, it is left out{hint}", near)
+                self.notes.warning("unknown_field", self.at(name), f"{name[:60]!r} is not known here and is ignored{hint}", near)
 
     def _of(self, names: tuple[str, ...], default: T, fits: Callable[[Any], bool], expected: str) -> Any | T:
         value = self.any(*names)
@@ -191,7 +191,7 @@ class StepNames:
             self._notes.error("bad_id", pointer, "an id is 1 to 256 printable characters")
         elif original in ROOTS:
             called = self.free(original)
-            self._notes.warning("renamed_id", pointer, f"{original!r} is the name of a root here; the step is called {called!r}, and what refers to it follows")
+            self._notes.warning("renamed_id", pointer, f"{original!r} is a reserved name; the step is renamed to {called!r}, with all references to it")
         self._taken.add(called)
         self._called[original] = called
         return called
@@ -288,7 +288,7 @@ def refuse_unknown_operators(fields: ForeignFields, known: Collection[str], othe
         if name not in passed:
             near = closest_name(name, known)
             hint = f"did you mean {near!r}?" if near else f"there are {', '.join(sorted(known))}"
-            fields.notes.error("unknown_operator", fields.at(name), f"{name[:40]!r} is no operator of a condition; {hint}", near)
+            fields.notes.error("unknown_operator", fields.at(name), f"{name[:40]!r} is not an operator of a condition; {hint}", near)
     fields.ignore(*fields.value)
 
 
@@ -302,10 +302,7 @@ def write_and_verify(
     if computed := list(_computed(whole))[:SHOWN_FINDINGS_MAX]:
         return WrittenDocument(
             None,
-            tuple(
-                error_finding("unsayable", pointer, f"{readable_location(whole, pointer)}: dialect {dialect} has no values that are computed")
-                for pointer in computed
-            ),
+            tuple(error_finding("unsayable", pointer, f"{readable_location(whole, pointer)}: dialect {dialect} cannot compute values") for pointer in computed),
         )
     notes = FindingCollector(whole)
     document = write(whole, notes)
@@ -314,16 +311,14 @@ def write_and_verify(
     again = read(document)
     if errors := [one for one in again.findings if one.severity == "error"]:
         return WrittenDocument(
-            None, tuple(error_finding("unsayable", "", f"dialect {dialect} does not take it: {one.message}") for one in errors[:SHOWN_FINDINGS_MAX])
+            None, tuple(error_finding("unsayable", "", f"dialect {dialect} does not accept it: {one.message}") for one in errors[:SHOWN_FINDINGS_MAX])
         )
     asked, said = ({name: value for name, value in one.items() if name not in ("dialect", "ui")} for one in (whole, canonical_document(again.document)))
     different = list(differences(_without_sources(asked), _without_sources(said), ""))[:SHOWN_FINDINGS_MAX]
     if different:
         return WrittenDocument(
             None,
-            tuple(
-                error_finding("unsayable", pointer, f"{readable_location(whole, pointer)}: dialect {dialect} has no words for this") for pointer in different
-            ),
+            tuple(error_finding("unsayable", pointer, f"{readable_location(whole, pointer)}: dialect {dialect} cannot express this") for pointer in different),
         )
     return WrittenDocument(document, tuple(_dialect_warning(whole, dialect)))
 

@@ -65,17 +65,17 @@ def reference_in_cel(name: str, path: ReferencePath = ()) -> str:
 
 
 def escape_template(text: str) -> str:
-    """Text that says in a template what it says by itself."""
+    """Escapes a text, so that it stands for itself in a template."""
     return template_text([text])
 
 
 def unescape_template(text: str) -> str:
-    """What text in a template says that refers to nothing."""
+    """Returns the text that a template without references stands for."""
     return text.replace("@@", "@")
 
 
 def literal_value(value: Any) -> Any:
-    """A value in which nothing refers to anything."""
+    """Escapes all texts in a value, so that they contain no references."""
     match value:
         case str():
             return escape_template(value)
@@ -88,7 +88,7 @@ def literal_value(value: Any) -> Any:
 
 
 def plain_value(value: Any) -> Any:
-    """What a value in which nothing refers to anything says."""
+    """Returns the value that templates without references stand for."""
     match value:
         case str():
             return unescape_template(value)

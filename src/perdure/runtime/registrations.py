@@ -1,4 +1,4 @@
-"""What an engine can run and serve: its workflows, their releases and capabilities, and the queues that code declares.
+"""The registrations of an engine: its workflows, their releases and capabilities, and the queues that code declares.
 
 A change of a queue by an operator stays until the code declares something else.
 """

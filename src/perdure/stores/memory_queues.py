@@ -21,7 +21,7 @@ from perdure.stores.protocol import UNLIMITED, Claim, Head, QueueLimits, QueueSt
 T = TypeVar("T")
 
 LimitedPart = tuple[str, str | None]
-"""What limits are for: the queue of a tenant, or (None) of all tenants that have no limits of their own in it."""
+"""The part of a queue that limits are for: that of a tenant, or (None) of all tenants that have no limits of their own in it."""
 
 NO_TIME = -inf
 """The place in line of a held execution without a wake-up time: before all others if its holder dies."""

@@ -3,8 +3,8 @@
 There are two directions: a post joins a transaction that the user has open on the store's database (`JoinsUserTransactions`), and takes effect or is
 rolled back with it; or a step receives a transaction of the store (`TransactionalStore`).
 
-The functions here find the driver of a user's connection, whatever wraps it, and whether it belongs to an event loop. They import no driver: whoever
-passes a connection has imported its driver already.
+The functions here find the driver of a user's connection, whatever wraps it, and whether it belongs to an event loop. They import no driver: the
+caller that passes a connection has imported its driver already.
 """
 
 import sqlite3

@@ -130,7 +130,7 @@ def test_what_is_neither_true_nor_false_is_no_condition(text: str) -> None:
         ("steps.size() > 1", 0, "reads all steps at once"),
         ("steps[self.x].y", 0, "reads all steps at once"),
         ("x == secrets.KEY", 6, "reads a secret (character 6)"),
-        ("(" * 1000 + "1" + ")" * 1000, 0, "it nests too deep"),
+        ("(" * 1000 + "1" + ")" * 1000, 0, "it is nested too deeply"),
         ("1" + " + 1" * 100, 0, "nest"),
         ("\ud800", 0, "lone surrogate"),
         ("a" * (EXPRESSION_CHARACTERS_MAX + 1), 0, "characters"),

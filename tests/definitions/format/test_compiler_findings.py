@@ -48,13 +48,13 @@ FOUND: list[tuple[str, Document, list[str], str]] = [
         "an item outside of any each",
         definition("refs", tool("a", with_="@item")),
         ["unknown_reference"],
-        "steps[0].with: '@item' is not inside of an each",
+        "steps[0].with: '@item' is only available inside of an each",
     ),
     (
         "an item that is called otherwise",
         definition("refs", tool("a", each={"in": [1], "as": "row"}, with_="@item")),
         ["unknown_reference"],
-        "steps[0].with: '@item' is not inside of an each; the items here are called @index and @row",
+        "steps[0].with: '@item' is only available inside of an each; the items here are called @index and @row",
     ),
     ("what loops by edges call an item", definition("ports", tool("a", with_="@item"), dialect="port_graph"), [], ""),
     (
@@ -310,7 +310,7 @@ FOUND: list[tuple[str, Document, list[str], str]] = [
         "a root as an id",
         definition("listed", tool("input")),
         ["root_as_id"],
-        "steps[0].id: @input has another meaning; give the step another id, such as input_1",
+        "steps[0].id: @input is reserved; give the step another id, such as input_1",
     ),
     (
         "a time that is known later",

@@ -125,7 +125,7 @@ def test_nothing_is_wrong_with_the_examples(name: str) -> None:
             "unknown_step",
             "steps[0] (a): needs names 'fist', which is not a step; did you mean 'first'?",
         ),
-        ("  - {id: a, tool: T, needs: [a]}", "not_yet", "steps[0] (a): it needs itself"),
+        ("  - {id: a, tool: T, needs: [a]}", "not_yet", "steps[0] (a): it needs itself; remove that"),
         ('  - {id: a, tool: T, with: "@a.x"}', "not_yet", "steps[0] (a): '@a' is this step itself, and has no result yet"),
         (
             '  - {id: a, tool: T, repeat: {until: "@a.x", max: 2}}',

@@ -237,7 +237,7 @@ def test_a_source_of_any_size_runs(world: World, lines: int) -> None:
 
 
 def test_a_source_that_is_too_long_is_refused_when_it_is_read() -> None:
-    with pytest.raises(BadDefinition, match=r"it has 300,0\d\d characters, and 262,144 are the most"):
+    with pytest.raises(BadDefinition, match=r"it has 300,0\d\d characters, and at most 262,144 are allowed"):
         definition("def main(input): return 1\n" + "#" * 300_000)
     with pytest.raises(BadDefinition, match="defines no main"):
         definition("x = 1\n" + "#" * 100_000)

@@ -26,7 +26,7 @@ def test_rows_are_called_as_the_first_line_says() -> None:
     ("text", "why"),
     [
         ("a,b\n1,2,3\n", "line 2 has 3 fields, and there are 2 names"),
-        ("a,a\n", "two fields are called 'a'"),
+        ("a,a\n", "two fields in its first line are named 'a'"),
         ("a,,b\n", "field 2 of its first line has no name"),
         ('a\n"open\n', "unexpected end of data"),
         ("a\n" + "x" * 200_000, "field larger than field limit"),
@@ -64,11 +64,11 @@ LAUGHS = f'<!DOCTYPE a [<!ENTITY a "haha">{ENTITIES}]><a>&z;</a>'
         (LAUGHS, "a document type"),
         ('<!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/passwd">]><a>&x;</a>', "a document type"),
         ('<!DOCTYPE a SYSTEM "http://127.0.0.1:1/a.dtd"><a/>', "a document type"),
-        ("<a>&x;</a>", "no XML"),
-        ("<a><b></a>", "no XML"),
-        ("", "no XML"),
-        ('<?xml version="1.0" encoding="nonsense"?><a/>', "no XML"),
-        ("<a>" * 100 + "</a>" * 100, "more than 60 deep"),
+        ("<a>&x;</a>", "not XML"),
+        ("<a><b></a>", "not XML"),
+        ("", "not XML"),
+        ('<?xml version="1.0" encoding="nonsense"?><a/>', "not XML"),
+        ("<a>" * 100 + "</a>" * 100, "more than 60 levels deep"),
     ],
 )
 def test_xml_that_is_wrong_or_would_expand_is_refused_at_once(text: str, why: str) -> None:
@@ -87,5 +87,5 @@ def test_values_are_bounded_and_not_only_bytes(monkeypatch: pytest.MonkeyPatch) 
 
 def test_what_no_field_can_hold_is_not_written() -> None:
     assert csv_text([{"a": None, "b": True}, {"c": 1.5}]) == "a,b,c\n,true,\n,,1.5\n"
-    with pytest.raises(ContentError, match="row 1: 'a' is no text"):
+    with pytest.raises(ContentError, match="row 1: 'a' can't be a field of CSV"):
         csv_text([{"a": [1]}])

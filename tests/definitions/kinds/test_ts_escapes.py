@@ -109,7 +109,7 @@ ROWS: list[tuple[str, str, Any]] = [
     ("a function", returns("({f() {}})"), Fails(said='the result has, as "f", a function')),
     ("a symbol", returns("Symbol.iterator"), Fails(said="the result is a symbol")),
     ("a cycle", does("const a: any = {}", "a.a = a", "return a"), Fails(said="circular reference")),
-    ("half a character", returns("'\\ud800'"), Fails(said="can't be kept")),
+    ("half a character", returns("'\\ud800'"), Fails(said="can't be stored")),
     ("a getter that throws", returns("({get a() { throw new Error('got') }})"), Fails(said="Error: got")),
     ("toJSON that throws", returns("({toJSON() { throw 'thrown' }})"), Fails(said="has failed: thrown")),
     ("a revoked proxy", does("const p = Proxy.revocable({}, {})", "p.revoke()", "return p.proxy"), Fails(said="TypeError")),

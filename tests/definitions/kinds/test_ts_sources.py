@@ -87,5 +87,5 @@ async def test_what_is_printed_and_raised_may_be_joined_too() -> None:
 
 
 async def test_half_a_character_is_refused_in_words() -> None:
-    with pytest.raises(SourceFailed, match=r"what it returned can't be kept: a text in it has half a character"):
+    with pytest.raises(SourceFailed, match=r"its result can't be stored: a text in it has a lone surrogate"):
         await answer("export default () => 'a'.repeat(600) + '\\ud83d' + 'b'.repeat(600)")

@@ -298,7 +298,7 @@ _KINDS = {"int64": "int", "null_type": "null", "google.protobuf.NullValue": "nul
 def _bad(text: str, words: str, source: str) -> BadExpression:
     """Translates a message of the compiler to plain words, without positions in the text, which do not match `source`."""
     if (found := _PLACE.search(words)) is None or int(found[1]) < 1:
-        what = "it nests too deep" if "recursion" in words else shortened(words.splitlines()[0] if words else "", 120)
+        what = "it is nested too deeply" if "recursion" in words else shortened(words.splitlines()[0] if words else "", 120)
         return BadExpression("", f"{shortened(source or text)!r} is not CEL: {what}", "split it up, or compute this in a step")
     line, column, said = int(found[1]), int(found[2]), found[3].removeprefix("Syntax error: ")
     at = sum(len(before) + 1 for before in text.split("\n")[: line - 1]) + column

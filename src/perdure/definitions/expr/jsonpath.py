@@ -87,7 +87,7 @@ def _cached(text: str) -> JsonPathQuery:
         what = f"{shortened(text)!r} is not a JSONPath: {shortened(str(error.args[0]), 100)}{f' (character {at})' if at > 0 else ''}"
         raise BadExpression("", what, "see RFC 9535; a path begins with $", at) from None
     except (ValueError, OverflowError, RecursionError, IndexError) as error:
-        why = "it nests too deep" if isinstance(error, RecursionError) else shortened(str(error), 100)
+        why = "it is nested too deeply" if isinstance(error, RecursionError) else shortened(str(error), 100)
         raise BadExpression("", f"{shortened(text)!r} is not a JSONPath: {why}", "see RFC 9535; a path begins with $") from None
 
 

@@ -45,7 +45,7 @@ def parse_python(source: str) -> ast.Module | PythonProblem:
     except SyntaxError as error:
         return PythonProblem(shortened(error.msg, 200), error.lineno or 0, error.offset or 0)
     except (ValueError, RecursionError, MemoryError):
-        return PythonProblem("it nests too deep, or contains a lone surrogate")
+        return PythonProblem("it is nested too deeply, or contains a lone surrogate")
 
 
 def checked_condition_source(source: object, where: str = "") -> str:

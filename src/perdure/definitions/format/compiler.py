@@ -337,7 +337,7 @@ def _check_ids(draft: DefinitionDraft) -> None:
         draft.error("duplicate_id", joined_pointer(site.pointer, "id"), text)
     for site in draft.outline.sites:
         if site.id in ROOTS:
-            draft.error("root_as_id", joined_pointer(site.pointer, "id"), f"@{site.id} has another meaning; give the step another id, such as {site.id}_1")
+            draft.error("root_as_id", joined_pointer(site.pointer, "id"), f"@{site.id} is reserved; give the step another id, such as {site.id}_1")
 
 
 def _check_ports(draft: DefinitionDraft) -> None:

@@ -204,7 +204,7 @@ class ReferenceCheck:
                 "other_list", pointer, f"{readable_location(self.document, step.pointer)}: {field} leads to {name!r}, which is in another list of steps"
             )
         elif field == "needs" and name == step.id:
-            yield error_finding("not_yet", pointer, f"{readable_location(self.document, step.pointer)}: it needs itself")
+            yield error_finding("not_yet", pointer, f"{readable_location(self.document, step.pointer)}: it needs itself; remove that")
 
     def _schema(self, value: dict[str, Any], pointer: str) -> Iterator[DefinitionFinding]:
         where = readable_location(self.document, pointer)

@@ -178,7 +178,7 @@ def _check(draft: DefinitionDraft, known: NamesInScope, items: frozenset[str], r
     elif reading.root == "item":
         if "item" not in items and not draft.dialect_rules.items_in_cycles:
             called = f"; the items here are called {' and '.join(f'@{one}' for one in sorted(items))}" if items else ""
-            draft.error("unknown_reference", reading.pointer, f"'@item' is not inside of an each{called}")
+            draft.error("unknown_reference", reading.pointer, f"'@item' is only available inside of an each{called}")
     elif reading.root != "step":
         if not draft.dialect_rules.unknown_steps_allowed:
             _check_declared(draft, known, reading)

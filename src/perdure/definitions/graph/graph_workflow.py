@@ -65,7 +65,7 @@ class GraphWorkflow:
 
     @property
     def what(self) -> Any:
-        """What the workflow is besides its name: its document."""
+        """The document, which makes the workflow what it is besides its name."""
         return self.definition
 
     @property

@@ -174,7 +174,7 @@ class GraphLimits(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class OnFailure(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a failure of the execution does: whether completed steps are undone, and the workflow or tool that is called with the error (empty: none)."""
+    """The consequences of a failure: whether completed steps are undone, and the workflow or tool that is called with the error (empty: none)."""
 
     undo: bool = True
     call: str = ""

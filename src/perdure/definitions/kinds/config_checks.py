@@ -84,7 +84,7 @@ def _time_zones(document: dict[str, Any]) -> Iterator[DefinitionFinding]:
             meant = closest_name(name, known)
             if known:
                 hint = f"did you mean {meant!r}?" if meant else "write one such as Europe/London"
-                yield error_finding("bad_timezone", pointer, f"{where}: {name[:60]!r} is no time zone; {hint}", meant)
+                yield error_finding("bad_timezone", pointer, f"{where}: {name[:60]!r} is not a time zone; {hint}", meant)
             else:
                 why = f"{name[:60]!r} can't be looked up, as no time zones are installed here; pip install tzdata"
                 yield warning_finding("unknown_timezone", pointer, f"{where}: {why}")

@@ -42,7 +42,7 @@ def csv_rows(text: str, delimiter: str = ",", names: Sequence[str] = ()) -> list
             called = _called(fields)
             continue
         if len(fields) > len(called):
-            raise ContentError(f"line {number} has {len(fields)} fields, and there are {len(called)} names; is {delimiter!r} what parts the fields?")
+            raise ContentError(f"line {number} has {len(fields)} fields, and there are {len(called)} names; is {delimiter!r} the right delimiter?")
         values += len(called)
         if values > VALUES_MAX:
             raise ContentError(f"it has more than {VALUES_MAX:,} fields; read it in parts")
@@ -69,7 +69,7 @@ def _called(fields: Sequence[str]) -> list[str]:
         if not name:
             raise ContentError(f"field {number} of its first line has no name; give names")
         if name in called:
-            raise ContentError(f"two fields are called {shortened(name)!r} in its first line; give names")
+            raise ContentError(f"two fields in its first line are named {shortened(name)!r}; give names")
         called[name] = None
     return list(called)
 
@@ -104,9 +104,9 @@ def xml_data(raw: bytes | str) -> dict[str, Any]:
     try:
         _ = parser.Parse(raw, True)
     except expat.ExpatError as error:
-        raise ContentError(f"it is no XML: {error}") from None
+        raise ContentError(f"it is not XML: {error}") from None
     except (ValueError, LookupError) as error:  # an encoding that is not known, or text that has none
-        raise error if isinstance(error, ContentError) else ContentError(f"it is no XML: {error}") from None
+        raise error if isinstance(error, ContentError) else ContentError(f"it is not XML: {error}") from None
     return tree.found
 
 
@@ -127,7 +127,7 @@ class _Tree:
         if self._values > VALUES_MAX:
             raise ContentError(f"it has more than {VALUES_MAX:,} elements and attributes; read it in parts")
         if len(self._open) >= DEPTH_MAX:
-            raise ContentError(f"its elements stand more than {DEPTH_MAX} deep in one another")
+            raise ContentError(f"its elements are nested more than {DEPTH_MAX} levels deep")
         self._open.append((name, {f"@{key}": value for key, value in attributes.items()}, []))
 
     def text(self, text: str) -> None:
@@ -173,6 +173,4 @@ def _field(value: Any, number: int, name: str) -> Any:
             return "true" if value else "false"
         case str() | int() | float():
             return value
-    raise ContentError(
-        f"row {number}: {shortened(name)!r} is no text, number, truth or null, as a field of CSV has to be; select the fields that are to be written"
-    )
+    raise ContentError(f"row {number}: {shortened(name)!r} can't be a field of CSV, which is text, a number, a boolean or null; select other fields")

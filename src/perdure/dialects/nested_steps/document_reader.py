@@ -42,7 +42,7 @@ def _trigger(trigger: ForeignFields, notes: FindingCollector) -> dict[str, Any]:
             read["webhook"] = _webhook(config, trigger.mapping("variableMapping"), notes)
         case "schedule":
             if config.text("target", default="workflow") != "workflow":
-                notes.warning("unsupported", config.at("target"), "this schedule asks the user's agent and starts no workflow, so it is left out")
+                notes.warning("unsupported", config.at("target"), "this schedule asks the user's agent and starts no workflow, so it is ignored")
                 config.ignore("cron", "timezone", "prompt")
                 return {}
             read["schedule"] = without_empty({"cron": config.text("cron"), "timezone": config.text("timezone")})

@@ -70,7 +70,7 @@ class NestedStepsVariables:
         return {name: None for name in self.writers if self.is_set(name)}
 
     def begun(self) -> dict[str, Any]:
-        """What those of them that an execution is given as well begin with."""
+        """The first values of those variables that are inputs as well."""
         return {name: f"@{reference_text('input', [name])}" for name in self.writers if name in self._declared}
 
     def outputs(self) -> dict[str, Any]:
@@ -98,7 +98,7 @@ class NestedStepsVariables:
         """The same as a root or a step, a path, and whether there may be nothing."""
         found = _BRACES.fullmatch(text.strip()) or _NAME.fullmatch(text.strip())
         if found is None:
-            self._notes.error("bad_reference", pointer, f"{text[:60]!r} names no variable; write the name of one, such as 'files' or '{{{{files}}}}'")
+            self._notes.error("bad_reference", pointer, f"{text[:60]!r} is not the name of a variable; write one, such as 'files' or '{{{{files}}}}'")
             return None
         return self._chain(found[0], pointer)
 

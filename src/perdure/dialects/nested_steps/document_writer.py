@@ -138,7 +138,7 @@ class NestedStepsWriter:
                 made = {name: self._condition(repeat[name], joined_pointer(pointer, "repeat", name)), "max": repeat.get("max")}
                 made |= {"onMax": "continue"} if repeat.get("on_max") == "go_on" else {}
                 return without_empty(made | {"delayMs": repeat["delay"] * 1000 if isinstance(repeat.get("delay"), int | float) else None})
-        self._notes.error("unsayable", pointer, "steps stand in a loop, a branch or beside each other in nested_steps, not alone")
+        self._notes.error("unsayable", pointer, "nested_steps cannot express a group of steps by itself; put it into a loop, a branch or a parallel step")
         return {}
 
     def _condition(self, condition: Any, pointer: str) -> Any:

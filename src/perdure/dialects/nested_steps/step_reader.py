@@ -92,7 +92,7 @@ class NestedStepsConditionReader:
         try:
             return condition_from_cel(text, CelNameResolver(lambda name, path: self._variables.meant(name, path, pointer)[:2], optional=True))
         except CelSyntaxError as wrong:
-            self._notes.error("bad_expression", pointer, f"{text[:60]!r} is no condition: {wrong}; write {{variable, equals}}")
+            self._notes.error("bad_expression", pointer, f"{text[:60]!r} is not a condition: {wrong}; write {{variable, equals}}")
             return False
 
     def _ref(self, text: str, pointer: str) -> str:
@@ -114,7 +114,7 @@ class NestedStepsConditionReader:
     def _group(self, fields: ForeignFields, name: str) -> Any:
         for other in fields.value:
             if other != name:
-                self._notes.error("unknown_operator", fields.at(other), f"beside {name!r} stands nothing else; put {other[:40]!r} into it")
+                self._notes.error("unknown_operator", fields.at(other), f"{name!r} must be alone; move {other[:40]!r} into it")
         if name == "not":
             inside = self.read(fields.any(name), fields.at(name))
             return not inside if isinstance(inside, bool) else {"not": inside}
@@ -176,7 +176,7 @@ class NestedStepsReader:
             made["fail"] = "this step has no type that is known"
             if isinstance(type_name, str) and type_name:
                 near = closest_name(type_name, self._types)
-                self._notes.error("unknown_type", step.at("type"), f"{type_name[:40]!r} is no type of step; there are {', '.join(self._types)}", near)
+                self._notes.error("unknown_type", step.at("type"), f"{type_name[:40]!r} is not a type of step; there are {', '.join(self._types)}", near)
         made |= self._safety(step)
         self._refuse_steps(one, BLOCK_FIELDS.get(str(type_name), ()))
         step.ignore("id", "type", "outputVariable", "then", "else", "steps")
@@ -190,10 +190,10 @@ class NestedStepsReader:
         """Reports steps in a place where none run."""
         for field in one.inside:
             if field not in known:
-                stand = f"steps stand in {' and '.join(known)} here" if known else f"steps stand in {', '.join(BLOCK_FIELDS)} only"
-                self._notes.warning("unknown_field", one.step.at(field), f"{stand}; these are left out")
+                where = f"steps belong in {' and '.join(known)} here" if known else f"steps belong in {', '.join(BLOCK_FIELDS)} only"
+                self._notes.warning("unknown_field", one.step.at(field), f"{where}; these are ignored")
             elif field == "steps" and "then" in one.inside:
-                self._notes.warning("said_twice", one.step.at(field), "'steps' means the same as 'then', which counts; leave one of them out")
+                self._notes.warning("said_twice", one.step.at(field), "'steps' means the same as 'then', which is used; remove one of them")
 
     def _safety(self, step: ForeignFields) -> Step:
         retry = step.any("retry")
@@ -264,7 +264,7 @@ class NestedStepsReader:
         content = step.text(*CONTENT_FIELDS)
         step.ignore(*CONTENT_FIELDS)
         if not content.strip():
-            self._notes.error("missing_field", step.at("content"), f"this step says something: content, message or goal; found {kind_of_value(content)}")
+            self._notes.error("missing_field", step.at("content"), f"this step needs content, message or goal; found {kind_of_value(content)}")
             return "?"
         return str(self._variables.value(content, step.at("content")))
 
@@ -347,7 +347,7 @@ class NestedStepsReader:
         step = one.step
         found = [name for name in ("items", "while", "until", "count") if name in step.value]
         if len(found) != 1:
-            self._notes.error("one_of", step.pointer, f"a loop has one of items, while, until and count; found {' and '.join(found) or 'none'}")
+            self._notes.error("one_of", step.pointer, f"a loop needs exactly one of items, while, until and count; found {' and '.join(found) or 'none'}")
         step.ignore("items", "while", "until", "count")
         most = step.whole("max", "maxIterations", least=1)
         match found[:1]:
@@ -361,7 +361,7 @@ class NestedStepsReader:
             if "repeat" in made:
                 made["repeat"]["delay"] = delay_s
             else:
-                self._notes.warning("unknown_field", step.at("delayMs"), "there is no delay between items")
+                self._notes.warning("unknown_field", step.at("delayMs"), "a delay between items is not supported and is ignored")
         return made | without_empty({"timeout": self._timeout_s(step)})
 
     def _body(self, one: ListedStep, items: dict[str, str]) -> list[Step]:

@@ -40,7 +40,7 @@ class BraceExpressionReader:
         """A value with ``{{ }}`` in it, as a definition has it; where there is no step, nothing may be in it."""
         match value:
             case str() if "{{" in value and not step:
-                self._notes.error("template_in_variable", pointer, "variables are there before the first step, so {{ }} can't be read here: use set_variables")
+                self._notes.error("template_in_variable", pointer, "variables are set before the first step, so {{ }} is not evaluated here; use set_variables")
                 return None
             case str() if "{{" in value:
                 return self._text(value, pointer, step)
@@ -51,9 +51,7 @@ class BraceExpressionReader:
             case dict():
                 for key in value:
                     if "{{" in str(key):
-                        self._notes.warning(
-                            "template_in_key", joined_pointer(pointer, str(key)), "names of fields are taken as they are: {{ }} is not read in them"
-                        )
+                        self._notes.warning("template_in_key", joined_pointer(pointer, str(key)), "{{ }} is not evaluated in the names of fields")
                 return {str(key): self.value(item, joined_pointer(pointer, str(key)), step) for key, item in value.items()}
             case _:
                 return value

@@ -69,13 +69,13 @@ def _steps(top: ForeignFields, field: str, names: StepNames, notes: FindingColle
         if (said := step.text("stepType", default="action")) not in STEP_TYPES:
             meant = closest_name(said, STEP_TYPES)
             hint = f"did you mean {meant!r}?" if meant else f"there are {', '.join(STEP_TYPES)}"
-            notes.error("unknown_step_type", step.at("stepType"), f"{said[:60]!r} is no type of a step; {hint}", meant)
+            notes.error("unknown_step_type", step.at("stepType"), f"{said[:60]!r} is not a type of step; {hint}", meant)
     orders = [step.number("order") for _, step in given]
     if all(order is not None for order in orders):
         given = [pair for _, pair in sorted(zip(orders, given, strict=True), key=lambda one: one[0] or 0)]
     starts = [pair for pair in given if pair[1].value.get("stepType") in STARTING]
     for _, step in starts[1:]:
-        notes.warning("second_start", step.at("stepType"), f"it begins at {starts[0][0]!r}; this one is a step like others")
+        notes.warning("second_start", step.at("stepType"), f"the workflow begins at {starts[0][0]!r}; this one is run as an ordinary step")
     return starts[:1] + [pair for pair in given if not starts or pair is not starts[0]]
 
 
@@ -83,12 +83,12 @@ def _head(head: ForeignFields, notes: FindingCollector) -> dict[str, Any]:
     said = head.text("name") or "untitled"
     name = NOT_IN_NAMES.sub("-", said).strip() or "untitled"
     if name != said:
-        notes.warning("renamed", head.at("name"), f"a name has no @, / or :, so the workflow is called {name!r}")
+        notes.warning("renamed", head.at("name"), f"a name can't contain @, / or :, so the workflow is named {name!r}")
     version = str(head.any("version") or "")
     if version and not re.fullmatch(model.VERSION_PATTERN, version):
         digits = re.findall(r"\d{1,9}", version)[:3]
         said, version = version, ".".join([*(str(int(one)) for one in digits), "0", "0"][:3]) if digits else model.DEFAULT_VERSION
-        notes.warning("renamed", head.at("version"), f"{said[:40]!r} is not a version such as 1.2.0, so it is {version}")
+        notes.warning("renamed", head.at("version"), f"{said[:40]!r} is not a version such as 1.2.0; version {version} is used")
     described = without_empty({"version": version, "description": head.text("description"), "tags": head.texts("tags")})
     return {"perdure": 1, "dialect": "port_graph", "name": name} | described
 
@@ -109,7 +109,7 @@ def _config(config: ForeignFields, texts: BraceExpressionReader, notes: FindingC
 
 
 def _inputs(declared: dict[str, Any], variables: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What is declared as input, and the variables: one of the same name is what the input is without being given."""
+    """The declared inputs, and the variables. A variable of the name of an input is the default of that input."""
     inputs = {name: {**schema, "default": variables[name]} if name in variables and "default" not in schema else schema for name, schema in declared.items()}
     return inputs, {name: value for name, value in variables.items() if name not in declared}
 
@@ -128,7 +128,7 @@ def _without_successors(read: dict[str, Any], step: ForeignFields, notes: Findin
     if "return" not in read or not isinstance(following, dict):
         return read
     for port in [port for port, targets in following.items() if port not in ("error", "skipped") and targets]:
-        notes.warning("unreachable_step", step.at("nextSteps", port), "the workflow ends with its output, so nothing comes behind it")
+        notes.warning("unreachable_step", step.at("nextSteps", port), "the workflow ends at this step, so its next steps never run; remove them")
     rest = {port: targets for port, targets in following.items() if port in ("error", "skipped")}
     return {name: value for name, value in read.items() if name != "next"} | ({"next": rest} if rest else {})
 

@@ -21,10 +21,10 @@ def from_definition(definition: dict[str, Any]) -> WrittenDocument:
     """Writes a definition as a document of this dialect, or reports what the dialect can not express."""
     notes = FindingCollector(definition)
     if definition.get("order") != "ports":
-        notes.error("not_in_dialect", "/order", "this shape orders steps by ports alone")
+        notes.error("not_in_dialect", "/order", "this dialect orders steps by ports only")
         return WrittenDocument(None, tuple(notes.findings))
     for name in definition.keys() - HEAD_FIELDS:
-        notes.error("not_in_dialect", joined_pointer("", name), f"this shape has no counterpart of {name!r}")
+        notes.error("not_in_dialect", joined_pointer("", name), f"this dialect cannot express {name!r}")
     writer = _Writer(definition, notes)
     config = writer.config()
     steps = [writer.step(index, step) for index, step in enumerate(definition.get("steps", []))]
@@ -55,7 +55,7 @@ class _Writer:
         self._led_back = {step["id"] for step in steps if "loop" in step and (step.get("ui") or {}).get("continueOnError")}
 
     def given(self) -> dict[str, Any]:
-        """What an inline document is run with: a variable that every run is given, and the input, where no first step declares the inputs."""
+        """The fields with which an inline document is run: a variable that every run is given, and the input, where no first step declares the inputs."""
         if not self._injected:
             return self._input()
         return self._input() | {self._injected: self._value(self._variables[self._injected], joined_pointer("/vars", self._injected))}
@@ -66,7 +66,7 @@ class _Writer:
         if not inputs or ("do" in first and not first["do"]):
             return {}
         if not self.is_inline or any(schema.keys() != {"default"} for schema in inputs.values()):
-            self._notes.error("not_in_dialect", "/input", "this shape declares inputs in a first step that does nothing; put one in front")
+            self._notes.error("not_in_dialect", "/input", "this dialect declares inputs in a first step without action; add one")
         return {"input": {name: schema.get("default") for name, schema in inputs.items()}}
 
     def config(self) -> dict[str, Any]:
@@ -74,7 +74,7 @@ class _Writer:
         limits = dict(self._definition.get("limits") or {})
         deadline, hops = limits.pop("deadline", None), limits.pop("max_hops", None)
         for name in limits:
-            self._notes.error("not_in_dialect", joined_pointer("/limits", name), f"this shape has no counterpart of {name!r}")
+            self._notes.error("not_in_dialect", joined_pointer("/limits", name), f"this dialect cannot express {name!r}")
         variables = self._value({name: value for name, value in self._variables.items() if name != self._injected}, "/vars")
         retry = self._definition.get("retry") or ({} if self._definition.get("dialect") == "port_graph" else {"max": 3, "wait": 1})
         return without_empty(
@@ -83,9 +83,9 @@ class _Writer:
 
     def _retry(self, retry: dict[str, Any], pointer: str) -> dict[str, Any]:
         for name in retry.keys() - {"max", "wait", "factor"}:
-            self._notes.error("not_in_dialect", joined_pointer(pointer, name), f"this shape has no counterpart of {name!r}")
+            self._notes.error("not_in_dialect", joined_pointer(pointer, name), f"this dialect cannot express {name!r}")
         if retry.get("factor", 2) != 2:
-            self._notes.error("not_in_dialect", joined_pointer(pointer, "factor"), "in this shape each wait is twice as long as the one before")
+            self._notes.error("not_in_dialect", joined_pointer(pointer, "factor"), "in this dialect each wait is twice as long as the one before")
         if retry.get("max", 1) == 1:
             return {}
         return {"maxRetries": retry["max"] - 1} | ({"backoffMs": s_to_ms(retry["wait"])} if "wait" in retry else {})
@@ -96,7 +96,7 @@ class _Writer:
                 try:
                     return write_text(value)
                 except InexpressibleError as unsaid:
-                    self._notes.error("not_in_dialect", pointer, f"this shape can't say it: {unsaid}")
+                    self._notes.error("not_in_dialect", pointer, f"this dialect cannot express it: {unsaid}")
                     return value
             case list():
                 return [self._value(item, joined_pointer(pointer, index)) for index, item in enumerate(value)]
@@ -111,7 +111,7 @@ class _Writer:
         verb = next((name for name in ("do", "tool", "set", "test", "approve", "llm", "loop", "return") if name in step), "")
         usual = {"transform"} if verb == "llm" and step.get("transform") == LLM_ANSWER_STATE else set[str]()
         for name in step.keys() - STEP_FIELDS - {verb} - usual:
-            self._notes.error("not_in_dialect", joined_pointer(pointer, name), f"this shape has no counterpart of {name!r}")
+            self._notes.error("not_in_dialect", joined_pointer(pointer, name), f"this dialect cannot express {name!r}")
         said, config = self._verb(verb, step, index, pointer)
         if note := step.get("note"):
             config["description"] = note
@@ -148,11 +148,11 @@ class _Writer:
                 return "loop", self._loop(step, value, here)
             case "return":
                 return "output", {} if value == "@last" else {"outputMapping": self._value(value, here)}
-        self._notes.error("not_in_dialect", pointer, "this shape has no type of step for what it does")
+        self._notes.error("not_in_dialect", pointer, "this dialect has no type of step for it")
         return "noop", {}
 
     def _start(self) -> dict[str, Any]:
-        """What the first step says of the whole: its input, and what starts it."""
+        """The configuration of the first step, which holds for the whole workflow: its input, and its triggers."""
         config: dict[str, Any] = {}
         if inputs := self._definition.get("input"):
             required = [name for name, schema in inputs.items() if "default" not in schema]
@@ -164,20 +164,20 @@ class _Writer:
                 case {"manual": {}} if not config.get("type"):
                     config["type"] = "manual"
                 case _:
-                    self._notes.error("not_in_dialect", joined_pointer("/triggers", index), "this shape has no counterpart of this trigger")
+                    self._notes.error("not_in_dialect", joined_pointer("/triggers", index), "this dialect cannot express this trigger")
         return config
 
     def _condition(self, value: Any, pointer: str) -> str:
         try:
             return write_condition(value)
         except InexpressibleError as unsaid:
-            self._notes.error("not_in_dialect", pointer, f"this shape can't say it: {unsaid}")
+            self._notes.error("not_in_dialect", pointer, f"this dialect cannot express it: {unsaid}")
             return "false"
 
     def _approval(self, value: dict[str, Any], pointer: str) -> dict[str, Any]:
         named = {"title": "title", "assignees": "assignees", "form": "form", "quorum": "quorum", "on_timeout": "onTimeout"}
         for name in value.keys() - named.keys() - {"timeout", "details"}:
-            self._notes.error("not_in_dialect", joined_pointer(pointer, name), f"this shape has no counterpart of {name!r}")
+            self._notes.error("not_in_dialect", joined_pointer(pointer, name), f"this dialect cannot express {name!r}")
         config = {
             said: value[name] if name == "form" else self._value(value[name], joined_pointer(pointer, name)) for name, said in named.items() if name in value
         }
@@ -206,7 +206,7 @@ class _Writer:
             targets = said.get("to", []) if isinstance(said, dict) else said
             targets = [targets] if isinstance(targets, str) else targets or []
             if more or len(targets) > 1 or not all(isinstance(target, str) for target in targets) or port in ("choose", "skipped"):
-                self._notes.error("not_in_dialect", here, "in this shape a port leads to one step, whatever happens")
+                self._notes.error("not_in_dialect", here, "in this dialect a port leads to one step, without a condition")
                 continue
             target = targets[0] if targets else self._end
             if (port == "loop" and target == step["id"]) or (port == "error" and target in self._led_back):

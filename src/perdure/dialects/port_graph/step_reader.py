@@ -173,7 +173,7 @@ class PortGraphStepReader:
     def _action(self, config: ForeignFields, called: str) -> dict[str, Any]:
         tool, safety = config.text("type"), self._safety(config)
         if not tool.strip():
-            self._notes.error("missing_field", config.at("type"), "an action says by type which tool it is")
+            self._notes.error("missing_field", config.at("type"), "an action needs type, which names its tool")
         if tool == "set_variables":
             return self._set(config, called)
         given: Any = config.any("parameters")
@@ -206,7 +206,9 @@ class PortGraphStepReader:
             found[name] = self._texts.value(one.get("value"), pointer, called)
             for seen in self._texts.seen[before:]:
                 if seen.name in found and seen.name != name:
-                    self._notes.warning("set_at_once", pointer, f"{seen.name!r} is set by the same step, which is not seen here yet: set it in a step before")
+                    self._notes.warning(
+                        "set_at_once", pointer, f"{seen.name!r} is set by this step itself and has no value here yet; set it in an earlier step"
+                    )
         if parameters is not config:
             parameters.left()
         return {"set": found}
@@ -231,7 +233,7 @@ class PortGraphStepReader:
         if (late := config.text("onTimeout")) in TIMEOUTS and "timeout" in found:
             found["on_timeout"] = TIMEOUTS[late]
         elif late in TIMEOUTS:
-            self._notes.warning("misplaced", config.at("onTimeout"), "it says nothing without a timeout, so it is left out")
+            self._notes.warning("misplaced", config.at("onTimeout"), "it has no effect without a timeout and is ignored")
         elif late:
             self._notes.error("unknown_value", config.at("onTimeout"), f"expected fail, approve or reject, found {late[:40]!r}")
         details = {
@@ -260,7 +262,7 @@ class PortGraphStepReader:
     def _loop(self, config: ForeignFields, called: str) -> dict[str, Any]:
         items = config.any("items", "itemsExpression")
         if items is None:
-            self._notes.warning("missing_field", config.at("items"), "nothing says which items, so they are the data of the step before: {{lastOutput.data}}")
+            self._notes.warning("missing_field", config.at("items"), "no items are given, so {{lastOutput.data}} is used, the data of the step before")
             items = "{{lastOutput.data}}"
         found: dict[str, Any] = {"items": self._texts.value(items, config.at(config.name_of("items", "itemsExpression")), called)}
         if isinstance(batch := config.any("batchSize", "batch"), str):

@@ -146,7 +146,7 @@ class _Reader:
     def _each(self, each: ForeignFields, config: ForeignFields) -> dict[str, Any]:
         items = self._references.ref(text, each.at("ref"), False) if (text := each.text("ref")) else "@input"
         if not text:
-            self._notes.error("missing_field", each.at("ref"), "forEach goes over what a ref refers to, such as '@input.contacts'")
+            self._notes.error("missing_field", each.at("ref"), "forEach needs a reference to a list, such as '@input.contacts'")
         read: dict[str, Any] = {"in": items, "concurrency": each.whole("concurrency", least=1) or 1}
         if (most := each.whole("maxIterations", "max", least=1)) is not None:
             read["max"] = most

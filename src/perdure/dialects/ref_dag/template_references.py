@@ -45,7 +45,7 @@ class RefDagReferences:
     def ref(self, text: str, pointer: str, each: bool) -> str:
         """The reference that a `ref` is, as one of a definition."""
         if (found := _WHOLE.fullmatch(text)) is None:
-            self._notes.error("bad_reference", pointer, f"{text[:60]!r} is no reference; write '@step.field', '@input.field', '@item' or '@index'")
+            self._notes.error("bad_reference", pointer, f"{text[:60]!r} is not a reference; write '@step.field', '@input.field', '@item' or '@index'")
             return escape_template(text)
         name, path = self._meant(found[1], _path(found[2]), pointer, each)
         return whole_reference(name, path)
@@ -59,7 +59,11 @@ class RefDagReferences:
             if not self._knows(found[1]):
                 continue
             if text[found.start() - 1 : found.start()].isalnum():
-                self._notes.warning("reference_in_word", pointer, f"'@{found[1]}' is taken as a reference, though it stands within a word; is it an address?")
+                self._notes.warning(
+                    "reference_in_word",
+                    pointer,
+                    f"'@{found[1]}' is read as a reference, although it is within a word; if it is text, such as an e-mail address, write @@",
+                )
             pieces += [text[behind : found.start()], EmbeddedReference(reference_text(*self._meant(found[1], _path(found[2]), pointer, each)))]
             behind = found.end()
         return template_text([*pieces, text[behind:]])
@@ -70,12 +74,12 @@ class RefDagReferences:
     def _meant(self, name: str, path: list[str | int], pointer: str, each: bool) -> tuple[str, list[str | int]]:
         if name in _ROOTS:
             if name != "input" and not each:
-                self._notes.error("item_outside_each", pointer, f"there is no @{name} here; it belongs in a step with forEach")
+                self._notes.error("item_outside_each", pointer, f"@{name} is only available in a step with forEach")
             return _ROOTS[name], path
         if name == "ctx" and path == ["execution_id"]:
             return "execution", ["id"]
         if name == "ctx" and name not in self._names:
-            self._notes.error("unknown_reference", pointer, "@ctx has nothing but execution_id", "@ctx.execution_id")
+            self._notes.error("unknown_reference", pointer, "@ctx has only the field execution_id", "@ctx.execution_id")
             return "execution", ["id"]
         return self._names[name], path
 
@@ -105,6 +109,6 @@ def _written(text: str, pointer: str, notes: FindingCollector) -> str:
         return found["name"].replace('\\"', '"').replace("\\\\", "\\") + found["path"]
     found = _NATIVE_PATH.fullmatch(text)
     if found is None or (found["name"] in ROOTS - {"input", "item", "index"} and text != "execution.id"):
-        notes.error("unsayable", pointer, f"ref_dag has no words for '@{text[:60]}'")
+        notes.error("unsayable", pointer, f"ref_dag cannot express '@{text[:60]}'")
         return text
     return "ctx.execution_id" if text == "execution.id" else text

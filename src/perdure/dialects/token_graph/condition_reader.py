@@ -116,7 +116,7 @@ class TokenGraphConditionReader:
         try:
             return condition_from_cel(text, self._meaning)
         except CelSyntaxError as wrong:
-            self._notes.error("bad_expression", pointer, f"{text[:60]!r} is no CEL: {wrong}")
+            self._notes.error("bad_expression", pointer, f"{text[:60]!r} is not CEL: {wrong}")
             return dict(NEVER_CONDITION)
 
     def _schema(self, fields: ForeignFields) -> dict[str, Any]:
@@ -133,7 +133,7 @@ class TokenGraphConditionReader:
     def _python(self, fields: ForeignFields) -> dict[str, Any]:
         for name, ours in (("timeout_ms", 1000), ("max_memory_mb", 50)):
             if (limit := fields.number(name)) is not None and limit != ours:
-                self._notes.warning("other_limit", fields.at(name), f"conditions in Python always have {ours} here")
+                self._notes.warning("other_limit", fields.at(name), f"the limit of conditions in Python is always {ours} here, so this is ignored")
         code = fields.text("code") or self._content(fields, "code_ref", (str,), "a source text")
         return {"python": code} if isinstance(code, str) and code else dict(NEVER_CONDITION)
 
@@ -146,7 +146,7 @@ class TokenGraphConditionReader:
     def _jsonpath(self, fields: ForeignFields) -> dict[str, Any]:
         query, operator, value = fields.text("query", "path"), fields.text("operator"), fields.any("value")
         if not query.startswith("$"):
-            self._notes.error("bad_expression", fields.at("query"), f"{query[:60]!r} is no JSONPath; one begins with $")
+            self._notes.error("bad_expression", fields.at("query"), f"{query[:60]!r} is not a JSONPath, which begins with $")
             return dict(NEVER_CONDITION)
         summed, _, compared = operator.rpartition("_")
         if summed in OPERATORS_OF_MANY and (inner := native_operator(CONDITION_OPERATORS, compared, value)):
@@ -160,7 +160,7 @@ class TokenGraphConditionReader:
         if (operator and not native) or native in OPERATORS_OF_MANY:
             return self._unknown_operator(fields, [*KNOWN_OPERATORS, *(f"{name}_gt" for name in sorted(OPERATORS_OF_MANY))])
         if not native and "value" in fields.value:
-            self._notes.error("missing_field", fields.at("operator"), "a value is compared by an operator; add one, such as ==")
+            self._notes.error("missing_field", fields.at("operator"), "the comparison has no operator; add one, such as ==")
             return dict(NEVER_CONDITION)
         tested = {native: value if native in PLAIN_OPERATORS else literal_value(value)} if native else {}
         if native in OF_NOTHING:
@@ -182,7 +182,7 @@ class TokenGraphConditionReader:
             return {"ref": left, operator: right}
         if operator in MIRRORED_OPERATORS and isinstance(right, str) and right.startswith("@") and not right.startswith("@@"):
             return {"ref": right, MIRRORED_OPERATORS[operator]: left}
-        self._notes.error("no_reference", fields.at("left"), "one side of a comparison comes from a node: {source, path}")
+        self._notes.error("no_reference", fields.at("left"), "one side of a comparison must be the output of a node: {source, path}")
         return dict(NEVER_CONDITION)
 
     def _side(self, fields: ForeignFields, name: str) -> Any:
@@ -201,10 +201,12 @@ class TokenGraphConditionReader:
         path = _keys(_PATH_KEY, side.text("path", default="output"))
         node = side.text("node")
         if source == "context" and not node:
-            self._notes.error("missing_field", side.at("node"), "which node's output is meant?")
+            self._notes.error("missing_field", side.at("node"), "no node is named; name the node whose output is compared")
         side.refuse_left("a side of a comparison")
         if source == "current" and node:
-            self._notes.warning("misplaced", side.at("node"), "the current node is compared, so this says nothing; for another one write source: context")
+            self._notes.warning(
+                "misplaced", side.at("node"), "this has no effect, because the current node is compared; to compare another node, write source: context"
+            )
         called = "self" if source == "current" or not node else self._names[node]
         if path[:1] == ["metadata"] and called != "self":
             return whole_reference("steps", [called, "output", "meta", *path[1:]])
@@ -228,7 +230,7 @@ class TokenGraphConditionReader:
         operator = fields.text("operator")
         near = closest_name(operator, known)
         hint = f"did you mean {near!r}?" if near else f"there are {', '.join(sorted(known))}"
-        self._notes.error("unknown_operator", fields.at("operator"), f"{operator[:40]!r} is no operator; {hint}", near)
+        self._notes.error("unknown_operator", fields.at("operator"), f"{operator[:40]!r} is not an operator; {hint}", near)
         fields.ignore(*fields.value)
         return dict(NEVER_CONDITION)
 

@@ -68,13 +68,13 @@ class TokenGraphConditionWriter:
                 return {"type": "python_sandbox", "code": source}
             case {"ref": str(ref), **operators}:
                 return self._jsonpath(ref, {str(name): value for name, value in operators.items()}, pointer)
-        self._notes.error("unsayable", pointer, "token_graph has no words for this condition")
+        self._notes.error("unsayable", pointer, "token_graph cannot express this condition")
         return {}
 
     def _jsonpath(self, ref: str, operators: Document, pointer: str) -> Document:
         query = ref if ref.startswith("$") else self._query(ref)
         if query is None or len(operators) > 1:
-            self._notes.error("unsayable", pointer, f"token_graph has no words for a condition on {ref[:60]!r}")
+            self._notes.error("unsayable", pointer, f"token_graph cannot express a condition on {ref[:60]!r}")
             return {}
         made: Document = {"type": "jsonpath", "query": query}
         for name, value in operators.items():
@@ -235,7 +235,7 @@ class TokenGraphWriter:
                 settings = {name: value for name, value in agent.items() if name not in ("prompt", "tools")}
                 settings |= without_empty({"prompt": self._value(agent.get("prompt")), "available_tools": agent.get("tools")})
                 return {"type": "agent", "agent_config": settings, **({"config": config} if config else {})}
-        self._notes.error("unsayable", pointer, "a node of token_graph calls a tool, is work of some type, an agent, or asks people")
+        self._notes.error("unsayable", pointer, "a node of token_graph must call a tool, be work of some type or an agent, or ask people")
         return {}
 
     def _human(self, step: Document, approve: Document) -> Document:
@@ -311,7 +311,7 @@ class TokenGraphWriter:
     def _mapping(self, given: Any, pointer: str) -> Document:
         if not isinstance(given, dict) or not given or "action" in given:
             self._notes.error(
-                "unsayable", joined_pointer(pointer, "with"), "the input of a node of token_graph is a config of some fields, or what comes before it"
+                "unsayable", joined_pointer(pointer, "with"), "the input of a node of token_graph must be a mapping of fields, or the output of the node before"
             )
             return {}
         return {name: self._value(value) for name, value in given.items()}

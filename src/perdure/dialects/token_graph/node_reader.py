@@ -73,7 +73,7 @@ class TokenGraphValueReader:
         if root != "nodes":
             return "input", path
         if not path:
-            self._notes.error("bad_reference", pointer, "$nodes alone is no reference; write $nodes.NODE.field")
+            self._notes.error("bad_reference", pointer, "$nodes alone is not a reference; write $nodes.NODE.field")
             return None
         node = str(path[0])
         if node not in self._names:
@@ -118,13 +118,13 @@ _PYTHON = re.compile(r"^\s*(?:async\s+)?def\s+main\s*\(", re.MULTILINE)
 
 
 def read_handover(config: ForeignFields, before: Iterable[str], contents: ReferencedContents) -> Document:
-    """What a node of this type does itself: it makes the other version's input, of what the execution was given and what the nodes `before` it came to."""
+    """Reads the code of such a node: it makes the input of the other version from the input of the execution and the outputs of the nodes `before` it."""
     versions = {name: config.text(name) for name in ("from_version", "to_version")}
     for name, version in versions.items():
         if not VERSION_PATTERN.fullmatch(version) and (version or name == "to_version"):
             config.notes.error("bad_version", config.at(name), f"expected a version such as 2.0, found {version[:40]!r}")
     if versions["to_version"] and versions["to_version"] == versions["from_version"]:
-        config.notes.error("same_version", config.at("to_version"), "it goes on in another version; in its own it would come here again and again")
+        config.notes.error("same_version", config.at("to_version"), "a handover must name another version; the same one would come here again and again")
     given = {"input": "@input", "results": {id: f"{whole_reference(id)}?" for id in before}, **without_empty(versions)}
     source = _handover_source(config, contents)
     config.left()
@@ -297,7 +297,7 @@ class TokenGraphNodeReader:
         hours = settings.number("timeout_hours")
         if hours and timeout_s:
             where = node.at(node.name_of("timeout_ms", "limits", "timeout_sec"))
-            self._notes.warning("said_twice", where, "'timeout_hours' says how long people have, and counts; leave this out")
+            self._notes.warning("said_twice", where, "'timeout_hours' is used instead; remove this")
         waits_s = whole_if_exact(hours * _HOUR_S) if hours else timeout_s
         policy = settings.text("escalation_policy")
         if policy and policy not in ESCALATION:
@@ -319,7 +319,7 @@ class TokenGraphNodeReader:
     def _undo(self, compensator: ForeignFields) -> dict[str, Any]:
         undo: dict[str, Any] = {"tool": compensator.text("action", "tool")}
         if not undo["tool"]:
-            self._notes.error("missing_field", compensator.at("action"), "a compensator names the action that undoes the node")
+            self._notes.error("missing_field", compensator.at("action"), "a compensator needs the action that undoes the node")
         given = compensator.any("config", "input")
         undo["with"] = "@self" if given is None else self._values.read(given, compensator.at("config"))
         timeout_s = compensator.number("timeout_sec", "timeout_s") or ms_to_s(compensator.number("timeout_ms"))

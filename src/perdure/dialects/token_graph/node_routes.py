@@ -135,11 +135,11 @@ class TokenGraphRouteReader:
 
     def _loop(self, loop: ForeignFields, called: str, following: Any) -> RoutedNode:
         if not loop.has("condition"):
-            self._notes.error("missing_field", loop.at("condition"), "a loop has a condition: it goes on as long as that holds")
+            self._notes.error("missing_field", loop.at("condition"), "a loop needs a condition; it repeats as long as the condition holds")
         again = self._conditions.read(loop.any("condition"), loop.at("condition")) if loop.has("condition") else {"expr": "false"}
         most = loop.whole("max_iterations", least=1)
         if most is None:
-            self._notes.warning("no_bound", loop.at("max_iterations"), f"how often may it go round? taken as {HOPS_MAX}")
+            self._notes.warning("no_bound", loop.at("max_iterations"), f"no bound is given; the loop repeats at most {HOPS_MAX} times")
             most = HOPS_MAX
         late = self._nodes(loop, "timeout_path")
         back = loop.text("loop_back_to")
@@ -152,9 +152,7 @@ class TokenGraphRouteReader:
         if not rules or not late:
             rules.append({"when": again, "to": _one(late)})
         if isinstance(following, dict):
-            self._notes.error(
-                "unsupported", loop.pointer, "a loop back to another node and a choice of an agent can't stand on one node; put the choice on the next"
-            )
+            self._notes.error("unsupported", loop.pointer, "a node can't have both a loop back and a choice by an agent; put the choice on the next node")
             following = []
         rest = following if following and isinstance(following, list) and isinstance(following[0], dict) else [{"to": following}] if following else []
         rules = [*rules, *rest]
@@ -182,7 +180,7 @@ class TokenGraphRouteReader:
 
     def _count(self, targets: list[str], pointer: str) -> None:
         if len(targets) > FANOUT_MAX:
-            self._notes.warning("wide", pointer, f"it leads to {len(targets)} nodes at once; more than {FANOUT_MAX} fail unless limits say otherwise")
+            self._notes.warning("wide", pointer, f"it leads to {len(targets)} nodes at once; executions fail above {FANOUT_MAX} unless the limits allow more")
 
 
 def _enabled(fields: ForeignFields | None) -> ForeignFields | None:

@@ -53,7 +53,7 @@ def test_a_budget_that_is_used_up_ends_the_agent_and_a_retry_grants_it_once_more
 def test_a_cost_that_is_not_known_can_not_be_bounded(world: World) -> None:
     script = ModelScript(LOOK, "seen", usage=ModelUsage(input_tokens=1))
     kind, why = failed(world.start(watcher(script, budget=Budget(cost_usd=1)), "Watch"))
-    assert kind == "exceeded_cost" and "give the model a price" in why
+    assert kind == "exceeded_cost" and "Give the model a price" in why
 
 
 def test_without_a_budget_there_are_25_calls(world: World) -> None:

@@ -97,7 +97,7 @@ async def test_no_proxy_and_no_password_file_of_the_environment_is_used(
 
 
 async def test_no_unix_socket_is_connected_to() -> None:
-    with pytest.raises(AddressRefused, match="no host"):
+    with pytest.raises(AddressRefused, match="not a host"):
         await guarded_network.GuardedBackend(ReachableAddresses.of(["*"])).connect_unix_socket("/run/docker.sock")
 
 
@@ -175,7 +175,7 @@ async def test_a_server_that_shows_who_it_is_is_believed_and_no_other(authority:
             server.on("/a", reply("reached"))
         async with calling("*") as caller:
             assert (await caller(right.url("/a")))["body"] == "reached"
-            with pytest.raises(ResponseRefused, match="certificate is not to be trusted"):
+            with pytest.raises(ResponseRefused, match="certificate is not trusted"):
                 await caller(wrong.url("/a"))
     assert wrong.seen == []
 
@@ -186,7 +186,7 @@ async def test_encryption_is_not_given_up_on_the_way(authority: Authority, serve
         server.on("/b", redirect(encrypted.url("/c")))
         encrypted.on("/c", reply("reached"))
         async with calling("*") as caller:
-            with pytest.raises(ResponseRefused, match="without the encryption"):
+            with pytest.raises(ResponseRefused, match="without encryption"):
                 await caller(encrypted.url("/a"))
             assert server.seen == []
             assert (await caller(server.url("/b")))["url"] == encrypted.url("/c")

@@ -215,5 +215,5 @@ def test_an_answer_and_its_repair_survive_a_crash_at_every_write(world: World, a
 
 
 def test_messages_that_are_no_list_are_told_of(world: World, asked: Any) -> None:
-    with pytest.raises(ExecutionFailed, match="messages of an llm step are none: they are a list"):
+    with pytest.raises(ExecutionFailed, match="messages of an llm step must be a list"):
         world.run(asked({"answer": "never"}).definition({"id": "a", "llm": {"messages": True}}))

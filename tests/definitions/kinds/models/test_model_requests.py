@@ -144,7 +144,7 @@ async def test_an_error_is_tried_again_only_if_that_may_help(provider: Provider,
 @pytest.mark.parametrize("model", NAMES[:3])
 async def test_a_tool_asked_for_with_what_is_no_object_is_tried_again_unless_it_was_cut_off(provider: Provider, model: str) -> None:
     broken = {"calls": [{"name": "look", "args": '{"q": '}]}
-    with pytest.raises(ModelUnavailable, match="what is no JSON object"):
+    with pytest.raises(ModelUnavailable, match="arguments that are not a JSON object"):
         await provider.asked([{"answer": broken}], said("Hi", model, tools=(LOOK,)))
     cut = await provider.asked([{"answer": {**broken, "text": "Let", "finish": "length"}}], said("Hi", model, tools=(LOOK,)))
     assert (cut.calls, cut.text, cut.finish) == ((), "Let", "length")
@@ -195,7 +195,7 @@ async def test_a_name_that_is_not_known_lists_those_that_are() -> None:
 
 
 async def test_a_vendors_own_model_needs_no_entry_but_its_key() -> None:
-    with pytest.raises(UnknownModel, match=r"no secret ANTHROPIC_API_KEY .*'anthropic:claude-x'"):
+    with pytest.raises(UnknownModel, match=r"the secret ANTHROPIC_API_KEY of the model 'anthropic:claude-x' is missing"):
         await send_model_request(said("Hi", "anthropic:claude-x"), Deployment())
 
 
@@ -209,7 +209,7 @@ async def test_the_key_is_the_secret_that_the_entry_names_and_a_server_of_ones_o
     provider.fake.tell([{"answer": "Hello", "repeat": True}])
     where = deployment(provider.url, secret, ours={"provider": "anthropic", "model": "m", "base_url": provider.url, "key": "TEAM_KEY"})
     assert (await send_model_request(said("Hi", "ours"), where)).text == (await send_model_request(said("Hi", "small"), where)).text == "Hello"
-    with pytest.raises(UnknownModel, match="no secret OTHER"):
+    with pytest.raises(UnknownModel, match="the secret OTHER of the model 'theirs' is missing"):
         await send_model_request(
             said("Hi", "theirs"), deployment(provider.url, secret, theirs={"provider": "openai", "model": "m", "base_url": provider.url, "key": "OTHER"})
         )
@@ -223,7 +223,7 @@ async def test_settings_of_an_entry_go_along_and_one_that_there_is_not_is_refuse
     where = deployment(provider.url, ours={**entry, "settings": {"top_p": 0.5, "temperature": 1}}, **wrong)
     assert (await send_model_request(said("Hi", "ours", temperature=0.0), where)).text == "Hello"
     assert (provider.fake.requests[0]["request"]["top_p"], provider.fake.requests[0]["request"]["temperature"]) == (0.5, 0.0)
-    with pytest.raises(ModelRejected, match="settings that there are not: topp"):
+    with pytest.raises(ModelRejected, match="unknown settings: topp"):
         await send_model_request(said("Hi", "wrong"), where)
     with pytest.raises(UnknownModel, match=r"'odd' .*prize"):
         await send_model_request(said("Hi", "odd"), where)

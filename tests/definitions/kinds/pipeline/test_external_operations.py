@@ -137,7 +137,7 @@ async def test_the_guard_of_the_kind_http_holds_and_its_failures_name_the_operat
 async def test_an_answer_without_rows_or_with_too_many_is_refused() -> None:
     with pytest.raises(PipelineFailed, match=r"the rows of the answer are null; rows are a list of mappings"):
         _ = await asked(Api(), {**SEARCH, "rows": "data.itms"})
-    with pytest.raises(PipelineFailed, match=r"there are 2 rows, and 1 are the most"):
+    with pytest.raises(PipelineFailed, match=r"there are 2 rows, and at most 1 are allowed"):
         _ = await asked(Api(), SEARCH, bounds=PipelineLimits(rows=1))
     single = Api()
     single.body = [3, 4]

@@ -74,7 +74,7 @@ def test_several_keys_have_to_meet_together() -> None:
 def test_what_a_join_would_blow_up_to_is_refused_before_it_is_made() -> None:
     same = [{"k": 1}] * 2000
     assert refused(same, {"top_k": 3000}, {"join": {"with": "other", "on": "k"}}, other=same) == (
-        "pipeline[1] (join): there are 4,000,000 rows of the join, and 1,000,000 are the most; filter earlier, or raise limits.rows"
+        "pipeline[1] (join): there are 4,000,000 rows of the join, and at most 1,000,000 are allowed; filter earlier, or raise limits.rows"
     )
     assert len(piped(same[:30], {"join": {"with": "other", "on": "k"}}, other=same[:30], bounds=PipelineLimits(rows=900))) == 900
 
@@ -82,4 +82,4 @@ def test_what_a_join_would_blow_up_to_is_refused_before_it_is_made() -> None:
 def test_a_table_that_is_not_there_is_named_with_the_one_that_was_meant() -> None:
     assert "there is no table 'citys' in the input; did you mean 'cities'?" in refused(PEOPLE, {"join": {"with": "citys", "on": "id"}}, cities=CITIES)
     clash = [{"id": 1, "name": "x", "name_right": "y"}]
-    assert "two fields would be called 'name_right'" in refused(PEOPLE, {"join": {"with": clash, "on": "id"}})
+    assert "two fields would be named 'name_right'" in refused(PEOPLE, {"join": {"with": clash, "on": "id"}})

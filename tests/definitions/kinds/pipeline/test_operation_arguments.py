@@ -53,8 +53,8 @@ def test_an_operation_is_written_in_several_ways_that_mean_the_same(ways: list[A
 @pytest.mark.parametrize(
     ("op", "why"),
     [
-        ({"tabel_sort": "a"}, "pipeline[1] (?): 'tabel_sort' is no operation; did you mean 'table_sort'?"),
-        ({"step": "topk", "k": 1}, "pipeline[1] (?): 'topk' is no operation; did you mean 'top_k'?"),
+        ({"tabel_sort": "a"}, "pipeline[1] (?): 'tabel_sort' is not an operation; did you mean 'table_sort'?"),
+        ({"step": "topk", "k": 1}, "pipeline[1] (?): 'topk' is not an operation; did you mean 'top_k'?"),
         ({"table_sort": {"field": "a", "ordre": "asc"}}, "pipeline[1] (table_sort): 'ordre' is not a field of it; did you mean 'order'?"),
         ({"table_sort": {"field": "a", "order": "up"}}, "pipeline[1] (table_sort): order is one of asc, desc, not the text 'up'"),
         ({"table_sort": {}}, "pipeline[1] (table_sort): it takes 'field' or 'by', and one of them alone"),
@@ -65,7 +65,7 @@ def test_an_operation_is_written_in_several_ways_that_mean_the_same(ways: list[A
         ({"table_filter": {"ref": "@fetch.a", "gt": 1}}, "'@fetch.a' is not a field of the row; write @self.price, or field: price"),
         ({"table_filter": {"python": "def evaluate(o, c): ..."}}, "a pipeline has only conditions in rows and CEL"),
         ({"table_filter": {"expr": "a >"}}, "pipeline[1] (table_filter): "),
-        ({"table_sort": "a..b"}, "'a..b' is no path to a field"),
+        ({"table_sort": "a..b"}, "'a..b' is not a path to a field"),
         ({"regex_extract": {"field": "b", "pattern": "(", "as": "x"}}, "'(' is not a regular expression: missing )"),
         ({"regex_extract": {"field": "b", "pattern": "."}}, "'as' is missing"),
         ({"join": "other"}, "pipeline[1] (?): join takes a mapping of arguments, not the text 'other'"),
@@ -110,7 +110,7 @@ def test_references_fit_everywhere_until_they_are_resolved() -> None:
         ({"ops": [{"top_k": 1}], "limits": {"rows": 10**9}}, "/limits", "limits.rows is a whole number of up to 10,000,000"),
         ({"ops": [{"top_k": 1}], "limits": {"wall": "2d"}}, "/limits", "limits.wall is a duration of up to 3,600"),
         ({"ops": [{"top_k": 1}], "limits": {"row": 1}}, "/limits", "limits has no 'row'"),
-        ({"ops": [{"top": 1}]}, "/ops/0", "'top' is no operation"),
+        ({"ops": [{"top": 1}]}, "/ops/0", "'top' is not an operation"),
         ([], "", "a list of 1 to 100 operations"),
     ],
 )

@@ -52,7 +52,7 @@ def test_rows_are_given_alone_or_with_tables_beside_them(world: World) -> None:
 def test_a_pipeline_that_fails_fails_the_step_for_good_with_its_operation(world: World) -> None:
     with pytest.raises(ExecutionFailed, match=r"pipeline\[1\] \(parse_date\): row 0: "):
         piped(world, [{"top_k": 1}, {"parse_date": "city"}], {"rows": ROWS}, retry={"max": 5})
-    with pytest.raises(ExecutionFailed, match=r"there are 4 rows, and 3 are the most"):
+    with pytest.raises(ExecutionFailed, match=r"there are 4 rows, and at most 3 are allowed"):
         piped(world, {"ops": [{"top_k": 1}], "limits": {"rows": 3}}, {"rows": ROWS})
     with pytest.raises(ExecutionFailed, match=r"it has no rows"):
         piped(world, [{"top_k": 1}], {"row": ROWS})
@@ -61,7 +61,7 @@ def test_a_pipeline_that_fails_fails_the_step_for_good_with_its_operation(world:
 @pytest.mark.parametrize(
     ("config", "why"),
     [
-        ([{"tabel_sort": "price"}], "steps[0] (a): pipeline.0: 'tabel_sort' is no operation; did you mean 'table_sort'?"),
+        ([{"tabel_sort": "price"}], "steps[0] (a): pipeline.0: 'tabel_sort' is not an operation; did you mean 'table_sort'?"),
         ([{"top_k": "@inptu.k"}], "did you mean '@input'"),
         ([{"jq_transform": "@secrets.TOKEN"}], "secrets stand only in the headers of http_request"),
         ({"op": []}, "'op' is not a field of it; did you mean 'ops'?"),

@@ -24,7 +24,7 @@ def test_rows_are_mappings_what_is_none_becomes_a_value_and_a_mapping_is_one_row
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, [{"x": math.nan}], 2**64, object()])
 def test_what_is_no_json_is_refused(value: Any) -> None:
     told = refused([{"a": 1}, {"a": value}], {"top_k": 1})
-    assert told.startswith("pipeline: the rows hold ")
+    assert told.startswith("pipeline: the rows contain ")
 
 
 def test_what_looks_like_nan_in_bytes_and_is_none_is_taken() -> None:
@@ -34,9 +34,12 @@ def test_what_looks_like_nan_in_bytes_and_is_none_is_taken() -> None:
 
 def test_limits_name_the_operation_and_what_to_do() -> None:
     rows = [{"n": number} for number in range(10)]
-    assert refused(rows, {"top_k": 1}, bounds=PipelineLimits(rows=9)) == "pipeline: there are 10 rows, and 9 are the most; filter earlier, or raise limits.rows"
+    assert (
+        refused(rows, {"top_k": 1}, bounds=PipelineLimits(rows=9))
+        == "pipeline: there are 10 rows, and at most 9 are allowed; filter earlier, or raise limits.rows"
+    )
     assert refused(rows, {"top_k": 1}, bounds=PipelineLimits(bytes=20)) == (
-        "pipeline: the rows take 41 bytes, and 20 are the most; select fewer fields, or raise limits.bytes"
+        "pipeline: the rows take 41 bytes, and at most 20 are allowed; select fewer fields, or raise limits.bytes"
     )
     grown = {"groupby": {"by": [], "aggregates": {"all": {"list": "n"}, "again": {"list": "n"}, "once_more": {"list": "n"}, "last": {"list": "n"}}}}
     assert refused(rows, {"top_k": 9}, grown, bounds=PipelineLimits(bytes=60)).startswith("pipeline[1] (groupby): the rows that come of it take ")

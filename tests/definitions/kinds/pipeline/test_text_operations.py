@@ -77,13 +77,13 @@ def test_dates_are_read_in_their_formats_and_zones(value: Any, asked: dict[str, 
 @pytest.mark.parametrize(
     ("value", "asked", "why"),
     [
-        ("soon", {}, "the text 'soon' is no date in 'iso8601'"),
-        (True, {"format": "epoch"}, "true is no date"),
-        ("", {}, "is no date"),
-        ("2026-03-29T01:30", {"timezone": "Europe/London"}, "a time that there was not in Europe/London"),
-        ("31.02.2026", {"format": "%d.%m.%Y"}, "is no date"),
+        ("soon", {}, "the text 'soon' is not a date in the format 'iso8601'"),
+        (True, {"format": "epoch"}, "true is not a date"),
+        ("", {}, "is not a date"),
+        ("2026-03-29T01:30", {"timezone": "Europe/London"}, "did not exist in Europe/London"),
+        ("31.02.2026", {"format": "%d.%m.%Y"}, "is not a date"),
         ("0001-01-01", {"to_timezone": "America/New_York"}, "outside of the years 1 to 9999"),
-        (10**18, {"format": "epoch"}, "is no date"),
+        (10**18, {"format": "epoch"}, "is not a date"),
     ],
 )
 def test_what_is_no_date_says_so_with_its_row_and_may_be_null_or_skipped(value: Any, asked: dict[str, Any], why: str) -> None:
@@ -97,7 +97,7 @@ def test_what_is_no_date_says_so_with_its_row_and_may_be_null_or_skipped(value: 
 def test_formats_and_zones_that_there_are_not_are_refused() -> None:
     assert "'%Q' is no format of strptime" in refused([], {"parse_date": {"field": "d", "format": "%Q"}})
     assert "'iso' is no format" in refused([], {"parse_date": {"field": "d", "format": "iso"}})
-    assert "'Europe/Londn' is no time zone" in refused([], {"parse_date": {"field": "d", "timezone": "Europe/Londn"}})
+    assert "'Europe/Londn' is not a time zone" in refused([], {"parse_date": {"field": "d", "timezone": "Europe/Londn"}})
 
 
 def test_csv_becomes_rows_in_the_place_of_the_row_in_which_it_stood() -> None:
@@ -113,9 +113,9 @@ def test_csv_becomes_rows_in_the_place_of_the_row_in_which_it_stood() -> None:
     [
         (7, {}, "row 1: 7 is a number, and CSV is text"),
         ("a\nb,c\n", {}, "row 1: line 2 has 2 fields"),
-        ("a\n1e999\n", {"numbers": ["a"]}, "row 1: '1e999' in the field 'a' is no number"),
-        ("a\nnan\n", {"numbers": "a"}, "row 1: 'nan' in the field 'a' is no number"),
-        ("a\n" + "9" * 300 + "e99\n", {"numbers": "a"}, "is no number such as 12.5"),
+        ("a\n1e999\n", {"numbers": ["a"]}, "row 1: '1e999' in the field 'a' is not a number"),
+        ("a\nnan\n", {"numbers": "a"}, "row 1: 'nan' in the field 'a' is not a number"),
+        ("a\n" + "9" * 300 + "e99\n", {"numbers": "a"}, "is not a number such as 12.5"),
     ],
 )
 def test_what_is_no_csv_says_so_with_its_row_and_may_be_skipped(text: Any, asked: dict[str, Any], why: str) -> None:

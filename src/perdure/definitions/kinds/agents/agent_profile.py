@@ -70,7 +70,7 @@ class AgentProfile:
         for name in self.own if task.tools is None else task.tools:
             tool = self.find(name)
             if tool is None:
-                raise BadValue(f"the tools of {self.name}", name, f"one that it has: {', '.join(self.own) or 'none'}")
+                raise BadValue(f"the tools of {self.name}", name, f"one of its own tools: {', '.join(self.own) or 'none'}")
             found[name] = tool
         return {name: tool if tool.about is None else tool.about(found) for name, tool in found.items()}
 
@@ -102,7 +102,7 @@ class AgentProfile:
         if not model:
             listed = ", ".join(sorted(known)) or "none"
             raise BadValue(
-                f"the model of {self.name}", model, f"the name of a model; known here are {listed}, and {DEFAULT_PROMPT} would be taken if it were there"
+                f"the model of {self.name}", model, f"the name of a model; known here are {listed}, and {DEFAULT_PROMPT} is the default, which is not defined"
             )
         system = "\n\n".join(part for part in (PREFIX, self.instructions, task.system) if part)
         return ChatRequest(

@@ -160,7 +160,8 @@ def check_budget(budget: Budget, spent: SpentBudget, times: int) -> None:
         return
     if spent.cost_usd is None:
         raise budget_exceeded(
-            error_codes.EXCEEDED_COST, f"what was used of {budget.cost_usd * times:g} USD is not known: give the model a price, or bound the tokens"
+            error_codes.EXCEEDED_COST,
+            f"the cost so far is not known, so the budget of {budget.cost_usd * times:g} USD can't be kept. Give the model a price, or limit the tokens",
         )
     if spent.cost_usd >= budget.cost_usd * times:
         raise budget_exceeded(error_codes.EXCEEDED_COST, f"{spent.cost_usd:.6g} of {budget.cost_usd * times:g} USD are used; {MORE}")

@@ -96,7 +96,7 @@ def tool_of(given: Any) -> AgentTool:
 def _named(schema: dict[str, Any], fn: Callable[..., Any], name: str, skip: int) -> dict[str, Any]:
     for one in list(inspect.signature(fn).parameters.values())[skip:]:
         if one.kind in (one.POSITIONAL_ONLY, one.VAR_POSITIONAL):
-            raise BadValue(f"the tool {name}", one.name, "a parameter that can be given by its name, as a model gives it")
+            raise BadValue(f"the tool {name}", one.name, "a parameter that can be passed by name, as models do")
     return schema
 
 

@@ -350,7 +350,7 @@ class _BuiltInWorkflow:
 
     def signature(self, shape: Any) -> int:
         """Declares the types of the workflow; it is never called."""
-        raise TypeError("it only says types")
+        raise TypeError("it only declares types")
 
 
 def _failed(call: ToolCall, why: str) -> ChatMessage:

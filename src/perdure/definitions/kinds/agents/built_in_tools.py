@@ -51,7 +51,7 @@ async def patch_workflow(
     """
     store, info = current_resources.get().store, step_info()
     if store is None:
-        raise Fatal("nothing that can be changed is where this runs")
+        raise Fatal("this process has no executions that can be changed")
     parent = await _parent(store, info.execution)
     execution = await _read(store, parent)
     base, before = await _definition(store, execution)
@@ -59,7 +59,7 @@ async def patch_workflow(
     if (answer := _answered(await _events(store, parent), mark)) is not None:
         return _patched(before, before, answer)
     if not before.get("allow", {}).get("self_edit"):
-        raise Fatal(f"{parent.workflow} may not be changed by its agents; its definition has to say allow: {{self_edit: true}}")
+        raise Fatal(f"{parent.workflow} may not be changed by its agents; to allow that, write allow: {{self_edit: true}} in its definition")
     after = apply_definition_patch(before, operations, workflow_tag)
     if scope == "definition":
         return {
@@ -83,7 +83,7 @@ async def patch_workflow(
 
 def _patched(before: dict[str, Any], after: dict[str, Any], refused: tuple[str, ...]) -> dict[str, Any]:
     if refused:
-        raise Fatal(f"the execution can't go on by that: {'; '.join(refused)}")
+        raise Fatal(f"the execution can't continue with this definition: {'; '.join(refused)}")
     return {"patched": {"hash": definition_hash(after), "changes": _changes(before, after)}}
 
 
@@ -106,7 +106,7 @@ def apply_definition_patch(definition: dict[str, Any], operations: Any, workflow
 async def _parent(store: Store, key: Key) -> Key:
     started = (await _read(store, key)).started
     if started is None or started.origin is None:
-        raise Fatal(f"{key} was not started by a definition, so there is none to change")
+        raise Fatal(f"{key} was not started by a definition, so there is nothing to change")
     return started.origin
 
 
@@ -121,10 +121,10 @@ async def _read(store: Store, key: Key) -> Execution:
 
 async def _definition(store: Store, execution: Execution) -> tuple[str, dict[str, Any]]:
     if execution.definition is None:
-        raise Fatal(f"{execution.key} goes by code and not by a definition, so it can't be changed")
+        raise Fatal(f"{execution.key} runs code and no definition, so it can't be changed")
     raw = await store.blob(execution.definition.sha256)
     if raw is None:
-        raise Fatal(f"the definition of {execution.key} is not kept any more")
+        raise Fatal(f"the definition of {execution.key} is no longer stored")
     definition: dict[str, Any] = msgspec.json.decode(verified_payload(execution.definition.sha256, raw))
     return execution.definition.sha256, definition
 
@@ -160,7 +160,7 @@ def _pipeline(around: ToolContext) -> AgentTool:
     async def execute_pipeline(pipeline: list[dict[str, Any]] | None = None, use: str = "", rows: Any = None, inputs: dict[str, Any] | None = None) -> Any:
         kind = around.kinds.get("pipeline")
         if kind is None:
-            raise Fatal("there are no pipelines where this runs")
+            raise Fatal("this process has no pipelines")
         given = rows if rows is None or isinstance(rows, Mapping) else {"rows": rows}
         return await perform_kind(kind, _pipelined({"pipeline": pipeline, "use": use}), {**given, **(inputs or {})} if given is not None else inputs)
 

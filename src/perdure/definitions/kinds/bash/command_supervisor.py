@@ -187,7 +187,7 @@ def _start_shell(request: dict[str, Any]) -> "subprocess.Popen[bytes]":
         )
     except OSError as error:
         if error.errno == E2BIG:
-            raise CommandStartRefused("its text or its environment is more than this system gives to a program; give what is large by stdin") from None
+            raise CommandStartRefused("its text or its environment is larger than this system allows; pass large data by stdin") from None
         raise CommandStartRefused(f"{error.filename or 'bash'}: {error.strerror}") from None
 
 

@@ -61,14 +61,14 @@ def path_parts(path: Any) -> tuple[str, ...]:
         FileRefused: it leads elsewhere, or is no path.
     """
     if not isinstance(path, str) or not path or "\0" in path or len(path) > PATH_CHARACTERS_MAX:
-        raise FileRefused(f"{shortened(repr(path))} is no path; a path is text such as reports/today.csv")
+        raise FileRefused(f"{shortened(repr(path))} is not a path; a path is text such as reports/today.csv")
     found = tuple(part for part in path.split("/") if part not in ("", "."))
     if path.startswith("/") or ".." in found:
         raise FileRefused(f"{shortened(path)} leads out of the directory that is allowed; name a path below it, without ..")
     try:
         _ = path.encode()
     except UnicodeError:
-        raise FileRefused(f"{shortened(ascii(path))} is no path: it has text in it that has no encoding in UTF-8") from None
+        raise FileRefused(f"{shortened(ascii(path))} is not a path: it can't be encoded in UTF-8") from None
     return found
 
 
@@ -102,7 +102,7 @@ def replace_file(root: Path, path: str, content: Callable[[bytes], bytes], bytes
         mode = _mode(inside, name, path)
         made = content(b"" if mode is None else _read(inside, name, path, bytes_max))
         if len(made) > bytes_max:
-            raise FileRefused(f"{shortened(path)} would have {len(made):,} bytes, and {bytes_max:,} are the most; write it in parts, to several files")
+            raise FileRefused(f"{shortened(path)} would have {len(made):,} bytes, and at most {bytes_max:,} are allowed; write it to several files")
         _written(inside, by.temporary(by.number), made, 0o666 if mode is None else None, mode)
         os.replace(by.temporary(by.number), name, src_dir_fd=inside, dst_dir_fd=inside)
         os.fsync(inside)
@@ -177,7 +177,7 @@ def _read(inside: int, name: str, path: str, bytes_max: int) -> bytes:
         raise _refusal(error, inside, name, path) from None
     try:
         if not stat.S_ISREG(os.fstat(file).st_mode):
-            raise FileRefused(f"{shortened(path)} is no plain file; name one")
+            raise FileRefused(f"{shortened(path)} is not a regular file; name one")
         found = bytearray()
         while len(found) <= bytes_max and (block := os.read(file, min(BLOCK_BYTES, bytes_max + 1 - len(found)))):
             found += block
@@ -195,7 +195,7 @@ def _mode(inside: int, name: str, path: str) -> int | None:
     except FileNotFoundError:
         return None
     if not stat.S_ISREG(status.st_mode):
-        raise FileRefused(f"{shortened(path)} is no plain file, and is not replaced; name another path")
+        raise FileRefused(f"{shortened(path)} is not a regular file and is not replaced; name another path")
     return stat.S_IMODE(status.st_mode)
 
 
@@ -234,6 +234,6 @@ def _refusal(error: OSError, inside: int, name: str, path: str) -> Exception:
     if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EMLINK):
         with suppress(OSError):
             if stat.S_ISLNK(os.stat(name, dir_fd=inside, follow_symlinks=False).st_mode):
-                return FileRefused(f"{shortened(path)} leads over a symbolic link, and none is followed; name the path itself")
-        return FileRefused(f"{shortened(path)} leads through something that is no directory; name another path")
+                return FileRefused(f"{shortened(path)} leads through a symbolic link, and links are not followed; name the real path")
+        return FileRefused(f"{shortened(path)} leads through something that is not a directory; name another path")
     return error

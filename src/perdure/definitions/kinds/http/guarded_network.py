@@ -73,7 +73,7 @@ class GuardedBackend(httpcore2.AsyncNetworkBackend):
         addresses = await _looked_up(host, port)
         for address in addresses:
             if not self._reach.allows(host, port, address):
-                # What a name resolves to is for those who run this network: an author who is refused learns nothing of it.
+                # The addresses of a name are known to those who run this network alone: an author who is refused does not learn them.
                 what = f"{address}, which is {special_use(address)}, and" if str(address) == host else f"{host} leads to an address that is"
                 raise AddressRefused(f"{what} not allowed here; who runs the engine can allow http:{host}")
         failed: Exception | None = None
@@ -93,7 +93,7 @@ class GuardedBackend(httpcore2.AsyncNetworkBackend):
         Raises:
             AddressRefused: always.
         """
-        raise AddressRefused(f"{path} is no host")
+        raise AddressRefused(f"{path} is not a host")
 
     async def sleep(self, seconds: float) -> None:
         """Waits."""

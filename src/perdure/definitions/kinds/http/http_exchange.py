@@ -73,7 +73,7 @@ class HttpExchange:
             InDoubt, StatusRefused, AnswerRefused, AddressRefused: it may not.
         """
         if not self._repeatable and _cut_off.pop(self._key, False):
-            raise InDoubt(f"{self._what}: the try before was ended when it had been sent; {_DOUBT}")
+            raise InDoubt(f"{self._what}: the attempt before ended after the request was sent; {_DOUBT}")
         try:
             async with asyncio.timeout(limit_s):
                 while True:
@@ -135,10 +135,10 @@ class HttpExchange:
             return await self._pool.handle_async_request(request)
         except (httpcore2.ConnectError, httpcore2.ConnectTimeout, httpcore2.PoolTimeout) as error:
             if isinstance(root := _root(error), ssl.SSLCertVerificationError):
-                raise ResponseRefused(f"{self._what}: its certificate is not to be trusted: {root.verify_message}") from error
+                raise ResponseRefused(f"{self._what}: its certificate is not trusted: {root.verify_message}") from error
             raise NoResponse(f"{self._what}: no connection: {_said(error)}") from error
         except httpcore2.LocalProtocolError:
-            raise RequestError("", "what it says can't be sent") from None  # its text may have what was to be sent
+            raise RequestError("", "the request can't be encoded") from None  # its text may have what was to be sent
         except _LOST as error:
             raise self._lost(f"no answer: {_said(error)}") from error
 
@@ -158,7 +158,7 @@ class HttpExchange:
         except UrlError as error:
             raise ResponseRefused(f"{self._what}: it redirects to an invalid address: {error}") from None
         if self.url.scheme == "https" and url.scheme != "https":
-            raise ResponseRefused(f"{self._what}: it redirects to {self._shown(url)}, without the encryption that was asked for")
+            raise ResponseRefused(f"{self._what}: it redirects to {self._shown(url)}, without encryption, which the request asks for")
         if (status in (301, 302) and self.method == "POST") or (status == 303 and self.method != "HEAD"):
             self.method, self.content = "GET", RequestBody()
             self.headers = [one for one in self.headers if one[0].lower() not in OF_A_BODY]
@@ -187,7 +187,7 @@ class HttpExchange:
         """Returns the decompressed body; stops reading when it exceeds `most_bytes`."""
         encodings = [one.strip().lower() for one in str(headers.get("content-encoding", "")).split(",")]
         if sum(one in _ENCODED for one in encodings) > 1:
-            raise ResponseRefused(f"{self._what}: its answer is packed more than once")
+            raise ResponseRefused(f"{self._what}: its answer is compressed more than once")
         parts, size = list[bytes](), 0
         response = httpx2.Response(answer.status, headers=answer.headers, stream=_Parts(answer))
         try:
@@ -198,7 +198,7 @@ class HttpExchange:
                     if max(size, response.num_bytes_downloaded) > most_bytes:
                         break
         except httpx2.DecodingError as error:
-            raise ResponseRefused(f"{self._what}: its answer can't be unpacked: {error}") from error
+            raise ResponseRefused(f"{self._what}: its answer can't be decompressed: {error}") from error
         except _LOST as error:
             raise self._lost(f"the answer broke off: {_said(error)}") from error
         return b"".join(parts)

@@ -139,7 +139,7 @@ def _utf8(text: str, where: str) -> bytes:
     try:
         return text.encode("utf-8")
     except UnicodeError:
-        raise RequestError(where, "it has text in it that has no encoding in UTF-8") from None
+        raise RequestError(where, "it has text that can't be encoded in UTF-8") from None
 
 
 def _bytes(text: Any, where: str) -> bytes:
@@ -203,7 +203,7 @@ def build_request(config: Any, given: Any, env: Any = None) -> HttpRequest:
         raise RequestError("", _NO_ENVIRONMENT)
     said = {"url": config} if isinstance(config, str) else {} if config is None else config
     if not isinstance(said, Mapping) or not isinstance(given, Mapping | None):
-        raise RequestError("", "what stands behind http and in `with` are mappings")
+        raise RequestError("", "http and `with` must be mappings")
     if config is not None and (strange := _strange(given or {})):
         raise RequestError("", strange)
     over: Mapping[str, Any] = given or {}
@@ -225,9 +225,9 @@ def _check_secret_url(declared: Any, url: Any) -> None:
     try:
         leads_to = url_origin(_url(url))
     except RequestError:
-        raise RequestError("/url", "what `with` has there is no URL that a request may go to") from None
+        raise RequestError("/url", "the value in `with` is not a URL that a request may go to") from None
     if declared is not None and leads_to != url_origin(_url(declared)):
-        raise RequestError("/url", "what `with` has in its place leads to another scheme, host or port")
+        raise RequestError("/url", "the value in `with` leads to another scheme, host or port")
 
 
 def check_request(config: Any) -> Iterator[tuple[str, str]]:
@@ -332,10 +332,10 @@ def _headers(value: Any) -> tuple[tuple[str, str], ...]:
         if not isinstance(name, str) or not _TOKEN.fullmatch(name):
             raise RequestError("/headers", "the name of a header has letters, digits and hyphens")
         if name.lower() in OUR_OWN:
-            raise RequestError(where, "it follows from the request, and can't be said")
+            raise RequestError(where, "it follows from the request and can't be set")
         for text in field_texts(one, where):
             if not _VALUE.fullmatch(text):
-                raise RequestError(where, "a header is one line of ASCII; encode what else it has")
+                raise RequestError(where, "a header is one line of ASCII; encode other characters")
             found.append((name, text.strip(" \t")))
     return tuple(found)
 
@@ -347,7 +347,7 @@ def _query(value: Any) -> list[tuple[str, str]]:
     try:
         _ = urlencode(found)
     except UnicodeError:
-        raise RequestError("/query", "it has text in it that has no encoding in UTF-8") from None
+        raise RequestError("/query", "it has text that can't be encoded in UTF-8") from None
     return found
 
 

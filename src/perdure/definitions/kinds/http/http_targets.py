@@ -173,7 +173,7 @@ def parse_target(text: str, base: URL | None = None) -> URL:
             url = url.copy_with(fragment=None)
         scheme, host, port, has_user = url.scheme, url.raw_host.decode("ascii"), url.port, bool(url.userinfo) or "@" in url.netloc.decode("ascii")
     except (InvalidURL, ValueError) as error:  # what the library for names of hosts raises is not always translated
-        raise UrlError(f"it is no URL: {error}" if isinstance(error, InvalidURL) else "it is no URL") from None
+        raise UrlError(f"it is not a URL: {error}" if isinstance(error, InvalidURL) else "it is not a URL") from None
     if scheme not in PORTS:
         raise UrlError(f"a URL begins with http:// or https://, not with {scheme}:" if scheme else "a URL begins with http:// or https://")
     if has_user:

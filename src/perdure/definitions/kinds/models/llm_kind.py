@@ -66,7 +66,7 @@ def step_request(config: dict[str, Any], input: Any = None) -> ChatRequest:
     """
     said = config.get("messages") or []
     if not isinstance(said, list):
-        raise Fatal("messages of an llm step are none: they are a list of {role: user or assistant, text: …}")
+        raise Fatal("messages of an llm step must be a list of {role: user or assistant, text: …}")
     messages = [_message(one, index) for index, one in enumerate(said)]
     prompt = "\n\n".join(_text(one) for one in (config.get("prompt"), input) if one is not None)
     if prompt:
@@ -74,7 +74,7 @@ def step_request(config: dict[str, Any], input: Any = None) -> ChatRequest:
     for one in config.get("repair") or ():
         messages += _repair(str(one["answer"]), str(one["wrong"]))
     if not messages or messages[-1].role != "user":
-        raise Fatal("nothing is asked of the model: an llm step has a prompt, or messages of which the last is a user's")
+        raise Fatal("an llm step needs a prompt, or messages of which the last is a user's")
     try:
         return ChatRequest(
             model=str(config.get("model") or DEFAULT_MODEL),
@@ -92,7 +92,7 @@ def _message(given: Any, index: int) -> ChatMessage:
     match given:
         case {"role": "user" | "assistant" as role, "text": text} | {"role": "user" | "assistant" as role, "content": text}:
             return ChatMessage(role, _text(text))
-    raise Fatal(f"messages[{index}] of an llm step is none: a message is {{role: user or assistant, text: …}}")
+    raise Fatal(f"messages[{index}] of an llm step must be {{role: user or assistant, text: …}}")
 
 
 def _repair(answer: str, wrong: str) -> list[ChatMessage]:

@@ -226,7 +226,7 @@ def _key(where: ModelSource, name: str, deployment: Deployment) -> str:
         return found
     if where.base_url and not where.key:
         return NO_KEY
-    raise UnknownModel(f"there is no secret {called} where this runs, which the model {name!r} is asked with; give it one, and retry the execution")
+    raise UnknownModel(f"the secret {called} of the model {name!r} is missing in this process; set it, and retry the execution")
 
 
 def _of_the_step(name: str) -> str | None:
@@ -240,7 +240,7 @@ def _settings(model: Model, where: ModelSource, request: ChatRequest) -> Any:
     """The settings of a request: those of the source, overridden by those of the request."""
     found: dict[str, Any] = dict(where.settings)
     if unknown := found.keys() - _known(where.provider):
-        raise ModelRejected(f"the model {request.model!r} of the deployment has settings that there are not: {', '.join(sorted(unknown))}")
+        raise ModelRejected(f"the model {request.model!r} of the deployment has unknown settings: {', '.join(sorted(unknown))}")
     if where.provider != "anthropic":
         found.setdefault("openai_store", False)
     if request.temperature is not None:

@@ -56,7 +56,7 @@ def model_source(models: Mapping[str, Any], name: str) -> ModelSource:
         return ModelSource(provider, model)  # type: ignore[arg-type]  # it is one of them
     known = ", ".join(sorted(models)) or "none"
     raise UnknownModel(
-        f"there is no model {name!r} where this runs (there are: {known}); add it to the deployment's models (models.yaml), "
+        f"this process has no model {name!r} (known models: {known}); add it to the deployment's models (models.yaml), "
         f"or name the vendor's own: {', '.join(f'{one}:MODEL' for one in API_KEY_VARIABLES)}"
     )
 

@@ -115,7 +115,7 @@ def model_answer(response: ModelResponse, request: ChatRequest, price: ModelPric
     from pydantic_ai.messages import TextPart, ToolCallPart
 
     if response.finish_reason == "error":
-        raise ModelUnavailable(f"{request.model}: the provider says that it failed while it answered")
+        raise ModelUnavailable(f"{request.model}: the provider reported a failure in the middle of its answer")
     text = "".join(part.content for part in response.parts if isinstance(part, TextPart))
     asked = [part for part in response.parts if isinstance(part, ToolCallPart)]
     output = _answering(request) if request.schema is not None else ""
@@ -144,7 +144,7 @@ def _calls(parts: Sequence[Any], request: ChatRequest, is_cut: bool) -> tuple[To
         if is_read and isinstance(args, dict):
             found.append(ToolCall(part.tool_call_id, part.tool_name, args))
         elif not is_cut:  # the finish reason already tells that an answer was cut off
-            raise ModelUnavailable(f"{request.model}: the model asked for {part.tool_name} with what is no JSON object: {str(part.args)[:200]}")
+            raise ModelUnavailable(f"{request.model}: the model called {part.tool_name} with arguments that are not a JSON object: {str(part.args)[:200]}")
     return tuple(found)
 
 

@@ -273,7 +273,7 @@ async def resolve_composite(looking: ReadOnlyStore, name: str, inputs: Mapping[s
     """
     composite = await get_composite(looking, name, tenant)
     if composite is None:
-        raise PipelineFailed(-1, "", f"there is no composite {name!r}; a pipeline is one from its second use on, and search finds it by words")
+        raise PipelineFailed(-1, "", f"there is no composite {name!r}; a pipeline becomes one with its second use, and search finds it by words")
     if missing := [one for one in composite.inputs if inputs.get(one) is None]:
         raise PipelineFailed(-1, "", f"the composite {name} takes {', '.join(composite.inputs)}; {', '.join(missing)} is missing in its input")
     scope: Any = _InputScope(inputs)

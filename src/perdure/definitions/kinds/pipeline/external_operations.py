@@ -141,11 +141,11 @@ def jq_transform(read: ArgumentReader) -> ExternalOperation:
         pace = around.pace
         pace.look()
         if is_wide(rows, packed_rows(rows, "the rows", pace)):
-            raise OperationError("a row has an integer of more than 53 bits, which jq would change; make it text before, or select other fields")
+            raise OperationError("a row has an integer of more than 53 bits, which jq would change; convert it to text first, or select other fields")
         limits = sandbox_pool.SandboxLimits(min(JQ_WALL_S, pace.left_s), JQ_MEMORY_BYTES, pace.bounds.bytes)
         outputs = await sandbox_pool.run_job("jq", {"program": program, "rows": list(rows) if each else [list(rows)]}, limits)
         if not isinstance(outputs, list):
-            raise OperationError("jq gave no list of outputs")
+            raise OperationError("jq returned something else than a list of outputs")
         single = not each and len(outputs) == 1 and isinstance(outputs[0], list | dict)
         made: list[Row] = table_rows(outputs[0] if single else outputs, "the outputs of jq")
         return OperationResult(pace.checked(made))

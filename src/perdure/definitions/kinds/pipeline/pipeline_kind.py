@@ -50,7 +50,7 @@ def pipeline_kind(deployment: Deployment) -> Kind:
             raise PipelineFailed(-1, "", bounds)
         tables = {ROWS: input} if isinstance(input, list) else input
         if not isinstance(tables, Mapping | None):
-            raise PipelineFailed(-1, "", f"its input is {short_value_text(input)}; it is {{rows: […]}}, with other tables beside them, or the rows alone")
+            raise PipelineFailed(-1, "", f"its input is {short_value_text(input)}; expected {{rows: […]}}, perhaps with other tables, or a list of rows")
         if "use" not in given:
             return await run_operations(given.get("ops"), tables or {}, http, bounds)
         store, tenant = current_resources.get().store, step_info().execution.tenant

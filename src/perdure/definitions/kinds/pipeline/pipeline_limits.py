@@ -90,7 +90,7 @@ class LimitMeter:
             OperationError: the time is over, or the pipeline is cancelled.
         """
         if self.stopped:
-            raise OperationError("the step no longer waits for it")
+            raise OperationError("the result is no longer needed")
         if self.left_s < 0:
             raise OperationError(f"the pipeline takes more than {self.bounds.wall_s:g} s; filter earlier, or raise limits.wall")
 
@@ -108,7 +108,7 @@ class LimitMeter:
             Wrong: there are too many.
         """
         if rows > self.bounds.rows:
-            raise OperationError(f"there are {rows:,} {what}, and {self.bounds.rows:,} are the most; filter earlier, or raise limits.rows")
+            raise OperationError(f"there are {rows:,} {what}, and at most {self.bounds.rows:,} are allowed; filter earlier, or raise limits.rows")
 
     def checked(self, rows: Sequence[T]) -> Sequence[T]:
         """The same rows, if they are not too many."""

@@ -50,7 +50,7 @@ def parse_path(text: str) -> Path:
             break
         at += text[at] == "."
     if at != len(text) or not found or text.endswith(".") or len(found) > SEGMENTS_MAX:
-        raise ValueError(f'{shortened(text)!r} is no path to a field; write price, address.city, items[0].id, or ["a key"] around a key with a dot')
+        raise ValueError(f'{shortened(text)!r} is not a path to a field; write price, address.city, items[0].id, or ["a key"] around a key with a dot')
     return tuple(found)
 
 
@@ -137,7 +137,7 @@ def comparison_key(value: Any) -> tuple[Any, ...]:
             return (_LIST, tuple(map(comparison_key, value)))
         case dict():
             return (_MAPPING, tuple((name, comparison_key(value[name])) for name in sorted(value)))
-    raise OperationError(f"{short_value_text(value)} is no JSON value, and in no order")
+    raise OperationError(f"{short_value_text(value)} is not a JSON value and can't be sorted")
 
 
 def equality_key(value: Any) -> Any:
@@ -188,11 +188,11 @@ def packed_rows(value: Any, what: str, pace: LimitMeter) -> bytes:
     try:
         raw = msgspec.msgpack.encode(value)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise OperationError(f"{what} hold something that is no plain data: {error}") from None
+        raise OperationError(f"{what} contain something that is not plain data: {error}") from None
     if _PERHAPS_NOT_FINITE.search(raw) is not None and _is_not_finite(value):
-        raise OperationError(f"{what} hold NaN or infinity, which JSON has not; put null in its place")
+        raise OperationError(f"{what} contain NaN or infinity, which JSON does not have; use null")
     if len(raw) > pace.bounds.bytes:
-        raise OperationError(f"{what} take {len(raw):,} bytes, and {pace.bounds.bytes:,} are the most; select fewer fields, or raise limits.bytes")
+        raise OperationError(f"{what} take {len(raw):,} bytes, and at most {pace.bounds.bytes:,} are allowed; select fewer fields, or raise limits.bytes")
     return raw
 
 

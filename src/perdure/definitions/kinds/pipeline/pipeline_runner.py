@@ -102,7 +102,7 @@ def parse_operation(one: Any, pointer: str) -> OperationCall | ArgumentProblem:
     if not isinstance(name, str) or name not in OPERATIONS:
         meant = closest_name(name, OPERATIONS) if isinstance(name, str) else ""
         hint = f"did you mean {meant!r}?" if meant else f"there are {', '.join(OPERATIONS)}"
-        return ArgumentProblem(f"{pointer}/step" if "step" in one else pointer, f"{shortened(repr(name))} is no operation; {hint}")
+        return ArgumentProblem(f"{pointer}/step" if "step" in one else pointer, f"{shortened(repr(name))} is not an operation; {hint}")
     if name == "table_filter" and "condition" not in arguments:
         said = {key: value for key, value in arguments.items() if key != "on_error"}
         arguments = {"condition": said} | {key: value for key, value in arguments.items() if key == "on_error"}
@@ -276,7 +276,7 @@ def _worked(several: Sequence[PlannedOperation], rows: Rows, tables: Mapping[str
         except OperationError as wrong:
             raise PipelineFailed(one.number, one.name, str(wrong)) from None
         except RecursionError:
-            raise PipelineFailed(one.number, one.name, "a value nests too deep to be compared") from None
+            raise PipelineFailed(one.number, one.name, "a value is nested too deeply to be compared") from None
     return rows
 
 

@@ -124,7 +124,7 @@ def table_filter(read: ArgumentReader) -> TableOperation:
                     kept.append(row)
             except ExpressionFailed as failed:
                 if on_error == "fail":
-                    raise OperationError(f"row {number}: {failed.what}; {failed.hint}, or say on_error: skip") from None
+                    raise OperationError(f"row {number}: {failed.what}; {failed.hint}, or write on_error: skip") from None
         return kept
 
     return work
@@ -153,7 +153,7 @@ def map_rows(rows: Rows, pace: LimitMeter, on_error: str, change: Callable[[Row]
             made.append({**row, **change(row)})
         except RowError as wrong:
             if on_error == "fail":
-                raise OperationError(f"row {number}: {wrong}; mend it, or say on_error: null or skip") from None
+                raise OperationError(f"row {number}: {wrong}; correct it, or write on_error: null or skip") from None
             if on_error == "null":
                 made.append({**row, **nothing})
     return made
@@ -223,7 +223,7 @@ def _numeric(rows: Rows, strict: Sequence[tuple[str, Get]], on_error: str, pace:
             if value is not None and type(value) is not int and type(value) is not float:
                 if on_error == "fail":
                     what = f"row {number}: {name!r} is made of numbers, and here it finds {short_value_text(value)}, which is {value_kind(value)}"
-                    raise OperationError(f"{what}; mend it, or say on_error: null or skip")
+                    raise OperationError(f"{what}; correct it, or write on_error: null or skip")
                 break
         else:
             kept.append(row)
@@ -469,7 +469,7 @@ def _names(rows: Rows, right: Rows, on: Sequence[JoinKey], suffixes: tuple[str, 
     seen = set[str]()
     for called in (*names.left.values(), *names.right.values()):
         if called in seen:
-            raise OperationError(f"two fields would be called {shortened(called)!r}; choose other suffixes, or select and rename before")
+            raise OperationError(f"two fields would be named {shortened(called)!r}; choose other suffixes, or select and rename before")
         seen.add(called)
     return names
 

@@ -78,7 +78,7 @@ def _or_else(number: int, row: Row, pace: LimitMeter, hows: tuple[str, str], cha
         how = hows[isinstance(wrong, NoMatch)]
         if how == "fail":
             raise OperationError(
-                f"row {number}: {wrong}; mend it, or say {'on_no_match' if isinstance(wrong, NoMatch) else 'on_error'}: null or skip"
+                f"row {number}: {wrong}; correct it, or say {'on_no_match' if isinstance(wrong, NoMatch) else 'on_error'}: null or skip"
             ) from None
         return ({**row, **nothing},) if how == "null" else ()
 
@@ -114,7 +114,7 @@ def parse_csv(read: ArgumentReader) -> TableOperation:
                 made += change(number, row)
             except RowError as wrong:
                 if on_error == "fail":
-                    raise OperationError(f"row {number}: {wrong}; mend it, or say on_error: skip") from None
+                    raise OperationError(f"row {number}: {wrong}; correct it, or write on_error: skip") from None
         return made
 
     return work
@@ -141,7 +141,7 @@ def _number(value: Any, name: str) -> int | float | None:
         return int(text)
     if _DECIMAL.fullmatch(text) and math.isfinite(number := float(text)):
         return number
-    raise RowError(f"{shortened(text)!r} in the field {shortened(name)!r} is no number such as 12.5")
+    raise RowError(f"{shortened(text)!r} in the field {shortened(name)!r} is not a number such as 12.5")
 
 
 class DateFormat(NamedTuple):
@@ -199,7 +199,7 @@ def _zone(read: ArgumentReader, name: str) -> tzinfo:
     try:
         return ZoneInfo(called)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        read.wrong(name, f"{shortened(called)!r} is no time zone; they are called like Europe/London")
+        read.wrong(name, f"{shortened(called)!r} is not a time zone; they are called like Europe/London")
         return UTC
 
 
@@ -216,7 +216,7 @@ def parse_moment(value: Any, how: DateFormat) -> datetime:
             continue
         if found is not None:
             return found if found.tzinfo is not None else _placed(found, how.zone)
-    raise RowError(f"{short_value_text(value)} is no date in {' or '.join(repr(one) for one in how.formats)}")
+    raise RowError(f"{short_value_text(value)} is not a date in the format {' or '.join(repr(one) for one in how.formats)}")
 
 
 def _read(value: Any, one: str) -> datetime | None:
@@ -243,7 +243,7 @@ def _placed(found: datetime, zone: tzinfo) -> datetime:
     """A time of a clock on the wall in a zone."""
     placed = found.replace(tzinfo=zone)
     if zone is not UTC and placed.astimezone(UTC).astimezone(zone).replace(tzinfo=None) != found:
-        raise RowError(f"{found.isoformat()} is a time that there was not in {zone}: clocks were put forward over it")
+        raise RowError(f"{found.isoformat()} did not exist in {zone}: the clocks were put forward then")
     return placed
 
 

@@ -67,11 +67,11 @@ def encode_job(job: SandboxJob) -> bytes:
     try:
         raw = msgspec.json.encode(job)
     except (TypeError, OverflowError, ValueError, RecursionError) as error:
-        raise Unencodable("what a sandbox is given", type(job.given).__qualname__, str(error)) from None
+        raise Unencodable("the input of a sandbox", type(job.given).__qualname__, str(error)) from None
     if b"null" in raw and not _finite(job.given):
-        raise Unencodable("what a sandbox is given", "float", "NaN and Infinity are no JSON")
+        raise Unencodable("the input of a sandbox", "float", "JSON has no NaN and no Infinity")
     if len(raw) > FRAME_BYTES_MAX:
-        raise Unencodable("what a sandbox is given", type(job.given).__qualname__, f"it takes more than {FRAME_BYTES_MAX:,} bytes")
+        raise Unencodable("the input of a sandbox", type(job.given).__qualname__, f"it takes more than {FRAME_BYTES_MAX:,} bytes")
     return LENGTH.pack(len(raw)) + raw
 
 

@@ -94,7 +94,7 @@ class PythonRun:
         try:
             return msgspec.json.decode(text), self._console()
         except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
-            raise SourceFailed(LANGUAGE, "", f"what it returned can't be kept: {error}", console=self._console()) from None
+            raise SourceFailed(LANGUAGE, "", f"its result can't be stored: {error}", console=self._console()) from None
 
     def _text(self, library: ModuleType) -> str:
         limits = {
@@ -116,7 +116,7 @@ class PythonRun:
         with self._guard:
             self._process = process
             if self._is_stopped and process is not None:
-                raise SandboxLost("it is not wanted any more")
+                raise SandboxLost("its result is no longer needed")
 
     def _print(self, _: str, text: str) -> None:
         if self._left <= 0:

@@ -51,7 +51,7 @@ def run_jq(job: RawSandboxJob) -> JobAnswer:
             said = str(error)[: ERROR_CHARACTERS_MAX + MARGIN_CHARACTERS]
             return JobFailure("source", text=NO_MODULES if any(one in said for one in _OF_MODULES) else said)
         except RecursionError:
-            return JobFailure("source", text="an output nests too deep")
+            return JobFailure("source", text="an output is nested too deeply")
 
 
 def _outputs(given: JqInput, output_bytes: int) -> JobAnswer:
@@ -148,7 +148,7 @@ class TypeStripper:
             self._begin()  # what was interrupted may be half done
             raise TypescriptRejected(_met(said)) from None
         except UnicodeError:
-            raise TypescriptRejected(JobFailure("source", "SyntaxError", "it has half a character (a lone surrogate)")) from None
+            raise TypescriptRejected(JobFailure("source", "SyntaxError", "it has a lone surrogate")) from None
         return made
 
     def _keep(self, source: str, made: str) -> None:
@@ -164,7 +164,7 @@ def _met(said: str) -> JobFailure:
         return JobFailure("time")
     if "out of memory" in said or said == "null":  # null is thrown where there is no memory for an error
         return JobFailure("memory")
-    return JobFailure("source", "SyntaxError", "it nests too deep" if "call stack" in said else said)
+    return JobFailure("source", "SyntaxError", "it is nested too deeply" if "call stack" in said else said)
 
 
 def source_position(source: str, made: str, line: int, column: int) -> tuple[int, int]:

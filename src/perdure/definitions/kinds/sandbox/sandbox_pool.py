@@ -113,12 +113,12 @@ async def _asked(process: SandboxProcess, frame: bytes, work: _JobType, limits: 
     except SandboxDied as died:
         raise _died(died, work, limits) from None
     except msgspec.DecodeError:
-        raise SandboxLost(f"the sandbox of the {work.language} said what is no answer") from None
+        raise SandboxLost(f"the sandbox of the {work.language} returned an invalid answer") from None
 
 
 def _died(died: SandboxDied, work: _JobType, limits: SandboxLimits) -> Exception:
     if died.returncode is None:
-        return SandboxLost(f"the sandbox of the {work.language} said what is no answer")
+        return SandboxLost(f"the sandbox of the {work.language} returned an invalid answer")
     if died.returncode == -signal.SIGABRT:  # what a C library does that is given no memory
         return OutOfMemory(work.language, limits.memory_bytes)
     if died.returncode == -getattr(signal, "SIGALRM", 0):
@@ -135,10 +135,10 @@ def _value(answer: JobAnswer, work: _JobType, limits: SandboxLimits) -> Any:
     try:
         return msgspec.json.decode(answer)
     except RecursionError:
-        raise SourceFailed(work.language, "", "what it returned nests too deep to be kept") from None
+        raise SourceFailed(work.language, "", "its result is nested too deeply") from None
     except msgspec.DecodeError as error:
-        why = "a text in it has half a character (a lone surrogate)" if "surrogate" in str(error) else str(error)
-        raise SourceFailed(work.language, "", f"what it returned can't be kept: {why}") from None
+        why = "a text in it has a lone surrogate" if "surrogate" in str(error) else str(error)
+        raise SourceFailed(work.language, "", f"its result can't be stored: {why}") from None
 
 
 def _failed(failure: JobFailure, work: _JobType, limits: SandboxLimits) -> Exception:

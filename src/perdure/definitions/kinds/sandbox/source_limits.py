@@ -40,9 +40,9 @@ def step_limits() -> SandboxLimits:
 def source_error(language: str, source: object, hint: str) -> SourceFailed | None:
     """Why something is no source, whatever it is written in."""
     if not isinstance(source, str):
-        return SourceFailed(language, "", f"it is no text; {hint}")
+        return SourceFailed(language, "", f"it is not text; {hint}")
     if len(source) > SOURCE_CHARACTERS_MAX:
-        return SourceFailed(language, "", f"it has {len(source):,} characters, and {SOURCE_CHARACTERS_MAX:,} are the most; give data in `with`")
+        return SourceFailed(language, "", f"it has {len(source):,} characters, and at most {SOURCE_CHARACTERS_MAX:,} are allowed; pass data in `with`")
     return None
 
 
