@@ -832,6 +832,12 @@ GUARDS = (
         Instead("max(self.deadline_at_s, self.cancelling.at_s + self.grace_s)", "self.deadline_at_s"),
         suite("code/test_deadline.py"),
     ),
+    Guard(
+        "a sync step that was cancelled before its turn is not called",
+        "runtime.step_resources:DaemonThreads._run_for",
+        always("not future.cancelled()"),
+        suite("runtime/test_step_threads.py"),
+    ),
     Guard("a step in flight at the end is told so", "runtime.in_flight:_act_on_dropped", without("running.cancel()"), suite("code/test_in_flight.py")),
     Guard(
         "a step dropped in the commit that opened it is not begun",

@@ -6,9 +6,10 @@ The threads are daemons: a step that blocks for ever must not keep the process f
 import asyncio
 import inspect
 import logging
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from queue import SimpleQueue
 from threading import Lock, Thread
@@ -24,23 +25,42 @@ T = TypeVar("T")
 THREADS_MAX = 64
 """How many sync steps run at a time in one process; further ones wait."""
 
-_ThreadWork = tuple[Future[Any], Callable[[], Any]]
-
 
 class DaemonThreads(Executor):
-    """An executor like the one of the standard library, except that its threads are daemons, so the process does not wait for them at its end."""
+    """An executor like the one of the standard library, except that its threads are daemons, so the process does not wait for them at its end.
+
+    `run` is for calls from one event loop. What ends in several threads meanwhile wakes that loop once: with steps that are short, waking it costs more than
+    they do.
+    """
 
     def __init__(self, most: int = THREADS_MAX) -> None:
         self._most = most
         self._begun = 0
         self._idle = 0
         self._lock = Lock()
-        self._work: SimpleQueue[_ThreadWork | None] = SimpleQueue()
+        self._work: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
         self._closed = False
+        self._ended: deque[tuple[asyncio.Future[Any], Any, BaseException | None]] = deque()
+        self._is_woken = False
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Runs `fn` in a thread; see `concurrent.futures.Executor.submit`."""
         future: Future[T] = Future()
+        self._put(partial(_fill, future, partial(without_stop_iteration(fn), *args, **kwargs)))
+        return future
+
+    def run(self, fn: Callable[[], T]) -> "asyncio.Future[T]":
+        """Runs `fn` in a thread; returns its future on the running event loop, which must be the same for all calls. If it is cancelled before, it is not run.
+
+        Raises:
+            RuntimeError: the executor is shut down.
+        """
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        self._put(partial(self._run_for, loop, future, without_stop_iteration(fn)))
+        return future
+
+    def _put(self, work: Callable[[], object]) -> None:
         with self._lock:
             if self._closed:
                 raise RuntimeError("could not begin a step: its engine has stopped. Start the engine again")
@@ -48,21 +68,40 @@ class DaemonThreads(Executor):
                 self._idle -= 1
             elif self._begun < self._most:
                 self._begun += 1
-                Thread(target=self._run, name=f"perdure-step-{self._begun}", daemon=True).start()
-        self._work.put((future, partial(without_stop_iteration(fn), *args, **kwargs)))
-        return future
+                Thread(target=self._serve, name=f"perdure-step-{self._begun}", daemon=True).start()
+        self._work.put(work)
 
-    def _run(self) -> None:
+    def _serve(self) -> None:
         while (work := self._work.get()) is not None:
-            future, call = work
-            if future.set_running_or_notify_cancel():
-                try:
-                    future.set_result(call())
-                except BaseException as error:  # passed on by the future, of any class
-                    future.set_exception(error)
-            del future, call, work
+            work()
+            del work
             with self._lock:
                 self._idle += 1
+
+    def _run_for(self, loop: asyncio.AbstractEventLoop, future: "asyncio.Future[T]", fn: Callable[[], T]) -> None:
+        if not future.cancelled():
+            result, raised = None, None
+            try:
+                result = fn()
+            except BaseException as error:  # passed on by the future, of any class
+                raised = error
+            self._ended.append((future, result, raised))
+            if not self._is_woken:
+                self._is_woken = True
+                with suppress(RuntimeError):  # the loop is closed, and nobody waits any more
+                    loop.call_soon_threadsafe(self._tell)
+
+    def _tell(self) -> None:
+        """Fills the futures of all calls that have ended. What ends from now on wakes the loop again."""
+        self._is_woken = False
+        while self._ended:
+            future, result, raised = self._ended.popleft()
+            if future.done():
+                continue
+            if raised is None:
+                future.set_result(result)
+            else:
+                future.set_exception(raised)
 
     def shutdown(self, wait: bool = False, *, cancel_futures: bool = False) -> None:
         """Refuses further calls, and lets idle threads end. Does not wait for running calls."""
@@ -71,6 +110,14 @@ class DaemonThreads(Executor):
             begun = self._begun
         for _ in range(begun):
             self._work.put(None)
+
+
+def _fill(future: Future[T], fn: Callable[[], T]) -> None:
+    if future.set_running_or_notify_cancel():
+        try:
+            future.set_result(fn())
+        except BaseException as error:  # passed on by the future, of any class
+            future.set_exception(error)
 
 
 logger = logging.getLogger("perdure.engine")

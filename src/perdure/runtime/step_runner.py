@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -28,6 +29,7 @@ from perdure.core.values import Blob, Value, offload_if_large
 from perdure.runtime.blob_loader import BlobCache
 from perdure.runtime.call_secrets import resolve_secrets
 from perdure.runtime.holder import retry_with_backoff
+from perdure.runtime.step_resources import DaemonThreads
 from perdure.stores.protocol import TRANSACTIONS, Committed, Post, Store, TransactionGuard, TransactionRaised
 
 T = TypeVar("T")
@@ -134,7 +136,11 @@ async def _run_step(fn: Any, args: Value, info: StepInfo, payloads: BlobCache, t
 
     context = contextvars.copy_context()
     context.run(current_step.set, info)
-    thread = loop.run_in_executor(threads, context.run, call)
+    # A loop of another class decides itself what a thread is: in virtual time it is inline.
+    if isinstance(threads, DaemonThreads) and isinstance(loop, asyncio.BaseEventLoop):
+        thread = threads.run(partial(context.run, call))
+    else:
+        thread = loop.run_in_executor(threads, context.run, call)
     busy(thread)
     came = await asyncio.shield(thread)
     return _success_of_result(codec, await _await_in_step(info, came.result), info) if isinstance(came, _AwaitableResult) else came
