@@ -9,11 +9,15 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from perdure import AsyncClient, Context, Definition, ExecutionFailed, NeedsAttention, Signal, Workflow, shared_engines, step, workflow
+from perdure.async_handle import AsyncHandle
+from perdure.core.errors import NotFound
 from perdure.core.paths import Key
 from perdure.stores.configured_store import open_store
 from perdure.stores.protocol import HeadFilter
@@ -162,14 +166,24 @@ async def test_it_is_closed_when_it_was_idle(monkeypatch: pytest.MonkeyPatch) ->
     assert await greet.arun("Eve") == "Hello Eve", "and is opened again"
 
 
+async def begun(client: AsyncClient, id: str, workflow: str) -> AsyncHandle[Any]:
+    """Waits until an execution waits for something; returns its handle."""
+    while True:
+        with suppress(NotFound):
+            handle = await client.get(id, workflow)
+            if (await handle.status()).status == "waiting":
+                return handle
+        await asyncio.sleep(0.01)
+
+
 async def test_it_claims_only_what_was_run_through_it() -> None:
     async with AsyncClient() as client:
         stranger = await client.start(greet.with_(id="stranger"), "stranger")
         assert await greet.arun("Ada") == "Hello Ada"
         running = asyncio.create_task(listening.with_(id="mine").arun())
-        await asyncio.sleep(0.3)
+        mine = await begun(client, "mine", "listening")
         assert (await stranger.status()).status == "pending"
-        await (await client.get("mine", listening)).send(go_on, "sent")
+        await mine.send(go_on, "sent")
         assert await running == "sent"
     assert seen == ["Ada"]
 
@@ -259,12 +273,12 @@ async def test_a_resume_that_no_engine_has_received_yet_comes_before_the_status_
 
 async def test_two_runs_of_one_id_are_one_execution() -> None:
     first, second = (asyncio.create_task(listening.with_(id="k").arun()) for _ in range(2))
-    await asyncio.sleep(0.2)
-    first.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await first
     async with AsyncClient() as client:
-        await (await client.get("k", listening)).send(go_on, "sent")
+        handle = await begun(client, "k", "listening")
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        await handle.send(go_on, "sent")
     assert await asyncio.wait_for(second, 10) == "sent"
 
 
@@ -277,10 +291,9 @@ async def test_two_workflows_of_one_name_run_side_by_side_each_with_its_own_code
 
     first = asyncio.create_task(workflow(name="same")(one).with_(id="1").arun())
     second = asyncio.create_task(workflow(name="same")(two).with_(id="2").arun())
-    await asyncio.sleep(0.3)
     async with AsyncClient() as client:
         for id in "12":
-            await (await client.get(id, "same")).send(go_on, "!")
+            await (await begun(client, id, "same")).send(go_on, "!")
     assert list(await asyncio.wait_for(asyncio.gather(first, second), 10)) == ["one!", "two!"]
 
 

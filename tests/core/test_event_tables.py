@@ -110,9 +110,9 @@ def event_tables() -> Iterator[Table]:
     )
     yield Table(
         "src/perdure/runtime/in_flight.py",
-        "act_on_events",
-        named_in(in_flight.act_on_events),
-        "add a `case` if the engine begins or ends an attempt because of it",
+        "_ACTIONS",
+        names(*in_flight._ACTIONS),
+        "add a function if the engine begins or ends an attempt because of it",
         words("StartedEvent ForkedEvent PresetEvent WatchedEvent UnwatchedEvent MessageArrivedEvent MessageRefusedEvent ReceivedEvent RecalledEvent")
         | words("ProgressedEvent CancellingEvent StoppedEvent UndoingEvent ParkedEvent ResumedEvent IterationResumedEvent AttributesSetEvent")
         | words("RetainedEvent RemovedEvent SnapshotEvent PatchedEvent TrimmedEvent"),

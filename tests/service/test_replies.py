@@ -159,7 +159,7 @@ def test_a_reply_that_is_forgotten_without_an_archive_is_told_of(replies: bool) 
         answers: list[Any] = await asyncio.gather(*(asyncio.wait_for(one, 30) for one in asking), return_exceptions=True)
         assert any(isinstance(event, SnapshotEvent) for event in await c.events(handle.key)), "it was to be compacted"
         forgotten = [answer for answer in answers if isinstance(answer, NoReply)]
-        assert forgotten and all("a turn of a loop that is forgotten" in str(answer) for answer in forgotten)
+        assert forgotten and all("an iteration of a loop that is forgotten" in str(answer) for answer in forgotten)
 
     world()
 

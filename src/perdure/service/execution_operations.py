@@ -444,7 +444,7 @@ class ReplySearch:
                     self.reply = value
                     return
                 case e.SnapshotEvent(keys=keys) if self._number is None and self._signal.key in dict(keys):
-                    raise NoReply(self._key, self._signal.name, "it was dealt with in a turn of a loop that is forgotten")
+                    raise NoReply(self._key, self._signal.name, "it was handled in an iteration of a loop that is forgotten")
                 case e.EndedEvent():
                     self._ended = event
                 case e.RemovedEvent():

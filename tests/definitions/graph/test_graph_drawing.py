@@ -139,7 +139,7 @@ flowchart TD
     subgraph b2["b · do"]
         n3["x<br/>tool T"]
     end
-    subgraph c2["#8634; at most 3 turns"]
+    subgraph c2["#8634; at most 3 iterations"]
         n0["a<br/>tool T"]
         n1{"t<br/>test @input.x"}
     end

@@ -203,7 +203,7 @@ def _mermaid_steps(picture: GraphPicture, group: PictureGroup, region: int) -> I
             continue
         if current != region:
             most = ir.regions[current].max
-            yield "    " * (depth - 1) + f'subgraph c{current}["{mermaid_escaped(f"{LOOP_SIGN} at most {most} turns" if most else LOOP_SIGN)}"]'
+            yield "    " * (depth - 1) + f'subgraph c{current}["{mermaid_escaped(f"{LOOP_SIGN} at most {most} iterations" if most else LOOP_SIGN)}"]'
             waiting.append((current, depth, True))
         for number in inside.get(current, ()):
             yield from _indented(_mermaid_step(picture, number), depth)

@@ -226,7 +226,7 @@ class RepeatRun:
         if self.repeat.on_max == "go_on":
             self.verb_run.then(NodeOutcome("max", how.output))
         else:
-            why = f"the condition of repeat was not met within {self.repeat.max:,} turns; raise `max`, or say `on_max: go_on`"
+            why = f"the condition of repeat was not met within {self.repeat.max:,} iterations; raise `max`, or say `on_max: go_on`"
             self.verb_run.then(Failure("exhausted", 1, ErrorInfo(error_codes.REPEAT_EXHAUSTED, why)))
 
     def _wait(self, how: NodeOutcome) -> None:

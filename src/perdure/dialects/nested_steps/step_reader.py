@@ -411,7 +411,7 @@ class NestedStepsReader:
             given = 0
         count = int(given)
         if most is not None and count > most:
-            self._notes.error("over_max", step.at("count"), f"{count} turns are more than its max of {most}")
+            self._notes.error("over_max", step.at("count"), f"{count} iterations are more than its max of {most}")
         if not count:
             return {"do": body, "when": False}
         return {"do": body, "repeat": {"until": {"ref": "@index", "gte": count - 1}, "max": count}}

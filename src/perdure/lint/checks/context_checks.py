@@ -91,7 +91,7 @@ def outer_context(function: WorkflowFunction) -> Iterator[Violation]:
         if has_own and context.owner is not function.scope:
             yield Violation("PD302", node, f"{used} is on the context of another branch than this one")
         elif (turn := _turn_around(node, context, function)) is not None:
-            yield Violation("PD302", node, f"{used} is on the context around this loop, whose turns have their own, `{turn}`")
+            yield Violation("PD302", node, f"{used} is on the context around this loop, whose iterations have their own, `{turn}`")
 
 
 def _has_own(function: WorkflowFunction) -> bool:

@@ -38,9 +38,9 @@ async def order(ctx: Context, order_id: str) -> None:
         "PD302",
         "outer-context",
         "error",
-        "The context of another branch or turn",
-        "Names are counted per branch and per turn, so that none depends on what another does; a verb on the wrong context is refused.",
-        "use the context that this branch or turn is given",
+        "The context of another branch or iteration",
+        "Names are counted per branch and per iteration, so that none depends on what another does; a verb on the wrong context is refused.",
+        "use the context that this branch or iteration is given",
         """
 from perdure import Context, workflow
 

@@ -40,7 +40,7 @@ ROWS = [
           - {id: a, tool: SAY, repeat: {until: {ref: "@self", eq: good}, max: 3}}
         """,
         ran="a/~0 a/~1 a/~2",
-        failed="repeat_exhausted: the condition of repeat was not met within 3 turns; raise `max`, or say `on_max: go_on`",
+        failed="repeat_exhausted: the condition of repeat was not met within 3 iterations; raise `max`, or say `on_max: go_on`",
     ),
     Row(
         "with on_max: go_on, it goes on with the last result",
