@@ -166,7 +166,7 @@ async def test_it_is_closed_when_it_was_idle(monkeypatch: pytest.MonkeyPatch) ->
     assert await greet.arun("Eve") == "Hello Eve", "and is opened again"
 
 
-async def begun(client: AsyncClient, id: str, workflow: str) -> AsyncHandle[Any]:
+async def waiting(client: AsyncClient, id: str, workflow: str) -> AsyncHandle[Any]:
     """Waits until an execution waits for something; returns its handle."""
     while True:
         with suppress(NotFound):
@@ -181,7 +181,7 @@ async def test_it_claims_only_what_was_run_through_it() -> None:
         stranger = await client.start(greet.with_(id="stranger"), "stranger")
         assert await greet.arun("Ada") == "Hello Ada"
         running = asyncio.create_task(listening.with_(id="mine").arun())
-        mine = await begun(client, "mine", "listening")
+        mine = await waiting(client, "mine", "listening")
         assert (await stranger.status()).status == "pending"
         await mine.send(go_on, "sent")
         assert await running == "sent"
@@ -274,7 +274,7 @@ async def test_a_resume_that_no_engine_has_received_yet_comes_before_the_status_
 async def test_two_runs_of_one_id_are_one_execution() -> None:
     first, second = (asyncio.create_task(listening.with_(id="k").arun()) for _ in range(2))
     async with AsyncClient() as client:
-        handle = await begun(client, "k", "listening")
+        handle = await waiting(client, "k", "listening")
         first.cancel()
         with pytest.raises(asyncio.CancelledError):
             await first
@@ -293,7 +293,7 @@ async def test_two_workflows_of_one_name_run_side_by_side_each_with_its_own_code
     second = asyncio.create_task(workflow(name="same")(two).with_(id="2").arun())
     async with AsyncClient() as client:
         for id in "12":
-            await (await begun(client, id, "same")).send(go_on, "!")
+            await (await waiting(client, id, "same")).send(go_on, "!")
     assert list(await asyncio.wait_for(asyncio.gather(first, second), 10)) == ["one!", "two!"]
 
 
