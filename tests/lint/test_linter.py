@@ -79,7 +79,7 @@ def test_what_is_no_python_is_a_finding_and_no_crash(source: str | bytes, line: 
     (one,) = lint(source, "x.py")
     assert (one.code, one.path, one.severity) == ("PD000", "x.py", "error")
     assert one.line in (line, 1)
-    assert one.message.startswith("the file can't be read: ") and one.message.endswith("; mend it, or leave it out")
+    assert one.message.startswith("the file can't be read: ") and one.message.endswith("; correct it, or leave it out")
 
 
 @pytest.mark.parametrize("source", ["", b"", "\n", "# a comment", "\ufeff", b"\xef\xbb\xbfx = 1\n", "\x0c\n", "x = 1\r\ny = 2\r", "'\\d'", "1 is 1"])

@@ -44,9 +44,9 @@ FILE_RULES = (
         "PD000",
         "unreadable",
         "error",
-        "A file that is no Python",
+        "A file that is not Python",
         "What can't be parsed can't be looked into, so nothing is known of its workflows.",
-        "mend it, or leave it out",
+        "correct it, or leave it out",
         """
 from perdure import Context, workflow
 

@@ -148,7 +148,7 @@ async def order(ctx: Context, order_id: str) -> str:
         "PD306",
         "coroutine-branch",
         "error",
-        "A branch that is no function",
+        "A branch that is not a function",
         "A branch is given a context of its own, in which its names are counted; a coroutine has been given none, or another's.",
         "pass a function of a context: lambda c: c.step(...)",
         """

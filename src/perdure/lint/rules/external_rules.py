@@ -131,7 +131,7 @@ async def draw(ctx: Context, names: list[str]) -> str:
         "error",
         "Secrets and the machine's randomness",
         "Replay gets other bytes. A secret is made where it is used, in a step, so that it needs not be in the log.",
-        "make it in a step, or use ctx.random.randbytes(...) if it is no secret",
+        "make it in a step, or use ctx.random.randbytes(...) if it is not a secret",
         """
 import secrets
 
@@ -159,7 +159,7 @@ async def sign_up(ctx: Context) -> str:
         "PD107",
         "uuid",
         "error",
-        "Made-up ids",
+        "Generated ids",
         "Replay makes another id, while the outside world knows the first one.",
         "use ctx.uuid()",
         """
