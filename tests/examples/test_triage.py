@@ -49,7 +49,7 @@ def test_a_ticket_about_money_waits_for_a_person_and_then_the_money_goes_back(tr
     assert json.loads(ended.stdout) == {"ticket": "T-1041", "went_to": ["approve_refund"], "urgency": "high", "calls": 3}
 
 
-@pytest.mark.prove
+@pytest.mark.slow
 def test_a_way_that_there_is_not_is_mended_and_the_bug_is_filed(triage_directory: TriageDirectory) -> None:
     ended = triage_directory.triages("T-1042")
     assert told(ended)[0] == "bug of T-1042 (high): The app closes when the basket is opened.", ended.stderr

@@ -217,7 +217,7 @@ class _Agent:
             else:
                 repaired, misled = repaired + 1, misled + checked.wrong.is_unauthorized
                 self._expect_repairable(checked.wrong, repaired, misled)
-                self.conversation.say(ChatMessage("user", f"Your answer can't be used: {checked.wrong.why}. Answer again, mended."))
+                self.conversation.say(ChatMessage("user", f"Your answer can't be used: {checked.wrong.why}. Correct it and answer again."))
 
     def _expect_repairable(self, wrong: AnswerError, repaired: int, misled: int) -> None:
         if wrong.is_unauthorized and misled > 1:
