@@ -18,7 +18,8 @@ from perdure.core.attribute_filter import AttributeCondition, AttributeOrder
 from perdure.core.envelopes import Ack, NewExecution, OutgoingMessage
 from perdure.core.paths import Key
 from perdure.stores import redis as redis_store
-from perdure.stores.protocol import HeadFilter, Post, QueueLimits, Store
+from perdure.stores.fairness import LANE_MEMORY_S
+from perdure.stores.protocol import ORPHANS_FREED_MIN, HeadFilter, Post, QueueLimits, Store
 from perdure.stores.records import RecordChange, RecordFilter, RecordKey
 from perdure.stores.redis import RedisStore
 from perdure.stores.sqlite.database_file import DatabaseFile
@@ -211,3 +212,8 @@ async def test_a_list_that_passes_over_much_takes_redis_in_pieces(valkey_server:
             assert [one.key.key for one in await world.store.records(RecordFilter("acme", "note", where=where))] == ["449"]
             ordered = RecordFilter("acme", "note", where=where, order=AttributeOrder("n"))
             assert [one.key.key for one in await world.store.records(ordered)] == ["449"]
+
+
+def test_the_numbers_that_the_script_of_redis_repeats_are_those_of_python() -> None:
+    assert f"local LANE_MEMORY_S = {LANE_MEMORY_S:.0f} " in redis_store.SCRIPT
+    assert f"local ORPHANS_FREED = {ORPHANS_FREED_MIN} " in redis_store.SCRIPT

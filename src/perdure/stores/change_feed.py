@@ -23,6 +23,9 @@ from perdure.stores.store_parts import PartName
 SHIPPED_MAX = 500
 """How many things are shipped at a time, unless the reader asks for another number."""
 
+PAGE_BYTES_MAX = 8 * 2**20
+"""A page of a store with large values ends once its rows, messages, blobs and records have this size."""
+
 
 class ShippedHead(msgspec.Struct, frozen=True, gc=False):
     """The head of an execution. Its log has the shipped rows from version `first_version` (None: it has none) up to `head.version`, and no others."""

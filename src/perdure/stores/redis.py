@@ -27,6 +27,7 @@ from perdure.core.paths import Address, Key, QueueAddress
 from perdure.stores.blob_marks import BLOB_REMOVAL, REMOVAL_BATCH, BlobTotals
 from perdure.stores.change_feed import (
     CHANGE_FEED,
+    PAGE_BYTES_MAX,
     SHIPPED_MAX,
     RemovedBlob,
     RemovedExecution,
@@ -482,7 +483,7 @@ class RedisChangeFeed:
 
     async def shipped(self, after: int, limit: int = SHIPPED_MAX) -> Shipped:
         """See `ChangeFeed.shipped`."""
-        answer, payloads = await self._ask("shipped", {"after": after, "limit": limit})
+        answer, payloads = await self._ask("shipped", {"after": after, "limit": limit, "bytes_max": PAGE_BYTES_MAX})
         if not answer.done:
             raise no_feed_error()
         return Shipped(answer.position, tuple(_shipped_item(item, payloads) for item in answer.items), answer.more)
@@ -547,7 +548,7 @@ def _restored_item(item: ShippedItem) -> dict[str, object]:
             return {"kind": "no record", "key": key}
         case ShippedLimits(queue, limits, tenant):
             return {"kind": "limits", "name": queue, "tenant": tenant or "", "limits": limits}
-    raise TypeError(f"{item!r:.80} is no item of a change feed")
+    raise TypeError(f"{item!r:.80} is not an item of a change feed")
 
 
 def _change(change: Commit | Post) -> dict[str, object]:

@@ -6,7 +6,6 @@
 -- them. A thing that has changed again since it got its position is not shipped there, but in its later place.
 
 local SCANNED = {'blobs', 'removed_blobs', 'heads', 'mail', 'records'}  -- In this order: blobs before what names them, executions before their messages.
-local PAGE_BYTES_MAX = 8 * 1024 * 1024
 local function place(thing) call('ZADD', at('feed'), call('INCR', at('feed position')), thing) end
 local function place_new(thing)
   if not call('ZSCORE', at('feed'), thing) then place(thing) end
@@ -92,7 +91,7 @@ function ask.shipped(which)
   local page, size_bytes, full = call('ZRANGEBYSCORE', at('feed'), after(which.after), '+inf', 'WITHSCORES', 'LIMIT', 0, which.limit + 1), 0, false
   answer.items, answer.position = {}, which.after
   for i = 1, #page, 2 do
-    full = full or (i + 1) / 2 > which.limit or size_bytes >= PAGE_BYTES_MAX
+    full = full or (i + 1) / 2 > which.limit or size_bytes >= which.bytes_max
     if not full then
       answer.position = tonumber(page[i + 1])
       local thing, item, bytes = unpack(page[i]), nil, nil

@@ -15,6 +15,7 @@ import msgspec
 
 from perdure.core.paths import Key
 from perdure.stores.change_feed import (
+    PAGE_BYTES_MAX,
     RemovedBlob,
     RemovedExecution,
     RemovedMessage,
@@ -35,9 +36,6 @@ from perdure.stores.postgres.statements import FEED_TRIGGERS, SQL
 from perdure.stores.postgres.store_rows import address_bytes, address_of, head_of, message_of, unescape_nul
 from perdure.stores.protocol import LogRow, QueueLimits
 from perdure.stores.records import RecordKey
-
-PAGE_BYTES_MAX = 8 * 2**20
-"""A page ends once its rows, messages, blobs and records have this size."""
 
 FIRST_NAMES = {"blobs": "", "removed_blobs": "", "heads": "", "mail": "", "records": '["","",""]'}
 """The tables that are scanned, in this order: blobs before what names them, executions before their messages; and the name before the first one."""

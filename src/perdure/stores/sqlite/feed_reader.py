@@ -12,6 +12,7 @@ from importlib.resources import files
 import msgspec
 
 from perdure.stores.change_feed import (
+    PAGE_BYTES_MAX,
     RemovedBlob,
     RemovedExecution,
     RemovedMessage,
@@ -32,9 +33,6 @@ from perdure.stores.sqlite.database_file import Execute
 from perdure.stores.sqlite.record_rows import read_stored_record
 from perdure.stores.sqlite.statements import SQL
 from perdure.stores.sqlite.store_rows import address_of, head_of, key_of, message_of, read_blob, read_removed_at
-
-PAGE_BYTES_MAX = 8 * 2**20
-"""A page ends once its rows, messages, blobs and records have this size."""
 
 TABLES = ("blobs", "removed_blobs", "heads", "mail", "records")
 """The tables that are scanned, in this order: blobs before what names them, executions before their messages."""

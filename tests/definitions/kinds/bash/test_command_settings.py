@@ -80,7 +80,7 @@ def test_what_it_reads_is_stdin_or_what_stands_in_with(tmp_path: Path) -> None:
     assert command_request({"command": "cat", "stdin": "x"}, None, None, tmp_path, INFO)["stdin"] == "x"
     assert command_request({"command": "cat", "stdin": {"a": 1}}, None, None, tmp_path, INFO)["stdin"] == '{"a":1}'
     assert command_request("cat", {"a": 1}, None, tmp_path, INFO)["stdin"] == '{"a":1}'
-    with pytest.raises(BadValue, match="without stdin"):
+    with pytest.raises(BadValue, match="beside stdin"):
         command_request({"command": "cat", "stdin": "x"}, {"a": 1}, None, tmp_path, INFO)
 
 

@@ -102,7 +102,7 @@ class AgentProfile:
         if not model:
             listed = ", ".join(sorted(known)) or "none"
             raise BadValue(
-                f"the model of {self.name}", model, f"the name of a model; known here are {listed}, and {DEFAULT_PROMPT} is the default, which is not defined"
+                f"the model of {self.name}", model, f"the name of a model; known here are {listed}. Name one of them, or call one {DEFAULT_PROMPT!r}"
             )
         system = "\n\n".join(part for part in (PREFIX, self.instructions, task.system) if part)
         return ChatRequest(

@@ -121,7 +121,7 @@ def stdin_text(said: Mapping[str, Any], input: Any) -> str | None:
     """
     given = said.get("stdin")
     if given is not None and input is not None:
-        raise BadValue("bash", "with", "given without stdin: the command reads one of the two")
+        raise BadValue("bash", "with", "allowed beside stdin: the command reads one of the two")
     given = input if given is None else given
     return None if given is None else _encodable(given if isinstance(given, str) else as_json(given), "stdin")
 
@@ -159,7 +159,7 @@ def as_json(value: Any) -> str:
 
 def _variable(name: str) -> str:
     if not name or "=" in name or "\0" in name:
-        raise BadValue("env", name, "the name of a variable, without =")
+        raise BadValue("env", name, "the name of a variable, which contains no =")
     return checked_text(name, "env")
 
 
@@ -172,7 +172,7 @@ def checked_text(value: Any, where: str) -> str:
     if not isinstance(value, str):
         raise BadValue(where, type(value).__name__, "text")
     if "\0" in value:
-        raise BadValue(where, "text with a NUL character", "text without NUL, since programs take no other; encode it, for instance in base64")
+        raise BadValue(where, "text with a NUL character", "a value that a program can take; encode it, for instance in base64")
     return _encodable(value, where)
 
 

@@ -64,7 +64,7 @@ def file_kind(deployment: Deployment) -> Kind:
     async def run(config: Any, input: Any = None) -> Any:
         root = deployment.allowed.file
         if root is None:
-            raise NotAllowed("file", "definitions may read no files unless the engine allows a directory", HOW_TO_ALLOW)
+            raise NotAllowed("file", "definitions may use no files unless the engine allows a directory", HOW_TO_ALLOW)
         said = {"read": config} if isinstance(config, str) else config
         name = next(one for one in OPERATIONS if one in said)
         return await _DONE[name](Path(root), said[name], said, input)

@@ -78,7 +78,7 @@ def _or_else(number: int, row: Row, pace: LimitMeter, hows: tuple[str, str], cha
         how = hows[isinstance(wrong, NoMatch)]
         if how == "fail":
             raise OperationError(
-                f"row {number}: {wrong}; correct it, or say {'on_no_match' if isinstance(wrong, NoMatch) else 'on_error'}: null or skip"
+                f"row {number}: {wrong}; correct it, or write {'on_no_match' if isinstance(wrong, NoMatch) else 'on_error'}: null or skip"
             ) from None
         return ({**row, **nothing},) if how == "null" else ()
 
