@@ -48,7 +48,7 @@ def is_running(pid: int) -> bool:
     """Whether a process is there, and no zombie; one whose first thread has ended may have others still, and its files."""
     try:
         return len(os.listdir(f"/proc/{pid}/task")) > 1 or Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"  # noqa: PTH208  # as above
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # it may end between the opening and the reading
         return False
 
 
