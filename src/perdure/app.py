@@ -2,15 +2,18 @@
 
 `async with app:` runs the engine on the current event loop, where the verbs of the `App` are awaited. `with app as shop:` runs it on a thread of its own, and
 `shop` has the same verbs, which are not awaited. The verbs are those of a client on the same open store, which hands starts to the engine directly.
+
+A web server opens an App by `App.lifespan` (ASGI) or `App.background` (WSGI, Django), in each of its processes.
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import logging
 import os
-from collections.abc import Callable, Coroutine, Iterable, Mapping
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
 from inspect import isfunction
@@ -115,6 +118,7 @@ class App:
         self.tune_gc = tune_gc
         self._lock = Lock()
         self._opened: _OpenApp | None = None
+        self._background: SyncApp | None = None
         self._pid = 0
         self._was_open = False
 
@@ -181,6 +185,58 @@ class App:
         finally:
             thread.close()
 
+    @asynccontextmanager
+    async def lifespan(self, _server: object = None) -> AsyncIterator[None]:
+        """Keeps the App open while a server runs: ``FastAPI(lifespan=app.lifespan)``, and the same for Starlette; ``Litestar(lifespan=[app.lifespan])``.
+
+        The engine runs on the server's event loop. When the server stops, steps in flight may end within `grace`, and what has not ended continues elsewhere.
+
+        Raises:
+            WrongVerb: the App is open in this process already.
+        """
+        async with self:
+            yield
+
+    def background(self) -> SyncApp:
+        """Returns the sync face of the App, which runs on a thread of its own in this process: for Flask, Django and other programs without a place for a block.
+
+        The first call opens the App, and later ones return at once, in any thread. It is closed at the end of the process, within `grace`. A forked process
+        opens it for itself by its first call, and an App whose engine has failed is opened again. Within ``with app:`` it is the face of that block.
+
+        Raises:
+            WrongVerb: the App is open on an event loop of this process, or this is called in a workflow.
+            StoreError: the database can't be opened.
+        """
+        face, opened = self._background, self._opened
+        if face is not None and opened is not None and self._pid == os.getpid() and opened.thread is face._thread and opened.failure is None:
+            return face
+        with _opening:
+            return self._open_in_background()
+
+    def _open_in_background(self) -> SyncApp:
+        opened = self._opened if self._pid == os.getpid() else None
+        if opened is not None and opened.thread is not None:
+            if self._background is None or opened.failure is None:  # a block has opened it, or another thread a moment ago
+                return self._background or SyncApp(self, opened.thread)
+            self._close_in_background()
+        face = self.__enter__()
+        if not _in_background:
+            atexit.register(_close_all)
+        _in_background.append(self)
+        self._background = face
+        return face
+
+    def _close_in_background(self) -> None:
+        _in_background.remove(self)
+        face, self._background = self._background, None
+        assert face is not None
+        try:
+            face._thread.call(self._close(None))
+        except Exception as error:
+            logger.warning("an App that ran in the background has ended with an error: %s", error)
+        finally:
+            face._thread.close()
+
     async def _open(self, thread: LoopThread | None) -> None:
         _refuse_in_workflow("async with app")
         with self._lock:
@@ -218,7 +274,7 @@ class App:
         _refuse_in_workflow(what)
         if opened is not None and self._pid != os.getpid():
             raise WrongVerb(f"{what} was called in a forked process", "the App is open only in the process that it was forked from: open it here as well")
-        if opened is not None and opened.thread is thread:
+        if opened is not None and (opened.thread is thread or (thread is None and _is_running(opened.loop))):  # the latter: in an async step
             return opened
         if opened is not None and thread is None:
             raise WrongVerb(f"{what} was called within `with app as shop:`", f"use shop.{verb}(...), which does not need to be awaited")
@@ -432,6 +488,29 @@ _inherited: list[_OpenApp] = []
 """Open Apps of the parent, in a forked child. They are kept here so that they are not finalized: their event loops share descriptors with the parent's."""
 
 
+_in_background: list[App] = []
+"""The Apps that `App.background` has opened in this process."""
+
+_opening = Lock()
+
+
+def _close_all() -> None:
+    while _in_background:
+        _in_background[-1]._close_in_background()
+
+
+def _forget_background() -> None:
+    """Lets a forked child open its Apps itself: the threads of the parent do not run there, and one of them may have held the lock."""
+    global _opening  # a lock that another thread held when the process was forked is never released in the child
+    _opening = Lock()
+    for one in _in_background:
+        one._background = None
+    _in_background.clear()
+
+
+os.register_at_fork(after_in_child=_forget_background)
+
+
 def _checked_workflows(workflows: Iterable[Workflow[..., Any]]) -> tuple[Workflow[..., Any], ...]:
     given = (workflows,) if isinstance(workflows, Workflow) else tuple(workflows)
     names: dict[str, Workflow[..., Any]] = {}
@@ -456,6 +535,13 @@ def _steps_near(workflows: Iterable[Workflow[..., Any]]) -> list[Step[..., Any, 
 
 def _queues_of(queues: Iterable[str | Queue]) -> list[Queue]:
     return [one for one in queues if isinstance(one, Queue)]
+
+
+def _is_running(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether the caller runs on this loop."""
+    with suppress(RuntimeError):  # no event loop is running
+        return asyncio.get_running_loop() is loop
+    return False
 
 
 def _refuse_in_workflow(what: str) -> None:

@@ -1,6 +1,7 @@
 """Runs an event loop in a thread, through which sync code calls async code. A call blocks only the calling thread."""
 
 import asyncio
+import sys
 import threading
 from collections.abc import AsyncGenerator, Coroutine, Iterator
 from concurrent.futures import CancelledError, Future
@@ -23,9 +24,14 @@ CLOSED = "this client was closed; open another one"
 
 
 class LoopThread:
-    """An event loop in a daemon thread, which runs until it is closed or the process ends."""
+    """An event loop in a daemon thread, which runs until it is closed or the process ends.
+
+    Raises:
+        WrongVerb: gevent or eventlet has replaced the threads of this process.
+    """
 
     def __init__(self, name: str) -> None:
+        _expect_real_threads()
         self.closed = False
         self._closing = threading.Lock()
         self._loop = asyncio.new_event_loop()
@@ -106,6 +112,16 @@ class LoopThread:
             self._loop.run_until_complete(self._loop.shutdown_default_executor())
         finally:
             self._loop.close()
+
+
+def _expect_real_threads() -> None:
+    gevent, eventlet = sys.modules.get("gevent.monkey"), sys.modules.get("eventlet.patcher")
+    replaced_by = "gevent" if gevent and gevent.is_module_patched("threading") else "eventlet" if eventlet and eventlet.is_monkey_patched("thread") else ""
+    if replaced_by:
+        raise WrongVerb(
+            f"Perdure was used in a process whose threads {replaced_by} has replaced by greenlets: they all share one thread, which an event loop would block",
+            "serve with threads (`gunicorn --threads 8`), or on an event loop (`uvicorn`), or call Perdure in another process",
+        )
 
 
 def run_in_user_transaction(thread: LoopThread, store: Store, connection: Any, coroutine: Coroutine[Any, Any, T]) -> T:
