@@ -1,0 +1,1 @@
+"""The commands that `perdure.django` adds to `manage.py`."""
