@@ -29,11 +29,13 @@ def event_after_failure(key: Key, pending: PendingOperation, op: CallOperation, 
     return e.RetryingEvent(pending.path, pending.attempt, failure.kind, failure.error, now_s + wait_s, now_s)
 
 
-def event_after_loss(key: Key, pending: PendingOperation, op: CallOperation, times: int, now_s: float) -> e.Event:
-    """Returns the event after `times` lost attempts: a further attempt after a while, or a parked execution if that happened too often."""
+def event_after_loss(key: Key, pending: PendingOperation, op: CallOperation, times: int, begun: bool, now_s: float) -> e.Event:
+    """Returns the event after `times` lost attempts (0: one was given back): a further attempt, now or after a while; or a parked execution if that happened
+    too often. A step that is not idempotent has no further attempt if the last one had `begun`.
+    """
     if pending.grace_until_s is not None:
-        return e.SettledEvent(pending.path, abandoned_outcome(pending), now_s)
-    if not times:
+        return e.SettledEvent(pending.path, abandoned_outcome(pending, begun), now_s)
+    if not times and (op.idempotent or not begun):
         return e.InterruptedEvent(pending.path, pending.attempt, now_s, now_s, given_back=True)
     if not op.idempotent:
         error = ErrorInfo(error_codes.INTERRUPTED, "the process that ran the step is gone, and the step is not declared idempotent, so it was not run again")

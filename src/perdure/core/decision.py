@@ -324,10 +324,7 @@ class _DecisionDraft:
         pending = self.execution.open.get(message.path)
         if pending is None or pending.attempt != message.attempt or pending.state not in ("waiting", "performing") or not isinstance(pending.op, CallOperation):
             return
-        if not message.begun and pending.grace_until_s is not None:
-            yield e.SettledEvent(pending.path, attempt_rules.abandoned_outcome(pending, begun=False), self.now_s)
-            return
-        yield (event := attempt_rules.event_after_loss(self.execution.key, pending, pending.op, message.times, self.now_s))
+        yield (event := attempt_rules.event_after_loss(self.execution.key, pending, pending.op, message.times, message.begun, self.now_s))
         begins_at_once = isinstance(event, e.InterruptedEvent) and not event.given_back and event.due_at_s == self.now_s
         if begins_at_once and self.execution.parked is None and message.path not in self.host.busy:
             yield self._due(pending)  # this one alone: others that are due may be lost as well, and their messages are still to come

@@ -153,7 +153,7 @@ class DiscardMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, 
 class LostMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="lost"):
     """This attempt will not be answered, because the process that made it is gone; `times` counts such losses (0: it was given back in an orderly stop).
 
-    An attempt that had not `begun` has done nothing.
+    An attempt that had not `begun` has done nothing. One that had, of a step that is not idempotent, is not repeated.
     """
 
     path: Path

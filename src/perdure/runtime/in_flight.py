@@ -98,11 +98,15 @@ def end_stale_attempts(resident: ResidentExecution, execution: Execution) -> Non
 
 
 def give_back_attempts(resident: ResidentExecution, but: Container[Path] = ()) -> None:
-    """Ends the attempts in flight, except at the paths `but`, and reports them as given back: an orderly stop does not count as an interruption."""
+    """Ends the attempts in flight, except at the paths `but`, and reports them as given back: an orderly stop does not count as an interruption.
+
+    A step that has begun and is not idempotent ends as interrupted all the same, since it is not known how far it came.
+    """
     for path, running in list(resident.in_flight.items()):
         if not running.is_answered and path not in but:
             end_attempt(resident, path)
-            resident.put(UndecidedMessage(messages.LostMessage(path, running.attempt, 0)))
+            begun = running.control is not None and running.control.begun
+            resident.put(UndecidedMessage(messages.LostMessage(path, running.attempt, 0, begun)))
 
 
 def _begin_attempt(engine: EngineServices, resident: ResidentExecution, path: Path, attempt: int) -> None:

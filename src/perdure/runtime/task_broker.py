@@ -383,7 +383,7 @@ class TaskBroker:
     def give_back(self, task_leases: Iterable[TaskLease]) -> None:
         """Gives back tasks that no worker has begun, which does not count as an interruption."""
         for task_lease in [task_lease for task_lease in task_leases if task_lease.id in self.task_leases.open and task_lease.answer is None]:
-            self._finish(task_lease, LostMessage(task_lease.work.path, task_lease.work.attempt, 0), "given_back")
+            self._finish(task_lease, attempt_reports.answer_of_not_begun(task_lease.work, task_lease.queued.deliveries), "given_back")
 
     # Granting leases.
 
@@ -411,7 +411,7 @@ class TaskBroker:
     def _return(self, found: Iterable[tuple[QueuedMessage, TaskMessage]]) -> None:
         """Gives back tasks that were claimed and not leased."""
         for queued, work in found:
-            _ = self._spawn(self._answer(queued, work, LostMessage(work.path, work.attempt, 0)))
+            _ = self._spawn(self._answer(queued, work, attempt_reports.answer_of_not_begun(work, queued.deliveries)))
 
     def _is_performable(self, queued: QueuedMessage, work: TaskMessage) -> bool:
         """Whether a task may be leased. If not, it is answered as given up."""
