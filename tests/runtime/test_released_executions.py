@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from perdure import Context, Err, step, workflow
 from perdure.core import events as e
 from perdure.core import limits
 from perdure.core.errors import StoreUnavailable
@@ -13,6 +14,19 @@ from perdure.stores.memory import MemoryStore
 from perdure.stores.protocol import ChangeAnswer, Claim, Claimed, Commit, Post, StoredLog
 from tests.runtime.cluster import NEVER_S, Cluster, settle
 from tests.runtime.test_engine import begun, done, key, listener, one, virtually
+
+
+@step(idempotent=False)
+async def once(name: str, takes_s: float) -> str:
+    begun.append(name)
+    await asyncio.sleep(takes_s)
+    return name
+
+
+@workflow
+async def careful(ctx: Context, name: str, takes_s: float) -> str:
+    tried = await ctx.attempt(once, name, takes_s)
+    return tried.kind if isinstance(tried, Err) else tried.value
 
 
 class Sluggish(MemoryStore):
@@ -72,6 +86,16 @@ async def test_however_often_a_step_was_given_back_its_first_interruption_does_n
     await engine.kill()
     assert await c.result(await c.engine(one), one) == "x"
     assert len(begun) == limits.INTERRUPTIONS_MAX + 2 and done == ["x"]
+
+
+@virtually
+async def test_a_step_that_is_not_idempotent_and_has_begun_is_not_given_back(c: Cluster) -> None:
+    engine = await c.engine(careful)
+    assert await c.start(engine, careful, "x", 10.0)
+    await asyncio.sleep(5)
+    await engine.stop()
+    assert await c.result(await c.engine(careful), careful) == "interrupted"
+    assert begun == ["x"] and not any(isinstance(event, e.InterruptedEvent) for event in await c.events(key(careful)))
 
 
 @virtually

@@ -8,10 +8,19 @@ import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, NamedTuple
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-ON_SQLITE = ("sqlite3", "aiosqlite", "sqlalchemy sqlite3", "sqlalchemy sqlite3 session", "sqlalchemy aiosqlite", "sqlalchemy aiosqlite session")
+ON_SQLITE = (
+    "sqlite3",
+    "aiosqlite",
+    "sqlalchemy sqlite3",
+    "sqlalchemy sqlite3 session",
+    "sqlalchemy aiosqlite",
+    "sqlalchemy aiosqlite session",
+    "django sqlite3",
+)
 ON_POSTGRES = (
     "asyncpg",
     "asyncpg pool",
@@ -23,6 +32,7 @@ ON_POSTGRES = (
     "sqlalchemy psycopg session",
     "sqlalchemy psycopg_async",
     "sqlalchemy psycopg_async session",
+    "django psycopg",
 )
 
 Do = Callable[..., Awaitable[Any]]
@@ -53,7 +63,7 @@ async def caller(driver: str, place: str, *, autocommit: bool = False) -> AsyncI
     """A caller by this driver, to the file or the server's URL `place`."""
     package, _, of = driver.partition(" ")
     module = needed(driver)
-    makers = {"sqlite3": _sqlite3, "aiosqlite": _aiosqlite, "asyncpg": _asyncpg, "psycopg": _psycopg, "sqlalchemy": _sqlalchemy}
+    makers = {"sqlite3": _sqlite3, "aiosqlite": _aiosqlite, "asyncpg": _asyncpg, "psycopg": _psycopg, "sqlalchemy": _sqlalchemy, "django": _django}
     async with AsyncExitStack() as until:
         found = await makers[package](until, module, of, place, autocommit)
         if not autocommit:
@@ -143,3 +153,33 @@ async def _sqlalchemy(until: AsyncExitStack, module: Any, of: str, place: str, a
     connection = pytest.importorskip("sqlalchemy.orm").Session(engine) if session else await way(engine.connect)()
     until.callback(connection.close)
     return TransactionDriver(connection, text(way(connection.execute)), _nothing, *map(way, (connection.commit, connection.rollback, connection.close)))
+
+
+async def _django(until: AsyncExitStack, module: Any, of: str, place: str, autocommit: bool) -> TransactionDriver:
+    from django.conf import settings
+    from django.db.utils import ConnectionHandler
+
+    if not settings.configured:
+        settings.configure(USE_TZ=True)
+        module.setup()
+    if of == "psycopg":
+        pytest.importorskip("psycopg", reason="psycopg is not installed")
+        url = urlsplit(place)
+        host = parse_qs(url.query).get("host", [url.hostname])[0]
+        database = {"ENGINE": "postgresql", "NAME": url.path[1:], "USER": url.username, "PASSWORD": url.password or "", "HOST": host, "PORT": url.port or ""}
+    else:
+        database = {"ENGINE": "sqlite3", "NAME": place}
+    connection = ConnectionHandler({"default": {**database, "ENGINE": f"django.db.backends.{database['ENGINE']}"}})["default"]
+    connection.inc_thread_sharing()
+    way = _aside
+
+    def execute(sql: str) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(sql)
+
+    def begin() -> None:
+        connection.set_autocommit(autocommit)
+
+    await asyncio.to_thread(begin)
+    until.push_async_callback(asyncio.to_thread, connection.close)
+    return TransactionDriver(connection, way(execute), _nothing, *map(way, (connection.commit, connection.rollback, connection.close)))

@@ -20,7 +20,7 @@ from perdure.stores.protocol import ALL_HEADS, ChangeAnswer, Commit, Head, HeadF
 from perdure.stores.records import RecordFilter, RecordKey, StoredRecord
 from perdure.stores.store_parts import PartName
 
-CONNECTION_KINDS = "a sqlite3, aiosqlite, asyncpg or psycopg 3 connection, or a Connection or Session of SQLAlchemy or a connection of Django over one of these"
+CONNECTION_KINDS = "a sqlite3, aiosqlite, asyncpg or psycopg 3 connection, a Connection or Session of SQLAlchemy over one of these, or a connection of Django"
 EXPECTED_OPEN = "open any more; connect again, and repeat your transaction from its beginning"
 
 
@@ -43,11 +43,14 @@ async def driver_connection(connection: Any) -> Any:
     """Returns the driver's connection below one of SQLAlchemy or Django; any other connection as it is. SQLAlchemy has begun its transaction by then.
 
     Raises:
-        BadValue: no transaction is open on a connection of Django.
+        BadValue: a connection of Django is closed, or no transaction is open on it.
     """
     if is_instance_of(connection, "django", "ConnectionProxy", "BaseDatabaseWrapper"):
-        if not connection.in_atomic_block:
-            raise BadValue("connection=", connection, "in a transaction: use it within `with transaction.atomic():`")
+        if connection.autocommit:
+            why = "in a transaction, and it commits by itself; open one with `with transaction.atomic():`, and let that commit afterwards"
+            raise BadValue("connection=", connection, why)
+        if connection.connection is None:
+            raise BadValue("connection=", connection, EXPECTED_OPEN)
         return connection.connection
     if is_instance_of(connection, "sqlalchemy", "Session", "scoped_session", "AsyncSession", "async_scoped_session"):
         connection = await _await_if_needed(connection.connection())
