@@ -1,10 +1,10 @@
 """The shop under FastAPI: an engine in each process of the server, and no other process.
 
-    uvicorn examples.web.fastapi_shop:web --workers 2
-    curl -X POST 'localhost:8000/orders/o1?cents=4900'
-    curl localhost:8000/orders/o1
-    curl -X POST localhost:8000/imports/i1 --data-binary @stock.csv
-    curl -N localhost:8000/imports/i1/progress
+uvicorn examples.web.fastapi_shop:web --workers 2
+curl -X POST 'localhost:8000/orders/o1?cents=4900'
+curl localhost:8000/orders/o1
+curl -X POST localhost:8000/imports/i1 --data-binary @stock.csv
+curl -N localhost:8000/imports/i1/progress
 """
 
 from collections.abc import AsyncIterator

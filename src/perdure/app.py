@@ -186,10 +186,11 @@ class App:
             thread.close()
 
     @asynccontextmanager
-    async def lifespan(self, _server: object = None) -> AsyncIterator[None]:
+    async def lifespan(self, server: object = None) -> AsyncIterator[None]:
         """Keeps the App open while a server runs: ``FastAPI(lifespan=app.lifespan)``, and the same for Starlette; ``Litestar(lifespan=[app.lifespan])``.
 
-        The engine runs on the server's event loop. When the server stops, steps in flight may end within `grace`, and what has not ended continues elsewhere.
+        The `server`, which these frameworks pass, is not used. The engine runs on the server's event loop. When the server stops, steps in flight may end
+        within `grace`, and what has not ended continues elsewhere.
 
         Raises:
             WrongVerb: the App is open in this process already.
@@ -198,7 +199,7 @@ class App:
             yield
 
     def background(self) -> SyncApp:
-        """Returns the sync face of the App, which runs on a thread of its own in this process: for Flask, Django and other programs without a place for a block.
+        """Returns the sync face of the App, which runs on a thread of its own in this process: for Flask, Django and others without a place for a block.
 
         The first call opens the App, and later ones return at once, in any thread. It is closed at the end of the process, within `grace`. A forked process
         opens it for itself by its first call, and an App whose engine has failed is opened again. Within ``with app:`` it is the face of that block.

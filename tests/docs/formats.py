@@ -130,6 +130,7 @@ WORKFLOWS = {
 SIGNALS = {"agent_message": "something said to an agent", "used": "that a composite was used", "vote": "a decision on an approval"}
 ENVIRONMENT = {
     "PERDURE_ALLOW": "which programs and hosts steps may use",
+    "PERDURE_APP": "a setting of Django: the place of the project's App",
     "PERDURE_ATTEMPT": "set for programs that perform a task: the number of the attempt",
     "PERDURE_BLOBS": "where large values are kept",
     "PERDURE_BLOB_STORE": "the directory in which large values are kept apart from the database, as `file:///path`",

@@ -18,7 +18,10 @@ EXPECTED = 'set PERDURE_APP = "package.module:app" in the settings, the place of
 
 
 class PerdureConfig(AppConfig):
-    """Registers the checks of the settings, and what `migrate` does for Perdure. No engine starts here: Django loads applications for every command, such as `migrate`."""
+    """Registers the checks of the settings, and what `migrate` does for Perdure.
+
+    No engine starts here: Django loads applications for every command.
+    """
 
     name = "perdure.django"
     label = "perdure"

@@ -7,7 +7,7 @@ class Migration(migrations.Migration):
     """See `models`."""
 
     initial = True
-    operations = [
+    operations = [  # noqa: RUF012  # as Django writes migrations
         migrations.CreateModel(
             name="Order",
             fields=[("order_id", models.CharField(max_length=200, primary_key=True, serialize=False)), ("cents", models.IntegerField())],
