@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import CancelledError
+from asyncio.events import _get_running_loop
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
+from contextlib import contextmanager
 from contextvars import Context as Variables
+from contextvars import ContextVar
 from datetime import datetime
 from functools import partial
 from random import Random
@@ -105,7 +108,7 @@ class LoopState(Generic[S]):
 class DurableLoop(Generic[S]):
     """The iterations of one loop. It is an asynchronous iterator and not a generator, so leaving it by `break` needs no cleanup."""
 
-    __slots__ = ("__weakref__", "_cell", "_commit_every", "_context", "_keep", "_kind", "_path", "_scope", "_trim_every", "_turn", "_undo_keep")
+    __slots__ = ("__weakref__", "_cell", "_commit_every", "_context", "_keep", "_kind", "_path", "_scope", "_trim_every", "_turn", "_undo_keep", "iteration")
 
     def __init__(
         self, context: Context, scope: NameScope, path: Path, state: S, *, commit_every: int, keep: int, trim_every: int, undo_keep: int | None
@@ -123,6 +126,7 @@ class DurableLoop(Generic[S]):
         self._trim_every = trim_every
         self._undo_keep = undo_keep
         self._turn = -1
+        self.iteration: Turn[S] | None = None
 
     def __aiter__(self) -> DurableLoop[S]:
         return self
@@ -137,7 +141,8 @@ class DurableLoop(Generic[S]):
             self._commit(instance)
             self._trim(instance)
         self._scope.loop_alive = ref(self)
-        return self._context._turn(self._scope, self._cell, self._turn, (*self._path, self._turn))
+        self.iteration = self._context._turn(self._scope, self._cell, self._turn, (*self._path, self._turn))
+        return self.iteration
 
     async def _begin(self, instance: CodeProgram) -> None:
         """Starts at iteration 0, at the one from which a compacted log continues or, reopened or forked, at the earliest that is kept."""
@@ -658,6 +663,7 @@ class Context:
         return task
 
     async def _run(self, fn: Callable[[Context], Awaitable[Any]]) -> Any:
+        _running.set(self)
         self._instance.receipts.begin(self._scope.path)
         try:
             return await fn(self)
@@ -825,6 +831,13 @@ class Context:
             refuse_verb_outside_iteration(scope, verb)
         return scope
 
+    def _iteration(self) -> Context | None:
+        """Returns the iteration of a loop in which the calling task is, if it is in one of this context."""
+        task = self._instance.loop.current
+        scope = self._scope if task is None or task is self._task or self._children is None else self._children.get(task, self._scope)
+        alive = scope.loop_alive() if isinstance(scope.loop_alive, ref) else None
+        return alive.iteration if isinstance(alive, DurableLoop) else None
+
     def _scope_of(self, task: NumberedTask[Any], verb: str) -> NameScope:
         if task in self._instance.branches:
             raise WrongVerb(f"ctx.{verb} was called on the context of another branch", "use the context that this branch is given: `async def branch(c): ...`")
@@ -849,6 +862,7 @@ class Context:
     async def _main(self, workflow: CodeWorkflow) -> Any:
         """The workflow itself."""
         instance = self._instance
+        _running.set(self)
         self._task = instance.loop.current
         started = instance.execution.started
         raw = instance.raw(values.ENCODED_NONE if started is None else started.input)
@@ -859,7 +873,19 @@ class Context:
             raise RuntimeError(f"{type(error).__name__} in a workflow") from error
 
 
-class Turn(Context, Generic[S]):  # The one subclass: an iteration is a context in every respect, and also has state.
+class SharedContext(Context):
+    """A context that all tasks below it share, for a library that starts tasks of its own.
+
+    Operations are named in the order in which they are called, whatever task calls them: so how a library divides its work into tasks is no part of the log.
+    """
+
+    __slots__ = ()
+
+    def _scope_of(self, task: NumberedTask[Any], verb: str) -> NameScope:
+        return self._scope
+
+
+class Turn(Context, Generic[S]):  # An iteration is a context in every respect, and also has state.
     """One iteration of a loop: the verbs of a context, and the loop's state."""
 
     __slots__ = ("_cell", "number")
@@ -877,6 +903,40 @@ class Turn(Context, Generic[S]):  # The one subclass: an iteration is a context 
     @state.setter
     def state(self, state: S) -> None:
         self._cell.state = state
+
+
+_running: ContextVar[Context] = ContextVar("perdure_workflow")
+
+
+def current_context() -> Context | None:
+    """Returns the context whose verbs the code that runs here may use: that of its branch, or of the iteration of a loop; None outside of workflow code.
+
+    It is for libraries that take the place of their I/O by verbs, and so need the context of the workflow that calls them.
+    """
+    found = _running.get(None)
+    if found is None or not (loop := found._instance.loop).driving or _get_running_loop() is not loop:
+        return None
+    while (iteration := found._iteration()) is not None:
+        found = iteration
+    return found
+
+
+@contextmanager
+def shared_context(name: str) -> Generator[None]:
+    """Inside, the current context is a shared one, whose operations are below `name`.
+
+    Raises:
+        WrongVerb: there is no current context.
+    """
+    outer = current_context()
+    if outer is None:
+        raise WrongVerb(f"{name} was begun outside of a workflow", "begin it in the code of a workflow")
+    inner = SharedContext(outer._instance, NameScope(outer._scope.take(name)), outer._instance.admit("shared"))
+    token = _running.set(inner)
+    try:
+        yield
+    finally:
+        _running.reset(token)
 
 
 def workflow_entry(workflow: CodeWorkflow) -> Callable[[CodeProgram], Coroutine[Any, Any, Any]]:

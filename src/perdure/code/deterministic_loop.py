@@ -33,6 +33,21 @@ ONE_TASK_PER_THREAD = sys.version_info >= (3, 14)
 _current_task: Callable[[Any], asyncio.Task[Any] | None] = cast(Any, asyncio.tasks)._current_tasks.get if sys.version_info < (3, 12) else asyncio.current_task
 """The function that returns the current task of a loop; up to Python 3.11, `asyncio.current_task` is a function of Python around this."""
 
+
+
+def _swap_current_task_of_loop(loop: asyncio.AbstractEventLoop, task: asyncio.Task[Any] | None) -> asyncio.Task[Any] | None:
+    """Makes `task` the current task of a loop; returns the one before. Python has this function from 3.12 on."""
+    current = cast(Any, asyncio.tasks)._current_tasks
+    outer: asyncio.Task[Any] | None = current.pop(loop, None)
+    if task is not None:
+        current[loop] = task
+    return outer
+
+
+_swap_current_task: Callable[[asyncio.AbstractEventLoop, asyncio.Task[Any] | None], asyncio.Task[Any] | None] = (
+    _swap_current_task_of_loop if sys.version_info < (3, 12) else cast(Any, asyncio.tasks)._swap_current_task
+)
+
 # Freeing a coroutine that does not end would make the interpreter print a warning, so such coroutines are kept.
 _unending: list[object] = []
 
@@ -99,9 +114,27 @@ def _outermost(frame: FrameType | None) -> str | None:
     return name
 
 
+INTEGRATIONS = {
+    "pydantic_ai": ("perdure.pydantic_ai", "PerdureDurability from perdure.pydantic_ai for an agent in a workflow: Agent(..., capabilities=[PerdureDurability()])")
+}
+"""Libraries whose I/O an integration turns into steps: the module of the integration, and how to use it."""
+
+
+def _integration(frame: FrameType | None) -> str | None:
+    """Returns how to use the integration of the library that is running in `frame` or its callers; None if there is none, or if it is in use already."""
+    found, names = None, set[str]()
+    while frame is not None:
+        name = frame.f_globals.get("__name__", "")
+        names.add(name)
+        found = found or INTEGRATIONS.get(name.partition(".")[0])
+        frame = frame.f_back
+    return None if found is None or any(f"{name}.".startswith(f"{found[0]}.") for name in names) else found[1]
+
+
 def _refused(method: str, instead: str) -> Any:  # It takes the place of methods with fifty signatures.
     def refuse(self: "DeterministicLoop", *args: object, **options: object) -> None:
-        raise NotDeterministic(_outermost(sys._getframe(1)) or f"loop.{method}()", instead)
+        caller = sys._getframe(1)
+        raise NotDeterministic(_outermost(caller) or f"loop.{method}()", _integration(caller) or instead)
 
     return refuse
 
@@ -113,6 +146,8 @@ _ENGINE = "await, ctx.join(...) or ctx.call(...): the engine drives this loop fr
 _SETTINGS = "the loop with its own settings, which are the same on every replay"
 _AS_COMPLETED = "ctx.as_completed(...), or tasks, made by asyncio.create_task(...): of bare coroutines, asyncio starts the one with the lowest address first"
 _EAGER = "asyncio.create_task(...) as it is: here tasks start in the order in which they are created"
+
+_REFUSE_EXECUTOR = _refused("run_in_executor", _STEP)
 
 _ENSURE_FUTURE = frozenset({"ensure_future", "_ensure_future"})
 
@@ -303,6 +338,21 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
     def get_exception_handler(self) -> None:
         return None
 
+    def run_in_executor(self, executor: Any, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
+        """Refuses threads. With an executor whose `runs_at_once` is true, calls `func` here, for libraries that give every plain function to an executor.
+
+        Raises:
+            NotDeterministic: the executor is another one, or None.
+        """
+        if getattr(executor, "runs_at_once", False) is not True:
+            _REFUSE_EXECUTOR(self)
+        future: asyncio.Future[T] = self.create_future()
+        try:
+            future.set_result(func(*args))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
     def _enter(self) -> tuple[asyncio.AbstractEventLoop | None, Any]:
         if self._driving:
             raise RuntimeError("this loop is being driven already; let drive() return first")
@@ -336,7 +386,11 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
     def _end(self, task: NumberedTask[Any]) -> None:
         coroutine, waiter = task.get_coro(), cast(Any, task)._fut_waiter
         if coroutine is not None:
-            _unwind(coroutine, task.context)
+            outer = _swap_current_task(self, task)  # cleanup code may compare the task that it runs in, as the scopes of anyio do
+            try:
+                _unwind(coroutine, task.context)
+            finally:
+                _swap_current_task(self, outer)
         # With the task marked as ended, task and future no longer refer to each other, so both are freed without the garbage collector.
         asyncio.Future.cancel(task)
         if waiter is not None and not isinstance(waiter, asyncio.Task):
@@ -363,7 +417,7 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
     call_later, call_at = _refused("call_later", _TIMER), _refused("call_at", _TIMER)
 
     # Threads and signals.
-    run_in_executor, set_default_executor = _refused("run_in_executor", _STEP), _refused("set_default_executor", _STEP)
+    set_default_executor = _refused("set_default_executor", _STEP)
     call_soon_threadsafe = _refused("call_soon_threadsafe", _MESSAGE)
     add_signal_handler, remove_signal_handler = _refused("add_signal_handler", _MESSAGE), _refused("remove_signal_handler", _MESSAGE)
 

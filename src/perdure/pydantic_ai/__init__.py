@@ -1,0 +1,24 @@
+"""Agents of pydantic-ai in workflows: `PerdureDurability` turns each model request and each tool call of an agent into a step.
+
+    agent = Agent("openai:gpt-5.2", name="shopper", capabilities=[PerdureDurability()])
+
+    @workflow
+    async def shop(ctx: Context, wish: str) -> str:
+        return (await agent.run(wish)).output
+
+`durability` has the capability, `operation_backend` runs what pydantic-ai calls a durable operation as a step, and `tool_approvals` asks people about tools.
+"""
+
+from perdure.core.errors import MissingExtra
+
+try:
+    import pydantic_ai.durable_exec as _durable_exec
+except ModuleNotFoundError as missing:
+    raise MissingExtra("perdure.pydantic_ai", missing.name or "pydantic_ai", "agents") from missing
+
+from perdure.pydantic_ai.durability import PerdureDurability
+from perdure.pydantic_ai.operation_backend import AgentStepOptions
+
+__all__ = ["AgentStepOptions", "PerdureDurability"]
+
+del _durable_exec
