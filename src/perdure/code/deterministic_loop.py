@@ -134,7 +134,8 @@ def _integration(frame: FrameType | None) -> str | None:
 def _refused(method: str, instead: str) -> Any:  # It takes the place of methods with fifty signatures.
     def refuse(self: "DeterministicLoop", *args: object, **options: object) -> None:
         caller = sys._getframe(1)
-        raise NotDeterministic(_outermost(caller) or f"loop.{method}()", _integration(caller) or instead)
+        library = _integration(caller)
+        raise NotDeterministic(_outermost(caller) or f"loop.{method}()", instead if library is None else f"{library}; otherwise {instead}")
 
     return refuse
 

@@ -7,7 +7,6 @@ functions among these are called at once and not in a thread. Model requests, to
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, Mapping
-from datetime import datetime
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -109,11 +108,6 @@ class PerdureDurability(BaseDurabilityCapability[AgentDepsT]):
     def get_default_conversation_id(self, run_id: str) -> str | None:
         """Returns an id that is the same on every replay."""
         return conversation_id_from_run_id(run_id) if self.in_durable_context else None
-
-    async def get_run_start_time(self, run_id: str) -> datetime | None:
-        """Returns the time of the workflow."""
-        context = current_context()
-        return None if context is None else context.now()
 
     async def wrap_run(self, ctx: RunContext[AgentDepsT], *, handler: WrapRunHandler) -> AgentRunResult[Any]:
         """Runs the agent: in a workflow without threads, with durable waits, and without traces of what is replayed."""

@@ -28,6 +28,7 @@ from pydantic_ai.durable_exec import (
 from pydantic_ai.exceptions import (
     AgentRunError,
     ContentFilterError,
+    ModelHTTPError,
     ModelQuotaExceededError,
     ModelRequestRejectedError,
     RunCancelled,
@@ -56,6 +57,11 @@ RAISED = (AgentRunError, UserError)
 
 FINAL = (UserError, UsageLimitExceeded, ContentFilterError, ModelRequestRejectedError, ModelQuotaExceededError, RunCancelled)
 """Errors after which the same request is not attempted again."""
+
+
+HTTP_CLIENT_ERROR, HTTP_SERVER_ERROR = 400, 500
+PASSING_STATUSES = frozenset((408, 409, 425, 429))
+"""The statuses of refusals that a later attempt may not get: timeout, conflict, too early, too many requests."""
 
 
 class AgentStepOptions(TypedDict, total=False):
@@ -98,7 +104,14 @@ def agent_step(name: str, fn: Callable[[], Any], options: AgentStepOptions) -> S
     """Returns a step of an agent."""
     retry = options.get("retry", Retry())
     given = {key: value for key, value in options.items() if key != "retry"}
-    return Step(fn, name, retry=dataclasses.replace(retry, fatal=(*retry.fatal, *FINAL)), raises=RAISED, **given)  # type: ignore[arg-type]  # AgentStepOptions has their types
+    careful = dataclasses.replace(retry, should_retry=lambda error: not _is_final(error) and retry.again(error))
+    return Step(fn, name, retry=careful, raises=RAISED, **given)  # type: ignore[arg-type]  # AgentStepOptions has their types
+
+
+def _is_final(error: BaseException) -> bool:
+    """Whether the same request would fail again: it is wrong, or the provider has refused it for what it is."""
+    refused = isinstance(error, ModelHTTPError) and HTTP_CLIENT_ERROR <= error.status_code < HTTP_SERVER_ERROR and error.status_code not in PASSING_STATUSES
+    return refused or isinstance(error, FINAL)
 
 
 def operation_options(*, model: AgentStepOptions, tool: AgentStepOptions, mcp: AgentStepOptions, event: AgentStepOptions) -> RoleBasedOperationConfig[AgentStepOptions]:
