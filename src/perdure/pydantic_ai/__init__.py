@@ -12,13 +12,14 @@
 from perdure.core.errors import MissingExtra
 
 try:
-    import pydantic_ai.durable_exec as _durable_exec
-except ModuleNotFoundError as missing:
-    raise MissingExtra("perdure.pydantic_ai", missing.name or "pydantic_ai", "agents") from missing
+    from pydantic_ai.durable_exec import BaseDurabilityCapability as _Base
+except ImportError as missing:
+    raise MissingExtra("perdure.pydantic_ai", "pydantic-ai-slim 2.68 or later", "agents") from missing
 
+from perdure.code.context import current_context
 from perdure.pydantic_ai.durability import PerdureDurability
 from perdure.pydantic_ai.operation_backend import AgentStepOptions
 
-__all__ = ["AgentStepOptions", "PerdureDurability"]
+__all__ = ["AgentStepOptions", "PerdureDurability", "current_context"]
 
-del _durable_exec
+del _Base

@@ -126,7 +126,7 @@ class PerdureDurability(BaseDurabilityCapability[AgentDepsT]):
     @property
     def has_wrap_run_event_stream(self) -> bool:
         """Whether runs have events."""
-        return self.emits or super().has_wrap_run_event_stream
+        return (self.emits and self.in_durable_context) or super().has_wrap_run_event_stream
 
     async def wrap_run_event_stream(self, ctx: RunContext[AgentDepsT], *, stream: AsyncIterable[AgentStreamEvent]) -> AsyncIterable[AgentStreamEvent]:
         """Hands out the events of a run, and appends them to the stream of the execution if that was declared."""
