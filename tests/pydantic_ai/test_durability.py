@@ -263,8 +263,8 @@ def test_each_run_iteration_and_branch_has_names_of_its_own(world: World) -> Non
     assert [name.removesuffix("/a__model.request") for name in steps_of(run)] == [
         "agent:a",
         "agent:a#2",
-        "join/1/agent:a",
-        "join/2/agent:a",
+        "join/branch/agent:a",
+        "join/branch#2/agent:a",
         "turns/~0/agent:a",
         "turns/~1/agent:a",
         "agent:a#3",
