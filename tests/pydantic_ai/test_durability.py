@@ -56,7 +56,7 @@ def steps_of(run: Any) -> list[str]:
     return [one.path for one in run.steps() if "agent:" in one.path]
 
 
-def shopper(**options: Any) -> tuple[Agent[None, str], list[list[ModelMessage]], list[str]]:
+def shopper(**options: Any) -> tuple[Agent[object, str], list[list[ModelMessage]], list[str]]:
     """An agent that looks at two prices, orders the cheaper thing and says so; the requests to its model, and the calls of its tools."""
     model, requests = scripted(calls(("price", {"item": "tea"}), ("price", {"item": "coffee"})), calls(("order", {"item": "tea"})), says("tea is on the way"))
     agent = Agent(model, name="shopper", capabilities=[PerdureDurability(**options)])
@@ -186,7 +186,7 @@ def test_a_timeout_of_a_run_is_refused_because_a_replay_would_not_repeat_it(worl
     async def shop(ctx: Context) -> str:
         return (await agent.run("x", timeout=5)).output
 
-    with pytest.raises(ExecutionFailed, match="otherwise ctx.sleep"):
+    with pytest.raises(ExecutionFailed, match=r"otherwise ctx\.sleep"):
         world.run(shop)
 
 
@@ -200,7 +200,9 @@ class Ticket(BaseModel):
 
 def test_an_answer_is_data_and_a_validator_may_ask_again(world: World) -> None:
     model, requests = scripted(
-        calls(("final_result", {"title": "", "urgent": True})), calls(("final_result", {"title": "x", "urgent": 3})), calls(("final_result", {"title": "x", "urgent": False}))
+        calls(("final_result", {"title": "", "urgent": True})),
+        calls(("final_result", {"title": "x", "urgent": 3})),
+        calls(("final_result", {"title": "x", "urgent": False})),
     )
     agent = Agent(model, name="clerk", output_type=Ticket, retries=3, capabilities=[PerdureDurability()])
 
@@ -440,7 +442,7 @@ def test_a_tool_that_must_not_run_twice_is_reported_as_interrupted(world: World)
     assert "not known whether it had an effect" in str(requests[1][-1])
 
 
-@pytest.mark.parametrize("wrong", [{"retries": 3}, {"timeout": -1}, {"retry": Retry(max=0)}, 5])
+@pytest.mark.parametrize("wrong", [{"retries": 3}, {"timeout": -1}, {"retry": Retry(max=0)}, {"retry": 3}, 5])
 def test_wrong_options_are_refused_where_they_are_written(wrong: Any) -> None:
     with pytest.raises(BadValue):
         PerdureDurability(model=wrong)
@@ -502,7 +504,7 @@ def test_a_model_of_a_run_is_one_that_was_registered(world: World) -> None:
 
 def test_a_toolset_of_a_run_is_refused(world: World) -> None:
     agent = Agent(TestModel(), name="a", capabilities=[PerdureDurability()])
-    late: FunctionToolset[None] = FunctionToolset(id="late")
+    late: FunctionToolset[object] = FunctionToolset(id="late")
 
     @workflow
     async def ask(ctx: Context) -> str:
@@ -527,7 +529,7 @@ def test_a_toolset_that_is_made_for_each_step_is_discovered_in_a_step(world: Wor
     def hello(who: str) -> str:
         return f"hello {who}"
 
-    def made(ctx: RunContext[None]) -> FunctionToolset[None]:
+    def made(ctx: RunContext[object]) -> FunctionToolset[object]:
         assert current_context() is None
         return FunctionToolset([hello], id="inner")
 
@@ -544,7 +546,7 @@ def test_a_toolset_that_is_made_for_each_step_is_discovered_in_a_step(world: Wor
 # Approvals.
 
 
-def careful(**options: Any) -> Agent[None, str | DeferredToolRequests]:
+def careful(**options: Any) -> Agent[object, str | DeferredToolRequests]:
     def last(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         results = tool_results(messages)
         return calls(("remove", {"file": "a"}), ("remove", {"file": "b"})) if not results else says(str(results))
@@ -552,7 +554,7 @@ def careful(**options: Any) -> Agent[None, str | DeferredToolRequests]:
     agent = Agent(FunctionModel(last), name="careful", output_type=[str, DeferredToolRequests], capabilities=[PerdureDurability(**options)])
 
     @agent.tool
-    def remove(ctx: RunContext[None], file: str) -> str:
+    def remove(ctx: RunContext[object], file: str) -> str:
         if not ctx.tool_call_approved:
             raise ApprovalRequired({"size": 7})
         return f"removed {file}"
@@ -572,7 +574,7 @@ def test_a_tool_that_requires_approval_asks_people(world: World) -> None:
 
     run = world.start(ask)
     assert run.status == "waiting_approval"
-    first, second = run.children()
+    first, _ = run.children()
     shown = first.query("approval")["request"]
     assert shown["title"] == "May careful use remove?" and shown["details"] == {"tool": "remove", "arguments": {"file": "a"}, "metadata": {"size": 7}}
     run.approve(by="ada", path="agent:careful/approve:May careful use remove?")
@@ -618,11 +620,10 @@ async def streamed(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterat
             yield word
 
 
-def counter(seen: list[str], **options: Any) -> Agent[None, str]:
-    async def handle(ctx: RunContext[None], events: AsyncIterable[Any]) -> None:
+def counter(seen: list[str], **options: Any) -> Agent[object, str]:
+    async def handle(ctx: RunContext[object], events: AsyncIterable[Any]) -> None:
         assert current_context() is None
-        async for event in events:
-            seen.append(event.event_kind)
+        seen.extend([event.event_kind async for event in events])
 
     agent = Agent(FunctionModel(stream_function=streamed), name="counter", capabilities=[PerdureDurability(event_stream_handler=handle, **options)])
 
@@ -696,7 +697,7 @@ def test_a_prepared_tool_is_prepared_in_the_workflow(world: World) -> None:
     agent = Agent(model, name="a", capabilities=[PerdureDurability()])
     where = list[bool]()
 
-    def prepare(ctx: RunContext[None], tool: ToolDefinition) -> ToolDefinition | None:
+    def prepare(ctx: RunContext[object], tool: ToolDefinition) -> ToolDefinition | None:
         where.append(current_context() is not None)
         return tool
 

@@ -34,7 +34,6 @@ _current_task: Callable[[Any], asyncio.Task[Any] | None] = cast(Any, asyncio.tas
 """The function that returns the current task of a loop; up to Python 3.11, `asyncio.current_task` is a function of Python around this."""
 
 
-
 def _swap_current_task_of_loop(loop: asyncio.AbstractEventLoop, task: asyncio.Task[Any] | None) -> asyncio.Task[Any] | None:
     """Makes `task` the current task of a loop; returns the one before. Python has this function from 3.12 on."""
     current = cast(Any, asyncio.tasks)._current_tasks
@@ -115,7 +114,10 @@ def _outermost(frame: FrameType | None) -> str | None:
 
 
 INTEGRATIONS = {
-    "pydantic_ai": ("perdure.pydantic_ai", "PerdureDurability from perdure.pydantic_ai for an agent in a workflow: Agent(..., capabilities=[PerdureDurability()])")
+    "pydantic_ai": (
+        "perdure.pydantic_ai",
+        "PerdureDurability from perdure.pydantic_ai for an agent in a workflow: Agent(..., capabilities=[PerdureDurability()])",
+    )
 }
 """Libraries whose I/O an integration turns into steps: the module of the integration, and how to use it."""
 

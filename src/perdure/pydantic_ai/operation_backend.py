@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Executor
 from functools import partial
-from typing import Any, Literal, ParamSpec, TypedDict, TypeVar
+from typing import Any, Literal, ParamSpec, TypedDict, TypeVar, cast
 
 from opentelemetry import context as telemetry
 from pydantic_ai import ToolsetTool
@@ -23,6 +23,7 @@ from pydantic_ai.durable_exec import (
     JournalCallableOperationBackend,
     RoleBasedOperationConfig,
     ToolsetCallToolId,
+    ToolsetValidateToolArgumentsId,
     record_durable_unit,
 )
 from pydantic_ai.exceptions import (
@@ -90,7 +91,9 @@ def checked_options(what: str, options: Mapping[str, Any] | None) -> AgentStepOp
     for name in given:
         if name not in _OPTIONS:
             raise BadValue(what, name, f"one of {', '.join(_OPTIONS)}")
-    found = AgentStepOptions(**given)  # type: ignore[typeddict-item]  # the names were checked above
+    if not isinstance(given.get("retry", Retry()), Retry):
+        raise BadValue(f"retry in {what}", given["retry"], "a Retry, such as Retry(max=3)")
+    found = cast(AgentStepOptions, dict(given))
     step = agent_step(what, _nothing, found)
     _ = step.rule, step.timeout_s, step.heartbeat_s, step.grace_s
     return found
@@ -114,7 +117,9 @@ def _is_final(error: BaseException) -> bool:
     return refused or isinstance(error, FINAL)
 
 
-def operation_options(*, model: AgentStepOptions, tool: AgentStepOptions, mcp: AgentStepOptions, event: AgentStepOptions) -> RoleBasedOperationConfig[AgentStepOptions]:
+def operation_options(
+    *, model: AgentStepOptions, tool: AgentStepOptions, mcp: AgentStepOptions, event: AgentStepOptions
+) -> RoleBasedOperationConfig[AgentStepOptions]:
     """Returns the options of all operations of an agent. Those in a tool's metadata replace those of all tools, one by one."""
 
     def of_tool(operation_id: DurableOperationId, called: object | None, tool_name: str) -> AgentStepOptions | Literal[False]:
@@ -123,7 +128,10 @@ def operation_options(*, model: AgentStepOptions, tool: AgentStepOptions, mcp: A
         own = (metadata or {}).get(METADATA_KEY)
         if own is False:
             return False
-        return base if own is None else AgentStepOptions(**{**base, **checked_options(f"the options of tool {tool_name}", own)})
+        found = base if own is None else cast(AgentStepOptions, {**base, **checked_options(f"the options of tool {tool_name}", own)})
+        if isinstance(operation_id, ToolsetValidateToolArgumentsId):  # a validator has no effect, so it may always run again
+            found = cast(AgentStepOptions, {**found, "idempotent": True})
+        return found
 
     return RoleBasedOperationConfig(model=model, event=event, capability=tool, tool=tool, resolve_tool=of_tool)
 

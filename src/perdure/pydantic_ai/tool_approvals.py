@@ -10,7 +10,7 @@ from pydantic_ai import DeferredToolRequests, DeferredToolResults, ToolApproved,
 from pydantic_ai.messages import ToolCallPart
 
 from perdure.code.approval_requests import ApproveKeywords
-from perdure.code.context import Context
+from perdure.code.context import Context, VerbCall
 from perdure.code.results import Decision
 
 APPROVED = ToolApproved()
@@ -25,9 +25,10 @@ async def decide_tools(context: Context, agent: str, requests: DeferredToolReque
     return DeferredToolResults(approvals={call.tool_call_id: _verdict(made) for call, made in zip(requests.approvals, decisions, strict=True)})
 
 
-def _ask(context: Context, agent: str, call: ToolCallPart, metadata: Mapping[str, Any] | None, options: ApproveKeywords) -> Any:
+def _ask(context: Context, agent: str, call: ToolCallPart, metadata: Mapping[str, Any] | None, options: ApproveKeywords) -> VerbCall[Decision[Any]]:
     details = {"tool": call.tool_name, "arguments": call.args_as_dict(), **({"metadata": metadata} if metadata else {})}
-    return context.approve(f"May {agent} use {call.tool_name}?", **{"details": details, **options})
+    asked: ApproveKeywords = {"details": details, **options}
+    return context.approve(f"May {agent} use {call.tool_name}?", **asked)
 
 
 def _verdict(decision: Decision[Any]) -> ToolApproved | ToolDenied:
