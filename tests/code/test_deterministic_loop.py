@@ -539,7 +539,7 @@ def test_what_a_log_could_not_repeat_is_refused_with_the_verb_to_use(what: str, 
 
 
 SUPPORTED = {"call_soon", "close", "create_future", "create_task", "get_debug", "get_task_factory", "is_closed", "is_running"}
-SUPPORTED |= {"call_exception_handler", "default_exception_handler", "get_exception_handler"}
+SUPPORTED |= {"run_in_executor", "call_exception_handler", "default_exception_handler", "get_exception_handler"}
 
 
 @pytest.mark.parametrize("method", [name for name in dir(asyncio.AbstractEventLoop) if not name.startswith("_")])
@@ -549,6 +549,42 @@ def test_every_method_of_a_loop_either_works_or_is_refused(method: str) -> None:
     else:
         with pytest.raises(NotDeterministic, match=rf"loop\.{method}\(\)"):
             getattr(DeterministicLoop(), method)()
+
+
+class CallingExecutor:
+    """An executor without threads."""
+
+    runs_at_once = True
+
+
+def test_an_executor_without_threads_is_called_at_once() -> None:
+    def fail() -> None:
+        raise ValueError("wrong")
+
+    async def main() -> tuple[int, str]:
+        threads = [threading.get_ident()]
+        first = here().run_in_executor(CallingExecutor(), lambda: threads.append(threading.get_ident()) or 7)
+        assert first.done() and threads[0] == threads[1]
+        try:
+            await here().run_in_executor(CallingExecutor(), fail)
+        except ValueError as error:
+            return await first, str(error)
+        return 0, ""
+
+    assert complete(main()) == (7, "wrong")
+
+
+def test_a_library_that_has_an_integration_is_refused_with_its_name() -> None:
+    library = {"__name__": "pydantic_ai.agent", "asyncio": asyncio}
+    exec("async def run(): asyncio.get_running_loop().time()", library)  # code that stands in a module of that name
+    with pytest.raises(NotDeterministic) as refused:
+        complete(library["run"]())  # type: ignore[operator]  # made by exec
+    assert refused.value.instead.startswith("PerdureDurability from perdure.pydantic_ai for an agent in a workflow: ")
+    integration = {"__name__": "perdure.pydantic_ai.durability", "run": library["run"]}
+    exec("async def wrapped(): await run()", integration)
+    with pytest.raises(NotDeterministic) as refused:
+        complete(integration["wrapped"]())  # type: ignore[operator]  # made by exec
+    assert refused.value.instead.startswith("ctx.sleep(...)")
 
 
 def test_other_threads_are_refused_too() -> None:
@@ -613,6 +649,21 @@ def test_eviction_ends_tasks_where_they_stand_oldest_first() -> None:
     loop.close()
     assert seen == [f"{n} Evicted" for n in range(12)]
     assert (loop.is_closed(), loop.driving, loop.pending, loop.errors) == (True, False, [], [])
+
+
+def test_cleanup_sees_its_own_task_as_the_current_one() -> None:
+    seen: list[bool] = []
+
+    async def one() -> None:
+        own = asyncio.current_task()
+        try:
+            await forever()
+        finally:
+            seen.append(asyncio.current_task() is own)
+
+    loop = parked(one(), one())
+    loop.close()
+    assert seen == [True, True] and loop.current is None
 
 
 def test_eviction_of_a_task_that_has_not_begun_runs_none_of_it() -> None:

@@ -323,7 +323,7 @@ def test_dependencies_are_objects_of_this_process_or_a_resource(world: World) ->
 
     @workflow
     async def read(ctx: Context) -> str:
-        return (await agent.run("x")).output
+        return (await agent.run("x")).output  # pyright: ignore[reportCallIssue, reportArgumentType]  # steps have the resource
 
     assert world.run(read) == "done"
     assert [one.queries for one in opened] == [["a", "b"]] and tool_results(requests[1]) == [("query", "A"), ("query", "B")]

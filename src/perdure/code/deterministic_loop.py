@@ -135,11 +135,15 @@ def _integration(frame: FrameType | None) -> str | None:
 
 def _refused(method: str, instead: str) -> Any:  # It takes the place of methods with fifty signatures.
     def refuse(self: "DeterministicLoop", *args: object, **options: object) -> None:
-        caller = sys._getframe(1)
-        library = _integration(caller)
-        raise NotDeterministic(_outermost(caller) or f"loop.{method}()", instead if library is None else f"{library}; otherwise {instead}")
+        raise _refusal(method, instead, sys._getframe(1))
 
     return refuse
+
+
+def _refusal(method: str, instead: str, caller: FrameType) -> NotDeterministic:
+    """Returns the error for the use of a method by `caller`."""
+    library = _integration(caller)
+    return NotDeterministic(_outermost(caller) or f"loop.{method}()", instead if library is None else f"{library}; otherwise {instead}")
 
 
 _TIMER = "ctx.sleep(...) to wait, the verb's timeout= or ctx.race(..., late=lambda c: c.sleep(...)) for a limit, or ctx.now() for the time"
@@ -149,8 +153,6 @@ _ENGINE = "await, ctx.join(...) or ctx.call(...): the engine drives this loop fr
 _SETTINGS = "the loop with its own settings, which are the same on every replay"
 _AS_COMPLETED = "ctx.as_completed(...), or tasks, made by asyncio.create_task(...): of bare coroutines, asyncio starts the one with the lowest address first"
 _EAGER = "asyncio.create_task(...) as it is: here tasks start in the order in which they are created"
-
-_REFUSE_EXECUTOR = _refused("run_in_executor", _STEP)
 
 _ENSURE_FUTURE = frozenset({"ensure_future", "_ensure_future"})
 
@@ -348,7 +350,7 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
             NotDeterministic: the executor is another one, or None.
         """
         if getattr(executor, "runs_at_once", False) is not True:
-            _REFUSE_EXECUTOR(self)
+            raise _refusal("run_in_executor", _STEP, sys._getframe(1))
         future: asyncio.Future[T] = self.create_future()
         try:
             future.set_result(func(*args))
