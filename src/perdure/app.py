@@ -295,6 +295,11 @@ class App:
         return max(found, key=_release_order) if found else NamedWorkflow(checked_name(name, "workflow"))
 
     @property
+    def thread(self) -> LoopThread | None:
+        """The thread that runs the App, if `with app:` or `background` has opened it in this process."""
+        return None if self._opened is None or self._pid != os.getpid() else self._opened.thread
+
+    @property
     def client(self) -> AsyncClient:
         """A client on the open store, for everything else: ``app.client.list(...)``, ``approve``, ``select``, ``upkeep``. It is closed with the App.
 

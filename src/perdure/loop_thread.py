@@ -62,6 +62,15 @@ class LoopThread:
             future.cancel()
             raise
 
+    async def wait_for(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Does the same as `call` for a caller on another event loop, which goes on meanwhile."""
+        with self._closing:
+            if self.closed:
+                coroutine.close()
+                raise StoreUnavailable(CLOSED)
+            future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        return await asyncio.wrap_future(future)
+
     def call_to_end(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Does the same as `call`; but an interrupted caller waits up to `CLEANUP_S` until the coroutine has ended, so that it can clean up."""
         begun, ended = threading.Event(), threading.Event()
