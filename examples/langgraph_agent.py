@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
+from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END, START, StateGraph
 from openai import OpenAI
 
@@ -84,9 +85,10 @@ def travel(url: str) -> str:
     builder.add_conditional_edges("model", lambda state: "tools" if state["messages"][-1].get("tool_calls") else END, ["tools", END])
     builder.add_edge("tools", "model")
     with app:
-        graph, where = builder.compile(checkpointer=Checkpointer(app)), {"configurable": {"thread_id": "trip"}}
+        graph = builder.compile(checkpointer=Checkpointer(app))
+        where: RunnableConfig = {"configurable": {"thread_id": "trip"}}
         is_new = not graph.get_state(where).created_at
-        ended = graph.invoke({"messages": [{"role": "user", "content": "To Paris, please"}]} if is_new else None, where, durability="sync")  # type: ignore[arg-type, call-overload]
+        ended = graph.invoke({"messages": [{"role": "user", "content": "To Paris, please"}]} if is_new else None, where, durability="sync")
     return str(ended["messages"][-1]["content"])
 
 

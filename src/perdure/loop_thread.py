@@ -113,10 +113,12 @@ class LoopThread:
         asyncio.set_event_loop(self._loop)
         try:
             self._loop.run_forever()
+            asyncio.set_event_loop(self._loop)  # libraries set the loop that they run on, which may have been that of a workflow
             tasks = asyncio.all_tasks(self._loop)
             for task in tasks:
                 task.cancel()
-            self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+            if tasks:
+                self._loop.run_until_complete(asyncio.wait(tasks))
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
             self._loop.run_until_complete(self._loop.shutdown_default_executor())
         finally:
