@@ -83,7 +83,7 @@ def wait_until(is_true: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-@pytest.fixture(params=SERVERS)
+@pytest.fixture(params=["uvicorn", pytest.param("gunicorn", marks=pytest.mark.prove)])
 def server(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Server]:
     made = Server(tmp_path, request.param)
     try:

@@ -671,3 +671,10 @@ def test_every_public_name_is_there_and_is_what_type_checkers_take_it_for() -> N
     assert set(perdure.__all__) <= set(dir(perdure))
     with pytest.raises(AttributeError, match="'perdure' has no attribute 'nothing'"):
         _ = perdure.nothing
+
+
+def test_windows_is_refused_with_the_reason() -> None:
+    program = "import sys; sys.platform = 'win32'; import perdure"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "ImportError: Perdure does not run on Windows" in done.stderr

@@ -3,8 +3,12 @@
 Each public name is imported on first use, so that importing the package, as the command line does, is fast.
 """
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+if sys.platform == "win32":
+    raise ImportError("Perdure does not run on Windows: its files are guarded by locks that only Linux and macOS have. Use WSL (https://aka.ms/wsl)")
 
 if TYPE_CHECKING:
     from perdure.agent import Agent, Budget

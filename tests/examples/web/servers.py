@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError, URLError
@@ -92,7 +93,7 @@ class Shop:
         except HTTPError as error:
             with error:
                 return error.code, error.read().decode()
-        except (URLError, ConnectionError, TimeoutError):
+        except (URLError, HTTPException, ConnectionError, TimeoutError):  # an answer may break off
             return 0, ""
 
     def result(self, order_id: str) -> Any:
