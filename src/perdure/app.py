@@ -400,10 +400,10 @@ class SyncApp:
 class _OpenApp:
     """An App that is open on one event loop: its store, engine, worker and client. `thread` runs the loop if the App was opened by ``with app as shop:``."""
 
-    def __init__(self, app: App, thread: LoopThread | None) -> None:
+    def __init__(self, app: App, thread: LoopThread | None, loop: asyncio.AbstractEventLoop) -> None:
         self._app = app
         self.thread = thread
-        self.loop = asyncio.get_running_loop()
+        self.loop = loop
         self.failure: BaseException | None = None
         self._members: list[Engine | Worker] = []
         self._running: list[asyncio.Task[None]] = []
@@ -412,7 +412,7 @@ class _OpenApp:
     @classmethod
     async def open(cls, app: App, thread: LoopThread | None) -> _OpenApp:
         """Opens the store, and begins the engine and the worker; if that fails, closes them again."""
-        opened = cls(app, thread)
+        opened = cls(app, thread, asyncio.get_running_loop())
         try:
             await opened._begin()
         except BaseException:

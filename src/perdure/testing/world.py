@@ -13,7 +13,8 @@ passing, and returns when nothing is left to do.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from random import Random
 from types import TracebackType
@@ -21,13 +22,14 @@ from typing import Any, NamedTuple, ParamSpec, Self, TypeVar
 
 import msgspec
 
+from perdure.app import App, SyncApp
 from perdure.code.branch_task import import_greenlet
 from perdure.code.call_options import DEFAULT_TENANT
 from perdure.code.declarations import checked_name
 from perdure.code.durations import Duration, duration_seconds
 from perdure.code.step_environment import StepInfo
 from perdure.core import log_format
-from perdure.core.errors import BadValue, NotFound, WrongVerb
+from perdure.core.errors import BadValue, NotFound, Timeout, WrongVerb
 from perdure.core.events import SettledEvent
 from perdure.core.operations import Outcome
 from perdure.core.paths import Key, Path, path_text
@@ -43,9 +45,10 @@ from perdure.testing.immediate_calls import run_immediately
 from perdure.testing.machine import ENDED, DurableWrite, Machine
 from perdure.testing.mocks import UNSET, Mock, MockAnswer, Mocks
 from perdure.testing.replay_check import replay_differences
-from perdure.testing.runs import Run
+from perdure.testing.runs import PATIENCE, Run
 from perdure.testing.verdicts import Endless, NotIdempotent, NotReplayed, Stuck
 from perdure.testing.virtual_time import TooLong, VirtualLoop
+from perdure.testing.world_app import closed_in, opened_in
 from perdure.testing.world_effects import Doing, Effects
 from perdure.workflow_function import Workflow, _family
 
@@ -177,6 +180,56 @@ class World:
             import_greenlet()  # reports a missing library before anything is started
         self._fns[code.name], self._kinds[code.name] = code.what, code.codec.result
         return self._mocks.wrap(code)
+
+    # Applications
+
+    @contextmanager
+    def open(self, app: App) -> Iterator[SyncApp]:
+        """Opens an `App` in the world, for a test of the application around it: its verbs act on the store and the engine of the world, in virtual time.
+
+        Within, `app.background()` and ``with world.open(app) as shop`` give the sync face, whose waits let time pass. Async code of the application is run by
+        `call`, where the verbs of the App are awaited. The App's own database, engine, queues and resources are not used.
+
+        Raises:
+            WrongVerb: the App is open already.
+            BadDefinition, BadValue: its definitions can't be loaded, or another workflow of a name is registered.
+        """
+        self.enter("open")
+        self.use(*app.code.workflows)
+        face = opened_in(app, self, self._loop)
+        try:
+            yield face
+        finally:
+            closed_in(app)
+
+    def call(self, work: Coroutine[Any, Any, R], timeout: Duration = PATIENCE) -> R:
+        """Runs a coroutine on the loop of the world, such as a request to an ASGI application, and lets time pass until it ends.
+
+        Raises:
+            Stuck: it waits for something that can't happen by itself.
+            Timeout: it did not end within `timeout` of virtual time.
+        """
+        __tracebackhide__ = True
+        try:
+            self.enter("call")
+            timeout_s = duration_seconds(timeout, "timeout")
+        except BaseException:
+            work.close()
+            raise
+        task = self._loop.create_task(work)
+        what = f"{getattr(work, '__qualname__', 'the coroutine')}()"
+        try:
+            if not self.pass_until("call", what, task.done, timeout_s, self._nothing_happens):
+                raise Timeout(what, timeout_s)
+            return task.result()
+        finally:
+            if not task.done():
+                task.cancel()
+                self._let(what, 0.0)
+
+    def _nothing_happens(self, what: str) -> Stuck:
+        standing = "; ".join(f"{run.key}: {run.why}" for run in self.runs if run.status not in ENDED)
+        return Stuck(what, standing or "every execution has ended", "send the message or make the decision before it is awaited")
 
     # Mocks
 
