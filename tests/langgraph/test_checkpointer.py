@@ -23,8 +23,9 @@ from langgraph.types import Command, interrupt
 from perdure import App, WrongVerb
 from perdure.core.errors import BadValue
 from perdure.core.limits import RECORD_BYTES_MAX
+from perdure.core.payload_header import ENCODED_MARKER
 from perdure.langgraph import Checkpointer
-from perdure.langgraph.checkpoint_records import inverted
+from perdure.langgraph.checkpoint_records import BATCH, PIECE_BYTES, CheckpointRecords, inverted
 from perdure.stores.encryption import Encrypted
 
 ROOT = Path(__file__).parents[2]
@@ -121,6 +122,35 @@ def test_an_encrypted_database_has_no_value_in_the_clear(tmp_path: Path) -> None
         assert found is not None
         assert found.checkpoint["channel_values"] == {"secret": "SWORDFISH"}
     assert all(b"SWORDFISH" not in file.read_bytes() for file in tmp_path.iterdir())
+
+
+def test_what_was_written_before_encryption_is_read_after_it_whatever_its_bytes(tmp_path: Path) -> None:
+    url, value = f"sqlite:///{tmp_path}/graphs.db", bytes((ENCODED_MARKER,)) * (2 * PIECE_BYTES)
+    with Checkpointer(url) as saver:
+        put(saver, config(), {"file": value})
+    with Checkpointer(url, codec=Encrypted({"k1": bytes(32)})) as saver:
+        found = saver.get_tuple(config())
+    assert found is not None
+    assert found.checkpoint["channel_values"] == {"file": value}
+
+
+def test_an_interrupted_deletion_leaves_no_value_without_its_beginning(saver: Checkpointer, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(saver, config(), {"first": b"1" * PIECE_BYTES * BATCH, "second": b"2" * PIECE_BYTES * 2})
+    posted, post = list[int](), CheckpointRecords._post
+
+    async def interrupted(self: CheckpointRecords, changes: Any) -> bool:
+        if len(posted) == 2:
+            raise InterruptedError
+        posted.append(len(changes))
+        return await post(self, changes)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(CheckpointRecords, "_post", interrupted)
+        with pytest.raises(InterruptedError):
+            saver.delete_thread("t")
+    saver.copy_thread("t", "other")
+    saver.delete_thread("t")
+    assert saver.get_tuple(config()) is None
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ import msgspec
 
 from perdure.core.errors import StoreUnavailable
 from perdure.core.limits import RECORD_BYTES_MAX
+from perdure.core.record_format import decode_record_value, encode_record_value
 from perdure.stores.protocol import Committed, Post, Store
 from perdure.stores.records import PagePosition, RecordChange, RecordFilter, RecordKey, StoredRecord, record_position
 
@@ -143,11 +144,12 @@ class CheckpointRecords:
         """The keys and the whole values below a prefix."""
         key, parts, more = "", list[bytes](), 0
         async for record in self._records(kind, prefix, after):
+            payload = decode_record_value(record.value)
             if more:
-                parts.append(record.value)
+                parts.append(payload)
                 more -= 1
             else:
-                first = msgspec.msgpack.decode(record.value, type=_First)
+                first = msgspec.msgpack.decode(payload, type=_First)
                 key, parts, more = record.key.key, [first.data], first.more
             if not more:
                 yield key, b"".join(parts)
@@ -197,15 +199,18 @@ class CheckpointRecords:
         return isinstance(answer, Committed)
 
     async def remove(self, prefix: str, kinds: Iterable[str] = KINDS, wanted: Callable[[str], bool] = lambda key: True) -> None:
-        """Removes all records below a prefix whose keys are `wanted`; of another change that comes between, some may stay."""
+        """Removes all records below a prefix whose keys are `wanted`; of another change that comes between, some may stay.
+
+        The records of one value are removed in one post, so that an interruption leaves no value without its beginning.
+        """
         for kind in kinds:
             batch = list[RecordChange]()
             async for record in self._records(kind, prefix):
-                if wanted(record.key.key):
-                    batch.append(RecordChange(record.key, record.version, None))
-                if len(batch) == BATCH:
+                if len(batch) >= BATCH and record.key.key.endswith("/"):
                     _ = await self._post(batch)
                     batch.clear()
+                if wanted(record.key.key):
+                    batch.append(RecordChange(record.key, record.version, None))
             _ = await self._post(batch)
 
     async def remove_unused_values(self, place: Place) -> None:
@@ -231,7 +236,8 @@ def _pieces(key: str, data: bytes) -> dict[str, bytes]:
     """The records of a value, by their keys."""
     parts = [data[begin : begin + PIECE_BYTES] for begin in range(0, max(len(data), 1), PIECE_BYTES)]
     first = msgspec.msgpack.encode(_First(len(parts) - 1, parts[0]))
-    return {key: first, **{f"{key}{number:06}": part for number, part in enumerate(parts[1:], 1)}}
+    pieces = {key: first, **{f"{key}{number:06}": part for number, part in enumerate(parts[1:], 1)}}
+    return {at: encode_record_value(piece) for at, piece in pieces.items()}
 
 
 def filtered(metadata: Mapping[str, Any], conditions: Mapping[str, Any] | None) -> bool:

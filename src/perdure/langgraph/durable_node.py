@@ -1,4 +1,4 @@
-"""A node of a graph that is a workflow: `durable_node` runs it once for each task of LangGraph, whatever happens to the process."""
+"""A node of a graph that is a workflow: `durable_node` runs it once for each task that LangGraph has in a checkpoint."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ def durable_node(
     The id of its execution is made of the thread and the task of the graph. After a crash LangGraph runs the node of an unfinished task again: it finds
     the execution, which continues where it was or has ended already. A failed execution fails the node, also when the graph is invoked again, until it is
     retried (``perdure retry``).
+
+    A task is known after a crash if its checkpoint was durable: invoke the graph with ``durability="sync"``.
 
     The graph needs a checkpointer; without one, each invocation is a new task. In a sync graph, `app` is opened in the background if it is not open.
 
