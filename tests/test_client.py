@@ -336,16 +336,21 @@ def test_a_store_that_can_not_be_opened_is_told_of_and_no_thread_is_left(tmp_pat
     assert threading.active_count() == before
 
 
+def threads() -> set[threading.Thread]:
+    """The threads that are alive, but for the one that receives the notifications of the whole process, which stays."""
+    return {one for one in threading.enumerate() if one.name != "perdure-notify"}
+
+
 @pytest.mark.slow
 def test_a_closed_client_says_so_and_has_let_the_file_go(url: str) -> None:
-    before = threading.active_count()
+    before = threads()
     with served() as client:
         handle = client.start(doubling, 1)
         stream = handle.stream()
         handle.send(double, 1)
         assert next(stream).value == 1
     client.close()
-    assert threading.active_count() == before
+    assert threads() == before
     for asked in (client.list, handle.status, handle.result, lambda: client.start(greet, "Ada"), lambda: next(stream)):
         with pytest.raises(StoreUnavailable, match="this client was closed"):
             asked()
@@ -444,3 +449,26 @@ with Client("sqlite:///perdure.db") as client:
 def test_a_signal_that_does_not_end_the_wait_is_handled_soon(tmp_path: Path) -> None:
     ended = subprocess.run([sys.executable, "-c", INTERRUPTED], cwd=tmp_path, capture_output=True, text=True, timeout=20, check=False)
     assert ended.stdout == "interrupted\n", ended.stderr
+
+
+def test_a_client_in_a_forked_process_says_so(tmp_path: Path) -> None:
+    program = """
+import os
+from perdure import Client, WrongVerb
+client = Client("sqlite:///shop.db")
+if pid := os.fork():
+    assert os.waitpid(pid, 0)[1] == 0
+    print(client.list())
+else:
+    try:
+        client.list()
+    except WrongVerb as error:
+        print(error, flush=True)
+    os._exit(0)
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    said, listed = done.stdout.splitlines()
+    assert "was used in a forked process" in said
+    assert "open another one here" in said
+    assert listed == "[]"

@@ -118,7 +118,6 @@ class App:
         self.tune_gc = tune_gc
         self._lock = Lock()
         self._opened: _OpenApp | None = None
-        self._background: SyncApp | None = None
         self._pid = 0
         self._was_open = False
 
@@ -208,35 +207,38 @@ class App:
             WrongVerb: the App is open on an event loop of this process, or this is called in a workflow.
             StoreError: the database can't be opened.
         """
-        face, opened = self._background, self._opened
-        if face is not None and opened is not None and self._pid == os.getpid() and opened.thread is face._thread and opened.failure is None:
+        if (face := self._face()) is not None:
             return face
         with _opening:
-            return self._open_in_background()
+            return self._face() or self._open_in_background()
+
+    def _face(self) -> SyncApp | None:
+        """The sync face of the App, if a thread of this process runs it, and `background` need not open it again."""
+        opened = self._opened_here
+        if opened is None or opened.thread is None or (opened.failure is not None and self in _in_background):
+            return None
+        return SyncApp(self, opened.thread)
 
     def _open_in_background(self) -> SyncApp:
-        opened = self._opened if self._pid == os.getpid() else None
-        if opened is not None and opened.thread is not None:
-            if self._background is None or opened.failure is None:  # a block has opened it, or another thread a moment ago
-                return self._background or SyncApp(self, opened.thread)
+        if self in _in_background:
             self._close_in_background()
         face = self.__enter__()
         if not _in_background:
             atexit.register(_close_all)
         _in_background.append(self)
-        self._background = face
         return face
 
     def _close_in_background(self) -> None:
         _in_background.remove(self)
-        face, self._background = self._background, None
-        assert face is not None
         try:
-            face._thread.call(self._close(None))
+            self.__exit__(None, None, None)
         except Exception as error:
             logger.warning("an App that ran in the background has ended with an error: %s", error)
-        finally:
-            face._thread.close()
+
+    @property
+    def _opened_here(self) -> _OpenApp | None:
+        """The open App; None if it is not open in this process."""
+        return self._opened if self._pid == os.getpid() else None
 
     async def _open(self, thread: LoopThread | None) -> None:
         _refuse_in_workflow("async with app")
@@ -293,11 +295,6 @@ class App:
         """
         found = [one for one in self.listed if one.code.name == name]
         return max(found, key=_release_order) if found else NamedWorkflow(checked_name(name, "workflow"))
-
-    @property
-    def thread(self) -> LoopThread | None:
-        """The thread that runs the App, if `with app:` or `background` has opened it in this process."""
-        return None if self._opened is None or self._pid != os.getpid() else self._opened.thread
 
     @property
     def client(self) -> AsyncClient:
@@ -509,8 +506,6 @@ def _forget_background() -> None:
     """Lets a forked child open its Apps itself: the threads of the parent do not run there, and one of them may have held the lock."""
     global _opening  # a lock that another thread held when the process was forked is never released in the child
     _opening = Lock()
-    for one in _in_background:
-        one._background = None
     _in_background.clear()
 
 
@@ -544,7 +539,7 @@ def _queues_of(queues: Iterable[str | Queue]) -> list[Queue]:
 
 
 def _is_running(loop: asyncio.AbstractEventLoop) -> bool:
-    """Whether the caller runs on this loop."""
+    """Returns whether the caller runs on this loop."""
     with suppress(RuntimeError):  # no event loop is running
         return asyncio.get_running_loop() is loop
     return False

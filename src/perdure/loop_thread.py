@@ -1,6 +1,7 @@
 """Runs an event loop in a thread, through which sync code calls async code. A call blocks only the calling thread."""
 
 import asyncio
+import os
 import sys
 import threading
 from collections.abc import AsyncGenerator, Coroutine, Iterator
@@ -33,6 +34,7 @@ class LoopThread:
     def __init__(self, name: str) -> None:
         _expect_real_threads()
         self.closed = False
+        self._pid = os.getpid()
         self._closing = threading.Lock()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -43,16 +45,12 @@ class LoopThread:
 
         Raises:
             StoreUnavailable: the thread was closed.
-            WrongVerb: the caller is that thread, which would wait for itself.
+            WrongVerb: the caller is that thread, which would wait for itself; or a forked process, which does not have the thread.
         """
         if threading.current_thread() is self._thread:
             coroutine.close()
             raise WrongVerb("a client was used on its own event loop", "use the async client there")
-        with self._closing:
-            if self.closed:
-                coroutine.close()
-                raise StoreUnavailable(CLOSED)
-            future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        future = self._submit(coroutine)
         try:
             with short_traceback:
                 return _result(future)
@@ -63,13 +61,18 @@ class LoopThread:
             raise
 
     async def wait_for(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Does the same as `call` for a caller on another event loop, which goes on meanwhile."""
+        """Does the same as `call` for a caller on an event loop, which goes on meanwhile."""
+        return await asyncio.wrap_future(self._submit(coroutine))
+
+    def _submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+        if self._pid != os.getpid():
+            coroutine.close()
+            raise WrongVerb("a client was used in a forked process", "it runs in a thread that only the process it was forked from has: open another one here")
         with self._closing:
             if self.closed:
                 coroutine.close()
                 raise StoreUnavailable(CLOSED)
-            future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-        return await asyncio.wrap_future(future)
+            return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     def call_to_end(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Does the same as `call`; but an interrupted caller waits up to `CLEANUP_S` until the coroutine has ended, so that it can clean up."""
@@ -127,10 +130,9 @@ class LoopThread:
 
 def _expect_real_threads() -> None:
     gevent, eventlet = sys.modules.get("gevent.monkey"), sys.modules.get("eventlet.patcher")
-    replaced_by = "gevent" if gevent and gevent.is_module_patched("threading") else "eventlet" if eventlet and eventlet.is_monkey_patched("thread") else ""
-    if replaced_by:
+    if (gevent and gevent.is_module_patched("threading")) or (eventlet and eventlet.is_monkey_patched("thread")):
         raise WrongVerb(
-            f"Perdure was used in a process whose threads {replaced_by} has replaced by greenlets: they all share one thread, which an event loop would block",
+            f"{'gevent' if gevent else 'eventlet'} has replaced threads by greenlets: they all share one thread, which the event loop of Perdure would block",
             "serve with threads (`gunicorn --threads 8`), or on an event loop (`uvicorn`), or call Perdure in another process",
         )
 

@@ -217,7 +217,7 @@ class World:
             work.close()
             raise
         task = self._loop.create_task(work)
-        what = f"{getattr(work, '__qualname__', 'the coroutine')}()"
+        what = f"{getattr(work, '__name__', 'the coroutine')}()"
         try:
             if not self.pass_until("call", what, task.done, timeout_s, self._nothing_happens):
                 raise Timeout(what, timeout_s)

@@ -87,7 +87,7 @@ def opened_in(app: App, world: AppWorld, loop: VirtualLoop) -> SyncApp:
     Raises:
         WrongVerb: it is open already.
     """
-    if app._opened is not None and app._pid == os.getpid():
+    if app._opened_here is not None:
         raise WrongVerb(f"{app!r} is open already", "open it in the world only: leave `with app:` out, and do not call app.background() before")
     app._opened, app._pid = (opened := WorldApp(app, world, loop)), os.getpid()
     return SyncApp(app, opened.world_thread)
