@@ -1,5 +1,6 @@
 """What the checkpointer promises beyond LangGraph's own suite: whole checkpoints after a kill, writers beside each other, large and odd values, encryption."""
 
+import asyncio
 import os
 import random
 import signal
@@ -262,6 +263,40 @@ def test_an_app_in_a_thread_is_used_by_sync_graphs(tmp_path: Path) -> None:
         graph, where = order_graph(Checkpointer(app)), {"configurable": {"thread_id": "o1"}}
         graph.invoke({"items": []}, where)
         assert graph.invoke(Command(resume="yes"), where)["items"] == ["picked", "yes"]
+
+
+def test_an_app_has_a_codec_of_its_own(tmp_path: Path) -> None:
+    with pytest.raises(BadValue, match=r"App\(codec=...\)"):
+        Checkpointer(App(db=f"sqlite:///{tmp_path}/graphs.db"), codec=Encrypted({"k1": bytes(32)}))
+
+
+async def test_an_app_is_not_used_from_another_loop(tmp_path: Path) -> None:
+    async with App(db=f"sqlite:///{tmp_path}/graphs.db") as app:
+        saver = Checkpointer(app)
+        with pytest.raises(WrongVerb, match="on another event loop"):
+            await asyncio.to_thread(lambda: asyncio.run(saver.aget_tuple(config())))
+
+
+FORKS = """
+import os, sys
+from langgraph.checkpoint.base import empty_checkpoint
+from perdure.langgraph import Checkpointer
+saver = Checkpointer(sys.argv[1])
+where = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+saver.put(where, {**empty_checkpoint(), "channel_values": {"x": 1}, "channel_versions": {"x": "1"}}, {}, {"x": "1"})
+pid = os.fork()
+print(saver.get_tuple(where).checkpoint["channel_values"], flush=True)
+if pid:
+    assert os.waitpid(pid, 0)[1] == 0
+saver.close()
+"""
+
+
+@pytest.mark.slow
+def test_a_forked_process_opens_the_database_for_itself(tmp_path: Path) -> None:
+    command = [sys.executable, "-W", "error", "-c", FORKS, f"sqlite:///{tmp_path}/graphs.db"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", "{'x': 1}\n" * 2)
 
 
 @pytest.mark.parametrize("db", [7, object()])

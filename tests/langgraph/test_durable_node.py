@@ -118,3 +118,9 @@ def test_without_a_thread_it_is_refused(app: App) -> None:
     builder.add_edge(START, "double")
     with app, pytest.raises(WrongVerb, match="without a thread"):
         builder.compile().invoke({"total": 1})
+
+
+def test_outside_of_a_graph_it_is_refused_and_opens_nothing(app: App) -> None:
+    with pytest.raises(WrongVerb, match="without a thread"):
+        durable_node(app, doubled).invoke({"total": 1})
+    assert app._opened_here is None

@@ -7,6 +7,7 @@ Keys are made of the thread, the namespace and the id of the checkpoint, the las
 record may be continues in records behind it.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -28,7 +29,7 @@ PIECE_BYTES = RECORD_BYTES_MAX // 2
 
 PAGE, BATCH = 200, 100
 TRIES_MAX = 100
-"""How often a change is tried again because another one came between its reads and its post."""
+"""How often a change is made again because another one came between its reads and its post."""
 
 Typed = tuple[str, bytes]
 """A serialized value: how it is serialized, and its bytes."""
@@ -67,7 +68,7 @@ class StoredCheckpoint(msgspec.Struct, frozen=True, array_like=True):
 
 
 class StoredWrite(msgspec.Struct, frozen=True, array_like=True):
-    """What a task wrote into a channel. Special writes have a negative `index`."""
+    """A value that a task wrote into a channel. Special writes have a negative `index`."""
 
     task: str
     index: int
@@ -129,14 +130,17 @@ class CheckpointRecords:
 
     async def values(self, one: StoredCheckpoint) -> dict[str, Typed]:
         """The values of the channels of a checkpoint. Channels that are empty there are left out."""
-        found = {}
-        for channel, version in one.versions.items():
-            async for _, data in self._read(VALUE, value_key(one.place, channel, version)):
-                found[channel] = msgspec.msgpack.decode(data, type=Typed)
-        return found
+        found = await asyncio.gather(*(self._value(value_key(one.place, *at)) for at in one.versions.items()))
+        return {channel: value for channel, value in zip(one.versions, found, strict=True) if value is not None}
+
+    async def _value(self, key: str) -> Typed | None:
+        async for _, data in self._read(VALUE, key):
+            found: Typed = msgspec.msgpack.decode(data, type=Typed)
+            return found
+        return None
 
     async def writes(self, place: Place) -> list[StoredWrite]:
-        """What tasks wrote behind a checkpoint, in the order in which a run applies it."""
+        """The writes behind a checkpoint, in the order in which a run applies them."""
         found = [msgspec.msgpack.decode(data, type=StoredWrite) async for _, data in self._read(WRITE, place.prefix)]
         return sorted(found, key=lambda one: (one.task_path, one.task, one.index))
 
@@ -177,11 +181,14 @@ class CheckpointRecords:
         await self._change(replacing, {key: data for key, (replaces, data) in encoded.items() if not replaces})
 
     async def _change(self, replacing: Mapping[tuple[str, str], bytes], adding: Mapping[tuple[str, str], bytes]) -> None:
-        """Writes whole values in one post: each of `replacing`, and of `adding` those whose key is not there."""
-        for _ in range(TRIES_MAX):
+        """Writes whole values in one post: each of `replacing`, and of `adding` those whose key is not there.
+
+        Nearly all values are new, so that is expected at first, and what is there is read only if it is not so.
+        """
+        for number in range(TRIES_MAX):
             changes = list[RecordChange]()
             for (kind, key), data in [*replacing.items(), *adding.items()]:
-                present = {record.key.key: record.version async for record in self._records(kind, key)}
+                present = {record.key.key: record.version async for record in self._records(kind, key)} if number else {}
                 if present and (kind, key) in adding:
                     continue
                 pieces = _pieces(key, data)
@@ -192,7 +199,7 @@ class CheckpointRecords:
         raise StoreUnavailable(f"a checkpoint was changed by others {TRIES_MAX} times in a row; put it again")
 
     async def _post(self, changes: Sequence[RecordChange]) -> bool:
-        """Whether a post took effect; it did not if another change of its records came before."""
+        """Posts changes, if there are any; returns False if another change of their records came before, and nothing was changed."""
         if not changes:
             return True
         (answer,) = await self._store.commit([Post(records=tuple(changes))])
@@ -240,6 +247,6 @@ def _pieces(key: str, data: bytes) -> dict[str, bytes]:
     return {at: encode_record_value(piece) for at, piece in pieces.items()}
 
 
-def filtered(metadata: Mapping[str, Any], conditions: Mapping[str, Any] | None) -> bool:
-    """Whether metadata has all of these values."""
-    return not conditions or all(name in metadata and metadata[name] == value for name, value in conditions.items())
+def has_values(metadata: Mapping[str, Any], conditions: Mapping[str, Any]) -> bool:
+    """Returns whether metadata has all of these values."""
+    return all(name in metadata and metadata[name] == value for name, value in conditions.items())

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import AsyncIterator, Collection, Coroutine, Iterator, Mapping, Sequence
+from threading import Lock
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 
@@ -21,7 +23,6 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from perdure.app import App
-from perdure.async_client import AsyncClient
 from perdure.code.call_options import DEFAULT_TENANT
 from perdure.code.declarations import checked_name
 from perdure.core.errors import BadValue, WrongVerb
@@ -32,11 +33,13 @@ from perdure.langgraph.checkpoint_records import (
     Place,
     StoredCheckpoint,
     StoredWrite,
-    filtered,
+    has_values,
     thread_prefix,
 )
 from perdure.loop_thread import LoopThread
 from perdure.stores.payload_codec import PayloadCodec
+from perdure.stores.protocol import Store
+from perdure.sync_client import Client
 
 T = TypeVar("T")
 
@@ -51,10 +54,10 @@ class Checkpointer(BaseCheckpointSaver[str]):
     used as long as it is open. `codec` encodes what is stored, and by default follows from the environment, as for executions. `serde` is how LangGraph
     serializes values. A checkpoint is durable when `put` returns, and has all of its values or is not there. Several processes may use the same threads.
 
-    The sync methods can be called in any thread but that of the event loop on which the App is open.
+    On an App that is open by ``async with app:``, the async methods are used, on its event loop; otherwise sync and async ones, anywhere.
 
     Raises:
-        BadValue: `db` is neither a URL nor an App, or the tenant's name is invalid.
+        BadValue: `db` is neither a URL nor an App, which has a codec of its own; or the tenant's name is invalid.
     """
 
     def __init__(
@@ -63,7 +66,9 @@ class Checkpointer(BaseCheckpointSaver[str]):
         super().__init__(serde=serde)
         if db is not None and not isinstance(db, str | App):
             raise BadValue("Checkpointer(db)", db, "the URL of a database, such as sqlite:///shop.db, or an App")
-        self._place: _OwnDatabase | _DatabaseOfApp = _DatabaseOfApp(db) if isinstance(db, App) else _OwnDatabase(db, codec)
+        if isinstance(db, App) and codec is not None:
+            raise BadValue("Checkpointer(codec)", codec, "left out here, since what is stored is encoded by the codec of the App: App(codec=...)")
+        self._database: _OwnDatabase | _DatabaseOfApp = _DatabaseOfApp(db) if isinstance(db, App) else _OwnDatabase(db, codec)
         self._tenant = checked_name(tenant, "tenant")
 
     def __enter__(self) -> Self:
@@ -74,72 +79,72 @@ class Checkpointer(BaseCheckpointSaver[str]):
 
     def close(self) -> None:
         """Closes the database that was opened here. A later use opens it again; an App stays open."""
-        self._place.close()
+        self._database.close()
 
     # LangGraph calls these.
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Returns the checkpoint of a config; without an id the newest of the namespace; None if there is none."""
-        return await self._place.wait_for(self._get(config))
+        return await self._database.wait_for(self._get(config))
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """See `aget_tuple`."""
-        return self._place.call(self._get(config))
+        return self._database.call(self._get(config))
 
     async def alist(
         self, config: RunnableConfig | None, *, filter: dict[str, Any] | None = None, before: RunnableConfig | None = None, limit: int | None = None
     ) -> AsyncIterator[CheckpointTuple]:
         """Yields checkpoints, the newest first: of a namespace, of a thread, or all. They have all values of `filter` in their metadata."""
-        found = await self._place.wait_for(self._list(config, filter, before, limit))
+        found = await self._database.wait_for(self._list(config, filter, before, limit))
         for one in found:
-            yield await self._place.wait_for(self._loaded(one))
+            yield await self._database.wait_for(self._loaded(one))
 
     def list(
         self, config: RunnableConfig | None, *, filter: dict[str, Any] | None = None, before: RunnableConfig | None = None, limit: int | None = None
     ) -> Iterator[CheckpointTuple]:
         """See `alist`."""
-        for one in self._place.call(self._list(config, filter, before, limit)):
-            yield self._place.call(self._loaded(one))
+        for one in self._database.call(self._list(config, filter, before, limit)):
+            yield self._database.call(self._loaded(one))
 
     async def aput(self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, new_versions: ChannelVersions) -> RunnableConfig:
         """Puts a checkpoint, which is durable when this returns; returns its config."""
-        return await self._place.wait_for(self._put(config, checkpoint, metadata, new_versions))
+        return await self._database.wait_for(self._put(config, checkpoint, metadata, new_versions))
 
     def put(self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, new_versions: ChannelVersions) -> RunnableConfig:
         """See `aput`."""
-        return self._place.call(self._put(config, checkpoint, metadata, new_versions))
+        return self._database.call(self._put(config, checkpoint, metadata, new_versions))
 
     async def aput_writes(self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = "") -> None:
         """Puts what a task wrote behind a checkpoint. Repeated, it changes nothing, apart from special writes such as an error."""
-        await self._place.wait_for(self._put_writes(config, writes, task_id, task_path))
+        await self._database.wait_for(self._put_writes(config, writes, task_id, task_path))
 
     def put_writes(self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = "") -> None:
         """See `aput_writes`."""
-        self._place.call(self._put_writes(config, writes, task_id, task_path))
+        self._database.call(self._put_writes(config, writes, task_id, task_path))
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Deletes all checkpoints of a thread, and what was written behind them."""
-        await self._place.wait_for(self._delete_thread(thread_id))
+        await self._database.wait_for(self._delete_thread(thread_id))
 
     def delete_thread(self, thread_id: str) -> None:
         """See `adelete_thread`."""
-        self._place.call(self._delete_thread(thread_id))
+        self._database.call(self._delete_thread(thread_id))
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Deletes the checkpoints of these runs, by `run_id` in their metadata. All checkpoints of the tenant are looked at."""
-        await self._place.wait_for(self._delete_for_runs(run_ids))
+        await self._database.wait_for(self._delete_for_runs(run_ids))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """See `adelete_for_runs`."""
-        self._place.call(self._delete_for_runs(run_ids))
+        self._database.call(self._delete_for_runs(run_ids))
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copies all checkpoints of a thread, and what was written behind them, to another one."""
-        await self._place.wait_for(self._copy(source_thread_id, target_thread_id))
+        await self._database.wait_for(self._copy(source_thread_id, target_thread_id))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """See `acopy_thread`."""
-        self._place.call(self._copy(source_thread_id, target_thread_id))
+        self._database.call(self._copy(source_thread_id, target_thread_id))
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Deletes all checkpoints of threads that are not the newest of their namespace; with the strategy ``delete``, these as well.
@@ -149,11 +154,11 @@ class Checkpointer(BaseCheckpointSaver[str]):
         Raises:
             BadValue: the strategy is unknown.
         """
-        await self._place.wait_for(self._prune(thread_ids, strategy))
+        await self._database.wait_for(self._prune(thread_ids, strategy))
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """See `aprune`."""
-        self._place.call(self._prune(thread_ids, strategy))
+        self._database.call(self._prune(thread_ids, strategy))
 
     def get_next_version(self, current: str | None, channel: None) -> str:
         """Returns the next version of a channel: a number and a random part, so that two runs which continue one checkpoint have different versions."""
@@ -164,7 +169,7 @@ class Checkpointer(BaseCheckpointSaver[str]):
 
     @property
     def _records(self) -> CheckpointRecords:
-        return CheckpointRecords(self._place.client()._store, self._tenant)
+        return CheckpointRecords(self._database.store, self._tenant)
 
     async def _get(self, config: RunnableConfig) -> CheckpointTuple | None:
         found = await self._records.latest(_place_of(config))
@@ -179,7 +184,7 @@ class Checkpointer(BaseCheckpointSaver[str]):
         async for one in self._records.checkpoints(prefix, bound if is_one_list else None):
             if limit is not None and is_one_list and len(found) >= limit:
                 break
-            if (bound is None or one.id < bound) and filtered(self.serde.loads_typed(one.metadata), conditions):
+            if (bound is None or one.id < bound) and (not conditions or has_values(self.serde.loads_typed(one.metadata), conditions)):
                 found.append(one)
         found.sort(key=lambda one: one.id, reverse=True)
         return found[:limit]
@@ -267,40 +272,41 @@ def _config(place: Place) -> RunnableConfig:
 
 
 class _OwnDatabase:
-    """A database that a checkpointer opens for itself, on an event loop in a thread."""
+    """A database that a checkpointer opens for itself when it is first used, once in each process."""
 
     def __init__(self, url: str | None, codec: PayloadCodec | None) -> None:
         self._url, self._codec = url, codec
-        self._thread: LoopThread | None = None
-        self._client: AsyncClient | None = None
+        self._opening = Lock()
+        self._clients = dict[int, Client]()
+        """The clients by process: a forked child keeps that of its parent, which must not be finalized there, and opens another one."""
 
-    def client(self) -> AsyncClient:
-        """The client on the open store; on its loop."""
-        if self._client is None:
-            self._client = AsyncClient(self._url, codec=self._codec)
-        return self._client
+    @property
+    def store(self) -> Store:
+        """The open store; on its loop."""
+        return self._client()._inner._store
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Runs a coroutine on the loop of the store."""
-        return self._open_thread().call(work)
+        return self._client()._thread.call(work)
 
     async def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
         """Runs a coroutine on the loop of the store, for a caller on another one."""
-        return await self._open_thread().wait_for(work)
+        return await self._client()._thread.wait_for(work)
 
     def close(self) -> None:
-        """Closes the store and its thread."""
-        thread, self._thread = self._thread, None
-        client, self._client = self._client, None
-        if thread is not None:
-            if client is not None:
-                thread.call(client.aclose())
-            thread.close()
+        """Closes the database, if it is open."""
+        with self._opening:
+            client = self._clients.pop(os.getpid(), None)
+        if client is not None:
+            client.close()
 
-    def _open_thread(self) -> LoopThread:
-        if self._thread is None:
-            self._thread = LoopThread("perdure-checkpoints")
-        return self._thread
+    def _client(self) -> Client:
+        pid = os.getpid()
+        if pid not in self._clients:
+            with self._opening:
+                if pid not in self._clients:
+                    self._clients[pid] = Client(self._url, codec=self._codec)
+        return self._clients[pid]
 
 
 class _DatabaseOfApp:
@@ -309,9 +315,12 @@ class _DatabaseOfApp:
     def __init__(self, app: App) -> None:
         self._app = app
 
-    def client(self) -> AsyncClient:
-        """The App's client; on its loop."""
-        return self._app.client
+    @property
+    def store(self) -> Store:
+        """The store of the App; on its loop."""
+        opened = self._app._expect_open("client", None)
+        opened._expect_use("a checkpointer of the App")
+        return opened.client._store
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Runs a coroutine on the loop of the App.
@@ -319,15 +328,18 @@ class _DatabaseOfApp:
         Raises:
             WrongVerb: the App is open on an event loop, whose async methods must be used; or is not open.
         """
-        if (thread := self._app.thread) is None:
+        if (thread := self._thread()) is None:
             work.close()
             raise WrongVerb("a sync method of a checkpointer was called, whose App is not open by `with app:`", "use `graph.ainvoke`, or `with app:`")
         return thread.call(work)
 
     async def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
         """Runs a coroutine on the loop of the App, which may be that of the caller."""
-        thread = self._app.thread
+        thread = self._thread()
         return await (work if thread is None else thread.wait_for(work))
 
     def close(self) -> None:
         """Leaves the App open."""
+
+    def _thread(self) -> LoopThread | None:
+        return None if (opened := self._app._opened_here) is None else opened.thread

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.runnables import Runnable, RunnableLambda
-from langgraph.runtime import get_runtime
+from langgraph.runtime import Runtime, get_runtime
 
 from perdure.app import App
 from perdure.core.errors import WrongVerb
@@ -34,11 +34,12 @@ def durable_node(
     """
 
     def run(state: Any) -> Mapping[str, Any]:
-        return app.background().run(workflow.with_(id=_id_of_task(workflow)), *arguments(state))
+        named = workflow.with_(id=_id_of_task(workflow))
+        return app.background().run(named, *arguments(state))
 
     async def run_on_loop(state: Any) -> Mapping[str, Any]:
         named = workflow.with_(id=_id_of_task(workflow))
-        if app.thread is not None:
+        if (opened := app._opened_here) is not None and opened.thread is not None:
             return await asyncio.to_thread(app.background().run, named, *arguments(state))
         return await app.run(named, *arguments(state))
 
@@ -46,7 +47,8 @@ def durable_node(
 
 
 def _id_of_task(workflow: Workflow[..., Any]) -> str:
-    info = get_runtime().execution_info
+    runtime = cast("Runtime[Any] | None", get_runtime())  # None outside of a graph, which its type does not say
+    info = None if runtime is None else runtime.execution_info
     if info is None or info.thread_id is None:
         raise WrongVerb(f"the durable node {workflow.code.name} was called without a thread", "compile the graph with a checkpointer, and name a thread_id")
     return f"{info.thread_id}/{info.task_id}"
