@@ -22,6 +22,7 @@ import msgspec
 from perdure.core import errors, events, log_format, messages, operations, recalled, values
 from perdure.core.execution import ExecutionStatus
 from perdure.core.views import StepState
+from perdure.langgraph import checkpoint_records
 from perdure.service import execution_bundles, log_archives
 from perdure.stores.sqlite import table_schema
 from perdure.tasks import worker_protocol as protocol
@@ -263,6 +264,14 @@ def public_events() -> list[str]:
     return sorted(named | {f"execution.{status}" for status in ("completed", "failed", "cancelled")} | {f"approval.{one}" for one in ("approved", "rejected")})
 
 
+RECORD_KINDS = {
+    "langgraph checkpoint": "a checkpoint of a graph: `thread/namespace/id/`",
+    "langgraph value": "a version of a channel: `thread/namespace/channel/version/`",
+    "langgraph write": "what a task wrote behind a checkpoint: `thread/namespace/id/task/index/`",
+}
+"""The kinds of records, and their keys."""
+
+
 CHECKED: dict[str, tuple[Mapping[str, str], Callable[[], set[str]]]] = {
     "DEFAULT_PATHS": (DEFAULT_PATHS, default_paths),
     "INTERNAL_SEGMENTS": (INTERNAL_SEGMENTS, internal_segments),
@@ -271,6 +280,7 @@ CHECKED: dict[str, tuple[Mapping[str, str], Callable[[], set[str]]]] = {
     "MESSAGE_KEYS": (MESSAGE_KEYS, message_keys),
     "WORKFLOWS": (WORKFLOWS, reserved_workflows),
     "SIGNALS": (SIGNALS, signals),
+    "RECORD_KINDS": (RECORD_KINDS, lambda: set(checkpoint_records.KINDS)),
     "ENVIRONMENT": (ENVIRONMENT, environment),
 }
 """Each table of this module, and what it must name."""
@@ -438,6 +448,16 @@ def page() -> str:
         table(("body", "keys", ""), struct_rows((protocol.LeaseBody, protocol.HeartbeatBody, protocol.CompleteBody, protocol.FailBody, protocol.LeasedTask))),
         "Errors have `type`, `message` and `next`. The type is one of the codes above, such as `too_large` or `timeout`, or one of these:",
         table(("type", ""), codes(http=True)),
+        "## Records",
+        "A value is a version byte, a CRC-32, and what the kind says.",
+        described("kind", RECORD_KINDS),
+        (
+            "The parts of these keys are percent-encoded. The bytes of an id are inverted, in hexadecimal digits and with `~` behind them, so that the newest "
+            "comes first. A record is the MessagePack array of how many records follow, whose keys are this one's with a number of six digits behind, and the "
+            f"first {checkpoint_records.PIECE_BYTES:,} bytes of the value; those that follow have the rest. A value of a channel is an array of how it is "
+            "serialized and its bytes. The others are:"
+        ),
+        table(("value", "keys", ""), struct_rows((checkpoint_records.StoredCheckpoint, checkpoint_records.StoredWrite))),
         "## Stores",
         "### SQLite",
         f"The tables have the version {table_schema.SCHEMA_VERSION}.",

@@ -2,7 +2,7 @@
 
 python examples/web/django_shop/manage.py migrate
 python examples/web/django_shop/manage.py runserver
-python examples/web/django_shop/manage.py perdure list
+python examples/web/django_shop/manage.py perdure ls
 """
 
 import os

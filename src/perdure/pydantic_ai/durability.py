@@ -93,7 +93,7 @@ class PerdureDurability(BaseDurabilityCapability[AgentDepsT]):
 
     @property
     def in_durable_context(self) -> bool:
-        """Whether workflow code runs here, and not a step."""
+        """True in workflow code, and False in a step or elsewhere."""
         return current_context() is not None
 
     def get_durable_operation_backend(self) -> StepOperationBackend:
@@ -125,7 +125,7 @@ class PerdureDurability(BaseDurabilityCapability[AgentDepsT]):
 
     @property
     def has_wrap_run_event_stream(self) -> bool:
-        """Whether runs have events."""
+        """True if the events of a run are handled or emitted."""
         return (self.emits and self.in_durable_context) or super().has_wrap_run_event_stream
 
     async def wrap_run_event_stream(self, ctx: RunContext[AgentDepsT], *, stream: AsyncIterable[AgentStreamEvent]) -> AsyncIterable[AgentStreamEvent]:
