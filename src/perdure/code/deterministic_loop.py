@@ -28,7 +28,7 @@ FAILED_MAX = 100
 """How many failed tasks are kept before those whose exception was retrieved are removed."""
 
 ONE_TASK_PER_THREAD = sys.version_info >= (3, 14)
-"""Whether the current task belongs to the thread and not to the loop: so from Python 3.14 on."""
+"""From Python 3.14 on, the current task belongs to the thread and not to the loop."""
 
 _current_task: Callable[[Any], asyncio.Task[Any] | None] = cast(Any, asyncio.tasks)._current_tasks.get if sys.version_info < (3, 12) else asyncio.current_task
 """The function that returns the current task of a loop; up to Python 3.11, `asyncio.current_task` is a function of Python around this."""
@@ -182,7 +182,7 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
 
     @property
     def driving(self) -> bool:
-        """Whether the loop is running or ending coroutines now."""
+        """True while the loop runs or ends coroutines."""
         return self._driving
 
     @property
@@ -192,7 +192,7 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
 
     @property
     def runs_alone(self) -> bool:
-        """Whether a task runs now that is not about to be cancelled, and no other callback is ready."""
+        """True if a task runs that is not about to be cancelled, and no other callback is ready."""
         task: Any = None if self._ready else self.current
         return task is not None and not task._must_cancel
 

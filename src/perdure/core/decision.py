@@ -296,7 +296,7 @@ class _DecisionDraft:
         )
 
     def _goes_on_with(self, parent: messages.Parent) -> bool:
-        """Whether an execution that failed, was undone or is no longer needed has to run again, because `parent` was reopened since it waited last."""
+        """Returns whether an execution that failed, was undone or is no longer needed has to run again: `parent` was reopened since it waited last."""
         execution = self.execution
         unwanted = execution.cancelling is not None and execution.cancelling.unwanted
         was_undone = execution.completed is not None and execution.completed.status == "completed"
@@ -486,7 +486,7 @@ class _DecisionDraft:
 
 
 def _begins_ending(command: ProgramCommand) -> bool:
-    """Whether the program keeps how the execution will end, because something has to be awaited or undone first."""
+    """Returns whether the program keeps how the execution will end; something has to be awaited or undone first."""
     return isinstance(command, OpenCommand) and isinstance(command.op, KeepOperation) and command.op.role == "undo"
 
 
