@@ -40,11 +40,14 @@ from perdure.loop_thread import LoopThread
 from perdure.runtime.engine import Engine
 from perdure.runtime.garbage_collection import relaxed_garbage_collection
 from perdure.runtime.local_engine import begin_engine
+from perdure.runtime.outbox_relay import OutboxRelay
 from perdure.runtime.registrations import declared_queues
 from perdure.runtime.worker import Worker
 from perdure.service.secrets.secret_resolver import secret_resolver_for
 from perdure.service.store_access import StoreAccess
 from perdure.stores.configured_store import opened_store
+from perdure.stores.encoded_store import codec_of
+from perdure.stores.outbox import Outbox, OutboxTransactions
 from perdure.stores.payload_codec import PayloadCodec
 from perdure.stores.protocol import Store
 from perdure.sync_client import Client, client_on_thread
@@ -77,8 +80,10 @@ class App:
     others are opened when a step first asks for them.
 
     `db` is the URL of the database, or an open store, which stays open; by default `PERDURE_DB`, else ``.perdure/perdure.db``. `codec` encodes the payloads;
-    by default it follows from the environment. With ``engine=False`` the App only starts executions, for engines in other processes. With `tune_gc`, the
-    garbage collector of this process runs more rarely as long as the App is open, as in ``perdure worker``.
+    by default it follows from the environment. With ``engine=False`` the App only starts executions, for engines in other processes. With an `outbox`, such as
+    a `SqlalchemyOutbox`, starts and messages with ``connection=`` are written to a table of that database, in the transaction of the caller, and the engines
+    of the App post them after its commit. With `tune_gc`, the garbage collector of this process runs more rarely as long as the App is open, as in
+    ``perdure worker``.
 
     Files are read and the database is opened when the App is opened, not when it is made.
 
@@ -97,6 +102,7 @@ class App:
         resources: Iterable[Resource[Any]] = (),
         db: str | Store | None = None,
         engine: bool = True,
+        outbox: Outbox | None = None,
         codec: PayloadCodec | None = None,
         secrets: Mapping[str, str] | Callable[[str], str | None] | None = None,
         deployment: Deployment = NOTHING_MORE,
@@ -114,6 +120,9 @@ class App:
             raise BadValue("App(db=…)", db, "sqlite:///path/to/file.db, or a store")
         self.db, self.codec = db, codec
         self.engine = engine
+        if outbox is not None and not isinstance(outbox, Outbox):
+            raise BadValue("App(outbox=…)", outbox, "an Outbox, such as SqlalchemyOutbox(engine) or DjangoOutbox()")
+        self.outbox = outbox
         self.grace_s = duration_seconds(grace, "grace")
         self.tune_gc = tune_gc
         self._lock = Lock()
@@ -402,7 +411,7 @@ class _OpenApp:
         self.thread = thread
         self.loop = loop
         self.failure: BaseException | None = None
-        self._members: list[Engine | Worker] = []
+        self._members: list[Engine | Worker | OutboxRelay] = []
         self._running: list[asyncio.Task[None]] = []
         self._stack = AsyncExitStack()
 
@@ -433,11 +442,15 @@ class _OpenApp:
                 self._run(worker, asyncio.create_task(worker.run(), name="perdure-worker"))
             for resource in app._resources:
                 _ = await engine.resources.get(resource)
-        access = StoreAccess(store, engine)
+        outbox = None if app.outbox is None else OutboxTransactions(app.outbox, codec_of(store))
+        if app.engine and outbox is not None:
+            relay = OutboxRelay(outbox, store)
+            self._run(relay, asyncio.create_task(relay.run(), name="perdure-outbox"))
+        access = StoreAccess(store, engine, outbox)
         self.client = client_on(access)
         self._stack.callback(access.close)
 
-    def _run(self, member: Engine | Worker, running: asyncio.Task[None]) -> None:
+    def _run(self, member: Engine | Worker | OutboxRelay, running: asyncio.Task[None]) -> None:
         self._members.append(member)
         self._running.append(running)
         running.add_done_callback(self._note_end)

@@ -113,7 +113,8 @@ class AsyncClient:
         running is returned, if there is one. The ids of their executions are counted: ``id@1``, ``id@2``.
 
         With a `connection` to the store's database, the start takes part in the transaction that is open on it: it exists once that commits, when engines
-        notice it within milliseconds, at the latest after a second, and never existed if that rolls back. See the guide to transactions.
+        notice it within milliseconds, at the latest after a second, and never existed if that rolls back. On an App with an `Outbox`, the connection is to
+        the outbox's database. See the guide to transactions.
 
         Raises:
             BadValue: the arguments do not fit the workflow, or the connection has no transaction on this database.
@@ -135,8 +136,8 @@ class AsyncClient:
     async def _begin(self, known: Workflow[..., Any] | NamedWorkflow, wanted: StartRequest, queue: Queue | None) -> AsyncHandle[Any]:
         code = known.code if isinstance(known, Workflow) else known
         if (connection := code.calling.connection) is not None:
-            key, created = await execution_operations.start_in_transaction(self._store, connection, wanted, queue)
-            return AsyncHandle(self._access, key, kind_of(known), created)
+            key, created = await execution_operations.start_in_transaction(self._access, connection, wanted, queue)
+            return AsyncHandle(self._access, key, kind_of(known), created, in_outbox=self._access.outbox is not None)
         if queue is not None and queue.name not in self._declared:
             await declare_queues(self._store, [queue])
             self._declared.add(queue.name)

@@ -37,14 +37,18 @@ Change = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
 
 class AsyncHandle(Generic[R_co]):
-    """The handle of one execution. `created` says whether the start that returned this handle created it."""
+    """The handle of one execution. `created` says whether the start that returned this handle created it.
 
-    def __init__(self, access: StoreAccess, key: Key, kind: Any, created: bool = False, after: int = 0) -> None:
+    After a start in an outbox, `created` is true, and only `result` waits until the execution exists.
+    """
+
+    def __init__(self, access: StoreAccess, key: Key, kind: Any, created: bool = False, after: int = 0, *, in_outbox: bool = False) -> None:
         self.key = key
         self.created = created
         self._access = access
         self._kind = kind
         self._after = after
+        self._in_outbox = in_outbox
 
     def __repr__(self) -> str:
         return f"<handle of {self.key}>"
@@ -76,6 +80,8 @@ class AsyncHandle(Generic[R_co]):
         """Does the same. `ending` is the end that follows in the engine of this process, if the execution has just begun there."""
         with short_traceback, self._access.wait_warnings.waiting(self.key):
             async with with_timeout(timeout, f"the result of {self.key}", self._why):
+                if self._in_outbox:
+                    _ = await self._access.watch.until(self.key, lambda head: head is not None, quick=True)
                 raw = await self._access.result(self.key, self._after, ending)
         value: R_co = values.decode(raw, self._kind, f"the result of {self.key}")
         return value
@@ -121,8 +127,8 @@ class AsyncHandle(Generic[R_co]):
     async def send(self, signal: Signal[Any] | str, body: Any = None, *, key: str | None = None, may_come: bool = False, connection: Any = None) -> None:
         """Sends a message; it is durable when this returns. Sent again with the same `key` within 24 hours, it arrives once.
 
-        With `may_come`, the execution need not exist yet: the message waits for it, for 7 days. With a `connection` to the store's database, the message takes
-        part in the transaction that is open on it: see `AsyncClient.start`.
+        With `may_come`, the execution need not exist yet: the message waits for it, for 7 days. With a `connection` to the store's database or that of the
+        App's outbox, the message takes part in the transaction that is open on it: see `AsyncClient.start`.
 
         Raises:
             NotFound, HasEnded: no execution would receive it.
@@ -130,7 +136,7 @@ class AsyncHandle(Generic[R_co]):
         """
         message = execution_operations.signal_message(signal, body, key)
         if connection is not None:
-            await execution_operations.send_in_transaction(self._access.store, connection, self.key, message, may_come)
+            await execution_operations.send_in_transaction(self._access, connection, self.key, message, may_come)
         else:
             _ = await execution_operations.send_signal(self._access, self.key, message, may_come)
 

@@ -9,9 +9,9 @@ from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
 from perdure.core.errors import StoreUnavailable, WrongVerb
+from perdure.service.store_access import StoreAccess
 from perdure.short_traceback import short_traceback
-from perdure.stores.protocol import Store
-from perdure.stores.user_transactions import expect_user_transactions, is_async_connection, run_without_waiting
+from perdure.stores.user_transactions import is_async_connection, run_without_waiting
 
 T = TypeVar("T")
 
@@ -137,7 +137,7 @@ def _expect_real_threads() -> None:
         )
 
 
-def run_in_user_transaction(thread: LoopThread, store: Store, connection: Any, coroutine: Coroutine[Any, Any, T]) -> T:
+def run_in_user_transaction(thread: LoopThread, access: StoreAccess, connection: Any, coroutine: Coroutine[Any, Any, T]) -> T:
     """Runs a coroutine that joins the transaction on `connection` in the calling thread, which owns the connection. Only the store's preparation for it runs in
     the loop thread.
 
@@ -148,7 +148,7 @@ def run_in_user_transaction(thread: LoopThread, store: Store, connection: Any, c
     try:
         if is_async_connection(connection):
             raise wrong
-        thread.call(expect_user_transactions(store).meet())
+        thread.call(access.prepare_user_transactions())
     except BaseException:
         coroutine.close()
         raise

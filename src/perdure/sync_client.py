@@ -158,7 +158,7 @@ class Client:
         starting = self._inner.start(workflow, *args, **kwargs)
         if (connection := connection_of(workflow)) is None:
             return Handle(self._thread, self._thread.call(starting))
-        return Handle(self._thread, run_in_user_transaction(self._thread, self._inner._access.store, connection, starting))
+        return Handle(self._thread, run_in_user_transaction(self._thread, self._inner._access, connection, starting))
 
     @overload
     def run(self, workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...

@@ -94,7 +94,7 @@ class Handle(Generic[R_co]):
         if connection is None:
             self._thread.call(sending)
         else:
-            run_in_user_transaction(self._thread, self._inner._access.store, connection, sending)
+            run_in_user_transaction(self._thread, self._inner._access, connection, sending)
 
     @overload
     def ask(self, signal: Signal[T], body: T, *, timeout: Duration | None = ...) -> Any: ...

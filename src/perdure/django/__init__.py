@@ -4,7 +4,7 @@
     PERDURE_APP = "shop.flows:app"
 
 Views use ``app.background()``, which opens the App on a thread of its own in each process of the server. A start with ``connection=connection`` (that of
-`django.db`) is part of the transaction that is open there, if the database is the App's.
+`django.db`) is part of the transaction that is open there, if the database is the App's, or if the App has a `DjangoOutbox` in it.
 """
 
 from collections.abc import Callable
@@ -15,6 +15,9 @@ from typing import ParamSpec, TypeVar
 from django.db import close_old_connections
 
 from perdure.core.errors import BadValue
+from perdure.django.outbox import DjangoOutbox
+
+__all__ = ["DjangoOutbox", "fresh_connections"]
 
 P = ParamSpec("P")
 R = TypeVar("R")

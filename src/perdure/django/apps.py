@@ -26,6 +26,7 @@ class PerdureConfig(AppConfig):
     name = "perdure.django"
     label = "perdure"
     verbose_name = "Perdure"
+    default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
         """See `AppConfig.ready`."""

@@ -217,10 +217,18 @@ class Backoff:
     def __init__(self) -> None:
         self.wait_s = WAIT_MIN_S
 
+    def next_s(self) -> float:
+        """How long to wait now: twice as long as the last time, up to `WAIT_MAX_S`."""
+        wait_s, self.wait_s = self.wait_s, min(self.wait_s * 2, WAIT_MAX_S)
+        return wait_s
+
+    def reset(self) -> None:
+        """Makes the next wait the shortest again."""
+        self.wait_s = WAIT_MIN_S
+
     async def wait(self) -> None:
         """Waits, twice as long as the last time, up to `WAIT_MAX_S`."""
-        wait_s, self.wait_s = self.wait_s, min(self.wait_s * 2, WAIT_MAX_S)
-        await asyncio.sleep(wait_s)
+        await asyncio.sleep(self.next_s())
 
 
 async def retry_with_backoff(call: Callable[[], Awaitable[T]]) -> T:

@@ -41,6 +41,7 @@ from perdure.service.execution_folds import LogTail
 from perdure.service.execution_requests import ExecutionRequest
 from perdure.service.reruns import SEED_BITS
 from perdure.service.store_access import StoreAccess
+from perdure.stores.outbox import OutboxTransaction
 from perdure.stores.protocol import UNLIMITED, Commit, Committed, Head, HeadFilter, Post, QueueStatus, Refused, Store
 from perdure.stores.user_transactions import UserTransactionStore, expect_user_transactions
 
@@ -379,29 +380,44 @@ def expect_no_wait(connection: Any) -> None:
         )
 
 
-async def start_in_transaction(store: Store, connection: Any, wanted: StartRequest, queue: Queue | None) -> tuple[Key, bool]:
+async def start_in_transaction(access: StoreAccess, connection: Any, wanted: StartRequest, queue: Queue | None) -> tuple[Key, bool]:
     """Starts an execution, as `start_execution` does, in the transaction that is open on `connection`.
 
     Raises:
-        BadValue: the connection is not to the store's database, has no transaction, or the store does not have the limits of `queue` yet.
+        BadValue: the connection is not to the store's database (or the outbox's), has no transaction, or the store does not have the limits of `queue` yet.
     """
-    await expect_user_transactions(store).meet()
-    async with expect_user_transactions(store).join(connection) as within:
+    if access.outbox is not None:
+        _refuse_for_outbox(wanted)
+        return await start_execution(_access_of(access.outbox.on(connection)), wanted)
+    joins = expect_user_transactions(access.store)
+    await joins.meet()
+    async with joins.join(connection) as within:
         if queue is not None:
             await _expect_declared(within, queue)
         return await start_execution(_access_of(within), wanted)
 
 
-async def send_in_transaction(store: Store, connection: Any, key: Key, signal: messages.SignalMessage, may_come: bool) -> None:
-    """Sends a message, as `send_signal` does, in the transaction that is open on `connection`.
+async def send_in_transaction(access: StoreAccess, connection: Any, key: Key, signal: messages.SignalMessage, may_come: bool) -> None:
+    """Sends a message, as `send_signal` does, in the transaction that is open on `connection`. In an outbox it is sent whether or not the execution exists.
 
     Raises:
-        BadValue: the connection is not to the store's database, or has no transaction.
+        BadValue: the connection is not to the store's database (or the outbox's), or has no transaction.
         NotFound, HasEnded: no execution would receive it.
     """
-    await expect_user_transactions(store).meet()
-    async with expect_user_transactions(store).join(connection) as within:
+    if access.outbox is not None:
+        _ = await send_signal(_access_of(access.outbox.on(connection)), key, signal, True)
+        return
+    joins = expect_user_transactions(access.store)
+    await joins.meet()
+    async with joins.join(connection) as within:
         _ = await send_signal(_access_of(within), key, signal, may_come)
+
+
+def _refuse_for_outbox(wanted: StartRequest) -> None:
+    """Refuses options whose meaning depends on what the store has when the start is called."""
+    options = {"strict": wanted.strict, "singleton": wanted.singleton, "debounce": wanted.debounce_s is not None}
+    if given := [name for name, is_given in options.items() if is_given]:
+        raise BadValue(f"{given[0]}=", True, "given without connection= on an outbox, which does not know what the store has; use an id of your own")
 
 
 async def _expect_declared(within: UserTransactionStore, queue: Queue) -> None:
@@ -415,7 +431,7 @@ async def _expect_declared(within: UserTransactionStore, queue: Queue) -> None:
         )
 
 
-def _access_of(within: UserTransactionStore) -> StoreAccess:
+def _access_of(within: UserTransactionStore | OutboxTransaction) -> StoreAccess:
     return StoreAccess(cast("Store", within))  # starting and sending use only what a transaction of the user provides
 
 

@@ -17,7 +17,9 @@ from perdure.runtime.execution_results import Ending, wait_for_result
 from perdure.runtime.local_engine import wait_for_end
 from perdure.service.execution_folds import FoldCache
 from perdure.service.missing_parts import WaitWarnings
+from perdure.stores.outbox import OutboxTransactions
 from perdure.stores.protocol import Head, HeadFilter, ReadOnlyStore, Store, head_position
+from perdure.stores.user_transactions import expect_user_transactions
 
 HEADS_PER_PAGE = 500
 
@@ -39,12 +41,14 @@ async def head_pages(store: ReadOnlyStore, which: HeadFilter) -> AsyncIterator[l
 class StoreAccess:
     """A store with the caches and the change watcher that all callers in one event loop share.
 
-    With an `engine`, which runs on this loop, starts and ends go through the engine directly.
+    With an `engine`, which runs on this loop, starts and ends go through the engine directly. With an `outbox`, connections of callers are to its database
+    and not to the store's.
     """
 
-    def __init__(self, store: Store, engine: Engine | None = None) -> None:
+    def __init__(self, store: Store, engine: Engine | None = None, outbox: OutboxTransactions | None = None) -> None:
         self.store = store
         self.engine = engine
+        self.outbox = outbox
         self.watch = ChangeWatcher(store) if engine is None else engine.watch
         self.wait_warnings = WaitWarnings(store)
         self.folds = FoldCache(store)
@@ -55,6 +59,15 @@ class StoreAccess:
         if self.engine is None:
             self.watch.close()
         self.wait_warnings.close()
+
+    async def prepare_user_transactions(self) -> None:
+        """Reads what identifies the store's database, so that connections of callers can be compared with it without waiting.
+
+        Raises:
+            BadValue: the store is in no database to which there are connections, and there is no outbox.
+        """
+        if self.outbox is None:
+            await expect_user_transactions(self.store).meet()
 
     async def result(self, key: Key, after: int = 0, ending: Ending | None = None) -> bytes:
         """Waits for the end of an execution and returns its encoded result. Events up to version `after` are ignored, and a pause is waited through.

@@ -368,6 +368,11 @@ class EncodedStore:
             return replace(message, body=REFUSED + str(refusal).encode())
 
 
+def codec_of(store: Store) -> PayloadCodec | None:
+    """The codec of what a store keeps; None if it is kept as it is."""
+    return store._codec if isinstance(store, EncodedStore) else None
+
+
 class EncodedTransactions:
     """A `TransactionalStore` whose posts are encoded by `seal`."""
 

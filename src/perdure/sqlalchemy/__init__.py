@@ -1,0 +1,14 @@
+"""Starts and messages in transactions of SQLAlchemy on another database than Perdure's: an outbox table, and its relay in the engines of an App.
+
+metadata = MetaData()                       # or Base.metadata, so that Alembic makes the table
+outbox = SqlalchemyOutbox(create_engine("postgresql+psycopg://…"), metadata)
+app = App([order], outbox=outbox)
+
+with Session(engine) as session, session.begin():
+    session.add(Order(id="o1"))
+    shop.start(order.with_(id="o1", connection=session), "o1")
+"""
+
+from perdure.sqlalchemy.outbox import SqlalchemyOutbox
+
+__all__ = ["SqlalchemyOutbox"]
