@@ -503,6 +503,30 @@ GUARDS = (
         suite("stores/sqlite/test_restore.py", "copied_over"),
     ),
     Guard(
+        "an outbox refuses connections that commit by themselves",
+        "sqlalchemy.outbox:SqlalchemyOutbox._insert",
+        never("_commits_by_itself(connection)"),
+        suite("sqlalchemy/test_outbox.py", "commits_by_itself"),
+    ),
+    Guard(
+        "an outbox refuses options that need the store",
+        "service.execution_operations:_refuse_for_outbox",
+        never("given"),
+        suite("sqlalchemy/test_outbox.py", "options_that_need_the_store"),
+    ),
+    Guard(
+        "rows that can't be posted are not removed",
+        "stores.outbox:OutboxBatch.posted",
+        Instead("row.number not in self.failed", "True"),
+        suite("sqlalchemy/test_outbox.py", "kept_aside"),
+    ),
+    Guard(
+        "what waits in an outbox is encrypted",
+        "stores.outbox:encode_body",
+        Instead("codec is None", "True"),
+        suite("sqlalchemy/test_outbox.py", "encrypted"),
+    ),
+    Guard(
         "a user's transaction is counted once",
         "stores.sqlite.user_transaction_store:SqliteUserTransactionStore._leave",
         Instead("self._counted()", "None"),

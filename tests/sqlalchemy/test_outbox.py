@@ -35,7 +35,8 @@ packed = Signal("packed", str)
 
 @workflow
 async def order(ctx: Context, number: int) -> str:
-    return f"{number} in {await ctx.listen(packed)}"
+    box = await ctx.listen(packed)
+    return f"{number} in {box}"
 
 
 @workflow
@@ -45,7 +46,10 @@ async def at_once(ctx: Context, what: Any) -> Any:
 
 @workflow
 async def collects(ctx: Context, count: int) -> list[str]:
-    return [await ctx.listen(packed) for _ in range(count)]
+    found = list[str]()
+    for _ in range(count):
+        found.append(await ctx.listen(packed))
+    return found
 
 
 @pytest.fixture
