@@ -504,7 +504,7 @@ GUARDS = (
     ),
     Guard(
         "an outbox refuses connections that commit by themselves",
-        "sqlalchemy.outbox:SqlalchemyOutbox._insert",
+        "sqlalchemy.sqlalchemy_outbox:SqlalchemyOutbox._insert",
         never("_commits_by_itself(connection)"),
         suite("sqlalchemy/test_outbox.py", "commits_by_itself"),
     ),

@@ -15,7 +15,7 @@ from typing import ParamSpec, TypeVar
 from django.db import close_old_connections
 
 from perdure.core.errors import BadValue
-from perdure.django.outbox import DjangoOutbox
+from perdure.django.django_outbox import DjangoOutbox
 
 __all__ = ["DjangoOutbox", "fresh_connections"]
 

@@ -9,6 +9,6 @@ with Session(engine) as session, session.begin():
     shop.start(order.with_(id="o1", connection=session), "o1")
 """
 
-from perdure.sqlalchemy.outbox import SqlalchemyOutbox
+from perdure.sqlalchemy.sqlalchemy_outbox import SqlalchemyOutbox
 
 __all__ = ["SqlalchemyOutbox"]
