@@ -503,6 +503,18 @@ GUARDS = (
         suite("stores/sqlite/test_restore.py", "copied_over"),
     ),
     Guard(
+        "children carry what their parent carries",
+        "core.effects:_start_message",
+        Instead("execution.carried", "()"),
+        suite("code/test_carried_context.py", "children"),
+    ),
+    Guard(
+        "a worker gets what the execution carries",
+        "core.effects:_work_message",
+        Instead("execution.carried", "()"),
+        suite("code/test_carried_context.py", "worker"),
+    ),
+    Guard(
         "an outbox refuses connections that commit by themselves",
         "sqlalchemy.sqlalchemy_outbox:SqlalchemyOutbox._insert",
         never("_commits_by_itself(connection)"),

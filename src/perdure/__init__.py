@@ -15,11 +15,13 @@ if TYPE_CHECKING:
     from perdure.app import App, SyncApp
     from perdure.code.approval_requests import Notice
     from perdure.code.call_options import NamedWorkflow
+    from perdure.code.carried_context import carry, carry_by
     from perdure.code.context import Context, Turn
     from perdure.code.declarations import Retry, Signal, Step, step
     from perdure.code.declared_queues import Queue, Rate
     from perdure.code.results import Attempt, Decision, Err, Message, Ok, Record, Vote, Won
     from perdure.code.step_environment import Resource, StepInfo, Transaction, step_info
+    from perdure.code.step_fields import StepFields
     from perdure.code.sync_context import SyncContext, SyncTurn
     from perdure.core.attribute_filter import Is
     from perdure.core.errors import (
@@ -139,6 +141,7 @@ __all__ = [
     "Signal",
     "Step",
     "StepFailed",
+    "StepFields",
     "StepInfo",
     "StoreError",
     "SyncApp",
@@ -155,6 +158,8 @@ __all__ = [
     "Workflow",
     "WorkflowError",
     "WrongVerb",
+    "carry",
+    "carry_by",
     "step",
     "step_info",
     "workflow",
@@ -171,6 +176,7 @@ _HOMES = {
     ),
     "perdure.code.approval_requests": ("Notice",),
     "perdure.code.call_options": ("NamedWorkflow",),
+    "perdure.code.carried_context": ("carry", "carry_by"),
     "perdure.code.context": (
         "Context",
         "Turn",
@@ -201,6 +207,7 @@ _HOMES = {
         "Transaction",
         "step_info",
     ),
+    "perdure.code.step_fields": ("StepFields",),
     "perdure.code.sync_context": (
         "SyncContext",
         "SyncTurn",

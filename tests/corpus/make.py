@@ -1,6 +1,6 @@
 """Makes the logs of the corpus, of code and of definitions: ``PYTHONPATH=src:. python -m tests.corpus.make v2``. Run by hand, never by a test.
 
-Everything runs in virtual time on one seed, so that the same code makes the same files. Tracebacks, which name files, are left out.
+It writes the files of new cases. Everything runs in virtual time on one seed, so that the same code makes the same files. Tracebacks, which name files, are left out.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ import msgspec
 
 from perdure import Vote
 from perdure.code import code_program, exception_data
+from perdure.code.carried_context import captured_context
 from perdure.core import log_format, messages, values
 from perdure.core.envelopes import OutgoingMessage
 from perdure.core.errors import ErrorInfo
@@ -77,7 +78,7 @@ class Played:
 
     async def start(self, workflow: Workflow[..., Any], *args: Any, id: str = "1", **input: Any) -> Key:
         key = Key("corpus", workflow.code.name, id)
-        await self.engine.start(key, workflow.code.codec.encode_args(args, input, "the input"))
+        await self.engine.start(key, workflow.code.codec.encode_args(args, input, "the input"), carried=captured_context())
         return key
 
     async def send(self, key: Key, name: str, body: Any = None, once: str = "") -> None:
@@ -193,10 +194,11 @@ async def _play(name: str) -> Recorded:
 
 
 def main(directory: str) -> None:
-    """Write the file of every case."""
+    """Write the file of every case that has none. What a version wrote is never written again."""
     (HERE / directory).mkdir(exist_ok=True)
-    for name in replay.NAMES:
-        (HERE / directory / f"{name}.json").write_bytes(msgspec.json.format(msgspec.json.encode(made(name)), indent=1) + b"\n")
+    for file, name in ((HERE / directory / f"{name}.json", name) for name in replay.NAMES):
+        if not file.exists():
+            file.write_bytes(msgspec.json.format(msgspec.json.encode(made(name)), indent=1) + b"\n")
 
 
 if __name__ == "__main__":

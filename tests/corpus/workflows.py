@@ -5,6 +5,7 @@ What stands here is as frozen as the logs that were made of it: a new release ad
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, Protocol
@@ -487,6 +488,26 @@ class Case(NamedTuple):
     play: Callable[[Any], Coroutine[Any, Any, object]]
 
 
+customer = perdure.carry(ContextVar[str]("corpus_customer"), str)
+
+
+@step
+async def customer_of_step() -> str:
+    return customer.get()
+
+
+@workflow
+async def carried(ctx: Context) -> list[str]:
+    return [customer.get(), await ctx.step(customer_of_step)]
+
+
+@workflow
+async def carrying(ctx: Context) -> list[str]:
+    found = [customer.get(), await ctx.step(customer_of_step)]
+    await ctx.sleep(5)
+    return [*found, *await ctx.call(carried), customer.get()]
+
+
 async def _raced(stage: Stage) -> None:
     key = await stage.start(raced)
     await asyncio.sleep(12)
@@ -592,6 +613,14 @@ async def _gated(stage: Stage) -> None:
             await stage.send(key, "go")
 
 
+async def _carrying(stage: Stage) -> None:
+    token = customer.set("c7")
+    await stage.start(carrying)
+    customer.reset(token)
+    await asyncio.sleep(2)
+    await stage.halfway()
+
+
 def _started(after_s: float, *args: Any) -> Callable[[Stage], Coroutine[Any, Any, object]]:
     """Start a workflow, and record it in flight after some time."""
 
@@ -626,4 +655,5 @@ CASES: dict[str, Case] = CANONICAL | {
     "waiting": Case([waiting, child], _started(2, waiting)),
     "undone": Case([undone, undoes], _undone),
     "gated": Case([gated, ungated], _gated),
+    "carrying": Case([carrying, carried], _carrying),
 }

@@ -26,6 +26,7 @@ import msgspec
 from perdure.code import approval_requests, branches, child_executions, version_gates
 from perdure.code.approval_requests import ApproveKeywords
 from perdure.code.call_options import refuse_ineffective_options, refuse_options_among_arguments
+from perdure.code.carried_context import restore_context
 from perdure.code.code_program import CodeProgram
 from perdure.code.declarations import CodeWorkflow, Signal, Step, checked_name
 from perdure.code.deterministic_loop import NumberedTask
@@ -866,6 +867,7 @@ class Context:
         self._task = instance.loop.current
         started = instance.execution.started
         raw = instance.raw(values.ENCODED_NONE if started is None else started.input)
+        restore_context(instance.execution.carried)
         args, kwargs = workflow.codec.decode_args(raw, f"the input of {workflow.name}") if raw != values.ENCODED_NONE else ((), {})
         try:
             return await workflow.fn(self, *args, **kwargs)

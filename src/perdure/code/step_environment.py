@@ -12,6 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar, overload
 import msgspec
 
 from perdure.core import limits, values
+from perdure.core.carried import Carried
 from perdure.core.errors import TooLarge, WrongVerb
 from perdure.core.paths import Key, Path, idempotency_key
 from perdure.core.secret_masks import NO_MASK, Mask, SecretFinder, find_no_secret
@@ -150,6 +151,7 @@ class StepInfo(msgspec.Struct, frozen=True, gc=False):
     reported: Value = ENCODED_NONE
     life: StepControl | None = None
     timeout_s: float | None = None
+    carried: Carried = ()
 
     @property
     def key(self) -> str:

@@ -290,10 +290,9 @@ class _DecisionDraft:
         version = message.version or self.host.versions.get(execution.key.workflow, 1)
         if message.fork is not None:
             yield e.ForkedEvent(message.fork, self.now_s)
+        rules, archive = e.EVENT_RULES_VERSION, execution.key.workflow in self.host.archives
         given = (message.parent, deadline_at_s, message.origin, message.depth, message.attributes, definition, message.grace_s)
-        yield e.StartedEvent(
-            version, self.now_s, value, message.seed, *given, rules=e.EVENT_RULES_VERSION, archive=execution.key.workflow in self.host.archives
-        )
+        yield e.StartedEvent(version, self.now_s, value, message.seed, *given, rules, archive, message.carried)
 
     def _goes_on_with(self, parent: messages.Parent) -> bool:
         """Returns whether an execution that failed, was undone or is no longer needed has to run again: `parent` was reopened since it waited last."""

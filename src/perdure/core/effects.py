@@ -109,7 +109,7 @@ def _work_key(key: Key, path: Path, attempt: int) -> str:
 def _work_message(execution: Execution, path: Path, op: CallOperation, attempt: int, progress: Value) -> envelopes.OutgoingMessage:
     key = execution.key
     about = (op.target, idempotency_key(key, path), op.args, op.timeout_s, op.idempotent)
-    work = messages.TaskMessage(key, path, attempt, *about, progress, op.heartbeat_s, op.secrets, execution.grace_of(op))
+    work = messages.TaskMessage(key, path, attempt, *about, progress, op.heartbeat_s, op.secrets, execution.grace_of(op), execution.carried)
     return envelopes.OutgoingMessage(
         QueueAddress(key.tenant, op.queue), _work_key(key, path, attempt), messages.encode_message(work), lane=op.lane, priority=op.priority
     )
@@ -128,9 +128,9 @@ def _start_message(execution: Execution, path: Path, op: SpawnOperation) -> enve
     key = execution.key
     parent = messages.Parent(key, path, execution.reopened) if op.awaited else None
     opens = NewExecution(program_name(op.workflow, op.version), execution.root, op.queue, op.lane, op.priority, index_attributes(op.attributes))
-    start = messages.StartMessage(
-        op.version, op.input, _child_seed(key, path), parent, op.deadline_s, key, execution.depth + 1, None, None, op.attributes, op.definition, op.grace_s
-    )
+    family = (parent, op.deadline_s, key, execution.depth + 1)
+    own = (op.attributes, op.definition, op.grace_s, execution.carried)
+    start = messages.StartMessage(op.version, op.input, _child_seed(key, path), *family, None, None, *own)
     refers = blob_references(op.input, op.definition)
     return envelopes.OutgoingMessage(_child_key(key, op), f"start:{idempotency_key(key, path)}", messages.encode_message(start), opens=opens, refers=refers)
 

@@ -12,6 +12,7 @@ import msgspec
 
 from perdure.core import error_codes
 from perdure.core.attributes import Attributes
+from perdure.core.carried import Carried
 from perdure.core.errors import ErrorInfo
 from perdure.core.messages import Parent
 from perdure.core.operations import Failure, OnCancel, Operation, Outcome
@@ -52,7 +53,7 @@ class StartedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, ta
     """The execution began; the version of its workflow, or its definition, is pinned. It was started by `origin` and has `depth` ancestors.
 
     `rules` is the version of the rules it runs under; with `archive`, compaction keeps what it replaces. Steps in flight may go on for `grace_s` when the
-    execution fails or is cancelled, unless they have a grace of their own.
+    execution fails or is cancelled, unless they have a grace of their own. `carried` are values of the context in which it was started.
     """
 
     version: int
@@ -68,6 +69,7 @@ class StartedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, ta
     grace_s: float | None = None
     rules: int = 1
     archive: bool = False
+    carried: Carried = ()
 
 
 class ForkedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="F", rename=_FIELD_NAMES):

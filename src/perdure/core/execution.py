@@ -13,6 +13,7 @@ import msgspec
 from perdure.core import attempt_rules, limits
 from perdure.core import events as e
 from perdure.core.attributes import Attributes, decode_attribute_changes, merge_attributes
+from perdure.core.carried import Carried
 from perdure.core.deduplication import MessageDeduplication, SenderWatermark, same_parent
 from perdure.core.events import ended_event_of
 from perdure.core.loop_iterations import LoopIterations, is_in_trimmed_iteration
@@ -148,6 +149,11 @@ class Execution:
     def depth(self) -> int:
         """The number of its ancestors, each started by the one before."""
         return 0 if self.started is None else self.started.depth
+
+    @property
+    def carried(self) -> Carried:
+        """The values of the caller's context that the execution has carried since it was started."""
+        return () if self.started is None else self.started.carried
 
     def grace_of(self, op: CallOperation) -> float:
         """Returns how long an attempt of `op` in flight may continue after the execution failed or was cancelled, in seconds."""

@@ -9,6 +9,7 @@ import msgspec
 
 from perdure.core import payload_header
 from perdure.core.attributes import Attributes
+from perdure.core.carried import Carried
 from perdure.core.errors import LogDamaged
 from perdure.core.operations import OnCancel, Outcome
 from perdure.core.paths import Key, Path, path_text
@@ -29,7 +30,8 @@ class StartMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, ta
 
     `parent` waits for the end. `origin` is the execution that starts this one, if one does, and `depth` the number of its ancestors. With `fork`, the
     execution begins with the results of another one. `definition` pins a definition, given as its bytes or as the blob that holds them. A start that is
-    handled after `expires_at_s` cancels the execution. Steps in flight may go on for `grace_s` when the execution fails or is cancelled.
+    handled after `expires_at_s` cancels the execution. Steps in flight may go on for `grace_s` when the execution fails or is cancelled. `carried` are values
+    of the caller's context.
     """
 
     version: int = 0
@@ -44,6 +46,7 @@ class StartMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, ta
     attributes: Attributes = ()
     definition: Value | None = None
     grace_s: float | None = None
+    carried: Carried = ()
 
 
 class SettleMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="settle"):
@@ -206,7 +209,8 @@ class TaskMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag
     """An attempt of a call, for a worker of its queue, which answers with a `SettleMessage` to `execution`. `key` is the same in every attempt.
 
     `progress` is what an earlier attempt reported last; an attempt that reports nothing for `heartbeat_s` is taken for lost. `secrets` are the places in
-    the named arguments, as JSON pointers, where a mark stands for a secret. Work that is taken back may still be answered for `grace_s`.
+    the named arguments, as JSON pointers, where a mark stands for a secret. Work that is taken back may still be answered for `grace_s`. `carried` is what
+    the execution carries.
     """
 
     execution: Key
@@ -221,6 +225,7 @@ class TaskMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag
     heartbeat_s: float | None = None
     secrets: tuple[str, ...] = ()
     grace_s: float = 0.0
+    carried: Carried = ()
 
 
 MESSAGE_FORMAT_VERSION = 2

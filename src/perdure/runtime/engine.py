@@ -18,6 +18,7 @@ import msgspec
 from perdure.code.declared_queues import Queue
 from perdure.code.step_environment import current_resources
 from perdure.core import limits, messages
+from perdure.core.carried import Carried
 from perdure.core.decision import DecisionContext
 from perdure.core.envelopes import Ack
 from perdure.core.error_text import exception_text, shorten_text
@@ -572,7 +573,7 @@ class Engine:
         if self._idle_s <= 0 and not resident.undecided:
             resident.discard_state()
 
-    async def start(self, key: Key, value: bytes, workflow: Workflow | None = None) -> bool:
+    async def start(self, key: Key, value: bytes, workflow: Workflow | None = None, carried: Carried = ()) -> bool:
         """Starts an execution, unless there is one of this key, and returns whether it was created.
 
         With `workflow`, its version, deadline, grace and definition apply, instead of those of the workflow that the engine knows under this name.
@@ -584,9 +585,8 @@ class Engine:
         if known is None:
             raise UnknownWorkflow(key.workflow, list(self.workflows))
         code = workflow or known
-        return await self.begin_execution(
-            key, messages.StartMessage(code.version, value, self._seed(), None, code.deadline_s, definition=code.definition, grace_s=code.grace_s)
-        )
+        start = messages.StartMessage(code.version, value, self._seed(), None, code.deadline_s, definition=code.definition, grace_s=code.grace_s)
+        return await self.begin_execution(key, start if not carried else msgspec.structs.replace(start, carried=carried))
 
     async def begin_execution(self, key: Key, start: messages.StartMessage) -> bool:
         """Starts an execution of a known workflow with this message, unless there is one of this key, and returns whether it was created."""

@@ -7,6 +7,7 @@ from typing import Any
 from perdure.code.step_environment import StepControl, StepInfo
 from perdure.core import events as e
 from perdure.core import messages
+from perdure.core.carried import Carried
 from perdure.core.envelopes import QueuedMessage
 from perdure.core.execution import Execution
 from perdure.core.operations import CallOperation, Failure
@@ -20,6 +21,9 @@ from perdure.runtime.engine_services import EngineServices
 from perdure.runtime.resident_executions import InFlightAttempt, ResidentExecution, UndecidedMessage
 from perdure.runtime.step_runner import failure_of_generator_exit, ignore_own_cancellation, is_transactional, run_step, run_transactional_step
 from perdure.stores.protocol import TransactionGuard
+
+Call = tuple[Any, CallOperation, Value, Carried]
+"""What an attempt performs: the function, its operation, the progress of the attempt before, and what the execution carries."""
 
 
 def act_on_events(engine: EngineServices, resident: ResidentExecution, events: Iterable[e.Event]) -> None:
@@ -110,8 +114,9 @@ def give_back_attempts(resident: ResidentExecution, but: Container[Path] = ()) -
 
 
 def _begin_attempt(engine: EngineServices, resident: ResidentExecution, path: Path, attempt: int) -> None:
-    pending = None if resident.execution is None else resident.execution.open.get(path)
-    if pending is None or pending.attempt != attempt or pending.state != "performing" or resident.program is None:
+    execution = resident.execution
+    pending = None if execution is None else execution.open.get(path)
+    if execution is None or pending is None or pending.attempt != attempt or pending.state != "performing" or resident.program is None:
         return
     if engine.stopping or resident.drop_when_released or pending.grace_until_s is not None:  # the last: a call that the commit which opened it also dropped
         resident.put(UndecidedMessage(messages.LostMessage(path, attempt, 0, begun=False)))
@@ -120,16 +125,14 @@ def _begin_attempt(engine: EngineServices, resident: ResidentExecution, path: Pa
     if fn is not None and isinstance(op, CallOperation):
         end_attempt(resident, path)
         resident.in_flight[path] = running = InFlightAttempt(attempt)
-        call = (fn, op, pending.progress)
+        call = (fn, op, pending.progress, execution.carried)
         if is_transactional(fn) and engine.perform is run_step:
             running.task = engine.spawn(_run_transactional_attempt(engine, resident, path, running, call))
         else:
             engine.begin(lambda: _run_attempt(engine, resident, path, running, call))
 
 
-async def _run_attempt(
-    engine: EngineServices, resident: ResidentExecution, path: Path, running: InFlightAttempt, call: tuple[Any, CallOperation, Value]
-) -> None:
+async def _run_attempt(engine: EngineServices, resident: ResidentExecution, path: Path, running: InFlightAttempt, call: Call) -> None:
     def is_wanted() -> bool:  # ending an attempt removes it from `in_flight` before it cancels its task
         return resident.in_flight.get(path) is running
 
@@ -142,14 +145,14 @@ async def _run_attempt(
         await asyncio.sleep(0)
     if not is_wanted():
         return
-    (fn, op, reported), attempt = call, running.attempt
+    (fn, op, reported, carried), attempt = call, running.attempt
     running.task = me = asyncio.current_task()
     heartbeats = HeartbeatThrottle(lambda said: engine.deliver(resident, messages.ProgressMessage(path, attempt, said)))
     control = running.attach_control(StepControl(heartbeats.beat, op.secrets, _secret_finder(engine, resident)))
     if op.timeout_s is not None or op.heartbeat_s is not None:
         control.began_s = asyncio.get_running_loop().time()
         resident.step_controls[path] = control
-    info = StepInfo(resident.key, path, attempt, reported, control, op.timeout_s)
+    info = StepInfo(resident.key, path, attempt, reported, control, op.timeout_s, carried)
     try:
         trying = engine.perform(fn, op.args, info, engine.payloads, engine.threads, busy)
         outcome = await ignore_own_cancellation(trying, is_wanted, me)
@@ -173,9 +176,7 @@ def _secret_finder(engine: EngineServices, resident: ResidentExecution) -> Secre
     return secret_finder(engine.secrets, resident.key.tenant, workflow.secrets if isinstance(workflow, GraphWorkflow) else None)
 
 
-async def _run_transactional_attempt(
-    engine: EngineServices, resident: ResidentExecution, path: Path, running: InFlightAttempt, call: tuple[Any, CallOperation, Value]
-) -> None:
+async def _run_transactional_attempt(engine: EngineServices, resident: ResidentExecution, path: Path, running: InFlightAttempt, call: Call) -> None:
     """Runs a transactional step. The execution is busy from its beginning until its outcome is decided on, so that no timeout or cancel comes between."""
 
     def is_wanted() -> bool:
@@ -185,8 +186,8 @@ async def _run_transactional_attempt(
         await asyncio.sleep(0.0005)
     if not is_wanted():
         return
-    (fn, op, _), attempt = call, running.attempt
-    info = StepInfo(resident.key, path, attempt, life=StepControl(lambda _: None, op.secrets, _secret_finder(engine, resident)))
+    (fn, op, _, carried), attempt = call, running.attempt
+    info = StepInfo(resident.key, path, attempt, life=StepControl(lambda _: None, op.secrets, _secret_finder(engine, resident)), carried=carried)
     guard = TransactionGuard(key=resident.key, holder=engine.holder, epoch=engine.epoch, answer=messages.attempt_answer_key(path, attempt))
     resident.busy = True
     try:

@@ -8,6 +8,7 @@ from uuid import uuid4
 
 from perdure.code.declared_queues import Queue
 from perdure.core import messages
+from perdure.core.carried import Carried
 from perdure.core.envelopes import OutgoingMessage
 from perdure.core.events import ParkedEvent
 from perdure.core.paths import Key
@@ -78,7 +79,7 @@ async def resume_if_diverged(engine: Engine, key: Key) -> int:
     return found.head.version
 
 
-async def run_to_end(engine: Engine, key: Key, value: bytes, workflow: Workflow | None = None) -> bytes:
+async def run_to_end(engine: Engine, key: Key, value: bytes, workflow: Workflow | None = None, carried: Carried = ()) -> bytes:
     """Starts an execution with an encoded input, or continues the one that has this key; waits for its end and returns its encoded result.
 
     `workflow` is the workflow to start, in case the engine knows another one of its name.
@@ -88,7 +89,7 @@ async def run_to_end(engine: Engine, key: Key, value: bytes, workflow: Workflow 
         ExecutionFailed, DeadlineExceeded, ExecutionCancelled, NeedsAttention: see `wait_for_end`.
     """
     ending = engine.ending(key)
-    if not await engine.start(key, value, workflow):
+    if not await engine.start(key, value, workflow, carried):
         await engine.claim_now()  # so that the engine holds it, if it is ready, before its status is read
         return await wait_for_end(engine, key, await resume_if_diverged(engine, key))
     ended = await asyncio.shield(ending)  # this engine advances it from its start to its end, so the store need not be watched

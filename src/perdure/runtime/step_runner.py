@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from perdure.code.carried_context import restore_context
 from perdure.code.declarations import Step, UndoHandler, returns_awaitable
 from perdure.code.exception_data import encode_exception, error_info
 from perdure.code.function_codec import FunctionCodec, codec_of_function
@@ -26,6 +27,7 @@ from perdure.core.operations import Failure, Outcome, Success
 from perdure.core.secret_masks import NO_MASK, Mask
 from perdure.core.undo_plan import UndoArguments
 from perdure.core.values import Blob, Value, offload_if_large
+from perdure.runtime import trace_context  # noqa: F401  # it declares that traces are carried
 from perdure.runtime.blob_loader import BlobCache
 from perdure.runtime.call_secrets import resolve_secrets
 from perdure.runtime.holder import retry_with_backoff
@@ -112,6 +114,7 @@ async def _run_step(fn: Any, args: Value, info: StepInfo, payloads: BlobCache, t
         raw = await resolve_secrets(raw, info.life, threads)
     codec, inner, is_async = (fn.codec, fn.fn, fn.is_async) if isinstance(fn, Step) else (codec_of_function(fn), fn, returns_awaitable(fn))
     positional, named = codec.decode_args(raw, "the arguments of step", info.path)
+    restore_context(info.carried)
     loop = asyncio.get_running_loop()
 
     if is_async:
@@ -232,6 +235,7 @@ async def run_transactional_step(
         raw = await undo_arguments(raw, payloads) if isinstance(fn, UndoHandler) else raw
         raw = await resolve_secrets(raw, info.life, threads) if info.life is not None and info.life.places else raw
         positional, named = step.codec.decode_args(raw, "the arguments of step", info.path)
+        restore_context(info.carried)
     except asyncio.CancelledError:
         raise
     except BaseException as error:  # as above

@@ -186,7 +186,7 @@ class Worker:
 
     async def _perform_in_transaction(self, step: Step[Any, Any, Any] | UndoHandler, work: TaskMessage, queued: QueuedMessage) -> Outcome | None:
         """Performs a call in a transaction that also answers and acknowledges it, unless it fails. Returns None if another holder has the task by now."""
-        info = StepInfo(work.execution, work.path, work.attempt, life=self._step_control(work, lambda _: None))
+        info = StepInfo(work.execution, work.path, work.attempt, life=self._step_control(work, lambda _: None), carried=work.carried)
         holder, answer = self._holder, attempt_answer_key(work.path, work.attempt)
         guard = TransactionGuard(key=work.execution, holder=holder.name, epoch=holder.epoch, answer=answer, work=Ack(queued.to, queued.key))
         return await run_transactional_step(self.store, (step, work.args), info, guard, self._threads)
@@ -200,7 +200,7 @@ class Worker:
         control, task = self._step_control(work, heartbeats.beat), asyncio.current_task()
         assert task is not None
         self._cancellable[task] = _CancellableAttempt(control, ack, work.grace_s)
-        info = StepInfo(work.execution, work.path, work.attempt, work.progress, control, work.timeout_s)
+        info = StepInfo(work.execution, work.path, work.attempt, work.progress, control, work.timeout_s, work.carried)
 
         def attempt() -> Coroutine[Any, Any, Outcome]:
             return run_step(step, work.args, info, self._payloads, self._threads, lambda thread: thread.add_done_callback(_retrieve_exception))

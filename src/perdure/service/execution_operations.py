@@ -18,12 +18,14 @@ from uuid import uuid4
 import msgspec
 
 from perdure.code.call_options import DEFAULT_TENANT, NamedWorkflow, refuse_ineffective_options
+from perdure.code.carried_context import captured_context
 from perdure.code.declarations import Signal, checked_name
 from perdure.code.declared_queues import Queue, Rate
 from perdure.code.durations import whole_number
 from perdure.core import compaction, log_format, messages, values
 from perdure.core import events as e
 from perdure.core.attributes import Attributes, index_attributes, indexed_attribute_values
+from perdure.core.carried import Carried
 from perdure.core.envelopes import NewExecution, OutgoingMessage, StartAdmission
 from perdure.core.errors import BadValue, HasEnded, InputDiffers, NoReply, NotFound, TooManyActive, Undecodable, WrongVerb
 from perdure.core.events import ended_event_of
@@ -86,7 +88,7 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     `place` is a queue with lane and priority. After `ttl_s` the execution no longer begins. With `debounce_s` or `singleton`, `key` is that of a series
     (see `unstarted_executions`): the next start replaces one that has not begun, or has no effect while one runs. Without a `seed`, one is drawn.
-    An `admission` limits how many executions that have not ended have the same value of an attribute.
+    An `admission` limits how many executions that have not ended have the same value of an attribute. `carried` are values of the caller's context.
     """
 
     key: Key
@@ -104,6 +106,7 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
     definition: bytes | None = None
     seed: int | None = None
     admission: StartAdmission | None = None
+    carried: Carried = ()
 
 
 def positional_parameters(workflow: Workflow) -> list[str]:
@@ -143,6 +146,7 @@ def begins_at_once(wanted: StartRequest) -> bool:
 async def _begin_in_engine(engine: Engine, wanted: StartRequest) -> bool:
     seed = secrets.randbits(SEED_BITS) if wanted.seed is None else wanted.seed
     start = messages.StartMessage(wanted.version, wanted.input, seed, None, wanted.deadline_s, definition=wanted.definition, grace_s=wanted.grace_s)
+    start = msgspec.structs.replace(start, carried=wanted.carried) if wanted.carried else start
     return await engine.begin_execution(wanted.key, start)
 
 
@@ -169,7 +173,7 @@ async def _post_start(access: StoreAccess, wanted: StartRequest, besides: Sequen
         expires_at_s = None if wanted.ttl_s is None else now_s + wanted.delay_s + wanted.ttl_s
         seed = secrets.randbits(SEED_BITS) if wanted.seed is None else wanted.seed
         begin = messages.StartMessage(wanted.version, given, seed, None, wanted.deadline_s, expires_at_s=expires_at_s, attributes=wanted.attributes)
-        begin = msgspec.structs.replace(begin, definition=definition, grace_s=wanted.grace_s)
+        begin = msgspec.structs.replace(begin, definition=definition, grace_s=wanted.grace_s, carried=wanted.carried)
         opens = NewExecution(program_name(key.workflow, wanted.version), key, *wanted.place, index_attributes(wanted.attributes), wanted.admission)
         send = OutgoingMessage(key, "start", messages.encode_message(begin), due_at_s, opens)
         answer, *_ = await access.store.commit([Post(messages=(send,), blobs=tuple(blobs.items())), *besides])
@@ -368,6 +372,7 @@ def start_request(
         debounce_s=calling.debounce_s,
         singleton=calling.singleton,
         attributes=calling.attributes,
+        carried=captured_context(),
     )
     return start, calling.line
 

@@ -134,7 +134,8 @@ async def _post_start(access: StoreAccess, execution: Execution, wanted: RerunRe
         execution.attributes if copied is not None and copied.trimmed else started.attributes
     )  # forgotten iterations, which are not replayed, may have changed them
     definition = started.definition if copied is None else execution.definition
-    begin = messages.StartMessage(version, given, seed, None, deadline_s, fork=copied, attributes=known, definition=definition, grace_s=started.grace_s)
+    begin = messages.StartMessage(version, given, seed, None, deadline_s, fork=copied, attributes=known, definition=definition)
+    begin = msgspec.structs.replace(begin, grace_s=started.grace_s, carried=started.carried)
     opens = NewExecution(program_name(wanted.key.workflow, version), wanted.key, attributes=index_attributes(known))
     send = OutgoingMessage(wanted.key, "start", messages.encode_message(begin), 0.0, opens, refers=blob_references(begin))
     (answer,) = await access.store.commit([Post(messages=(send,), blobs=tuple(blobs.items()))])
