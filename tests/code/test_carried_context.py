@@ -174,7 +174,8 @@ async def _in_async(app: App, db: str, how: str) -> Any:
 
 
 def test_a_worker_of_a_queue_has_it(tmp_path: Path) -> None:
-    with App([at_a_worker], queues=[far], db=f"sqlite:///{tmp_path}/perdure.db") as shop:
+    db = f"sqlite:///{tmp_path}/perdure.db"
+    with App([at_a_worker], db=db) as shop, App(steps=[in_worker], queues=[far], db=db):
         assert as_caller(lambda: shop.run(at_a_worker)) == CALLER
 
 

@@ -1,6 +1,7 @@
 """Makes the logs of the corpus, of code and of definitions: ``PYTHONPATH=src:. python -m tests.corpus.make v2``. Run by hand, never by a test.
 
-It writes the files of new cases. Everything runs in virtual time on one seed, so that the same code makes the same files. Tracebacks, which name files, are left out.
+It writes the files of new cases. Everything runs in virtual time on one seed, so that the same code makes the same files. Tracebacks, which name files, are
+left out.
 """
 
 import asyncio
