@@ -110,8 +110,8 @@ async def checkout(ctx: Context) -> int:
 
 @workflow
 async def dispatch_order(ctx: Context, order_id: int) -> None:
-    for _ in range(PROGRESS_STEPS):
-        await ctx.sleep(PROGRESS_EVERY, name="progress")
+    for number in range(PROGRESS_STEPS):
+        await ctx.sleep(PROGRESS_EVERY, name=f"progress {number}")
         await ctx.step(update_progress, order_id)
 
 
