@@ -58,6 +58,21 @@ def test_a_page_that_is_never_answered_is_named_in_the_report_and_fails_nothing_
     assert saved_ids(tmp_path / "articles.csv") == [*range(30), *range(60, 90)]
 
 
+def test_a_failure_is_cached_too_until_somebody_retries_the_child(world: World, api: ArticleServer, tmp_path: Path) -> None:
+    api.failures[1] = 4
+    for number in (1, 2):
+        run = world.start(port.etl.with_(id=f"flow {number}"), api.url, 1, str(tmp_path / "articles.csv"))
+        world.skip("1m")
+        review_of(world, run).approve(by="ada", value=Publication())
+        assert run.result().failed_pages == [1]
+    assert api.requests[1] == 4
+    (child,) = (one for one in world.runs if one.key.workflow == "articles_of")
+    child.retry()
+    run = world.start(port.etl.with_(id="flow 3"), api.url, 1, str(tmp_path / "articles.csv"))
+    review_of(world, run).approve(by="ada", value=Publication())
+    assert run.result().saved == 30
+
+
 def test_a_page_is_fetched_once_a_day_for_all_flows(world: World, api: ArticleServer, tmp_path: Path) -> None:
     for number, expected in ((1, 1), (2, 1), (3, 2)):
         run = world.start(port.etl.with_(id=f"flow {number}"), api.url, 1, str(tmp_path / f"{number}.csv"))
