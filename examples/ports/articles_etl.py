@@ -4,7 +4,7 @@
     perdure approve review-of-articles.csv -i minimum_reactions=10                # elsewhere
 
 The originals are examples/run_api_sourced_etl.py and the guides on concurrency, caching and interactive workflows (docs/v3) of
-https://github.com/PrefectHQ/prefect at ce79dd3, Copyright 2018-2026 Prefect Technologies, Inc., Apache-2.0. Rows are plain data here and not a DataFrame.
+https://github.com/PrefectHQ/prefect at ce79dd3, Copyright 2019- Prefect Technologies, Inc., Apache-2.0. Rows are plain data here and not a DataFrame.
 """
 
 import csv
