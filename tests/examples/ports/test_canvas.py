@@ -88,6 +88,8 @@ def test_a_task_may_say_when_it_is_retried(world: World) -> None:
     assert world.now - before == timedelta(seconds=60)
 
 
+@pytest.mark.slow
+@pytest.mark.perdure(crash_at="every")
 def test_a_skewed_group_begins_one_task_a_second(world: World) -> None:
     run = world.start(port.skewed_group, 3)
     seen = []
@@ -112,14 +114,15 @@ def test_an_eta_and_a_countdown_are_waited_for_without_a_process(world: World) -
     assert world.now >= eta
 
 
+@pytest.mark.slow
+@pytest.mark.perdure(crash_at="every")
 def test_a_rate_limit_holds_for_all_and_a_start_that_comes_too_late_expires(world: World) -> None:
     before = world.now
     runs = [world.start(port.newsletter.with_(id=f"n{number}"), f"reader {number}") for number in range(11)]
     late = world.start(port.newsletter.with_(id="late", ttl="30s"), "one too many")
-    world.skip("70s")
+    world.skip("80s")  # a slot more than without a crash: what was killed as it began is begun again within the rate
     sent = [run.result() for run in runs]
-    assert sent[0] - before < timedelta(seconds=1)
-    assert timedelta(seconds=60) <= sent[10] - before < timedelta(seconds=70)
+    assert timedelta(seconds=60) <= sent[10] - before <= timedelta(seconds=72)
     assert all(later - earlier >= timedelta(seconds=6) for earlier, later in pairwise(sent))
     with pytest.raises(ExecutionCancelled):
         late.result()
