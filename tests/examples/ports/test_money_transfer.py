@@ -86,6 +86,7 @@ def test_a_bank_that_is_away_for_two_attempts_is_asked_a_third_time(world: World
     assert bank.balances() == AFTER
 
 
+@pytest.mark.slow
 @pytest.mark.perdure(crash_at="every")
 @pytest.mark.parametrize("lost", ["withdraw", "deposit"])
 def test_a_booking_whose_answer_is_lost_is_reversed(world: World, bank: Bank, monkeypatch: pytest.MonkeyPatch, lost: str) -> None:
