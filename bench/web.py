@@ -1,7 +1,7 @@
 """How many orders a second the FastAPI shop of `examples/web` takes, beside the same server that only inserts a row; then the same while workers are killed.
 
 Both run under uvicorn with two processes, on this machine, with the same clients on connections that stay open. An order is acknowledged when its start is
-durable (fsync); the row of the peer is as durable, by `sqlite3` with a commit of its own. The orders are charged by the engines in the same processes meanwhile.
+durable (fsync); the row of the peer is as durable, by `sqlite3` with a commit of its own. Meanwhile the engines in the same processes charge the orders.
 
 In the second part a worker is killed with SIGKILL every other second, and uvicorn begins another one. At last every order that was acknowledged must have
 exactly one line in the ledger; otherwise the program fails.
