@@ -5,6 +5,7 @@ It holds no rules, but gives `perdure.service` its typed interface. `perdure.syn
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from types import TracebackType
@@ -20,6 +21,7 @@ from perdure.code.results import Means, Vote
 from perdure.core.attribute_filter import AttributeFilter
 from perdure.core.errors import BadValue, NotFound
 from perdure.core.paths import Key
+from perdure.display.execution_list import ExecutionList
 from perdure.runtime.registrations import declare_queues
 from perdure.service import approvals, bulk_requests, execution_operations, queries, replay_checks
 from perdure.service.approvals import Approval
@@ -72,6 +74,10 @@ class AsyncClient:
             self._store, self._ours = url if codec is None else EncodedStore(url, codec), False
         self._access = StoreAccess(self._store)
         self._declared: set[str] = set()
+        if "IPython" in sys.modules:
+            from perdure.display.ipython_formats import register_formats
+
+            register_formats()
 
     async def aclose(self) -> None:
         """Closes the client. Pending waits raise `StoreUnavailable`; messages that were posted are durable."""
@@ -203,7 +209,7 @@ class AsyncClient:
         attribute, in its order (of several values the least counts, or with `descending` the greatest). For the next page, `after` is the last execution of
         this one. Perdure's own executions, such as those of approvals, are listed only with `internal`, or if `workflow` names theirs.
         """
-        return await queries.list_executions(
+        listed = await queries.list_executions(
             self._access,
             tenant=checked_name(tenant, "tenant"),
             workflow=None if workflow is None else name_of(workflow),
@@ -217,6 +223,7 @@ class AsyncClient:
             descending=descending,
             internal=internal,
         )
+        return ExecutionList(listed)
 
     def select(
         self,

@@ -6,7 +6,7 @@ It holds no rules, but gives `perdure.service` its typed interface. `perdure.syn
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, overload
 from uuid import uuid4
 
 from perdure.code.call_options import NamedWorkflow
@@ -19,6 +19,7 @@ from perdure.definition_workflow import Definition
 from perdure.runtime.execution_results import Ending
 from perdure.runtime.workflow_programs import encode_input
 from perdure.service import definition_patches, definition_views, execution_operations, history, queries, reruns
+from perdure.service.execution_details import execution_details
 from perdure.service.execution_folds import ExecutionFold
 from perdure.service.execution_operations import await_reply
 from perdure.service.history import EmittedValue
@@ -26,6 +27,9 @@ from perdure.service.queries import ExecutionStatus, ListedExecution
 from perdure.service.store_access import StoreAccess, with_timeout
 from perdure.short_traceback import short_traceback
 from perdure.workflow_function import Workflow
+
+if TYPE_CHECKING:
+    from perdure.display.execution_tree import ExecutionTree
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -52,6 +56,12 @@ class AsyncHandle(Generic[R_co]):
 
     def __repr__(self) -> str:
         return f"<handle of {self.key}>"
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        """What IPython displays."""
+        from perdure.display.handle_notes import unread_handle
+
+        return unread_handle(repr(self))
 
     @property
     def _fold(self) -> ExecutionFold:
@@ -103,6 +113,15 @@ class AsyncHandle(Generic[R_co]):
     async def steps(self) -> list[StepView]:
         """Every operation, settled and open, in the order of opening; for a definition, with the verb of each."""
         return await definition_views.step_views(self._access, self._fold)
+
+    async def tree(self) -> ExecutionTree:
+        """The execution as a tree of its operations, for notebooks, which display it so that parts of it can be expanded, and for prompts, which print it.
+
+        It has the status, each operation with its state, attempts, time, and value or error, shortened, and the executions that this one has started.
+        """
+        from perdure.display.execution_tree import ExecutionTree  # here, so that programs that display nothing do not load it
+
+        return ExecutionTree(await execution_details(self._access, self.key))
 
     async def query(self, key: str | None = None, default: Any = None) -> Any:
         """The value that the workflow has set under `key` (`default` if none), or all values as a dict. It works after the end, too."""

@@ -6,7 +6,7 @@ Made from `perdure.async_handle` by ``python -m tools.make_sync``, but for what 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Generic, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from perdure.async_handle import AsyncHandle, Change
 from perdure.code.declarations import Signal
@@ -16,6 +16,9 @@ from perdure.definition_workflow import Definition
 from perdure.loop_thread import LoopThread, run_in_user_transaction
 from perdure.service.history import EmittedValue
 from perdure.service.queries import ExecutionStatus, ListedExecution
+
+if TYPE_CHECKING:
+    from perdure.display.execution_tree import ExecutionTree
 
 R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
@@ -66,6 +69,13 @@ class Handle(Generic[R_co]):
     def steps(self) -> list[StepView]:
         """Every operation, settled and open, in the order of opening; for a definition, with the verb of each."""
         return self._thread.call(self._inner.steps())
+
+    def tree(self) -> ExecutionTree:
+        """The execution as a tree of its operations, for notebooks, which display it so that parts of it can be expanded, and for prompts, which print it.
+
+        It has the status, each operation with its state, attempts, time, and value or error, shortened, and the executions that this one has started.
+        """
+        return self._thread.call(self._inner.tree())
 
     def query(self, key: str | None = None, default: Any = None) -> Any:
         """The value that the workflow has set under `key` (`default` if none), or all values as a dict. It works after the end, too."""
@@ -205,3 +215,9 @@ class Handle(Generic[R_co]):
             BadValue: the step has its result already.
         """
         self._thread.call(self._inner.preset(step, value))
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        """What IPython displays: the tree of the execution, which is read now."""
+        from perdure.display.handle_notes import read_handle
+
+        return read_handle(repr(self), self.tree)

@@ -1,4 +1,7 @@
-"""Renders executions as text: lists, engines and workers, one execution with its steps as a tree, events, and the tokens of a definition."""
+"""Renders executions as text: lists, engines and workers, one execution with its steps as a tree, and events.
+
+It needs neither click nor rich, so that notebooks display the same trees (`perdure.display`).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from perdure.cli import output, terminal_text
+from perdure.cli import terminal_text
 from perdure.cli.plain_text import STATUS_STYLES, TextCell, TextTable, TreeNode, cell, state_glyph, status_cell
 from perdure.cli.terminal_text import execution_name
 from perdure.core.attribute_filter import attribute_text
@@ -15,7 +18,6 @@ from perdure.core.attributes import attribute_values_of
 from perdure.core.errors import ErrorInfo
 from perdure.core.program import program_name, program_text
 from perdure.core.views import PublicEvent, StepView
-from perdure.definitions.graph.execution_view import TokenCounts
 from perdure.runtime.execution_results import ENDED_STATUSES
 from perdure.service.queries import ExecutionStatus, HolderView, ListedExecution
 
@@ -208,7 +210,7 @@ class _TreeBuilder:
             cells += [aim, _state_cell(step), *_step_facts(step, self.now_s)]
         note = None if step.error is None else cell(f"{step.error.type}: {terminal_text.first_line(step.error.message)}", "bad")
         notes = () if note is None or _is_noted_below(note, below) else (note,)  # what failed in it is said once, where it happened
-        return TreeNode(tuple(cells), notes, below, quiet, is_open)
+        return TreeNode(tuple(cells), notes, below, quiet, is_open, step.path)
 
 
 def _is_noted_below(note: TextCell, below: Iterable[TreeNode]) -> bool:
@@ -293,31 +295,3 @@ def _user_frames(traceback: Iterable[str]) -> Iterator[str]:
 
 
 _PERDURE_FRAME = re.compile(r'  File ".*[/\\]perdure[/\\](runtime|code|definitions|core)[/\\]')
-
-
-APPLIED_KEYS_MAX = 20
-"""How many of the latest applied keys are shown; JSON has all."""
-
-OUTPUT_COLUMNS_MAX = 100
-
-
-def token_lines(tokens: TokenCounts) -> Iterator[tuple[TextCell, ...]]:
-    """The lines of the tokens of an execution."""
-    yield TextCell("event", "dim"), TextCell(str(tokens.number), "strong")
-    yield (
-        TextCell("counter", "dim"),
-        TextCell(str(tokens.counter), "strong"),
-        TextCell(f"and {terminal_text.count(tokens.approvals, 'approval')}" if tokens.approvals else ""),
-    )
-    yield from _section("open", ((one, "") for one in tokens.open))
-    yield from _section("joins", ((target, f"reached by {', '.join(sources)}") for target, sources in tokens.joins.items()))
-    left_out = len(tokens.applied) - APPLIED_KEYS_MAX
-    yield from _section("applied", [*([(f"… {left_out:,} before", "")] if left_out > 0 else []), *((one, "") for one in tokens.applied[-APPLIED_KEYS_MAX:])])
-    yield from _section("outputs", ((id, terminal_text.truncate(output.compact_json(value), OUTPUT_COLUMNS_MAX)) for id, value in tokens.outputs.items()))
-
-
-def _section(title: str, rows: Iterator[tuple[str, str]] | list[tuple[str, str]]) -> Iterator[tuple[TextCell, ...]]:
-    for number, (name, said) in enumerate(rows):
-        if number == 0:
-            yield (TextCell(title, "dim"),)
-        yield TextCell(" "), cell(name, "strong"), cell(said)

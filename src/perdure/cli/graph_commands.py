@@ -108,8 +108,8 @@ def show_tokens(settings: GlobalOptions, key: Key, number: int | None, format: s
     import asyncio
 
     from perdure.cli import output
-    from perdure.cli.execution_views import token_lines
     from perdure.cli.terminal import screen
+    from perdure.cli.token_views import token_lines
 
     found = asyncio.run(_view_of(settings, key, number)).tokens
     if format == "table":

@@ -27,7 +27,8 @@ class TextTable:
 @dataclass(frozen=True)
 class TreeNode:
     """A line of a tree, with what hangs below it; `notes` are further lines of its own. A `quiet` one says
-    only that all is well; with an `open` one, something in it has not come to its end.
+    only that all is well; with an `open` one, something in it has not come to its end. `path` is that of its operation, if it
+    stands for one.
     """
 
     cells: tuple[TextCell, ...]
@@ -35,6 +36,7 @@ class TreeNode:
     below: tuple[TreeNode, ...] = ()
     quiet: bool = False
     open: bool = False
+    path: str = ""
 
     @property
     def lines(self) -> int:
