@@ -12,6 +12,7 @@ import asyncio
 import atexit
 import logging
 import os
+import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
@@ -52,7 +53,7 @@ from perdure.stores.payload_codec import PayloadCodec
 from perdure.stores.protocol import Store
 from perdure.sync_client import Client, client_on_thread
 from perdure.sync_handle import Handle
-from perdure.workflow_function import Workflow, related_workflows
+from perdure.workflow_function import Workflow, by_their_own_name_first, related_workflows
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -212,6 +213,9 @@ class App:
         The first call opens the App, and later ones return at once, in any thread. It is closed at the end of the process, within `grace`. A forked process
         opens it for itself by its first call, and an App whose engine has failed is opened again. Within ``with app:`` it is the face of that block.
 
+        Where the code that made an App is executed again, in a cell of a notebook or by a reload of its module, the new App takes the place of the old one
+        on the same database, which is closed first.
+
         Raises:
             WrongVerb: the App is open on an event loop of this process, or this is called in a workflow.
             StoreError: the database can't be opened.
@@ -231,11 +235,23 @@ class App:
     def _open_in_background(self) -> SyncApp:
         if self in _in_background:
             self._close_in_background()
+        for other in [one for one in _in_background if self._replaces(one)]:
+            other._close_in_background()
         face = self.__enter__()
         if not _in_background:
             atexit.register(_close_all)
         _in_background.append(self)
         return face
+
+    def _replaces(self, other: App) -> bool:
+        """Whether this App was made because code that made the `other` one was executed again: a cell of a notebook, or a module that was reloaded."""
+        if self.db != other.db:
+            return False
+        functions = {(one.code.fn.__module__, one.code.fn.__qualname__): one.code.fn for one in other.code.workflows if isfunction(one.code.fn)}
+        same = [
+            (fn, functions[place]) for one in self.code.workflows if isfunction(fn := one.code.fn) and (place := (fn.__module__, fn.__qualname__)) in functions
+        ]
+        return any(new is not old or (new.__module__ == "__main__" and _is_interactive()) for new, old in same)
 
     def _close_in_background(self) -> None:
         _in_background.remove(self)
@@ -289,9 +305,15 @@ class App:
         if opened is not None and (opened.thread is thread or (thread is None and _is_running(opened.loop))):  # the latter: in an async step
             return opened
         if opened is not None and thread is None:
-            raise WrongVerb(f"{what} was called within `with app as shop:`", f"use shop.{verb}(...), which does not need to be awaited")
+            raise WrongVerb(
+                f"{what} was called within `with app as shop:`, or after `shop = app.background()`", f"use shop.{verb}(...), which does not need to be awaited"
+            )
         state = "after the App was closed" if self._was_open else "before the App was opened"
-        raise WrongVerb(f"{what} was called {state}", f"open it: `async with app:` and `await app.{verb}(...)`, or `with app as shop:` and `shop.{verb}(...)`")
+        raise WrongVerb(
+            f"{what} was called {state}",
+            f"open it: `async with app:` and `await app.{verb}(...)`, or `with app as shop:` and `shop.{verb}(...)`; "
+            "or, for all cells of a notebook, `shop = app.background()`",
+        )
 
     def workflow(self, name: str) -> Workflow[..., Any] | NamedWorkflow:
         """Returns the workflow or definition of a name, to be started with options: ``app.start(app.workflow("order").with_(id="o1"), "o1", 500)``.
@@ -542,13 +564,18 @@ def _release_order(one: Workflow[..., Any]) -> Any:
 
 
 def _steps_near(workflows: Iterable[Workflow[..., Any]]) -> list[Step[..., Any, Any]]:
-    """Returns the steps in the modules of the functions of workflows."""
+    """Returns the steps in the modules of the functions of workflows; of several with one name, the last one counts."""
     modules = {id(names): names for one in workflows if (names := getattr(one.code.fn, "__globals__", None)) is not None}
-    return [thing for names in modules.values() for thing in names.values() if isinstance(thing, Step)]
+    return [thing for names in modules.values() for thing in reversed(by_their_own_name_first(names)) if isinstance(thing, Step)]
 
 
 def _queues_of(queues: Iterable[str | Queue]) -> list[Queue]:
     return [one for one in queues if isinstance(one, Queue)]
+
+
+def _is_interactive() -> bool:
+    """Returns whether this is a notebook or a prompt, where names are defined again and again."""
+    return hasattr(sys, "ps1")
 
 
 def _is_running(loop: asyncio.AbstractEventLoop) -> bool:

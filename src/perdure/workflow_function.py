@@ -9,7 +9,7 @@ import asyncio
 import builtins
 import dataclasses
 import inspect
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from functools import wraps
@@ -19,7 +19,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack, 
 from perdure.code.branch_task import import_greenlet
 from perdure.code.call_options import DEFAULT_TENANT, WithOptions, with_options
 from perdure.code.context import Context
-from perdure.code.declarations import CallOptions, CodeWorkflow, checked_name
+from perdure.code.declarations import CallOptions, CodeWorkflow, Step, checked_name
 from perdure.code.declared_queues import Queue, queue_name
 from perdure.code.deterministic_loop import DeterministicLoop
 from perdure.code.durations import Duration, duration_seconds, whole_number
@@ -147,14 +147,26 @@ def related_workflows(workflow: Workflow[..., Any]) -> list[Workflow[..., Any]]:
 
 def _neighbours(fn: Callable[..., Any]) -> Callable[[], Sequence[Workflow[..., Any]]]:
     def named() -> list[Workflow[..., Any]]:
-        found = list(getattr(fn, "__globals__", {}).values())
+        found = by_their_own_name_first(getattr(fn, "__globals__", {}))
         for cell in getattr(fn, "__closure__", None) or ():
             with suppress(ValueError):  # raised by a cell that is still empty
                 found.append(cell.cell_contents)
-        found += [one for module in found if isinstance(module, ModuleType) for one in list(vars(module).values())]
+        found += [one for module in found if isinstance(module, ModuleType) for one in by_their_own_name_first(vars(module))]
         return [one for one in found if isinstance(one, Workflow)]
 
     return named
+
+
+def by_their_own_name_first(names: Mapping[str, Any]) -> list[Any]:
+    """The values of a namespace. Workflows and steps that are bound to the name of their function come before others: after a cell of a notebook has run
+    again, names such as ``_3`` still hold what it defined before.
+    """
+    return [one for _, one in sorted(names.items(), key=lambda pair: _function_name(pair[1]) != pair[0])]
+
+
+def _function_name(thing: Any) -> str:
+    fn = thing.fn if isinstance(thing, Step) else thing.code.fn if isinstance(thing, Workflow) else None
+    return getattr(fn, "__name__", "")
 
 
 class _Decorator:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from perdure.service.queries import ListedExecution
 
@@ -12,8 +13,14 @@ class ExecutionList(list[ListedExecution]):
 
     __slots__ = ()
 
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        """What IPython displays: the table that ``perdure ls`` prints."""
+    def _repr_html_(self) -> str:
+        return self._displayed("text/html")
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """Writes the table that ``perdure ls`` prints to a printer of IPython, which has one of its own for lists."""
+        printer.text(self._displayed("text/plain"))
+
+    def _displayed(self, media_type: str) -> str:
         from perdure.display.ipython_formats import list_bundle  # here, so that programs that display nothing do not load it
 
-        return list_bundle(self, time.time())
+        return list_bundle(self, time.time())[media_type]

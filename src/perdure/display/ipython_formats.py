@@ -19,6 +19,9 @@ Bundle = dict[str, str]
 """What is displayed, by its media type."""
 
 
+NO_EXECUTIONS = "no executions"
+
+
 class _AllPrograms:
     """Stands for the programs that living engines know, where they have not been looked up."""
 
@@ -32,7 +35,7 @@ ALL_PROGRAMS = _AllPrograms()
 def list_bundle(listed: Sequence[ListedExecution], now_s: float) -> Bundle:
     """The display of a list of executions: a table."""
     if not listed:
-        return {"text/plain": "no executions"}
+        return {"text/plain": NO_EXECUTIONS, "text/html": NO_EXECUTIONS}
     content = execution_table(listed, ALL_PROGRAMS, now_s)
     return {"text/plain": plain_text.table(content), "text/html": html_text.frame(html_text.table(content))}
 
