@@ -74,7 +74,7 @@ class AsyncClient:
             self._store, self._ours = url if codec is None else EncodedStore(url, codec), False
         self._access = StoreAccess(self._store)
         self._declared: set[str] = set()
-        if "IPython" in sys.modules:
+        if sys.modules.get("IPython") is not None:
             from perdure.display.ipython_formats import register_formats
 
             register_formats()

@@ -3,7 +3,7 @@
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +26,10 @@ class NotebookKernel:
 
     def outputs(self, source: str) -> list[Any]:
         """Runs a cell, and returns its outputs as the notebook would store them."""
-        cell = nbformat.v4.new_code_cell(source)
+        cell = nbformat.v4.new_code_cell(source)  # type: ignore[no-untyped-call]  # nbformat has few types
         self._client.nb.cells.append(cell)
-        try:
+        with suppress(CellExecutionError, DeadKernelError):  # the outputs say it, or the test has killed the kernel
             self._client.execute_cell(cell, len(self._client.nb.cells) - 1)
-        except (CellExecutionError, DeadKernelError):  # the outputs say it, or the test has killed the kernel
-            pass
         return list(cell.outputs)
 
     def html(self, source: str) -> str:
@@ -56,6 +54,7 @@ def _text(output: Any) -> str:
 @contextmanager
 def kernel_in(directory: Path) -> Iterator[NotebookKernel]:
     """Starts a kernel in a directory; ends it with the block."""
-    client = NotebookClient(nbformat.v4.new_notebook(), timeout=CELL_TIMEOUT_S, kernel_name="python3", resources={"metadata": {"path": str(directory)}})
+    notebook = nbformat.v4.new_notebook()  # type: ignore[no-untyped-call]  # nbformat has few types
+    client = NotebookClient(notebook, timeout=CELL_TIMEOUT_S, kernel_name="python3", resources={"metadata": {"path": str(directory)}})
     with client.setup_kernel():
         yield NotebookKernel(client)

@@ -87,7 +87,9 @@ def test_a_child_that_is_defined_again_runs_by_its_new_definition(kernel: Notebo
 
 def test_the_cell_of_an_app_that_runs_again_leaves_one_engine_with_the_new_code(kernel: NotebookKernel) -> None:
     kernel.run(APP + "old = shop\nwaiting = shop.start(patient.with_(id='p'), 'o1')\nwhile waiting.status().settled == 0: await asyncio.sleep(0.01)")
-    kernel.run("@workflow\nasync def patient(ctx: Context, order: str) -> str:\n    await ctx.step(charge, order)\n    return f'new: paid {await ctx.listen(paid)}'")
+    kernel.run(
+        "@workflow\nasync def patient(ctx: Context, order: str) -> str:\n    await ctx.step(charge, order)\n    return f'new: paid {await ctx.listen(paid)}'"
+    )
     kernel.run(APP)
     assert kernel.run("len([one for one in shop.client.engines() if one.alive])") == "1"
     assert kernel.run("handle = shop.handle('p', patient)\nhandle.send(paid, 7)\nhandle.result()") == "'new: paid 7'"

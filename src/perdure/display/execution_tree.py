@@ -68,7 +68,8 @@ class ExecutionTree:
 
     def __repr__(self) -> str:
         nodes = limited_tree(_operations(self._details), TEXT_NODES_MAX)
-        return "\n".join((*map(plain_text.line, _head(self._details)), *([plain_text.tree(nodes)] if nodes else [])))
+        lines = (*map(plain_text.line, _head(self._details)), *plain_text.tree(nodes).splitlines())
+        return "\n".join(terminal_text.truncate(line, html_text.COLUMNS_MAX) for line in lines)
 
     def _repr_html_(self) -> str:
         nodes = limited_tree(_operations(self._details), HTML_NODES_MAX)
