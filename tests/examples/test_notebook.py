@@ -5,6 +5,7 @@ import signal
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import nbformat
 import pytest
@@ -16,13 +17,18 @@ ARTICLES = 200
 pytestmark = pytest.mark.slow
 
 
+def notebook() -> Any:
+    """The notebook, read anew."""
+    return nbformat.read(NOTEBOOK, as_version=4)  # type: ignore[no-untyped-call]  # nbformat has few types
+
+
 def client_in(directory: Path) -> NotebookClient:
     """A client of a kernel for a copy of the notebook."""
-    return NotebookClient(nbformat.read(NOTEBOOK, as_version=4), timeout=60, kernel_name="python3", resources={"metadata": {"path": str(directory)}})
+    return NotebookClient(notebook(), timeout=60, kernel_name="python3", resources={"metadata": {"path": str(directory)}})
 
 
 def test_the_notebook_is_stored_without_outputs() -> None:
-    cells = nbformat.read(NOTEBOOK, as_version=4).cells
+    cells = notebook().cells
     assert all(not cell.outputs and cell.execution_count is None for cell in cells if cell.cell_type == "code")
 
 
@@ -39,7 +45,7 @@ def test_it_is_killed_in_the_middle_and_run_again_from_the_top(tmp_path: Path) -
         begun.execute_cell(wait, len(begun.nb.cells) - 1)
         os.kill(begun.km.provisioner.pid, signal.SIGKILL)  # type: ignore[union-attr]  # the kernel runs on this machine
 
-    def rows(statement: str) -> list[object]:
+    def rows(statement: str) -> list[Any]:
         with closing(sqlite3.connect(tmp_path / "shop.db")) as database:
             return database.execute(statement).fetchall()
 
