@@ -40,6 +40,7 @@ OTHERS = {
     "ExecutionInfo": "perdure.code.context",
     "ExecutionStatus": "perdure.service.queries",
     "StepView": "perdure.core.views",
+    "ExecutionTree": "perdure.display.execution_tree",
     "ListedExecution": "perdure.service.queries",
     "PublicEvent": "perdure.core.views",
     "EmittedValue": "perdure.service.history",
