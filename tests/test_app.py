@@ -37,6 +37,7 @@ from perdure.core.paths import Key
 from perdure.stores.memory import MemoryStore
 from perdure.stores.protocol import ChangeAnswer, Commit, Post
 from perdure.stores.sqlite.store import SqliteStore
+from perdure.workflow_function import by_their_own_name_first
 
 done: list[str] = []
 begun = threading.Event()
@@ -664,3 +665,15 @@ assert instant.run() == 1
 
 
 logging.getLogger("perdure").setLevel(logging.WARNING)
+
+
+def test_of_functions_with_one_name_the_one_that_is_bound_to_it_counts() -> None:
+    names: dict[str, Any] = {"_": None, "_3": None}
+    for number in (1, 2):
+        exec(f"@step\ndef charge(): return {number}\n@workflow\nasync def receipt(ctx: Context): return await ctx.step(charge)", PRELUDE, names)
+        names |= {"_": names["charge"], "_3": names["receipt"]} if number == 1 else {}
+    found = by_their_own_name_first(names)
+    assert found[:2] == [names["charge"], names["receipt"]] and set(map(id, found[2:])) == {id(names["_"]), id(names["_3"])}
+
+
+PRELUDE: dict[str, Any] = {"step": step, "workflow": workflow, "Context": Context}

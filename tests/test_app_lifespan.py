@@ -216,6 +216,46 @@ print(second._thread is not first._thread, second.run(greet, "Bob"))
 
 
 @pytest.mark.slow
+def test_a_reloaded_module_gives_an_app_that_replaces_the_one_in_the_background(tmp_path: Path) -> None:
+    (tmp_path / "flows.py").write_text(RELOADED)
+    program = """
+import importlib, flows
+first = flows.app.background()
+print(first.run(flows.greet, "Ada"))
+other = App([greet], db="sqlite:///other.db").background()
+flows = importlib.reload(flows)
+second = flows.app.background()
+print(second.run(flows.greet, "Bob"), len([one for one in second.client.engines() if one.alive]), other.run(greet, "Cy"))
+try:
+    first.run(flows.greet, "Dan")
+except perdure.WrongVerb as error:
+    print(str(error).partition(":")[0])
+"""
+    expected = "Hello Ada\nHello Bob 1 Hello Cy\napp.run() was called after the App was closed. Open it\n"
+    assert ran("import perdure\n" + program, tmp_path) == expected
+
+
+RELOADED = """
+from perdure import App, Context, workflow
+
+@workflow
+async def greet(ctx: Context, name: str) -> str:
+    return f"Hello {name}"
+
+app = App([greet], db="sqlite:///flows.db")
+"""
+
+
+@pytest.mark.slow
+def test_two_apps_of_a_program_with_one_workflow_are_both_open(tmp_path: Path) -> None:
+    program = """
+first, second = (App([greet], db="sqlite:///shop.db").background() for _ in range(2))
+print(first.run(greet, "Ada"), second.run(greet, "Bob"), first.run(greet, "Cy"))
+"""
+    assert ran(program, tmp_path) == "Hello Ada Hello Bob Hello Cy\n"
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("patch", ["from gevent import monkey; monkey.patch_all()", "import eventlet; eventlet.monkey_patch()"])
 def test_greenlets_in_place_of_threads_are_refused(tmp_path: Path, patch: str) -> None:
     pytest.importorskip(patch.split()[1].rstrip(";"))
