@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from perdure.code.declared_queues import Queue, Rate
     from perdure.code.results import Attempt, Decision, Err, Message, Ok, Record, Vote, Won
     from perdure.code.step_environment import Resource, StepInfo, Transaction, step_info
-    from perdure.code.step_fields import StepFields
     from perdure.code.sync_context import SyncContext, SyncTurn
     from perdure.core.attribute_filter import Is
     from perdure.core.errors import (
@@ -70,6 +69,7 @@ if TYPE_CHECKING:
     from perdure.definitions.graph.policy import Policy
     from perdure.definitions.graph.step_kind import Capabilities, Kind, Limit
     from perdure.definitions.kinds.deployment import Allowed, Deployment
+    from perdure.step_fields import StepFields
     from perdure.stores.encryption import Encrypted
     from perdure.stores.payload_codec import Compressed
     from perdure.sync_client import AsyncClient, AsyncHandle, Client, Handle
@@ -207,7 +207,7 @@ _HOMES = {
         "Transaction",
         "step_info",
     ),
-    "perdure.code.step_fields": ("StepFields",),
+    "perdure.step_fields": ("StepFields",),
     "perdure.code.sync_context": (
         "SyncContext",
         "SyncTurn",

@@ -224,11 +224,8 @@ async def run_transactional_step(
     step = fn.step if isinstance(fn, UndoHandler) else fn
     database = store.part(TRANSACTIONS)
     if database is None:
-        return Failure(
-            "fatal",
-            1,
-            ErrorInfo(error_codes.WRONG_STORE, f"step {step.name} needs a transaction, which this store does not offer to steps; use SQLite or Postgres"),
-        )
+        why = f"step {step.name} needs a transaction, which this store does not offer to steps; use SQLite or Postgres"
+        return Failure("fatal", 1, ErrorInfo(error_codes.WRONG_STORE, why))
     try:
         payloads = BlobCache(store)
         raw = await load_value(args, payloads)
