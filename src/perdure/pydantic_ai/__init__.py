@@ -16,9 +16,9 @@ try:
 except ImportError as missing:
     raise MissingExtra("perdure.pydantic_ai", "pydantic-ai-slim 2.68 or later", "agents") from missing
 
+from perdure.agent_steps import AgentStepOptions
 from perdure.code.context import current_context
 from perdure.pydantic_ai.durability import PerdureDurability
-from perdure.pydantic_ai.operation_backend import AgentStepOptions
 
 __all__ = ["AgentStepOptions", "PerdureDurability", "current_context"]
 

@@ -24,11 +24,12 @@ from pydantic_ai.messages import AgentStreamEvent
 from pydantic_ai.models import Model
 from pydantic_ai.tools import AgentDepsT, RunContext
 
+from perdure.agent_steps import AgentStepOptions, approval_options, checked_options
 from perdure.code.approval_requests import ApproveKeywords
 from perdure.code.context import Context, current_context, shared_context
 from perdure.code.step_environment import Resource
 from perdure.core.errors import Fatal, WrongVerb
-from perdure.pydantic_ai.operation_backend import METADATA_KEY, THREADS, AgentStepOptions, StepOperationBackend, checked_options, operation_options
+from perdure.pydantic_ai.operation_backend import METADATA_KEY, THREADS, StepOperationBackend, operation_options
 from perdure.pydantic_ai.tool_approvals import decide_tools
 
 _EVENTS: TypeAdapter[Any] = TypeAdapter(AgentStreamEvent)
@@ -82,7 +83,7 @@ class PerdureDurability(BaseDurabilityCapability[AgentDepsT]):
         """
         super().__init__(models=models, event_stream_handler=event_stream_handler, name=name)
         self.deps = deps
-        self.approvals: ApproveKeywords | None = {} if approvals is True else None if approvals is False else approvals
+        self.approvals = approval_options(approvals)
         self.emits = emits
         self._options = operation_options(
             model=checked_options("PerdureDurability(model)", model),

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from functools import partial
-from typing import Any, Literal, ParamSpec, TypedDict, TypeVar, cast
+from typing import Any, Literal, ParamSpec, TypeVar, cast
 
 from opentelemetry import context as telemetry
 from pydantic_ai import ToolsetTool
@@ -38,11 +38,10 @@ from pydantic_ai.exceptions import (
     UserError,
 )
 
+from perdure.agent_steps import INTERRUPTED, AgentStepOptions, agent_step, checked_options, is_refusal
 from perdure.code.context import current_context
-from perdure.code.declarations import Retry, Step
-from perdure.code.durations import Duration
 from perdure.code.step_environment import Resource
-from perdure.core.errors import BadValue, StepFailed
+from perdure.core.errors import StepFailed
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -60,61 +59,9 @@ FINAL = (UserError, UsageLimitExceeded, ContentFilterError, ModelRequestRejected
 """Errors after which the same request is not attempted again."""
 
 
-HTTP_CLIENT_ERROR, HTTP_SERVER_ERROR = 400, 500
-PASSING_STATUSES = frozenset((408, 409, 425, 429))
-"""The statuses of refusals that a later attempt may not get: timeout, conflict, too early, too many requests."""
-
-
-class AgentStepOptions(TypedDict, total=False):
-    """The options of the steps of an agent, those of `step`: the retry policy, the timeout of each attempt, the longest time between heartbeats, whether an
-    attempt may be repeated after an interruption, and how long it may continue after a failure or cancellation of the execution."""
-
-    retry: Retry
-    timeout: Duration | None
-    heartbeat: Duration | None
-    idempotent: bool
-    grace: Duration | None
-
-
-_OPTIONS = AgentStepOptions.__annotations__.keys()
-
-
-def checked_options(what: str, options: Mapping[str, Any] | None) -> AgentStepOptions:
-    """Returns the options of a step.
-
-    Raises:
-        BadValue: one is unknown, or its value is not accepted.
-    """
-    given = {} if options is None else options
-    if not isinstance(given, Mapping):
-        raise BadValue(what, given, "options of a step, such as {'timeout': '30s'}")
-    for name in given:
-        if name not in _OPTIONS:
-            raise BadValue(what, name, f"one of {', '.join(_OPTIONS)}")
-    if not isinstance(given.get("retry", Retry()), Retry):
-        raise BadValue(f"retry in {what}", given["retry"], "a Retry, such as Retry(max=3)")
-    found = cast(AgentStepOptions, dict(given))
-    step = agent_step(what, _nothing, found)
-    _ = step.rule, step.timeout_s, step.heartbeat_s, step.grace_s
-    return found
-
-
-async def _nothing() -> None:
-    """Takes the place of a step's function while its options are checked."""
-
-
-def agent_step(name: str, fn: Callable[[], Any], options: AgentStepOptions) -> Step[[], Any, Any]:
-    """Returns a step of an agent."""
-    retry = options.get("retry", Retry())
-    given = {key: value for key, value in options.items() if key != "retry"}
-    careful = dataclasses.replace(retry, should_retry=lambda error: not _is_final(error) and retry.again(error))
-    return Step(fn, name, retry=careful, raises=RAISED, **given)  # type: ignore[arg-type]  # AgentStepOptions has their types
-
-
 def _is_final(error: BaseException) -> bool:
     """Whether the same request would fail again: it is wrong, or the provider has refused it for what it is."""
-    refused = isinstance(error, ModelHTTPError) and HTTP_CLIENT_ERROR <= error.status_code < HTTP_SERVER_ERROR and error.status_code not in PASSING_STATUSES
-    return refused or isinstance(error, FINAL)
+    return isinstance(error, FINAL) or (isinstance(error, ModelHTTPError) and is_refusal(error.status_code))
 
 
 def operation_options(
@@ -196,10 +143,10 @@ class StepOperationBackend(JournalCallableOperationBackend[AgentStepOptions]):
                 telemetry.detach(token)
 
         try:
-            return await context.step(agent_step(name, perform, config))
+            return await context.step(agent_step(name, perform, config, RAISED, _is_final))
         except StepFailed as failed:
             if failed.kind == "interrupted" and isinstance(operation_id, ToolsetCallToolId):
-                raise ToolFailed("The call was interrupted and is not repeated. It is not known whether it had an effect.") from failed
+                raise ToolFailed(INTERRUPTED) from failed
             raise
         finally:
             record_durable_unit(executed=has_run)

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic_ai import DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDenied
 from pydantic_ai.messages import ToolCallPart
 
+from perdure.agent_steps import ask_about_tool, rejection_reason
 from perdure.code.approval_requests import ApproveKeywords
 from perdure.code.context import Context, VerbCall
 from perdure.code.results import Decision
@@ -26,13 +27,8 @@ async def decide_tools(context: Context, agent: str, requests: DeferredToolReque
 
 
 def _ask(context: Context, agent: str, call: ToolCallPart, metadata: Mapping[str, Any] | None, options: ApproveKeywords) -> VerbCall[Decision[Any]]:
-    details = {"tool": call.tool_name, "arguments": call.args_as_dict(), **({"metadata": metadata} if metadata else {})}
-    asked: ApproveKeywords = {"details": details, **options}
-    return context.approve(f"May {agent} use {call.tool_name}?", **asked)
+    return ask_about_tool(context, agent, call.tool_name, {"arguments": call.args_as_dict(), **({"metadata": metadata} if metadata else {})}, options)
 
 
 def _verdict(decision: Decision[Any]) -> ToolApproved | ToolDenied:
-    if decision:
-        return APPROVED
-    reason = "the time to decide is over" if decision.expired else f"rejected by {decision.by}"
-    return ToolDenied(f"{reason}: {decision.comment}" if decision.comment else reason)
+    return APPROVED if decision else ToolDenied(rejection_reason(decision))
