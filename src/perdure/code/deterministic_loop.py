@@ -117,9 +117,13 @@ INTEGRATIONS = {
     "pydantic_ai": (
         "perdure.pydantic_ai",
         "PerdureDurability from perdure.pydantic_ai for an agent in a workflow: Agent(..., capabilities=[PerdureDurability()])",
-    )
+    ),
+    "agents.run_internal": (
+        "perdure.openai_agents",
+        "PerdureRunner from perdure.openai_agents for an agent in a workflow: await PerdureRunner().run(agent, ...)",
+    ),
 }
-"""Libraries whose I/O an integration turns into steps: the module of the integration, and how to use it."""
+"""Libraries whose I/O an integration turns into steps, by the name of a package of theirs: the module of the integration, and how to use it."""
 
 
 def _integration(frame: FrameType | None) -> str | None:
@@ -128,7 +132,7 @@ def _integration(frame: FrameType | None) -> str | None:
     while frame is not None:
         name = frame.f_globals.get("__name__", "")
         names.add(name)
-        found = found or INTEGRATIONS.get(name.partition(".")[0])
+        found = found or next((known for library, known in INTEGRATIONS.items() if f"{name}.".startswith(f"{library}.")), None)
         frame = frame.f_back
     return None if found is None or any(f"{name}.".startswith(f"{found[0]}.") for name in names) else found[1]
 
