@@ -30,8 +30,8 @@ _PROMPTS, _PROMPT = TypeAdapter(ListPromptsResult), TypeAdapter(GetPromptResult)
 class DurableMCPServer(MCPServer):
     """An MCP server of an agent: ``Agent(..., mcp_servers=[DurableMCPServer("files", lambda: MCPServerStdio(params))])``.
 
-    `opens` is a function that makes a server, which each request connects and cleans up; or a `Resource` of a connected server, which an engine opens once. In a
-    workflow, each list of tools and each call is a step. There is nothing to connect beforehand.
+    `opens` is a function that makes a server, which each request connects and cleans up; or a `Resource` of a connected server, which an engine opens once.
+    In a workflow, each list of tools and each call is a step. There is nothing to connect beforehand.
     """
 
     def __init__(

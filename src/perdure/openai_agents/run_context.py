@@ -1,7 +1,7 @@
 """The context of a run, in tools: each attempt of a tool gets a copy, and what it changes is recorded with its answer.
 
-So a context is the same on every replay, although tools are not called again. This holds for the fields of a dataclass, a model of pydantic, a Struct of msgspec
-or a dict, as far as they can be recorded; what can't, such as a connection, is passed on as it is.
+So a context is the same on every replay, although tools are not called again. This holds for the fields of a dataclass, a model of pydantic, a Struct of
+msgspec or a dict, as far as they can be recorded; what can't, such as a connection, is passed on as it is.
 """
 
 from __future__ import annotations

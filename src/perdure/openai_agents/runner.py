@@ -1,7 +1,7 @@
 """The runner of agents in workflows.
 
-The workflow runs what the SDK runs between requests: instructions, guardrails, hooks, handoffs and the choice of the next tool, which must be deterministic like
-all of a workflow. Requests to models, tools, MCP servers and sessions run in steps, on the loop of the engine.
+The workflow runs what the SDK runs between requests: instructions, guardrails, hooks, handoffs and the choice of the next tool, which must be deterministic
+like all of a workflow. Requests to models, tools, MCP servers and sessions run in steps, on the loop of the engine.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _NO_WAITS = ModelSettings(retry=ModelRetrySettings(max_retries=0))
 class PerdureRunner:
     """Runs agents of the OpenAI Agents SDK in a workflow: ``result = await PerdureRunner().run(agent, "Tea or coffee?")``.
 
-    Each request to a model, each call of a tool and each request to an MCP server or a session is a step: it is recorded once, and after a crash what has settled
-    is not repeated. The name of the starting agent is part of the names of its steps, so a running execution needs it unchanged. Elsewhere, also in a step,
-    the agent runs as it would with `Runner.run`.
+    Each request to a model, each call of a tool and each request to an MCP server or a session is a step: it is recorded once, and after a crash what has
+    settled is not repeated. The name of the starting agent is part of the names of its steps, so a running execution needs it unchanged. Elsewhere, also in a
+    step, the agent runs as it would with `Runner.run`.
     """
 
     def __init__(
@@ -54,10 +54,11 @@ class PerdureRunner:
     ) -> None:
         """Declares how agents run in workflows.
 
-        `name` takes the place of the starting agent's in the names of steps. `model`, `tools`, `mcp` and `sessions` are the options of the steps that ask models,
-        call function tools, and use MCP servers and sessions; `tool_options` replace single ones by the name of the tool, and with False the workflow calls the
-        tool itself, without a step. `context` is the resource that tools have as ``ctx.context``. With `approvals`, which may be options of `ctx.approve`, each call
-        of a tool that needs an approval asks people. `on_event` gets the events of each answer of a model while they arrive, in the step of the request.
+        `name` takes the place of the starting agent's in the names of steps. `model`, `tools`, `mcp` and `sessions` are the options of the steps that ask
+        models, call function tools, and use MCP servers and sessions; `tool_options` replace single ones by the name of the tool, and with False the workflow
+        calls the tool itself, without a step. `context` is the resource that tools have as ``ctx.context``. With `approvals`, which may be options of
+        `ctx.approve`, each call of a tool that needs an approval asks people. `on_event` gets the events of each answer of a model while they arrive, in the
+        step of the request.
 
         Raises:
             BadValue: an option of a step is unknown, or its value is not accepted.

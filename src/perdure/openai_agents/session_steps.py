@@ -16,7 +16,8 @@ from perdure.openai_agents.agent_run import run_step
 class DurableSession:
     """A session whose reads and writes are steps.
 
-    A write that was interrupted is repeated, unless the session ends with what it would add. So nothing is added twice if only one run uses the session at a time.
+    A write that was interrupted is repeated, unless the session ends with what it would add. So nothing is added twice, if only one run at a time uses the
+    session.
     """
 
     def __init__(self, session: Session, options: AgentStepOptions) -> None:
