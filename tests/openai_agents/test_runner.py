@@ -25,10 +25,9 @@ from agents import (
     RunContextWrapper,
     Runner,
     SQLiteSession,
-    TracingProcessor,
     ToolOutputImage,
+    TracingProcessor,
     Usage,
-    UserError,
     function_tool,
     handoff,
     input_guardrail,
@@ -40,10 +39,10 @@ from agents.testing import ModelStep, ScriptedModel, assistant_message, function
 from openai import APIStatusError, AsyncOpenAI
 from pydantic import BaseModel
 
-from perdure import App, Context, ExecutionFailed, Resource, Retry, Signal, StepFailed, step, workflow
+from perdure import App, Context, ExecutionFailed, Resource, Retry, Signal, step, workflow
 from perdure.core.errors import BadValue
 from perdure.fake_llm import Fake, serving_aside
-from perdure.openai_agents import AgentStepOptions, PerdureRunner, current_context
+from perdure.openai_agents import PerdureRunner, current_context
 from perdure.testing import World
 
 Answer = list[TResponseOutputItem] | Exception
@@ -60,7 +59,7 @@ class ScriptModel(Model):
         self.requests = list[list[Any]]()
         self.instructions = list[str | None]()
 
-    async def get_response(self, system_instructions: str | None, input: str | list[Any], *args: Any, **kwargs: Any) -> ModelResponse:  # type: ignore[override]
+    async def get_response(self, system_instructions: str | None, input: str | list[Any], *args: Any, **kwargs: Any) -> ModelResponse:
         items: list[Any] = [{"role": "user", "content": input}] if isinstance(input, str) else list(input)
         self.requests.append(items)
         self.instructions.append(system_instructions)
@@ -206,7 +205,7 @@ async def test_outside_of_a_workflow_it_is_the_runner_of_the_sdk() -> None:
 
 
 def test_the_agent_itself_stays_as_it_is(world: World) -> None:
-    agent, model, _ = shopper()
+    agent, _model, _ = shopper()
     before = (agent.model, list(agent.tools), [tool.on_invoke_tool for tool in agent.tools if hasattr(tool, "on_invoke_tool")])
 
     @workflow
@@ -260,8 +259,16 @@ async def _never(request: Any) -> str:
 @pytest.mark.parametrize(
     ("changed", "config", "expected"),
     [
-        ({"model_settings": ModelSettings(timeout=5)}, None, "model_settings.timeout of agent shopper can't be used in a workflow. Use PerdureRunner(model={'timeout'"),
-        ({}, RunConfig(model_settings=ModelSettings(retry=ModelRetrySettings(max_retries=2))), "model_settings.retry of run_config can't be used in a workflow"),
+        (
+            {"model_settings": ModelSettings(timeout=5)},
+            None,
+            "model_settings.timeout of agent shopper can't be used in a workflow. Use PerdureRunner(model={'timeout'",
+        ),
+        (
+            {},
+            RunConfig(model_settings=ModelSettings(retry=ModelRetrySettings(max_retries=2))),
+            "model_settings.retry of run_config can't be used in a workflow",
+        ),
         ({"tools": [LocalShellTool(executor=_never)]}, None, "Write it as a function_tool, whose calls are steps"),
     ],
 )
@@ -292,7 +299,9 @@ def test_agents_hand_over_also_in_a_circle(world: World) -> None:
         return "seen"
 
     first = Agent[Any](name="first", model=first_model)
-    second = Agent[Any](name="second", model=second_model, tools=[look], handoffs=[handoff(first, tool_name_override="back", on_handoff=lambda c: told.append("back"))])
+    second = Agent[Any](
+        name="second", model=second_model, tools=[look], handoffs=[handoff(first, tool_name_override="back", on_handoff=lambda c: told.append("back"))]
+    )
     first.handoffs = [second]
 
     @workflow
@@ -309,7 +318,14 @@ def test_agents_hand_over_also_in_a_circle(world: World) -> None:
     first_model.turn = turn  # type: ignore[method-assign]  # an answer for each way into the conversation
     run = world.start(talk)
     assert run.result() == ["done", "first", "DurableModel"]
-    assert told and [name.partition("/")[2] for name in steps_of(run)] == ["model.request", "model.request#2", "tool:look", "model.request#3", "model.request#4", "model.request"]
+    assert told and [name.partition("/")[2] for name in steps_of(run)] == [
+        "model.request",
+        "model.request#2",
+        "tool:look",
+        "model.request#3",
+        "model.request#4",
+        "model.request",
+    ]
 
 
 class Ticket(BaseModel):
@@ -395,7 +411,7 @@ def test_guardrails_run_in_the_workflow_and_may_use_its_verbs(world: World) -> N
         verdict = (await PerdureRunner().run(judge, str(output))).final_output
         return GuardrailFunctionOutput(output_info=verdict, tripwire_triggered=verdict != "fine")
 
-    agent, model, _ = shopper()
+    agent, _model, _ = shopper()
     agent = agent.clone(input_guardrails=[polite], output_guardrails=[judged])
 
     @workflow
@@ -441,7 +457,9 @@ def test_a_tool_that_fails_is_attempted_again_and_then_the_model_is_told(world: 
     async def broken() -> str:
         raise OSError("the disk is full")
 
-    ask, model = asked([flaky, broken], calls(("flaky", {}), ("broken", {})), says("done"), runner=PerdureRunner(tool_options={"flaky": {"retry": Retry(max=4, wait="1s")}}))
+    ask, model = asked(
+        [flaky, broken], calls(("flaky", {}), ("broken", {})), says("done"), runner=PerdureRunner(tool_options={"flaky": {"retry": Retry(max=4, wait="1s")}})
+    )
     assert world.run(ask) == "done" and len(failures) == 4
     assert outputs(model.requests[1]) == ["OSError: not now", "An error occurred while running the tool. Please try again."]
 
@@ -523,7 +541,10 @@ class Size(BaseModel):
         ((1, 2), "(1, 2)"),
         (Size(value=3), "value=3"),
         (ToolOutputImage(image_url="http://x/y"), [{"type": "input_image", "image_url": "http://x/y"}]),
-        ([ToolOutputImage(image_url="http://x/y"), {"type": "text", "text": "z"}], [{"type": "input_image", "image_url": "http://x/y"}, {"type": "input_text", "text": "z"}]),
+        (
+            [ToolOutputImage(image_url="http://x/y"), {"type": "text", "text": "z"}],
+            [{"type": "input_image", "image_url": "http://x/y"}, {"type": "input_text", "text": "z"}],
+        ),
     ],
 )
 def test_the_model_gets_the_output_of_a_tool_as_it_would_from_the_sdk(world: World, output: Any, expected: Any) -> None:
@@ -544,7 +565,9 @@ def test_a_tool_that_is_no_step_may_use_the_verbs_of_the_workflow(world: World) 
         assert context is not None
         return await context.listen(told, timeout="1d")
 
-    ask, model = asked([ask_customer], calls(("ask_customer", {"question": "why?"})), says("because"), runner=PerdureRunner(tool_options={"ask_customer": False}))
+    ask, model = asked(
+        [ask_customer], calls(("ask_customer", {"question": "why?"})), says("because"), runner=PerdureRunner(tool_options={"ask_customer": False})
+    )
     run = world.start(ask)
     assert run.status == "waiting"
     run.send(told, "so")
@@ -570,7 +593,9 @@ def test_an_agent_in_a_tool_is_part_of_its_step_unless_the_workflow_runs_it(worl
         return str((await PerdureRunner().run(inner, topic)).final_output)
 
     tools = [inner.as_tool("think", "Thinks."), research]
-    ask, model = asked(tools, calls(("think", {"input": "x"}), ("research", {"topic": "y"})), says("done"), runner=PerdureRunner(tool_options={"research": False}))
+    ask, model = asked(
+        tools, calls(("think", {"input": "x"}), ("research", {"topic": "y"})), says("done"), runner=PerdureRunner(tool_options={"research": False})
+    )
     run = world.start(ask)
     assert run.result() == "done" and outputs(model.requests[1]) == ["42", "42"] and len(inner_model.requests) == 2
     assert steps_of(run) == ["agent:a/model.request", "agent:a/tool:think", "agent:a/agent:inner/model.request", "agent:a/model.request#2"]
