@@ -21,10 +21,13 @@ from agents import (
     ModelRetrySettings,
     ModelSettings,
     OpenAIChatCompletionsModel,
+    OpenAIProvider,
     RunConfig,
     RunContextWrapper,
     Runner,
     SQLiteSession,
+    ToolGuardrailFunctionOutput,
+    ToolInputGuardrailData,
     ToolOutputImage,
     TracingProcessor,
     Usage,
@@ -33,6 +36,7 @@ from agents import (
     input_guardrail,
     output_guardrail,
     set_trace_processors,
+    tool_input_guardrail,
 )
 from agents.items import TResponseOutputItem
 from agents.testing import ModelStep, ScriptedModel, assistant_message, function_call
@@ -530,6 +534,23 @@ def test_a_tool_that_must_not_run_twice_is_reported_as_interrupted(world: World)
     assert "not known whether it had an effect" in outputs(model.requests[1])[0]
 
 
+def test_guardrails_of_a_tool_run_in_the_workflow(world: World) -> None:
+    called = list[str]()
+
+    @tool_input_guardrail
+    async def no_secrets(data: ToolInputGuardrailData) -> ToolGuardrailFunctionOutput:
+        assert current_context() is not None
+        return ToolGuardrailFunctionOutput.reject_content("no secrets, please")
+
+    @function_tool(tool_input_guardrails=[no_secrets])
+    async def tell(text: str) -> str:
+        called.append(text)
+        return ""
+
+    ask, model = asked([tell], calls(("tell", {"text": "secret"})), says("done"))
+    assert world.run(ask) == "done" and called == [] and outputs(model.requests[1]) == ["no secrets, please"]
+
+
 class Size(BaseModel):
     value: int
 
@@ -739,6 +760,50 @@ def test_a_model_of_the_run_is_durable_whether_by_name_or_as_an_object(world: Wo
 
 
 @pytest.mark.perdure(always_suspend=True)
+def test_a_model_by_name_speaks_the_protocol_of_responses(world: World) -> None:
+    @function_tool
+    async def price(item: str) -> int:
+        return 300
+
+    script = [
+        {"when": {"contains": "tea"}, "answer": {"calls": [{"name": "price", "args": {"item": "tea"}}]}},
+        {"when": {"tool_result": "300", "protocol": "openai"}, "answer": "300 cents"},
+    ]
+    fake = Fake(script)
+    with serving_aside(fake) as url:
+        agent = Agent[Any](name="a", model="gpt-4o", tools=[price])
+        provider = OpenAIProvider(base_url=f"{url}/v1", api_key="fake")
+
+        @workflow
+        async def ask(ctx: Context) -> list[Any]:
+            result = await PerdureRunner().run(agent, "tea", run_config=RunConfig(model_provider=provider))
+            return [result.final_output, result.last_response_id, [item.type for item in result.new_items]]
+
+        assert ask.with_(db="memory://").run() == ["300 cents", "resp_2", ["tool_call_item", "tool_call_output_item", "message_output_item"]]
+    assert len(fake.requests) == 2
+
+
+def test_a_race_that_is_lost_ends_the_agent_in_the_middle_of_its_tools(world: World) -> None:
+    over = list[str]()
+
+    @function_tool
+    async def slow(name: str) -> str:
+        await asyncio.sleep(600)
+        over.append(name)
+        return name
+
+    model = ScriptModel(calls(("slow", {"name": "a"}), ("slow", {"name": "b"})), says("never"))
+    agent = Agent[Any](name="a", model=model, tools=[slow])
+
+    @workflow
+    async def hurry(ctx: Context) -> str:
+        won = await ctx.race(agent=lambda c: PerdureRunner().run(agent, "x"), late=lambda c: c.sleep("1m"))
+        return won.name
+
+    run = world.start(hurry)
+    assert run.result() == "late" and over == [] and len(model.requests) == 1
+
+
 def test_a_handler_gets_the_events_of_an_answer_in_the_step_of_the_request(world: World) -> None:
     seen = list[str]()
 

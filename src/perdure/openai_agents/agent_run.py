@@ -64,6 +64,8 @@ class AgentRun:
             if self.failure is None or (current is not None and current.cancelling()):
                 raise
             raise self.failure from None
+        if self.failure is not None:
+            raise self.failure
         return result
 
     async def fail(self, error: BaseException) -> Never:

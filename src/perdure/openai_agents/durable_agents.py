@@ -57,7 +57,7 @@ class DurableAgents:
         return dataclasses.replace(target, on_invoke_handoff=_HandoffCall(target.on_invoke_handoff, self))
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class _HandoffCall:
     """Hands over to the copy of an agent."""
 

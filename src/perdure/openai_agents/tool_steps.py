@@ -82,7 +82,7 @@ def _with_failures_handled(tool: FunctionTool, called: _WorkflowCall | _StepCall
     return copy.copy(made)  # which gives its failures to itself
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class _GuardedCall:
     """Calls a tool, and ends the run with the error that it raises."""
 
@@ -97,7 +97,7 @@ class _GuardedCall:
             await self.run.fail(error)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class _WorkflowCall:
     """Calls a tool in the workflow."""
 
@@ -111,7 +111,7 @@ class _WorkflowCall:
             await self.run.fail(error)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class _StepCall:
     """Calls a tool in a step."""
 
