@@ -2,11 +2,11 @@
 
     python examples/openai_agent.py
 
-This process is the model, with a script (`perdure.fake_llm`), which has each answer once. The agents run in a process of their own, which is killed with SIGKILL
-while the tool `book` waits for the railway. A second process continues the same execution: what the first tool noted in the context of the run is there as well.
+This process is the model, with a script (`perdure.fake_llm`), which has each answer once. The agents run in a process of their own, which is killed with
+SIGKILL while the tool `book` waits for the railway. A second process continues the same execution: what the tool `pay` noted in the context of the run is
+there as well.
 """
 
-import asyncio
 import signal
 import subprocess
 import sys
@@ -43,12 +43,12 @@ def pay(trip: RunContextWrapper[Trip], train: str) -> str:
 
 
 @function_tool
-async def book(train: str) -> str:
+def book(train: str) -> str:
     """Book a seat. The first time it takes longer than its process lives."""
     begun = Path(DIRECTORY, "begun")
     if not begun.exists():
         begun.touch()
-        await asyncio.sleep(WAIT_S_MAX)
+        time.sleep(WAIT_S_MAX)
     return f"seat 61 in {train}"
 
 

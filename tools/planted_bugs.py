@@ -1270,6 +1270,19 @@ GUARDS = (
         Instead("_resumed_iterations(whole[life:])", "_resumed_iterations(events[life:])"),
         DEFINITIONS,
     ),
+    # Agents of the OpenAI Agents SDK.
+    Guard(
+        "an interrupted write of a session adds nothing twice",
+        "openai_agents.session_steps:DurableSession.add_items",
+        always("step_info().attempt == 1"),
+        suite("openai_agents/test_runner.py", "added_twice"),
+    ),
+    Guard(
+        "what a tool changed in the context of a run is there after a crash",
+        "openai_agents.tool_steps:_StepCall.__call__",
+        without("apply_changes"),
+        suite("openai_agents/test_runner.py", "same_after_a_crash"),
+    ),
     Guard("a try that was parked has an event", "core.views:_named_events", Instead("'step.parked'", "'step.noticed'"), PARKED),
 )
 

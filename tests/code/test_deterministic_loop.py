@@ -586,6 +586,15 @@ def test_a_library_that_has_an_integration_is_refused_with_its_name() -> None:
     assert refused.value.instead.startswith("ctx.sleep(...)")
 
 
+def test_only_the_package_of_a_library_names_its_integration() -> None:
+    for module, is_named in (("agents.run_internal.run_loop", True), ("agents.shop", False), ("agents", False), ("pydantic_ai_shop", False)):
+        code: dict[str, Any] = {"__name__": module, "asyncio": asyncio}
+        exec("async def run(): asyncio.get_running_loop().time()", code)  # code that stands in a module of that name
+        with pytest.raises(NotDeterministic) as refused:
+            complete(code["run"]())
+        assert refused.value.instead.startswith("PerdureRunner from perdure.openai_agents for an agent in a workflow: ") == is_named
+
+
 def test_other_threads_are_refused_too() -> None:
     loop, refused = DeterministicLoop(), list[str]()
 
