@@ -924,6 +924,7 @@ def test_without_approvals_the_workflow_decides_by_its_own_means(world: World) -
 # Sessions.
 
 
+@pytest.mark.slow
 @pytest.mark.perdure(crash_at="every")
 def test_a_session_is_read_and_written_by_steps_and_nothing_is_added_twice(world: World, tmp_path: Path) -> None:
     session = SQLiteSession(f"user-{id(world)}", tmp_path / "sessions.db")
@@ -955,11 +956,13 @@ def test_the_workflow_itself_can_hold_the_conversation(world: World) -> None:
 # The extra.
 
 
+@pytest.mark.slow
 def test_perdure_itself_does_not_import_the_sdk() -> None:
     code = "import sys, perdure; perdure.Agent, perdure.App; assert not [one for one in sys.modules if one == 'agents' or one.startswith('agents.')]"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@pytest.mark.slow
 def test_without_the_sdk_the_import_names_the_extra() -> None:
     code = "import sys; sys.modules['agents'] = None; import perdure.openai_agents"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
