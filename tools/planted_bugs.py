@@ -1279,7 +1279,7 @@ GUARDS = (
     ),
     Guard(
         "what a tool changed in the context of a run is there after a crash",
-        "openai_agents.tool_steps:_StepCall.__call__",
+        "openai_agents.tool_steps:_DurableCall._call_in_step",
         without("apply_changes"),
         suite("openai_agents/test_runner.py", "same_after_a_crash"),
     ),

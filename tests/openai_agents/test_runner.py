@@ -721,11 +721,15 @@ def test_a_resource_is_the_context_of_tools(world: World) -> None:
 # Models.
 
 
+def client_of(url: str) -> AsyncOpenAI:
+    """A client that keeps no connection, which would outlive the loop of its engine."""
+    return AsyncOpenAI(base_url=f"{url}/v1", api_key="fake", max_retries=0, default_headers={"Connection": "close"})
+
+
 def test_a_passing_failure_of_a_model_is_retried_and_a_refusal_is_not(world: World) -> None:
     fake = Fake([{"when": {}, "error": "overloaded", "times": 1}, {"when": {}, "error": "auth"}])
     with serving_aside(fake) as url:
-        client = AsyncOpenAI(base_url=f"{url}/v1", api_key="fake", max_retries=0)
-        agent = Agent(name="a", model=OpenAIChatCompletionsModel("gpt-4o-mini", client))
+        agent = Agent(name="a", model=OpenAIChatCompletionsModel("gpt-4o-mini", client_of(url)))
 
         @workflow
         async def ask(ctx: Context) -> int:
@@ -772,7 +776,7 @@ def test_a_model_by_name_speaks_the_protocol_of_responses(world: World) -> None:
     fake = Fake(script)
     with serving_aside(fake) as url:
         agent = Agent[Any](name="a", model="gpt-4o", tools=[price])
-        provider = OpenAIProvider(base_url=f"{url}/v1", api_key="fake")
+        provider = OpenAIProvider(openai_client=client_of(url))
 
         @workflow
         async def ask(ctx: Context) -> list[Any]:
@@ -919,6 +923,42 @@ def test_without_approvals_the_workflow_decides_by_its_own_means(world: World) -
     run.send(decided, True)
     run.send(decided, False)
     assert run.result() == "done" and outputs(model.requests[1]) == ["removed a", "no"]
+
+
+@pytest.mark.perdure(always_suspend=True)
+def test_a_tool_of_an_earlier_run_s_agent_or_state_still_ends_the_later_run(world: World) -> None:
+    @function_tool(needs_approval=True, failure_error_function=None)
+    async def remove() -> str:
+        raise OSError("the disk is full")
+
+    agent = Agent[Any](name="a", model=ScriptModel(calls(("remove", {})), says("never")), tools=[remove])
+    once = PerdureRunner(tools={"retry": Retry(max=1)})
+
+    @workflow
+    async def ask(ctx: Context) -> list[str]:
+        said = list[str]()
+        result = await once.run(agent, "x")
+        for starting in (agent, result.last_agent):
+            again = await once.run(starting, "y")
+            state = again.to_state()
+            state.approve(again.interruptions[0])
+            try:
+                await once.run(starting, state)
+            except OSError as error:
+                said.append(str(error))
+        return said
+
+    assert world.run(ask) == ["the disk is full"] * 2
+
+
+def test_an_agent_of_a_result_is_not_for_the_runner_of_the_sdk(world: World) -> None:
+    agent, _, _ = shopper()
+
+    async def run() -> None:
+        result = await PerdureRunner().run(agent, "x")
+        await Runner.run(result.last_agent, "y")
+
+    assert "Use PerdureRunner().run(...) for it" in failure_of(world, run)
 
 
 # Sessions.

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Literal, Never, TypeVar
 
-from agents import AgentsException, RunConfig
+from agents import AgentsException, RunConfig, UserError
 from agents.items import TResponseStreamEvent
 from openai import APIStatusError, OpenAIError
 
@@ -56,7 +57,11 @@ class AgentRun:
 
     async def perform(self, running: Callable[[], Awaitable[T]]) -> T:
         """Runs the SDK until it returns or a tool fails for good."""
-        self.task = asyncio.ensure_future(running())
+        token = _current.set(self)  # a task has the variables of the moment in which it is made
+        try:
+            self.task = asyncio.ensure_future(running())
+        finally:
+            _current.reset(token)
         try:
             result: T = await self.task
         except asyncio.CancelledError:
@@ -70,13 +75,26 @@ class AgentRun:
 
     async def fail(self, error: BaseException) -> Never:
         """Ends the run with an error."""
-        if self.task is None:
-            raise error
-        if self.failure is None:
+        if self.failure is None and self.task is not None:
             self.failure = error
             self.task.cancel()
         await asyncio.get_running_loop().create_future()  # until the cancellation arrives
         raise error
+
+
+_current: ContextVar[AgentRun] = ContextVar("perdure_agent_run")
+
+
+def current_run() -> AgentRun:
+    """Returns the run that goes on here. Copies of agents belong to none, so that a later run may continue with them.
+
+    Raises:
+        UserError: the copy of an agent was given to the runner of the SDK.
+    """
+    run = _current.get(None)
+    if run is None:
+        raise UserError("An agent of a result of PerdureRunner was run by Runner. Use PerdureRunner().run(...) for it")
+    return run
 
 
 async def run_step(

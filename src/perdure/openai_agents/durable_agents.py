@@ -9,8 +9,7 @@ from typing import Any, TypeVar, cast
 from agents import Agent, Handoff, Model, ModelSettings, RunContextWrapper, UserError
 from agents.sandbox import SandboxAgent
 
-from perdure.openai_agents.agent_run import AgentRun
-from perdure.openai_agents.mcp_steps import durable_server
+from perdure.openai_agents.mcp_steps import checked_server
 from perdure.openai_agents.model_steps import DurableModel
 from perdure.openai_agents.tool_steps import durable_tool
 
@@ -18,10 +17,9 @@ TContext = TypeVar("TContext")
 
 
 class DurableAgents:
-    """The durable copies of agents in one run. Each agent has one, also if agents hand over in a circle."""
+    """The durable copies of the agents of a run. Each agent has one, also if agents hand over in a circle."""
 
-    def __init__(self, run: AgentRun) -> None:
-        self._run = run
+    def __init__(self) -> None:
         self._made: dict[int, tuple[Agent[Any], Agent[Any]]] = {}
 
     def copy_of(self, agent: Agent[TContext]) -> Agent[TContext]:
@@ -36,18 +34,15 @@ class DurableAgents:
             raise UserError(f"Agent {agent.name} works in a sandbox, which can't be used in a workflow. Run it in a step, with Runner.run")
         check_settings(agent.model_settings, f"agent {agent.name}")
         made = agent.clone(
-            model=self._model(agent.model),
+            model=_durable_model(agent.model),
             model_settings=agent.model_settings,
-            tools=[durable_tool(tool, agent, self._run) for tool in agent.tools],
-            mcp_servers=[durable_server(server, agent, self._run.settings.mcp) for server in agent.mcp_servers],
+            tools=[durable_tool(tool, agent) for tool in agent.tools],
+            mcp_servers=[checked_server(server, agent) for server in agent.mcp_servers],
             handoffs=[],
         )
         self._made[id(agent)] = self._made[id(made)] = (agent, made)
         made.handoffs = [self._handoff(one) for one in agent.handoffs]
         return made
-
-    def _model(self, model: str | Model | None) -> str | Model | None:
-        return DurableModel(lambda: model, self._run) if isinstance(model, Model) and not isinstance(model, DurableModel) else model
 
     def _handoff(self, target: Agent[Any] | Handoff[Any, Any]) -> Agent[Any] | Handoff[Any, Any]:
         if isinstance(target, Agent):
@@ -66,6 +61,10 @@ class _HandoffCall:
 
     async def __call__(self, ctx: RunContextWrapper[Any], arguments: str) -> Any:
         return self.agents.copy_of(cast("Agent[Any]", await self.invoke(ctx, arguments)))
+
+
+def _durable_model(model: str | Model | None) -> str | Model | None:
+    return DurableModel(lambda: model) if isinstance(model, Model) and not isinstance(model, DurableModel) else model
 
 
 def check_settings(settings: ModelSettings | None, where: str) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from agents import Agent, UserError
 from agents.agent import AgentBase
@@ -15,10 +14,10 @@ from agents.run_context import RunContextWrapper
 from mcp.types import CallToolResult, GetPromptResult, ListPromptsResult, Tool
 from pydantic import TypeAdapter
 
-from perdure.agent_steps import INTERRUPTED, AgentStepOptions
+from perdure.agent_steps import INTERRUPTED
 from perdure.code.context import current_context
 from perdure.code.step_environment import Resource
-from perdure.openai_agents.agent_run import run_step
+from perdure.openai_agents.agent_run import current_run, run_step
 
 T = TypeVar("T")
 
@@ -44,13 +43,6 @@ class DurableMCPServer(MCPServer):
     ) -> None:
         super().__init__(use_structured_content=use_structured_content, require_approval=require_approval)
         self._name, self._opens = name, opens
-        self._options = AgentStepOptions()
-
-    def with_options(self, options: AgentStepOptions) -> Self:
-        """Returns the same server with other options of its steps."""
-        found = copy.copy(self)
-        found._options = options
-        return found
 
     @property
     def name(self) -> str:
@@ -87,7 +79,7 @@ class DurableMCPServer(MCPServer):
 
         if current_context() is None:
             return kind.validate_python(await perform())
-        return kind.validate_python(await run_step(f"mcp:{self._name}.{what}", perform, self._options, interrupted=interrupted))
+        return kind.validate_python(await run_step(f"mcp:{self._name}.{what}", perform, current_run().settings.mcp, interrupted=interrupted))
 
     @asynccontextmanager
     async def _opened(self) -> AsyncGenerator[MCPServer]:
@@ -102,14 +94,14 @@ class DurableMCPServer(MCPServer):
             await server.cleanup()  # type: ignore[no-untyped-call]  # the same
 
 
-def durable_server(server: MCPServer, agent: Agent[Any], options: AgentStepOptions) -> MCPServer:
-    """Returns a server whose requests are steps with these options.
+def checked_server(server: MCPServer, agent: Agent[Any]) -> MCPServer:
+    """Returns a server whose requests are steps.
 
     Raises:
         UserError: it is not declared by how it is opened.
     """
     if isinstance(server, DurableMCPServer):
-        return server.with_options(options)
+        return server
     raise UserError(
         f"MCP server {server.name} of agent {agent.name} is connected by its program, which a workflow can't do. "
         f'Pass DurableMCPServer("{server.name}", lambda: ...) from perdure.openai_agents, with a function that makes the server'

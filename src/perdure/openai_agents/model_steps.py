@@ -12,7 +12,7 @@ from openai.types.responses import Response, ResponseCompletedEvent, ResponseInc
 from pydantic import TypeAdapter
 
 from perdure.code.context import current_context
-from perdure.openai_agents.agent_run import MODEL_ERRORS, AgentRun, StreamHandler, run_step
+from perdure.openai_agents.agent_run import MODEL_ERRORS, StreamHandler, current_run, run_step
 
 _RESPONSE = TypeAdapter(ModelResponse)
 
@@ -23,21 +23,22 @@ class DurableModel(Model):
     The model is looked up in the step, because a client of a provider may need the event loop.
     """
 
-    def __init__(self, find: Callable[[], Model], run: AgentRun) -> None:
-        self._find, self._run = find, run
+    def __init__(self, find: Callable[[], Model]) -> None:
+        self._find = find
 
     async def get_response(self, *args: Any, **kwargs: Any) -> ModelResponse:
         """Asks the model, once: after a crash the recorded response is returned."""
         if current_context() is None:
             return await self._find().get_response(*args, **kwargs)
-        handler = self._run.settings.on_event
+        settings = current_run().settings
+        handler = settings.on_event
 
         async def perform() -> Any:
             model = self._find()
             response = await (model.get_response(*args, **kwargs) if handler is None else _streamed(model, handler, args, kwargs))
             return _RESPONSE.dump_python(response, mode="json", exclude_unset=True, warnings=False)
 
-        found = await run_step("model.request", perform, self._run.settings.model, raises=MODEL_ERRORS)
+        found = await run_step("model.request", perform, settings.model, raises=MODEL_ERRORS)
         return _RESPONSE.validate_python(found)
 
     def stream_response(self, *args: Any, **kwargs: Any) -> AsyncIterator[TResponseStreamEvent]:
@@ -54,12 +55,12 @@ class DurableModel(Model):
 class DurableModelProvider(ModelProvider):
     """The models of another provider, as durable ones."""
 
-    def __init__(self, inner: ModelProvider, run: AgentRun) -> None:
-        self._inner, self._run = inner, run
+    def __init__(self, inner: ModelProvider) -> None:
+        self._inner = inner
 
     def get_model(self, model_name: str | None) -> Model:
         """Returns the durable model of a name."""
-        return DurableModel(lambda: self._inner.get_model(model_name), self._run)
+        return DurableModel(lambda: self._inner.get_model(model_name))
 
 
 async def _streamed(model: Model, handler: StreamHandler, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ModelResponse:

@@ -109,11 +109,11 @@ class PerdureRunner:
         config = _config(options.get("run_config"))
         run = AgentRun(self.settings, config)
         inner = options.copy()
-        inner["run_config"] = _durable_config(config, run)
+        inner["run_config"] = _durable_config(config)
         session = options.get("session")
         if session is not None:
             inner["session"] = durable_session(session, self.settings.sessions)
-        durable = DurableAgents(run).copy_of(agent)
+        durable = DurableAgents().copy_of(agent)
         result = await run.perform(lambda: Runner.run(durable, given, **inner))
         while result.interruptions and self.approvals is not None:
             state = await self._decided(result, self.approvals)
@@ -155,11 +155,11 @@ def _config(given: RunConfig | dict[str, Any] | None) -> RunConfig:
     return dataclasses.replace(config, tracing_disabled=True)
 
 
-def _durable_config(config: RunConfig, run: AgentRun) -> RunConfig:
+def _durable_config(config: RunConfig) -> RunConfig:
     model = config.model
     return dataclasses.replace(
         config,
-        model=DurableModel(lambda: model, run) if isinstance(model, Model) else model,
-        model_provider=DurableModelProvider(config.model_provider, run),
+        model=DurableModel(lambda: model) if isinstance(model, Model) else model,
+        model_provider=DurableModelProvider(config.model_provider),
         model_settings=_NO_WAITS if config.model_settings is None else config.model_settings.resolve(_NO_WAITS),
     )

@@ -33,7 +33,7 @@ from pydantic import TypeAdapter
 
 from perdure.agent_steps import INTERRUPTED, AgentStepOptions, checked_options
 from perdure.core.errors import ProgrammingError
-from perdure.openai_agents.agent_run import AgentRun, run_step
+from perdure.openai_agents.agent_run import AgentRun, current_run, run_step
 from perdure.openai_agents.run_context import ContextCopy, apply_changes
 
 _ANYTHING = TypeAdapter(Any)
@@ -44,7 +44,7 @@ LOCAL_TOOLS = (ApplyPatchTool, ComputerTool, CustomTool, LocalShellTool)
 """Tools that act on this machine and are no function tools; a `ShellTool` may be one too."""
 
 
-def durable_tool(tool: Tool, agent: Agent[Any], run: AgentRun) -> Tool:
+def durable_tool(tool: Tool, agent: Agent[Any]) -> Tool:
     """Returns a tool whose calls are steps; one that the provider runs as it is.
 
     Raises:
@@ -57,15 +57,10 @@ def durable_tool(tool: Tool, agent: Agent[Any], run: AgentRun) -> Tool:
             )
         return tool
     if isinstance(tool.on_invoke_tool, _GuardedCall):
-        tool = tool.on_invoke_tool.original
-    options = run.settings.tool_options.get(tool.name, {})
+        return tool
     made = copy.copy(tool)
-    if options is False:
-        called: _WorkflowCall | _StepCall = _WorkflowCall(_raising(tool), run)
-    else:
-        called = _StepCall(tool, {**run.settings.tools, **options}, run)
-        made.timeout_seconds = None  # the step has it
-    made.on_invoke_tool = _GuardedCall(_with_failures_handled(tool, called), tool, run)
+    made.timeout_seconds = None  # the step has it
+    made.on_invoke_tool = _GuardedCall(_with_failures_handled(tool))
     return made
 
 
@@ -74,8 +69,9 @@ def _raising(tool: FunctionTool) -> FunctionTool:
     return set_function_tool_failure_error_function(copy.copy(tool), None)
 
 
-def _with_failures_handled(tool: FunctionTool, called: _WorkflowCall | _StepCall) -> FunctionTool:
-    """Returns a tool that does with errors of `called` what the original does with its own."""
+def _with_failures_handled(tool: FunctionTool) -> FunctionTool:
+    """Returns a tool that is called durably, and that does with the last error what the original does with its own."""
+    called = _DurableCall(tool)
     handling = with_function_tool_failure_error_handler(called, lambda tool, error, arguments: None)  # the log has the error
     made = copy.copy(tool)
     made.on_invoke_tool = handling if isinstance(tool.on_invoke_tool, type(handling)) else called
@@ -87,57 +83,54 @@ class _GuardedCall:
     """Calls a tool, and ends the run with the error that it raises."""
 
     tool: FunctionTool
-    original: FunctionTool
-    run: AgentRun
 
     async def __call__(self, ctx: ToolContext[Any], arguments: str) -> Any:
         try:
             return await self.tool.on_invoke_tool(ctx, arguments)
         except Exception as error:
-            await self.run.fail(error)
+            await current_run().fail(error)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class _WorkflowCall:
-    """Calls a tool in the workflow."""
+class _DurableCall:
+    """Calls a tool in a step, or in the workflow if its options say so."""
 
     tool: FunctionTool
-    run: AgentRun
 
     async def __call__(self, ctx: ToolContext[Any], arguments: str) -> Any:
+        settings = current_run().settings
+        options = settings.tool_options.get(self.tool.name, {})
+        if options is False:
+            return await self._call_here(ctx, arguments)
+        return await self._call_in_step(ctx, arguments, {**settings.tools, **options})
+
+    async def _call_here(self, ctx: ToolContext[Any], arguments: str) -> Any:
         try:
-            return await self.tool.on_invoke_tool(ctx, arguments)
+            return await invoke_function_tool(function_tool=_raising(self.tool), context=ctx, arguments=arguments)
         except ProgrammingError as error:  # such as the use of a clock, of which the model should not be told
-            await self.run.fail(error)
+            await current_run().fail(error)
 
+    async def _call_in_step(self, ctx: ToolContext[Any], arguments: str, options: AgentStepOptions) -> Any:
+        run = current_run()
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class _StepCall:
-    """Calls a tool in a step."""
-
-    tool: FunctionTool
-    options: AgentStepOptions
-    run: AgentRun
-
-    async def __call__(self, ctx: ToolContext[Any], arguments: str) -> Any:
         async def perform() -> dict[str, Any]:
-            return await self._perform(ctx, arguments)
+            return await self._perform(ctx, arguments, run)
 
-        done: dict[str, Any] = await run_step(f"tool:{self.tool.name}", perform, self.options, raises=(Exception,), interrupted={"output": INTERRUPTED})
+        done: dict[str, Any] = await run_step(f"tool:{self.tool.name}", perform, options, raises=(Exception,), interrupted={"output": INTERRUPTED})
         if "refused" in done:
-            await self.run.fail(UserError(done["refused"]))
+            await run.fail(UserError(done["refused"]))
         apply_changes(ctx.context, done.get("context", {}))
         if "usage" in done:
             ctx.usage.add(_USAGE.validate_python(done["usage"]))
         return done["output"]
 
-    async def _perform(self, ctx: ToolContext[Any], arguments: str) -> dict[str, Any]:
+    async def _perform(self, ctx: ToolContext[Any], arguments: str, run: AgentRun) -> dict[str, Any]:
         """Calls the tool with a context of its own; returns what the workflow has to know."""
-        resource = self.run.settings.context
+        resource = run.settings.context
         given = ContextCopy(ctx.context if resource is None else None)
         own = copy.copy(ctx)
         own.context = given.context if resource is None else await resource
-        own.usage, own.run_config = Usage(), self.run.plain_config
+        own.usage, own.run_config = Usage(), run.plain_config
         output = await invoke_function_tool(function_tool=_raising(self.tool), context=own, arguments=arguments)
         asked = None if ctx.tool_call is None else consume_agent_tool_run_result(ctx.tool_call, scope_id=get_agent_tool_state_scope(ctx))
         if asked is not None and asked.interruptions:
