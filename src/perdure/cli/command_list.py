@@ -8,6 +8,7 @@ from perdure.cli.dead_letter_commands import dead_letter_queue, dead_letters, di
 from perdure.cli.definition_commands import compile_, diff, fmt, kinds, schema, tools, validate
 from perdure.cli.fake_llm_command import fake_llm
 from perdure.cli.graph_commands import graph, patch
+from perdure.cli.init_command import init
 from perdure.cli.lint_command import lint
 from perdure.cli.prune_commands import archives, prune
 from perdure.cli.queue_commands import limit, queues
@@ -19,6 +20,7 @@ from perdure.cli.view_commands import engines, events, logs, ls, query, result, 
 
 __all__ = ["root"]
 
+root.section("Begin", (init,))
 root.section("Run", (run, start, worker))
 root.section("Inspect", (ls, show, graph, events, archives, logs, result, query, stream, queues, engines))
 root.section("Control", (send, cancel, terminate, undo, pause, resume, patch))
