@@ -29,13 +29,10 @@ def init(*, directory: str, template: str, force: bool, as_json: bool, format: s
     place = Path(directory)
     project = project_templates.project_of(template, place.resolve())
     present = _present_files(place, project)
-    if different := [path for path, same in present.items() if not same]:
-        if not force:
-            names = "\n".join(f"  {path}" for path in different)
-            raise CommandExit(
-                ExitCode.INPUT,
-                f"{_shown(place)} has files that the project would replace; nothing was written\n{names}\n--force replaces them; name another DIR",
-            )
+    different = [f"  {path}" for path, same in present.items() if not same]
+    if different and not force:
+        said = [f"{_shown(place)} has files that the project would replace; nothing was written", *different]
+        raise CommandExit(ExitCode.INPUT, "\n".join([*said, "name another DIR; --force replaces them"]))
     written = [path for path in project.files if not present.get(path, False)]
     _write(place, project, written, force)
     enter = [] if place.resolve() == Path.cwd() else [f"cd {quote(f'./{directory}' if directory.startswith('-') else directory)}"]
@@ -59,9 +56,9 @@ def _present_files(place: Path, project: Project) -> dict[Path, bool]:
     Raises:
         CommandExit: the directory can't be used.
     """
-    if place.exists() and not place.is_dir():
-        raise CommandExit(ExitCode.INPUT, f"{_shown(place)} is not a directory\nname a directory that is empty, or one that does not exist yet")
     try:
+        if place.exists() and not place.is_dir():
+            raise CommandExit(ExitCode.INPUT, f"{_shown(place)} is not a directory\nname a directory that is empty, or one that does not exist yet")
         return {path: _has_text(place / path, text) for path, text in project.files.items() if (place / path).exists() or (place / path).is_symlink()}
     except OSError as error:
         raise _unusable(place, error) from error

@@ -6,6 +6,7 @@ Each directory in `templates/` is a template. Its README has, in the first block
 from __future__ import annotations
 
 import re
+import tomllib
 import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ RENAMED = {"gitignore": ".gitignore"}
 """Files with another name in a template than in a project, because tools would obey them there."""
 
 _BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_REQUIREMENT = re.compile(r'"([A-Za-z0-9._-]+)[^"]*"')
+_PACKAGE = re.compile(r"[A-Za-z0-9._-]+")
 
 
 @dataclass(frozen=True)
@@ -39,11 +40,15 @@ def project_of(template: str, directory: Path) -> Project:
     """The project that a template makes in a directory, whose name it gets as far as that is valid."""
     place = TEMPLATES / template
     texts = {one.relative_to(place): one.read_text(encoding="utf-8") for one in sorted(place.rglob("*")) if one.is_file() and "__pycache__" not in one.parts}
-    required = {found.lower() for found in _REQUIREMENT.findall(texts[Path("pyproject.toml")])}
-    name = project_name(directory.name, required)
+    name = project_name(directory.name, _required(texts[Path("pyproject.toml")]))
     files = {path.with_name(RENAMED.get(path.name, path.name)): text.replace(PLACEHOLDER, name) for path, text in texts.items()}
     first = _BLOCK.search(files[Path("README.md")])
     return Project(name, files, tuple(first[1].splitlines()) if first else ())
+
+
+def _required(pyproject: str) -> set[str]:
+    project = tomllib.loads(pyproject)["project"]
+    return {found[0].lower() for one in [*project["dependencies"], *project["optional-dependencies"]["test"]] if (found := _PACKAGE.match(one))}
 
 
 def project_name(text: str, required: set[str]) -> str:

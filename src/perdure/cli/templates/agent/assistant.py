@@ -9,12 +9,11 @@ The id of an execution follows from the wish: the same wish again continues the 
 import os
 import sys
 
+from perdure import Context, step_info, workflow
+from perdure.pydantic_ai import PerdureDurability
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
-
-from perdure import Context, step_info, workflow
-from perdure.pydantic_ai import PerdureDurability
 
 PRICES = {"tea": 300, "coffee": 450}
 

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 import pytest
+from perdure.testing import World
 from pydantic_ai.models.function import FunctionModel
 
 from assistant import agent, assist, script
-from perdure.testing import World
 
 
 @pytest.fixture(autouse=True)

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-
 from perdure import Definition
 from perdure.testing import World
+
 from tools import look, pay
 
 claim = Definition.load(Path(__file__).with_name("claim.yaml"), tools=[look, pay])

@@ -4,7 +4,6 @@ import time
 from typing import Any
 
 import pytest
-
 from perdure.testing import World
 
 

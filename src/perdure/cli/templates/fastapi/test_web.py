@@ -4,9 +4,9 @@ from typing import Any
 
 import httpx2
 import pytest
+from perdure.testing import World
 
 from flows import app, charge, order
-from perdure.testing import World
 from web import web
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.responses import JSONResponse
+from perdure import HasEnded, InputDiffers, NotFound
 
 from flows import app, confirmed, order
-from perdure import HasEnded, InputDiffers, NotFound
 
 web = FastAPI(lifespan=app.lifespan)
 

@@ -1,10 +1,10 @@
 """Tests of the workflow. Time is virtual in a `world`; everything else is real."""
 
 import pytest
-
-from orders import charge, order
 from perdure import ExecutionFailed
 from perdure.testing import World
+
+from orders import charge, order
 
 
 def test_a_payment_that_times_out_is_attempted_again(world: World) -> None:

@@ -1,7 +1,6 @@
 """The workflow of the shop, and the App that runs it inside of the processes of the web server."""
 
 from django.conf import settings
-
 from perdure import App, Context, Retry, Signal, step, step_info, workflow
 from perdure.django import fresh_connections
 

@@ -3,8 +3,8 @@
 from django.db import connection, transaction
 from django.http import HttpRequest, JsonResponse
 from django.views.decorators.http import require_POST
-
 from perdure import HasEnded, InputDiffers, NotFound
+
 from shop.flows import app, confirmed, order
 from shop.models import Order
 
