@@ -6,7 +6,7 @@ import pytest
 from perdure import Definition
 from perdure.testing import World
 
-from tools import look, pay
+from claim_tools import look, pay
 
 claim = Definition.load(Path(__file__).with_name("claim.yaml"), tools=[look, pay])
 

@@ -1,8 +1,7 @@
 """What the shop answers."""
 
 from django.db import connection, transaction
-from django.http import HttpRequest, JsonResponse
-from django.views.decorators.http import require_POST
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, JsonResponse
 from perdure import HasEnded, InputDiffers, NotFound
 
 from shop.flows import app, confirmed, order
@@ -34,9 +33,10 @@ def _shown(order_id: str) -> JsonResponse:
     return JsonResponse({"order": order_id, "status": status.status, "why": status.why, "paid": paid})
 
 
-@require_POST
-def confirm(request: HttpRequest, order_id: str) -> JsonResponse:
+def confirm(request: HttpRequest, order_id: str) -> HttpResponse:
     """Sends the answer of the customer to the order."""
+    if request.method != "POST":
+        return HttpResponseNotAllowed(["POST"])
     try:
         app.background().handle(order_id, order).send(confirmed, request.GET.get("yes", "true") == "true", key="answer")  # a second answer has no effect
     except NotFound as error:
