@@ -29,7 +29,7 @@ help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: $(PACKAGE) ## Watch executions survive crashes
-	@$(PY) examples/demo.py
+	@$(PY) -m perdure.cli demo --interactive
 	@$(PY) examples/demo_definition.py
 
 test: $(TOOLS) ## Run the tests
@@ -74,10 +74,10 @@ clean: ## Remove what make made: the environment, caches, builds
 $(PY):
 	@set -e; $(find_python); echo "make: creating $(VENV) with $$python"; "$$python" -m venv --clear $(VENV)
 
-# The package alone, with what definitions take, which is all that a program using it needs.
+# The package alone, with its command and with what definitions take, which is all that a program using it needs.
 $(PACKAGE): $(PY) pyproject.toml
 	@echo "make: installing perdure into $(VENV)"
-	@$(INSTALL) --upgrade 'pip>=25.1' && $(INSTALL) --editable '.[definitions]' || $(NO_INDEX)
+	@$(INSTALL) --upgrade 'pip>=25.1' && $(INSTALL) --editable '.[cli,definitions]' || $(NO_INDEX)
 	@touch $@
 
 $(TOOLS): $(PACKAGE)

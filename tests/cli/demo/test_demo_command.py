@@ -17,8 +17,7 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parents[2]
-DEMO = ROOT / "examples/demo.py"
+DEMO = [sys.executable, "-m", "perdure.cli", "demo"]
 WAIT_S = 30.0
 PLAYED_S_MAX = 20.0
 
@@ -42,22 +41,27 @@ def read(file: Path) -> bytes:
         return b""
 
 
-def test_without_a_terminal_it_plays_itself_and_all_that_it_claims_is_true(tmp_path: Path) -> None:
+def played(directory: Path, *options: str) -> str:
+    """What the demo prints without a terminal, in a directory in which it leaves nothing."""
     began_s = time.monotonic()
-    said = subprocess.run([sys.executable, DEMO], cwd=ROOT, env=environment(tmp_path, 0.3), capture_output=True, text=True, timeout=60, check=False)
+    said = subprocess.run([*DEMO, *options], cwd=directory, env=environment(directory, 0.3), capture_output=True, text=True, timeout=60, check=False)
     assert (said.returncode, said.stderr) == (0, ""), said.stdout + said.stderr
     assert time.monotonic() - began_s < PLAYED_S_MAX
-    assert said.stdout.count("kill -9") == 4 and "while the order waits" in said.stdout
-    assert "order 1001 was shipped" in said.stdout and "order 1002 was given back" in said.stdout
-    assert "done before under this key" in said.stdout, "it was to be killed when the bank had charged, and nobody knew"
     assert "All of it was true" in said.stdout and "NOT TRUE" not in said.stdout
     assert "\x1b" not in said.stdout, "colours are for terminals"
-    assert not left_over(tmp_path)
+    assert not left_over(directory)
+    return said.stdout
 
 
-def test_an_option_that_it_does_not_have_is_refused(tmp_path: Path) -> None:
-    said = subprocess.run([sys.executable, DEMO, "--help"], env=environment(tmp_path, 0.0), capture_output=True, text=True, timeout=60, check=False)
-    assert (said.returncode, said.stdout, said.stderr) == (2, "", "python examples/demo.py [--auto]\n")
+def test_it_plays_itself_and_all_that_it_claims_is_true(tmp_path: Path) -> None:
+    said = played(tmp_path)
+    assert said.count("kill -9") == 3 and "while the order waits" in said and "order 1001 was shipped" in said
+    assert "done before under this key" in said, "it was to be killed when the bank had charged, and that was not recorded"
+
+
+def test_a_rejected_order_is_given_back_and_without_a_terminal_no_keys_are_awaited(tmp_path: Path) -> None:
+    said = played(tmp_path, "--rejected", "--interactive")
+    assert said.count("kill -9") == 1 and "order 1001 was given back" in said
 
 
 class Terminal:
@@ -102,8 +106,10 @@ class Terminal:
 def terminal(directory: Path) -> Iterator[Terminal]:
     """The demo in a terminal of its own, whose Ctrl-C reaches it."""
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-c", f"import os, sys; os.login_tty(0); os.execv(sys.executable, [sys.executable, {str(DEMO)!r}])"]
-    with subprocess.Popen(command, cwd=ROOT, env=environment(directory, 0.3), stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True) as process:
+    command = [sys.executable, "-c", f"import os, sys; os.login_tty(0); os.execv(sys.executable, {[*DEMO, '--interactive']!r})"]
+    with subprocess.Popen(
+        command, cwd=directory, env=environment(directory, 0.3), stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+    ) as process:
         try:
             yield Terminal(process, ours, theirs)
         finally:

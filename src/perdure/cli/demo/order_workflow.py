@@ -1,15 +1,9 @@
-"""An order: reserve the goods, charge the card, wait for the customer's decision, ship; or give back what was done.
+"""The order of `perdure demo`: reserve the goods, charge the card, wait for the customer's decision, ship; or give back what was done.
 
-    python examples/order.py                                                 # a worker, until Ctrl-C
-    perdure start order 1001 4200 --id 1001                                  # elsewhere: order 1001, of 42.00
-    perdure send 1001 decision '{"approved": true}'
-
-`examples/demo.py` tells its story. The rule for steps that act outside of Perdure: a step may begin more than once, for its worker
-may die before the answer is remembered, but every try has the same key; so whoever is asked again with a key answers as before, and
-does nothing. Banks work like this; here `World` stands for the warehouse, the bank, the carrier and the customer.
+Steps act outside of Perdure, and may begin more than once, because their worker may die before an outcome is recorded. Every attempt has the same key, so a
+bank that is asked again with a key answers as before and does nothing. `OrderWorld` stands for the warehouse, the bank and the carrier.
 """
 
-import asyncio
 import fcntl
 import hashlib
 import os
@@ -20,22 +14,18 @@ from pathlib import Path
 import msgspec
 
 from perdure import Context, Fatal, Retry, Signal, StepFailed, step, step_info, workflow
-from perdure.runtime.server import serve
 
 CARD_LIMIT_CENTS = 100_000
 
-REMIND_AFTER_S = 2.0
+REMIND_AFTER_S = 1.0
 """When the customer is first reminded; each further wait is twice as long. In a real shop this is a day."""
 
 REMINDERS_MAX = 6
-"""After so many reminders, and one more wait, no answer is a no."""
+"""After so many reminders and one more wait, no answer counts as a rejection."""
 
 
-# The world outside, which knows nothing of workflows.
-
-
-class Line(msgspec.Struct):
-    """A line of the world's file. `event`: asked, failed, done, or known (done before, under the same key)."""
+class WorldLine(msgspec.Struct):
+    """A line of the file: a request of a step. `event` is asked, failed, done, or known (done before under the same key)."""
 
     event: str
     what: str
@@ -46,17 +36,17 @@ class Line(msgspec.Struct):
     answer: str = ""
 
 
-class World:
-    """Everybody whom the steps ask for something, in one file to which lines are only added. A request takes them `takes_s`."""
+class OrderWorld:
+    """The services that steps call: a file to which lines are appended. A request takes `takes_s` seconds."""
 
     def __init__(self, file: Path, takes_s: float) -> None:
         self.file, self.takes_s = file, takes_s
 
     def do(self, what: str, answer: str, fails_first: bool = False) -> str:
-        """Do something once for the key of the running step, and return what came of it; asked again, return the same.
+        """Does something once for the key of the running step, and returns its answer; asked again, it returns the same.
 
         Raises:
-            TimeoutError: no answer, as always at first with `fails_first`.
+            TimeoutError: there is no answer; with `fails_first`, the first request of a key gets none.
         """
         self._add("asked", what)
         time.sleep(self.takes_s / 2)
@@ -66,13 +56,13 @@ class World:
         time.sleep(self.takes_s / 2)
         return said.answer
 
-    def lines(self) -> list[Line]:
-        """All that has happened; a kill can cut the last line short."""
+    def lines(self) -> list[WorldLine]:
+        """All requests; a kill can cut the last line short."""
         raw = self.file.read_bytes() if self.file.exists() else b""
-        return [msgspec.json.decode(line, type=Line) for line in raw.splitlines() if line.endswith(b"}")]
+        return [msgspec.json.decode(line, type=WorldLine) for line in raw.splitlines() if line.endswith(b"}")]
 
-    def _add(self, event: str, what: str, answer: str = "", fails_first: bool = False) -> Line:
-        """Look the key up and add a line, as one act, forced to the disk."""
+    def _add(self, event: str, what: str, answer: str = "", fails_first: bool = False) -> WorldLine:
+        """Looks the key up and appends a line under a lock, and syncs it to the disk."""
         info = step_info()
         with self.file.open("ab+") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -81,7 +71,7 @@ class World:
                 event, answer = "failed", ""
             elif event == "done" and any(line.event == "done" for line in before):
                 event = "known"
-            line = Line(event, what, info.key, info.attempt, os.getpid(), time.time(), answer)
+            line = WorldLine(event, what, info.key, info.attempt, os.getpid(), time.time(), answer)
             file.seek(max(0, file.seek(0, os.SEEK_END) - 1))
             torn = file.read(1) not in (b"", b"\n")
             file.write(b"\n" * torn + msgspec.json.encode(line) + b"\n")
@@ -90,24 +80,21 @@ class World:
         return line
 
 
-world = World(Path(os.environ.get("ORDER_WORLD", "order-world.jsonl")), float(os.environ.get("ORDER_WORLD_TAKES_S", "0.4")))
-
-
-# The workflow.
+world = OrderWorld(Path(os.environ.get("ORDER_WORLD", "order-world.jsonl")), float(os.environ.get("ORDER_WORLD_TAKES_S", "0.4")))
 
 
 @dataclass(frozen=True)
-class Decision:
-    """What the customer says."""
+class CustomerDecision:
+    """The answer of the customer."""
 
     approved: bool
 
 
-decision = Signal("decision", Decision)
+decision = Signal("decision", CustomerDecision)
 
 
 class Rejected(Exception):
-    """The customer does not want it."""
+    """The customer rejected the order."""
 
 
 @step
@@ -124,7 +111,7 @@ def charge(order_id: str, cents: int) -> str:
 
 @step
 def remind(order_id: str, number: int) -> str:
-    return world.do("remind", f"mail-{number}")
+    return world.do("remind", f"reminder-{number}")
 
 
 @step
@@ -143,7 +130,7 @@ def release(stock: str) -> str:
 
 
 async def approved(ctx: Context, order_id: str) -> bool:
-    """Wait for the decision, and remind the customer meanwhile. While it waits it is in nobody's memory, and no worker has to live."""
+    """Waits for the decision, and reminds the customer meanwhile. A waiting order needs no memory and no worker."""
     async for turn in ctx.loop("reminders", state=0):
         answer = await turn.listen(decision, timeout=REMIND_AFTER_S * 2**turn.state, default=None)
         if answer is not None or turn.state == REMINDERS_MAX:
@@ -155,7 +142,7 @@ async def approved(ctx: Context, order_id: str) -> bool:
 
 @workflow
 async def order(ctx: Context, order_id: str, cents: int) -> str:
-    """Sell something. Whatever goes wrong, what was done before is given back, in reverse order."""
+    """Sells something. If it fails, what was done before is given back, in reverse order."""
     stock = await ctx.step(reserve, order_id)
     try:
         payment = await ctx.step(charge, order_id, cents)
@@ -170,12 +157,3 @@ async def order(ctx: Context, order_id: str, cents: int) -> str:
         await ctx.step(release, stock)
         return f"order {order_id} was given back: {reason.error.message if isinstance(reason, StepFailed) else reason}"
     return f"order {order_id} was shipped: {parcel}"
-
-
-def main() -> None:
-    """A worker for orders."""
-    asyncio.run(serve([order.code], db=os.environ.get("PERDURE_DB"), ready=lambda _: print("ready", flush=True)))
-
-
-if __name__ == "__main__":
-    main()

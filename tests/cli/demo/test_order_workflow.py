@@ -9,13 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from examples import order as shop
 from perdure import AsyncClient, Client
+from perdure.cli.demo import order_workflow as shop
 from perdure.runtime.local_engine import local_engine
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parents[2]
 WAIT_S = 30.0
 TAKES_S = 0.1
 
@@ -25,7 +24,7 @@ class OrderProcess:
 
     def __init__(self, directory: Path, approved: bool) -> None:
         directory.mkdir()
-        self.world = shop.World(directory / "world.jsonl", TAKES_S)
+        self.world = shop.OrderWorld(directory / "world.jsonl", TAKES_S)
         self._approved = approved
         self._url = f"sqlite:///{directory}/perdure.db"
         self._environment = os.environ | {"PERDURE_DB": self._url, "ORDER_WORLD": str(self.world.file), "ORDER_WORLD_TAKES_S": str(TAKES_S)}
@@ -34,7 +33,7 @@ class OrderProcess:
         """Run an order to its end; the worker is killed each time that so many lines are in the world's file, and another one started."""
         with Client(self._url) as client:
             order = client.start(shop.order.with_(id="1001"), "1001", 4200)
-            order.send(shop.decision, shop.Decision(self._approved))
+            order.send(shop.decision, shop.CustomerDecision(self._approved))
             for lines in kill_at:
                 worker = self._worker()
                 self._until(lines)
@@ -52,7 +51,12 @@ class OrderProcess:
         return [(line.what, line.key, line.answer) for line in self.world.lines() if line.event == "done"]
 
     def _worker(self) -> "subprocess.Popen[bytes]":
-        return subprocess.Popen([sys.executable, ROOT / "examples/order.py"], env=self._environment, stdout=subprocess.DEVNULL)
+        return subprocess.Popen(
+            [sys.executable, "-m", "perdure.cli", "worker", "perdure.cli.demo.order_workflow"],
+            env=self._environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
 
     def _until(self, lines: int) -> None:
         ends_s = time.monotonic() + WAIT_S
@@ -80,19 +84,19 @@ async def result_of(cents: int, directory: Path) -> str:
 
 
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> shop.World:
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> shop.OrderWorld:
     """A world that takes no time, and customers who are reminded at once."""
-    monkeypatch.setattr(shop, "world", shop.World(tmp_path / "world.jsonl", 0.0))
+    monkeypatch.setattr(shop, "world", shop.OrderWorld(tmp_path / "world.jsonl", 0.0))
     monkeypatch.setattr(shop, "REMIND_AFTER_S", 0.002)
     return shop.world
 
 
-async def test_a_declined_card_is_no_order_and_the_goods_go_back(world: shop.World, tmp_path: Path) -> None:
+async def test_a_declined_card_is_no_order_and_the_goods_go_back(world: shop.OrderWorld, tmp_path: Path) -> None:
     assert await result_of(shop.CARD_LIMIT_CENTS + 1, tmp_path) == "order 1001 was given back: the card was declined"
     assert [line.what for line in world.lines() if line.event == "done"] == ["reserve", "release"]
 
 
-async def test_a_customer_who_never_answers_is_reminded_so_often_and_then_taken_to_say_no(world: shop.World, tmp_path: Path) -> None:
+async def test_a_customer_who_never_answers_is_reminded_so_often_and_then_taken_to_say_no(world: shop.OrderWorld, tmp_path: Path) -> None:
     assert await result_of(4200, tmp_path) == "order 1001 was given back: the customer said no"
     done = [line.what for line in world.lines() if line.event == "done"]
     assert done == ["reserve", "charge", *["remind"] * shop.REMINDERS_MAX, "refund", "release"]
