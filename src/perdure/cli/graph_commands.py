@@ -1,4 +1,4 @@
-"""The commands on executions of definitions: `graph`, `patch`, and the part of `show` behind `--tokens`."""
+"""The command `graph`, the command `patch` on executions of definitions, and the part of `show` behind `--tokens`."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from perdure.core.paths import Key
     from perdure.definition_workflow import Definition
     from perdure.definitions.graph.execution_view import ExecutionView
+    from perdure.definitions.graph.operation_graph import OperationGraph
     from perdure.service.definition_views import CurrentDefinition
     from perdure.sync_client import Client, ExecutionStatus
     from perdure.sync_handle import Handle
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 @click.option("-o", "--output", "target", metavar="FILE", help="The file to write; by default, the drawing is printed.")
 @click.pass_obj
 def graph(settings: GlobalOptions, /, *, what: str, form: str, number: int | None, blobs: str | None, target: str | None) -> None:
-    """Draw a definition, or an execution of one: its plan and its progress in one picture.
+    """Draw a definition or an execution: of a definition, its plan and its progress in one picture; of code, its operations in the order in which they ran.
 
     FILE is YAML or JSON, - is standard input; APP is FILE.py:app or FILE.py:app:definition; an ID is that of an execution, in any form.
     """
@@ -49,8 +50,7 @@ def graph(settings: GlobalOptions, /, *, what: str, form: str, number: int | Non
     elif ".py:" in what:
         ir, states, taken = _definition_of_app(what).ir, None, frozenset()
     else:
-        found = asyncio.run(_view(settings, what, number))
-        ir, states, taken = found.ir, found.states, found.taken
+        ir, states, taken = asyncio.run(_graph_of_execution(settings, what, number))
     if form == "text":
         seen = screen()
         drawn = graph_drawing.text_drawing(ir, states, taken, columns=seen.columns if seen.terminal and target is None else COLUMNS_WITHOUT_TERMINAL)
@@ -84,12 +84,17 @@ COLUMNS_WITHOUT_TERMINAL = 160
 """The width of a drawing that is not printed on a terminal."""
 
 
-async def _view(settings: GlobalOptions, text: str, number: int | None) -> ExecutionView:
+async def _graph_of_execution(settings: GlobalOptions, text: str, number: int | None) -> OperationGraph:
     from perdure.cli.execution_lookup import execution_keys
+    from perdure.definitions.graph.operation_graph import OperationGraph
+    from perdure.service import definition_views
 
     async with settings.look() as looking:
         (key,) = await execution_keys(looking, settings, [text])
-    return await _view_of(settings, key, number)
+        if (graph := await definition_views.read_operation_graph(looking, key, number)) is not None:
+            return graph
+    found = await _view_of(settings, key, number)
+    return OperationGraph(found.ir, found.states, found.taken)
 
 
 async def _view_of(settings: GlobalOptions, key: Key, number: int | None) -> ExecutionView:

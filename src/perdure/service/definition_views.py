@@ -1,12 +1,13 @@
 """Reads executions of definitions: the present definition, the view of its state, and the secrets that it reads. Nothing is changed."""
 
 import asyncio
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
 import msgspec
 
+from perdure.core import events as e
 from perdure.core import log_format, views
 from perdure.core.errors import BadExpression, BadValue, NotFound
 from perdure.core.paths import Key
@@ -18,6 +19,7 @@ from perdure.definitions.format.model import SOURCE_FIELDS
 from perdure.definitions.graph import execution_view
 from perdure.definitions.graph.execution_view import ExecutionView
 from perdure.definitions.graph.ir import IR, GraphNode
+from perdure.definitions.graph.operation_graph import OperationGraph, operation_graph
 from perdure.runtime.blob_loader import BlobCache
 from perdure.service.execution_folds import ExecutionFold
 from perdure.service.store_access import StoreAccess
@@ -83,10 +85,33 @@ async def read_execution_view(store: ReadOnlyStore, key: Key, number: int | None
     events = log_format.decode_rows(found.payloads)
     if fold_events(key, events, found.head.root).definition is None:
         raise BadValue("execution", str(key), "one of a definition that has begun; it is code, or has not begun")
-    chosen = len(events) if number is None else number
-    if not 1 <= chosen <= len(events):
-        raise BadValue("event", number, f"one of its log, 1 to {len(events)}")
+    chosen = _chosen_event(events, number)
     return await _run_with_loads(BlobCache(store), execution_view.view_at_event(key, events, chosen))
+
+
+async def read_operation_graph(store: ReadOnlyStore, key: Key, number: int | None = None) -> OperationGraph | None:
+    """The graph of the operations of an execution of code, now or after event `number` of its log; None if it is one of a definition.
+
+    Raises:
+        NotFound: there is no such execution.
+        BadValue: its log has no such event, or it has not begun.
+    """
+    found = await store.read(key)
+    if found is None:
+        raise NotFound(key)
+    events = log_format.decode_rows(found.payloads)
+    if not events:
+        raise BadValue("execution", str(key), "one that has begun; there is nothing to draw yet")
+    whole = fold_events(key, events, found.head.root)
+    if whole.definition is not None:
+        return None
+    return operation_graph(whole if number is None else fold_events(key, events[: _chosen_event(events, number)], found.head.root))
+
+
+def _chosen_event(events: Sequence[e.Event], number: int | None) -> int:
+    if number is not None and not 1 <= number <= len(events):
+        raise BadValue("event", number, f"one of its log, 1 to {len(events)}")
+    return len(events) if number is None else number
 
 
 async def _run_with_loads(payloads: BlobCache, making: Generator[LoadBlob, bytes, T]) -> T:

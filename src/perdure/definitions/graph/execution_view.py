@@ -20,7 +20,7 @@ from perdure.core.operations import CallOperation, Failure, KeepOperation, Opera
 from perdure.core.paths import UNDO, Key, Path, path_text
 from perdure.core.replay import LoadBlob, replay_program
 from perdure.core.views import StepState, StepView
-from perdure.definitions.graph.graph_picture import PictureState
+from perdure.definitions.graph.graph_picture import MOST_ACTIVE, PictureState
 from perdure.definitions.graph.graph_program import GraphProgram
 from perdure.definitions.graph.graph_run import Passage, PassageRecord
 from perdure.definitions.graph.graph_verbs import new_graph_program
@@ -32,9 +32,6 @@ from perdure.definitions.graph.token_walk import NodeSettled, TokenWalk
 
 NO_TARGET = frozenset(("approve", "sleep", "set", "test", "if", "return", "fail", "do", "parallel", "race"))
 """The verbs whose operation adds nothing to their name."""
-
-MOST_ACTIVE: tuple[StepState, ...] = ("performing", "ending", "retrying", "interrupted", "parked", "waiting", "waiting_approval")
-"""The states of open operations, by precedence: a node with several open operations has the first of their states."""
 
 
 class TokenCounts(msgspec.Struct, frozen=True):

@@ -39,7 +39,8 @@ def render_text(picture: GraphPicture, columns: int) -> str:
     """Returns the picture as text, with lines cut to `columns`."""
     ir = picture.ir
     steps = f"{len(ir.nodes)} step{'' if len(ir.nodes) == 1 else 's'}"
-    lines = [f"{picture_title(picture)}  {steps}, order {ir.order}", "", *_text_group(picture, picture.groups[0], 0)]
+    order = f", order {ir.order}" if ir.hash else ""  # the operations of code have no definition, and so no order of it
+    lines = [f"{picture_title(picture)}  {steps}{order}", "", *_text_group(picture, picture.groups[0], 0)]
     if picture.left_out:
         lines.append(f"… and {picture.left_out:,} more")
     return "\n".join(cut_to_width(line, columns) for line in lines) + "\n"

@@ -153,6 +153,9 @@ def _value_text(value: Any) -> str:
 
 PictureState = StepState | Literal["not_taken", "not_reached"]
 
+MOST_ACTIVE: tuple[StepState, ...] = ("performing", "ending", "retrying", "interrupted", "parked", "waiting", "waiting_approval")
+"""The states of open operations, by precedence: what has several open operations has the first of their states."""
+
 STATE_SIGNS: dict[PictureState, str] = {
     "completed": "✓",
     "performing": "▶",
