@@ -170,7 +170,8 @@ class ProjectDirectory:
 
     def commands(self, number: int = 0) -> list[str]:
         """The commands of a block of the README."""
-        return re.findall(r"^```sh\n(.*?)^```$", (self.place / "README.md").read_text(), re.MULTILINE | re.DOTALL)[number].splitlines()
+        blocks: list[str] = re.findall(r"^```sh\n(.*?)^```$", (self.place / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+        return blocks[number].splitlines()
 
     def run(self, command: str, code: int = 0) -> str:
         """What a command prints on both outputs."""

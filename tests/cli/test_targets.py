@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 
@@ -105,7 +106,13 @@ def test_the_same_file_is_imported_once(place: Path) -> None:
         ("1 / 0", "bad_flow.py", "ZeroDivisionError: division by zero .*line 1"),
         ("import no_such_thing", "bad_flow.py", "ModuleNotFoundError: No module named 'no_such_thing'"),
         ("import no_such_thing", "bad_flow:x", "ModuleNotFoundError: No module named 'no_such_thing'"),
-        ("from . import x", "bad_flow.py", "ImportError"),
+        ("from . import x", "bad_flow.py", "ImportError: .* A file of a package is named as a module"),
+        ("import no_such_thing", "bad_flow.py", "Install it in the environment of this command"),
+        (ONE, "bad_flow.py:totl", "there is no totl, did you mean total"),
+        (ONE, "bad_flow.total", "did you mean bad_flow:total"),
+        ("async def plain(ctx): ...", "bad_flow.py:plain", "plain is a function without a decorator: write @workflow above it"),
+        ("plain = 3", "bad_flow.py:plain", "plain is of the type int"),
+        (f"if __name__ == '__main__':\n{indent(ONE, '    ')}", "bad_flow.py", "above `if __name__"),
         ("raise SystemExit(3)", "bad_flow.py", "SystemExit: 3"),
     ],
 )

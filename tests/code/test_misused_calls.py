@@ -1,5 +1,6 @@
 """Claims about calls that mean something else than they seem to: each does what it says, or is refused with what to do."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -142,3 +143,51 @@ def test_a_gate_that_leads_the_old_way_is_no_difference(world: World) -> None:
     with pytest.raises(NeedsAttention) as parked:
         run.result()
     assert "three" in str(parked.value) and "version:tax" not in str(parked.value)
+
+
+def test_a_second_event_loop_in_a_workflow_is_refused_with_what_to_do(world: World) -> None:
+    elsewhere = asyncio.new_event_loop()
+    lock, future = asyncio.Lock(), elsewhere.create_future()
+
+    async def hold() -> None:
+        await lock.acquire()
+        waiting = asyncio.ensure_future(lock.acquire())  # the lock is bound to its loop once a second task waits for it
+        await asyncio.sleep(0)
+        waiting.cancel()
+
+    elsewhere.run_until_complete(hold())
+
+    @workflow
+    async def runs(ctx: Context) -> None:
+        verb = ctx.step(one)
+        try:
+            asyncio.run(verb)
+        finally:
+            await verb
+
+    @workflow
+    async def awaits(ctx: Context) -> None:
+        await future
+
+    @workflow
+    async def locks(ctx: Context) -> None:
+        await lock.acquire()
+
+    wanted = {
+        runs: r"cannot use asyncio.run\(\) or run_until_complete\(\).* Use await, and a step",
+        awaits: "cannot use a future or task of another event loop.* Use a step",
+        locks: "cannot use a lock, queue or event of another event loop.* Use one that is made in the workflow",
+    }
+    for misused, says in wanted.items():
+        with pytest.raises(ExecutionFailed, match=says):
+            world.run(misused)
+    elsewhere.close()
+
+
+def test_a_runtime_error_of_the_workflow_stays_what_it_is(world: World) -> None:
+    @workflow
+    async def raising(ctx: Context) -> None:
+        raise RuntimeError("of the workflow")
+
+    with pytest.raises(ExecutionFailed, match="RuntimeError: of the workflow"):
+        world.run(raising)

@@ -6,6 +6,7 @@ import logging
 import pytest
 
 from perdure import Context, Timeout, step, workflow
+from perdure.service.missing_parts import START_ENGINE
 from perdure.sync_client import AsyncClient
 from tests.runtime.cluster import Cluster
 from tests.service.cluster_client import virtually
@@ -50,10 +51,10 @@ async def test_who_waits_for_a_workflow_that_no_engine_knows_is_warned_after_two
     await asyncio.sleep(1.9)
     assert warned == []
     await asyncio.sleep(0.3)
-    assert warned == [f"waiting for the result of {handle.key}: no engine is running"]
+    assert warned == [f"waiting for the result of {handle.key}: no engine is running. {START_ENGINE}"]
     await c.engine(rendering)
     await asyncio.sleep(60)
-    assert warned[1:] == [f"waiting for the result of {handle.key}: no running engine knows order@1"]
+    assert warned[1:] == [f"waiting for the result of {handle.key}: no running engine knows order@1. {START_ENGINE}"]
     await asyncio.sleep(120)
     assert len(warned) == 4
     await c.engine(order)
@@ -67,7 +68,7 @@ async def test_a_thousand_who_wait_for_the_same_are_one_line_and_a_few_looks(c: 
     handles = [await client.start(order) for _ in range(300)]
     waiting = [asyncio.create_task(handle.result()) for handle in handles]
     await asyncio.sleep(3)
-    assert warned == [f"waiting for the result of {handles[0].key} and of 299 more: no engine is running"]
+    assert warned == [f"waiting for the result of {handles[0].key} and of 299 more: no engine is running. {START_ENGINE}"]
     for one in waiting:
         one.cancel()
     await asyncio.gather(*waiting, return_exceptions=True)
@@ -88,6 +89,15 @@ async def test_who_waits_for_a_queue_that_nobody_serves_or_for_what_is_paused_is
     for task in waiting:
         task.cancel()
     await asyncio.gather(*waiting, return_exceptions=True)
+
+
+@virtually
+async def test_an_engine_with_another_version_is_named(c: Cluster, client: AsyncClient) -> None:
+    handle = await client.start(order.with_(id="k"))
+    misspelled = await client.start(client.workflow("ordr").with_(id="k"))
+    await c.engine(workflow(name="order", version=2)(order.code.fn), rendering)
+    assert (await handle.status()).why.startswith("no running engine knows order@1 (only order@2)")
+    assert (await misspelled.status()).why.startswith("no running engine knows ordr (did you mean order?)")
 
 
 @virtually

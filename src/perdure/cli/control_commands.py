@@ -228,11 +228,12 @@ def _print_new_execution(client: Client, handle: Handle[Any], given: dict[str, A
     from perdure.cli import output
     from perdure.cli.execution_lookup import known_programs, unknown_program, wait_for_result
     from perdure.cli.terminal_text import execution_name
+    from perdure.core.program import near_programs
 
     form = "json" if given["as_json"] else given["format"]
     if not given["wait"]:
         output.print_value({**handle.key._asdict(), "created": handle.created} if form == "json" else execution_name(handle.key), form)
-    if (program := unknown_program(handle.summary(), known_programs(client))) is not None:
-        click.echo(f"perdure: no running engine knows {program}, so it waits\nperdure worker FILE.py starts one", err=True)
+    if (program := unknown_program(handle.summary(), known := known_programs(client))) is not None:
+        click.echo(f"perdure: no running engine knows {program}{near_programs(program, known)}, so it waits\nperdure worker FILE.py starts one", err=True)
     if given["wait"]:
         output.print_value(wait_for_result(handle, given["timeout"]), form)

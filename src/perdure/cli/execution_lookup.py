@@ -68,6 +68,7 @@ def not_ended(status: ExecutionStatus) -> CommandExit:
 
 
 _WHAT_TO_DO = {
+    "pending": "an engine that has the workflow begins it: perdure worker FILE.py; perdure result --wait {} waits for its end",
     "paused": "perdure resume {} resumes it",
     "waiting_approval": "perdure approvals shows the question, perdure approve {0} or perdure reject {0} decides",
 }

@@ -253,6 +253,7 @@ def start(settings: GlobalOptions, /, *, workflow: str, wait: bool, timeout: str
     from perdure.cli.execution_lookup import known_programs, unknown_program, wait_for_result
     from perdure.cli.live_view import watch_in_background
     from perdure.cli.terminal_text import execution_name
+    from perdure.core.program import near_programs
 
     asked = _start_request(workflow, given)
     if targets.is_target(workflow):
@@ -264,9 +265,9 @@ def start(settings: GlobalOptions, /, *, workflow: str, wait: bool, timeout: str
             output.print_value({**handle.key._asdict(), "created": handle.created} if format == "json" else execution_name(handle.key), format)
         if not handle.created:
             click.echo(f"perdure: {execution_name(handle.key)} exists already; nothing was started", err=True)
-        if (program := unknown_program(handle.summary(), known_programs(client))) is not None:
+        if (program := unknown_program(handle.summary(), known := known_programs(client))) is not None:
             what = "FILE.yaml --tools FILE.py" if definition_files.is_document(workflow) else "FILE.py"
-            click.echo(f"perdure: no running engine knows {program}, so it waits\nperdure worker {what} starts one", err=True)
+            click.echo(f"perdure: no running engine knows {program}{near_programs(program, known)}, so it waits\nperdure worker {what} starts one", err=True)
         if wait or watch:
             with watch_in_background(settings, handle.key) if watch else nullcontext():
                 result = wait_for_result(handle, timeout)

@@ -6,6 +6,7 @@ A file is imported as the module of its name, with its directory on `sys.path`, 
 
 from __future__ import annotations
 
+import difflib
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -34,7 +35,12 @@ if TYPE_CHECKING:
     from perdure.stores.protocol import Store
 
 FORMS = "FILE.py, FILE.py:workflow, module:workflow, module:app, or FILE.yaml or FILE.json of a definition"
+_MAIN = re.compile(r"""^if __name__ == ["']__main__["']""", re.MULTILINE)
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:.+)?", re.DOTALL)
+
+
+RELATIVE = "A file of a package is named as a module, from the directory of the package: package.module:workflow"
+INSTALL = "Install it in the environment of this command, or start the command in the directory where it is"
 
 
 class NoTarget(BadValue):
@@ -80,7 +86,7 @@ def load_workflow(text: str, tools: Sequence[str] = (), calls: Sequence[str] = (
     if len(found) == 1:
         return found[0]
     if not found:
-        raise NoTarget("target", text, "a file with a workflow in it; decorate an async function with @workflow")
+        raise NoTarget("target", text, f"a file with a workflow in it; decorate an async function with @workflow{_hidden(module)}")
     names = ", ".join(f"{place}:{one.code.name}" for one in found)
     raise NoTarget("target", text, f"one workflow but {len(found)}; choose: {names}")
 
@@ -263,8 +269,22 @@ def _named(text: str, module: ModuleType, name: str) -> Workflow[..., Any]:
     for one in workflows:
         if one.code.name == name:
             return one
-    there = ", ".join(sorted(one.code.name for one in workflows)) or "none"
-    raise NoTarget("target", text, f"a workflow: there is no {name}; workflows there: {there}")
+    names = sorted(one.code.name for one in workflows)
+    there = f"workflows there: {', '.join(names) or 'none'}"
+    if chosen is not None:
+        what = "a function without a decorator: write @workflow above it" if isfunction(chosen) else f"of the type {type(chosen).__name__}"
+        raise NoTarget("target", text, f"a workflow: {name} is {what}; {there}")
+    near = difflib.get_close_matches(name, [*(key for key, one in vars(module).items() if isinstance(one, Workflow)), *names], 1)
+    raise NoTarget("target", text, f"a workflow: there is no {name}{f', did you mean {near[0]}?' if near else ''}; {there}")
+
+
+def _hidden(module: ModuleType) -> str:
+    """Says that a file may have workflows which do not exist when it is imported."""
+    try:
+        is_script = _MAIN.search(Path(module.__file__ or "").read_text(encoding="utf-8")) is not None
+    except (OSError, UnicodeDecodeError):
+        return ""
+    return ', and above `if __name__ == "__main__"`, as the code below that does not run when a file is imported' if is_script else ""
 
 
 def _defined(module: ModuleType) -> list[Workflow[..., Any]]:
@@ -284,6 +304,15 @@ def _module(text: str, place: str) -> ModuleType:
         raise
     except SyntaxError as error:
         raise NoTarget("target", text, f"Python: {error.msg} ({error.filename}, line {error.lineno})") from error
+    except ImportError as error:
+        hint = (
+            f". {RELATIVE}"
+            if "attempted relative import with no known parent" in str(error)
+            else f". {INSTALL}"
+            if isinstance(error, ModuleNotFoundError)
+            else ""
+        )
+        raise NoTarget("target", text, f"code that can be imported: {type(error).__name__}: {error}{_where(error)}{hint}") from error
     except (Exception, SystemExit) as error:
         raise NoTarget("target", text, f"code that can be imported: {type(error).__name__}: {error}{_where(error)}") from error
 
@@ -323,7 +352,9 @@ def _from_path(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise
-        raise NoTarget("target", name, f"a module that is there (no {error.name} in {here} or on sys.path); a target is {FORMS}") from error
+        parent, _, last = name.rpartition(".")
+        meant = f"did you mean {parent}:{last}? " if parent and parent in sys.modules and hasattr(sys.modules[parent], last) else ""
+        raise NoTarget("target", name, f"a module that is there (no {error.name} in {here} or on sys.path); {meant}a target is {FORMS}") from error
 
 
 def _where(error: BaseException) -> str:

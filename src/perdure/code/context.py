@@ -29,7 +29,7 @@ from perdure.code.call_options import refuse_ineffective_options, refuse_options
 from perdure.code.carried_context import restore_context
 from perdure.code.code_program import CodeProgram
 from perdure.code.declarations import CodeWorkflow, Signal, Step, checked_name
-from perdure.code.deterministic_loop import NumberedTask
+from perdure.code.deterministic_loop import NumberedTask, loop_misuse
 from perdure.code.durations import Duration, duration_seconds, duration_text, whole_number
 from perdure.code.exception_data import rebuild_exception
 from perdure.code.function_codec import codec_of_function, refuse_lossy_value
@@ -673,6 +673,10 @@ class Context:
             raise
         except (KeyboardInterrupt, SystemExit) as error:
             raise RuntimeError(f"{type(error).__name__} in a workflow") from error
+        except RuntimeError as error:
+            if (misuse := loop_misuse(error)) is not None:
+                raise misuse from error
+            raise
         finally:
             self._instance.branches.pop(cast("NumberedTask[Any]", self._task), None)
 
@@ -873,6 +877,10 @@ class Context:
             return await workflow.fn(self, *args, **kwargs)
         except (KeyboardInterrupt, SystemExit) as error:
             raise RuntimeError(f"{type(error).__name__} in a workflow") from error
+        except RuntimeError as error:
+            if (misuse := loop_misuse(error)) is not None:
+                raise misuse from error
+            raise
 
 
 class SharedContext(Context):

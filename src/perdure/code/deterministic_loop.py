@@ -158,6 +158,28 @@ _SETTINGS = "the loop with its own settings, which are the same on every replay"
 _AS_COMPLETED = "ctx.as_completed(...), or tasks, made by asyncio.create_task(...): of bare coroutines, asyncio starts the one with the lowest address first"
 _EAGER = "asyncio.create_task(...) as it is: here tasks start in the order in which they are created"
 
+ASYNCIO_COMPLAINTS = (
+    (
+        "cannot be called from a running event loop",
+        "asyncio.run() or run_until_complete()",
+        "await, and a step for what needs an event loop of its own: ctx.step(fn, ...)",
+    ),
+    ("attached to a different loop", "a future or task of another event loop", "a step for such work: ctx.step(fn, ...), or a message: ctx.listen(signal)"),
+    (
+        "is bound to a different event loop",
+        "a lock, queue or event of another event loop",
+        "one that is made in the workflow, or a queue of Perdure to limit steps",
+    ),
+)
+"""What asyncio complains of when code on one loop uses another, as part of its message; what a workflow has used then; and what to use instead."""
+
+
+def loop_misuse(error: RuntimeError) -> NotDeterministic | None:
+    """Returns the error that says what to do, for one of asyncio about the use of another event loop; None for other errors."""
+    found = next(((what, instead) for part, what, instead in ASYNCIO_COMPLAINTS if part in str(error)), None)
+    return None if found is None else NotDeterministic(*found)
+
+
 _ENSURE_FUTURE = frozenset({"ensure_future", "_ensure_future"})
 
 

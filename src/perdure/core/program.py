@@ -1,5 +1,6 @@
 """The protocol of programs, the commands that they issue, and the names under which engines claim them."""
 
+import difflib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal, Protocol
@@ -123,6 +124,16 @@ Toolbox = tuple[frozenset[str], frozenset[str]]
 def claimable_programs(known: Iterable[str], toolboxes: Collection[Toolbox]) -> frozenset[str]:
     """Returns the programs among `known` that an engine can run: one of its toolboxes names them and has all capabilities that they need."""
     return frozenset(one for one in known if any(program_base(one) in programs and program_requirements(one) <= has for programs, has in toolboxes))
+
+
+def near_programs(program: str, known: Iterable[str]) -> str:
+    """Returns, in parentheses behind a blank, which other versions of a program or which similar name is among the `known`; empty if there is none."""
+    workflow = program_text(program).rpartition("@")[0] or program_text(program)
+    names = sorted({program_text(one) for one in known})
+    if versions := [one for one in names if one.rpartition("@")[0] == workflow]:
+        return f" (only {', '.join(versions)})"
+    near = difflib.get_close_matches(workflow, dict.fromkeys(one.rpartition("@")[0] for one in names), 1)
+    return f" (did you mean {near[0]}?)" if near else ""
 
 
 def program_text(program: str) -> str:

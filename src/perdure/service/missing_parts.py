@@ -14,7 +14,7 @@ from perdure.core.errors import StoreError
 from perdure.core.execution import Execution
 from perdure.core.operations import CallOperation
 from perdure.core.paths import Key
-from perdure.core.program import claimable_programs, program_base, program_requirements, program_text
+from perdure.core.program import claimable_programs, near_programs, program_base, program_requirements, program_text
 from perdure.core.replay import fold_events
 from perdure.definitions.graph.requirements import capabilities_text
 from perdure.runtime import holder
@@ -24,6 +24,9 @@ from perdure.stores.protocol import Head, HeadFilter, Store
 
 FOLDED_EVENTS_MAX = 2_000
 """The logs of longer executions are not read to find out which queue they wait for."""
+
+START_ENGINE = "Start an engine that has the workflow: perdure worker FILE.py, or an App"
+"""What to do about a missing engine."""
 
 FOLDED_MAX = 10
 """The number of logs read for one warning."""
@@ -46,7 +49,7 @@ def missing_engine(head: Head, holders: Sequence[ProcessInfo]) -> str:
         return f"no engine serves tenant {head.key.tenant}"
     able = [one for one in near if program_base(head.program) in one.programs]
     if not able:
-        return f"no running engine knows {program_text(head.program)}"
+        return f"no running engine knows {program_text(head.program)}{near_programs(head.program, (name for one in near for name in one.programs))}"
     lacking = _missing_capabilities(head.program, able)
     return f"no engine here has {lacking}, which {program_text(head.program)} needs" if lacking else ""
 
@@ -86,7 +89,8 @@ class MissingParts:
         for head in reversed(heads):  # heads are newest first; the oldest execution is named first
             if head.status in ENDED_STATUSES or _is_due_later(head, now_s):
                 continue
-            reason = "it is paused; resume it" if head.status == "paused" else missing_engine(head, holders or ())
+            lacked = "" if head.status == "paused" else missing_engine(head, holders or ())
+            reason = "it is paused; resume it" if head.status == "paused" else f"{lacked}. {START_ENGINE}" if lacked else ""
             if not reason and head.status == "waiting" and head.version <= FOLDED_EVENTS_MAX and folded < FOLDED_MAX:
                 folded += 1
                 reason = await self._worker(head, holders or ())
