@@ -2,8 +2,8 @@
 
     python bench/first_result.py [--json FILE]
 
-The wheel is built before the clock starts. Then an empty virtual environment gets it with the extra `cli`, from the configured package index; `perdure init`
-writes a project; its program runs an order, which is killed with SIGKILL in its pause (it sleeps for 3 s) and continued by the same command. With a total of
+The wheel is built and an empty virtual environment made before the clock starts. Then pip installs the wheel with the extra `cli`, whose packages come from
+the configured index; `perdure init` writes a project; its program runs an order, which is killed with SIGKILL in its pause (it sleeps for 3 s) and continued by the same command. With a total of
 `TOTAL_S_MAX` or more, or without an index, the exit code is 1.
 """
 
@@ -73,8 +73,7 @@ def measure(directory: Path) -> dict[str, float]:
     run([sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", directory, ROOT], ROOT)
     (wheel,) = directory.glob("*.whl")
     clock, python, project = Clock(), directory / "env/bin/python", directory / "shop"
-    with clock.part("python -m venv"):
-        run([sys.executable, "-m", "venv", directory / "env"], directory)
+    run([sys.executable, "-m", "venv", directory / "env"], directory)
     with clock.part("pip install perdure[cli]"):
         run([python, "-m", "pip", "install", "--disable-pip-version-check", "--no-input", f"{wheel}[cli]"], directory)
     with clock.part("perdure init shop"):

@@ -39,8 +39,8 @@ WAYS = {
         "greenlet",
         "from perdure import workflow, SyncContext\n@workflow\ndef plain(ctx: SyncContext) -> str: return 'x'\nplain.run()",
     ),
-    "postgres": ("asyncpg", "import asyncio; from perdure.stores.postgres.store import PostgresStore; asyncio.run(PostgresStore.open('postgresql:///x'))"),
-    "redis": ("redis", "import asyncio; from perdure.stores.redis import RedisStore; asyncio.run(RedisStore.open('redis:///'))"),
+    "postgres": ("asyncpg", "from perdure.stores.postgres.store import PostgresStore; PostgresStore('postgresql:///x')"),
+    "redis": ("redis", "from perdure.stores.redis import RedisStore; RedisStore('redis:///')"),
 }
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from perdure.code.declarations import Step
 from perdure.core.error_text import exception_summary
-from perdure.core.errors import BadValue
+from perdure.core.errors import BadValue, MissingCapabilities, MissingExtra
 from perdure.definitions.format.canonical_form import definition_bytes
 from perdure.definitions.format.document_parser import parse_document
 from perdure.definitions.graph.graph_run import PYTHON_CONDITION
@@ -27,7 +27,7 @@ from perdure.definitions.graph.requirements import AGENT_VERBS, Requirement, eng
 from perdure.definitions.graph.step_kind import Kind
 from perdure.definitions.kinds import config_checks
 from perdure.definitions.kinds.deployment import NOTHING_MORE, Deployment
-from perdure.definitions.kinds.kind_registry import KindRegistry, is_extra_installed
+from perdure.definitions.kinds.kind_registry import KindRegistry, is_extra_installed, missing_modules
 from perdure.dialects import definition_reader
 from perdure.workflow_function import Workflow
 
@@ -131,6 +131,15 @@ class Definition(Workflow[..., Any]):
             around = ToolContext(graph.tools, graph.kinds, {})
             found += [Requirement("tool", name, node.id) for node in agents for name in node.config.get("tools", ()) if around.find(name) is None]
         return found
+
+    async def _run(self, verb: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        try:
+            return await super()._run(verb, args, kwargs)
+        except MissingCapabilities as error:
+            missing = next((need for need in self.lacks() if need.what == "extra"), None)
+            if missing is None:
+                raise
+            raise MissingExtra(f"step {missing.id} of {self.code.name}", ", ".join(missing_modules(missing.name)), missing.name) from error
 
     def _undoes(self, need: Requirement, kinds: Mapping[str, Kind]) -> bool:
         """Whether the required tool is in fact a kind that undoes the step."""

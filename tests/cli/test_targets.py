@@ -110,9 +110,6 @@ def test_the_same_file_is_imported_once(place: Path) -> None:
         ("import no_such_thing", "bad_flow.py", "Install it in the environment of this command"),
         (ONE, "bad_flow.py:totl", "there is no totl, did you mean total"),
         (ONE, "bad_flow.total", "did you mean bad_flow:total"),
-        ("async def plain(ctx): ...", "bad_flow.py:plain", "plain is a function without a decorator: write @workflow above it"),
-        ("plain = 3", "bad_flow.py:plain", "plain is of the type int"),
-        (f"if __name__ == '__main__':\n{indent(ONE, '    ')}", "bad_flow.py", "above `if __name__"),
         ("raise SystemExit(3)", "bad_flow.py", "SystemExit: 3"),
     ],
 )
@@ -122,6 +119,20 @@ def test_what_is_not_there_or_cannot_be_imported_is_said_in_a_line(place: Path, 
     with pytest.raises(NoTarget, match=said):
         targets.load_workflow(text)
     assert "bad_flow" not in sys.modules or source == ONE or "second" in str(source) or source == ""
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "said"),
+    [
+        ("async def plain(ctx): ...", "near_flow.py:plain", "plain is a function without a decorator: write @workflow above it"),
+        ("plain = 3", "near_flow.py:plain", "plain is of the type int"),
+        (f"if __name__ == '__main__':\n{indent(ONE, '    ')}", "near_flow.py", "above `if __name__"),
+    ],
+)
+def test_what_is_there_and_is_no_workflow_is_told_how_to_become_one(place: Path, source: str, text: str, said: str) -> None:
+    (place / "near_flow.py").write_text(source)
+    with pytest.raises(NoTarget, match=said):
+        targets.load_workflow(text)
 
 
 def test_all_workflows_and_steps_are_found_once(place: Path) -> None:

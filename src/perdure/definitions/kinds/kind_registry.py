@@ -98,7 +98,12 @@ def _brought(entry: EntryPoint, deployment: Deployment) -> Kind:
 
 def is_extra_installed(extra: str) -> bool:
     """Whether the modules of an extra are installed; true without an extra."""
-    return all(find_spec(module) is not None for module in EXTRA_MODULES.get(extra, ()))
+    return not missing_modules(extra)
+
+
+def missing_modules(extra: str) -> list[str]:
+    """The modules of an extra that are not installed; none without an extra."""
+    return [module for module in EXTRA_MODULES.get(extra, ()) if find_spec(module) is None]
 
 
 def _is_brought(name: object) -> bool:
