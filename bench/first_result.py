@@ -3,8 +3,8 @@
     python bench/first_result.py [--json FILE]
 
 The wheel is built and an empty virtual environment made before the clock starts. Then pip installs the wheel with the extra `cli`, whose packages come from
-the configured index; `perdure init` writes a project; its program runs an order, which is killed with SIGKILL in its pause (it sleeps for 3 s) and continued by the same command. With a total of
-`TOTAL_S_MAX` or more, or without an index, the exit code is 1.
+the configured index; `perdure init` writes a project; its program runs an order, which is killed with SIGKILL in its pause (it sleeps for 3 s) and continued by
+the same command. With a total of `TOTAL_S_MAX` or more, or without an index, the exit code is 1.
 """
 
 import argparse

@@ -15,6 +15,8 @@ PYTHON = ("src", "tests", "bench", "examples", "tools")
 TEXT = (*PYTHON, "docs", "console", ".ci")
 TEXT_SUFFIXES = {"", ".css", ".html", ".lua", ".md", ".py", ".sh", ".sql", ".toml", ".ts", ".tsx", ".yaml", ".yml"}
 NOT_OURS = {"__pycache__", "node_modules", "dist"}
+TEMPLATES = ROOT / "src/perdure/cli/templates"
+"""Projects that `perdure init` writes: no code of the package, and checked by tests/cli/test_init_command.py."""
 AT_THE_TOP = {
     *(".ci", ".editorconfig", ".gitignore", "bench", "console", "deploy", "docs", "examples", "src", "tests", "tools"),
     *("CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "SECURITY.md", "UPGRADING.md", "pyproject.toml", "uv.lock"),
@@ -24,7 +26,7 @@ AT_THE_TOP = {
 
 @pytest.mark.slow
 def test_the_package_keeps_the_rules() -> None:
-    paths = files("src", suffixes={".py"})
+    paths = package_files()
     found = [complaint for rule in tidy.SRC_RULES for complaint in complaints(rule, paths)]
     assert not found, lines(found)
 
@@ -54,14 +56,14 @@ def test_the_root_has_only_what_belongs_there() -> None:
 
 @pytest.mark.slow
 def test_the_tests_mirror_the_tree() -> None:
-    packages = {path.parent.relative_to(ROOT / "src/perdure").as_posix() for path in files("src", suffixes={".py"})}
+    packages = {path.parent.relative_to(ROOT / "src/perdure").as_posix() for path in package_files()}
     found = [complaint for path in files("tests", suffixes={".py"}) for complaint in tidy.mirrored(name(path), packages)]
     assert not found, lines(found)
 
 
 @pytest.mark.slow
 def test_every_exception_from_the_sizes_is_still_needed() -> None:
-    oversized = {key for path in files("src", suffixes={".py"}) for key, _ in tidy.oversized(name(path), path.read_text())}
+    oversized = {key for path in package_files() for key, _ in tidy.oversized(name(path), path.read_text())}
     assert set(tidy.SIZE_EXCEPTIONS) - oversized == set()
 
 
@@ -242,7 +244,7 @@ def complaints(rule: tidy.Rule, paths: list[Path]) -> list[str]:
 
 def package() -> dict[str, str]:
     """The source of each module of the package, by path."""
-    return {name(path): path.read_text(encoding="utf-8") for path in files("src", suffixes={".py"})}
+    return {name(path): path.read_text(encoding="utf-8") for path in package_files()}
 
 
 def lines(found: list[str]) -> str:
@@ -261,6 +263,11 @@ def files(*directories: str, suffixes: set[str]) -> list[Path]:
                 yield path
 
     return [path for directory in directories for path in walk(ROOT / directory)]
+
+
+def package_files() -> list[Path]:
+    """The Python files of the package, without those of templates."""
+    return [path for path in files("src", suffixes={".py"}) if TEMPLATES not in path.parents]
 
 
 def name(path: Path) -> str:
