@@ -31,6 +31,8 @@ from tests.docs.reference import OTHERS
 
 PAGE = ROOT / "docs/reference/formats.md"
 SOURCE = ROOT / "src/perdure"
+EXAMPLES = (SOURCE / "cli/templates", SOURCE / "cli/demo")
+"""Programs of users that are part of the package; their names are their own."""
 
 DEFAULT_PATHS = {
     "": "a step, loop, kept value or version check has the name of what it calls or is called",
@@ -163,7 +165,7 @@ ENVIRONMENT = {
 def syntax() -> dict[type[ast.AST], list[tuple[str, Any]]]:
     """The nodes of every module of the package by their class, each with the path of its module."""
     found = defaultdict[type[ast.AST], list[tuple[str, Any]]](list)
-    for path in sorted(SOURCE.rglob("*.py")):
+    for path in (one for one in sorted(SOURCE.rglob("*.py")) if not any(place in one.parents for place in EXAMPLES)):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             found[type(node)].append((path.relative_to(SOURCE).as_posix(), node))
     return found

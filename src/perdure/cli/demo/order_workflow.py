@@ -99,11 +99,13 @@ class Rejected(Exception):
 
 @step
 def reserve(order_id: str) -> str:
+    """Reserves the goods."""
     return world.do("reserve", "stock")
 
 
 @step(retry=Retry(max=5, wait="500ms", only=(TimeoutError,)))
 def charge(order_id: str, cents: int) -> str:
+    """Charges the card; the first request of a key gets no answer."""
     if cents > CARD_LIMIT_CENTS:
         raise Fatal("the card was declined")
     return world.do("charge", "payment", fails_first=True)
@@ -111,21 +113,25 @@ def charge(order_id: str, cents: int) -> str:
 
 @step
 def remind(order_id: str, number: int) -> str:
+    """Reminds the customer of the decision."""
     return world.do("remind", f"reminder-{number}")
 
 
 @step
 def ship(order_id: str, stock: str) -> str:
+    """Hands the parcel to the carrier."""
     return world.do("ship", "parcel")
 
 
 @step
 def refund(payment: str) -> str:
+    """Gives the payment back."""
     return world.do("refund", "refund")
 
 
 @step
 def release(stock: str) -> str:
+    """Gives the goods back."""
     return world.do("release", "back")
 
 
