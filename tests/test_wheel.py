@@ -62,6 +62,17 @@ def test_the_wheel_has_every_file_of_the_package(wheel: Path) -> None:
     assert expected - set(ZipFile(wheel).namelist()) == set()
 
 
+@pytest.mark.slow
+def test_the_installed_wheel_with_its_command_plays_the_demo_and_writes_a_project(wheel: Path, tmp_path: Path) -> None:
+    python = environment(RUNNING, tmp_path / "env")
+    install(python, f"{wheel}[cli]")
+    said = succeed([python, "-W", "error", "-m", "perdure.cli", "demo"], tmp_path)
+    assert said.count("kill -9") == 3 and "All of it was true" in said
+    succeed([python, "-m", "perdure.cli", "init", "shop"], tmp_path)
+    printed = succeed([python, "orders.py", "o1", "4900"], tmp_path / "shop").splitlines()
+    assert [printed[0], printed[-1]] == ["reserving the goods of o1", "o1 is on its way"]
+
+
 @pytest.mark.prove
 def test_the_installed_wheel_brings_the_pytest_plugin(wheel: Path, tmp_path: Path) -> None:
     python = environment(RUNNING, tmp_path / "env")
@@ -83,7 +94,7 @@ def environment(minor: int, directory: Path) -> Path:
     pytest.skip(f"none of {[str(command) for command in CANDIDATES[minor]]} runs: shims with no Python behind them")
 
 
-def install(python: Path, wheel: Path, *others: str) -> None:
+def install(python: Path, wheel: Path | str, *others: str) -> None:
     """Install the wheel and perhaps more, and what they require from the index; skip only when the index gives no answer."""
     pip: list[str | Path] = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "--python", python]
     installed = subprocess.run([*pip, "install", wheel, *others], capture_output=True, text=True, check=False)

@@ -18,8 +18,8 @@ from perdure.core.replay import fold_events
 from perdure.definitions.expr.condition import CompiledCondition
 from perdure.definitions.expr.template import Template
 from perdure.definitions.graph import execution_view, graph_drawing
-from perdure.definitions.graph.execution_view import MOST_ACTIVE, ExecutionView
-from perdure.definitions.graph.graph_picture import STATE_SIGNS, STATE_WORDS
+from perdure.definitions.graph.execution_view import ExecutionView
+from perdure.definitions.graph.graph_picture import MOST_ACTIVE, STATE_SIGNS, STATE_WORDS
 from perdure.definitions.graph.graph_workflow import GraphWorkflow
 from perdure.testing.replay_check import replay_differences, run_generator
 from tests.proof.definitions.log_facts import Payload
