@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from perdure.core import log_format, messages, values
-from perdure.core.attribute_filter import AttributeFilter, Is, attribute_conditions
+from perdure.core.attribute_filter import AttributeConditions, Is, attribute_conditions
 from perdure.core.errors import ExecutionCancelled, ExecutionFailed
 from perdure.core.paths import Key
 from perdure.core.replay import fold_events
@@ -96,7 +96,7 @@ async def test_every_execution_stands_as_it_stood(store: SqliteStore) -> None:
 
 
 async def test_they_are_found_by_their_attributes(store: SqliteStore, file: Path) -> None:
-    asked: list[tuple[AttributeFilter, set[str]]] = [
+    asked: list[tuple[AttributeConditions, set[str]]] = [
         ({"state": "paused"}, {"paused"}),
         ({"short": True, "letters": Is(">=", 6)}, {"paused", "queued", "looped", "failed", "parent"}),
     ]

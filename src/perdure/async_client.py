@@ -205,9 +205,10 @@ class AsyncClient:
     ) -> Listing:
         """Lists executions, newest first: those of a workflow, in one of the statuses, and created since a time (or within a duration before now).
 
-        `where` has conditions on attributes: ``{"customer": "c1", "cents": Is(">=", 500)}``. With `order_by`, the list has the executions with that
-        attribute, in its order (of several values the least counts, or with `descending` the greatest). For the next page, `after` is the last execution of
-        this one. Perdure's own executions, such as those of approvals, are listed only with `internal`, or if `workflow` names theirs.
+        `where` has conditions on attributes, which must all hold: ``{"customer": "c1", "cents": Is(">=", 500)}``; or it is a list of such mappings, one of
+        which must hold. With `order_by`, the list has the executions with that attribute, in its order (of several values the least counts, or with
+        `descending` the greatest). For the next page, `after` is the last execution of this one. Perdure's own executions, such as those of approvals, are
+        listed only with `internal`, or if `workflow` names theirs.
         """
         listed = await queries.list_executions(
             self._access,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 
 from perdure.core import attribute_filter, attributes
-from perdure.core.attribute_filter import Is
+from perdure.core.attribute_filter import AttributeConditions, Is
 from perdure.core.errors import BadName, BadValue
 from tests.core.test_attributes import ANY
 
@@ -119,9 +119,43 @@ def test_texts_about_one_name_hold_together() -> None:
     assert attribute_filter.parse_filter(["a>1", "b", "a<9"]) == {"a": [Is(">", 1), Is("<", 9)], "b": [Is("exists")]}
 
 
+def test_a_text_may_have_alternatives_and_several_texts_must_all_hold() -> None:
+    a, b, c = ({"a": [Is("=", 1)]}, {"b": [Is("exists")]}, {"c": [Is("=", "x || y")]})
+    assert attribute_filter.parse_filter(['a=1||b || c="x || y"']) == [a, b, c]
+    assert attribute_filter.parse_filter(["a=1 || b", "c=2 || a<9"]) == [
+        {"a": [Is("=", 1)], "c": [Is("=", 2)]},
+        {"a": [Is("=", 1), Is("<", 9)]},
+        {"b": [Is("exists")], "c": [Is("=", 2)]},
+        {"b": [Is("exists")], "a": [Is("<", 9)]},
+    ]
+    assert attribute_filter.parse_filter(['a=5"||b']) == [{"a": [Is("=", '5"')]}, b], "a quote that is not closed quotes nothing"
+    with pytest.raises(BadValue, match="at most 32, those of all alternatives together"):
+        attribute_filter.parse_filter(["a || b"] * 40)
+
+
+def test_a_list_has_alternatives_of_which_each_has_conditions() -> None:
+    first: AttributeConditions = {"a": 1, "b": Is("exists")}
+    second: AttributeConditions = {"a": [Is(">", 5), Is("<", 9)]}
+    assert attribute_filter.filter_alternatives([first, second]) == (
+        attribute_filter.attribute_conditions(first),
+        attribute_filter.attribute_conditions(second),
+    )
+    assert attribute_filter.filter_alternatives(None) == attribute_filter.filter_alternatives({}) == ((),)
+    empties: list[list[AttributeConditions]] = [[], [{}], [first, {}]]
+    for empty in empties:
+        with pytest.raises(BadValue, match="a list of mappings that each have conditions; leave where= out"):
+            attribute_filter.filter_alternatives(empty)
+    with pytest.raises(BadValue, match="'a' is not a mapping of attributes"):
+        attribute_filter.filter_alternatives(["a"])  # type: ignore[list-item]  # which is the point
+    with pytest.raises(BadValue, match="at most 32"):
+        attribute_filter.filter_alternatives([{f"a{number}": 1 for number in range(11)}] * 3)
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        ("a=1 ||", "'a=1 ||' is not of the form name=value"),
+        ("|| a=1", "|| separates alternatives"),
         ("", "of the form name=value"),
         ("=1", "of the form name=value"),
         ("a b", "of the form name=value"),
@@ -145,7 +179,9 @@ def test_text_that_is_no_condition_is_refused(text: str, said: str) -> None:
 
 @given(ANY)
 def test_what_is_written_is_read_as_the_same(value: Any) -> None:
-    ((name, (found,)),) = attribute_filter.parse_filter([attribute_filter.attribute_text("a", value)]).items()
+    read = attribute_filter.parse_filter([attribute_filter.attribute_text("a", value)])
+    assert isinstance(read, dict)
+    ((name, (found,)),) = read.items()
     assert (name, found) == ("a", Is("=", value)) and kind(found.value) is kind(value)
 
 
@@ -157,6 +193,7 @@ def test_what_is_written_is_read_as_the_same(value: Any) -> None:
         ("", 'a=""'),
         ("5", 'a="5"'),
         ("=x", 'a="=x"'),
+        ("x||y", 'a="x||y"'),
         ("true", 'a="true"'),
         (True, "a=true"),
         (5, "a=5"),

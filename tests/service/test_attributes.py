@@ -150,6 +150,44 @@ async def test_pages_of_those_that_are_found_have_each_once(c: Cluster, client: 
         assert pages == sorted(set(pages), reverse=True) and len(pages) == count
 
 
+@virtually
+async def test_alternatives_find_what_one_of_them_finds_once_in_pages_and_in_order(c: Cluster, client: AsyncClient) -> None:
+    for number in range(23):
+        await client.start(plain.with_(id=f"{number:02}", attributes={"n": number, "third": number % 3 == 0, "rank": -number}))
+    either: list[AttributeFilter] = [
+        [{"third": True}, {"n": Is("<", 4)}],
+        [{"third": True, "n": Is(">", 3)}, {"n": Is("<", 4)}],
+        ({"n": Is("<", 4)}, {"n": Is(">=", 3), "third": True}, {"none": 1}),
+    ]
+    meant = [f"{number:02}" for number in range(23) if number % 3 == 0 or number < 4]
+    for where in either:
+        assert await found(client, where) == meant
+        assert [one.key.id for one in await client.list(where=where, order_by="rank", limit=4)] == meant[::-1][:4]
+        for how in ({}, {"order_by": "rank"}, {"order_by": "n", "descending": True}):
+            pages, last = list[str](), None
+            while page := await client.list(where=where, limit=3, after=last, **how):
+                pages += [one.key.id for one in page]
+                last = page[-1]
+            assert pages == meant[::-1], how
+        assert sorted(key.id for key in await client.select(where=where).keys()) == meant
+    assert len((await client.select(where=either[0]).cancel("sold out")).accepted) == len(meant)
+    await c.engine(plain)
+    await settle()
+    assert len(await client.list(status="cancelled")) == len(meant)
+
+
+@virtually
+async def test_what_moves_from_one_alternative_to_another_is_in_every_list(c: Cluster, client: AsyncClient) -> None:
+    """A list is read at one moment: of two that were read one after the other, each could miss it."""
+    await c.engine(*WORKFLOWS)
+    for number in range(5):
+        handle = await client.start(order.with_(id=f"e{number}", attributes={"stage": "queued"}))
+        await handle.send("go")
+        while (await handle.status()).ended_at_s is None:
+            assert len(await client.list(where=[{"stage": stage} for stage in ("shipped", "paid", "new", "queued")])) == number + 1
+            await asyncio.sleep(0)
+
+
 BAD: list[tuple[Any, type[Exception], str]] = [
     ({"a": None}, BadValue, "exists"),
     ({"a": [1]}, BadValue, "comparisons"),

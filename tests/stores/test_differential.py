@@ -45,7 +45,7 @@ KINDS = (
     *("commit", "commit after an epoch", "create", "batch", "release", "compact", "attributes", "post", "post of an epoch", "open", "ack", "blob"),
     *("claim", "claim again", "claim what the dead held", "claim of a family", "claim due mail", "work", "work again"),
     *("limit", "limit of a tenant", "claim from limits", "work from limits", "held up", "held up by a rate", "in a queue"),
-    *("renew", "let go", "death", "epoch", "sweep", "read", "read after", "heads", "where", "mail", "reopen"),
+    *("renew", "let go", "death", "epoch", "sweep", "read", "read after", "heads", "where", "any of", "mail", "reopen"),
     *("records", "stale", "record expired", "list of records", "records dropped", "refused", "in order"),
 )
 
@@ -346,7 +346,10 @@ class Twins:
         self.note("heads", await self.both(lambda store: store.heads(HeadFilter(tenant=tenant, statuses=statuses, limit=limit))))
         where = tuple(self.some_condition() for _ in range(self.random.choice([1, 1, 2])))
         self.note("where", await self.both(lambda store: store.heads(HeadFilter(tenant=tenant, statuses=statuses, where=where, limit=limit))))
-        await self.look_in_order(replace(HeadFilter(limit=limit + 1), tenant=tenant, statuses=statuses, where=where[1:]))
+        any_of = tuple((self.some_condition(),) * self.random.choice([1, 1, 2]) for _ in range(self.random.choice([1, 2, 3])))
+        either = HeadFilter(tenant=tenant, statuses=statuses, where=where[1:], any_of=any_of, limit=limit)
+        self.note("any of", await self.both(lambda store: store.heads(either)))
+        await self.look_in_order(replace(either, limit=limit + 1, any_of=self.random.choice([(), any_of])))
         self.note("mail", await self.both(lambda store: store.messages(to)))
         self.note("blob", await self.both(lambda store: store.blob(name)))
         await self.look_for_records(limit)

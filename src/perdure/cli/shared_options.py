@@ -138,7 +138,7 @@ def filter_options(command: F) -> F:
 
 def where_option(help: str) -> Callable[[F], F]:
     """``--where``: conditions on attributes."""
-    said = f"{help}: customer=c1, 'cents>=500', 'due<2026-01-31T12:00:00Z', or a name alone; several must all hold."
+    said = f"{help}: customer=c1, 'cents>=500', 'due<2026-01-31T12:00:00Z', or a name alone. Several must all hold; in one, || separates alternatives."
     return click.option("--where", metavar="CONDITION", multiple=True, help=said)
 
 

@@ -1,13 +1,16 @@
 """Selects executions by their attributes: conditions as people write them, and as ranges of bytes, which is all that a store compares.
 
 A condition matches only executions that have the attribute. It compares within the type of its value: numbers with numbers, text with text, times with
-times; a value of another type is not equal to it, and neither greater nor less. All conditions of a filter must hold.
+times; a value of another type is not equal to it, and neither greater nor less. A filter has one or several alternatives, each of which is a set of conditions
+that must all hold.
 """
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from itertools import product
+from math import prod
 from typing import Any, Literal, get_args
 
 import msgspec
@@ -29,6 +32,7 @@ ALL_VALUES = (b"", b"\xff")
 """The bounds of every sortable form."""
 
 _CONDITION_TEXT = re.compile(rf"\s*(?P<name>{ATTRIBUTE_NAME.pattern})\s*(?:(?P<sign>!=|<=|>=|=|<|>)(?P<value>.*))?", re.DOTALL)
+_OR_OR_QUOTED = re.compile(r'\|\||"(?:[^"\\]|\\.)*"', re.DOTALL)
 _TIME_TEXT = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d.*")
 
 
@@ -52,8 +56,13 @@ class Is:
             raise BadValue(f"Is({self.comparison!r})", self.value, "ordered; compare True and False with = or !=")
 
 
-AttributeFilter = Mapping[str, AttributeValue | Is | Sequence[Is]]
+AttributeConditions = Mapping[str, AttributeValue | Is | Sequence[Is]]
 """Conditions by the name of the attribute: the value that it equals, a comparison, or several that must all hold."""
+
+AttributeFilter = AttributeConditions | Sequence[AttributeConditions]
+"""Conditions that must all hold, or a list of alternatives, one of which must hold with all its conditions."""
+
+_EXPECTED = 'a mapping of attributes to values or comparisons, such as {"customer": "c1", "cents": Is(">=", 500)}'
 
 
 class AttributeCondition(msgspec.Struct, frozen=True, gc=False):
@@ -84,8 +93,25 @@ class AttributeOrder(msgspec.Struct, frozen=True, gc=False):
         return None if not values else max(values) if self.descending else min(values)
 
 
-def attribute_conditions(where: AttributeFilter | None) -> tuple[AttributeCondition, ...]:
-    """Returns the conditions in the form that stores take.
+def filter_alternatives(where: AttributeFilter | None) -> tuple[tuple[AttributeCondition, ...], ...]:
+    """Returns the alternatives of a filter in the form that stores take: at least one, which has no conditions if there is no filter.
+
+    Raises:
+        BadName, BadValue: a name, a comparison or a value is not valid; a list has no alternatives, or one without conditions.
+    """
+    if where is None or isinstance(where, Mapping):
+        return (attribute_conditions(where),)
+    if not isinstance(where, list | tuple):
+        raise BadValue("where", where, f"{_EXPECTED}, or a list of such mappings, one of which must hold")
+    if not where or not all(where):
+        raise BadValue("where", where, "a list of mappings that each have conditions; leave where= out to list all executions")
+    found = tuple(attribute_conditions(one) for one in where)
+    _check_count(sum(map(len, found)))
+    return found
+
+
+def attribute_conditions(where: AttributeConditions | None) -> tuple[AttributeCondition, ...]:
+    """Returns conditions that must all hold, in the form that stores take.
 
     Raises:
         BadName, BadValue: a name, a comparison or a value is not valid.
@@ -93,31 +119,51 @@ def attribute_conditions(where: AttributeFilter | None) -> tuple[AttributeCondit
     if where is None:
         return ()
     if not isinstance(where, Mapping):
-        raise BadValue("where", where, 'a mapping of attributes to values or comparisons, such as {"customer": "c1", "cents": Is(">=", 500)}')
+        raise BadValue("where", where, _EXPECTED)
     found = [(checked_attribute_name(name), one) for name, wanted in where.items() for one in _comparisons_of(wanted)]
-    if len(found) > limits.CONDITIONS_MAX:
-        raise BadValue("how many conditions", len(found), f"at most {limits.CONDITIONS_MAX}")
+    _check_count(len(found))
     return tuple(_condition_of(name, one) for name, one in found)
 
 
-def parse_filter(texts: Iterable[str]) -> dict[str, Sequence[Is]]:
-    """Parses conditions: ``customer=c1``, ``cents>=500``, ``due<2026-01-31T12:00:00Z``, or a name alone for executions that have the attribute.
+def _check_count(conditions: int) -> None:
+    if conditions > limits.CONDITIONS_MAX:
+        raise BadValue("how many conditions", conditions, f"at most {limits.CONDITIONS_MAX}, those of all alternatives together")
+
+
+def parse_filter(texts: Sequence[str]) -> AttributeFilter:
+    """Parses conditions that must all hold: ``customer=c1``, ``cents>=500``, ``due<2026-01-31T12:00:00Z``, or a name alone for executions that have the
+    attribute. One text may have several with ``||`` in between, one of which must hold: ``customer=c1 || vip=true``.
 
     Raises:
-        BadValue: a text is not a condition.
+        BadValue: a text is not a condition, or there are too many.
     """
-    found: dict[str, list[Is]] = {}
-    for text in texts:
-        match = _CONDITION_TEXT.fullmatch(text)
-        if match is None:
-            raise BadValue("where", text, "of the form name=value, with one of =, !=, <, <=, >, >=, or a name alone")
-        sign: Any = match["sign"] or "exists"
-        value = None if match["sign"] is None else parse_attribute_value(match["value"], match["name"])
-        try:
-            found.setdefault(match["name"], []).append(Is(sign, value))
-        except BadValue as error:
-            raise BadValue("where", text, error.expected) from error
-    return dict(found)
+    alternatives = [[_parse_condition(one, text) for one in _split_at_or(text)] for text in texts]
+    _check_count(prod(map(len, alternatives)))
+    found = list[dict[str, list[Is]]]()
+    for conditions in product(*alternatives):
+        one: dict[str, list[Is]] = {}
+        for name, comparison in conditions:
+            one.setdefault(name, []).append(comparison)
+        found.append(one)
+    return found if len(found) > 1 else found[0]
+
+
+def _split_at_or(text: str) -> list[str]:
+    """Splits a text at each ``||`` that is not in double quotes."""
+    ends = [match.span() for match in _OR_OR_QUOTED.finditer(text) if match[0] == "||"]
+    return [text[first:end] for first, end in zip([0, *(end for _, end in ends)], [*(first for first, _ in ends), len(text)], strict=True)]
+
+
+def _parse_condition(text: str, whole: str) -> tuple[str, Is]:
+    match = _CONDITION_TEXT.fullmatch(text)
+    if match is None:
+        raise BadValue("where", whole, "of the form name=value, with one of =, !=, <, <=, >, >=, or a name alone; || separates alternatives")
+    sign: Any = match["sign"] or "exists"
+    value = None if match["sign"] is None else parse_attribute_value(match["value"], match["name"])
+    try:
+        return match["name"], Is(sign, value)
+    except BadValue as error:
+        raise BadValue("where", whole, error.expected) from error
 
 
 def parse_attribute_value(text: str, name: str) -> AttributeValue:
@@ -145,7 +191,7 @@ def attribute_text(name: str, value: AttributeValue) -> str:
     if not isinstance(value, str):
         return f"{name}={msgspec.json.encode(value).decode()}"
     try:
-        as_it_stands = parse_attribute_value(value, name) == value and value.isprintable() and value.split() == [value]
+        as_it_stands = parse_attribute_value(value, name) == value and value.isprintable() and value.split() == [value] and "||" not in value
     except BadValue:
         as_it_stands = False
     return f"{name}={value if as_it_stands else msgspec.json.encode(value).decode()}"

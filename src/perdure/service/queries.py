@@ -16,7 +16,7 @@ from perdure.code.durations import Duration, duration_seconds, whole_number
 from perdure.code.results import Vote
 from perdure.core import attributes, messages, values, views
 from perdure.core import execution as folded
-from perdure.core.attribute_filter import AttributeFilter, AttributeOrder, attribute_conditions
+from perdure.core.attribute_filter import AttributeFilter, AttributeOrder, filter_alternatives
 from perdure.core.attributes import ShownAttributes, checked_attribute_name, checked_attributes, index_attributes
 from perdure.core.errors import Ambiguous, BadValue, LogDamaged, LogVersionUnsupported, NotFound, Undecodable
 from perdure.core.execution import Execution
@@ -268,7 +268,7 @@ async def list_executions(
     if descending and order_by is None:
         raise BadValue("descending", descending, "given together with order_by; without it the list begins with the newest")
     order = None if order_by is None else AttributeOrder(checked_attribute_name(order_by), bool(descending))
-    statuses = checked_statuses(status)
+    statuses, alternatives = checked_statuses(status), filter_alternatives(where)
     which = HeadFilter(
         tenant=tenant,
         workflow=workflow,
@@ -279,7 +279,8 @@ async def list_executions(
         order=order,
         after=_position_behind(after, order),
         limit=whole_number(limit, "limit"),
-        where=attribute_conditions(where),
+        where=alternatives[0] if len(alternatives) == 1 else (),
+        any_of=alternatives if len(alternatives) > 1 else (),
     )
     return [_summary_of(head) for head in await _listed_heads(access, which, internal)]
 

@@ -307,8 +307,8 @@ class HolderStatus(msgspec.Struct, frozen=True, gc=False):
 class HeadFilter(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Conditions on heads. A head matches if it satisfies all that are given.
 
-    `statuses` and `keys` match any of their members, and every condition of `where` must hold for one value of its attribute. `ended` restricts the list to
-    executions that have an end, or have none.
+    `statuses` and `keys` match any of their members, and every condition of `where` must hold for one value of its attribute. Of `any_of`, unless it is empty,
+    one member must hold with all its conditions. `ended` restricts the list to executions that have an end, or have none.
 
     The list is in order of creation, newest first. With `order`, it has the executions with that attribute, each once: from the least of their least values
     on, or with a descending order from the greatest of their greatest ones; among equals in order of creation, or descending. It continues behind `after`.
@@ -326,6 +326,11 @@ class HeadFilter(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     after: PagePosition | None = None
     limit: int = 100
     where: tuple[AttributeCondition, ...] = ()
+    any_of: tuple[tuple[AttributeCondition, ...], ...] = ()
+
+    def alternatives(self) -> "list[HeadFilter]":
+        """Returns filters without `any_of`, which together match what this one matches."""
+        return [msgspec.structs.replace(self, where=(*self.where, *one), any_of=()) for one in self.any_of] if self.any_of else [self]
 
 
 ALL_HEADS = HeadFilter()
@@ -342,6 +347,7 @@ def matches_filter(head: Head, which: HeadFilter) -> bool:
         and (which.created_from_s is None or head.created_at_s >= which.created_from_s)
         and which.ended in (None, head.ended_at_s is not None)
         and all(condition.holds(head.attributes) for condition in which.where)
+        and (not which.any_of or any(all(condition.holds(head.attributes) for condition in one) for one in which.any_of))
         and (which.order is None or which.order.value_in(head.attributes) is not None)
     )
 

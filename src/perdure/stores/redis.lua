@@ -925,6 +925,12 @@ local function has_all(head, conditions)
   end
   return true
 end
+local function has_any(head, alternatives)  -- Whether all conditions of one alternative hold, if there are alternatives.
+  for _, conditions in ipairs(alternatives) do
+    if has_all(head, conditions) then return true end
+  end
+  return #alternatives == 0
+end
 local function number_at(position, descending)  -- Of the execution at a position or, if it is gone, of its neighbour by the time of creation.
   local head = load(pack(position.key))
   if head then return head.number end
@@ -954,6 +960,7 @@ function ask.heads(which)
     return (which.tenant or tenant) == tenant and (which.workflow or workflow) == workflow and id:sub(1, #which.id_prefix) == which.id_prefix
       and (not statuses or statuses[head.status]) and (not keys or keys[address]) and (not which.root or pack(which.root) == pack(head.root))
       and head.created_at_s >= (which.created_from_s or 0) and (which.ended == nil or which.ended == not not head.ended_at_s) and has_all(head, which.where)
+      and has_any(head, which.any_of)
   end
   answer.heads, answer.places = {}, {}
   if which.order then return walk_heads(which, fits) end

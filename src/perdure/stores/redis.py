@@ -245,7 +245,8 @@ class RedisStore:
         """Returns heads with their places in the list of an order."""
         after = None if which.after is None else asdict(which.after) | {"value": which.after.value.hex()}
         found: dict[Key, tuple[str, Head]] = {}
-        asked = asdict(which) | {"where": _where(which.where), "after": after, "read_max": READ_MAX, "place": None}
+        conditions = {"where": _where(which.where), "any_of": [*map(_where, which.any_of)]}
+        asked = asdict(which) | conditions | {"after": after, "read_max": READ_MAX, "place": None}
         while True:
             answer, _ = await self._ask("heads", asked | {"limit": which.limit - len(found)})
             places = answer.places or [""] * len(answer.heads)

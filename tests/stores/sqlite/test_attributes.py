@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from perdure.core.attribute_filter import AttributeFilter, Is, attribute_conditions
+from perdure.core.attribute_filter import AttributeConditions, Is, attribute_conditions
 from perdure.core.attributes import AttributeValue, checked_attributes, index_attributes
 from perdure.stores.protocol import ALL_HEADS, HeadFilter, Post, head_position, matches_filter
 from perdure.stores.sqlite import store_rows
@@ -16,7 +16,7 @@ from perdure.stores.sqlite.store import SqliteStore
 from perdure.testing.conformance.store_world import key, start_message
 
 HEADS = 300
-ASKED: list[AttributeFilter] = [
+ASKED: list[AttributeConditions] = [
     {"few": 3},
     {"many": True},
     {"cents": Is(">=", 10)},

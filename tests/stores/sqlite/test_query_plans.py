@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from perdure.core.attribute_filter import AttributeFilter, AttributeOrder, Is, attribute_conditions
+from perdure.core.attribute_filter import AttributeConditions, AttributeOrder, Is, attribute_conditions
 from perdure.core.attributes import checked_attributes, index_attributes
 from perdure.core.envelopes import Ack, StartAdmission
 from perdure.stores.memory import MemoryStore
@@ -33,7 +33,13 @@ SORTS = re.compile(
 )
 """Few statements sort what they found: the mail of an address, what is swept; and in lists for people, what has an
 attribute in a range, a family, ids of one beginning, and records of which few satisfy a condition."""
-WHERE: list[AttributeFilter] = [{"cents": 1}, {"cents": Is(">=", 1)}, {"cents": Is("!=", 1)}, {"cents": Is("exists")}, {"cents": Is("<", 9), "customer": "c1"}]
+WHERE: list[AttributeConditions] = [
+    {"cents": 1},
+    {"cents": Is(">=", 1)},
+    {"cents": Is("!=", 1)},
+    {"cents": Is("exists")},
+    {"cents": Is("<", 9), "customer": "c1"},
+]
 """Conditions of each kind."""
 ATTRIBUTES = index_attributes(checked_attributes({"cents": 1, "customer": "c1"}))
 
@@ -81,11 +87,13 @@ async def use(world: StoreWorld) -> None:
             HeadFilter(keys=(key("1"),)),
         ):
             await world.store.heads(msgspec.structs.replace(which, where=asked, limit=3))
+            await world.store.heads(msgspec.structs.replace(which, any_of=(asked, attribute_conditions(WHERE[0]))))
         for order in (AttributeOrder("cents"), AttributeOrder("cents", descending=True)):
             for which in (HeadFilter(tenant="acme"), HeadFilter(), HeadFilter(ended=False, statuses=frozenset({"pending"})), HeadFilter(root=key("1"))):
                 listed = await world.store.heads(replace(which, where=asked, order=order, limit=3))
                 await world.store.heads(replace(which, where=asked, order=order, after=head_position(listed[0], order) if listed else None))
                 await world.store.heads(replace(which, order=order))
+                await world.store.heads(replace(which, any_of=tuple(map(attribute_conditions, WHERE[:3])), order=order))
     await world.store.heads(HeadFilter(after=PagePosition(key("gone"), 1.0)))
     await world.change(Post(messages=(admitted("a", StartAdmission("cents", b"n", 1)),)))
     await use_records(world)

@@ -16,7 +16,7 @@ from perdure.core.attributes import IndexedAttributes
 from perdure.core.envelopes import QueuedMessage
 from perdure.core.paths import Address, Key, QueueAddress
 from perdure.stores.postgres.statements import SQL
-from perdure.stores.protocol import Head, attributes_from_hex
+from perdure.stores.protocol import Head, HeadFilter, attributes_from_hex
 
 
 def escape_nul(text: str) -> str:
@@ -41,10 +41,17 @@ async def write_attributes(fetch: Callable[..., Awaitable[Any]], number: int, at
         await fetch(SQL.insert_attributes, number, [escape_nul(name) for name, _ in attributes], [value for _, value in attributes])
 
 
-def attribute_conditions(where: Sequence[AttributeCondition], first: int) -> tuple[str, list[object]]:
+def attribute_conditions(which: HeadFilter, first: int) -> tuple[str, list[object]]:
     """Returns conditions on heads as SQL, with their arguments, which are numbered from `first` on. The first argument of the query is the tenant."""
     arguments: list[object] = []
-    return "".join(_attribute_condition(condition, first, arguments) for condition in where), arguments
+    sql = _all_hold(which.where, first, arguments)
+    if which.any_of:
+        sql += f" AND ({' OR '.join(f'(TRUE{_all_hold(one, first, arguments)})' for one in which.any_of)})"
+    return sql, arguments
+
+
+def _all_hold(conditions: Sequence[AttributeCondition], first: int, arguments: list[object]) -> str:
+    return "".join(_attribute_condition(condition, first, arguments) for condition in conditions)
 
 
 def _attribute_condition(condition: AttributeCondition, first: int, arguments: list[object]) -> str:

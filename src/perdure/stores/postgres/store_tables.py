@@ -294,7 +294,7 @@ async def read_heads(fetch: Fetch, which: HeadFilter) -> list[Head]:
     statuses = None if which.statuses is None else [*map(escape_nul, which.statuses)]
     keys = None if which.keys is None else [*map(address_bytes, which.keys)]
     named = (which.tenant, which.workflow, statuses, which.id_prefix, keys, which.root and address_bytes(which.root))
-    where, wanted = attributes.attribute_conditions(which.where, first=10)
+    where, wanted = attributes.attribute_conditions(which, first=10)
     source, order, descending = "heads", "heads.number DESC", True
 
     def given(value: object) -> str:

@@ -9,7 +9,6 @@ with the fewest matches is looked up and the others are checked for each head.
 import sqlite3
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
 from operator import itemgetter
 from typing import Any
 
@@ -31,6 +30,8 @@ RANGE_MATCHES_MAX = 10_000
 BY_VALUE = "attributes INDEXED BY attributes_by_value"
 """The attributes of all executions, in order of tenant, name, value and number."""
 
+Place = tuple[bytes, int]
+"""The place of a head in a list: the value of the attribute that orders it (empty if none does), and the number of the head."""
 
 ExecuteMany = Callable[[str, Iterable[Any]], sqlite3.Cursor]
 
@@ -141,9 +142,15 @@ def read_removed_at(execute: Execute, sha256: str) -> float | None:
 
 
 def read_heads(execute: Execute, which: HeadFilter) -> list[Head]:
-    """The heads that match `which`, newest first."""
+    """The heads that match `which`, newest first or in its order. All reads must be in one transaction."""
     if which.limit <= 0:
         return []
+    places = set[Place]().union(*(_first_places(execute, one) for one in which.alternatives()))
+    return _heads_of(execute, [number for _, number in sorted(places, reverse=which.order is None or which.order.descending)[: which.limit]])
+
+
+def _first_places(execute: Execute, which: HeadFilter) -> set[Place]:
+    """The places of the heads that match `which`, at least of the first in the list."""
     where = SqlConditions()
     where.also(which.keys is not None, "address IN (SELECT value FROM json_each(?))", json_text([address_text(key) for key in which.keys or ()]))
     if which.created_from_s is not None:  # Heads are numbered nearly in order of creation time, so the list need not go back to the first.
@@ -161,11 +168,10 @@ def read_heads(execute: Execute, which: HeadFilter) -> list[Head]:
             text_of_it, arguments = head_condition(condition)
             where.also(True, text_of_it, *arguments)
     if which.order is not None:
-        return _heads_of(execute, _numbers_in_order(execute, which, which.order, where, narrow, rare))
+        return _places_in_order(execute, which, which.order, where, narrow, rare)
     where.also(which.after is not None, "number < ?", which.after and _number_at(execute, which.after, descending=True))
     lines = _lines(execute, which, narrow) if rare is None else _lines_of_attribute(execute, which, rare)
-    numbers = chain.from_iterable(_line(execute, source, where.and_also(line), which.limit) for source, line in lines)
-    return _heads_of(execute, sorted({*numbers}, reverse=True)[: which.limit])
+    return {(b"", number) for source, line in lines for number in _line(execute, source, where.and_also(line), which.limit)}
 
 
 def _heads_of(execute: Execute, numbers: list[int]) -> list[Head]:
@@ -182,10 +188,10 @@ def _number_at(execute: Execute, position: PagePosition, descending: bool) -> in
     return (int(row[0]) if row else 0) + descending
 
 
-def _numbers_in_order(
+def _places_in_order(
     execute: Execute, which: HeadFilter, order: AttributeOrder, where: "SqlConditions", narrow: str, rare: AttributeCondition | None
-) -> list[int]:
-    """The numbers of a list that is ordered by an attribute."""
+) -> set[Place]:
+    """The places in a list that is ordered by an attribute."""
     beyond, further, direction = ("<", ">", "DESC") if order.descending else (">", "<", "ASC")
     where.also(True, "at.name = ?", order.name)
     where.also(
@@ -195,12 +201,12 @@ def _numbers_in_order(
         where.also(True, f"(at.value, at.number) {beyond} (?, ?)", which.after.value, _number_at(execute, which.after, order.descending))
     where.also(which.workflow is not None, "workflow = ?", which.workflow)
     where.also(which.statuses is not None, "status IN (SELECT value FROM json_each(?))", json_text(sorted(which.statuses or ())))
-    placed = set[tuple[bytes, int]]()
+    placed = set[Place]()
     for source, line in _walks(execute, which, narrow, rare):
         conditions, arguments = where.and_also(line)
         select = f"SELECT at.value, number FROM {source} WHERE {conditions} ORDER BY at.value {direction}, at.number {direction} LIMIT ?"
         placed.update(execute(select, (*arguments, which.limit)))
-    return [number for _, number in sorted(placed, reverse=order.descending)[: which.limit]]
+    return placed
 
 
 def _walks(execute: Execute, which: HeadFilter, narrow: str, rare: AttributeCondition | None) -> Iterator[tuple[str, IndexLine]]:

@@ -129,10 +129,13 @@ class OrderedListSuite:
             world.clock.advance(rng.choice([0, 1]))
             heads.append(await world.head(one))
         some = (AttributeCondition("a", ((b"s", b"s\0"),)), AttributeCondition("b", ((b"n", b"sa"),)))
+        none = (AttributeCondition("none", EVERYTHING),)
         filters = [
             *(HeadFilter(), HeadFilter(tenant="acme"), HeadFilter(tenant="acme", workflow="ship"), HeadFilter(statuses=frozenset({"completed"}))),
             *(HeadFilter(tenant="other", ended=False), HeadFilter(ended=True), HeadFilter(ended=False, statuses=frozenset({"running"}), where=some[:1])),
             *(HeadFilter(where=some[:1]), HeadFilter(tenant="acme", where=some[1:]), HeadFilter(where=some), HeadFilter(id_prefix="x")),
+            *(HeadFilter(any_of=(some[:1], some[1:])), HeadFilter(tenant="acme", any_of=(some, none, some[1:])), HeadFilter(any_of=(none, none))),
+            *(HeadFilter(where=some[:1], any_of=(some[1:], none)), HeadFilter(ended=False, tenant="other", any_of=(some[:1], some[1:]), id_prefix="x")),
             *(
                 HeadFilter(root=key("root"), tenant="acme"),
                 HeadFilter(keys=tuple(head.key for head in heads[::2])),
@@ -201,7 +204,7 @@ def _meant(which: HeadFilter, heads: Sequence[Head]) -> list[Head]:
         and (which.keys is None or head.key in which.keys)
         and (which.created_from_s is None or head.created_at_s >= which.created_from_s)
         and which.ended in (None, head.ended_at_s is not None)
-        and all(condition.holds(head.attributes) for condition in which.where)
+        and any(all(condition.holds(head.attributes) for condition in (*which.where, *one)) for one in which.any_of or ((),))
     ]
     order = which.order
     if order is None:

@@ -5,7 +5,7 @@ from typing import get_args
 
 import pytest
 
-from perdure.core.attribute_filter import AttributeCondition, AttributeFilter, Comparison, Is, attribute_conditions
+from perdure.core.attribute_filter import AttributeCondition, AttributeConditions, Comparison, Is, attribute_conditions
 from perdure.core.attributes import AttributeValue, checked_attribute_value, sortable_bytes
 from perdure.core.envelopes import Ack
 from perdure.stores.protocol import Commit, Conflict, HeadFilter, HolderStatus
@@ -20,7 +20,7 @@ VALUES: list[AttributeValue] = [
 ]
 """Attribute values that a store might confuse with each other."""
 
-ASKED: list[AttributeFilter] = [
+ASKED: list[AttributeConditions] = [
     *({"a": Is(sign, value)} for value in VALUES for sign in get_args(Comparison)[: 2 if isinstance(value, bool) else 6]),
     *({"a": Is("exists")}, {"z": Is("exists")}, {"x": 1}, {"a": [Is(">", 1), Is("<=", 500)]}, {"a": Is(">=", ""), "z": Is("!=", "b")}),
 ]
