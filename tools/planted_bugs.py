@@ -692,6 +692,30 @@ GUARDS = (
         suite("service/test_approvals.py"),
     ),
     Guard(
+        "a token that was given to nobody completes nothing",
+        "service.step_completions:_wanted",
+        never("not (execution.started is not None and found.fits(execution.started.seed))"),
+        suite("service/test_step_completions.py", "given_to_nobody"),
+    ),
+    Guard(
+        "a token completes no other attempt than its own",
+        "core.completions:ExternalAttempt._secret",
+        Instead("values.encode(self, 'an attempt')", "b''"),
+        suite("service/test_step_completions.py", "given_to_nobody"),
+    ),
+    Guard(
+        "of two completions at the same time one is told that it does not count",
+        "service.step_completions:complete_attempt",
+        never("counts != body"),
+        suite("service/test_step_completions.py", "two_at_the_same_time"),
+    ),
+    Guard(
+        "a token whose attempt has timed out completes nothing",
+        "service.step_completions:_wanted",
+        never("execution.cancelling is not None or not (attempt.request in execution.open or (waits and waits[-1] in execution.open))"),
+        suite("service/test_step_completions.py", "in_time"),
+    ),
+    Guard(
         "only assignees decide an approval",
         "code.approval_requests:vote_refusal",
         never("vote.by not in shown.assignees"),

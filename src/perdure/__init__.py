@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from perdure.code.sync_context import SyncContext, SyncTurn
     from perdure.core.attribute_filter import Is
     from perdure.core.errors import (
+        AlreadyCompleted,
         AlreadyDecided,
         AlreadyExists,
         Ambiguous,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         BadDefinition,
         BadExpression,
         ChildFailed,
+        CompletionRefused,
         DeadlineExceeded,
         DecisionRefused,
         Diverged,
@@ -78,6 +80,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Agent",
     "Allowed",
+    "AlreadyCompleted",
     "AlreadyDecided",
     "AlreadyExists",
     "Ambiguous",
@@ -92,6 +95,7 @@ __all__ = [
     "Capabilities",
     "ChildFailed",
     "Client",
+    "CompletionRefused",
     "Compressed",
     "Context",
     "DeadlineExceeded",
@@ -214,6 +218,7 @@ _HOMES = {
     ),
     "perdure.core.attribute_filter": ("Is",),
     "perdure.core.errors": (
+        "AlreadyCompleted",
         "AlreadyDecided",
         "AlreadyExists",
         "Ambiguous",
@@ -221,6 +226,7 @@ _HOMES = {
         "BadDefinition",
         "BadExpression",
         "ChildFailed",
+        "CompletionRefused",
         "DeadlineExceeded",
         "DecisionRefused",
         "Diverged",

@@ -18,12 +18,14 @@ from perdure.code.declarations import checked_name
 from perdure.code.declared_queues import Queue, Rate
 from perdure.code.durations import Duration, duration_seconds, whole_number
 from perdure.code.results import Means, Vote
+from perdure.core import values
 from perdure.core.attribute_filter import AttributeFilter
+from perdure.core.completions import Completion
 from perdure.core.errors import BadValue, NotFound
 from perdure.core.paths import Key
 from perdure.display.execution_list import ExecutionList
 from perdure.runtime.registrations import declare_queues
-from perdure.service import approvals, bulk_requests, execution_operations, queries, replay_checks
+from perdure.service import approvals, bulk_requests, execution_operations, queries, replay_checks, step_completions
 from perdure.service.approvals import Approval
 from perdure.service.bulk_requests import BulkFilter, BulkResult
 from perdure.service.execution_operations import UNCHANGED, StartRequest, change_queue_limits, remove_queue_limits
@@ -330,6 +332,34 @@ class AsyncClient:
     async def _vote(self, approval: str | Approval, vote: Vote, *, path: str | None, wait: bool, timeout: Duration | None, tenant: str) -> None:
         key = approval.key if isinstance(approval, Approval) else await approvals.find_approval(self._access, approval, checked_name(tenant, "tenant"), path)
         await approvals.give_vote(self._access, key, vote, wait, timeout)
+
+    async def complete(self, token: str, result: Any = None) -> None:
+        """Completes a step that waits for it (`ctx.external`) with a result, durably. It takes effect as soon as an engine runs.
+
+        Raises:
+            BadValue: the token was given to no step of this database.
+            AlreadyCompleted: it was used before; the first completion counts.
+            CompletionRefused: the step is not wanted any more: it has timed out, or was cancelled.
+            HasEnded: the execution has ended without it.
+            Unencodable, TooLarge: the result can't be stored.
+        """
+        await step_completions.complete_attempt(self._access, token, Completion(value=values.encode(result, "the result of a step")))
+
+    async def fail(self, token: str, error: str | BaseException, *, final: bool = False) -> None:
+        """Fails an attempt of a step that waits for its completion. There is another one, by the retry policy of the step, unless the failure is `final`.
+
+        Raises:
+            BadValue, AlreadyCompleted, CompletionRefused, HasEnded: as for `complete`.
+        """
+        await step_completions.complete_attempt(self._access, token, Completion(error=step_completions.error_of(error), final=final))
+
+    async def heartbeat(self, token: str) -> None:
+        """Reports that the work for a step that waits for its completion is alive; the step fails if `heartbeat` of it passes without a report.
+
+        Raises:
+            BadValue, AlreadyCompleted, CompletionRefused, HasEnded: as for `complete`. The work can be stopped.
+        """
+        await step_completions.report_heartbeat(self._access, token)
 
     async def approval_link(
         self, approval: str | Approval, *, by: str, approve: bool, lifetime: Duration = "7d", secret: str | None = None, tenant: str = DEFAULT_TENANT

@@ -309,6 +309,34 @@ class Client:
             self._inner.reject(approval, by=by, comment=comment, groups=groups, path=path, wait=wait, timeout=timeout, tenant=tenant, means=means)
         )
 
+    def complete(self, token: str, result: Any = None) -> None:
+        """Completes a step that waits for it (`ctx.external`) with a result, durably. It takes effect as soon as an engine runs.
+
+        Raises:
+            BadValue: the token was given to no step of this database.
+            AlreadyCompleted: it was used before; the first completion counts.
+            CompletionRefused: the step is not wanted any more: it has timed out, or was cancelled.
+            HasEnded: the execution has ended without it.
+            Unencodable, TooLarge: the result can't be stored.
+        """
+        self._thread.call(self._inner.complete(token, result))
+
+    def fail(self, token: str, error: str | BaseException, *, final: bool = False) -> None:
+        """Fails an attempt of a step that waits for its completion. There is another one, by the retry policy of the step, unless the failure is `final`.
+
+        Raises:
+            BadValue, AlreadyCompleted, CompletionRefused, HasEnded: as for `complete`.
+        """
+        self._thread.call(self._inner.fail(token, error, final=final))
+
+    def heartbeat(self, token: str) -> None:
+        """Reports that the work for a step that waits for its completion is alive; the step fails if `heartbeat` of it passes without a report.
+
+        Raises:
+            BadValue, AlreadyCompleted, CompletionRefused, HasEnded: as for `complete`. The work can be stopped.
+        """
+        self._thread.call(self._inner.heartbeat(token))
+
     def approval_link(
         self, approval: str | Approval, *, by: str, approve: bool, lifetime: Duration = "7d", secret: str | None = None, tenant: str = DEFAULT_TENANT
     ) -> str:

@@ -11,7 +11,9 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple, Protocol
 
 import perdure
-from perdure import Context, Fatal, Key, Retry, Rollback, Signal, StepFailed, Vote, Workflow, step, workflow
+from perdure import Context, ErrorInfo, Fatal, Key, Retry, Rollback, Signal, StepFailed, Vote, Workflow, step, workflow
+from perdure.core import values
+from perdure.core.completions import Completion
 
 
 class Stage(Protocol):
@@ -481,6 +483,23 @@ async def ungated(ctx: Context) -> list[Any]:
     return [first, before, await ctx.version("tax", 2)]
 
 
+@step(retry=Retry(max=2, wait="5s"), timeout="1m", heartbeat="20s")
+async def request(token: str, what: str) -> str:
+    """Request something of somebody who has the token from then on."""
+    return what
+
+
+@workflow
+async def external(ctx: Context) -> list[Any]:
+    """Steps that are completed from outside: after a heartbeat, and after two failures."""
+    first = await ctx.external(Order, request, "a")
+    try:
+        await ctx.external(int, request.with_(name="second"), "b")
+    except StepFailed as failed:
+        return [first.id, failed.kind, failed.attempts, failed.error.type, failed.error.message]
+    return [first.id]
+
+
 class Case(NamedTuple):
     """A workflow with those it needs, and what happens to it."""
 
@@ -539,6 +558,19 @@ async def _listening(stage: Stage) -> None:
     await asyncio.sleep(100)
     await stage.halfway()
     await stage.send(key, "question", "why")
+
+
+async def _external(stage: Stage) -> None:
+    key = await stage.start(external)
+    await asyncio.sleep(10)
+    await stage.send(key, "completion of external:request/request", Completion("1", heartbeat=True))
+    await asyncio.sleep(15)
+    await stage.halfway()
+    done = Completion("2", values.encode(Order(7, ["x"]), "an order"))
+    await stage.send(key, "completion of external:request/request", done, "completion:external:request/request")
+    await asyncio.sleep(5)
+    await stage.send(key, "completion of second/request", Completion("3", error=ErrorInfo("ValueError", "no")))
+    await asyncio.sleep(70)
 
 
 async def _heavy(stage: Stage) -> None:
@@ -656,4 +688,5 @@ CASES: dict[str, Case] = CANONICAL | {
     "undone": Case([undone, undoes], _undone),
     "gated": Case([gated, ungated], _gated),
     "carrying": Case([carrying, carried], _carrying),
+    "external": Case([external], _external),
 }

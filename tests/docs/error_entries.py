@@ -169,6 +169,14 @@ ENTRIES: dict[str, tuple[str, str]] = {
         "The execution or the approval has ended, so what was asked would have no effect.",
         "`status` says how it ended. Rerun, fork or start another; only what has failed is retried.",
     ),
+    "CompletionRefused": (
+        "A token was used for an attempt that is not wanted any more: it has timed out, its branch was cancelled, or the execution is being cancelled.",
+        "Stop the work. If there is another attempt, it has a token of its own.",
+    ),
+    "AlreadyCompleted": (
+        "A token was used twice, by two systems or by one that did not receive the answer.",
+        "Nothing needs to be done: the first completion counts.",
+    ),
     "AlreadyDecided": (
         "A person decided on an approval that was decided before; a link was used twice, or two people answered.",
         "`by`, `approved` and `at_s` have the decision that counts. If it has to be decided anew, start another execution.",

@@ -71,6 +71,8 @@ MADE: dict[str, BaseException] = {
     "AlreadyExists": e.AlreadyExists(ORDER),
     "TooManyActive": e.TooManyActive(ORDER, "user", "ada", 5),
     "HasEnded": e.HasEnded(ORDER, "completed", "the message 'approved'"),
+    "CompletionRefused": e.CompletionRefused(ORDER, "external:order_car/request", "it has timed out, or its branch was cancelled"),
+    "AlreadyCompleted": e.AlreadyCompleted(ORDER, "external:order_car/request", "it was completed before, and the first completion counts"),
     "AlreadyDecided": e.AlreadyDecided(ORDER, "completed", ("Ship o1?", "ada", True, 1_790_000_000.0)),
     "Removed": e.Removed(ORDER, "it was removed at 2026-11-22 15:59:03 UTC"),
     "DecisionRefused": e.DecisionRefused(ORDER, "bob is none of those who may decide"),

@@ -40,6 +40,7 @@ DEFAULT_PATHS = {
     "call:": "`call`, then the workflow",
     "commit": "`commit`",
     "emit": "`emit`",
+    "external:": "`external`, then the step; below it `request`, `completion`, `failure` and `wait`",
     "join": "`join`",
     "listen:": "`listen`, then the names of the messages",
     "map:": "`map`, then what is mapped",

@@ -1,4 +1,4 @@
-"""The commands that control executions: `send`, `cancel`, `terminate`, `undo`, `pause`, `resume`, `evict`, `retry`.
+"""The commands that control executions: `send`, `complete`, `cancel`, `terminate`, `undo`, `pause`, `resume`, `evict`, `retry`.
 
 The commands that start a new execution from another, or supply the outcome of a step: `rerun`, `fork`, `preset`.
 """
@@ -57,6 +57,33 @@ def send(settings: GlobalOptions, /, *, id: str, signal: str, body: str | None, 
             output.print_value(handle.ask(signal, content, timeout=timeout), format)
         else:
             handle.send(signal, content, key=key)
+
+
+@click.command("complete", cls=CliCommand)
+@click.argument("token")
+@click.argument("value", required=False)
+@click.option("--error", metavar="TEXT", help="Fail the attempt with this error, in place of a value.")
+@click.option("--final", is_flag=True, help="With --error: there is no further attempt.")
+@click.option("--heartbeat", is_flag=True, help="Only report that the work is alive.")
+@click.pass_obj
+def complete(settings: GlobalOptions, /, *, token: str, value: str | None, error: str | None, final: bool, heartbeat: bool) -> None:
+    """Complete a step that waits for it (ctx.external) with a VALUE, or fail it. TOKEN is what the step was given.
+
+    VALUE is JSON where it parses, else text; if it is left out, the result is None. The first completion counts.
+    """
+    from perdure.cli import argument_values
+
+    if sum((value is not None, error is not None, heartbeat)) > 1:
+        raise click.UsageError("give a VALUE, --error or --heartbeat, not several of them")
+    if final and error is None:
+        raise click.UsageError("--final goes with --error TEXT")
+    with settings.client() as client:
+        if heartbeat:
+            client.heartbeat(token)
+        elif error is not None:
+            client.fail(token, error, final=final)
+        else:
+            client.complete(token, None if value is None else argument_values.parse_value(value))
 
 
 def action_options(command: F) -> F:

@@ -23,7 +23,7 @@ from weakref import ref
 
 import msgspec
 
-from perdure.code import approval_requests, branches, child_executions, version_gates
+from perdure.code import approval_requests, branches, child_executions, external_steps, version_gates
 from perdure.code.approval_requests import ApproveKeywords
 from perdure.code.call_options import refuse_ineffective_options, refuse_options_among_arguments
 from perdure.code.carried_context import restore_context
@@ -356,17 +356,22 @@ class Context:
             for handler in fn.handlers:
                 _ = handler.step.codec  # an undo handler with unsupported types is refused before the step runs
             path = scope.take(fn.name, explicit or fn.explicit)
-            if (recorded := self._instance.recorded_call(path, fn)) is not None:
-                return path, recorded, fn
-            raw = fn.codec.encode_args(args, kwargs, "the arguments of step", path)
-            op = CallOperation(
-                fn.name, raw, fn.queue, fn.rule, fn.timeout_s, fn.may_repeat, undo=fn.undo_when, heartbeat_s=fn.heartbeat_s, transaction=fn.transaction
-            )
-            op = op if fn.grace is None else msgspec.structs.replace(op, grace_s=fn.grace_s)
-            return path, fn.placed(op, self._instance.execution.key.tenant, args, kwargs) if fn.queue else op, fn
+            return path, self._call(path, fn, lambda: args, kwargs), fn
         name = checked_name(explicit or branches.function_name(fn, "step"), "step")
         path = scope.take(name, explicit)
         return path, CallOperation(name, codec_of_function(fn).encode_args(args, kwargs, "the arguments of step", path), "", DEFAULT_RETRY_POLICY), fn
+
+    def _call(self, path: Path, fn: Step[Any, Any, Any], made: Callable[[], tuple[Any, ...]], kwargs: dict[str, Any]) -> CallOperation:
+        """Returns the call of a step: on replay the recorded one, else one with the arguments that `made` returns."""
+        if (recorded := self._instance.recorded_call(path, fn)) is not None:
+            return recorded
+        args = made()
+        raw = fn.codec.encode_args(args, kwargs, "the arguments of step", path)
+        op = CallOperation(
+            fn.name, raw, fn.queue, fn.rule, fn.timeout_s, fn.may_repeat, undo=fn.undo_when, heartbeat_s=fn.heartbeat_s, transaction=fn.transaction
+        )
+        op = op if fn.grace is None else msgspec.structs.replace(op, grace_s=fn.grace_s)
+        return fn.placed(op, self._instance.execution.key.tenant, args, kwargs) if fn.queue else op
 
     async def _step(self, path: Path, op: CallOperation, fn: Any) -> Any:
         settlement = await self._instance.settle(path, op, fn)
@@ -389,6 +394,28 @@ class Context:
         value = outcome.value if type(outcome) is Success else values.ENCODED_NONE
         codec = fn.codec if isinstance(fn, Step) else codec_of_function(fn)
         return self._instance.decode(value, codec.result, path)
+
+    def external(self, result: type[T], fn: Step[Concatenate[str, P], Any, Any], /, *args: P.args, **kwargs: P.kwargs) -> VerbCall[T]:
+        """Runs a step that requests something elsewhere, and waits until that is completed from outside: ``car = await ctx.external(Car, order_car, street)``.
+
+        The first argument of the step is a token, followed by `args`. Whoever has the token completes the attempt, once, with a `result`, fails it, or reports
+        that it is alive (`Client.complete`, ``perdure complete``). `timeout`, `heartbeat` and `retry` of the step apply to the request, and then to the wait:
+        after a failure or a timeout there is another attempt, with another token. While it waits, no memory is held.
+
+        Raises:
+            StepFailed: the request failed for good, the attempts are used up, or the failure was final.
+        """
+        scope = self._enter("external")
+        if not isinstance(fn, Step):
+            raise WrongVerb(f"ctx.external was given {fn!r:.60}, which is not a step", "declare it with @step; its first parameter is the token")
+        if kwargs:
+            refuse_options_among_arguments(fn.name, "ctx.external", fn.fn, args, kwargs)
+        path = scope.take(f"external:{fn.name}", fn.explicit)
+
+        def request(at: Path, token: Callable[[], str]) -> VerbCall[Any]:
+            return self._step(at, self._call(at, fn, lambda: (token(), *args), kwargs), fn)
+
+        return self._verb(path, external_steps.external_result(self._instance, path, fn, request, result))
 
     # Time.
 

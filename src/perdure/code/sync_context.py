@@ -99,6 +99,18 @@ class SyncContext:
         """Runs a step, or another workflow as a child, and returns its outcome as data: `Ok(value)`, or `Err(kind, attempts, error)`."""
         return self._strand.wait(self._own("attempt").attempt(fn, *args, **kwargs))
 
+    def external(self, result: type[T], fn: Step[Concatenate[str, P], Any, Any], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Runs a step that requests something elsewhere, and waits until that is completed from outside: ``car = ctx.external(Car, order_car, street)``.
+
+        The first argument of the step is a token, followed by `args`. Whoever has the token completes the attempt, once, with a `result`, fails it, or reports
+        that it is alive (`Client.complete`, ``perdure complete``). `timeout`, `heartbeat` and `retry` of the step apply to the request, and then to the wait:
+        after a failure or a timeout there is another attempt, with another token. While it waits, no memory is held.
+
+        Raises:
+            StepFailed: the request failed for good, the attempts are used up, or the failure was final.
+        """
+        return self._strand.wait(self._own("external").external(result, fn, *args, **kwargs))
+
     def sleep(self, duration: Duration, *, name: str | None = None) -> None:
         """Waits for `duration` (seconds, a timedelta, or text such as ``"3d"``), across restarts.
 

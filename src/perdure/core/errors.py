@@ -23,6 +23,8 @@
     │   ├── NotAllowed          a step does what its deployment does not allow
     │   ├── CommandRefused      a shell command can't be run here
     │   ├── BadDefinition       a definition is not valid; the error has all findings
+    │   ├── CompletionRefused   a token can't complete its step any more
+    │   │   └── AlreadyCompleted
     │   └── DecisionRefused, LinkRefused, ExportRefused, PatchRefused
     ├── SandboxLost             no sandbox was available, or it died; the step is attempted again
     ├── StoreError              the store failed; what it acknowledged is safe, and the call can be repeated
@@ -314,6 +316,22 @@ class AlreadyDecided(HasEnded):
         self.args = (
             f"the approval {title!r} was decided already: {'approved' if self.approved else 'rejected'} by {self.by} at {when}. A later decision has no effect",
         )
+
+
+class CompletionRefused(ProgrammingError):
+    """A completion from outside has no effect, because the attempt that its token names is not wanted any more. `path` is that of the attempt."""
+
+    code = "completion_refused"
+
+    def __init__(self, key: object, path: str, why: str) -> None:
+        super().__init__(f"{path} of the execution {key} can't be completed: {why}. Nothing was changed; stop the work, or undo it")
+        self.key, self.path, self.why = key, path, why
+
+
+class AlreadyCompleted(CompletionRefused):
+    """An attempt was completed before, with this or another result."""
+
+    code = "already_completed"
 
 
 class Removed(ProgrammingError):

@@ -14,7 +14,7 @@ from typing import Literal, TypeVar
 
 from perdure.lint.name_resolution import AssignmentBinding, Definition, FunctionNode, LexicalScope, NameResolver, SyntaxModule, public_name
 
-WAITING = frozenset({"step", "attempt", "sleep", "sleep_until", "listen", "listen_many", "join", "map", "race", "call", "approve", "wait"})
+WAITING = frozenset({"step", "attempt", "external", "sleep", "sleep_until", "listen", "listen_many", "join", "map", "race", "call", "approve", "wait"})
 """The verbs that open an operation and wait until it has settled; on a `Context` they are to be awaited."""
 
 VERBS = WAITING | {"send", "start", "set", "set_attributes", "emit", "commit", "keep", "now", "random", "uuid", "version", "removed", "loop", "as_completed"}
