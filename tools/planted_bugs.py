@@ -704,10 +704,10 @@ GUARDS = (
         suite("service/test_step_completions.py", "given_to_nobody"),
     ),
     Guard(
-        "of two completions at the same time one is told that it does not count",
+        "of several completions at the same time the others are told that theirs does not count",
         "service.step_completions:complete_attempt",
         never("counts != body"),
-        suite("service/test_step_completions.py", "two_at_the_same_time"),
+        suite("service/test_step_completions.py", "several_at_the_same_time"),
     ),
     Guard(
         "a token whose attempt has timed out completes nothing",

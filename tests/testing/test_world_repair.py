@@ -165,3 +165,46 @@ def test_a_retry_gets_the_next_answer_of_a_mock_wherever_the_process_is_killed(w
     assert run.status == "failed"
     run.retry()
     assert run.result() == "shipped"
+
+
+@step(retry=Retry(max=2, wait="1m"))
+def order(token: str, name: str) -> None:
+    assert token and name
+
+
+@workflow
+async def ordering(ctx: Context) -> int:
+    limit = await ctx.external(Limit, order, "car")
+    return limit.cents
+
+
+@workflow
+async def ordering_two(ctx: Context) -> list[int]:
+    return await ctx.map(lambda c, name: c.external(int, order.with_(name=name), name), ["a", "b"])
+
+
+def test_a_test_completes_a_step_as_whoever_has_the_token_does(world: World) -> None:
+    run = world.start(ordering)
+    with pytest.raises(Stuck, match=r"complete the step: run.complete\(result\) or run.fail\(error\)"):
+        run.result()
+    run.fail("no car")
+    with pytest.raises(NotFound, match=r"no step of default/ordering/.* waits for its completion"):
+        run.complete(Limit(1))
+    world.skip("1m")
+    run.complete(Limit(2))
+    assert run.result() == 2
+    both = world.start(ordering_two)
+    with pytest.raises(Ambiguous, match=r"a step of .* that waits for its completion"):
+        both.complete(1)
+    both.complete(2, path="map:item/item#2")
+    both.complete(1)
+    assert both.result() == [1, 2]
+
+
+@pytest.mark.perdure(crash_at="every")
+def test_a_step_that_is_completed_from_outside_survives_every_crash(world: World) -> None:
+    run = world.start(ordering)
+    run.fail("no car")
+    world.skip("1m")
+    run.complete(Limit(3))
+    assert run.result() == 3

@@ -26,6 +26,14 @@ class ExternalAttempt(msgspec.Struct, frozen=True, array_like=True):
     path: Path
     number: int
 
+    @classmethod
+    def waiting_at(cls, key: Key, path: Path) -> "ExternalAttempt | None":
+        """Returns the attempt of the execution `key` that a receive at `path` belongs to; None if the path is that of another receive."""
+        match path:
+            case (*above, ("completion", int(number))) | (*above, ("completion", int(number)), ("heartbeat", int())):
+                return cls(key, tuple(above), number)
+        return None
+
     @property
     def request(self) -> Path:
         """The path of the step that makes the request."""

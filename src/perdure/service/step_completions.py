@@ -4,6 +4,7 @@ The first completion of an attempt counts: all of them have one idempotency key,
 afterwards; so of two callers at the same time, one receives `AlreadyCompleted`.
 """
 
+from contextlib import suppress
 from uuid import uuid4
 
 import msgspec
@@ -13,7 +14,7 @@ from perdure.core import error_codes, messages, values
 from perdure.core.completions import Completion, ExternalAttempt, bad_token, read_token
 from perdure.core.errors import AlreadyCompleted, CompletionRefused, ErrorInfo, HasEnded, NotFound
 from perdure.core.execution import Execution
-from perdure.core.operations import CallOperation
+from perdure.core.operations import CallOperation, ReceiveOperation
 from perdure.core.paths import path_text
 from perdure.service.execution_operations import send_signal
 from perdure.service.store_access import StoreAccess
@@ -25,6 +26,12 @@ HEARTBEATS_PER_LIMIT = 3
 def error_of(error: str | BaseException) -> ErrorInfo:
     """Returns an error as data: an exception, or the text of one."""
     return exception_data.error_info(error) if isinstance(error, BaseException) else ErrorInfo(error_codes.TASK_FAILED, error)
+
+
+def waiting_attempts(execution: Execution) -> list[ExternalAttempt]:
+    """Returns the attempts that wait for their completion, in the order of opening."""
+    opened = (ExternalAttempt.waiting_at(execution.key, path) for path, pending in execution.open.items() if isinstance(pending.op, ReceiveOperation))
+    return [one for one in opened if one is not None and one.request in execution.settled]
 
 
 async def complete_attempt(access: StoreAccess, token: str, completion: Completion) -> None:
@@ -39,7 +46,8 @@ async def complete_attempt(access: StoreAccess, token: str, completion: Completi
     attempt = read_token(token).attempt
     execution = await _wanted(access, token)
     body = values.encode(msgspec.structs.replace(completion, id=uuid4().hex), "a completion")
-    await send_signal(access, attempt.key, messages.SignalMessage(attempt.message_name, body, _message_key(attempt)))
+    with suppress(HasEnded):  # in the meantime: below it is said whether with another completion
+        await send_signal(access, attempt.key, messages.SignalMessage(attempt.message_name, body, _message_key(attempt)))
     counts = await _counting(access, attempt)
     if counts is None:
         execution = await access.folds.of(attempt.key).refresh()
@@ -93,15 +101,16 @@ def _message_key(attempt: ExternalAttempt) -> str:
 
 
 async def _counting(access: StoreAccess, attempt: ExternalAttempt) -> bytes | None:
-    """Returns the completion of an attempt that counts: it waits for an engine, or the execution has it. None if there is none."""
+    """Returns the completion of an attempt that counts, None if there is none: what the execution has, or else what waits for an engine.
+
+    The queue is read first. What waits there may come behind one that has left it, and that one is then found in the log.
+    """
     key = _message_key(attempt)
-    for queued in await access.store.messages(attempt.key):
-        if queued.key == f"message:{key}":
-            message = messages.decode_execution_message(queued.body)
-            return await access.payload(message.body) if isinstance(message, messages.SignalMessage) else None
+    waiting = [messages.decode_execution_message(one.body) for one in await access.store.messages(attempt.key) if one.key == f"message:{key}"]
     execution = await access.folds.of(attempt.key).refresh()
     received = [one for path in attempt.waits(execution) if path in execution.settled for one in execution.settled[path].messages]
     bodies = [one.body for one in (*received, *execution.mailbox.messages.values()) if one.key == key]
+    bodies += [one.body for one in waiting if isinstance(one, messages.SignalMessage)]
     return await access.payload(bodies[0]) if bodies else None
 
 

@@ -15,6 +15,7 @@ from perdure.code.results import Vote
 from perdure.core import events as e
 from perdure.core import log_format, messages, values, views
 from perdure.core.attributes import ShownAttributes, indexed_attribute_values
+from perdure.core.completions import Completion
 from perdure.core.errors import Ambiguous, DecisionRefused, ErrorInfo, NeedsAttention, NotFound, Timeout, Undecodable, WorkflowError
 from perdure.core.execution import Execution
 from perdure.core.operation_state import PendingOperation, SettledOperation
@@ -26,7 +27,7 @@ from perdure.core.views import PublicEvent
 from perdure.definition_workflow import Definition
 from perdure.runtime.execution_results import result_of_ended
 from perdure.runtime.workflow_programs import encode_input
-from perdure.service import approvals, definition_patches, execution_operations, history, queries, reruns
+from perdure.service import approvals, definition_patches, execution_operations, history, queries, reruns, step_completions
 from perdure.service.execution_folds import ExecutionFold, LogTail
 from perdure.service.execution_operations import ReplySearch
 from perdure.service.history import EmittedValue
@@ -170,6 +171,8 @@ class Run(Generic[R_co]):
             advice = "decide: run.approve(by=...) or run.reject(by=...)"
         elif unknown is not None:
             advice = f"tell the world of the workflow: world.use({unknown})"
+        elif step_completions.waiting_attempts(execution):
+            advice = "complete the step: run.complete(result) or run.fail(error)"
         elif names:
             advice = f"send it one: run.send({names[0]!r}, ...), and use Signal objects where they are"
         elif children:
@@ -352,6 +355,28 @@ class Run(Generic[R_co]):
         if not found:
             raise NotFound(self.key, f"no approval of {self.key}{'' if path is None else f' at {path}'} waits for a decision: {self.why}")
         return found[0]
+
+    def complete(self, result: Any = None, *, path: str | None = None) -> None:
+        """Completes the step that it waits for with `ctx.external`, as whoever has the token does; of several, the one whose path begins with `path`.
+
+        Raises:
+            NotFound, Ambiguous: it waits for none there, or for several.
+        """
+        self._complete("complete", Completion(value=values.encode(result, "the result of a step")), path)
+
+    def fail(self, error: str | BaseException, *, final: bool = False, path: str | None = None) -> None:
+        """Fails the attempt of the step that it waits for with `ctx.external`. Everything else is as in `complete`."""
+        self._complete("fail", Completion(error=step_completions.error_of(error), final=final), path)
+
+    def _complete(self, verb: str, completion: Completion, path: str | None) -> None:
+        __tracebackhide__ = True
+        execution = self._execution()
+        found = [one for one in step_completions.waiting_attempts(execution) if path is None or path_text(one.request).startswith(path)]
+        if len(found) > 1:
+            raise Ambiguous(f"a step of {self.key} that waits for its completion", [path_text(one.request) for one in found], more=False)
+        if not found or execution.started is None:
+            raise NotFound(self.key, f"no step of {self.key}{'' if path is None else f' at {path}'} waits for its completion: {self.why}")
+        self._do(verb, step_completions.complete_attempt(self._world.access, found[0].token(execution.started.seed), completion))
 
     def cancel(self, reason: str = "", *, undo: bool = True) -> None:
         """Cancels it: the workflow unwinds, completed steps are undone unless `undo` is false, and it ends as cancelled."""
