@@ -692,6 +692,18 @@ GUARDS = (
         suite("service/test_approvals.py"),
     ),
     Guard(
+        "a replay asks no validator",
+        "code.context:Context._rejects",
+        always("not instance.replaying and port is None"),
+        suite("service/test_message_validation.py", "replay_asks"),
+    ),
+    Guard(
+        "a rejected message does not return to the mailbox",
+        "code.context:Context._rejects",
+        Instead('"reply"', '"value"'),
+        suite("service/test_message_validation.py", "answers_the_asker"),
+    ),
+    Guard(
         "a token that was given to nobody completes nothing",
         "service.step_completions:_wanted",
         never("not (execution.started is not None and found.fits(execution.started.seed))"),

@@ -169,6 +169,7 @@ class AsyncHandle(Generic[R_co]):
         Raises:
             NotFound, HasEnded: no execution would receive it.
             NoReply: the execution ended without a reply, or its mailbox was full.
+            MessageRejected: a validator has rejected the message, here or in the workflow.
             Timeout: there was no reply in time; the message remains with the execution.
         """
         message = execution_operations.signal_message(signal, body)

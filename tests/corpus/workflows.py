@@ -500,6 +500,19 @@ async def external(ctx: Context) -> list[Any]:
     return [first.id]
 
 
+even: Signal[int] = Signal("even", int, validate=lambda number: number % 2 == 0)
+
+
+@workflow
+async def validating(ctx: Context) -> list[Any]:
+    """Messages that validators reject: of a receive, of one that is completed, and of several."""
+    first = await ctx.listen(even, validate=lambda number: number < 10, timeout="1h")
+    question = await ctx.listen("question", completable=True, validate=lambda body: body != "who")
+    question.complete(f"{question.body}: because")
+    many = await ctx.listen_many(even, limit=3, timeout="1m")
+    return [first, question.body, many]
+
+
 class Case(NamedTuple):
     """A workflow with those it needs, and what happens to it."""
 
@@ -571,6 +584,16 @@ async def _external(stage: Stage) -> None:
     await asyncio.sleep(5)
     await stage.send(key, "completion of second/request", Completion("3", error=ErrorInfo("ValueError", "no")))
     await asyncio.sleep(70)
+
+
+async def _validating(stage: Stage) -> None:
+    key = await stage.start(validating)
+    for name, body in (("even", 3), ("even", 12), ("even", "x"), ("question", "who"), ("even", 4), ("question", "why")):
+        await stage.send(key, name, body)
+        await asyncio.sleep(1)
+    await stage.halfway()
+    for number in (5, 6, 7, 8):
+        await stage.send(key, "even", number)
 
 
 async def _heavy(stage: Stage) -> None:
@@ -689,4 +712,5 @@ CASES: dict[str, Case] = CANONICAL | {
     "gated": Case([gated, ungated], _gated),
     "carrying": Case([carrying, carried], _carrying),
     "external": Case([external], _external),
+    "validating": Case([validating], _validating),
 }

@@ -169,6 +169,10 @@ ENTRIES: dict[str, tuple[str, str]] = {
         "The execution or the approval has ended, so what was asked would have no effect.",
         "`status` says how it ended. Rerun, fork or start another; only what has failed is retried.",
     ),
+    "MessageRejected": (
+        "The validator of a signal, or of the `ctx.listen` that received the message, has raised an error or returned False.",
+        "`error` says why. Send another message; the workflow has not received this one.",
+    ),
     "CompletionRefused": (
         "A token was used for an attempt that is not wanted any more: it has timed out, its branch was cancelled, or the execution is being cancelled.",
         "Stop the work. If there is another attempt, it has a token of its own.",

@@ -71,6 +71,7 @@ MADE: dict[str, BaseException] = {
     "AlreadyExists": e.AlreadyExists(ORDER),
     "TooManyActive": e.TooManyActive(ORDER, "user", "ada", 5),
     "HasEnded": e.HasEnded(ORDER, "completed", "the message 'approved'"),
+    "MessageRejected": e.MessageRejected("transfer", e.ErrorInfo("ValueError", "only 100 left")),
     "CompletionRefused": e.CompletionRefused(ORDER, "external:order_car/request", "it has timed out, or its branch was cancelled"),
     "AlreadyCompleted": e.AlreadyCompleted(ORDER, "external:order_car/request", "it was completed before, and the first completion counts"),
     "AlreadyDecided": e.AlreadyDecided(ORDER, "completed", ("Ship o1?", "ada", True, 1_790_000_000.0)),

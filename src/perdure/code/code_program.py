@@ -9,7 +9,8 @@ skipped; with ``on_error="continue"``, the next handler is called.
 """
 
 from asyncio import CancelledError, Future
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import Context as Variables
 from datetime import UTC, datetime
 from inspect import CORO_CREATED, getcoroutinestate
@@ -170,7 +171,8 @@ class CodeProgram:
         self.attributes: Attributes = ()
         self.lost: set[Path] = set()
         self.closed = self._closing = False
-        self.dry = self.keeping = False
+        self.dry = False
+        self.keeping = ""
         self.loop = DeterministicLoop()
         self._enter = enter
         self._variables = variables
@@ -578,8 +580,17 @@ class CodeProgram:
                 "a step can't use verbs: return its result, and call the verb in the workflow",
             )
         if self.keeping and verb != "now":
-            raise WrongVerb(f"ctx.{verb} was called in the function of ctx.keep", "replay does not call that function: call the verb before it")
+            raise WrongVerb(f"ctx.{verb} was called in {self.keeping}", "replay does not call that function: call the verb before it")
         return task
+
+    @contextmanager
+    def no_verbs(self, function: str) -> Iterator[None]:
+        """Inside, verbs are refused, because replay does not call this `function` of the user."""
+        self.keeping = function
+        try:
+            yield
+        finally:
+            self.keeping = ""
 
     # The comparison with the log.
 
@@ -617,6 +628,14 @@ class CodeProgram:
         """Whether the next recorded command opens an operation at `path`."""
         event = self._next()
         return isinstance(event, e.OpenedEvent) and event.path == path
+
+    def known_port(self, path: Path) -> str | None:
+        """Returns the port of the value that is kept at `path`: on replay if that comes next, else from before the execution was reopened; or None."""
+        event = self._next() if self.replaying else None
+        if isinstance(event, e.OpenedEvent):
+            return event.op.port if event.path == path and isinstance(event.op, KeepOperation) else None
+        known = self.execution.recalled_results.known.get(path)
+        return known.op.port if known is not None and isinstance(known.op, KeepOperation) else None
 
     def _next_text(self) -> str:
         match self._next():

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import CancelledError
 from asyncio.events import _get_running_loop
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from contextvars import Context as Variables
 from contextvars import ContextVar
@@ -33,11 +33,12 @@ from perdure.code.deterministic_loop import NumberedTask, loop_misuse
 from perdure.code.durations import Duration, duration_seconds, duration_text, whole_number
 from perdure.code.exception_data import rebuild_exception
 from perdure.code.function_codec import codec_of_function, refuse_lossy_value
+from perdure.code.message_validation import REJECTED_PORT, Validator, rejection_of, validators_of
 from perdure.code.operation_paths import NameScope, reply_path
 from perdure.code.results import Attempt, Decision, Message, Ok, Record, Won
 from perdure.core import attributes, values
 from perdure.core.attributes import AttributeChangeValues, ShownAttributes
-from perdure.core.errors import BadValue, Rollback, StepFailed, Timeout, WrongVerb
+from perdure.core.errors import BadValue, MessageRejected, Rollback, StepFailed, Timeout, WrongVerb
 from perdure.core.mailbox import ReceivedMessage
 from perdure.core.operation_state import SettledOperation
 from perdure.core.operations import (
@@ -461,26 +462,56 @@ class Context:
     # Messages.
 
     @overload
-    def listen(self, signal: Signal[T], /, *, completable: Literal[True], timeout: Duration | None = ..., name: str | None = ...) -> VerbCall[Message[T]]: ...
-    @overload
-    def listen(self, signal: Signal[T], /, *, timeout: Duration | None = ..., name: str | None = ...) -> VerbCall[T]: ...
-    @overload
-    def listen(self, signal: Signal[T], /, *, timeout: Duration | None, default: D, name: str | None = ...) -> VerbCall[T | D]: ...
-    @overload
-    def listen(self, *names: str, timeout: Duration | None = ..., default: Any = ..., completable: bool = ..., name: str | None = ...) -> VerbCall[Any]: ...
     def listen(
-        self, *names: Any, timeout: Duration | None = None, default: Any = _MISSING, completable: bool = False, name: str | None = None
+        self,
+        signal: Signal[T],
+        /,
+        *,
+        completable: Literal[True],
+        timeout: Duration | None = ...,
+        validate: Callable[[T], object] | None = ...,
+        name: str | None = ...,
+    ) -> VerbCall[Message[T]]: ...
+    @overload
+    def listen(
+        self, signal: Signal[T], /, *, timeout: Duration | None = ..., validate: Callable[[T], object] | None = ..., name: str | None = ...
+    ) -> VerbCall[T]: ...
+    @overload
+    def listen(
+        self, signal: Signal[T], /, *, timeout: Duration | None, default: D, validate: Callable[[T], object] | None = ..., name: str | None = ...
+    ) -> VerbCall[T | D]: ...
+    @overload
+    def listen(
+        self,
+        *names: str,
+        timeout: Duration | None = ...,
+        default: Any = ...,
+        completable: bool = ...,
+        validate: Validator | None = ...,
+        name: str | None = ...,
+    ) -> VerbCall[Any]: ...
+    def listen(
+        self,
+        *names: Any,
+        timeout: Duration | None = None,
+        default: Any = _MISSING,
+        completable: bool = False,
+        validate: Validator | None = None,
+        name: str | None = None,
     ) -> VerbCall[Any]:
         """Waits for the next message of a signal, or of any of these names, first in first out across them; returns its body.
 
         A message that has arrived already takes precedence over a timeout. Consuming it is in one commit with what follows. With `completable`, the verb
         returns a `Message`, which is not consumed until ``message.complete(reply)`` and returns to its place if its branch is cancelled before.
 
+        `validate` is called with each body, after the validator of the signal. It may read what the workflow knows, but use no verb. A message for which it
+        raises, or returns False, is rejected: the verb goes on waiting, and `ask` raises `MessageRejected`.
+
         Raises:
             Timeout: no message arrived in time, and there is no `default`.
         """
         path, op, signal = self._receive("listen", names, name, ReceiveOperation((), 1, timeout_s=_optional_s(timeout), completable=completable))
-        return self._verb(path, self._listen(path, op, signal, default))
+        return self._verb(path, self._listen(path, op, signal, default, validators_of(signal, validate)))
 
     @overload
     def listen_many(
@@ -497,7 +528,7 @@ class Context:
         there are `limit` or the timeout has passed, possibly none."""
         receive = ReceiveOperation((), whole_number(limit, "listen_many(limit)"), timeout is not None, _optional_s(timeout), completable)
         path, op, signal = self._receive("listen_many", names, name, receive)
-        return self._verb(path, self._listen_many(path, op, signal))
+        return self._verb(path, self._listen_many(path, op, signal, validators_of(signal, None)))
 
     def _receive(self, verb: str, names: tuple[Any, ...], name: str | None, receive: ReceiveOperation) -> tuple[Path, ReceiveOperation, Signal[Any] | None]:
         scope = self._enter(verb)
@@ -514,17 +545,48 @@ class Context:
             self._instance.receipts.receive(path, [message.number for message in settlement.messages], op.completable)
         return settlement
 
-    async def _listen(self, path: Path, op: ReceiveOperation, signal: Signal[Any] | None, default: Any) -> Any:
-        settlement = await self._received(path, op)
+    async def _accepted(
+        self, path: Path, op: ReceiveOperation, signal: Signal[Any] | None, validators: Sequence[Validator]
+    ) -> tuple[Path, SettledOperation, list[ReceivedMessage]]:
+        """Receives until a message is accepted, or the time is over; returns where that was, how it settled, and the messages that are accepted."""
+        at, times, until_s = path, 0, None
+        while True:
+            settlement = await self._received(at, op)
+            accepted = [one for one in settlement.messages if not (validators and self._rejects(at, op, signal, one, validators))]
+            if accepted or op.gather or not settlement.messages:
+                return at, settlement, accepted
+            if op.timeout_s is not None:
+                until_s = settlement.opened_at_s + op.timeout_s if until_s is None else until_s
+                op = msgspec.structs.replace(op, timeout_s=max(until_s - settlement.at_s, 0.0))
+            times += 1
+            at = (*path, ("again", times))
+
+    def _rejects(self, path: Path, op: ReceiveOperation, signal: Signal[Any] | None, message: ReceivedMessage, validators: Sequence[Validator]) -> bool:
+        """Whether a received message is rejected, which is recorded. On replay the log says so, and no validator is called."""
+        instance, place = self._instance, reply_path(path, message.number)
+        kind, error, port = Any if signal is None else signal.body, None, instance.known_port(place)
+        if not instance.replaying and port is None:
+            with instance.no_verbs("a validator"):
+                error = rejection_of(validators, lambda: values.decode(instance.raw(message.body), kind, "the body of", path))
+        is_rejected = error is not None or port == REJECTED_PORT
+        if is_rejected:
+            how = {"role": "reply", "label": str(message.number), "port": REJECTED_PORT}
+            instance.remember(place, lambda: values.encode(error, "the rejection of", path), **how)
+            if op.completable:
+                instance.receipts.complete(path, message.number)
+        return is_rejected
+
+    async def _listen(self, path: Path, op: ReceiveOperation, signal: Signal[Any] | None, default: Any, validators: Sequence[Validator]) -> Any:
+        at, settlement, accepted = await self._accepted(path, op, signal, validators)
         if isinstance(settlement.outcome, Failure):
             if default is _MISSING:
                 raise Timeout(path_text(path), op.timeout_s)
             return default
-        return self._received_body(path, op, signal, settlement.messages[0])
+        return self._received_body(at, op, signal, accepted[0])
 
-    async def _listen_many(self, path: Path, op: ReceiveOperation, signal: Signal[Any] | None) -> list[Any]:
-        settlement = await self._received(path, op)
-        return [self._received_body(path, op, signal, message) for message in settlement.messages]
+    async def _listen_many(self, path: Path, op: ReceiveOperation, signal: Signal[Any] | None, validators: Sequence[Validator]) -> list[Any]:
+        at, _, accepted = await self._accepted(path, op, signal, validators)
+        return [self._received_body(at, op, signal, message) for message in accepted]
 
     def _received_body(self, path: Path, op: ReceiveOperation, signal: Signal[Any] | None, message: ReceivedMessage) -> Any:
         body = self._instance.decode(message.body, Any if signal is None else signal.body, path)
@@ -553,6 +615,8 @@ class Context:
         raw = values.encode(body, "the body of", path)
         if isinstance(signal, Signal):
             refuse_lossy_value(body, raw, signal.body, lambda: f"the body of {path_text(path)}")
+            if not self._instance.replaying and (why := rejection_of(validators_of(signal, None), lambda: body)) is not None:
+                raise MessageRejected(wanted, why)
         self._instance.send(path, SendOperation(key, wanted, raw))
         return SettledResult(None)
 
@@ -780,11 +844,8 @@ class Context:
         return SettledResult(self._instance.decode(value, codec_of_function(fn).result, path))
 
     def _made(self, fn: Callable[[], T], path: Path) -> T:
-        self._instance.keeping = True
-        try:
+        with self._instance.no_verbs("the function of ctx.keep"):
             made = fn()
-        finally:
-            self._instance.keeping = False
         if isinstance(made, Coroutine):
             made.close()
             raise WrongVerb(f"keep {path_text(path)} was given an async function", "use a step for work that waits: ctx.step(fn)")

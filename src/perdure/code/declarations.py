@@ -462,17 +462,22 @@ class CodeWorkflow:
 
 
 class Signal(Generic[T]):
-    """A name for messages, with the type of their body, which the sender and the receiver share."""
+    """A name for messages, with the type of their body, which the sender and the receiver share.
 
-    __slots__ = ("body", "name")
+    `validate` is called with the body, by whoever sends a message and by the workflow before it receives one. If it raises, or returns False, the message is
+    rejected. It must depend on the body alone.
+    """
+
+    __slots__ = ("body", "name", "validate")
 
     @overload
-    def __init__(self: "Signal[Any]", name: str) -> None: ...
+    def __init__(self: "Signal[Any]", name: str, *, validate: Callable[[Any], object] | None = ...) -> None: ...
     @overload
-    def __init__(self, name: str, body: type[T]) -> None: ...
-    def __init__(self, name: str, body: Any = Any) -> None:
+    def __init__(self, name: str, body: type[T], *, validate: Callable[[T], object] | None = ...) -> None: ...
+    def __init__(self, name: str, body: Any = Any, *, validate: Callable[[Any], object] | None = None) -> None:
         self.name = checked_name(name, "signal")
         self.body = body
+        self.validate = validate
 
     def __repr__(self) -> str:
         return f"Signal({self.name!r})"

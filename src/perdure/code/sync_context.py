@@ -17,6 +17,7 @@ from perdure.code.branches import function_name
 from perdure.code.context import _MISSING, BranchOf, Context, DurableLoop, ExecutionInfo, HasCode, HasKey, StepOrWorkflow, Turn, WorkflowLogger, as_branch
 from perdure.code.declarations import Signal, Step
 from perdure.code.durations import Duration
+from perdure.code.message_validation import Validator
 from perdure.code.results import Attempt, Decision, Message, Record, Won
 from perdure.core.attributes import AttributeChangeValues
 from perdure.core.errors import WrongVerb
@@ -137,23 +138,53 @@ class SyncContext:
         return self._own("uuid").uuid()
 
     @overload
-    def listen(self, signal: Signal[T], /, *, completable: Literal[True], timeout: Duration | None = ..., name: str | None = ...) -> Message[T]: ...
+    def listen(
+        self,
+        signal: Signal[T],
+        /,
+        *,
+        completable: Literal[True],
+        timeout: Duration | None = ...,
+        validate: Callable[[T], object] | None = ...,
+        name: str | None = ...,
+    ) -> Message[T]: ...
     @overload
-    def listen(self, signal: Signal[T], /, *, timeout: Duration | None = ..., name: str | None = ...) -> T: ...
+    def listen(self, signal: Signal[T], /, *, timeout: Duration | None = ..., validate: Callable[[T], object] | None = ..., name: str | None = ...) -> T: ...
     @overload
-    def listen(self, signal: Signal[T], /, *, timeout: Duration | None, default: D, name: str | None = ...) -> T | D: ...
+    def listen(
+        self, signal: Signal[T], /, *, timeout: Duration | None, default: D, validate: Callable[[T], object] | None = ..., name: str | None = ...
+    ) -> T | D: ...
     @overload
-    def listen(self, *names: str, timeout: Duration | None = ..., default: Any = ..., completable: bool = ..., name: str | None = ...) -> Any: ...
-    def listen(self, *names: Any, timeout: Duration | None = None, default: Any = _MISSING, completable: bool = False, name: str | None = None) -> Any:
+    def listen(
+        self,
+        *names: str,
+        timeout: Duration | None = ...,
+        default: Any = ...,
+        completable: bool = ...,
+        validate: Validator | None = ...,
+        name: str | None = ...,
+    ) -> Any: ...
+    def listen(
+        self,
+        *names: Any,
+        timeout: Duration | None = None,
+        default: Any = _MISSING,
+        completable: bool = False,
+        validate: Validator | None = None,
+        name: str | None = None,
+    ) -> Any:
         """Waits for the next message of a signal, or of any of these names, first in first out across them; returns its body.
 
         A message that has arrived already takes precedence over a timeout. Consuming it is in one commit with what follows. With `completable`, the verb
         returns a `Message`, which is not consumed until ``message.complete(reply)`` and returns to its place if its branch is cancelled before.
 
+        `validate` is called with each body, after the validator of the signal. It may read what the workflow knows, but use no verb. A message for which it
+        raises, or returns False, is rejected: the verb goes on waiting, and `ask` raises `MessageRejected`.
+
         Raises:
             Timeout: no message arrived in time, and there is no `default`.
         """
-        return self._strand.wait(self._own("listen").listen(*names, timeout=timeout, default=default, completable=completable, name=name))
+        return self._strand.wait(self._own("listen").listen(*names, timeout=timeout, default=default, completable=completable, validate=validate, name=name))
 
     @overload
     def listen_many(

@@ -23,6 +23,7 @@
     │   ├── NotAllowed          a step does what its deployment does not allow
     │   ├── CommandRefused      a shell command can't be run here
     │   ├── BadDefinition       a definition is not valid; the error has all findings
+    │   ├── MessageRejected     a validator has rejected a message
     │   ├── CompletionRefused   a token can't complete its step any more
     │   │   └── AlreadyCompleted
     │   └── DecisionRefused, LinkRefused, ExportRefused, PatchRefused
@@ -316,6 +317,16 @@ class AlreadyDecided(HasEnded):
         self.args = (
             f"the approval {title!r} was decided already: {'approved' if self.approved else 'rejected'} by {self.by} at {when}. A later decision has no effect",
         )
+
+
+class MessageRejected(ProgrammingError):
+    """A validator has rejected a message, so the workflow does not receive it. `error` is what the validator has raised, as data."""
+
+    code = "message_rejected"
+
+    def __init__(self, signal: str, error: ErrorInfo) -> None:
+        super().__init__(f"the message {signal!r} was rejected: {error.type}: {error.message}. Nothing was changed; send another one")
+        self.signal, self.error = signal, error
 
 
 class CompletionRefused(ProgrammingError):

@@ -22,12 +22,13 @@ from perdure.code.carried_context import captured_context
 from perdure.code.declarations import Signal, checked_name
 from perdure.code.declared_queues import Queue, Rate
 from perdure.code.durations import whole_number
+from perdure.code.message_validation import rejection_of, validators_of
 from perdure.core import compaction, log_format, messages, values
 from perdure.core import events as e
 from perdure.core.attributes import Attributes, index_attributes, indexed_attribute_values
 from perdure.core.carried import Carried
 from perdure.core.envelopes import NewExecution, OutgoingMessage, StartAdmission
-from perdure.core.errors import BadValue, HasEnded, InputDiffers, NoReply, NotFound, TooManyActive, Undecodable, WrongVerb
+from perdure.core.errors import BadValue, ErrorInfo, HasEnded, InputDiffers, MessageRejected, NoReply, NotFound, TooManyActive, Undecodable, WrongVerb
 from perdure.core.events import ended_event_of
 from perdure.core.messages import ExecutionMessage
 from perdure.core.operations import KeepOperation
@@ -221,14 +222,17 @@ def signal_message(to: Signal[Any] | str, body: Any, key: str | None = None) -> 
     Raises:
         BadName: its name or its key is invalid.
         BadValue: the body is not of the signal's type.
+        MessageRejected: the validator of the signal has rejected it.
         Unencodable, TooLarge: the body cannot be stored.
     """
     name, kind = (to.name, to.body) if isinstance(to, Signal) else (checked_name(to, "signal"), Any)
     raw = values.encode(body, f"the body of {name}")
     try:
-        _ = values.decode(raw, kind, name)
+        read = values.decode(raw, kind, name)
     except Undecodable as error:
         raise BadValue(f"the body of {name}", body, f"what the signal takes: {error.why}") from error
+    if isinstance(to, Signal) and (why := rejection_of(validators_of(to, None), lambda: read)) is not None:
+        raise MessageRejected(name, why)
     return messages.SignalMessage(name, raw, uuid4().hex if key is None else checked_name(key, "key"))
 
 
@@ -454,6 +458,7 @@ class ReplySearch:
 
         Raises:
             NoReply: there will be no reply.
+            MessageRejected: a validator has rejected the message.
         """
         for event in row:
             match event:
@@ -461,6 +466,8 @@ class ReplySearch:
                     self._number = number
                 case e.MessageRefusedEvent(key=key) if key == self._signal.key:
                     raise NoReply(self._key, self._signal.name, "its mailbox is full")
+                case e.OpenedEvent(op=KeepOperation(value=bytes(value), role="reply", label=label, port="rejected")) if label == str(self._number):
+                    raise MessageRejected(self._signal.name, values.decode(value, ErrorInfo, "a rejection"))
                 case e.OpenedEvent(op=KeepOperation(value=value, role="reply", label=label)) if label == str(self._number):
                     self.reply = value
                     return
@@ -482,6 +489,7 @@ async def await_reply(access: StoreAccess, key: Key, signal: messages.SignalMess
     Raises:
         NotFound, HasEnded: no execution would receive it.
         NoReply: the execution ended without a reply, or could not accept the message.
+        MessageRejected: a validator of the workflow has rejected it.
     """
     before = await send_signal(access, key, signal)
     if before is None:
