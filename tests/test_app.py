@@ -282,6 +282,25 @@ async def test_it_performs_the_tasks_of_its_queues_with_the_steps_that_its_workf
         assert [(one.name, one.limits.concurrency) for one in await app.client.queues()] == [("mails", 2)]
 
 
+async def test_it_performs_no_more_tasks_of_a_queue_at_a_time_than_the_queue_allows_each_process() -> None:
+    at_work, most = [0], [0]
+
+    @step(queue="renders")
+    async def render(number: int) -> int:
+        at_work[0] += 1
+        most[0] = max(most[0], at_work[0])
+        await asyncio.sleep(0.01)
+        at_work[0] -= 1
+        return number
+
+    @workflow(name="rendering")
+    async def rendering(ctx: Context) -> list[int]:
+        return await ctx.map(render, range(12))
+
+    async with App([rendering], steps=[render], queues=[Queue("renders", worker_concurrency=3)], db=DB) as app:
+        assert await app.run(rendering) == list(range(12)) and most == [3]
+
+
 async def test_without_the_queue_its_tasks_wait_for_another_process() -> None:
     async with App([mailing], db=DB) as app, App([], steps=[mail], queues=["mails"], db=DB) as other:
         assert await app.run(mailing, "ada") == "mailed ada"

@@ -43,6 +43,7 @@ from perdure.runtime.garbage_collection import relaxed_garbage_collection
 from perdure.runtime.local_engine import begin_engine
 from perdure.runtime.outbox_relay import OutboxRelay
 from perdure.runtime.registrations import declared_queues
+from perdure.runtime.registrations import declared_queues, worker_limits
 from perdure.runtime.worker import Worker
 from perdure.service.secrets.secret_resolver import secret_resolver_for
 from perdure.service.store_access import StoreAccess
@@ -457,10 +458,11 @@ class _OpenApp:
         if app.engine:
             secrets = secret_resolver_for(store)
             workflows = [one.code for one in code.workflows]
-            engine = Engine(store, workflows, queues=app.queues, declares=code.queues, threaded=True, secrets=secrets)
+            direct = frozenset(app.queues) - worker_limits(code.queues).keys()
+            engine = Engine(store, workflows, queues=direct, declares=code.queues, threaded=True, secrets=secrets)
             self._run(engine, await begin_engine(engine))
             if app.queues:
-                worker = Worker(store, code.steps, queues=app.queues, threaded=True, secrets=secrets)
+                worker = Worker(store, code.steps, queues=app.queues, declares=code.queues, threaded=True, secrets=secrets)
                 self._run(worker, asyncio.create_task(worker.run(), name="perdure-worker"))
             for resource in app._resources:
                 _ = await engine.resources.get(resource)

@@ -21,6 +21,8 @@ from perdure.code.call_options import DEFAULT_TENANT, WithOptions, with_options
 from perdure.code.context import Context
 from perdure.code.declarations import CallOptions, CodeWorkflow, Step, checked_name
 from perdure.code.declared_queues import Queue, queue_name
+from perdure.code.declarations import CallOptions, CodeWorkflow, checked_name
+from perdure.code.declared_queues import Queue, queue_of_executions
 from perdure.code.deterministic_loop import DeterministicLoop
 from perdure.code.durations import Duration, duration_seconds, whole_number
 from perdure.code.sync_context import SyncContext, as_async_function
@@ -222,7 +224,7 @@ def _declared(
     code = _asynchronous(fn)
     own = checked_name(name or getattr(fn, "__name__", ""), "workflow")
     deadline_s, grace_s = (None if one is None else duration_seconds(one, what) for one, what in ((deadline, "deadline"), (grace, "grace")))
-    queued, line = queue_name(queue)
+    queued, line = queue_of_executions(queue)
     calling = CallOptions(queue=queued, line=line)
     return Workflow(
         CodeWorkflow(code, own, whole_number(version, "version"), tuple(replays), deadline_s, grace_s, archive, code is not fn, calling), _neighbours(fn)

@@ -32,7 +32,7 @@ with open(os.environ["PERDURE_RESULT_FILE"], "w") as file:
         ("--listen 127.0.0.1:0", 20, "--listen needs queues: name them with --queue"),
         ("--queue q --listen 127.0.0.1:0 --each true", 20, "--listen and --each exclude each other; start a process for each"),
         ("--queue q --each true --token-file x", 20, "--token-file needs --listen"),
-        ("--queue q --listen 127.0.0.1:0 --concurrency 2", 20, "--concurrency needs --each"),
+        ("--queue q --listen 127.0.0.1:0 --concurrency 2", 20, "--listen excludes --concurrency: the programs themselves decide how many tasks they lease"),
         ("--queue q --listen 127.0.0.1:0 --env A", 20, "--env needs --exec or --each"),
         ("--queue q --concurrency 0", 20, "0 is not in the range"),
         ("--queue q --listen nowhere", 10, "HOST:PORT"),
@@ -69,3 +69,20 @@ async def test_a_process_that_only_serves_tasks_needs_no_workflow_and_stops_in_g
         assert await broker.end() == 0
         assert any("doing it" in line for line in broker.said)
     await store.close()
+
+
+@pytest.mark.slow
+async def test_concurrency_limits_how_many_steps_of_its_queues_a_worker_performs(tmp_path: Path) -> None:
+    (tmp_path / "flow.py").write_text(
+        "import time\n\nfrom perdure import Context, step, workflow\n\nbusy = [0, 0]\n\n\n"
+        '@step(queue="q")\ndef work(number: int) -> int:\n'
+        "    busy[0] += 1\n    busy[1] = max(busy)\n    time.sleep(0.05)\n    busy[0] -= 1\n    return busy[1]\n\n\n"
+        "@workflow\nasync def flow(ctx: Context) -> int:\n    return max(await ctx.map(work, range(8)))\n"
+    )
+    environment = {**os.environ, "PERDURE_DB": f"sqlite:///{tmp_path}/here.db"}
+    async with program(*perdure("worker", "flow.py", "--queue", "q", "--concurrency", "2"), cwd=tmp_path, env=environment) as worker:
+        assert "serves q" in await worker.until("Ctrl-C stops it")
+        answered = await asyncio.to_thread(Shell(environment["PERDURE_DB"]).run, "start flow --wait")
+        assert answered.out == "2\n"
+        assert await worker.end() == 0
+    assert Shell(environment["PERDURE_DB"]).run(f"worker {tmp_path}/flow.py --concurrency 2").err.startswith("perdure: --concurrency needs queues")

@@ -90,6 +90,69 @@ async def test_no_more_calls_are_done_than_a_queue_allows_over_all_workers_and_e
     assert most == {"all": 3, "a": 2, "b": 2}
 
 
+few = Queue("few", worker_concurrency=2)
+many = Queue("many", worker_concurrency=15, concurrency=25)
+
+
+@step(queue=few)
+async def render(name: str) -> str:
+    return await work(name, "few", 10.0)
+
+
+@step(queue=many)
+async def fetch(name: str) -> str:
+    return await work(name, "many", 10.0)
+
+
+@step(queue="other")
+async def other(name: str) -> str:
+    return await work(name, "other", 10.0)
+
+
+@workflow
+async def mixed(ctx: Context, count: int) -> list[str]:
+    async def branch(c: Context, number: int) -> str:
+        return await c.step((render, fetch, other)[number % 3], str(number))
+
+    return await ctx.map(branch, range(count))
+
+
+@pytest.mark.slow
+@virtually
+async def test_one_worker_performs_no_more_calls_of_a_queue_than_it_declares_and_ten_of_all_others(c: Cluster, client: AsyncClient) -> None:
+    await c.engine(mixed, queues=["few", "many"])
+    await c.worker(render, fetch, other, queues=["few", "many", "other"])
+    began = now_s()
+    handle = await client.start(mixed, 120)
+    assert await handle.result() == [str(number) for number in range(120)]
+    assert (most["few"], most["many"], most["other"]) == (2, 15, 10)
+    assert now_s() - began == pytest.approx(200.0, abs=1.0), "the queue with two at a time has 40 calls, and holds up no other"
+    most.clear()
+    await c.worker(render, fetch, other, queues=["few", "many", "other"], limit=3)
+    assert await (await client.start(mixed, 120)).result() == [str(number) for number in range(120)]
+    assert (most["few"], most["many"], most["other"]) == (4, 25, 13), "in two processes, and no more than the limit over all of them"
+    assert [(stand.name, stand.limits.concurrency) for stand in await client.queues()] == [("few", None), ("many", 25), ("other", None)]
+
+
+@virtually
+async def test_a_limit_of_each_worker_declared_for_a_queue_that_is_named_by_its_steps_holds_too(c: Cluster, client: AsyncClient) -> None:
+    await c.engine(mixed)
+    await c.worker(render, fetch, other, queues=["few", "other"], declares=[Queue("other", worker_concurrency=1)])
+    handle = await client.start(mixed, 3)
+    await settle(15)
+    assert most["other"] == 1 and (await handle.status()).status == "waiting"
+
+
+def test_a_limit_of_each_worker_is_a_number_and_not_for_executions() -> None:
+    for wrong in (0, -1, 1.5, "2"):
+        with pytest.raises(BadValue, match="worker_concurrency"):
+            Queue("q", worker_concurrency=wrong)  # type: ignore[arg-type]  # which is the point
+    with pytest.raises(BadValue, match="limit them with concurrency=, or put the steps into a queue of their own"):
+        workflow(queue=few)(mixed.code.fn)
+    with pytest.raises(BadValue, match=r"Queue\(worker_concurrency\) of few"):
+        mixed.with_(queue=few)
+
+
 @virtually
 async def test_what_a_killed_process_held_takes_no_place(c: Cluster, client: AsyncClient) -> None:
     first = await c.engine(queued, lease_s=15.0)

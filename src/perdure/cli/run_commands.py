@@ -37,7 +37,7 @@ def task_broker_options(command: F) -> F:
     """The options by which tasks are handed to other programs."""
     said = "With --exec or --each: an additional environment variable of the program (NAME: with its value here; NAME=VALUE)."
     command = click.option("--env", "env", multiple=True, metavar="NAME", help=said)(command)
-    said = "With --each: how many processes run at a time; by default, one per processor."
+    said = "How many steps of the queues are performed at a time (10); with --each, how many processes (one per processor)."
     command = click.option("--concurrency", type=click.IntRange(1, 10_000), metavar="N", help=said)(command)
     said = "Run a process for each task of the queues, which reads PERDURE_TASK_FILE and writes PERDURE_RESULT_FILE."
     command = click.option("--each", metavar="COMMAND", help=said)(command)
@@ -78,9 +78,11 @@ def task_broker_of(queues: tuple[str, ...], given: Mapping[str, Any], tenants: t
         BadValue: one of them is invalid.
     """
     named = [flag for name, flag in BROKER_FLAGS.items() if given[name] is not None]
-    for name, flag, among in (("token_file", "--token-file", ("listen",)), ("concurrency", "--concurrency", ("each",)), ("env", "--env", ("exec_", "each"))):
+    for name, flag, among in (("token_file", "--token-file", ("listen",)), ("env", "--env", ("exec_", "each"))):
         if given[name] and not any(given[one] for one in among):
             raise click.UsageError(f"{flag} needs {' or '.join(BROKER_FLAGS[one] for one in among)}")
+    if given["concurrency"] and (given["listen"] or given["exec_"]):
+        raise click.UsageError(f"{named[0]} excludes --concurrency: the programs themselves decide how many tasks they lease")
     if not named:
         return None
     if len(named) > 1:
@@ -387,8 +389,11 @@ def worker(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tupl
         if broker is not None:
             click.echo(f"{broker}{'' if engine is not None else f', from {place}; Ctrl-C stops it'}")
 
+    if given["concurrency"] and not queues:
+        raise click.UsageError("--concurrency needs queues: name them with --queue")
     workflows = [one.code for one in code.workflows]
-    how: dict[str, Any] = {"queues": queues, "tenants": tenants or None, "declares": code.queues, "db": db, "codec": codec, "grace_s": grace_s}
+    how: dict[str, Any] = {"queues": queues, "tenants": tenants or None, "declares": code.queues, "concurrency": given["concurrency"]}
+    how |= {"db": db, "codec": codec, "grace_s": grace_s}
     asyncio.run(serve(workflows, code.steps, **how, ready=ready, secrets=secret_resolver_for, task_server=broker))
 
 

@@ -8,7 +8,7 @@ from inspect import Parameter, signature
 from typing import Any, TypedDict, Unpack, get_args
 
 from perdure.code.declarations import CallOptions, Retry, checked_name
-from perdure.code.declared_queues import Queue, queue_name
+from perdure.code.declared_queues import Queue, queue_of_executions
 from perdure.code.durations import Duration, duration_seconds
 from perdure.core.attributes import AttributeValues, checked_attributes
 from perdure.core.errors import BadValue, WrongVerb
@@ -94,7 +94,7 @@ def with_options(calling: CallOptions, options: Mapping[str, Any], workflow: str
     given = {option: value for option, value in options.items() if value is not None}
     fields: dict[str, Any] = {_FIELDS.get(option, option): _READ.get(option, _as_it_is)(value, option) for option, value in given.items()}
     if "queue" in given:
-        fields["queue"], fields["line"] = queue_name(given["queue"])
+        fields["queue"], fields["line"] = queue_of_executions(given["queue"])
         checked_name(fields["queue"], "queue")
     found = dataclasses.replace(calling, **fields, given=calling.given | given.keys())
     if (found.debounce_s is not None and (found.singleton or found.strict)) or (found.singleton and found.strict):

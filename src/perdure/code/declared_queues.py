@@ -42,6 +42,9 @@ class Queue:
     so that one customer with much work does not delay the others. `concurrency_per_key` limits each lane. With `priority`, higher ones come first. These
     limits hold until an operator or the code changes them.
 
+    `worker_concurrency` limits how many calls of the queue one process performs at a time, besides the limits over all processes. It is not stored: it holds
+    in the processes whose code declares it.
+
     Raises:
         BadValue: a limit is not valid.
     """
@@ -52,11 +55,16 @@ class Queue:
     concurrency_per_key: int | None = None
     rate: Rate | None = None
     priority: bool = False
+    worker_concurrency: int | None = None
 
     def __post_init__(self) -> None:
         if not self.name:
             raise BadValue("Queue(name)", self.name, "a name")
-        for what, limit in (("concurrency", self.concurrency), ("concurrency_per_key", self.concurrency_per_key)):
+        for what, limit in (
+            ("concurrency", self.concurrency),
+            ("concurrency_per_key", self.concurrency_per_key),
+            ("worker_concurrency", self.worker_concurrency),
+        ):
             if limit is not None:
                 whole_number(limit, f"Queue({what})")
         if self.concurrency_per_key is not None and self.per_key is None:
@@ -65,8 +73,8 @@ class Queue:
 
     @property
     def is_limited(self) -> bool:
-        """Whether the queue has any limit."""
-        return self.concurrency is not None or self.concurrency_per_key is not None or self.rate is not None
+        """Whether the queue has any limit, so that an engine that serves it leaves its calls to the workers."""
+        return any(limit is not None for limit in (self.concurrency, self.concurrency_per_key, self.rate, self.worker_concurrency))
 
     def lane(self, tenant: str, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], skip: int = 0) -> str:
         """Returns the lane of a call: the value of the argument that `per_key` names, as text. The first `skip` parameters are not the caller's.
@@ -95,6 +103,18 @@ class Queue:
         if priority and not self.priority:
             raise BadValue("priority", priority, f"accepted by queue {self.name}; declare the queue with priority=True")
         return priority
+
+
+def queue_of_executions(queue: str | Queue) -> tuple[str, Queue | None]:
+    """Returns the name of a queue in which executions start, and the queue itself if it was declared.
+
+    Raises:
+        BadValue: the queue has a limit that applies to calls alone.
+    """
+    if isinstance(queue, Queue) and queue.worker_concurrency is not None:
+        expected = "accepted by a queue of executions, which any engine may advance; limit them with concurrency=, or put the steps into a queue of their own"
+        raise BadValue(f"Queue(worker_concurrency) of {queue.name}", queue.worker_concurrency, expected)
+    return queue_name(queue)
 
 
 def queue_name(queue: str | Queue) -> tuple[str, Queue | None]:

@@ -99,6 +99,11 @@ def declared_queues(workflows: Iterable[Workflow], steps: Iterable[Step[Any, Any
     return list(found.values())
 
 
+def worker_limits(queues: Iterable[Queue]) -> dict[str, int]:
+    """Returns how many calls of each of these queues one worker performs at a time, where that is declared."""
+    return {queue.name: queue.worker_concurrency for queue in queues if queue.worker_concurrency is not None}
+
+
 async def declare_queues(store: Store, queues: Iterable[Queue]) -> None:
     """Sets the limits of these queues in the store, unless the same declaration has set them before."""
     wanted = {queue.name: queue_limits(queue) for queue in queues}

@@ -13,7 +13,8 @@ from perdure.code.declared_queues import Queue
 from perdure.runtime.call_secrets import SecretSource
 from perdure.runtime.engine import Engine
 from perdure.runtime.garbage_collection import relaxed_garbage_collection
-from perdure.runtime.worker import Worker
+from perdure.runtime.registrations import worker_limits
+from perdure.runtime.worker import CALLS_AT_A_TIME, Worker
 from perdure.runtime.workflow_programs import Workflow
 from perdure.stores.configured_store import opened_store
 from perdure.stores.payload_codec import PayloadCodec
@@ -50,6 +51,7 @@ async def serve(
     queues: Iterable[str] = (),
     tenants: Iterable[str] | None = None,
     declares: Iterable[Queue] = (),
+    concurrency: int | None = None,
     db: str | Store | None = None,
     codec: PayloadCodec | None = None,
     grace_s: float = SHUTDOWN_GRACE_S,
@@ -59,7 +61,8 @@ async def serve(
 ) -> None:
     """Advances executions of `workflows`, and performs calls of `queues` with `steps`, until SIGTERM or Ctrl-C. Calls `ready` when it has joined the store.
 
-    With `tenants`, only executions and calls of these are served.
+    With `tenants`, only executions and calls of these are served. `concurrency` limits how many calls of the queues are performed at a time, apart from queues
+    that declare a `worker_concurrency`.
 
     `secrets` makes the source of secrets from the store, which may hold a vault.
 
@@ -72,17 +75,19 @@ async def serve(
     Raises:
         StoreError: the store of `db` can't be opened. One that was open already stays open.
     """
-    names, known = frozenset(queues), list(workflows)
+    names, known, declared = frozenset(queues), list(workflows), list(declares)
     async with opened_store(db, codec) as store:
-        found, mine = None if secrets is None else secrets(store), () if task_server else names
+        found = None if secrets is None else secrets(store)
+        mine = frozenset[str]() if task_server or concurrency else names - worker_limits(declared).keys()
         engine = None
         if known or task_server is None:
-            engine = Engine(store, known, queues=mine, tenants=tenants, declares=declares, threaded=True, secrets=found)
+            engine = Engine(store, known, queues=mine, tenants=tenants, declares=declared, threaded=True, secrets=found)
         members: list[Engine | Worker | ServerMember] = [] if engine is None else [engine]
         if task_server is not None:
             members.append(task_server(store, found))
         elif names:
-            members.append(Worker(store, steps, queues=names, tenants=tenants, threaded=True, secrets=found))
+            limit = concurrency or CALLS_AT_A_TIME
+            members.append(Worker(store, steps, queues=names, tenants=tenants, declares=declared, limit=limit, threaded=True, secrets=found))
         with relaxed_garbage_collection():
             await _run_until_signal(members, lambda: ready(engine), grace_s)
 

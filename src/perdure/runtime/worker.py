@@ -6,6 +6,7 @@ first answer that arrives counts.
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import Executor
 from contextlib import suppress
@@ -14,6 +15,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from perdure.code.declarations import Step, UndoHandler
+from perdure.code.declared_queues import Queue
 from perdure.code.step_environment import StepControl, StepInfo, current_resources
 from perdure.core import error_codes, limits
 from perdure.core.envelopes import Ack, QueuedMessage
@@ -26,17 +28,21 @@ from perdure.runtime.attempt_reports import HeartbeatThrottle, TaskAnswer
 from perdure.runtime.blob_loader import BlobCache
 from perdure.runtime.call_secrets import SecretSource, secret_finder
 from perdure.runtime.holder import HOLDER_LEASE_S, STORE_POLL_S, WANTED_POLL_S, Holder, TaskClaims, process_info_here, retry_with_backoff
-from perdure.runtime.registrations import declare_queues, declared_queues, resolve_type_hints
+from perdure.runtime.registrations import declare_queues, declared_queues, resolve_type_hints, worker_limits
 from perdure.runtime.step_resources import DaemonThreads, OpenResources
 from perdure.runtime.step_runner import failure_of_generator_exit, ignore_own_cancellation, is_transactional, run_step, run_transactional_step
 from perdure.stores.protocol import Post, Store, TransactionGuard
 
 logger = logging.getLogger("perdure.worker")
 
+CALLS_AT_A_TIME = 10
+"""How many calls a worker performs at a time of all queues that have no limit of their own in a worker."""
+
 
 class Worker:
-    """Performs calls of `queues` with `steps`, at most `limit` at a time, until stopped; with `tenants`, only those of these tenants.
+    """Performs calls of `queues` with `steps` until stopped; with `tenants`, only those of these tenants.
 
+    At most `limit` calls are performed at a time; a queue that declares a `worker_concurrency`, on a step or in `declares`, has that limit of its own instead.
     `secrets` resolves the secrets of calls.
     """
 
@@ -47,7 +53,8 @@ class Worker:
         *,
         queues: Iterable[str],
         tenants: Iterable[str] | None = None,
-        limit: int = 10,
+        declares: Iterable[Queue] = (),
+        limit: int = CALLS_AT_A_TIME,
         holder: str | None = None,
         lease_s: float = HOLDER_LEASE_S,
         poll_s: float = STORE_POLL_S,
@@ -65,9 +72,10 @@ class Worker:
         self.queues = frozenset(queues)
         self._tenants = None if tenants is None else frozenset(tenants)
         self._limit = limit
+        self._limits = worker_limits((*declares, *declared_queues((), known)))
         self._holder = Holder(store, holder, process_info_here("worker", queues=self.queues, tenants=self._tenants), lease_s, threaded=threaded)
         self._claims = TaskClaims(store, self._holder, poll_s, self._on_lease_lost)
-        self._running: dict[tuple[str, int], asyncio.Task[None]] = {}
+        self._running: dict[_Lease, asyncio.Task[None]] = {}
         self._cancellable: dict[asyncio.Task[None], _CancellableAttempt] = {}
         self._progress_posts: set[asyncio.Task[None]] = set()
         self._threads: Executor | None = None
@@ -143,15 +151,22 @@ class Worker:
 
     async def _claim(self) -> None:
         self._claims.check()
-        if (free := self._limit - len(self._running)) <= 0:
-            return
-        for queued, work in await self._claims.claim(self.queues, free, self._tenants):
-            lease = (self._holder.name, queued.number)
-            if lease not in self._running:
-                self._running[lease] = task = asyncio.create_task(self._perform(queued, work), context=self.variables.copy())
-                task.add_done_callback(lambda task, lease=lease: self._task_ended(lease, task))  # type: ignore[misc]  # mypy can't infer the default
+        for queues, free in self._room():
+            for queued, work in await self._claims.claim(queues, free, self._tenants):
+                lease = _Lease(self._holder.name, queued.number, queued.to[1])
+                if lease not in self._running:
+                    self._running[lease] = task = asyncio.create_task(self._perform(queued, work), context=self.variables.copy())
+                    task.add_done_callback(lambda task, lease=lease: self._task_ended(lease, task))  # type: ignore[misc]  # mypy can't infer the default
 
-    def _task_ended(self, lease: tuple[str, int], task: "asyncio.Task[None]") -> None:
+    def _room(self) -> list[tuple[frozenset[str], int]]:
+        """Returns how many more calls may be performed: of all queues together that have no limit of their own, and of each other queue."""
+        running = Counter(lease.queue for lease in self._running)
+        shared = self.queues - self._limits.keys()
+        room = [(shared, self._limit - sum(running[name] for name in shared))] if shared else []
+        room += [(frozenset((name,)), self._limits[name] - running[name]) for name in sorted(self.queues & self._limits.keys())]
+        return [(queues, free) for queues, free in room if free > 0]
+
+    def _task_ended(self, lease: "_Lease", task: "asyncio.Task[None]") -> None:
         if self._running.get(lease) is task:
             del self._running[lease]
         if not self._claims.ended(task) and not task.cancelled() and (error := task.exception()) is not None:
@@ -257,6 +272,14 @@ async def _run_within(
         if not task.done():
             task.cancel()
             await asyncio.wait((task,))
+
+
+class _Lease(NamedTuple):
+    """A task that is leased: the holder, the number of the task, and its queue."""
+
+    holder: str
+    number: int
+    queue: str
 
 
 class _CancellableAttempt(NamedTuple):
