@@ -14,7 +14,18 @@ from perdure.core import events as e
 from perdure.core.errors import ErrorInfo, LogDamaged, LogVersionUnsupported, Unstorable
 from perdure.core.mailbox import ReceivedMessage
 from perdure.core.messages import Parent
-from perdure.core.operations import CallOperation, Failure, KeepOperation, ReceiveOperation, RetryPolicy, SendOperation, SleepOperation, SpawnOperation, Success
+from perdure.core.operations import (
+    CallOperation,
+    Failure,
+    KeepOperation,
+    ReceiveOperation,
+    RetriedErrors,
+    RetryPolicy,
+    SendOperation,
+    SleepOperation,
+    SpawnOperation,
+    Success,
+)
 from perdure.core.paths import UNDO, Key
 from perdure.core.recalled import ForkData, RecalledResult
 from perdure.core.values import Blob, encode
@@ -126,6 +137,9 @@ EVENTS: list[e.Event] = [
     e.OpenedEvent((UNDO, *PAY), CallOperation("undo:pay", may_fail=True)),
     e.OpenedEvent(PAY, SpawnOperation("ship", "1", grace_s=5.0)),
     e.StoppedEvent(NOW_S),
+    e.OpenedEvent(PAY, CallOperation("pay", queue="gpu", retry=RetryPolicy(errors=RetriedErrors(("a.Busy",), ("builtins.KeyError",))))),
+    e.OpenedEvent(PAY, CallOperation("pay", queue="gpu", retry=RetryPolicy(errors=RetriedErrors(fatal=("Busy",), adds=True)))),
+    e.OpenedEvent(PAY, KeepOperation(b"\xc0", "reply", "3", port="rejected")),
 ]
 
 

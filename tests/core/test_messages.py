@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from perdure.core import messages as m
 from perdure.core import payload_header
 from perdure.core.errors import ErrorInfo, LogDamaged, LogVersionUnsupported
-from perdure.core.operations import CallOperation, Failure, Success
+from perdure.core.operations import CallOperation, Failure, RetriedErrors, Success
 from perdure.core.paths import Key
 from perdure.core.recalled import ForkData, RecalledResult
 from perdure.core.values import Blob
@@ -58,6 +58,7 @@ MESSAGES: list[m.ExecutionMessage | m.TaskMessage] = [
     m.StartMessage(grace_s=5.0),
     m.LostMessage(PAY, 2, 0, begun=False),
     m.TaskMessage(KEY, PAY, 2, "pay", "key", grace_s=5.0),
+    m.TaskMessage(KEY, PAY, 2, "pay", "key", errors=RetriedErrors(("a.Busy",), ("KeyError",), True)),
 ]
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=9)

@@ -66,6 +66,12 @@ async def hasty(ctx: Context, what: str) -> Any:
 
 
 @workflow
+async def choosy(ctx: Context, what: str) -> Any:
+    only = Retry(max=3, wait=1.0, only=(ConnectionError,), fatal=(BrokenPipeError,))
+    return (await ctx.attempt(draw.with_(retry=only), what)).kind
+
+
+@workflow
 async def drawing_many(ctx: Context, count: int) -> list[Any]:
     return await ctx.map(lambda c, name: c.step(draw, name), [str(number) for number in range(count)])
 
@@ -641,3 +647,17 @@ async def test_of_ended_leases_only_the_last_are_remembered(c: Cluster) -> None:
         task_leases.open[task_lease.id] = task_lease
         task_leases.end(task_lease, "answered")
     assert task_leases.find(ADA, "9") is None and task_leases.find(ADA, "10") is not None and not task_leases.open
+
+
+@virtually
+async def test_a_failure_is_final_if_the_call_does_not_retry_errors_of_its_type(c: Cluster) -> None:
+    engine, process = await c.engine(choosy), await c.broker()
+    for number, (types, kind) in enumerate(
+        [(["ConnectionError"] * 3, "exhausted"), (["ConnectionError", "BrokenPipeError"], "fatal"), (["Broken"], "fatal"), (["OtherConnectionError"], "fatal")]
+    ):
+        assert await c.start(engine, choosy, "a cat", id=str(number))
+        for type in types:
+            task_lease = await one(process)
+            for _ in range(2):
+                assert await process.broker.fail(ADA, task_lease.id, ErrorInfo(type, "no ink")) is None, "the same answer again is accepted"
+        assert await c.result(engine, choosy, id=str(number)) == kind

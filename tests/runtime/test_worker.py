@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from perdure import Context, Err, ExecutionCancelled, ExecutionFailed, Fatal, NeedsAttention, Retry, Won, step, step_info, workflow
+from perdure.code import retried_errors
 from perdure.core import events as e
 from perdure.core import limits, messages
-from perdure.core.errors import ErrorInfo
+from perdure.core.errors import BadValue, ErrorInfo
+from perdure.core.operations import RetriedErrors
 from perdure.core.paths import QueueAddress
 from perdure.stores.memory import MemoryStore
 from perdure.stores.protocol import Claim, Claimed, StoreTime
@@ -608,3 +610,99 @@ async def test_work_that_comes_after_the_lease_of_its_worker_is_not_begun(c: Clu
     late.store.faults = NO_FAULTS
     assert await c.result(engine, paying) == "charged x"
     assert begun == ["x"]
+
+
+# Which errors a call retries.
+
+
+class Busy(Exception):
+    pass
+
+
+class VeryBusy(Busy):
+    pass
+
+
+RAISED: dict[str, type[BaseException]] = {"busy": Busy, "very": VeryBusy, "value": ValueError, "key": KeyError, "lookup": LookupError}
+
+
+@step(retry=Retry(max=3, wait=1.0, fatal=(LookupError,)))
+async def fragile(what: str) -> None:
+    begun.append(what)
+    raise RAISED[what](what)
+
+
+async def _failed(ctx: Context, retry: Retry | None, queue: str, what: str) -> list[Any]:
+    outcome = await ctx.attempt(fragile.with_(queue=queue, retry=retry), what)
+    assert isinstance(outcome, Err)
+    return [outcome.kind, outcome.attempts]
+
+
+POLICIES: dict[str, Retry | None] = {
+    "declared": None,
+    "only": Retry(max=2, wait=1.0, only=(Busy,)),
+    "fatal": Retry(max=2, wait=1.0, fatal=(Busy, ValueError)),
+    "both": Retry(max=2, wait=1.0, only=(Busy, ValueError), fatal=(VeryBusy,)),
+    "all": Retry(max=4, wait=1.0),
+}
+
+
+@workflow
+async def failing(ctx: Context, policy: str, queue: str) -> dict[str, list[Any]]:
+    return {what: await _failed(ctx, POLICIES[policy], queue, what) for what in RAISED}
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_worker_retries_the_errors_that_the_call_says_as_an_engine_does(policy: str) -> None:
+    @virtually
+    async def same(c: Cluster) -> None:
+        engine = await c.engine(failing)
+        await c.worker(fragile)
+        assert await c.start(engine, failing, policy, "", id="here")
+        assert await c.start(engine, failing, policy, "gpu", id="there")
+        here = await c.result(engine, failing, id="here")
+        assert await c.result(engine, failing, id="there") == here
+        retried = {what for what, (kind, _) in here.items() if kind == "exhausted"}
+        assert (
+            retried
+            == {
+                "declared": {"busy", "very", "value"},
+                "only": {"busy", "very"},
+                "fatal": {"key", "lookup"},
+                "both": {"busy", "value"},
+                "all": {*RAISED},
+            }[policy]
+        )
+
+    same()
+
+
+def test_a_class_of_a_script_is_known_in_the_process_that_imports_it() -> None:
+    step_ = retried_errors.step_of_task(fragile, RetriedErrors(fatal=("__main__.VeryBusy",)))
+    assert step_.retry.again(Busy()) and not step_.retry.again(VeryBusy())
+    again = retried_errors.step_of_task(fragile, RetriedErrors(only=("tests.elsewhere.Busy",)))
+    assert not again.retry.again(Busy()), "another class of this name"
+    both = retried_errors.step_of_task(fragile, RetriedErrors(fatal=("Busy", "bad_value"), adds=True))
+    assert not any(both.retry.again(error) for error in (Busy(), VeryBusy(), KeyError(), BadValue("a", 1, "b"))) and both.retry.again(ValueError())
+
+
+@workflow
+async def deciding(ctx: Context, queue: str) -> list[Any]:
+    return await _failed(ctx, Retry(max=2, wait=1.0, should_retry=lambda error: False), queue, "busy")
+
+
+@virtually
+async def test_a_function_given_to_a_call_decides_here_and_is_refused_for_a_queue(c: Cluster) -> None:
+    engine = await c.engine(deciding)
+    await c.worker(fragile)
+    assert await c.start(engine, deciding, "", id="here")
+    assert await c.result(engine, deciding, id="here") == ["fatal", 1]
+    assert await c.start(engine, deciding, "gpu", id="there")
+    with pytest.raises(ExecutionFailed, match="is not accepted in queue gpu, since no worker could call it; give only= or fatal="):
+        await c.result(engine, deciding, id="there")
+
+
+def test_the_policy_of_a_child_takes_no_classes_of_errors() -> None:
+    for retry in (Retry(only=(Busy,)), Retry(fatal=(Busy,)), Retry(should_retry=lambda _: True)):
+        with pytest.raises(BadValue, match="is not a policy that retries every failure of a child"):
+            paying.with_(retry=retry)

@@ -118,6 +118,9 @@ def _on_cancel(value: Any, option: str) -> OnCancel:
 def _retry(value: Any, option: str) -> Retry:
     if not isinstance(value, Retry):
         raise BadValue(option, value, "a Retry, such as Retry(max=3)")
+    if value.is_selective:
+        expected = "a policy that retries every failure of a child, which has only the name of its error: leave only=, fatal= and should_retry= out"
+        raise BadValue("retry of a child", value, f"{expected}, or call it with retry=Retry(max=1), catch ChildFailed, and decide")
     return value
 
 

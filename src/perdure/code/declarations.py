@@ -16,7 +16,7 @@ from perdure.code.step_environment import Transaction
 from perdure.core import limits
 from perdure.core.attributes import Attributes
 from perdure.core.errors import BadName, BadValue
-from perdure.core.operations import DEFAULT_RETRY_POLICY, CallOperation, OnCancel
+from perdure.core.operations import DEFAULT_RETRY_POLICY, CallOperation, OnCancel, RetriedErrors
 from perdure.core.operations import RetryPolicy as RetryRule
 from perdure.core.program import program_name
 
@@ -89,6 +89,16 @@ class Retry:
         rule = RetryRule(self.max, wait_s, float(self.factor), max_wait_s, float(self.jitter))
         return DEFAULT_RETRY_POLICY if rule == DEFAULT_RETRY_POLICY else rule
 
+    @property
+    def is_selective(self) -> bool:
+        """Whether some errors are retried and others are not."""
+        return bool(self.only or self.fatal or self.should_retry is not None)
+
+    def errors(self) -> RetriedErrors:
+        """Returns which errors are retried, by the names of their classes."""
+        only, fatal = (tuple(f"{kind.__module__}.{kind.__qualname__}" for kind in kinds) for kinds in (self.only, self.fatal))
+        return RetriedErrors(only, fatal)
+
     def again(self, error: BaseException) -> bool:
         """Whether the step may be attempted again after this error."""
         may = not isinstance(error, self.fatal) and (not self.only or isinstance(error, self.only))
@@ -114,6 +124,7 @@ class Step(Generic[P, R_co, X_co]):
     heartbeat: Duration | None = None
     version: int | str | None = None
     grace: Duration | None = None
+    errors: RetriedErrors | None = None
     handlers: list["UndoHandler"] = dataclasses.field(default_factory=list, compare=False, repr=False)
 
     @cached_property
@@ -182,8 +193,21 @@ class Step(Generic[P, R_co, X_co]):
 
     @cached_property
     def rule(self) -> RetryRule:
-        """The retry policy, as the log records it."""
-        return self.retry.rule()
+        """The retry policy, as the log records it. In a queue, it has the errors of the call, if these are not those that the step declares.
+
+        Raises:
+            BadValue: a function that was given to the call decides about errors, which no worker could call.
+        """
+        rule = self.retry.rule()
+        if not self.queue or self.errors is None:
+            return rule
+        if self.retry.should_retry is not None and not self.errors.adds:
+            raise BadValue(
+                f"Retry(should_retry) of a call of step {self.name}",
+                self.retry.should_retry,
+                f"accepted in queue {self.queue}, since no worker could call it; give only= or fatal=, or declare it with @step(retry=Retry(should_retry=...))",
+            )
+        return msgspec.structs.replace(rule, errors=self.errors)
 
     @cached_property
     def is_async(self) -> bool:
@@ -236,6 +260,7 @@ class Step(Generic[P, R_co, X_co]):
             self,
             explicit=self.explicit if name is None else checked_name(name, "step"),
             retry=self.retry if retry is None else retry,
+            errors=self.errors if retry is None or not (retry.is_selective or self.retry.is_selective) else retry.errors(),
             timeout=self.timeout if timeout is None else timeout,
             queue=wanted,
             line=line,

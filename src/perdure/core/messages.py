@@ -11,7 +11,7 @@ from perdure.core import payload_header
 from perdure.core.attributes import Attributes
 from perdure.core.carried import Carried
 from perdure.core.errors import LogDamaged
-from perdure.core.operations import OnCancel, Outcome
+from perdure.core.operations import OnCancel, Outcome, RetriedErrors
 from perdure.core.paths import Key, Path, path_text
 from perdure.core.recalled import ForkData
 from perdure.core.values import ENCODED_NONE, Value
@@ -211,6 +211,8 @@ class TaskMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag
     `progress` is what an earlier attempt reported last; an attempt that reports nothing for `heartbeat_s` is taken for lost. `secrets` are the places in
     the named arguments, as JSON pointers, where a mark stands for a secret. Work that is taken back may still be answered for `grace_s`. `carried` is what
     the execution carries.
+    the named arguments, as JSON pointers, where a mark stands for a secret. Work that is taken back may still be answered for `grace_s`. `errors` says which
+    errors are retried, where the call says something else about them than the step.
     """
 
     execution: Key
@@ -226,6 +228,7 @@ class TaskMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag
     secrets: tuple[str, ...] = ()
     grace_s: float = 0.0
     carried: Carried = ()
+    errors: RetriedErrors | None = None
 
 
 MESSAGE_FORMAT_VERSION = 2

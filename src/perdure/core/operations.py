@@ -14,10 +14,22 @@ from perdure.core.paths import Key
 from perdure.core.values import ENCODED_NONE, Blob, Value
 
 
+class RetriedErrors(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """Which errors a call retries, by the names of their classes: only those in `only` (empty: all), and none in `fatal`.
+
+    They stand in place of what the step declares or, if this `adds`, both hold.
+    """
+
+    only: tuple[str, ...] = ()
+    fatal: tuple[str, ...] = ()
+    adds: bool = False
+
+
 class RetryPolicy(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """How often a call is attempted and how long to wait in between. `max` counts attempts; waits grow by `factor` up to `max_wait_s`.
 
-    Each wait is shortened at random by up to the share `jitter` of itself, so that many executions do not retry at one time.
+    Each wait is shortened at random by up to the share `jitter` of itself, so that many executions do not retry at one time. `errors` are for the worker of a
+    queue, where the call says about them something else than the step.
     """
 
     max: int = 3
@@ -25,6 +37,7 @@ class RetryPolicy(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     factor: float = 2.0
     max_wait_s: float = 60.0
     jitter: float = 0.1
+    errors: RetriedErrors | None = None
 
     def delay_s(self, failures: int, seed: str) -> float:
         """Returns the wait after this many failed attempts; `seed` makes the jitter the same in every replay."""

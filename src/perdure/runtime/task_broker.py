@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import msgspec
 
 from perdure.code.exception_data import error_info
+from perdure.code.retried_errors import classified_outcome
 from perdure.core.envelopes import Ack, QueuedMessage
 from perdure.core.errors import ErrorInfo, LogDamaged, ProgrammingError, StoreError
 from perdure.core.messages import LostMessage, TaskMessage
@@ -372,7 +373,10 @@ class TaskBroker:
         return await self._take(task_worker, id, Success(value, port))
 
     async def fail(self, task_worker: TaskWorker, id: str, error: ErrorInfo, *, retry: bool = True, after_s: float | None = None) -> LeaseEnd | None:
-        """Fails a task, with the guarantee of `complete`. It is retried by its retry policy, not before `after_s`; without `retry`, it is not retried."""
+        """Fails a task, with the guarantee of `complete`. It is retried by its retry policy, not before `after_s`; without `retry`, it is not retried.
+
+        If the call says which errors are retried, the type of the error decides as well, by its name.
+        """
         return await self._take(task_worker, id, Failure("failed" if retry else "fatal", 1, error, after_s=after_s))
 
     def interrupt(self, task_leases: Iterable[TaskLease]) -> None:
@@ -463,7 +467,8 @@ class TaskBroker:
         if task_lease.answer is None:
             blobs: dict[str, bytes] = {}
             task_lease.answer = outcome_fingerprint(outcome)
-            answer = attempt_reports.answer_of_outcome(task_lease.work, task_lease.mask.outcome(outcome) if task_lease.mask else outcome, blobs)
+            found = classified_outcome(outcome, task_lease.work.errors)
+            answer = attempt_reports.answer_of_outcome(task_lease.work, task_lease.mask.outcome(found) if task_lease.mask else found, blobs)
             task_lease.sent = self._spawn(self._answered(task_lease, answer, blobs))
         if task_lease.sent is None or task_lease.answer != outcome_fingerprint(outcome):
             return LeaseEnd("answered", LEASE_END_TEXTS["answered"])

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from perdure.code.declarations import Step, UndoHandler
 from perdure.code.declared_queues import Queue
+from perdure.code.retried_errors import step_of_task
 from perdure.code.step_environment import StepControl, StepInfo, current_resources
 from perdure.core import error_codes, limits
 from perdure.core.envelopes import Ack, QueuedMessage
@@ -173,11 +174,16 @@ class Worker:
             logger.error("a task of the worker failed. This is a defect of Perdure; please report it", exc_info=error)
         self._claims.wake()
 
+    def _step_of(self, work: TaskMessage) -> Step[Any, Any, Any] | UndoHandler | None:
+        """Returns the step of a task, with the errors that its call retries; None if this worker has no such step."""
+        step = self.steps.get(work.target)
+        return step_of_task(step, work.errors) if isinstance(step, Step) else step
+
     async def _perform(self, queued: QueuedMessage, work: TaskMessage) -> None:
         epoch = self._holder.epoch
         blobs: dict[str, bytes] = {}
         unreported: bytes | None = None
-        step = self.steps.get(work.target)
+        step = self._step_of(work)
         if step is not None and is_transactional(step) and queued.deliveries <= limits.INTERRUPTIONS_MAX:
             failed = await self._perform_in_transaction(step, work, queued)
             if not isinstance(failed, Failure):
@@ -208,7 +214,7 @@ class Worker:
 
     async def _attempt_outcome(self, work: TaskMessage, heartbeats: HeartbeatThrottle, ack: Ack) -> Outcome | None:
         """Performs an attempt and returns its outcome. Returns None if the attempt was cancelled before its function was called."""
-        step = self.steps.get(work.target)
+        step = self._step_of(work)
         if step is None:
             why = f"this worker has no step {work.target}; start a worker on this queue that has it"
             return Failure("failed", 1, ErrorInfo(error_codes.UNKNOWN_STEP, why))

@@ -13,7 +13,7 @@ from perdure.code.child_executions import child_id
 from perdure.code.declarations import Retry, Step
 from perdure.core import error_codes, limits, values
 from perdure.core.errors import ErrorInfo, Fatal
-from perdure.core.operations import CallOperation, Failure, Operation, SleepOperation, SpawnOperation
+from perdure.core.operations import CallOperation, Failure, Operation, RetriedErrors, SleepOperation, SpawnOperation
 from perdure.core.operations import RetryPolicy as RetryRule
 from perdure.core.paths import Path, idempotency_key, path_text
 from perdure.core.values import Blob
@@ -79,7 +79,8 @@ def step_with_retry(step: Step[Any, Any, Any], own: ir.RetryOptions | None, defa
 
         changed["should_retry"] = should_retry
     retry: Retry = dataclasses.replace(step.retry, **changed)
-    return dataclasses.replace(step, retry=retry)
+    errors = RetriedErrors(tuple(rule.only), tuple(rule.fatal), adds=True) if rule.only or rule.fatal else step.errors
+    return dataclasses.replace(step, retry=retry, errors=errors)
 
 
 def child_retry_policy(node: ir.GraphNode) -> RetryRule:
