@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from perdure import Context, Err, ExecutionCancelled, ExecutionFailed, Fatal, NeedsAttention, Retry, Won, step, step_info, workflow
+from perdure import Context, Definition, Err, ExecutionCancelled, ExecutionFailed, Fatal, Key, NeedsAttention, Retry, Won, step, step_info, workflow
 from perdure.code import retried_errors
 from perdure.core import events as e
 from perdure.core import limits, messages
@@ -706,3 +706,19 @@ def test_the_policy_of_a_child_takes_no_classes_of_errors() -> None:
     for retry in (Retry(only=(Busy,)), Retry(fatal=(Busy,)), Retry(should_retry=lambda _: True)):
         with pytest.raises(BadValue, match="is not a policy that retries every failure of a child"):
             paying.with_(retry=retry)
+
+
+CHOOSING = "{perdure: 1, name: choosing, steps: [{id: a, tool: fragile, with: {what: '@input.what'}, retry: {max: 2, wait: 1s, only: [Busy, LookupError]}}]}"
+
+
+@virtually
+async def test_a_node_of_a_definition_says_which_errors_of_its_tool_a_worker_retries_in_addition(c: Cluster) -> None:
+    choosing = Definition.of(CHOOSING, tools=[fragile.with_(queue="gpu")])
+    engine = await c.engine(choosing)
+    await c.worker(fragile)
+    for what, attempts in (("very", 2), ("value", 1), ("key", 1)):
+        key = Key("default", "choosing", what)
+        assert await engine.engine.start(key, choosing.code.codec.encode_args((), {"what": what}, "input"))
+        await until(lambda: asyncio.sleep(0, begun.count(what) == attempts))  # noqa: B023  # it is called at once
+        await settle(10)
+        assert begun.count(what) == attempts and (await c.fold(key)).status == "failed"
