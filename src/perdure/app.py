@@ -42,7 +42,6 @@ from perdure.runtime.engine import Engine
 from perdure.runtime.garbage_collection import relaxed_garbage_collection
 from perdure.runtime.local_engine import begin_engine
 from perdure.runtime.outbox_relay import OutboxRelay
-from perdure.runtime.registrations import declared_queues
 from perdure.runtime.registrations import declared_queues, worker_limits
 from perdure.runtime.worker import Worker
 from perdure.service.secrets.secret_resolver import secret_resolver_for

@@ -20,8 +20,6 @@ from perdure.code.branch_task import import_greenlet
 from perdure.code.call_options import DEFAULT_TENANT, WithOptions, with_options
 from perdure.code.context import Context
 from perdure.code.declarations import CallOptions, CodeWorkflow, Step, checked_name
-from perdure.code.declared_queues import Queue, queue_name
-from perdure.code.declarations import CallOptions, CodeWorkflow, checked_name
 from perdure.code.declared_queues import Queue, queue_of_executions
 from perdure.code.deterministic_loop import DeterministicLoop
 from perdure.code.durations import Duration, duration_seconds, whole_number

@@ -109,8 +109,8 @@ def _work_key(key: Key, path: Path, attempt: int) -> str:
 def _work_message(execution: Execution, path: Path, op: CallOperation, attempt: int, progress: Value) -> envelopes.OutgoingMessage:
     key = execution.key
     about = (op.target, idempotency_key(key, path), op.args, op.timeout_s, op.idempotent)
-    work = messages.TaskMessage(key, path, attempt, *about, progress, op.heartbeat_s, op.secrets, execution.grace_of(op), execution.carried)
-    work = messages.TaskMessage(key, path, attempt, *about, progress, op.heartbeat_s, op.secrets, execution.grace_of(op), op.retry.errors)
+    further = (op.heartbeat_s, op.secrets, execution.grace_of(op), execution.carried, op.retry.errors)
+    work = messages.TaskMessage(key, path, attempt, *about, progress, *further)
     return envelopes.OutgoingMessage(
         QueueAddress(key.tenant, op.queue), _work_key(key, path, attempt), messages.encode_message(work), lane=op.lane, priority=op.priority
     )

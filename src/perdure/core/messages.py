@@ -210,9 +210,7 @@ class TaskMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag
 
     `progress` is what an earlier attempt reported last; an attempt that reports nothing for `heartbeat_s` is taken for lost. `secrets` are the places in
     the named arguments, as JSON pointers, where a mark stands for a secret. Work that is taken back may still be answered for `grace_s`. `carried` is what
-    the execution carries.
-    the named arguments, as JSON pointers, where a mark stands for a secret. Work that is taken back may still be answered for `grace_s`. `errors` says which
-    errors are retried, where the call says something else about them than the step.
+    the execution carries. `errors` says which errors are retried, where the call says something else about them than the step.
     """
 
     execution: Key
