@@ -3,16 +3,19 @@
 import asyncio
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from perdure import App, Context, WrongVerb, step, workflow
+from perdure import app as app_module
+from perdure.core.errors import StoreUnavailable
 
 ROOT = Path(__file__).parents[1]
 
@@ -268,3 +271,17 @@ def test_greenlets_in_place_of_threads_are_refused(tmp_path: Path, patch: str) -
     )
     assert "has replaced threads by greenlets" in done.stderr
     assert "Serve with threads" in done.stderr
+
+
+def test_an_app_that_is_opened_within_a_transaction_of_the_caller_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app_module, "OPENING_S_MAX", 0.3)
+    app = App([greet], db=f"sqlite:///{tmp_path}/held.db")
+    with app:
+        """Makes the tables."""
+    with closing(sqlite3.connect(tmp_path / "held.db", isolation_level=None)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreUnavailable, match="open the App before it begins"):
+            app.background()
+        connection.execute("ROLLBACK")
+    assert app.background().run(greet, "Ada") == "Hello Ada"
+    app._close_in_background()

@@ -30,7 +30,7 @@ from perdure.code.declared_queues import Queue
 from perdure.code.deterministic_loop import DeterministicLoop
 from perdure.code.durations import Duration, duration_seconds
 from perdure.code.step_environment import Resource
-from perdure.core.errors import BadValue, WrongVerb
+from perdure.core.errors import BadValue, StoreUnavailable, WrongVerb
 from perdure.core.paths import Key
 from perdure.definition_sources import DefinitionSource, load_definitions
 from perdure.definition_workflow import Definition, Tools
@@ -58,6 +58,14 @@ from perdure.workflow_function import Workflow, by_their_own_name_first, related
 P = ParamSpec("P")
 R = TypeVar("R")
 logger = logging.getLogger("perdure.app")
+
+OPENING_S_MAX = 20.0
+"""How long `App.background` waits for its engine. It is called in requests, which may hold a transaction on the same database."""
+
+HELD = (
+    "something else holds the write lock of its database. If that is a transaction of this thread, open the App before it begins: "
+    "call app.background() where the process starts, such as in wsgi.py"
+)
 
 
 class AppCode(NamedTuple):
@@ -177,9 +185,12 @@ class App:
 
     def __enter__(self) -> SyncApp:
         _refuse_in_workflow("with app")
+        return self._enter(None)
+
+    def _enter(self, patience_s: float | None) -> SyncApp:
         thread = LoopThread("perdure-app")
         try:
-            thread.call(self._open(thread))
+            thread.call(self._open(thread, patience_s))
         except BaseException:
             thread.close()
             raise
@@ -218,7 +229,7 @@ class App:
 
         Raises:
             WrongVerb: the App is open on an event loop of this process, or this is called in a workflow.
-            StoreError: the database can't be opened.
+            StoreError: the database can't be opened, or its write lock is held for too long, perhaps by a transaction of the caller.
         """
         if (face := self._face()) is not None:
             return face
@@ -233,11 +244,12 @@ class App:
         return SyncApp(self, opened.thread)
 
     def _open_in_background(self) -> SyncApp:
+        _refuse_in_workflow("app.background")
         if self in _in_background:
             self._close_in_background()
         for other in [one for one in _in_background if self._replaces(one)]:
             other._close_in_background()
-        face = self.__enter__()
+        face = self._enter(OPENING_S_MAX)
         if not _in_background:
             atexit.register(_close_all)
         _in_background.append(self)
@@ -265,7 +277,7 @@ class App:
         """The open App; None if it is not open in this process."""
         return self._opened if self._pid == os.getpid() else None
 
-    async def _open(self, thread: LoopThread | None) -> None:
+    async def _open(self, thread: LoopThread | None, patience_s: float | None = None) -> None:
         _refuse_in_workflow("async with app")
         with self._lock:
             if self._pid == os.getpid():
@@ -276,7 +288,7 @@ class App:
                 _inherited.append(self._opened)
             self._opened, self._pid = None, os.getpid()
         try:
-            self._opened = await _OpenApp.open(self, thread)
+            self._opened = await _OpenApp.open(self, thread, patience_s)
         except BaseException:
             self._pid = 0
             raise
@@ -438,17 +450,17 @@ class _OpenApp:
         self._stack = AsyncExitStack()
 
     @classmethod
-    async def open(cls, app: App, thread: LoopThread | None) -> _OpenApp:
-        """Opens the store, and begins the engine and the worker; if that fails, closes them again."""
+    async def open(cls, app: App, thread: LoopThread | None, patience_s: float | None) -> _OpenApp:
+        """Opens the store, and begins the engine and the worker; if that fails, or the engine takes longer than `patience_s`, closes them again."""
         opened = cls(app, thread, asyncio.get_running_loop())
         try:
-            await opened._begin()
+            await opened._begin(patience_s)
         except BaseException:
             await opened.close(0.0)
             raise
         return opened
 
-    async def _begin(self) -> None:
+    async def _begin(self, patience_s: float | None) -> None:
         app = self._app
         code = app.code if app.engine else AppCode((), (), ())
         store = await self._stack.enter_async_context(opened_store(app.db, app.codec))
@@ -459,7 +471,11 @@ class _OpenApp:
             workflows = [one.code for one in code.workflows]
             direct = frozenset(app.queues) - worker_limits(code.queues).keys()
             engine = Engine(store, workflows, queues=direct, declares=code.queues, threaded=True, secrets=secrets)
-            self._run(engine, await begin_engine(engine))
+            try:
+                async with asyncio.timeout(patience_s):
+                    self._run(engine, await begin_engine(engine))
+            except TimeoutError as error:
+                raise StoreUnavailable(f"{app!r} was not opened within {patience_s:g} s, because {HELD}") from error
             if app.queues:
                 worker = Worker(store, code.steps, queues=app.queues, declares=code.queues, threaded=True, secrets=secrets)
                 self._run(worker, asyncio.create_task(worker.run(), name="perdure-worker"))

@@ -4,7 +4,7 @@ import asyncio
 import os
 import sys
 import threading
-from collections.abc import AsyncGenerator, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Coroutine, Generator, Iterator
 from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
@@ -97,7 +97,7 @@ class LoopThread:
     def drain(self, items: AsyncGenerator[T, None]) -> Iterator[T]:
         """Yields the items of an async generator as they are requested."""
         try:
-            while (found := self.call(_next(items))) is not None:
+            while (found := self.call(_NextItem(items))) is not None:
                 yield found[0]
         finally:
             if not self.closed:
@@ -167,6 +167,37 @@ def _result(future: Future[T]) -> T:
         except TimeoutError:
             if future.done():
                 return future.result()
+
+
+class _NextItem(Coroutine[Any, Any, tuple[T] | None]):
+    """A coroutine that returns the next item of a generator in a tuple, or None at its end. It begins where it is first sent something.
+
+    Python warns of a coroutine that was never awaited, which an interruption of the caller between its creation and its handing over would leave.
+    """
+
+    def __init__(self, items: AsyncGenerator[T, None]) -> None:
+        self._items = items
+        self._begun: Coroutine[Any, Any, tuple[T] | None] | None = None
+
+    def send(self, value: Any) -> Any:
+        """See `Coroutine.send`."""
+        if self._begun is None:
+            self._begun = _next(self._items)
+        return self._begun.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        """See `Coroutine.throw`."""
+        if self._begun is None:
+            self._begun = _next(self._items)
+        return self._begun.throw(*error)
+
+    def close(self) -> None:
+        """See `Coroutine.close`."""
+        if self._begun is not None:
+            self._begun.close()
+
+    def __await__(self) -> Generator[Any, Any, tuple[T] | None]:
+        return _next(self._items).__await__()
 
 
 async def _next(items: AsyncGenerator[T, None]) -> tuple[T] | None:

@@ -106,6 +106,7 @@ class Holder:
         self._generation = 0
         self._renewed_s = 0.0
         self._broken_s = 0.0
+        self._has_joined = False
 
     def describe(self, about: ProcessInfo) -> None:
         """Replaces the description of the process, from the next renewal on."""
@@ -125,6 +126,7 @@ class Holder:
         self._time = asyncio.get_running_loop().time
         renewal = await self.renew()
         self.epoch = renewal.moment.epoch
+        self._has_joined = True
         return renewal
 
     async def renew(self) -> LeaseRenewal:
@@ -150,7 +152,9 @@ class Holder:
         _ = await retry_with_backoff(lambda: self._store.renew(name or self.name, 0))
 
     async def leave(self) -> None:
-        """Releases everything, if the store is available. If not, the lease expires by itself."""
+        """Releases everything, if this has joined and the store is available. If not, the lease expires by itself."""
+        if not self._has_joined:
+            return
         try:
             _ = await self._store.renew(self.name, 0)
         except StoreError as error:

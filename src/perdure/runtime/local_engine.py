@@ -52,6 +52,8 @@ async def begin_engine(engine: Engine) -> "asyncio.Task[None]":
     try:
         _ = await asyncio.wait((running, joined), return_when=asyncio.FIRST_COMPLETED)
     except asyncio.CancelledError:
+        if not joined.done():
+            running.cancel()  # it may wait for the store for ever
         engine.stop()
         _ = await asyncio.wait((running,))
         raise

@@ -23,7 +23,7 @@ from perdure.core.errors import BadValue, ErrorInfo, Undecodable
 from perdure.core.operations import Failure, Outcome
 from perdure.core.paths import Key, Path, path_text
 from perdure.core.values import Value
-from perdure.runtime.step_runner import run_step
+from perdure.runtime.step_runner import is_transactional, run_step
 from perdure.runtime.workflow_programs import Workflow as AnyWorkflow
 from perdure.testing.verdicts import Unanswered
 from perdure.workflow_function import Workflow
@@ -248,6 +248,10 @@ class Mocks:
             name = _named(fn.step if isinstance(fn, UndoHandler) else fn)
             why = Unanswered(f"step {name} ({info.key})", "it is not mocked, and the world is strict", f"mock it, or allow it: world.strict({name})")
             await self.give_up(why)
+        if mock is None and is_transactional(fn):
+            name = _named(fn.step if isinstance(fn, UndoHandler) else fn)
+            instead = f"mock it: world.mock({name}, ...); or test it in a file, with an App or `.with_(db=...).run()`"
+            await self.give_up(Unanswered(f"step {name} ({info.key})", "it needs a transaction, and a world has no database", instead))
         outcome = await run_step(fn if mock is None else mock.instead_of(fn), args, info, *others)
         if isinstance(outcome, Failure) and _is_real(outcome.error):
             name = _named(fn.step if isinstance(fn, UndoHandler) else fn)
