@@ -23,6 +23,7 @@ from perdure import (
     StepFailed,
     SyncContext,
     Timeout,
+    Transaction,
     WrongVerb,
     step,
     step_info,
@@ -960,3 +961,23 @@ def test_importing_the_names_costs_nothing_until_they_are_used() -> None:
     assert set(perdure.testing.__all__) <= set(dir(perdure.testing))
     with pytest.raises(AttributeError):
         _ = perdure.testing.Nothing
+
+
+@step(transaction=True)
+async def book(tx: Transaction, cents: int) -> int:
+    return int(await tx.fetchval("SELECT ?", cents))
+
+
+@workflow
+async def books(ctx: Context) -> int:
+    return await ctx.step(book, 5)
+
+
+def test_a_step_that_needs_a_transaction_has_to_be_mocked(world: World) -> None:
+    with pytest.raises(Unanswered, match=r"it needs a transaction, and a world has no database; mock it: world.mock\(book, ...\)"):
+        world.run(books)
+
+
+def test_a_mock_of_a_step_that_needs_a_transaction_answers(world: World) -> None:
+    world.mock(book, returns=7)
+    assert world.run(books) == 7

@@ -104,14 +104,12 @@ class Mock:
         """The step with the mock as its function, and all its options."""
         match fn:
             case UndoHandler(step=step):
-                return dataclasses.replace(fn, step=dataclasses.replace(step, fn=self._function(step.fn)))
+                return dataclasses.replace(fn, step=dataclasses.replace(step, fn=self._function(step.fn, step.codec.result)))
             case Step():
-                return dataclasses.replace(fn, fn=self._function(fn.fn))
-        return self._function(fn)
+                return dataclasses.replace(fn, fn=self._function(fn.fn, fn.codec.result))
+        return self._function(fn, codec_of_function(fn).result)
 
-    def _function(self, real: Any) -> Callable[..., Any]:
-        kind = codec_of_function(real).result
-
+    def _function(self, real: Any, kind: Any) -> Callable[..., Any]:
         @wraps(real)
         async def answer(*args: Any, **kwargs: Any) -> Any:
             info = current_step.get()
