@@ -30,7 +30,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "For definitions": ("Definition", "Kind", "Limit", "Capabilities", "Deployment", "Allowed", "Policy"),
     "In a workflow": ("Context", "Turn", "SyncContext", "SyncTurn", "Key"),
     "What verbs return": ("Attempt", "Ok", "Err", "ErrorInfo", "Won", "Record", "Message", "Decision", "Vote"),
-    "In a step": ("step_info", "StepInfo", "Resource", "Transaction", "Notice"),
+    "In a step": ("step_info", "StepInfo", "StepFields", "carry", "carry_by", "Resource", "Transaction", "Notice"),
     "Agents": ("Agent", "Budget"),
     "An engine in your program": ("App", "SyncApp"),
     "From outside": ("Client", "Handle", "AsyncClient", "AsyncHandle", "NamedWorkflow", "Is", "Compressed", "Encrypted"),

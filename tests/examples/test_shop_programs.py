@@ -100,7 +100,7 @@ def test_a_desk_that_is_killed_answers_each_order_and_charges_it_once(tmp_path: 
         time.sleep(rng.uniform(0.0, 0.1))
         desk.end()
     desk.begin()
-    desk.wait_until(lambda: len(desk.answers()) == 160 and not list(desk.inbox.iterdir()), "all orders are answered")
+    desk.wait_until(lambda: "the desk is open" in desk.lines and len(desk.answers()) == 160 and not list(desk.inbox.iterdir()), "all orders are answered")
     assert desk.end(signal.SIGTERM) == 0
     assert all(answer.startswith("paid, row ") for answer in desk.answers().values())
     assert sorted(name for (name,) in desk.rows("SELECT order_id FROM ledger")) == sorted(f"o{number}" for number in range(160))

@@ -58,6 +58,8 @@ async def test_an_engine_serves_its_tenants_and_no_others() -> None:
         await asyncio.sleep(0.05)
         log = await store.read(other)
         assert log is not None and log.head.version == 0
-        assert await MissingParts(store).of([acme, other]) == {other: "no engine serves tenant other"}
+        assert await MissingParts(store).of([acme, other]) == {
+            other: "no engine serves tenant other. Start an engine that has the workflow: perdure worker FILE.py, or an App"
+        }
         async with engine(store, "other"):
             await ended(store, other)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 import sys
-import tempfile
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -24,6 +22,9 @@ def demo(*, rejected: bool, interactive: bool) -> None:
     All its files are in a temporary directory, which is removed at the end; other databases are not touched. At the end it checks that nothing was done
     twice, and that the result is that of an order without a kill. Without a terminal, --interactive has no effect.
     """
+    import shutil  # here, because each command imports this module
+    import tempfile
+
     from perdure.cli.demo import demo_keys, demo_play
     from perdure.cli.demo.shop_processes import DemoStuck
 

@@ -6,8 +6,6 @@ Each directory in `templates/` is a template. Its README has, in the first block
 from __future__ import annotations
 
 import re
-import tomllib
-import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,12 +45,16 @@ def project_of(template: str, directory: Path) -> Project:
 
 
 def _required(pyproject: str) -> set[str]:
+    import tomllib  # here, because each command imports this module
+
     project = tomllib.loads(pyproject)["project"]
     return {found[0].lower() for one in [*project["dependencies"], *project["optional-dependencies"]["test"]] if (found := _PACKAGE.match(one))}
 
 
 def project_name(text: str, required: set[str]) -> str:
     """A valid name of a Python project, made of any text. It is not one of the packages that the project requires, for pip would take it for that one."""
+    import unicodedata
+
     plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
     name = re.sub(r"[^a-z0-9]+", "-", plain).strip("-") or "project"
     return f"{name}-project" if name in required else name

@@ -32,7 +32,7 @@ def test_it_sells_imports_and_asks_the_manager(tmp_path: Path, name: str) -> Non
 
         assert shop.post("/orders/large?cents=490000")[0] == 202
         shop.wait_until(lambda: set(shop.links()) == {"yes", "no"}, "the manager gets the links")
-        assert json.loads(shop.get("/orders/large")[1])["status"] == "waiting_approval"
+        shop.wait_until(lambda: json.loads(shop.get("/orders/large")[1])["status"] == "waiting_approval", "the order waits for the manager")
         assert '<form method="post">' in shop.get(shop.links()["no"])[1]
         assert shop.post(shop.links()["no"] + "?comment=too+dear")[0] == 200
         assert shop.result("large") == "rejected: too dear"
