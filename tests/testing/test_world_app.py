@@ -102,6 +102,7 @@ def test_a_wait_for_what_cannot_happen_says_so(world: World) -> None:
         world.get("w", waiting).send(paid, False)
 
 
+@pytest.mark.prove
 @pytest.mark.perdure(crash_at="every")
 def test_a_request_survives_a_crash_at_every_write(world: World) -> None:
     with world.open(app):

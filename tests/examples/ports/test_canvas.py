@@ -43,7 +43,7 @@ def test_a_primitive_returns_the_same_wherever_it_is_killed(world: World, name: 
     assert json.loads(json.dumps(world.run(workflow, *arguments))) == expected
 
 
-@pytest.mark.slow
+@pytest.mark.prove
 def test_celery_itself_returns_the_same() -> None:
     command = [sys.executable, "-m", "tests.examples.ports.celery_canvas"]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
