@@ -1,4 +1,4 @@
-"""What the integrations of libraries for agents share: the options of their steps, which failures are final, and the question to people about a tool.
+"""The parts that the integrations of libraries for agents share: the options of their steps, which failures are final, and the question to people about a tool.
 
 A step of an agent records no arguments: its function is a closure over the request, which the workflow builds again on replay.
 """
@@ -15,7 +15,7 @@ from perdure.code.results import Decision
 from perdure.core.errors import BadValue
 
 INTERRUPTED = "The call was interrupted and is not repeated. It is not known whether it had an effect."
-"""What a model is told about a tool that must not run twice, and whose process has died."""
+"""The answer that a model gets for a tool that must not run twice, and whose process has died."""
 
 HTTP_CLIENT_ERROR, HTTP_SERVER_ERROR = 400, 500
 PASSING_STATUSES = frozenset((408, 409, 425, 429))
@@ -75,7 +75,7 @@ def agent_step(
 
 
 def is_refusal(status: int) -> bool:
-    """Whether a provider has refused a request for what it is, so that another attempt is useless."""
+    """Returns whether a provider has refused a request for what it is, so that another attempt is useless."""
     return HTTP_CLIENT_ERROR <= status < HTTP_SERVER_ERROR and status not in PASSING_STATUSES
 
 
@@ -93,6 +93,6 @@ def ask_about_tool(context: Context, agent: str, tool: str, details: Mapping[str
 
 
 def rejection_reason(decision: Decision[Any]) -> str:
-    """Returns what the model is told about a rejection."""
+    """Returns the reason of a rejection, as the model gets it."""
     reason = "the time to decide is over" if decision.expired else f"rejected by {decision.by}"
     return f"{reason}: {decision.comment}" if decision.comment else reason

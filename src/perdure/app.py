@@ -256,7 +256,7 @@ class App:
         return face
 
     def _replaces(self, other: App) -> bool:
-        """Whether this App was made because code that made the `other` one was executed again: a cell of a notebook, or a module that was reloaded."""
+        """Returns whether this App was made because code that made the `other` one was executed again: a cell of a notebook, or a module that was reloaded."""
         if self.db != other.db:
             return False
         functions = {(one.code.fn.__module__, one.code.fn.__qualname__): one.code.fn for one in other.code.workflows if isfunction(one.code.fn)}

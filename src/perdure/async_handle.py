@@ -58,7 +58,7 @@ class AsyncHandle(Generic[R_co]):
         return f"<handle of {self.key}>"
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        """What IPython displays."""
+        """Returns what IPython displays: the name of the execution, and what to await."""
         from perdure.display.handle_notes import unread_handle
 
         return unread_handle(repr(self))

@@ -148,7 +148,7 @@ def run_in_user_transaction(thread: LoopThread, access: StoreAccess, connection:
     try:
         if is_async_connection(connection):
             raise wrong
-        thread.call(access.prepare_user_transactions())
+        thread.call(access.user_transactions.meet())
     except BaseException:
         coroutine.close()
         raise

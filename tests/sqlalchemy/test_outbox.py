@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import Executor
@@ -20,7 +21,7 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
-from perdure import App, Client, Context, Encrypted, NotFound, Queue, Signal, Timeout, WrongVerb, workflow
+from perdure import App, Client, Context, Encrypted, NotFound, Queue, Signal, Timeout, WrongVerb, step, workflow
 from perdure.app import SyncApp
 from perdure.core.errors import BadValue
 from perdure.sqlalchemy import SqlalchemyOutbox
@@ -306,20 +307,36 @@ def test_large_arguments_pass_through(engine: Engine, shop: SyncApp) -> None:
     assert handle.result(timeout="30s") == large
 
 
+begun: list[int] = []
+go_on = threading.Event()
+
+
+@step
+def holds(number: int) -> int:
+    begun.append(number)
+    assert go_on.wait(60)
+    return number
+
+
+@workflow
+async def holding(ctx: Context, number: int) -> int:
+    return await ctx.step(holds, number)
+
+
 def test_a_queue_with_limits_applies(tmp_path: Path, engine: Engine, outbox: SqlalchemyOutbox) -> None:
+    begun.clear()
+    go_on.clear()
     slow = Queue("slow", concurrency=1)
-    with app_of(tmp_path, outbox, queues=[slow]) as shop:
+    with App([holding], db=f"sqlite:///{tmp_path}/perdure.db", outbox=outbox, queues=[slow]) as shop:
         with Session(engine) as session, session.begin():
-            handles = [shop.start(order.with_(id=f"q{number}", queue=slow, connection=session), number) for number in range(2)]
-        assert _exists(shop, "q1")
-        limit_s = time.monotonic() + 20
-        while (status := shop.client.queues()[0]).executions != 1:
-            assert time.monotonic() < limit_s, status
+            handles = [shop.start(holding.with_(id=f"q{number}", queue=slow, connection=session), number) for number in range(2)]
+        limit_s = time.monotonic() + 60
+        while not begun or (status := shop.client.queues()[0]).executions_waiting != 1:
+            assert time.monotonic() < limit_s, shop.client.queues()
             time.sleep(0.005)
-        assert (status.executions, status.executions_waiting) == (1, 1)
-        for handle in handles:
-            handle.send(packed, "a box")
-        assert {handle.result(timeout="20s") for handle in handles} == {"0 in a box", "1 in a box"}
+        assert (len(begun), status.executions) == (1, 1)
+        go_on.set()
+        assert {handle.result(timeout="60s") for handle in handles} == {0, 1}
 
 
 def test_a_store_that_fails_leaves_the_rows(

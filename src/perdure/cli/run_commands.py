@@ -301,7 +301,7 @@ async def _awaited_approval(client: AsyncClient, key: Key) -> ExecutionStatus | 
 
 
 async def _can_be_decided(client: AsyncClient, key: Key) -> bool:
-    """Whether all approvals that an execution waits for have begun, so that they can be decided while no engine runs."""
+    """Returns whether all approvals that an execution waits for have begun, so that they can be decided while no engine runs."""
     from perdure.cli.approval_commands import APPROVALS_MAX
     from perdure.core.operations import APPROVAL_WORKFLOW
 

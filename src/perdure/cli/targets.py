@@ -58,7 +58,7 @@ class TargetCode:
 
 
 def is_target(text: str) -> bool:
-    """Whether `text` is the place of code or of a definition, and not the name of a workflow."""
+    """Returns whether `text` is the place of code or of a definition, and not the name of a workflow."""
     file, name = _split(text)
     return definition_files.is_document(text) or file.endswith(".py") or (name != "" and _MODULE.fullmatch(text) is not None)
 

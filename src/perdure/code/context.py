@@ -562,7 +562,7 @@ class Context:
             at = (*path, ("again", times))
 
     def _rejects(self, path: Path, op: ReceiveOperation, signal: Signal[Any] | None, message: ReceivedMessage, validators: Sequence[Validator]) -> bool:
-        """Whether a received message is rejected, which is recorded. On replay the log says so, and no validator is called."""
+        """Returns whether a received message is rejected, and records that. On replay the log says so, and no validator is called."""
         instance, place = self._instance, reply_path(path, message.number)
         kind, error, port = Any if signal is None else signal.body, None, instance.known_port(place)
         if not instance.replaying and port is None:

@@ -51,7 +51,7 @@ def _token(program: CodeProgram, attempt: ExternalAttempt) -> str:
 
 
 def _failed_before(program: CodeProgram, attempt: ExternalAttempt) -> bool:
-    """Whether the attempt has failed before the execution was reopened or forked. It is then not repeated, and does not count."""
+    """Returns whether the attempt has failed before the execution was reopened or forked. It is then not repeated, and does not count."""
     known = program.is_next(attempt.failure) if program.replaying else attempt.failure in program.execution.recalled_results.known
     if known:
         program.remember(attempt.failure, lambda: values.ENCODED_NONE)

@@ -17,10 +17,8 @@ from perdure.core.operations import Failure, Outcome, RetriedErrors
 MAIN = "__main__"
 
 
-def step_of_task(step: Step[..., object, object], errors: RetriedErrors | None) -> Step[..., object, object]:
+def step_of_task(step: Step[..., object, object], errors: RetriedErrors) -> Step[..., object, object]:
     """Returns the step with the errors of a call: in addition to those that it declares, or in their place."""
-    if errors is None:
-        return step
     declared = step.retry if errors.adds else Retry()
     return dataclasses.replace(step, retry=dataclasses.replace(step.retry, only=(), fatal=(), should_retry=partial(_is_retried, declared, errors)))
 

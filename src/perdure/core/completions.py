@@ -81,7 +81,7 @@ class CompletionToken(msgspec.Struct, frozen=True):
     secret: bytes
 
     def fits(self, seed: int) -> bool:
-        """Whether the token was made for this attempt of an execution with this seed."""
+        """Returns whether the token was made for this attempt of an execution with this seed."""
         return compare_digest(self.secret, self.attempt._secret(seed))
 
 

@@ -123,7 +123,7 @@ async def run_step(
 
 
 def is_final(error: BaseException) -> bool:
-    """Whether the same request would fail again: it is wrong, or the provider has refused it for what it is."""
+    """Returns whether the same request would fail again: it is wrong, or the provider has refused it for what it is."""
     if isinstance(error, APIStatusError):
         return is_refusal(error.status_code) and error.code != LOCKED
     return isinstance(error, AgentsException)

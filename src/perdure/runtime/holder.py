@@ -222,7 +222,7 @@ class Backoff:
         self.wait_s = WAIT_MIN_S
 
     def next_s(self) -> float:
-        """How long to wait now: twice as long as the last time, up to `WAIT_MAX_S`."""
+        """Returns how long to wait now: twice as long as the last time, up to `WAIT_MAX_S`."""
         wait_s, self.wait_s = self.wait_s, min(self.wait_s * 2, WAIT_MAX_S)
         return wait_s
 

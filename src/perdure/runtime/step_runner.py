@@ -27,14 +27,16 @@ from perdure.core.operations import Failure, Outcome, Success
 from perdure.core.secret_masks import NO_MASK, Mask
 from perdure.core.undo_plan import UndoArguments
 from perdure.core.values import Blob, Value, offload_if_large
-from perdure.runtime import trace_context  # noqa: F401  # it declares that traces are carried
 from perdure.runtime.blob_loader import BlobCache
 from perdure.runtime.call_secrets import resolve_secrets
 from perdure.runtime.holder import retry_with_backoff
 from perdure.runtime.step_resources import DaemonThreads
+from perdure.runtime.trace_context import carry_traces
 from perdure.stores.protocol import TRANSACTIONS, Committed, Post, Store, TransactionGuard, TransactionRaised
 
 T = TypeVar("T")
+
+carry_traces()
 
 ThreadCallback = Callable[["asyncio.Future[Any]"], None]
 """A callback that receives the future of the thread in which a sync step runs."""

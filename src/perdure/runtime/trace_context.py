@@ -28,4 +28,6 @@ def _restore(headers: dict[str, str]) -> Any:
     context.attach(propagate.extract(headers))
 
 
-carry_by("opentelemetry", _capture, _restore, dict[str, str])
+def carry_traces() -> None:
+    """Lets executions carry the context of OpenTelemetry. Declaring it again has no effect."""
+    carry_by("opentelemetry", _capture, _restore, dict[str, str])

@@ -22,7 +22,7 @@ from perdure.core import error_codes, limits
 from perdure.core.envelopes import Ack, QueuedMessage
 from perdure.core.errors import ErrorInfo, StoreError
 from perdure.core.messages import TaskMessage, attempt_answer_key
-from perdure.core.operations import Failure, Outcome
+from perdure.core.operations import Failure, Outcome, RetriedErrors
 from perdure.core.secret_masks import NO_MASK
 from perdure.runtime import attempt_reports
 from perdure.runtime.attempt_reports import HeartbeatThrottle, TaskAnswer
@@ -73,6 +73,7 @@ class Worker:
         self.queues = frozenset(queues)
         self._tenants = None if tenants is None else frozenset(tenants)
         self._limit = limit
+        self._selective: dict[tuple[str, RetriedErrors], Step[Any, Any, Any]] = {}
         self._limits = worker_limits((*declares, *declared_queues((), known)))
         self._holder = Holder(store, holder, process_info_here("worker", queues=self.queues, tenants=self._tenants), lease_s, threaded=threaded)
         self._claims = TaskClaims(store, self._holder, poll_s, self._on_lease_lost)
@@ -177,7 +178,11 @@ class Worker:
     def _step_of(self, work: TaskMessage) -> Step[Any, Any, Any] | UndoHandler | None:
         """Returns the step of a task, with the errors that its call retries; None if this worker has no such step."""
         step = self.steps.get(work.target)
-        return step_of_task(step, work.errors) if isinstance(step, Step) else step
+        if work.errors is None or not isinstance(step, Step):
+            return step
+        if (known := self._selective.get((work.target, work.errors))) is None:
+            known = self._selective[work.target, work.errors] = step_of_task(step, work.errors)
+        return known
 
     async def _perform(self, queued: QueuedMessage, work: TaskMessage) -> None:
         epoch = self._holder.epoch

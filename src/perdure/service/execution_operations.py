@@ -46,7 +46,7 @@ from perdure.service.reruns import SEED_BITS
 from perdure.service.store_access import StoreAccess
 from perdure.stores.outbox import OutboxTransaction
 from perdure.stores.protocol import UNLIMITED, Commit, Committed, Head, HeadFilter, Post, QueueStatus, Refused, Store
-from perdure.stores.user_transactions import UserTransactionStore, expect_user_transactions
+from perdure.stores.user_transactions import UserTransactionStore
 
 UNCHANGED: Any = object()
 
@@ -397,11 +397,10 @@ async def start_in_transaction(access: StoreAccess, connection: Any, wanted: Sta
     """
     if access.outbox is not None:
         _refuse_for_outbox(wanted)
-        return await start_execution(_access_of(access.outbox.on(connection)), wanted)
-    joins = expect_user_transactions(access.store)
+    joins = access.user_transactions
     await joins.meet()
     async with joins.join(connection) as within:
-        if queue is not None:
+        if queue is not None and not isinstance(within, OutboxTransaction):
             await _expect_declared(within, queue)
         return await start_execution(_access_of(within), wanted)
 
@@ -413,13 +412,10 @@ async def send_in_transaction(access: StoreAccess, connection: Any, key: Key, si
         BadValue: the connection is not to the store's database (or the outbox's), or has no transaction.
         NotFound, HasEnded: no execution would receive it.
     """
-    if access.outbox is not None:
-        _ = await send_signal(_access_of(access.outbox.on(connection)), key, signal, True)
-        return
-    joins = expect_user_transactions(access.store)
+    joins = access.user_transactions
     await joins.meet()
     async with joins.join(connection) as within:
-        _ = await send_signal(_access_of(within), key, signal, may_come)
+        _ = await send_signal(_access_of(within), key, signal, may_come or access.outbox is not None)
 
 
 def _refuse_for_outbox(wanted: StartRequest) -> None:

@@ -19,7 +19,7 @@ from perdure.service.execution_folds import FoldCache
 from perdure.service.missing_parts import WaitWarnings
 from perdure.stores.outbox import OutboxTransactions
 from perdure.stores.protocol import Head, HeadFilter, ReadOnlyStore, Store, head_position
-from perdure.stores.user_transactions import expect_user_transactions
+from perdure.stores.user_transactions import JoinsUserTransactions, expect_user_transactions
 
 HEADS_PER_PAGE = 500
 
@@ -60,14 +60,14 @@ class StoreAccess:
             self.watch.close()
         self.wait_warnings.close()
 
-    async def prepare_user_transactions(self) -> None:
-        """Reads what identifies the store's database, so that connections of callers can be compared with it without waiting.
+    @property
+    def user_transactions(self) -> JoinsUserTransactions | OutboxTransactions:
+        """The part that joins transactions of callers: that of the outbox, if there is one, else of the store.
 
         Raises:
-            BadValue: the store is in no database to which there are connections, and there is no outbox.
+            BadValue: the store is in no database to which callers have connections.
         """
-        if self.outbox is None:
-            await expect_user_transactions(self.store).meet()
+        return expect_user_transactions(self.store) if self.outbox is None else self.outbox
 
     async def result(self, key: Key, after: int = 0, ending: Ending | None = None) -> bytes:
         """Waits for the end of an execution and returns its encoded result. Events up to version `after` are ignored, and a pause is waited through.

@@ -117,7 +117,7 @@ def outbox_table(metadata: MetaData, name: str = "perdure_outbox", schema: str |
 
 
 def _commits_by_itself(connection: Connection) -> bool:
-    """Whether no transaction is open once SQLAlchemy has begun one."""
+    """Returns whether no transaction is open once SQLAlchemy has begun one."""
     if connection.get_execution_options().get("isolation_level") == "AUTOCOMMIT":
         return True
     raw: Any = connection.connection.dbapi_connection

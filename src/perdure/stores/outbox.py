@@ -8,9 +8,9 @@ The body of a row has the header of stored payloads (a version and a checksum), 
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import Executor
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import Any, NamedTuple
 
 import msgspec
@@ -94,7 +94,7 @@ class Outbox(ABC):
 
 
 class OutboxPost(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a row has posted: a message to an execution, and the blobs that it refers to."""
+    """The post of a row: a message to an execution, and the blobs that it refers to."""
 
     key: Key
     message_key: str
@@ -113,13 +113,13 @@ _ENCODER, _DECODER = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(OutboxPo
 
 
 def encode_body(post: OutboxPost, codec: PayloadCodec | None) -> bytes:
-    """The body of the row that posts this."""
+    """Returns the body of the row for a post."""
     raw = _ENCODER.encode(post)
     return with_header(OUTBOX_FORMAT, raw if codec is None else codec.encode(raw, ENCODED_ROW + str(post.key).encode()))
 
 
 def decode_row(row: OutboxRow, codec: PayloadCodec | None) -> Post:
-    """What a row posts.
+    """Returns the post of a row.
 
     Raises:
         LogDamaged, LogVersionUnsupported: it was changed since it was written, or written in another version.
@@ -141,14 +141,18 @@ def _outbox_post(change: Commit | Post) -> OutboxPost:
 
 
 class OutboxTransactions:
-    """What a client needs to put rows into an outbox: the table, and the codec of the store."""
+    """Joins transactions of users on the database of an outbox, as `JoinsUserTransactions` does on that of a store. `codec` is that of the store."""
 
     def __init__(self, outbox: Outbox, codec: PayloadCodec | None, clock: Callable[[], float] = time.time) -> None:
         self.outbox, self.codec, self.clock = outbox, codec, clock
 
-    def on(self, connection: Any) -> "OutboxTransaction":
-        """The outbox within the transaction that is open on `connection`."""
-        return OutboxTransaction(self, connection)
+    async def meet(self) -> None:
+        """See `JoinsUserTransactions.meet`. There is nothing to read."""
+
+    @asynccontextmanager
+    async def join(self, connection: Any) -> AsyncIterator["OutboxTransaction"]:
+        """See `JoinsUserTransactions.join`. The connection is looked at when something is put into the outbox."""
+        yield OutboxTransaction(self, connection)
 
 
 class OutboxTransaction:

@@ -1,4 +1,4 @@
-"""Who plays the demo: a person at a terminal, or a plan of keys."""
+"""The players of the demo: a person at a terminal, or a plan of keys."""
 
 import os
 import re

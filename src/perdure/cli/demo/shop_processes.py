@@ -93,7 +93,7 @@ class DemoShop:
         return [json.loads(line) for line in file.read_bytes().splitlines() if line.endswith(b"}")] if file.exists() else []
 
     def errors(self) -> str:
-        """What the workers have written to standard error."""
+        """Returns the text that the workers have written to standard error."""
         return "\n".join(text for worker in self.workers if (text := worker.out.with_suffix(".errors").read_text().rstrip()))
 
     def close(self) -> None:

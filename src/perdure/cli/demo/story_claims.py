@@ -43,12 +43,12 @@ class StoryClaims:
 
 
 def soon(wait_s: float | None) -> bool:
-    """Whether the wait was short enough."""
+    """Returns whether the wait was short enough."""
     return wait_s is not None and wait_s < GOES_ON_S_MAX
 
 
 def same(story: OrderStory, lines: Sequence[dict[str, Any]], calm: DemoShop) -> bool:
-    """Whether the same order with the same decision has the same steps and result in the other shop; reminders depend on the time of the decision."""
+    """Returns whether the same order with the same decision has the same steps and result in the other shop. Reminders are not compared."""
     handle = ordered(calm, story.handle.id)
     handle.send("decision", {"approved": story.decision})
     result = handle.result(timeout=STORY_S_MAX)
