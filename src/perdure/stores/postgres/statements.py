@@ -3,6 +3,9 @@
 `tables.sql` and `feed_triggers.sql` hold what creates things.
 """
 
+import re
+from functools import cache
+
 from perdure.stores.sql_queries import SqlQueries
 
 SQL = SqlQueries(
@@ -21,3 +24,11 @@ SQL = SqlQueries(
     ),
 )
 FEED_TRIGGERS = SqlQueries("perdure.stores.postgres", "feed_triggers.sql")
+
+PERDURE_WORD = re.compile(r"\bperdure\b")
+
+
+@cache
+def in_schema(sql: str, schema: str) -> str:
+    """Returns SQL in which the schema is `schema`. All SQL of this package names the schema ``perdure``, and uses this word for nothing else."""
+    return sql if schema == "perdure" else PERDURE_WORD.sub(schema, sql)
