@@ -6,7 +6,7 @@ WHERE sha256(address) = sha256($1);
 
 -- name: due
 -- A part: the due time of the first message of an execution.
-(SELECT min(due_at_s) FROM mail WHERE sha256(mail.address) = sha256(heads.address));
+(SELECT min(due_at_s) FROM perdure.mail WHERE sha256(mail.address) = sha256(heads.address));
 
 -- name: lock_places
 -- Locks the epoch, shared with others or ({shared} is empty) alone, and places, until the transaction ends.
@@ -14,11 +14,11 @@ SELECT pg_advisory_xact_lock{shared}($1) UNION ALL SELECT pg_advisory_xact_lock(
 
 -- name: store_time
 -- The time, which is $1 if that is given, and the epoch.
-SELECT coalesce($1::float8, extract(epoch FROM clock_timestamp())::float8), epoch FROM meta;
+SELECT coalesce($1::float8, extract(epoch FROM clock_timestamp())::float8), epoch FROM perdure.meta;
 
 -- name: raise_epoch
 -- Begins the next epoch.
-UPDATE meta SET epoch = epoch + 1;
+UPDATE perdure.meta SET epoch = epoch + 1;
 
 -- name: notify
 -- Notifies a channel when the transaction is durable.
@@ -26,60 +26,61 @@ SELECT pg_notify($1, $2);
 
 -- name: create_head
 -- Creates a head, unless there is one; returns its number.
-INSERT INTO heads (address, {head_columns}, limited) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, (SELECT min(due_at_s) FROM mail {here}),
-    $10, $11, $12, $13, $14, $15, coalesce((SELECT number FROM queues WHERE name = $13 AND name <> '' AND tenant IN ($2, '') ORDER BY tenant DESC LIMIT 1), 0))
+INSERT INTO perdure.heads (address, {head_columns}, limited) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, (SELECT min(due_at_s) FROM perdure.mail {here}),
+    $10, $11, $12, $13, $14, $15,
+    coalesce((SELECT number FROM perdure.queues WHERE name = $13 AND name <> '' AND tenant IN ($2, '') ORDER BY tenant DESC LIMIT 1), 0))
     ON CONFLICT DO NOTHING RETURNING number;
 
 -- name: head_is_there
 -- Whether there is a head at an address.
-SELECT true FROM heads {here};
+SELECT true FROM perdure.heads {here};
 
 -- name: advance_head
 -- Writes the head of a commit that was decided on at the version $2; returns its number.
-UPDATE heads SET version = $3, program = $4, status = $5, wake_at_s = $6, ended_at_s = $7, holder = coalesce(holder, $8)
+UPDATE perdure.heads SET version = $3, program = $4, status = $5, wake_at_s = $6, ended_at_s = $7, holder = coalesce(holder, $8)
     {here} AND version = $2 RETURNING number;
 
 -- name: hand_back
 -- Has a head wait for the first of its messages and, with $3, gives it back; returns whether others may have waited for its place.
-UPDATE heads SET holder = CASE WHEN $3 THEN NULL ELSE holder END, mail_at_s = {due} WHERE number = $1 AND holder = $2
+UPDATE perdure.heads SET holder = CASE WHEN $3 THEN NULL ELSE holder END, mail_at_s = {due} WHERE number = $1 AND holder = $2
     RETURNING limited > 0 AND $3;
 
 -- name: is_ready
 -- Whether an execution is ready at the time $2.
-SELECT ready_at_s <= $2 FROM heads WHERE number = $1;
+SELECT ready_at_s <= $2 FROM perdure.heads WHERE number = $1;
 
 -- name: remove_head
 -- Removes a head.
-DELETE FROM heads WHERE number = $1;
+DELETE FROM perdure.heads WHERE number = $1;
 
 -- name: remove_log
 -- Removes the log of an execution.
-DELETE FROM log WHERE execution = $1;
+DELETE FROM perdure.log WHERE execution = $1;
 
 -- name: append_row
 -- Appends a row to a log.
-INSERT INTO log VALUES ($1, $2, $3);
+INSERT INTO perdure.log VALUES ($1, $2, $3);
 
 -- name: add_program
 -- Records a program that needs capabilities.
-INSERT INTO programs VALUES ($1) ON CONFLICT DO NOTHING;
+INSERT INTO perdure.programs VALUES ($1) ON CONFLICT DO NOTHING;
 
 -- name: programs
 -- The programs that need capabilities.
-SELECT name FROM programs;
+SELECT name FROM perdure.programs;
 
 -- name: rows_after
 -- A part: the rows of a log behind a version.
-FROM log WHERE execution = number AND log.version > $2 ORDER BY log.version;
+FROM perdure.log WHERE execution = number AND log.version > $2 ORDER BY log.version;
 
 -- name: read_execution
 -- A head with the versions and the rows of its log.
-SELECT {head_columns_with_attributes}, array(SELECT log.version {rows_after}), array(SELECT row {rows_after}) FROM heads {here};
+SELECT {head_columns_with_attributes}, array(SELECT log.version {rows_after}), array(SELECT row {rows_after}) FROM perdure.heads {here};
 
 -- name: number_at_position
 -- The number of the execution at a position or, if it is gone, of its neighbour by the time of creation.
-SELECT coalesce((SELECT number FROM heads {here}),
-    (SELECT number FROM heads WHERE created_at_s <= $2 ORDER BY created_at_s DESC, number DESC LIMIT 1) + $3, 0);
+SELECT coalesce((SELECT number FROM perdure.heads {here}),
+    (SELECT number FROM perdure.heads WHERE created_at_s <= $2 ORDER BY created_at_s DESC, number DESC LIMIT 1) + $3, 0);
 
 -- name: list_heads
 -- A list of heads. {source} is what is read in which {order}, {where} has further conditions.
@@ -89,7 +90,7 @@ SELECT {qualified_head_columns} FROM {source} WHERE ($1::text IS NULL OR heads.t
 
 -- name: in_order_of_attribute
 -- A part: the heads that have an attribute, each once, at its first value in the order.
-AND at.name = {name} AND ($1::text IS NULL OR at.tenant = $1) {living} AND NOT EXISTS (SELECT 1 FROM attributes AS other
+AND at.name = {name} AND ($1::text IS NULL OR at.tenant = $1) {living} AND NOT EXISTS (SELECT 1 FROM perdure.attributes AS other
     WHERE other.number = at.number AND other.name = at.name AND other.value {further} at.value);
 
 -- name: qualified_head_columns
@@ -98,20 +99,21 @@ heads.{head_columns_with_attributes};
 
 -- name: remove_attributes
 -- Removes the attributes of an execution.
-DELETE FROM attributes WHERE number = $1;
+DELETE FROM perdure.attributes WHERE number = $1;
 
 -- name: insert_attributes
 -- Adds attributes to an execution.
-INSERT INTO attributes (number, name, value, tenant, ended)
-    SELECT $1, its.name, its.value, tenant, ended_at_s IS NOT NULL FROM heads, unnest($2::text[], $3::bytea[]) AS its(name, value) WHERE heads.number = $1;
+INSERT INTO perdure.attributes (number, name, value, tenant, ended)
+    SELECT $1, its.name, its.value, tenant, ended_at_s IS NOT NULL FROM perdure.heads, unnest($2::text[], $3::bytea[]) AS its(name, value)
+    WHERE heads.number = $1;
 
 -- name: set_ended
 -- Marks the attributes of an execution that has ended or was reopened.
-UPDATE attributes SET ended = $2 WHERE number = $1 AND ended <> $2;
+UPDATE perdure.attributes SET ended = $2 WHERE number = $1 AND ended <> $2;
 
 -- name: count_living
 -- How many executions of a tenant that have not ended have an attribute, at most $4.
-SELECT count(*) FROM (SELECT 1 FROM attributes WHERE tenant = $1 AND name = $2 AND value = $3 AND NOT ended LIMIT $4) AS found;
+SELECT count(*) FROM (SELECT 1 FROM perdure.attributes WHERE tenant = $1 AND name = $2 AND value = $3 AND NOT ended LIMIT $4) AS found;
 
 -- name: head_columns
 -- The columns of a head that it shares with what is written to it.
@@ -119,9 +121,9 @@ tenant, workflow, id, program, root, version, holder, wake_at_s, mail_at_s, stat
 
 -- name: head_columns_with_attributes
 -- The columns of a head, for `head_of`.
-{head_columns}, (SELECT string_agg(encode(convert_to(name, 'UTF8'), 'hex') || '=' || encode(value, 'hex'), ',') FROM attributes
+{head_columns}, (SELECT string_agg(encode(convert_to(name, 'UTF8'), 'hex') || '=' || encode(value, 'hex'), ',') FROM perdure.attributes
     WHERE attributes.number = heads.number);
 
 -- name: newest_table
 -- Whether the newest of the tables is there.
-SELECT to_regclass('restored_rows');
+SELECT to_regclass('perdure.restored_rows');

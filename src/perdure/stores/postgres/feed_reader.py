@@ -74,7 +74,7 @@ async def end_feed(fetch: Fetch) -> None:
     if await _scanned(fetch) is None:
         return
     for table in TRIGGERED:
-        await fetch(f"ALTER TABLE {table} DISABLE TRIGGER note_feed_change")
+        await fetch(f"ALTER TABLE perdure.{table} DISABLE TRIGGER note_feed_change")
     for empty in (SQL.end_scans, SQL.empty_feed, SQL.empty_feed_changes):
         await fetch(empty)
 

@@ -246,7 +246,7 @@ class PostgresStore:
             async with self._turn if on_own_loop else asyncio.Lock():
                 connection = self._connection if on_own_loop else None
                 if is_new := connection is None or connection.is_closed():
-                    connection = await self._connect(search_path="perdure")
+                    connection = await self._connect()
                 try:
                     if is_new:
                         await self._prepare(connection, on_own_loop)

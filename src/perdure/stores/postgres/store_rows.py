@@ -63,7 +63,7 @@ def _attribute_condition(condition: AttributeCondition, first: int, arguments: l
     (name,) = added(condition.name)
     spans = [tuple(added(low, high)) for low, high in condition.spans]
     within = " OR ".join(f"(value >= {low} AND value < {high})" for low, high in spans)
-    return f" AND heads.number IN (SELECT attributes.number FROM attributes WHERE ($1::text IS NULL OR tenant = $1) AND name = {name} AND ({within}))"
+    return f" AND heads.number IN (SELECT attributes.number FROM perdure.attributes WHERE ($1::text IS NULL OR tenant = $1) AND name = {name} AND ({within}))"
 
 
 def head_of(row: Any) -> Head:

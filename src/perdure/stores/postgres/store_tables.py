@@ -295,7 +295,7 @@ async def read_heads(fetch: Fetch, which: HeadFilter) -> list[Head]:
     keys = None if which.keys is None else [*map(address_bytes, which.keys)]
     named = (which.tenant, which.workflow, statuses, which.id_prefix, keys, which.root and address_bytes(which.root))
     where, wanted = attributes.attribute_conditions(which, first=10)
-    source, order, descending = "heads", "heads.number DESC", True
+    source, order, descending = "perdure.heads", "heads.number DESC", True
 
     def given(value: object) -> str:
         wanted.append(value)
@@ -306,7 +306,7 @@ async def read_heads(fetch: Fetch, which: HeadFilter) -> list[Head]:
         direction, further = ("DESC", ">") if descending else ("ASC", "<")
         living = "AND NOT at.ended" if which.ended is False else ""
         where += " " + SQL.in_order_of_attribute.format(name=given(which.order.name), living=living, further=further)
-        source, order = "attributes AS at JOIN heads ON heads.number = at.number", f"at.value {direction}, at.number {direction}"
+        source, order = "perdure.attributes AS at JOIN perdure.heads ON heads.number = at.number", f"at.value {direction}, at.number {direction}"
     if which.after is not None:
         at = (address_bytes(which.after.key), which.after.created_at_s, int(descending))
         number = given(next(row[0] for row in await fetch(SQL.number_at_position, *at)))

@@ -4,10 +4,10 @@
 
 CREATE SCHEMA IF NOT EXISTS perdure;
 
-CREATE TABLE IF NOT EXISTS meta (epoch bigint NOT NULL);
-INSERT INTO meta SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM meta);
+CREATE TABLE IF NOT EXISTS perdure.meta (epoch bigint NOT NULL);
+INSERT INTO perdure.meta SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM perdure.meta);
 
-CREATE TABLE IF NOT EXISTS heads (
+CREATE TABLE IF NOT EXISTS perdure.heads (
     number bigserial PRIMARY KEY,
     address bytea NOT NULL,
     tenant text NOT NULL,
@@ -28,13 +28,13 @@ CREATE TABLE IF NOT EXISTS heads (
     limited bigint NOT NULL DEFAULT 0,
     ready_at_s float8 GENERATED ALWAYS AS (least(wake_at_s, mail_at_s)) STORED
 );
-CREATE UNIQUE INDEX IF NOT EXISTS heads_address ON heads (sha256(address));
-CREATE INDEX IF NOT EXISTS heads_by_time ON heads (created_at_s, number);
-CREATE INDEX IF NOT EXISTS heads_held ON heads (holder, number) WHERE holder IS NOT NULL;
+CREATE UNIQUE INDEX IF NOT EXISTS heads_address ON perdure.heads (sha256(address));
+CREATE INDEX IF NOT EXISTS heads_by_time ON perdure.heads (created_at_s, number);
+CREATE INDEX IF NOT EXISTS heads_held ON perdure.heads (holder, number) WHERE holder IS NOT NULL;
 
-CREATE TABLE IF NOT EXISTS log (execution bigint, version bigint, row bytea NOT NULL, PRIMARY KEY (execution, version));
+CREATE TABLE IF NOT EXISTS perdure.log (execution bigint, version bigint, row bytea NOT NULL, PRIMARY KEY (execution, version));
 
-CREATE TABLE IF NOT EXISTS mail (
+CREATE TABLE IF NOT EXISTS perdure.mail (
     number bigserial PRIMARY KEY,
     address bytea NOT NULL,
     key bytea NOT NULL,
@@ -48,23 +48,23 @@ CREATE TABLE IF NOT EXISTS mail (
     priority bigint NOT NULL DEFAULT 0,
     limited bigint NOT NULL DEFAULT 0
 );
-CREATE UNIQUE INDEX IF NOT EXISTS mail_key ON mail (sha256(address), sha256(key));
-CREATE INDEX IF NOT EXISTS mail_leased ON mail (holder, number) WHERE holder IS NOT NULL;
+CREATE UNIQUE INDEX IF NOT EXISTS mail_key ON perdure.mail (sha256(address), sha256(key));
+CREATE INDEX IF NOT EXISTS mail_leased ON perdure.mail (holder, number) WHERE holder IS NOT NULL;
 
-CREATE TABLE IF NOT EXISTS holders (name text PRIMARY KEY, until_s float8 NOT NULL, about bytea NOT NULL);
+CREATE TABLE IF NOT EXISTS perdure.holders (name text PRIMARY KEY, until_s float8 NOT NULL, about bytea NOT NULL);
 
-CREATE TABLE IF NOT EXISTS blobs (sha256 text PRIMARY KEY, bytes bytea NOT NULL);
+CREATE TABLE IF NOT EXISTS perdure.blobs (sha256 text PRIMARY KEY, bytes bytea NOT NULL);
 -- The blobs that a sweep may remove, and the times at which blobs were removed.
-CREATE TABLE IF NOT EXISTS blob_marks (sha256 text PRIMARY KEY, sweep text NOT NULL);
-CREATE TABLE IF NOT EXISTS removed_blobs (sha256 text PRIMARY KEY, at_s float8 NOT NULL);
+CREATE TABLE IF NOT EXISTS perdure.blob_marks (sha256 text PRIMARY KEY, sweep text NOT NULL);
+CREATE TABLE IF NOT EXISTS perdure.removed_blobs (sha256 text PRIMARY KEY, at_s float8 NOT NULL);
 
 -- The programs that need capabilities, of all executions so far.
-CREATE TABLE IF NOT EXISTS programs (name text PRIMARY KEY);
+CREATE TABLE IF NOT EXISTS perdure.programs (name text PRIMARY KEY);
 
 -- Queues with limits: those of one tenant, or (with an empty tenant) of all that have none of their own. What is under limits has their number as `limited`,
 -- which puts it into the indexes of queues and out of those where other claims would have to skip it; without limits, `limited` is 0. A turn is the time
 -- at which something was handed over; a lane stores its last one.
-CREATE TABLE IF NOT EXISTS queues (
+CREATE TABLE IF NOT EXISTS perdure.queues (
     number bigserial PRIMARY KEY,
     name text NOT NULL,
     tenant text NOT NULL DEFAULT '',
@@ -78,38 +78,52 @@ CREATE TABLE IF NOT EXISTS queues (
     free_for_work_at_s float8 NOT NULL DEFAULT 0,
     UNIQUE (name, tenant)
 );
-CREATE TABLE IF NOT EXISTS lanes (queue bigint, work boolean, lane text, turn float8 NOT NULL, PRIMARY KEY (queue, work, lane));
-CREATE INDEX IF NOT EXISTS lanes_by_turn ON lanes (queue, work, turn);
+CREATE TABLE IF NOT EXISTS perdure.lanes (queue bigint, work boolean, lane text, turn float8 NOT NULL, PRIMARY KEY (queue, work, lane));
+CREATE INDEX IF NOT EXISTS lanes_by_turn ON perdure.lanes (queue, work, turn);
 
 -- What is free: by time, and by tenant and time.
-CREATE INDEX IF NOT EXISTS heads_free ON heads (program, ready_at_s, number) WHERE limited = 0 AND holder IS NULL AND ready_at_s IS NOT NULL;
-CREATE INDEX IF NOT EXISTS heads_free_of_tenants ON heads (program, tenant, ready_at_s, number)
+CREATE INDEX IF NOT EXISTS heads_free ON perdure.heads (program, ready_at_s, number) WHERE limited = 0 AND holder IS NULL AND ready_at_s IS NOT NULL;
+CREATE INDEX IF NOT EXISTS heads_free_of_tenants ON perdure.heads (program, tenant, ready_at_s, number)
     WHERE limited = 0 AND holder IS NULL AND ready_at_s IS NOT NULL;
-CREATE INDEX IF NOT EXISTS heads_limited ON heads (limited, lane, (version > 0), priority, ready_at_s, number)
+CREATE INDEX IF NOT EXISTS heads_limited ON perdure.heads (limited, lane, (version > 0), priority, ready_at_s, number)
     WHERE limited > 0 AND holder IS NULL AND ready_at_s IS NOT NULL;
-CREATE INDEX IF NOT EXISTS heads_limited_held ON heads (limited, lane, holder) WHERE limited > 0 AND holder IS NOT NULL;
-CREATE INDEX IF NOT EXISTS heads_queue ON heads (queue, holder, ready_at_s) WHERE queue <> '';
+CREATE INDEX IF NOT EXISTS heads_limited_held ON perdure.heads (limited, lane, holder) WHERE limited > 0 AND holder IS NOT NULL;
+CREATE INDEX IF NOT EXISTS heads_queue ON perdure.heads (queue, holder, ready_at_s) WHERE queue <> '';
 
-CREATE INDEX IF NOT EXISTS mail_free ON mail (queue, due_at_s, number) WHERE limited = 0 AND holder IS NULL;
-CREATE INDEX IF NOT EXISTS mail_free_of_tenants ON mail (queue, tenant, due_at_s, number) WHERE limited = 0 AND holder IS NULL;
-CREATE INDEX IF NOT EXISTS mail_limited ON mail (limited, lane, (deliveries > 0), priority, due_at_s, number)
+CREATE INDEX IF NOT EXISTS mail_free ON perdure.mail (queue, due_at_s, number) WHERE limited = 0 AND holder IS NULL;
+CREATE INDEX IF NOT EXISTS mail_free_of_tenants ON perdure.mail (queue, tenant, due_at_s, number) WHERE limited = 0 AND holder IS NULL;
+CREATE INDEX IF NOT EXISTS mail_limited ON perdure.mail (limited, lane, (deliveries > 0), priority, due_at_s, number)
     WHERE limited > 0 AND holder IS NULL;
-CREATE INDEX IF NOT EXISTS mail_limited_held ON mail (limited, lane, holder) WHERE limited > 0 AND holder IS NOT NULL;
+CREATE INDEX IF NOT EXISTS mail_limited_held ON perdure.mail (limited, lane, holder) WHERE limited > 0 AND holder IS NOT NULL;
 
 -- The values by which executions are found, in a form that is compared as bytes.
-CREATE TABLE IF NOT EXISTS attributes (number bigint, name text, value bytea, tenant text NOT NULL, ended boolean NOT NULL, PRIMARY KEY (number, name, value));
-CREATE INDEX IF NOT EXISTS attributes_value ON attributes (tenant, name, value, number);
-CREATE INDEX IF NOT EXISTS attributes_living ON attributes (tenant, name, value, number) WHERE NOT ended;
+CREATE TABLE IF NOT EXISTS perdure.attributes (
+    number bigint,
+    name text,
+    value bytea,
+    tenant text NOT NULL,
+    ended boolean NOT NULL,
+    PRIMARY KEY (number, name, value)
+);
+CREATE INDEX IF NOT EXISTS attributes_value ON perdure.attributes (tenant, name, value, number);
+CREATE INDEX IF NOT EXISTS attributes_living ON perdure.attributes (tenant, name, value, number) WHERE NOT ended;
 
 -- When something of each tenant was handed over last, where a claim had to choose between tenants.
-CREATE TABLE IF NOT EXISTS tenant_turns (tenant text, work boolean, turn float8 NOT NULL, PRIMARY KEY (tenant, work));
-CREATE INDEX IF NOT EXISTS tenant_turns_by_turn ON tenant_turns (turn);
+CREATE TABLE IF NOT EXISTS perdure.tenant_turns (tenant text, work boolean, turn float8 NOT NULL, PRIMARY KEY (tenant, work));
+CREATE INDEX IF NOT EXISTS tenant_turns_by_turn ON perdure.tenant_turns (turn);
 
 -- Secrets, which the client encrypts.
-CREATE TABLE IF NOT EXISTS vault (tenant text, name text, version bigint NOT NULL, sealed bytea NOT NULL, set_at_s float8 NOT NULL, PRIMARY KEY (tenant, name));
+CREATE TABLE IF NOT EXISTS perdure.vault (
+    tenant text,
+    name text,
+    version bigint NOT NULL,
+    sealed bytea NOT NULL,
+    set_at_s float8 NOT NULL,
+    PRIMARY KEY (tenant, name)
+);
 
 -- Records: small versioned documents of tenants, with the values by which they are found. Texts are compared by their code points.
-CREATE TABLE IF NOT EXISTS records (
+CREATE TABLE IF NOT EXISTS perdure.records (
     tenant text COLLATE "C",
     kind text COLLATE "C",
     key text COLLATE "C",
@@ -119,8 +133,8 @@ CREATE TABLE IF NOT EXISTS records (
     expires_at_s float8,
     PRIMARY KEY (tenant, kind, key)
 );
-CREATE INDEX IF NOT EXISTS records_expiring ON records (expires_at_s) WHERE expires_at_s IS NOT NULL;
-CREATE TABLE IF NOT EXISTS record_attributes (
+CREATE INDEX IF NOT EXISTS records_expiring ON perdure.records (expires_at_s) WHERE expires_at_s IS NOT NULL;
+CREATE TABLE IF NOT EXISTS perdure.record_attributes (
     tenant text COLLATE "C",
     kind text COLLATE "C",
     key text COLLATE "C",
@@ -128,19 +142,19 @@ CREATE TABLE IF NOT EXISTS record_attributes (
     value bytea,
     PRIMARY KEY (tenant, kind, key, name, value)
 );
-CREATE INDEX IF NOT EXISTS record_attributes_by_value ON record_attributes (tenant, kind, name, value, key);
+CREATE INDEX IF NOT EXISTS record_attributes_by_value ON perdure.record_attributes (tenant, kind, name, value, key);
 
 -- The change feed. What has changed since it began is in `feed_changes`, in order of its last change, until `shipped` gives it its position: a place in `feed`.
 -- Triggers write `feed_changes` (feed_triggers.sql), and only `shipped` writes `feed`, so positions are in the order in which changes became visible.
-CREATE TABLE IF NOT EXISTS feed_changes (
+CREATE TABLE IF NOT EXISTS perdure.feed_changes (
     kind text NOT NULL,
     name bytea NOT NULL,
     key bytea NOT NULL,
     version bigint NOT NULL,
     id bigserial UNIQUE
 );
-CREATE UNIQUE INDEX IF NOT EXISTS feed_changes_thing ON feed_changes (kind, sha256(name), sha256(key), version);
-CREATE TABLE IF NOT EXISTS feed (
+CREATE UNIQUE INDEX IF NOT EXISTS feed_changes_thing ON perdure.feed_changes (kind, sha256(name), sha256(key), version);
+CREATE TABLE IF NOT EXISTS perdure.feed (
     position bigserial PRIMARY KEY,
     kind text NOT NULL,
     name bytea NOT NULL,
@@ -148,10 +162,10 @@ CREATE TABLE IF NOT EXISTS feed (
     version bigint NOT NULL DEFAULT 0,
     change bigint
 );
-CREATE UNIQUE INDEX IF NOT EXISTS feed_thing ON feed (kind, sha256(name), sha256(key), version);
+CREATE UNIQUE INDEX IF NOT EXISTS feed_thing ON perdure.feed (kind, sha256(name), sha256(key), version);
 -- While there is a feed: up to which name or number the things that were there before have their entries, for each table.
-CREATE TABLE IF NOT EXISTS feed_scans (table_name text PRIMARY KEY, name text NOT NULL, number bigint NOT NULL, done boolean NOT NULL);
+CREATE TABLE IF NOT EXISTS perdure.feed_scans (table_name text PRIMARY KEY, name text NOT NULL, number bigint NOT NULL, done boolean NOT NULL);
 
 -- Log rows that were restored before a head that counts them.
-CREATE TABLE IF NOT EXISTS restored_rows (address bytea NOT NULL, version bigint NOT NULL, row bytea NOT NULL);
-CREATE UNIQUE INDEX IF NOT EXISTS restored_rows_of ON restored_rows (sha256(address), version);
+CREATE TABLE IF NOT EXISTS perdure.restored_rows (address bytea NOT NULL, version bigint NOT NULL, row bytea NOT NULL);
+CREATE UNIQUE INDEX IF NOT EXISTS restored_rows_of ON perdure.restored_rows (sha256(address), version);

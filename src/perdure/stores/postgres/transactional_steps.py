@@ -104,7 +104,6 @@ async def run_transactional_step(
                 f"Postgres has aborted the transaction of a step: {str(error) or type(error).__name__}. Perdure runs the step again"
             ) from error
         return TransactionRaised(error)
-    await fetch(SQL.use_schema)
     tables = await begin_transaction(fetch, places_touched([post]), clock and clock())
     answer = await tables.change(msgspec.structs.replace(post, epoch=guard.epoch))
     for channel in tables.channels_to_notify:

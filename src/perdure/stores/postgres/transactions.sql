@@ -33,29 +33,17 @@ SELECT 1 FROM perdure.mail WHERE sha256(address) = sha256($1) AND sha256(key) = 
 -- Checks all constraints that were deferred.
 SET CONSTRAINTS ALL IMMEDIATE;
 
--- name: use_schema
--- Finds Perdure's tables from now on in this transaction.
-SELECT set_config('search_path', 'perdure', true);
-
 -- name: begin_savepoint
 -- Begins the savepoint of a call within the transaction of a user.
-SAVEPOINT perdure;
+SAVEPOINT call_of_store;
 
 -- name: end_savepoint
 -- Ends it.
-RELEASE SAVEPOINT perdure;
+RELEASE SAVEPOINT call_of_store;
 
 -- name: undo_savepoint
 -- Rolls back to it.
-ROLLBACK TO SAVEPOINT perdure;
-
--- name: swap_search_path
--- Returns the search path, and finds Perdure's tables from now on.
-SELECT current_setting('search_path'), set_config('search_path', 'perdure', true);
-
--- name: set_search_path
--- Sets the search path.
-SELECT set_config('search_path', $1, true);
+ROLLBACK TO SAVEPOINT call_of_store;
 
 -- name: database_identity
 -- What identifies a database, whatever URL leads to it.

@@ -110,7 +110,7 @@ def _running_loop() -> AbstractEventLoop | None:
 
 @asynccontextmanager
 async def perdure_savepoint(given: Any, fetch: Fetch) -> AsyncIterator[None]:
-    """Sets a savepoint, and the search path to the store's tables, within the block. A failed block is rolled back, and the user's transaction stays usable.
+    """Sets a savepoint within the block. A failed block is rolled back, and the user's transaction stays usable.
 
     Raises:
         BadValue: the transaction had failed before.
@@ -122,9 +122,7 @@ async def perdure_savepoint(given: Any, fetch: Fetch) -> AsyncIterator[None]:
             raise BadValue("connection=", given, TRANSACTION_FAILED) from error
         raise
     try:
-        ((path, _),) = await fetch(SQL.swap_search_path)
         yield
-        await fetch(SQL.set_search_path, path)
     except BaseException:
         await fetch(SQL.undo_savepoint)
         await fetch(SQL.end_savepoint)
