@@ -14,11 +14,12 @@ DELETE FROM perdure.blob_marks WHERE sha256 = ANY($1::text[]);
 
 -- name: marked_totals
 -- How many blobs a sweep has marked, and their size.
-SELECT count(*), coalesce(sum(length(bytes)), 0)::bigint FROM perdure.blob_marks JOIN perdure.blobs USING (sha256) WHERE sweep = $1;
+SELECT count(DISTINCT sha256), coalesce(sum(length(bytes)), 0)::bigint FROM perdure.blob_marks JOIN perdure.blobs USING (sha256) WHERE sweep = $1;
 
 -- name: marked_blobs
 -- The next blobs that a sweep has marked, of some or of all, and their sizes.
-SELECT sha256, length(bytes) FROM perdure.blob_marks JOIN perdure.blobs USING (sha256) WHERE sweep = $1 AND ($2::text[] IS NULL OR sha256 = ANY($2)) LIMIT $3;
+SELECT sha256, (SELECT sum(length(bytes)) FROM perdure.blobs WHERE blobs.sha256 = blob_marks.sha256)::bigint FROM perdure.blob_marks
+    WHERE sweep = $1 AND ($2::text[] IS NULL OR sha256 = ANY($2)) AND EXISTS (SELECT FROM perdure.blobs WHERE blobs.sha256 = blob_marks.sha256) LIMIT $3;
 
 -- name: remove_blobs
 -- Removes some blobs.
@@ -49,17 +50,9 @@ SELECT {message_columns} FROM perdure.mail WHERE queue IS NULL
 -- Forgets when a blob was removed.
 DELETE FROM perdure.removed_blobs WHERE sha256 = $1;
 
--- name: has_any_blob
--- Whether one of some blobs is there.
-SELECT true FROM perdure.blobs WHERE sha256 = ANY($1::text[]) LIMIT 1;
-
--- name: keep_blob
--- Keeps a blob, unless it is there.
-INSERT INTO perdure.blobs VALUES ($1, $2) ON CONFLICT DO NOTHING;
-
 -- name: read_blob
 -- A blob.
-SELECT bytes FROM perdure.blobs WHERE sha256 = $1;
+SELECT bytes FROM perdure.blobs WHERE sha256 = $1 LIMIT 1;
 
 -- name: removed_at
 -- When a blob was removed.

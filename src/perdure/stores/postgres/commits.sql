@@ -1,7 +1,7 @@
 -- Changes of the store: one call carries out a batch of commits and posts in order, each entirely or not at all, and makes them durable together.
 --
 -- The arrays hold the changes (c_), and what belongs to them in the order of the changes: acknowledgements (a_), messages (s_), what messages open (o_), keys of
--- messages that must not be queued (u_), blobs (b_), names of blobs that are referred to (r_, in groups of which one must be there), attributes (t_, of the
+-- messages that must not be queued (u_), blobs (b_), names of blobs that are referred to (r_, in groups from 1 on of which one must be there), attributes (t_, of the
 -- execution or of what a message opens) and records (d_, with their attributes, e_). `places` are the executions that are touched, in order of address, if
 -- there are several; `plain` are those that get a message which opens nothing.
 --
@@ -14,7 +14,7 @@
 -- Statements in here are planned once in each session, perhaps while the tables are small, so scans of whole tables are switched off.
 
 CREATE OR REPLACE FUNCTION perdure.limits_of(its_queue text, its_tenant text) RETURNS bigint LANGUAGE sql STABLE AS $$
-    SELECT coalesce((SELECT number FROM perdure.queues WHERE name = its_queue AND name <> '' AND tenant IN (its_tenant, '') ORDER BY tenant DESC LIMIT 1), 0)
+    SELECT coalesce((SELECT number FROM perdure.queues WHERE name = its_queue AND tenant IN (its_tenant, '') ORDER BY tenant DESC LIMIT 1), 0)
 $$;
 
 -- The first start of a post that its admission does not allow, and how many are in its way; starts count for those behind them in the same post.
@@ -170,7 +170,7 @@ BEGIN
                     group_is_there := group_is_there OR EXISTS (SELECT FROM perdure.blobs WHERE sha256 = r_sha256[f]);
                     f := f + 1;
                 END LOOP;
-                outcome := (NOT group_is_there)::int;
+                outcome := (its_group > 0 AND NOT group_is_there)::int;
             END LOOP;
             f := d;
             WHILE outcome = 0 AND d_change[f] = i LOOP

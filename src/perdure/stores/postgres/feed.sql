@@ -110,7 +110,7 @@ DELETE FROM perdure.feed_changes WHERE id IN (SELECT id FROM perdure.feed_change
 SELECT position, kind, name, key, version,
     EXISTS (SELECT 1 FROM perdure.feed_changes AS change WHERE {same_thing} AND change.id IS DISTINCT FROM feed.change),
     coalesce(CASE kind
-        WHEN 'blob' THEN (SELECT octet_length(bytes) FROM perdure.blobs WHERE sha256 = convert_from(name, 'UTF8'))
+        WHEN 'blob' THEN (SELECT octet_length(bytes) FROM perdure.blobs WHERE sha256 = convert_from(name, 'UTF8') LIMIT 1)
         WHEN 'row' THEN (SELECT octet_length(row) FROM perdure.log WHERE execution = convert_from(name, 'UTF8')::bigint AND log.version = feed.version)
         WHEN 'message' THEN (SELECT octet_length(body) FROM perdure.mail WHERE sha256(mail.address) = sha256(feed.name) AND sha256(mail.key) = sha256(feed.key))
         WHEN 'record' THEN (SELECT octet_length(value) FROM perdure.records WHERE tenant = convert_from(name, 'UTF8')::json ->> 0
@@ -156,8 +156,16 @@ SELECT {record_columns} FROM perdure.records AS at WHERE tenant = $1 AND kind = 
 (SELECT min(due_at_s) FROM perdure.mail WHERE sha256(mail.address) = sha256(heads.address));
 
 -- name: replace_blob
--- Puts a blob in place.
-INSERT INTO perdure.blobs VALUES ($1, $2) ON CONFLICT (sha256) DO UPDATE SET bytes = excluded.bytes;
+-- Puts a blob in the place of one that is there; returns whether there is one.
+UPDATE perdure.blobs SET bytes = $2 WHERE sha256 = $1 RETURNING true;
+
+-- name: insert_blob
+-- Adds a blob to a month.
+INSERT INTO perdure.blobs VALUES (perdure.month_of($3), $1, $2);
+
+-- name: ensure_month
+-- Makes the partitions of the month of a time.
+SELECT perdure.ensure_month(perdure.month_of($1));
 
 -- name: remove_blob
 -- Removes a blob.
@@ -177,12 +185,14 @@ INSERT INTO perdure.restored_rows VALUES ($1, $2, $3) ON CONFLICT (sha256(addres
 
 -- name: restore_head
 -- Puts a head in place, which has no holder; returns its number.
-INSERT INTO perdure.heads (address, {head_columns}, limited) VALUES ($1, $2, $3, $4, $5, $6, $7, NULL, $8, NULL, $9, $10, $11, $12, $13, $14,
+INSERT INTO perdure.heads (address, month, {head_columns}, attributed, limited)
+    VALUES ($1, perdure.month_of($10), $2, $3, $4, $5, $6, $7, NULL, $8, NULL, $9, $10, $11, $12, $13, $14, $15,
     coalesce((SELECT number FROM perdure.queues WHERE name = $12 AND name <> '' AND tenant IN ($2, '') ORDER BY tenant DESC LIMIT 1), 0))
     ON CONFLICT (sha256(address)) DO UPDATE SET program = excluded.program, root = excluded.root, version = excluded.version, holder = NULL,
         wake_at_s = excluded.wake_at_s, status = excluded.status, created_at_s = excluded.created_at_s, ended_at_s = excluded.ended_at_s,
-        queue = excluded.queue, lane = excluded.lane, priority = excluded.priority, limited = excluded.limited
-    RETURNING number;
+        queue = excluded.queue, lane = excluded.lane, priority = excluded.priority,
+        attributed = excluded.attributed, limited = excluded.limited
+    RETURNING number, month;
 
 -- name: drop_rows
 -- Removes the rows of a log that its head does not count, and those that were restored again.
@@ -191,7 +201,7 @@ DELETE FROM perdure.log WHERE execution = $1 AND (version < $2 OR version > $3
 
 -- name: take_rows
 -- Moves rows that were kept aside into the log.
-INSERT INTO perdure.log (execution, version, row) SELECT $1, version, row FROM perdure.restored_rows
+INSERT INTO perdure.log (month, execution, version, row) SELECT $5, $1, version, row FROM perdure.restored_rows
     WHERE sha256(address) = sha256($4) AND version BETWEEN $2 AND $3;
 
 -- name: drop_rows_aside

@@ -6,7 +6,7 @@ CREATE TABLE IF NOT EXISTS perdure.log (
     execution bigint NOT NULL,
     version bigint NOT NULL,
     row bytea NOT NULL,
-    PRIMARY KEY (month, execution, version)
+    PRIMARY KEY (execution, version, month)
 ) PARTITION BY LIST (month);
 
 CREATE TABLE IF NOT EXISTS perdure.blobs (month int NOT NULL, sha256 text NOT NULL, bytes bytea NOT NULL, PRIMARY KEY (sha256, month)) PARTITION BY LIST (month);

@@ -1,31 +1,13 @@
-"""Reads and changes records, in an open transaction. A post has locked the records that it changes before any of them is read."""
+"""Reads and restores records, in an open transaction."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from perdure.core.attribute_filter import AttributeCondition
 from perdure.stores.postgres.limited_queues import Fetch
 from perdure.stores.postgres.statements import SQL
 from perdure.stores.postgres.store_rows import attributes_from_column, escape_nul
-from perdure.stores.records import RecordChange, RecordFilter, RecordKey, Stale, StoredRecord
-
-
-async def stale_record(fetch: Fetch, changes: Sequence[RecordChange], now_s: float) -> Stale | None:
-    """Returns the first record that is at another version than the changes expect."""
-    for change in changes:
-        version = next((row[0] for row in await fetch(SQL.record_version, *change.key, now_s)), 0)
-        if version != change.version:
-            return Stale(change.key, version)
-    return None
-
-
-async def change_records(fetch: Fetch, changes: Sequence[RecordChange], now_s: float) -> None:
-    """Carries out changes, none of which is stale."""
-    for change in changes:
-        if change.value is None:
-            await remove_record(fetch, change.key)
-        else:
-            await put_record(fetch, StoredRecord(change.key, change.version + 1, change.value, change.attributes, now_s, change.expires_at_s))
+from perdure.stores.records import RecordFilter, RecordKey, StoredRecord
 
 
 async def put_record(fetch: Fetch, record: StoredRecord) -> None:

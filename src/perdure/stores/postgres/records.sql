@@ -4,10 +4,6 @@
 -- A part: the record of a key.
 tenant = $1 AND kind = $2 AND key = $3;
 
--- name: record_version
--- The version of a record that has not expired.
-SELECT version FROM perdure.records WHERE {this_record} AND (expires_at_s IS NULL OR expires_at_s > $4);
-
 -- name: put_record
 -- Puts a record in place.
 INSERT INTO perdure.records VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (tenant, kind, key)

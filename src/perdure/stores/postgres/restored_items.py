@@ -28,7 +28,9 @@ async def restore_item(fetch: Fetch, item: ShippedItem, now_s: float, know: Call
     """Puts one item in place. `know` is called with the program of an execution."""
     match item:
         case ShippedBlob():
-            await fetch(SQL.replace_blob, item.sha256, item.payload)
+            if not await fetch(SQL.replace_blob, item.sha256, item.payload):
+                await fetch(SQL.ensure_month, now_s)
+                await fetch(SQL.insert_blob, item.sha256, item.payload, now_s)
             await fetch(SQL.forget_removal, item.sha256)
             await fetch(SQL.unmark_blob, item.sha256)
         case ShippedRow():
@@ -62,11 +64,12 @@ async def _restore_head(fetch: Fetch, head: Head, first_version: int | None, now
     """Restores a head and the rows that it counts. What was held is free, and awake."""
     address = address_bytes(head.key)
     wake_at_s = head.wake_at_s if head.holder is None else now_s if head.wake_at_s is None else min(head.wake_at_s, now_s)
-    times = (wake_at_s, head.status, head.created_at_s, head.ended_at_s, head.queue, head.lane, head.priority)
-    ((number,),) = await fetch(SQL.restore_head, address, *head.key, head.program, address_bytes(head.root), head.version, *times)
+    times = (wake_at_s, head.status, head.created_at_s, head.ended_at_s, head.queue, head.lane, head.priority, bool(head.attributes))
+    await fetch(SQL.ensure_month, head.created_at_s)
+    ((number, month),) = await fetch(SQL.restore_head, address, *head.key, head.program, address_bytes(head.root), head.version, *times)
     first = head.version + 1 if first_version is None else first_version
-    for rows in (SQL.drop_rows, SQL.take_rows):
-        await fetch(rows, number, first, head.version, address)
+    await fetch(SQL.drop_rows, number, first, head.version, address)
+    await fetch(SQL.take_rows, number, first, head.version, address, month)
     await fetch(SQL.drop_rows_aside, address, head.version)
     await write_attributes(fetch, number, head.attributes)
     await fetch(SQL.set_message_time, address)

@@ -4,7 +4,7 @@ This module has the connections and transactions; `store_tables` has the stateme
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from importlib import import_module
 from importlib.resources import files
@@ -24,7 +24,7 @@ from perdure.stores.postgres.limited_queues import Fetch
 from perdure.stores.postgres.record_rows import read_record, read_records
 from perdure.stores.postgres.statements import SQL
 from perdure.stores.postgres.store_rows import escape_nul, unescape_nul
-from perdure.stores.postgres.store_tables import CHANGE_CHANNEL, EPOCH_LOCK, WAKE_CHANNEL
+from perdure.stores.postgres.store_tables import CHANGE_CHANNEL, WAKE_CHANNEL
 from perdure.stores.postgres.transactional_steps import StepWork, run_transactional_step
 from perdure.stores.postgres.user_transaction_store import PostgresUserTransactionStore, join_user_transaction
 from perdure.stores.postgres.vault import PostgresVault
@@ -63,7 +63,7 @@ CONNECT_TIMEOUT_S, ANSWER_TIMEOUT_S = 10.0, 60.0
 TRANSACTIONS_MAX, SPARE_CONNECTIONS_MAX = 10, 3
 """How many transactions of steps run at a time, each on a connection of its own, and how many of these connections are kept for reuse."""
 
-SCHEMA = files("perdure.stores.postgres").joinpath("tables.sql").read_text(encoding="utf-8")
+SCHEMA = "".join(files("perdure.stores.postgres").joinpath(name).read_text(encoding="utf-8") for name in ("tables.sql", "months.sql", "commits.sql"))
 
 
 class PostgresStore:
@@ -101,8 +101,8 @@ class PostgresStore:
 
     async def commit(self, changes: Sequence[Commit | Post]) -> list[ChangeAnswer]:
         check_changes(changes)
-        async with self._transaction(tables.places_touched(changes)) as here:
-            return [await here.change(change) for change in changes]
+        async with self._transaction() as here:
+            return await here.change(changes) if changes else []
 
     async def claim(self, claim: Claim) -> Claimed:
         async with self._transaction() as here:
@@ -222,10 +222,10 @@ class PostgresStore:
     # Transactions and connections.
 
     @asynccontextmanager
-    async def _transaction(self, places: Iterable[tuple[str, ...]] = (), *, alone: bool = False) -> AsyncIterator[tables.PostgresTables]:
+    async def _transaction(self, *, alone: bool = False) -> AsyncIterator[tables.PostgresTables]:
         """Yields the tables in one transaction and one epoch (with `alone`, while no other transaction runs), and notifies listeners when it is durable."""
         async with self._connected() as connection, connection.transaction(isolation="read_committed"):
-            here = await tables.begin_transaction(connection.fetch, places, self._clock and self._clock(), alone=alone)
+            here = await tables.begin_transaction(connection.fetch, self._clock and self._clock(), alone=alone)
             yield here
             for channel in here.channels_to_notify:
                 await connection.fetch(SQL.notify, channel, self._name)
@@ -302,7 +302,7 @@ class PostgresStore:
         await connection.set_type_codec("text", schema="pg_catalog", encoder=escape_nul, decoder=unescape_nul, format="text")
         if await connection.fetchval(SQL.newest_table) is None:
             async with connection.transaction():
-                await connection.fetch(SQL.lock_places.format(shared=""), EPOCH_LOCK, [])
+                await connection.fetch(SQL.lock_epoch.format(shared=""))
                 await connection.execute(SCHEMA)
         if on_own_loop:
             self._connection = connection

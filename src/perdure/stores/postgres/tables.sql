@@ -10,6 +10,7 @@ INSERT INTO perdure.meta SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM perdure.meta);
 CREATE TABLE IF NOT EXISTS perdure.heads (
     number bigserial PRIMARY KEY,
     address bytea NOT NULL,
+    month int NOT NULL,
     tenant text NOT NULL,
     workflow text NOT NULL,
     id text NOT NULL,
@@ -26,13 +27,12 @@ CREATE TABLE IF NOT EXISTS perdure.heads (
     lane text NOT NULL DEFAULT '',
     priority bigint NOT NULL DEFAULT 0,
     limited bigint NOT NULL DEFAULT 0,
+    attributed boolean NOT NULL DEFAULT false,
     ready_at_s float8 GENERATED ALWAYS AS (least(wake_at_s, mail_at_s)) STORED
 );
 CREATE UNIQUE INDEX IF NOT EXISTS heads_address ON perdure.heads (sha256(address));
 CREATE INDEX IF NOT EXISTS heads_by_time ON perdure.heads (created_at_s, number);
 CREATE INDEX IF NOT EXISTS heads_held ON perdure.heads (holder, number) WHERE holder IS NOT NULL;
-
-CREATE TABLE IF NOT EXISTS perdure.log (execution bigint, version bigint, row bytea NOT NULL, PRIMARY KEY (execution, version));
 
 CREATE TABLE IF NOT EXISTS perdure.mail (
     number bigserial PRIMARY KEY,
@@ -53,7 +53,6 @@ CREATE INDEX IF NOT EXISTS mail_leased ON perdure.mail (holder, number) WHERE ho
 
 CREATE TABLE IF NOT EXISTS perdure.holders (name text PRIMARY KEY, until_s float8 NOT NULL, about bytea NOT NULL);
 
-CREATE TABLE IF NOT EXISTS perdure.blobs (sha256 text PRIMARY KEY, bytes bytea NOT NULL);
 -- The blobs that a sweep may remove, and the times at which blobs were removed.
 CREATE TABLE IF NOT EXISTS perdure.blob_marks (sha256 text PRIMARY KEY, sweep text NOT NULL);
 CREATE TABLE IF NOT EXISTS perdure.removed_blobs (sha256 text PRIMARY KEY, at_s float8 NOT NULL);

@@ -17,7 +17,7 @@ from perdure.core.errors import StoreUnavailable, WrongVerb
 from perdure.stores.postgres.limited_queues import Fetch
 from perdure.stores.postgres.statements import SQL
 from perdure.stores.postgres.store_rows import address_bytes
-from perdure.stores.postgres.store_tables import begin_transaction, places_touched
+from perdure.stores.postgres.store_tables import begin_transaction
 from perdure.stores.postgres.user_transaction_store import ABORTED_SQLSTATE, fetch_with_asyncpg
 from perdure.stores.protocol import ChangeAnswer, Post, Superseded, TransactionGuard, TransactionRaised, TransactionRefused
 
@@ -25,7 +25,7 @@ ATTEMPT_LOCK = 0x50657265 << 32
 """The first of the advisory locks of attempts."""
 
 PERDURE_TABLES = (
-    *("meta", "heads", "attributes", "programs", "log", "mail", "holders", "blobs", "blob_marks", "removed_blobs", "queues", "lanes", "tenant_turns", "vault"),
+    *("meta", "heads", "attributes", "programs", "months", "mail", "holders", "blob_marks", "removed_blobs", "queues", "lanes", "tenant_turns", "vault"),
     *("records", "record_attributes", "feed", "feed_changes", "feed_scans", "restored_rows"),
 )
 STATE_BEFORE, STATE_AFTER = (sql.format(perdure_tables=PERDURE_TABLES) for sql in (SQL.state_before_step, SQL.state_after_step))
@@ -104,8 +104,8 @@ async def run_transactional_step(
                 f"Postgres has aborted the transaction of a step: {str(error) or type(error).__name__}. Perdure runs the step again"
             ) from error
         return TransactionRaised(error)
-    tables = await begin_transaction(fetch, places_touched([post]), clock and clock())
-    answer = await tables.change(msgspec.structs.replace(post, epoch=guard.epoch))
+    tables = await begin_transaction(fetch, clock and clock())
+    (answer,) = await tables.change([msgspec.structs.replace(post, epoch=guard.epoch)])
     for channel in tables.channels_to_notify:
         await fetch(SQL.notify, channel, "")
     return answer

@@ -7,7 +7,7 @@ SELECT pg_advisory_xact_lock($1);
 -- name: changed_rows
 -- How many rows of Perdure's tables this session has changed recently, which may include those of the transaction before.
 (SELECT coalesce(sum(pg_stat_get_xact_tuples_inserted(oid) + pg_stat_get_xact_tuples_updated(oid)
-    + pg_stat_get_xact_tuples_deleted(oid)), 0)::bigint FROM pg_class WHERE relnamespace = 'perdure'::regnamespace AND relname IN {perdure_tables});
+    + pg_stat_get_xact_tuples_deleted(oid)), 0)::bigint FROM pg_class WHERE relnamespace = 'perdure'::regnamespace AND (relispartition OR relname IN {perdure_tables}));
 
 -- name: state_before_step
 -- The epoch, the number of the transaction and how many rows were changed before a step.

@@ -8,7 +8,7 @@ The connection may be of asyncpg or psycopg, with any settings. No driver is imp
 
 import asyncio
 from asyncio import AbstractEventLoop
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import Any
@@ -144,8 +144,8 @@ class PostgresUserTransactionStore:
     async def commit(self, changes: Sequence[Commit | Post]) -> list[ChangeAnswer]:
         """See `Store.commit`."""
         check_changes(changes)
-        here = await self._begun(tables.places_touched(changes))
-        answers = [await here.change(change) for change in changes]
+        here = await self._begun()
+        answers = await here.change(changes) if changes else []
         for channel in here.channels_to_notify:
             await self._fetch(SQL.notify, channel, "")
         return answers
@@ -182,8 +182,8 @@ class PostgresUserTransactionStore:
         """See `Store.queues`."""
         return await queues.queue_statuses(self._fetch, (await self._begun()).moment.now_s)
 
-    async def _begun(self, places: Iterable[tuple[str, ...]] = ()) -> tables.PostgresTables:
-        return await tables.begin_transaction(self._fetch, places, self._clock and self._clock())
+    async def _begun(self) -> tables.PostgresTables:
+        return await tables.begin_transaction(self._fetch, self._clock and self._clock())
 
 
 @asynccontextmanager
