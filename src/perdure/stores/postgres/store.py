@@ -19,13 +19,15 @@ from perdure.stores.change_feed import CHANGE_FEED
 from perdure.stores.postgres import limited_queues as queues
 from perdure.stores.postgres import store_tables as tables
 from perdure.stores.postgres.blobs import PostgresBlobRemoval
+from perdure.stores.postgres.change_arrays import carry_out
 from perdure.stores.postgres.change_feed_part import PostgresChangeFeed
+from perdure.stores.postgres.group_commit import GroupCommit
 from perdure.stores.postgres.limited_queues import Fetch
 from perdure.stores.postgres.record_rows import read_record, read_records
 from perdure.stores.postgres.statements import SQL
 from perdure.stores.postgres.store_rows import escape_nul, unescape_nul
 from perdure.stores.postgres.store_tables import CHANGE_CHANNEL, WAKE_CHANNEL
-from perdure.stores.postgres.transactional_steps import StepWork, run_transactional_step
+from perdure.stores.postgres.transactional_steps import CONFLICTS, StepWork, run_transactional_step
 from perdure.stores.postgres.user_transaction_store import PostgresUserTransactionStore, join_user_transaction
 from perdure.stores.postgres.vault import PostgresVault
 from perdure.stores.protocol import (
@@ -62,6 +64,9 @@ CONNECT_TIMEOUT_S, ANSWER_TIMEOUT_S = 10.0, 60.0
 
 TRANSACTIONS_MAX, SPARE_CONNECTIONS_MAX = 10, 3
 """How many transactions of steps run at a time, each on a connection of its own, and how many of these connections are kept for reuse."""
+
+ATTEMPTS_MAX = 5
+"""How often a statement is sent that Postgres ends because of another transaction."""
 
 SCHEMA = "".join(files("perdure.stores.postgres").joinpath(name).read_text(encoding="utf-8") for name in ("tables.sql", "months.sql", "commits.sql"))
 
@@ -101,8 +106,10 @@ class PostgresStore:
 
     async def commit(self, changes: Sequence[Commit | Post]) -> list[ChangeAnswer]:
         check_changes(changes)
-        async with self._transaction() as here:
-            return await here.change(changes) if changes else []
+        if not changes:
+            async with self._connected():  # which says so if the store is closed, or its server is not there
+                return []
+        return await (self._group.commit(changes) if self._is_on_own_loop() else self._carry_out(changes))
 
     async def claim(self, claim: Claim) -> Claimed:
         async with self._transaction() as here:
@@ -221,6 +228,22 @@ class PostgresStore:
 
     # Transactions and connections.
 
+    async def _carry_out(self, changes: Sequence[Commit | Post]) -> list[ChangeAnswer]:
+        """Carries out changes in one statement, which is one transaction, and notifies listeners when it is durable."""
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            try:
+                async with self._connected() as connection:
+                    done = await carry_out(connection.fetch, changes, self._clock and self._clock())
+                    channels = tables.channels_to_notify(done.wakes, done.news)
+                    for channel in channels:
+                        await connection.fetch(SQL.notify, channel, self._name)
+                break
+            except StoreUnavailable as error:
+                if attempt == ATTEMPTS_MAX or sqlstate_of(error) not in CONFLICTS:
+                    raise
+        self._notify(channels)
+        return done.answers
+
     @asynccontextmanager
     async def _transaction(self, *, alone: bool = False) -> AsyncIterator[tables.PostgresTables]:
         """Yields the tables in one transaction and one epoch (with `alone`, while no other transaction runs), and notifies listeners when it is durable."""
@@ -229,7 +252,7 @@ class PostgresStore:
             yield here
             for channel in here.channels_to_notify:
                 await connection.fetch(SQL.notify, channel, self._name)
-        self._notify(here)
+        self._notify(here.channels_to_notify)
 
     @asynccontextmanager
     async def _snapshot(self, first: str) -> AsyncIterator[Fetch]:
@@ -281,6 +304,7 @@ class PostgresStore:
         if self._loop is None or self._loop.is_closed():
             self._loop, self._connection, self._turn = loop, None, asyncio.Lock()
             self._spare, self._room = [], asyncio.Semaphore(TRANSACTIONS_MAX)
+            self._group = GroupCommit(self._carry_out, is_refused)
         return loop is self._loop
 
     @contextmanager
@@ -319,7 +343,17 @@ class PostgresStore:
             for notify in tuple(self._listeners[channel]):
                 notify()
 
-    def _notify(self, done: tables.PostgresTables) -> None:
+    def _notify(self, channels: Sequence[str]) -> None:
         """Notifies the listeners of this store after a transaction is durable."""
-        for channel in done.channels_to_notify:
+        for channel in channels:
             self._on_notification(None, 0, channel, None)
+
+
+def sqlstate_of(error: BaseException) -> str:
+    """The SQLSTATE of the answer of Postgres that an error was raised for; empty if there was none."""
+    return str(getattr(error.__cause__, "sqlstate", None) or "")
+
+
+def is_refused(error: BaseException) -> bool:
+    """Whether Postgres has refused a statement because of what is in it, and has changed nothing: bad data, a constraint, a limit of the program."""
+    return sqlstate_of(error)[:2] in ("22", "23", "42", "54")

@@ -50,7 +50,7 @@ class PostgresTables:
     @property
     def channels_to_notify(self) -> list[str]:
         """The channels on which to notify others."""
-        return [channel for channel, is_notified in ((WAKE_CHANNEL, self.wakes), (CHANGE_CHANNEL, self.news)) if is_notified]
+        return channels_to_notify(self.wakes, self.news)
 
     async def _first(self, sql: str, *arguments: object) -> Any:
         """Returns the first value of the first row; None if there is no row."""
@@ -139,6 +139,11 @@ class PostgresTables:
             freed = [*await self.fetch(SQL.let_executions_go, holder, now_s), *await self.fetch(SQL.let_tasks_go, holder)]
             self.wakes = bool(freed)
             await self.fetch(SQL.add_holder, holder, now_s + lease_s, about)
+
+
+def channels_to_notify(wakes: bool, news: bool) -> list[str]:
+    """The channels on which to notify others."""
+    return [channel for channel, is_notified in ((WAKE_CHANNEL, wakes), (CHANGE_CHANNEL, news)) if is_notified]
 
 
 async def begin_transaction(fetch: Fetch, now_s: float | None, *, alone: bool = False) -> PostgresTables:
