@@ -1,6 +1,6 @@
 """The statements of the Postgres store, by name: `SQL.lock_feed` is the text below `-- name: lock_feed` in one of its files.
 
-`tables.sql` and `feed_triggers.sql` hold what creates things.
+`tables.sql`, `months.sql`, `commits.sql` and `feed_triggers.sql` hold what creates things.
 """
 
 import re
