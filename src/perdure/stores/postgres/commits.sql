@@ -13,10 +13,6 @@
 --
 -- Statements in here are planned once in each session, perhaps while the tables are small, so scans of whole tables are switched off.
 
-CREATE OR REPLACE FUNCTION perdure.limits_of(its_queue text, its_tenant text) RETURNS bigint LANGUAGE sql STABLE AS $$
-    SELECT coalesce((SELECT number FROM perdure.queues WHERE name = its_queue AND tenant IN (its_tenant, '') ORDER BY tenant DESC LIMIT 1), 0)
-$$;
-
 -- The first start of a post that its admission does not allow, and how many are in its way; starts count for those behind them in the same post.
 CREATE OR REPLACE FUNCTION perdure.refused_start_1(
     i int, s_change int[], s_address bytea[], s_opens int[], o_tenant text[], o_admission text[], o_value bytea[], o_max bigint[],
@@ -279,7 +275,7 @@ BEGIN
                     END IF;
                     INSERT INTO perdure.heads (address, month, tenant, workflow, id, program, root, version, status, created_at_s, queue, lane, priority, limited, attributed,
                         mail_at_s) VALUES (s_address[s], this_month, o_tenant[o], o_workflow[o], o_id[o], o_program[o], o_root[o], 0, 'pending', now_s, o_queue[o],
-                        o_lane[o], o_priority[o], CASE WHEN o_queue[o] = '' THEN 0 ELSE perdure.limits_of(o_queue[o], o_tenant[o]) END, o_attributes[o] > 0,
+                        o_lane[o], o_priority[o], CASE WHEN o_queue[o] = '' THEN 0 ELSE perdure.limits_of_1(o_queue[o], o_tenant[o]) END, o_attributes[o] > 0,
                         (SELECT min(due_at_s) FROM perdure.mail WHERE sha256(address) = sha256(s_address[s]))) ON CONFLICT DO NOTHING RETURNING number INTO new_number;
                     IF FOUND THEN
                         created := created || o;
@@ -292,7 +288,7 @@ BEGIN
                 END IF;
                 INSERT INTO perdure.mail (address, key, body, due_at_s, queue, lane, priority, tenant, limited) VALUES (s_address[s], s_key[s], s_body[s],
                     greatest(s_due_at_s[s], now_s), s_queue[s], s_lane[s], s_priority[s], s_tenant[s],
-                    CASE WHEN s_queue[s] IS NULL THEN 0 ELSE perdure.limits_of(s_queue[s], s_tenant[s]) END) ON CONFLICT DO NOTHING;
+                    CASE WHEN s_queue[s] IS NULL THEN 0 ELSE perdure.limits_of_1(s_queue[s], s_tenant[s]) END) ON CONFLICT DO NOTHING;
                 IF FOUND AND s_queue[s] IS NULL THEN
                     UPDATE perdure.heads SET mail_at_s = greatest(s_due_at_s[s], now_s) WHERE sha256(address) = sha256(s_address[s])
                         AND (mail_at_s IS NULL OR mail_at_s > greatest(s_due_at_s[s], now_s));

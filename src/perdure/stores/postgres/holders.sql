@@ -1,30 +1,15 @@
--- Holders and their leases.
+-- Holders and their leases. `claim_functions.sql` has the function that renews them.
 
--- name: renew_holder
--- Renews a lease; returns the name if there is one.
-UPDATE perdure.holders SET until_s = $2, about = CASE WHEN $3 = ''::bytea THEN about ELSE $3 END WHERE name = $1 RETURNING name;
-
--- name: add_holder
--- Begins a lease.
-INSERT INTO perdure.holders VALUES ($1, $2, $3);
-
--- name: remove_holder
--- Ends a lease.
-DELETE FROM perdure.holders WHERE name = $1;
+-- name: renew
+-- Renews a lease, begins one, or ends it; returns the time, the epoch, and whether something became free.
+SELECT * FROM perdure.renew_1($1, $2, $3, $4);
 
 -- name: remove_all_holders
 -- Ends all leases.
 DELETE FROM perdure.holders;
 
--- name: let_executions_go
--- Frees the executions of a holder, and has them awake.
-UPDATE perdure.heads SET holder = NULL, wake_at_s = least(coalesce(wake_at_s, created_at_s), $2) WHERE holder = $1 RETURNING number;
-
--- name: let_tasks_go
--- Frees the tasks of a holder.
-UPDATE perdure.mail SET holder = NULL WHERE holder = $1 RETURNING number;
-
 -- name: leases
--- All holders, whether their leases last, how much they hold, and what they say about themselves.
-SELECT name, until_s > $1, (SELECT count(*) FROM perdure.heads WHERE holder = name), (SELECT count(*) FROM perdure.mail WHERE holder = name), about
-    FROM perdure.holders;
+-- The holders whose leases last or that hold something: whether they live, how much they hold, and what they say about themselves. Only indexes are counted.
+SELECT * FROM (SELECT name, until_s > coalesce($1::float8, extract(epoch FROM clock_timestamp())::float8) AS lives,
+    (SELECT count(*) FROM perdure.heads WHERE holder = name) AS executions, (SELECT count(*) FROM perdure.mail WHERE holder = name) AS work, about
+    FROM perdure.holders) AS leases WHERE lives OR executions > 0 OR work > 0;

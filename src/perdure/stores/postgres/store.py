@@ -16,6 +16,7 @@ from perdure.core.errors import ProgrammingError, StoreUnavailable
 from perdure.core.paths import Address, Key
 from perdure.stores.blob_marks import BLOB_REMOVAL
 from perdure.stores.change_feed import CHANGE_FEED
+from perdure.stores.postgres import claim_queries
 from perdure.stores.postgres import limited_queues as queues
 from perdure.stores.postgres import store_tables as tables
 from perdure.stores.postgres.blobs import PostgresBlobRemoval
@@ -68,7 +69,10 @@ TRANSACTIONS_MAX, SPARE_CONNECTIONS_MAX = 10, 3
 ATTEMPTS_MAX = 5
 """How often a statement is sent that Postgres ends because of another transaction."""
 
-SCHEMA = "".join(files("perdure.stores.postgres").joinpath(name).read_text(encoding="utf-8") for name in ("tables.sql", "months.sql", "commits.sql"))
+SCHEMA = "\n".join(
+    files("perdure.stores.postgres").joinpath(script).read_text(encoding="utf-8")
+    for script in ("tables.sql", "months.sql", "commits.sql", "claim_functions.sql", "limited_queue_functions.sql")
+)
 
 
 class PostgresStore:
@@ -95,6 +99,7 @@ class PostgresStore:
         self._connection: Any = None
         self._identity: tuple[Any, ...] | None = None
         self._spare: list[Any] = []
+        self._programs = claim_queries.KnownPrograms()
         self.vault = PostgresVault(self._transaction)
         self.blob_removal = PostgresBlobRemoval(self._transaction)
         parts = StoreParts().having(VAULT, self.vault).having(BLOB_REMOVAL, self.blob_removal)
@@ -112,8 +117,13 @@ class PostgresStore:
         return await (self._group.commit(changes) if self._is_on_own_loop() else self._carry_out(changes))
 
     async def claim(self, claim: Claim) -> Claimed:
-        async with self._transaction() as here:
-            return await here.claim(claim)
+        async with self._connected() as connection:
+            claimed, freed = await claim_queries.claim(connection.fetch, claim, self._clock and self._clock(), self._programs)
+            if freed:
+                await connection.fetch(SQL.notify, WAKE_CHANNEL, self._name)
+        if freed:
+            self._on_notification(None, 0, WAKE_CHANNEL, None)
+        return claimed
 
     async def read(self, key: Key, after: int = 0) -> StoredLog | None:
         async with self._connected() as connection:
@@ -144,18 +154,23 @@ class PostgresStore:
             return here.moment
 
     async def renew(self, holder: str, lease_s: float, about: bytes = b"") -> StoreTime:
-        async with self._transaction() as here:
-            await here.renew(holder, lease_s, about)
-            return here.moment
+        async with self._connected() as connection:
+            ((now_s, epoch, freed),) = await connection.fetch(SQL.renew, self._clock and self._clock(), holder, float(lease_s), about)
+            if freed:
+                await connection.fetch(SQL.notify, WAKE_CHANNEL, self._name)
+        if freed:
+            self._on_notification(None, 0, WAKE_CHANNEL, None)
+        return StoreTime(now_s, epoch)
 
     async def leases(self) -> list[HolderStatus]:
-        async with self._transaction() as here:
-            return await here.leases()
+        async with self._connected() as connection:
+            return await tables.read_leases(connection.fetch, self._clock and self._clock())
 
     async def limit(self, queue: str, limits: QueueLimits | None, tenant: str | None = None) -> None:
-        async with self._transaction(alone=True) as here:
-            await queues.set_limits(here.fetch, queue, limits, tenant)
-            here.wakes = True
+        async with self._connected() as connection:
+            await queues.set_limits(connection.fetch, queue, limits, tenant)
+            await connection.fetch(SQL.notify, WAKE_CHANNEL, self._name)
+        self._on_notification(None, 0, WAKE_CHANNEL, None)
 
     async def queues(self) -> list[QueueStatus]:
         async with self._transaction() as here:

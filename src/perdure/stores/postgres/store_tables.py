@@ -1,7 +1,7 @@
 """The operations of the store on its tables in Postgres, inside of one transaction. Nothing here begins or ends a transaction, or depends on a driver.
 
-A change locks the heads of the executions that it decides or sends to (see commits.sql). A claim locks the rows that it takes,
-and waits only for claims on the same queue with limits. A new epoch, and a change of limits, waits until no other transaction is running.
+A change locks the heads of the executions that it decides or sends to (see commits.sql). A claim (`claim_queries`) locks the rows that it takes, and waits only
+for claims on the same queue with limits. A new epoch waits until no other transaction is running.
 """
 
 from collections.abc import Sequence
@@ -12,20 +12,14 @@ from perdure.core.limits import UNCLAIMED_MESSAGE_S
 from perdure.core.paths import Address, Key
 from perdure.core.program import program_requirements
 from perdure.stores.change_feed import ShippedItem
-from perdure.stores.postgres import limited_queues as queues
 from perdure.stores.postgres import record_rows, restored_items
 from perdure.stores.postgres import store_rows as attributes
 from perdure.stores.postgres.change_arrays import carry_out
-from perdure.stores.postgres.claim_queries import free_orphans, has_orphans, ready_executions, ready_work
-from perdure.stores.postgres.limited_queues import ClaimArguments, Fetch, PostgresCandidate
+from perdure.stores.postgres.limited_queues import Fetch
 from perdure.stores.postgres.statements import SQL
 from perdure.stores.postgres.store_rows import address_bytes, escape_nul, head_of, message_of
 from perdure.stores.protocol import (
-    ORPHANS_FREED_MIN,
     ChangeAnswer,
-    Claim,
-    Claimed,
-    ClaimedExecution,
     Commit,
     Head,
     HeadFilter,
@@ -68,50 +62,11 @@ class PostgresTables:
         if program_requirements(program):
             await self.fetch(SQL.add_program, program)
 
-    async def claim(self, claim: Claim) -> Claimed:
-        """See `Store.claim`."""
-        holder, now_s = claim.holder, self.moment.now_s
-        alive, limited = next(map(tuple, await self.fetch(SQL.lives, now_s, holder)), (False, False))
-        if claim.epoch != self.moment.epoch or not alive:
-            return Claimed(now_s)
-        claim = claim.of([name for (name,) in await self.fetch(SQL.programs)])
-        roots = None if claim.roots is None else [*map(address_bytes, claim.roots)]
-        tenants = None if claim.tenants is None else [*map(escape_nul, sorted(claim.tenants))]
-        asked = ClaimArguments(now_s, [*map(escape_nul, claim.programs)], roots, holder, [*map(escape_nul, claim.queues)], claim.limit, tenants)
-        self.wakes |= await free_orphans(self.fetch, now_s, max(claim.limit, ORPHANS_FREED_MIN))
-        executions, work = await self._ready(asked, limited)
-        numbers = [one.number for one in executions]
-        assigned = {row[16]: head_of(row) for row in await self.fetch(SQL.assign, numbers, holder, now_s)}
-        messages = await self.fetch(SQL.due_messages, numbers, now_s)  # Only a statement after the one that locks the heads sees messages that came in between.
-        handed = tuple(ClaimedExecution(assigned[number], tuple(message_of(row) for row in messages if row[8] == number)) for number in numbers)
-        numbers = [one.number for one in work]
-        leased = {row[0]: message_of(row) for row in await self.fetch(SQL.lease, numbers, holder)}
-        if await has_orphans(self.fetch, now_s):
-            return Claimed(now_s, handed, tuple(leased[number] for number in numbers), now_s)
-        times_s = [await self._first(SQL.next_time, asked.queues, *asked[1:4], asked.tenants), *(await queues.next_times(self.fetch, asked) if limited else ())]
-        next_at_s = min((at_s for at_s in times_s if at_s is not None), default=None)
-        return Claimed(now_s, handed, tuple(leased[number] for number in numbers), next_at_s)
-
-    async def _ready(self, asked: ClaimArguments, limited: bool) -> tuple[list[PostgresCandidate], list[PostgresCandidate]]:
-        """Chooses and locks the executions and tasks to hand over, longest waiting first. `limited` says that some queue has limits."""
-        locked = await queues.lock_queues(self.fetch, asked) if limited else {}
-        from_queues = await queues.choose_executions(self.fetch, locked, asked) if limited else []
-        executions = await ready_executions(self.fetch, asked, from_queues)
-        work = await ready_work(self.fetch, asked, await queues.choose_work(self.fetch, locked, asked) if limited else [])
-        if limited:
-            await queues.record_served(self.fetch, locked, executions, work, asked.now_s)
-        return executions, work
-
     async def restore(self, items: Sequence[ShippedItem]) -> None:
         """See `ChangeFeed.restore`. No other transaction may be running."""
         for item in items:
             await restored_items.restore_item(self.fetch, item, self.moment.now_s, self._know)
         self.wakes = True
-
-    async def leases(self) -> list[HolderStatus]:
-        """See `Store.leases`."""
-        leases = [HolderStatus(*row) for row in await self.fetch(SQL.leases, self.moment.now_s)]
-        return sorted((lease for lease in leases if lease.alive or lease.executions or lease.work), key=lambda lease: lease.holder)
 
     async def drop_expired(self, limit: int) -> list[QueuedMessage]:
         """See `Store.drop_expired`."""
@@ -128,17 +83,6 @@ class PostgresTables:
         await self.fetch(SQL.raise_epoch)
         self.wakes = True
         return self.moment.epoch + 1
-
-    async def renew(self, holder: str, lease_s: float, about: bytes) -> None:
-        """See `Store.renew`."""
-        now_s = self.moment.now_s
-        if lease_s <= 0:
-            await self.fetch(SQL.remove_holder, holder)
-            self.wakes = True
-        elif not await self.fetch(SQL.renew_holder, holder, now_s + lease_s, about):
-            freed = [*await self.fetch(SQL.let_executions_go, holder, now_s), *await self.fetch(SQL.let_tasks_go, holder)]
-            self.wakes = bool(freed)
-            await self.fetch(SQL.add_holder, holder, now_s + lease_s, about)
 
 
 def channels_to_notify(wakes: bool, news: bool) -> list[str]:
@@ -183,6 +127,11 @@ async def read_heads(fetch: Fetch, which: HeadFilter) -> list[Head]:
         where += f" AND heads.number < {number}" if which.order is None else f" AND (at.value, at.number) {beyond} ({given(which.after.value)}, {number})"
     sql = SQL.list_heads.format(source=source, where=where, order=order)
     return [*map(head_of, await fetch(sql, *named, which.created_from_s, which.ended, max(which.limit, 0), *wanted))]
+
+
+async def read_leases(fetch: Fetch, now_s: float | None) -> list[HolderStatus]:
+    """See `Store.leases`. The time is `now_s`, or else the server's."""
+    return sorted((HolderStatus(*row) for row in await fetch(SQL.leases, now_s)), key=lambda lease: lease.holder)
 
 
 async def read_messages(fetch: Fetch, to: Address) -> list[QueuedMessage]:

@@ -7,6 +7,9 @@ CREATE SCHEMA IF NOT EXISTS perdure;
 CREATE TABLE IF NOT EXISTS perdure.meta (epoch bigint NOT NULL);
 INSERT INTO perdure.meta SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM perdure.meta);
 
+-- An update of a head that is held writes no index, so that it needs no index entries and leaves nothing behind that vacuum must remove (a HOT update): each
+-- column of an index is one that such an update does not change, or is null while the head is held. The time at which a held execution is due is indexed
+-- by the second, so that a timeout that moves with each step seldom changes it. Pages are filled to three quarters, which leaves room for such updates.
 CREATE TABLE IF NOT EXISTS perdure.heads (
     number bigserial PRIMARY KEY,
     address bytea NOT NULL,
@@ -28,8 +31,12 @@ CREATE TABLE IF NOT EXISTS perdure.heads (
     priority bigint NOT NULL DEFAULT 0,
     limited bigint NOT NULL DEFAULT 0,
     attributed boolean NOT NULL DEFAULT false,
-    ready_at_s float8 GENERATED ALWAYS AS (least(wake_at_s, mail_at_s)) STORED
-);
+    ready_at_s float8 GENERATED ALWAYS AS (least(wake_at_s, mail_at_s)) STORED,
+    free_at_s float8 GENERATED ALWAYS AS (CASE WHEN holder IS NULL THEN least(wake_at_s, mail_at_s) END) STORED,
+    free_program text GENERATED ALWAYS AS (CASE WHEN holder IS NULL AND (wake_at_s IS NOT NULL OR mail_at_s IS NOT NULL) THEN program END) STORED,
+    free_begun boolean GENERATED ALWAYS AS (CASE WHEN holder IS NULL THEN version > 0 END) STORED,
+    held_due_s float8 GENERATED ALWAYS AS (CASE WHEN holder IS NOT NULL THEN floor(least(wake_at_s, mail_at_s)) END) STORED
+) WITH (fillfactor = 75, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_analyze_scale_factor = 0.05);
 CREATE UNIQUE INDEX IF NOT EXISTS heads_address ON perdure.heads (sha256(address));
 CREATE INDEX IF NOT EXISTS heads_by_time ON perdure.heads (created_at_s, number);
 CREATE INDEX IF NOT EXISTS heads_held ON perdure.heads (holder, number) WHERE holder IS NOT NULL;
@@ -46,12 +53,15 @@ CREATE TABLE IF NOT EXISTS perdure.mail (
     deliveries int NOT NULL DEFAULT 0,
     lane text NOT NULL DEFAULT '',
     priority bigint NOT NULL DEFAULT 0,
-    limited bigint NOT NULL DEFAULT 0
-);
+    limited bigint NOT NULL DEFAULT 0,
+    begun boolean NOT NULL GENERATED ALWAYS AS (deliveries > 0) STORED
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_insert_scale_factor = 0.1,
+    autovacuum_analyze_scale_factor = 0.05);
 CREATE UNIQUE INDEX IF NOT EXISTS mail_key ON perdure.mail (sha256(address), sha256(key));
 CREATE INDEX IF NOT EXISTS mail_leased ON perdure.mail (holder, number) WHERE holder IS NOT NULL;
 
-CREATE TABLE IF NOT EXISTS perdure.holders (name text PRIMARY KEY, until_s float8 NOT NULL, about bytea NOT NULL);
+CREATE TABLE IF NOT EXISTS perdure.holders (name text PRIMARY KEY, until_s float8 NOT NULL, about bytea NOT NULL)
+    WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
 
 -- The blobs that a sweep may remove, and the times at which blobs were removed.
 CREATE TABLE IF NOT EXISTS perdure.blob_marks (sha256 text PRIMARY KEY, sweep text NOT NULL);
@@ -76,23 +86,24 @@ CREATE TABLE IF NOT EXISTS perdure.queues (
     free_at_s float8 NOT NULL DEFAULT 0,
     free_for_work_at_s float8 NOT NULL DEFAULT 0,
     UNIQUE (name, tenant)
-);
-CREATE TABLE IF NOT EXISTS perdure.lanes (queue bigint, work boolean, lane text, turn float8 NOT NULL, PRIMARY KEY (queue, work, lane));
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 500);
+CREATE TABLE IF NOT EXISTS perdure.lanes (queue bigint, work boolean, lane text, turn float8 NOT NULL, PRIMARY KEY (queue, work, lane))
+    WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 500);
 CREATE INDEX IF NOT EXISTS lanes_by_turn ON perdure.lanes (queue, work, turn);
 
--- What is free: by time, and by tenant and time.
-CREATE INDEX IF NOT EXISTS heads_free ON perdure.heads (program, ready_at_s, number) WHERE limited = 0 AND holder IS NULL AND ready_at_s IS NOT NULL;
-CREATE INDEX IF NOT EXISTS heads_free_of_tenants ON perdure.heads (program, tenant, ready_at_s, number)
-    WHERE limited = 0 AND holder IS NULL AND ready_at_s IS NOT NULL;
-CREATE INDEX IF NOT EXISTS heads_limited ON perdure.heads (limited, lane, (version > 0), priority, ready_at_s, number)
-    WHERE limited > 0 AND holder IS NULL AND ready_at_s IS NOT NULL;
+-- What is free: by time, by tenant and time, and by root and time. What is held: by when it is due. What waits in queues: by line.
+CREATE INDEX IF NOT EXISTS heads_free ON perdure.heads (free_program, free_at_s, number) WHERE limited = 0 AND free_at_s IS NOT NULL;
+CREATE INDEX IF NOT EXISTS heads_free_of_tenants ON perdure.heads (free_program, tenant, free_at_s, number) WHERE limited = 0 AND free_at_s IS NOT NULL;
+CREATE INDEX IF NOT EXISTS heads_free_of_roots ON perdure.heads (sha256(root), free_at_s, number) WHERE limited = 0 AND free_at_s IS NOT NULL;
+CREATE INDEX IF NOT EXISTS heads_held_due ON perdure.heads (holder, held_due_s, number) WHERE held_due_s IS NOT NULL;
+CREATE INDEX IF NOT EXISTS heads_limited ON perdure.heads (limited, lane, free_begun, priority, free_at_s, number) WHERE limited > 0 AND free_at_s IS NOT NULL;
 CREATE INDEX IF NOT EXISTS heads_limited_held ON perdure.heads (limited, lane, holder) WHERE limited > 0 AND holder IS NOT NULL;
-CREATE INDEX IF NOT EXISTS heads_queue ON perdure.heads (queue, holder, ready_at_s) WHERE queue <> '';
+CREATE INDEX IF NOT EXISTS heads_queue ON perdure.heads (queue, limited, holder, free_at_s) WHERE queue <> '';
 
-CREATE INDEX IF NOT EXISTS mail_free ON perdure.mail (queue, due_at_s, number) WHERE limited = 0 AND holder IS NULL;
-CREATE INDEX IF NOT EXISTS mail_free_of_tenants ON perdure.mail (queue, tenant, due_at_s, number) WHERE limited = 0 AND holder IS NULL;
-CREATE INDEX IF NOT EXISTS mail_limited ON perdure.mail (limited, lane, (deliveries > 0), priority, due_at_s, number)
-    WHERE limited > 0 AND holder IS NULL;
+CREATE INDEX IF NOT EXISTS mail_free ON perdure.mail (queue, due_at_s, number) WHERE limited = 0 AND holder IS NULL AND queue IS NOT NULL;
+CREATE INDEX IF NOT EXISTS mail_free_of_tenants ON perdure.mail (queue, tenant, due_at_s, number) WHERE limited = 0 AND holder IS NULL AND queue IS NOT NULL;
+CREATE INDEX IF NOT EXISTS mail_of_executions ON perdure.mail (due_at_s, number) WHERE queue IS NULL;
+CREATE INDEX IF NOT EXISTS mail_limited ON perdure.mail (limited, lane, begun, priority, due_at_s, number) WHERE limited > 0 AND holder IS NULL;
 CREATE INDEX IF NOT EXISTS mail_limited_held ON perdure.mail (limited, lane, holder) WHERE limited > 0 AND holder IS NOT NULL;
 
 -- The values by which executions are found, in a form that is compared as bytes.
@@ -108,7 +119,8 @@ CREATE INDEX IF NOT EXISTS attributes_value ON perdure.attributes (tenant, name,
 CREATE INDEX IF NOT EXISTS attributes_living ON perdure.attributes (tenant, name, value, number) WHERE NOT ended;
 
 -- When something of each tenant was handed over last, where a claim had to choose between tenants.
-CREATE TABLE IF NOT EXISTS perdure.tenant_turns (tenant text, work boolean, turn float8 NOT NULL, PRIMARY KEY (tenant, work));
+CREATE TABLE IF NOT EXISTS perdure.tenant_turns (tenant text, work boolean, turn float8 NOT NULL, PRIMARY KEY (tenant, work))
+    WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 500);
 CREATE INDEX IF NOT EXISTS tenant_turns_by_turn ON perdure.tenant_turns (turn);
 
 -- Secrets, which the client encrypts.
