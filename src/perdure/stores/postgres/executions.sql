@@ -17,8 +17,8 @@ SELECT coalesce($1::float8, extract(epoch FROM clock_timestamp())::float8), epoc
 UPDATE perdure.meta SET epoch = epoch + 1;
 
 -- name: notify
--- Notifies a channel when the transaction is durable.
-SELECT pg_notify($1, $2);
+-- Notifies a channel (its name in the schema ``perdure``) when the transaction is durable, and counts that for stores that poll.
+SELECT pg_notify('perdure' || right($1, 5), $2), nextval(('perdure.' || right($1, 4) || '_count')::regclass);
 
 -- name: remove_head
 -- Removes a head.
@@ -85,4 +85,4 @@ tenant, workflow, id, program, root, version, holder, wake_at_s, mail_at_s, stat
 
 -- name: newest_table
 -- Whether the newest of the tables is there.
-SELECT to_regclass('perdure.restored_rows');
+SELECT to_regclass('perdure.news_count');

@@ -13,6 +13,7 @@ SQL = SqlQueries(
     *(
         "blobs.sql",
         "claims.sql",
+        "connections.sql",
         "executions.sql",
         "feed.sql",
         "holders.sql",

@@ -1,12 +1,12 @@
 """Rows of the Postgres tables and what they decode to.
 
-Names may contain NUL, which the text type of Postgres can't hold, so names are escaped. The connection's text codec does that, except within arrays. An
+Names may contain NUL, which the text type of Postgres can't hold, so names are escaped. What executes a statement does that, except within arrays. An
 address is JSON: three texts for an execution and two for a queue. Each attribute is a row in an index by name and value, written by the commit that
 changes it.
 """
 
 import re
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -26,7 +26,17 @@ def escape_nul(text: str) -> str:
 
 def unescape_nul(text: str) -> str:
     """Returns the name that `escape_nul` was given."""
-    return re.sub(r"\\(.)", lambda found: "\0" if found[1] == "0" else "\\", text)
+    return text if "\\" not in text else re.sub(r"\\(.)", lambda found: "\0" if found[1] == "0" else "\\", text)
+
+
+def escaped_argument(value: Any) -> Any:
+    """Escapes an argument of a statement if it is text. Arrays of names are escaped by the caller."""
+    return escape_nul(value) if isinstance(value, str) else value
+
+
+def unescaped_row(row: Iterable[Any]) -> tuple[Any, ...]:
+    """Returns a row with its texts as they were given."""
+    return tuple(unescape_nul(value) if isinstance(value, str) else value for value in row)
 
 
 def attributes_from_column(text: str | None) -> IndexedAttributes:

@@ -180,3 +180,7 @@ CREATE TABLE IF NOT EXISTS perdure.feed_scans (table_name text PRIMARY KEY, name
 -- Log rows that were restored before a head that counts them.
 CREATE TABLE IF NOT EXISTS perdure.restored_rows (address bytea NOT NULL, version bigint NOT NULL, row bytea NOT NULL);
 CREATE UNIQUE INDEX IF NOT EXISTS restored_rows_of ON perdure.restored_rows (sha256(address), version);
+
+-- How often was notified that something may be ready, and that there is news: for stores that poll, because no notification gets through to them.
+CREATE SEQUENCE IF NOT EXISTS perdure.wake_count;
+CREATE SEQUENCE IF NOT EXISTS perdure.news_count;

@@ -48,7 +48,7 @@ class PostgresTransaction:
 
     async def execute(self, sql: str, *arguments: Any) -> int:
         """Runs a statement; returns how many rows it changed, -1 if the statement reports no number."""
-        statement = await self.connection.prepare(_checked_statement(sql))
+        statement = await self.connection.prepare(_checked_statement(sql), name="")  # a pooler in transaction mode needs it unnamed
         await statement.fetch(*arguments)
         found = _COUNT.search(statement.get_statusmsg())
         return int(found[1]) if found else -1

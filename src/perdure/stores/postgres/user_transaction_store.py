@@ -21,7 +21,7 @@ from perdure.stores.postgres import store_tables as tables
 from perdure.stores.postgres.limited_queues import Fetch
 from perdure.stores.postgres.record_rows import read_record, read_records
 from perdure.stores.postgres.statements import SQL
-from perdure.stores.postgres.store_rows import escape_nul, unescape_nul
+from perdure.stores.postgres.store_rows import escaped_argument, unescaped_row
 from perdure.stores.protocol import ALL_HEADS, ChangeAnswer, Commit, Head, HeadFilter, Post, QueueStatus, StoredLog, StoreTime, check_changes
 from perdure.stores.records import RecordFilter, RecordKey, StoredRecord
 from perdure.stores.user_transactions import CONNECTION_KINDS, EXPECTED_OPEN, driver_connection, is_instance_of
@@ -66,7 +66,7 @@ def fetch_with_asyncpg(connection: Any) -> Fetch:
     """Returns a function that executes statements on a connection of asyncpg."""
 
     async def fetch(sql: str, *arguments: Any) -> list[Any]:
-        return [_row(row) for row in await connection.fetch(sql, *map(_argument, arguments))]
+        return [unescaped_row(row) for row in await connection.fetch(sql, *map(escaped_argument, arguments))]
 
     return fetch
 
@@ -74,8 +74,8 @@ def fetch_with_asyncpg(connection: Any) -> Fetch:
 def _fetch_with_psycopg(psycopg: Any, connection: Any, *, aside: bool) -> Fetch:
     def carry_out(sql: str, arguments: tuple[Any, ...]) -> list[Any]:
         with psycopg.RawCursor(connection, row_factory=psycopg.rows.tuple_row) as cursor:
-            cursor.execute(sql, [*map(_argument, arguments)])
-            return [*map(_row, cursor.fetchall())] if cursor.description else []
+            cursor.execute(sql, [*map(escaped_argument, arguments)])
+            return [*map(unescaped_row, cursor.fetchall())] if cursor.description else []
 
     async def fetch(sql: str, *arguments: Any) -> list[Any]:
         return await asyncio.to_thread(carry_out, sql, arguments) if aside else carry_out(sql, arguments)
@@ -86,19 +86,10 @@ def _fetch_with_psycopg(psycopg: Any, connection: Any, *, aside: bool) -> Fetch:
 def _fetch_with_async_psycopg(psycopg: Any, connection: Any) -> Fetch:
     async def fetch(sql: str, *arguments: Any) -> list[Any]:
         async with psycopg.AsyncRawCursor(connection, row_factory=psycopg.rows.tuple_row) as cursor:
-            await cursor.execute(sql, [*map(_argument, arguments)])
-            return [*map(_row, await cursor.fetchall())] if cursor.description else []
+            await cursor.execute(sql, [*map(escaped_argument, arguments)])
+            return [*map(unescaped_row, await cursor.fetchall())] if cursor.description else []
 
     return fetch
-
-
-def _argument(value: Any) -> Any:
-    """Escapes an argument as the codec of the store's own connections does. Arrays of names are escaped already."""
-    return escape_nul(value) if isinstance(value, str) else value
-
-
-def _row(row: Any) -> tuple[Any, ...]:
-    return tuple(unescape_nul(value) if isinstance(value, str) else value for value in row)
 
 
 def _running_loop() -> AbstractEventLoop | None:
