@@ -82,7 +82,3 @@ tenant, workflow, id, program, root, version, holder, wake_at_s, mail_at_s, stat
 -- The columns of a head, for `head_of`.
 {head_columns}, (SELECT string_agg(encode(convert_to(name, 'UTF8'), 'hex') || '=' || encode(value, 'hex'), ',') FROM perdure.attributes
     WHERE attributes.number = heads.number);
-
--- name: newest_table
--- Whether the newest of the tables is there.
-SELECT to_regclass('perdure.news_count');

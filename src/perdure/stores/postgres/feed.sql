@@ -16,6 +16,10 @@ SELECT name, number FROM perdure.feed_scans WHERE table_name = $1 AND NOT done;
 -- Records how far a table was scanned.
 UPDATE perdure.feed_scans SET name = $1, number = $2, done = $3 WHERE table_name = $4;
 
+-- name: switch_feed_triggers
+-- Enables or disables the triggers that record changes.
+SELECT perdure.switch_feed_triggers_1($1);
+
 -- name: is_scanned
 -- Whether all tables were scanned; null without a feed.
 SELECT bool_and(done) FROM perdure.feed_scans;

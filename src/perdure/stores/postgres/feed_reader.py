@@ -1,6 +1,6 @@
 """The change feed in Postgres: begins and ends it, gives positions to what has changed and to what was there before, and reads entries as items.
 
-Triggers record what changes (`feed_triggers.sql`), by any writer, without a position. The reader gives positions: in one transaction, which sees the
+Triggers record what changes (`migrations/0002_feed_triggers.sql`), by any writer, without a position. The reader gives positions: in one transaction, which sees the
 database as it was at one moment, it takes what was committed and is not in the feed yet, in the order of the changes, and reads its page. So no position can
 appear below one that a reader has passed, however long a transaction of a user takes, and no writer waits for another one or for the reader.
 
@@ -32,16 +32,13 @@ from perdure.stores.change_feed import (
 )
 from perdure.stores.postgres.limited_queues import Fetch
 from perdure.stores.postgres.record_rows import record_of
-from perdure.stores.postgres.statements import FEED_TRIGGERS, SQL
+from perdure.stores.postgres.statements import SQL
 from perdure.stores.postgres.store_rows import address_bytes, address_of, head_of, message_of, unescape_nul
 from perdure.stores.protocol import LogRow, QueueLimits
 from perdure.stores.records import RecordKey
 
 FIRST_NAMES = {"blobs": "", "removed_blobs": "", "heads": "", "mail": "", "records": '["","",""]'}
 """The tables that are scanned, in this order: blobs before what names them, executions before their messages; and the name before the first one."""
-
-TRIGGERED = ("blobs", "removed_blobs", "log", "heads", "attributes", "mail", "queues", "records")
-"""The tables with triggers."""
 
 
 class _Entry(NamedTuple):
@@ -57,12 +54,11 @@ class _Entry(NamedTuple):
 
 
 async def begin_feed(fetch: Fetch) -> None:
-    """Creates the triggers, and begins the scan. It does nothing if there is a feed. No other transaction may be running."""
+    """Enables the triggers, and begins the scan. It does nothing if there is a feed. No other transaction may be running."""
     await fetch(SQL.lock_feed)
     if await _scanned(fetch) is not None:
         return
-    for name in FEED_TRIGGERS:
-        await fetch(getattr(FEED_TRIGGERS, name))
+    await fetch(SQL.switch_feed_triggers, True)
     for table, first in FIRST_NAMES.items():
         await fetch(SQL.begin_scan, table, first)
     await fetch(SQL.add_limits_entries)
@@ -73,8 +69,7 @@ async def end_feed(fetch: Fetch) -> None:
     await fetch(SQL.lock_feed)
     if await _scanned(fetch) is None:
         return
-    for table in TRIGGERED:
-        await fetch(f"ALTER TABLE perdure.{table} DISABLE TRIGGER note_feed_change")
+    await fetch(SQL.switch_feed_triggers, False)
     for empty in (SQL.end_scans, SQL.empty_feed, SQL.empty_feed_changes):
         await fetch(empty)
 

@@ -1,6 +1,6 @@
 """The statements of the Postgres store, by name: `SQL.lock_feed` is the text below `-- name: lock_feed` in one of its files.
 
-`tables.sql`, `months.sql`, `commits.sql` and `feed_triggers.sql` hold what creates things.
+What creates and changes tables and functions is in `migrations/`.
 """
 
 import re
@@ -16,15 +16,17 @@ SQL = SqlQueries(
         "connections.sql",
         "executions.sql",
         "feed.sql",
+        "grants.sql",
         "holders.sql",
         "limited_queues.sql",
         "messages.sql",
+        "migrations.sql",
+        "schema_check.sql",
         "records.sql",
         "transactions.sql",
         "vault.sql",
     ),
 )
-FEED_TRIGGERS = SqlQueries("perdure.stores.postgres", "feed_triggers.sql")
 
 PERDURE_WORD = re.compile(r"\bperdure\b")
 

@@ -6,7 +6,6 @@ This module has the transactions; `store_tables` has the statements that run in 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from importlib.resources import files
 from typing import Any, NamedTuple, TypeVar, Unpack
 
 from perdure.core.envelopes import Ack, QueuedMessage
@@ -14,7 +13,7 @@ from perdure.core.errors import StoreError, StoreUnavailable
 from perdure.core.paths import Address, Key
 from perdure.stores.blob_marks import BLOB_REMOVAL
 from perdure.stores.change_feed import CHANGE_FEED
-from perdure.stores.postgres import claim_queries
+from perdure.stores.postgres import claim_queries, migrations
 from perdure.stores.postgres import limited_queues as queues
 from perdure.stores.postgres import store_tables as tables
 from perdure.stores.postgres.blobs import PostgresBlobRemoval
@@ -60,11 +59,6 @@ from perdure.stores.store_parts import PartName, StoreParts
 from perdure.stores.user_transactions import USER_TRANSACTIONS
 
 T = TypeVar("T")
-
-SCHEMA = "\n".join(
-    files("perdure.stores.postgres").joinpath(script).read_text(encoding="utf-8")
-    for script in ("tables.sql", "months.sql", "commits.sql", "claim_functions.sql", "limited_queue_functions.sql")
-)
 
 
 class StoreConnections(NamedTuple):
@@ -275,15 +269,17 @@ class PostgresStore:
             yield connection
 
     async def _prepare(self, connection: PostgresConnection) -> None:
-        """Creates or upgrades the tables if needed."""
-        if (await connection.fetch(SQL.newest_table))[0][0] is not None:
+        """Checks that this Perdure can use the tables, and creates or upgrades them if needed."""
+        settings = self._connections.settings
+        scripts = migrations.SchemaMigrations(settings.schema)
+        state = await scripts.state(connection.raw)
+        scripts.expect_known(state)
+        if not scripts.missing(state):
             return
-        if self._connections.settings.read_only:
-            schema = self._connections.settings.schema
-            raise StoreError(f"{self._connections.settings} has no tables of Perdure in the schema {schema}; perdure db migrate makes them")
-        async with self._connections.direct_connection() as direct, direct.transaction():
-            await direct.fetch(SQL.lock_epoch.format(shared=""))
-            await direct.execute(SCHEMA)
+        if settings.read_only:
+            raise StoreError(f"{state.place} has not the tables that this Perdure needs; perdure db migrate makes them")
+        async with self._connections.direct_connection() as direct:
+            await scripts.prepare(direct.raw)
 
 
 def is_refused(error: BaseException) -> bool:

@@ -1,10 +1,12 @@
+-- works with engines from schema 1 on
+--
 -- The functions of queues with limits: what is ready in them, what `stores/fairness.py` lets a claim have of it, and the change of limits.
 --
 -- A row of `queues` limits the executions and tasks that have its number as `limited`: those of one tenant, or of all that have no limits of their own.
 -- One index holds what is free: each line is a range of it, in order of due time. `claim_functions.sql` has the claim, and says what all functions obey.
 
 -- How many executions or tasks live holders hold in a queue with limits.
-CREATE OR REPLACE FUNCTION perdure.held_in_queue_1(p_work boolean, p_queue bigint, p_now_s float8) RETURNS bigint LANGUAGE plpgsql AS $$
+CREATE FUNCTION perdure.held_in_queue_1(p_work boolean, p_queue bigint, p_now_s float8) RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
     IF p_work THEN
         RETURN (SELECT count(*) FROM perdure.mail AS m JOIN perdure.holders AS o ON o.name = m.holder AND o.until_s > p_now_s
@@ -16,7 +18,7 @@ END $$;
 
 -- The first executions or tasks that are free in each line of a queue with limits and become due behind `p_after_s`, until `p_until_s`: up to `p_count` of each.
 -- A line holds everything of one lane and priority that was begun, or was not. Each is found by one lookup behind the line before it.
-CREATE OR REPLACE FUNCTION perdure.first_in_lines_1(p_work boolean, p_queue bigint, p_names text[], p_roots bytea[], p_tenants text[], p_now_s float8,
+CREATE FUNCTION perdure.first_in_lines_1(p_work boolean, p_queue bigint, p_names text[], p_roots bytea[], p_tenants text[], p_now_s float8,
     p_after_s float8, p_until_s float8, p_count bigint) RETURNS SETOF perdure.candidate LANGUAGE plpgsql AS $$
 BEGIN
     IF p_work THEN
@@ -56,7 +58,7 @@ BEGIN
 END $$;
 
 -- How many may begin now under the rate of a queue. The last number forgives rounding errors in times.
-CREATE OR REPLACE FUNCTION perdure.starts_allowed_1(p_interval_s float8, p_burst bigint, p_free_at_s float8, p_now_s float8) RETURNS float8
+CREATE FUNCTION perdure.starts_allowed_1(p_interval_s float8, p_burst bigint, p_free_at_s float8, p_now_s float8) RETURNS float8
 LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE WHEN p_interval_s <= 0 THEN 'infinity'
         ELSE greatest(0, floor(p_burst - (greatest(p_free_at_s, p_now_s) - p_now_s) / p_interval_s + 1e-6)) END
@@ -67,7 +69,7 @@ $$;
 -- A lane is served in order of priority and time, so the place of a thing in its lane says how many of the lane will be held before it is handed over. Among
 -- those of one priority, that number decides, then the time since which the lane waits. This order holds until something comes first that may not begin.
 -- From then on, the lanes give only what was begun before; that takes the place of what comes before it in its line and may not begin.
-CREATE OR REPLACE FUNCTION perdure.choose_by_limits_1(p_ready perdure.candidate[], p_room bigint, p_per_lane bigint, p_starts float8) RETURNS perdure.candidate[]
+CREATE FUNCTION perdure.choose_by_limits_1(p_ready perdure.candidate[], p_room bigint, p_per_lane bigint, p_starts float8) RETURNS perdure.candidate[]
 LANGUAGE plpgsql AS $$
 DECLARE
     v_chosen perdure.candidate[];
@@ -101,7 +103,7 @@ BEGIN
 END $$;
 
 -- The queues with limits from which a claim could get something now, by number: some are due, and there is room. It reads no queue that has nothing free.
-CREATE OR REPLACE FUNCTION perdure.ready_queues_1(p_work boolean, p_names text[], p_roots bytea[], p_tenants text[], p_now_s float8) RETURNS bigint[]
+CREATE FUNCTION perdure.ready_queues_1(p_work boolean, p_names text[], p_roots bytea[], p_tenants text[], p_now_s float8) RETURNS bigint[]
 LANGUAGE plpgsql AS $$
 BEGIN
     RETURN array(SELECT q.number FROM perdure.waiting_queues_1(p_work, p_names, p_tenants) AS waiting(number) JOIN perdure.queues AS q ON q.number = waiting.number
@@ -110,7 +112,7 @@ BEGIN
 END $$;
 
 -- The queues with limits in which something is free that may be for a claim, as far as its tenants and the names of its queues say.
-CREATE OR REPLACE FUNCTION perdure.waiting_queues_1(p_work boolean, p_names text[], p_tenants text[]) RETURNS SETOF bigint LANGUAGE plpgsql AS $$
+CREATE FUNCTION perdure.waiting_queues_1(p_work boolean, p_names text[], p_tenants text[]) RETURNS SETOF bigint LANGUAGE plpgsql AS $$
 BEGIN
     IF p_work THEN
         RETURN QUERY WITH RECURSIVE found(queue) AS (SELECT (SELECT min(m.limited) FROM perdure.mail AS m WHERE m.limited > 0 AND m.holder IS NULL)
@@ -128,7 +130,7 @@ BEGIN
 END $$;
 
 -- Chooses and locks what a claim gets from queues with limits, whose locks it has. What another transaction has locked is skipped for the next.
-CREATE OR REPLACE FUNCTION perdure.take_by_limits_1(p_work boolean, p_queues bigint[], p_names text[], p_roots bytea[], p_tenants text[], p_now_s float8,
+CREATE FUNCTION perdure.take_by_limits_1(p_work boolean, p_queues bigint[], p_names text[], p_roots bytea[], p_tenants text[], p_now_s float8,
     p_limit bigint) RETURNS perdure.candidate[] LANGUAGE plpgsql AS $$
 DECLARE
     v_taken perdure.candidate[] := '{}';
@@ -165,7 +167,7 @@ BEGIN
 END $$;
 
 -- Records what queues with limits have handed over, in order: the turns of their lanes, and until when their rates are used up. Forgets turns long past.
-CREATE OR REPLACE FUNCTION perdure.record_lane_turns_1(p_work boolean, p_handed perdure.candidate[], p_now_s float8) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION perdure.record_lane_turns_1(p_work boolean, p_handed perdure.candidate[], p_now_s float8) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     v_queue record;
     v_one perdure.candidate;
@@ -201,7 +203,7 @@ BEGIN
 END $$;
 
 -- When a claim could get more from queues with limits, as far as that depends on time: something becomes due, or the rate allows what is due to begin.
-CREATE OR REPLACE FUNCTION perdure.next_by_limits_1(p_work boolean, p_names text[], p_roots bytea[], p_tenants text[], p_now_s float8) RETURNS float8
+CREATE FUNCTION perdure.next_by_limits_1(p_work boolean, p_names text[], p_roots bytea[], p_tenants text[], p_now_s float8) RETURNS float8
 LANGUAGE plpgsql AS $$
 BEGIN
     RETURN (SELECT min(least(
@@ -214,7 +216,7 @@ BEGIN
 END $$;
 
 -- The number of the limits that apply to a tenant in a queue: its own, or those of all; 0 if there are none.
-CREATE OR REPLACE FUNCTION perdure.limits_of_1(p_name text, p_tenant text) RETURNS bigint LANGUAGE plpgsql AS $$
+CREATE FUNCTION perdure.limits_of_1(p_name text, p_tenant text) RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
     RETURN coalesce((SELECT q.number FROM perdure.queues AS q WHERE q.name = p_name AND q.tenant IN (p_tenant, '') ORDER BY q.tenant DESC LIMIT 1), 0);
 END $$;
@@ -222,7 +224,7 @@ END $$;
 -- Sets or removes (`p_sets` is false) the limits of a queue for a tenant or, if that is empty, for all tenants (see `Store.limit`). The state of fairness is kept.
 -- Other numbers for limits that are there are set beside claims. Limits that are new, or removed, wait until nothing else is under way, since what they apply to
 -- is marked. Returns false if the limits were removed by another call meanwhile; then it is called again.
-CREATE OR REPLACE FUNCTION perdure.limit_1(p_name text, p_tenant text, p_sets boolean, p_concurrency bigint, p_per_lane bigint, p_interval_s float8,
+CREATE FUNCTION perdure.limit_1(p_name text, p_tenant text, p_sets boolean, p_concurrency bigint, p_per_lane bigint, p_interval_s float8,
     p_burst bigint, p_declared text) RETURNS boolean LANGUAGE plpgsql SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     IF p_sets AND EXISTS (SELECT 1 FROM perdure.queues AS q WHERE q.name = p_name AND q.tenant = p_tenant) THEN

@@ -1,7 +1,9 @@
+-- works with engines from schema 1 on
+--
 -- Months: the logs and blobs of executions are kept by the month in which the execution began, each in a partition of its own, so that old ones can be removed
 -- whole. A month is a number: those since January 1970, in UTC.
 
-CREATE TABLE IF NOT EXISTS perdure.log (
+CREATE TABLE perdure.log (
     month int NOT NULL,
     execution bigint NOT NULL,
     version bigint NOT NULL,
@@ -9,17 +11,17 @@ CREATE TABLE IF NOT EXISTS perdure.log (
     PRIMARY KEY (execution, version, month)
 ) PARTITION BY LIST (month);
 
-CREATE TABLE IF NOT EXISTS perdure.blobs (month int NOT NULL, sha256 text NOT NULL, bytes bytea NOT NULL, PRIMARY KEY (sha256, month)) PARTITION BY LIST (month);
+CREATE TABLE perdure.blobs (month int NOT NULL, sha256 text NOT NULL, bytes bytea NOT NULL, PRIMARY KEY (sha256, month)) PARTITION BY LIST (month);
 
-CREATE TABLE IF NOT EXISTS perdure.months (month int PRIMARY KEY);
+CREATE TABLE perdure.months (month int PRIMARY KEY);
 
-CREATE OR REPLACE FUNCTION perdure.month_of(at_s float8) RETURNS int LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+CREATE FUNCTION perdure.month_of(at_s float8) RETURNS int LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT (12 * (extract(year FROM to_timestamp(at_s) AT TIME ZONE 'UTC') - 1970) + extract(month FROM to_timestamp(at_s) AT TIME ZONE 'UTC') - 1)::int
 $$;
 
 -- Makes the partitions of a month, unless they are there. It runs as the owner of the tables, so an engine needs no right to create anything. A new partition is
 -- attached to its table, for which nobody has to wait.
-CREATE OR REPLACE FUNCTION perdure.ensure_month(its_month int) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION perdure.ensure_month(its_month int) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     parent text;
     part text;

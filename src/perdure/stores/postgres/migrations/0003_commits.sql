@@ -1,3 +1,5 @@
+-- works with engines from schema 1 on
+--
 -- Changes of the store: one call carries out a batch of commits and posts in order, each entirely or not at all, and makes them durable together.
 --
 -- The arrays hold the changes (c_), and what belongs to them in the order of the changes: acknowledgements (a_), messages (s_), what messages open (o_), keys of
@@ -14,7 +16,7 @@
 -- Statements in here are planned once in each session, perhaps while the tables are small, so scans of whole tables are switched off.
 
 -- The first start of a post that its admission does not allow, and how many are in its way; starts count for those behind them in the same post.
-CREATE OR REPLACE FUNCTION perdure.refused_start_1(
+CREATE FUNCTION perdure.refused_start_1(
     i int, s_change int[], s_address bytea[], s_opens int[], o_tenant text[], o_admission text[], o_value bytea[], o_max bigint[],
     t_change int[], t_send int[], t_name text[], t_value bytea[], OUT which int, OUT present bigint
 ) LANGUAGE plpgsql STABLE AS $$
@@ -45,7 +47,7 @@ BEGIN
     END LOOP;
 END $$;
 
-CREATE OR REPLACE FUNCTION perdure.commit_1(
+CREATE FUNCTION perdure.commit_1(
     clock float8, locks int[], places bytea[], plain bytea[], programs text[],
     c_epoch bigint[], c_address bytea[], c_tenant text[], c_workflow text[], c_id text[], c_program text[], c_root bytea[], c_holder text[], c_version bigint[],
     c_count int[], c_row bytea[], c_compacted bytea[], c_status text[], c_wake_at_s float8[], c_ended_at_s float8[], c_created_at_s float8[],

@@ -1,3 +1,5 @@
+-- works with engines from schema 1 on
+--
 -- The functions of claims, of leases and of limits: each call from outside is one round trip and one transaction. Running this again has no effect.
 --
 -- A number at the end of a name is that of its signature: an engine of an earlier version may still call the earlier one. Each statement of a function sees
@@ -22,19 +24,19 @@ DO $$ BEGIN
 END $$;
 
 -- A candidate that no limits apply to.
-CREATE OR REPLACE FUNCTION perdure.plain_candidate_1(p_number bigint, p_at_s float8, p_tenant text, p_own boolean) RETURNS perdure.candidate
+CREATE FUNCTION perdure.plain_candidate_1(p_number bigint, p_at_s float8, p_tenant text, p_own boolean) RETURNS perdure.candidate
 LANGUAGE sql IMMUTABLE AS $$
     SELECT ROW(p_number, p_at_s, p_tenant, p_own, 0, NULL, NULL, NULL, NULL, NULL, NULL)::perdure.candidate
 $$;
 
 -- The time of the store: that of a test, or else of the server.
-CREATE OR REPLACE FUNCTION perdure.time_1(p_now_s float8) RETURNS float8 LANGUAGE sql VOLATILE AS $$
+CREATE FUNCTION perdure.time_1(p_now_s float8) RETURNS float8 LANGUAGE sql VOLATILE AS $$
     SELECT coalesce(p_now_s, extract(epoch FROM clock_timestamp())::float8)
 $$;
 
 -- Frees up to `p_count` executions and as many tasks of dead holders, and has the executions awake. Says whether it freed any, and whether more may be left.
 -- Holders are found one behind the other in the index of what is held, so that those that have no lease are found, too.
-CREATE OR REPLACE FUNCTION perdure.free_orphans_1(p_now_s float8, p_count int, OUT freed boolean, OUT is_more boolean) LANGUAGE plpgsql AS $$
+CREATE FUNCTION perdure.free_orphans_1(p_now_s float8, p_count int, OUT freed boolean, OUT is_more boolean) LANGUAGE plpgsql AS $$
 DECLARE
     v_dead text[];
     v_found bigint[];
@@ -65,7 +67,7 @@ END $$;
 
 -- The first free executions or tasks without limits that are due, of each of some programs or queues: up to `p_count` of each, without those in `p_busy`.
 -- If roots are given, up to `p_count` of each root; if tenants are given, of each of them.
-CREATE OR REPLACE FUNCTION perdure.first_free_1(p_work boolean, p_names text[], p_roots bytea[], p_tenants text[], p_until_s float8, p_busy bigint[],
+CREATE FUNCTION perdure.first_free_1(p_work boolean, p_names text[], p_roots bytea[], p_tenants text[], p_until_s float8, p_busy bigint[],
     p_count bigint) RETURNS TABLE (number bigint, at_s float8, tenant text) LANGUAGE plpgsql AS $$
 BEGIN
     IF p_work AND p_tenants IS NULL THEN
@@ -95,7 +97,7 @@ BEGIN
 END $$;
 
 -- The tenants that have something free of a program or in a queue, from the tenant `p_from` on: up to `p_count`, each found behind the one before it.
-CREATE OR REPLACE FUNCTION perdure.tenants_from_1(p_work boolean, p_name text, p_from text, p_count bigint) RETURNS text[] LANGUAGE plpgsql AS $$
+CREATE FUNCTION perdure.tenants_from_1(p_work boolean, p_name text, p_from text, p_count bigint) RETURNS text[] LANGUAGE plpgsql AS $$
 BEGIN
     IF p_work THEN
         RETURN array(WITH RECURSIVE found(tenant, count) AS (
@@ -116,7 +118,7 @@ BEGIN
 END $$;
 
 -- What the tenants of a program or queue have, about as much as a claim may take. It looks at 128 tenants, beginning behind the one whose turn was last.
-CREATE OR REPLACE FUNCTION perdure.free_of_each_tenant_1(p_work boolean, p_name text, p_tenants text[], p_now_s float8, p_busy bigint[], p_limit bigint)
+CREATE FUNCTION perdure.free_of_each_tenant_1(p_work boolean, p_name text, p_tenants text[], p_now_s float8, p_busy bigint[], p_limit bigint)
 RETURNS perdure.candidate[] LANGUAGE plpgsql AS $$
 DECLARE
     v_last text := coalesce((SELECT t.tenant FROM perdure.tenant_turns AS t ORDER BY t.turn DESC LIMIT 1), '');
@@ -143,7 +145,7 @@ END $$;
 
 -- Chooses what a claim gets, longest waiting first, of what is free and of `p_others`. If more is ready than it may take, of several tenants, they are served
 -- in turns (see `stores/fairness.py`), after what the claimer holds already.
-CREATE OR REPLACE FUNCTION perdure.choose_1(p_work boolean, p_names text[], p_roots bytea[], p_tenants text[], p_now_s float8, p_busy bigint[],
+CREATE FUNCTION perdure.choose_1(p_work boolean, p_names text[], p_roots bytea[], p_tenants text[], p_now_s float8, p_busy bigint[],
     p_limit bigint, p_others perdure.candidate[]) RETURNS perdure.candidate[] LANGUAGE plpgsql AS $$
 DECLARE
     v_name text;
@@ -174,7 +176,7 @@ BEGIN
 END $$;
 
 -- Records the turns of tenants, given in their order, and forgets some that are long past. The turns of a tenant that another claim serves are recorded by it.
-CREATE OR REPLACE FUNCTION perdure.record_tenant_turns_1(p_work boolean, p_tenants text[], p_now_s float8) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION perdure.record_tenant_turns_1(p_work boolean, p_tenants text[], p_now_s float8) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     v_turn float8 := coalesce((SELECT max(t.turn) FROM perdure.tenant_turns AS t), 0);
     v_turns float8[] := '{}';
@@ -195,7 +197,7 @@ END $$;
 
 -- Chooses and locks what a claim gets, longest waiting first. `p_limited` are those that queues with limits let it have, which are locked already. What another
 -- transaction has locked is skipped for the next; after some rounds the claim gets less than it might.
-CREATE OR REPLACE FUNCTION perdure.take_1(p_work boolean, p_holder text, p_names text[], p_roots bytea[], p_tenants text[], p_now_s float8, p_limit bigint,
+CREATE FUNCTION perdure.take_1(p_work boolean, p_holder text, p_names text[], p_roots bytea[], p_tenants text[], p_now_s float8, p_limit bigint,
     p_limited perdure.candidate[]) RETURNS perdure.candidate[] LANGUAGE plpgsql AS $$
 DECLARE
     v_own perdure.candidate[] := '{}';
@@ -237,7 +239,7 @@ BEGIN
 END $$;
 
 -- When the next thing that no limits apply to becomes due for a claimer: something free, or something that it holds.
-CREATE OR REPLACE FUNCTION perdure.next_free_1(p_holder text, p_programs text[], p_roots bytea[], p_tenants text[], p_queues text[]) RETURNS float8
+CREATE FUNCTION perdure.next_free_1(p_holder text, p_programs text[], p_roots bytea[], p_tenants text[], p_queues text[]) RETURNS float8
 LANGUAGE plpgsql AS $$
 BEGIN
     RETURN least((SELECT min(free.at_s) FROM perdure.first_free_1(false, p_programs, p_roots, p_tenants, 'infinity', '{}', 1) AS free),
@@ -256,7 +258,7 @@ END $$;
 --
 -- A claim that hands over nothing but executions without limits does not wait for the disk: nothing follows from it that a later commit of its holder does not
 -- make durable as well. A crash of the server may thus free what it handed over, which the versions of executions allow. Tasks and limits have no versions.
-CREATE OR REPLACE FUNCTION perdure.claim_1(p_now_s float8, p_holder text, p_epoch bigint, p_programs text[], p_roots bytea[], p_tenants text[],
+CREATE FUNCTION perdure.claim_1(p_now_s float8, p_holder text, p_epoch bigint, p_programs text[], p_roots bytea[], p_tenants text[],
     p_queues text[], p_limit bigint, p_orphans int, p_programs_seen bigint)
 RETURNS TABLE (kind int, now_s float8, next_at_s float8, freed boolean, programs_seen bigint, executions bigint[], tasks bigint[], execution bigint,
     tenant text, workflow text, id text, program text, root bytea, version bigint, holder text, wake_at_s float8, mail_at_s float8, status text,
@@ -345,7 +347,7 @@ END $$;
 --
 -- A holder that lives is renewed by one update, which waits for no claim, commit or disk. Only its beginning and its end wait until no claim in its name is under
 -- way. A holder that begins also removes some that died long ago and hold nothing.
-CREATE OR REPLACE FUNCTION perdure.renew_1(p_now_s float8, p_holder text, p_lease_s float8, p_about bytea)
+CREATE FUNCTION perdure.renew_1(p_now_s float8, p_holder text, p_lease_s float8, p_about bytea)
 RETURNS TABLE (now_s float8, epoch bigint, freed boolean) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
