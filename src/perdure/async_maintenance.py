@@ -22,6 +22,7 @@ from perdure.service.execution_bundles import ImportedExecution
 from perdure.service.retention import PRUNED_STATUSES, ArchiveWriter, PrunedExecution, RetentionFilter
 from perdure.service.store_access import StoreAccess, with_timeout
 from perdure.service.verification import VerificationFinding
+from perdure.stores.month_removal import MONTH_REMOVAL, StoredMonth
 from perdure.stores.protocol import Store
 from perdure.workflow_function import Workflow
 
@@ -104,6 +105,7 @@ class AsyncDeadLetterOffice:
 Imports = list[ImportedExecution]
 Findings = list[VerificationFinding]
 Prunes = list[PrunedExecution]
+StoredMonths = list[StoredMonth]
 Archives = list[log_archives.LogArchive]
 
 
@@ -214,6 +216,20 @@ class AsyncUpkeep:
             LogDamaged, SealedPayload: a log, a message or an archive can't be read; nothing was removed.
         """
         return await collect_blobs(self._store, None, dry_run)
+
+    async def prune_months(self, older_than: Duration) -> StoredMonths:
+        """Removes the months that ended longer ago than this and in which no execution has a log any more, for all tenants, and returns all that ended then.
+
+        Only a store that keeps logs by months has them (Postgres); any other returns none. Prune executions and values first: `prune` leaves little of each
+        execution, and that is moved out of its month. The space returns to the disk at once. Engines may work at the same time.
+
+        Raises:
+            BadValue: the duration is invalid.
+            StoreError: the role of the database may not remove tables.
+        """
+        before_s = (await self._store.store_time()).now_s - duration_seconds(older_than, "older_than")
+        removal = self._store.part(MONTH_REMOVAL)
+        return [] if removal is None else await removal.remove_months(before_s)
 
     async def _key(self, execution: str | Key, tenant: str) -> Key:
         if isinstance(execution, Key):

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from perdure.async_maintenance import Archives, AsyncDeadLetterOffice, AsyncUpkeep, Findings, Groups, Imports, Prunes
+from perdure.async_maintenance import Archives, AsyncDeadLetterOffice, AsyncUpkeep, Findings, Groups, Imports, Prunes, StoredMonths
 from perdure.code.call_options import DEFAULT_TENANT
 from perdure.code.durations import Duration
 from perdure.core.paths import Key
@@ -180,3 +180,15 @@ class Upkeep:
             LogDamaged, SealedPayload: a log, a message or an archive can't be read; nothing was removed.
         """
         return self._thread.call(self._inner.prune_values(dry_run=dry_run))
+
+    def prune_months(self, older_than: Duration) -> StoredMonths:
+        """Removes the months that ended longer ago than this and in which no execution has a log any more, for all tenants, and returns all that ended then.
+
+        Only a store that keeps logs by months has them (Postgres); any other returns none. Prune executions and values first: `prune` leaves little of each
+        execution, and that is moved out of its month. The space returns to the disk at once. Engines may work at the same time.
+
+        Raises:
+            BadValue: the duration is invalid.
+            StoreError: the role of the database may not remove tables.
+        """
+        return self._thread.call(self._inner.prune_months(older_than))

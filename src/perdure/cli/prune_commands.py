@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from perdure.service.blob_collection import CollectedBlobs
     from perdure.service.execution_bundles import Bundle
     from perdure.service.retention import ArchiveWriter
+    from perdure.stores.month_removal import StoredMonth
     from perdure.sync_client import Client
 
 
@@ -66,6 +67,8 @@ def prune(settings: GlobalOptions, /, **given: Any) -> None:
     not ended, or would undo it. Engines may work at the same time; if the command is interrupted, run it again to continue. Then the large values of all
     tenants to which nothing refers are removed, for which all logs are read. The space becomes free within the file; perdure db vacuum returns it to the disk.
 
+    On Postgres, a month in which executions began and of which nothing is left is then removed as a whole, which returns its space to the disk at once.
+
     With --archives, executions stay as they are, and the archives of their logs are removed. It stays known which iterations were in them.
     """
     if given["archives"] and given["forget_ids"]:
@@ -90,6 +93,7 @@ def _prune_executions(settings: GlobalOptions, given: dict[str, Any]) -> None:
     with settings.client() as client:
         found = client.upkeep.prune(given["older_than"], forget_ids=forget_ids, **_prune_filter(settings, given))
         values = None if dry_run else _pruned_values(client)
+        months = [] if dry_run or values is None else _pruned_months(client, given["older_than"])
     form = "json" if given["as_json"] else given["format"]
     if form != "table":
         output.print_list(form, (execution_name(one.key) for one in found), found, output.no_table)
@@ -100,7 +104,32 @@ def _prune_executions(settings: GlobalOptions, given: dict[str, Any]) -> None:
     if values is not None and values.values:
         done = "were" if values.values != 1 else "was"
         click.echo(f"{terminal_text.count(values.values, 'large value')} without references {done} removed, {terminal_text.size(values.size_bytes)}")
+    for month in months:
+        click.echo(_month_line(month))
     _print_free_space(settings, dry_run)
+
+
+def _pruned_months(client: Client, older_than: str) -> list[StoredMonth]:
+    """The months that ended before, of which those were removed in which nothing was left; none, with a warning, if the role may not remove them."""
+    from perdure.core.errors import StoreError, StoreUnavailable
+
+    try:
+        return client.upkeep.prune_months(older_than)
+    except StoreUnavailable:
+        raise
+    except StoreError as error:
+        click.echo(f"perdure: months were not removed: {error}", err=True)
+        return []
+
+
+def _month_line(month: StoredMonth) -> str:
+    from perdure.cli import terminal_text
+
+    size = terminal_text.size(month.size_bytes)
+    if month.removed:
+        return f"the month {month.month} was removed, {size}"
+    others = f"{month.open:,} of them in progress" if month.open else "all have ended: prune them, with --status if they have failed"
+    return f"the month {month.month} stays, {size}: {terminal_text.count(month.executions, 'execution')} began then and still have a log; {others}"
 
 
 def _pruned_values(client: Client) -> CollectedBlobs | None:

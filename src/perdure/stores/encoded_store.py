@@ -29,6 +29,7 @@ from perdure.stores.blob_marks import BLOB_REMOVAL, REMOVAL_BATCH, BlobRemoval, 
 from perdure.stores.blob_store import BLOB_SWEEP
 from perdure.stores.change_feed import CHANGE_FEED
 from perdure.stores.encryption import NOT_ENCRYPTED, Encrypted
+from perdure.stores.month_removal import MONTH_REMOVAL
 from perdure.stores.payload_codec import PayloadCodec, payload_text
 from perdure.stores.protocol import (
     ALL_HEADS,
@@ -331,6 +332,8 @@ class EncodedStore:
             parts.having(VAULT, vault)
         if (sweep := self.inner.part(BLOB_SWEEP)) is not None:
             parts.having(BLOB_SWEEP, sweep)
+        if (months := self.inner.part(MONTH_REMOVAL)) is not None:
+            parts.having(MONTH_REMOVAL, months)
         if (removal := self.inner.part(BLOB_REMOVAL)) is not None:
             parts.having(BLOB_REMOVAL, EncodedBlobRemoval(removal, self._coding))
         if (transactions := self.inner.part(TRANSACTIONS)) is not None:

@@ -20,6 +20,7 @@ from perdure.core.paths import Address, Key
 from perdure.stores.blob_marks import BLOB_REMOVAL, BlobTotals
 from perdure.stores.blob_store import BLOB_SWEEP, GRACE_S, BlobStore
 from perdure.stores.change_feed import CHANGE_FEED, SHIPPED_MAX, ChangeFeed, Shipped, ShippedBlob, ShippedItem
+from perdure.stores.month_removal import MONTH_REMOVAL
 from perdure.stores.protocol import (
     ALL_HEADS,
     TRANSACTIONS,
@@ -62,7 +63,7 @@ class SeparateBlobsStore:
 
     def _parts(self) -> StoreParts:
         parts = StoreParts().having(BLOB_SWEEP, self)
-        handed_on: tuple[PartName[Any], ...] = (VAULT, BLOB_REMOVAL, TRANSACTIONS, USER_TRANSACTIONS)
+        handed_on: tuple[PartName[Any], ...] = (VAULT, BLOB_REMOVAL, TRANSACTIONS, USER_TRANSACTIONS, MONTH_REMOVAL)
         for name in handed_on:
             if (part := self.inner.part(name)) is not None:
                 parts.having(name, part)

@@ -192,11 +192,15 @@ INSERT INTO perdure.restored_rows VALUES ($1, $2, $3) ON CONFLICT (sha256(addres
 INSERT INTO perdure.heads (address, month, {head_columns}, attributed, limited)
     VALUES ($1, perdure.month_of($10), $2, $3, $4, $5, $6, $7, NULL, $8, NULL, $9, $10, $11, $12, $13, $14, $15,
     coalesce((SELECT number FROM perdure.queues WHERE name = $12 AND name <> '' AND tenant IN ($2, '') ORDER BY tenant DESC LIMIT 1), 0))
-    ON CONFLICT (sha256(address)) DO UPDATE SET program = excluded.program, root = excluded.root, version = excluded.version, holder = NULL,
+    ON CONFLICT (sha256(address)) DO UPDATE SET month = excluded.month, program = excluded.program, root = excluded.root, version = excluded.version, holder = NULL,
         wake_at_s = excluded.wake_at_s, status = excluded.status, created_at_s = excluded.created_at_s, ended_at_s = excluded.ended_at_s,
         queue = excluded.queue, lane = excluded.lane, priority = excluded.priority,
         attributed = excluded.attributed, limited = excluded.limited
     RETURNING number, month;
+
+-- name: move_rows
+-- Moves the rows of a log to another month.
+UPDATE perdure.log SET month = $2 WHERE execution = $1 AND month <> $2;
 
 -- name: drop_rows
 -- Removes the rows of a log that its head does not count, and those that were restored again.

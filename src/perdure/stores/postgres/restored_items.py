@@ -68,6 +68,7 @@ async def _restore_head(fetch: Fetch, head: Head, first_version: int | None, now
     await fetch(SQL.ensure_month, head.created_at_s)
     ((number, month),) = await fetch(SQL.restore_head, address, *head.key, head.program, address_bytes(head.root), head.version, *times)
     first = head.version + 1 if first_version is None else first_version
+    await fetch(SQL.move_rows, number, month)
     await fetch(SQL.drop_rows, number, first, head.version, address)
     await fetch(SQL.take_rows, number, first, head.version, address, month)
     await fetch(SQL.drop_rows_aside, address, head.version)

@@ -21,6 +21,7 @@ SQL = SqlQueries(
         "limited_queues.sql",
         "messages.sql",
         "migrations.sql",
+        "months.sql",
         "schema_check.sql",
         "records.sql",
         "transactions.sql",

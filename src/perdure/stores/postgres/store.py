@@ -13,6 +13,7 @@ from perdure.core.errors import StoreError, StoreUnavailable
 from perdure.core.paths import Address, Key
 from perdure.stores.blob_marks import BLOB_REMOVAL
 from perdure.stores.change_feed import CHANGE_FEED
+from perdure.stores.month_removal import MONTH_REMOVAL
 from perdure.stores.postgres import claim_queries, migrations
 from perdure.stores.postgres import limited_queues as queues
 from perdure.stores.postgres import store_tables as tables
@@ -24,6 +25,7 @@ from perdure.stores.postgres.connections import PostgresConnection, PostgresConn
 from perdure.stores.postgres.group_commit import GroupCommit
 from perdure.stores.postgres.limited_queues import Fetch
 from perdure.stores.postgres.notifications import StoreNotifications
+from perdure.stores.postgres.old_months import PostgresMonthRemoval
 from perdure.stores.postgres.record_rows import read_record, read_records
 from perdure.stores.postgres.server_errors import repeat_conflicts, sqlstate
 from perdure.stores.postgres.statements import SQL
@@ -61,6 +63,10 @@ from perdure.stores.user_transactions import USER_TRANSACTIONS
 T = TypeVar("T")
 
 
+MONTH_AHEAD_S = 7 * 86_400.0
+"""How long before it begins a month gets its tables."""
+
+
 class StoreConnections(NamedTuple):
     """How a store is connected. `notifications` says how it gets those of others: ``listening``, ``polling``, or ``none`` yet."""
 
@@ -93,6 +99,7 @@ class PostgresStore:
         parts = StoreParts().having(VAULT, self.vault).having(BLOB_REMOVAL, self.blob_removal)
         self._optional = parts.having(TRANSACTIONS, self).having(USER_TRANSACTIONS, self)
         self._optional.having(CHANGE_FEED, PostgresChangeFeed(self._transaction, self._snapshot))
+        self._optional.having(MONTH_REMOVAL, PostgresMonthRemoval(self._connections, self._transaction))
 
     # The methods of `Store`, which documents them.
 
@@ -163,6 +170,7 @@ class PostgresStore:
 
     async def drop_expired(self, limit: int = 100) -> list[QueuedMessage]:
         async with self._transaction() as here:
+            await here.fetch(SQL.ensure_month, here.moment.now_s + MONTH_AHEAD_S)
             return await here.drop_expired(limit)
 
     async def drop_expired_records(self, limit: int = 100) -> int:

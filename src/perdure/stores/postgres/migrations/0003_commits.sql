@@ -68,7 +68,7 @@ CREATE FUNCTION perdure.commit_1(
 DECLARE
     -- The next of each kind.
     a int := 1; s int := 1; u int := 1; b int := 1; r int := 1; t int := 1; d int := 1; e int := 1;
-    place bytea; its_lock int; this_month int; known_month int;
+    place bytea; its_lock int; this_month int; known_month int; blob_month int;
     -- The execution of a commit: `took` says that it changes hands or is new, so that it waits for the first of all its messages.
     its_number bigint; its_month int; its_version bigint; its_holder text; its_limited bigint; is_attributed bool; took bool; its_due_at_s float8; its_ready_at_s float8;
     outcome int; o int; f int; group_is_there bool; its_group int; new_number bigint; acked_limited bigint; acked_holder text; acked_deliveries int;
@@ -209,11 +209,12 @@ BEGIN
         END IF;
         -- Blobs, before what names them.
         WHILE b_change[b] = i LOOP
-            IF its_month IS DISTINCT FROM known_month THEN
-                PERFORM perdure.ensure_month(its_month);
-                known_month := its_month;
+            blob_month := CASE WHEN its_month < 0 THEN this_month ELSE its_month END;
+            IF blob_month IS DISTINCT FROM known_month THEN
+                PERFORM perdure.ensure_month(blob_month);
+                known_month := blob_month;
             END IF;
-            INSERT INTO perdure.blobs VALUES (its_month, b_sha256[b], b_bytes[b]) ON CONFLICT DO NOTHING;
+            INSERT INTO perdure.blobs VALUES (blob_month, b_sha256[b], b_bytes[b]) ON CONFLICT DO NOTHING;
             DELETE FROM perdure.removed_blobs WHERE sha256 = b_sha256[b];
             DELETE FROM perdure.blob_marks WHERE sha256 = b_sha256[b];
             b := b + 1;
