@@ -275,8 +275,8 @@ def kill_at(number: int) -> None:
 
         return execute
 
-    for name in ("fetch", "execute"):
-        setattr(asyncpg.Connection, name, counted(getattr(asyncpg.Connection, name)))
+    for place, name in ((asyncpg.prepared_stmt.PreparedStatement, "fetch"), (asyncpg.Connection, "execute")):
+        setattr(place, name, counted(getattr(place, name)))
 
 
 @pytest.mark.slow

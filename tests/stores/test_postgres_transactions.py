@@ -9,7 +9,8 @@ import asyncpg  # type: ignore[import-untyped]  # it has no types
 import pytest
 
 from perdure.core.errors import StoreUnavailable
-from perdure.stores.postgres.store import SPARE_CONNECTIONS_MAX, TRANSACTIONS_MAX, PostgresStore
+from perdure.stores.postgres.connections import STEP_SPARES_MAX
+from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.postgres.transactional_steps import PERDURE_TABLES
 from perdure.stores.protocol import Committed, Post, Superseded, TransactionRaised, TransactionRefused
 from perdure.testing.conformance import Clock, StoreWorld
@@ -161,11 +162,11 @@ class TestPostgresTransactions(TransactingStore):
         assert await task == Superseded(epoch) and await self.words() == []
 
     async def test_more_at_once_than_there_are_connections_for_all_come_to_their_turn(self, world: StoreWorld) -> None:
-        count = 3 * TRANSACTIONS_MAX
+        count = 30
         answers = await asyncio.gather(*(transact(world, guard(answer=f"answer {n}"), writes(f"{n}")) for n in range(count)))
         assert {type(answer) for answer in answers} == {Committed} and len(await self.words()) == count
         async with asyncio.timeout(5):
-            while await self.other.fetchval(OTHERS) > SPARE_CONNECTIONS_MAX + 1:
+            while await self.other.fetchval(OTHERS) > STEP_SPARES_MAX + 2:
                 await asyncio.sleep(0.01)
 
     async def test_what_is_let_alone_are_all_tables_of_perdure_s(self, world: StoreWorld) -> None:

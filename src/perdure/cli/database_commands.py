@@ -127,7 +127,7 @@ def restore(settings: GlobalOptions, /, backup: Path, *, replace: bool) -> None:
 def copy(_: GlobalOptions, /, source: str, target: str, *, as_json: bool) -> None:
     """Copy all that the database FROM has into the database TO. Both are URLs, such as sqlite:///path/to/file.db.
 
-    The stores for Postgres and Redis are experimental, and no other command opens them: postgresql://user@host/database, redis://host:6379/0.
+    The store for Redis is experimental, and no other command opens it: redis://host:6379/0.
 
     Engines may go on with FROM; what they do before the copy ends is in it. What TO has under other keys stays. TO gets a new epoch, so what the engines of
     FROM decide later does not count there. Interrupted, it goes on when it is run again.

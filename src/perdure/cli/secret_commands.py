@@ -40,7 +40,7 @@ async def _secret_access(settings: GlobalOptions, key_file: str | None, creates:
     from perdure.service.secrets import vault_client
     from perdure.service.secrets.secret_resolver import secret_resolver_for
     from perdure.service.secrets.vault_client import VaultClient
-    from perdure.stores.configured_store import database_file, open_store
+    from perdure.stores.configured_store import database_file, open_store, shown_url
     from perdure.stores.secret_vault import VAULT
 
     chosen = vault_client.secret_keys(key_file)
@@ -51,7 +51,8 @@ async def _secret_access(settings: GlobalOptions, key_file: str | None, creates:
         vault = store.part(VAULT)
         if vault is None:
             raise CommandExit(
-                ExitCode.STORE, f"{settings.url()} stores no secrets\nset them in the environment, PERDURE_SECRET_NAME, or in files, PERDURE_SECRETS_PATH"
+                ExitCode.STORE,
+                f"{shown_url(settings.url())} stores no secrets\nset them in the environment, PERDURE_SECRET_NAME, or in files, PERDURE_SECRETS_PATH",
             )
         yield SecretAccess(vault, VaultClient(vault, chosen), secret_resolver_for(store, chosen))
     finally:

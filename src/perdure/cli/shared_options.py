@@ -20,6 +20,18 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+POSTGRES_INSTEAD = {
+    "path": "perdure db path is for SQLite; perdure doctor says where a Postgres database is",
+    "check": "perdure db check is for SQLite; perdure verify reads all that is in a database",
+    "init": "perdure db init is for SQLite; the tables in Postgres are made when it is first used",
+    "backup": "perdure db backup is for SQLite; pg_basebackup or pg_dump makes a backup of a Postgres database",
+    "restore": "perdure db restore is for SQLite; restore a Postgres database from the backup that pg_basebackup or pg_dump has made",
+    "vacuum": "perdure db vacuum is for SQLite; Postgres returns free space by itself (autovacuum)",
+    "upgrade": "perdure db upgrade is for SQLite; the tables in Postgres are upgraded when it is first used",
+}
+"""What to do in place of the commands that are for files, by their names."""
+
+
 @dataclass
 class GlobalOptions:
     """The global options. Without a database: PERDURE_DB, else the file in ``.perdure``."""
@@ -64,11 +76,13 @@ class GlobalOptions:
 
     def file(self) -> Path:
         """The file of the database, which need not exist."""
-        from perdure.stores.configured_store import database_file
+        from perdure.stores.configured_store import database_file, is_postgres, shown_url
 
         file = database_file(self.url())
         if file is None:
-            raise CommandExit(ExitCode.INPUT, f"{self.url()} is not a file\nname one: --db sqlite:///path/to/file.db")
+            command = click.get_current_context().info_name or ""
+            instead = POSTGRES_INSTEAD.get(command, "") if is_postgres(self.url()) else ""
+            raise CommandExit(ExitCode.INPUT, f"{shown_url(self.url())} is not a file\n{instead or 'name one: --db sqlite:///path/to/file.db'}")
         return file
 
     def existing_file(self) -> Path:

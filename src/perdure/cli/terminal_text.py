@@ -29,6 +29,7 @@ def clean(text: str) -> str:
 
 def without_passwords(text: str) -> str:
     """`text` without the passwords of URLs in it."""
+    text = re.sub(r"(?i)([?&](?:password|sslpassword|perdure_direct_url)=)[^&\s]*", r"\1***", text)
     return re.sub(r"(?<=://)([^/@:\s]*):[^@/\s]*@", r"\1:***@", text)
 
 

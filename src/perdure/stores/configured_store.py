@@ -1,9 +1,11 @@
 """Opens the store that a URL, or else the environment, names, with the codec that the environment configures."""
 
 import os
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from perdure.core.errors import BadValue
@@ -18,10 +20,13 @@ from perdure.stores.separate_blobs import SeparateBlobsStore
 from perdure.stores.sqlite.read_only_store import ReadOnlySqliteStore
 from perdure.stores.sqlite.store import SqliteStore
 
+if TYPE_CHECKING:
+    from perdure.stores.postgres.store import PostgresStore
+
+POSTGRES_URL_FORM = "postgresql://user@host/database"
 DEFAULT_URL = "sqlite:///.perdure/perdure.db"
 
 EXPERIMENTAL_SCHEMES = {
-    **dict.fromkeys(("postgres", "postgresql"), "Postgres"),
     **dict.fromkeys(("redis", "rediss", "unix"), "Redis"),
     **dict.fromkeys(("valkey", "valkeys"), "Valkey"),
 }
@@ -29,12 +34,15 @@ EXPERIMENTAL_SCHEMES = {
 
 
 def open_store(url: str | None = None, codec: PayloadCodec | None = None) -> Store:
-    """Open the store of a URL: ``sqlite:///relative/path``, ``sqlite:////absolute/path`` or ``memory:``; by default `PERDURE_DB`, else a file in ``.perdure``.
+    """Open the store of a URL; by default of `PERDURE_DB`, else of a file in ``.perdure``.
+
+    A URL is ``sqlite:///relative/path``, ``sqlite:////absolute/path``, ``postgresql://user@host/database`` or ``memory:``.
 
     The store encodes its payloads with `codec`, or else with what `configured_codec` finds in the environment.
 
     Raises:
         BadValue: the URL names no store that this Perdure has, or the environment configures an unknown codec.
+        MissingExtra: the package that the store needs is not installed.
         StoreError: the file can't be opened.
     """
     codec = configured_codec(codec)
@@ -62,8 +70,11 @@ def open_plain_store(url: str) -> Store:
 
     Raises:
         BadValue: the URL names no store that this Perdure has.
+        MissingExtra: the package that the store needs is not installed.
         StoreError: the file can't be opened.
     """
+    if is_postgres(url):
+        return _postgres_store(url)
     parts = urlsplit(url)
     if parts.scheme == "memory":
         return MemoryStore()
@@ -72,14 +83,14 @@ def open_plain_store(url: str) -> Store:
     shown = shown_url(url)
     if experimental := EXPERIMENTAL_SCHEMES.get(parts.scheme.partition("+")[0]):
         expected = (
-            f"a URL that can be opened yet: the store for {experimental} is experimental. Use sqlite:///path/to/file.db, which processes of one machine share"
+            f"a URL that can be opened yet: the store for {experimental} is experimental. Use {POSTGRES_URL_FORM}, which processes of many machines share"
         )
         raise BadValue("database URL", shown, expected)
-    raise BadValue("database URL", shown, "sqlite:///path/to/file.db or memory:")
+    raise BadValue("database URL", shown, f"sqlite:///path/to/file.db, {POSTGRES_URL_FORM} or memory:")
 
 
 def open_store_to_copy(url: str) -> Store:
-    """Open the store of a URL to copy it or to copy into it: as `open_plain_store` does, or an experimental one, such as ``postgresql://host/name``.
+    """Open the store of a URL to copy it or to copy into it: as `open_plain_store` does, or an experimental one, such as ``redis://host:6379/0``.
 
     Raises:
         BadValue: the URL names no such store.
@@ -87,22 +98,28 @@ def open_store_to_copy(url: str) -> Store:
         StoreError: the file can't be opened.
     """
     scheme = urlsplit(url).scheme
-    match EXPERIMENTAL_SCHEMES.get(scheme.partition("+")[0]):
-        case "Postgres":
-            from perdure.stores.postgres.store import PostgresStore
+    if scheme.partition("+")[0] in EXPERIMENTAL_SCHEMES:
+        from perdure.stores.redis import RedisStore
 
-            return PostgresStore(url)
-        case "Redis" | "Valkey":
-            from perdure.stores.redis import RedisStore
-
-            return RedisStore(url.replace("valkey", "redis", 1) if scheme.startswith("valkey") else url)
+        return RedisStore(url.replace("valkey", "redis", 1) if scheme.startswith("valkey") else url)
     return open_plain_store(url)
 
 
+def is_postgres(url: str) -> bool:
+    """Whether a URL names a Postgres database."""
+    return url.partition("://")[0].lower() in ("postgres", "postgresql")
+
+
+def _postgres_store(url: str, *, read_only: bool = False) -> "PostgresStore":
+    from perdure.stores.postgres.store import PostgresStore
+
+    return PostgresStore(url, read_only=read_only)
+
+
 def shown_url(url: str) -> str:
-    """The URL without its password."""
-    password = urlsplit(url).password
-    return url.replace(f":{password}@", ":***@") if password else url
+    """The URL without its passwords, however it is written."""
+    url = re.sub(r"(?i)([?&](?:password|sslpassword|perdure_direct_url)=)[^&]*", r"\1***", url)
+    return re.sub(r"(?s)(?<=://)([^/:@]*):.*@", r"\1:***@", url)
 
 
 def configured_blobs() -> BlobStore | None:
@@ -151,17 +168,21 @@ def configured_codec(codec: PayloadCodec | None = None) -> PayloadCodec | None:
 
 
 def open_read_only_store(url: str | None = None) -> ReadOnlyStore:
-    """Open the store of a URL for reading only, as `open_store` does for writing. A missing file is not created.
+    """Open the store of a URL for reading only, as `open_store` does for writing. A missing file or missing tables are not created.
 
     Raises:
         BadValue: the URL names no store that this Perdure has.
         StoreError: the file can't be read.
     """
-    file = database_file(configured_url(url))
-    if file is None:
+    chosen = configured_url(url)
+    store: ReadOnlyStore
+    if is_postgres(chosen):
+        store = _postgres_store(chosen, read_only=True)
+    elif file := database_file(chosen):
+        store = ReadOnlySqliteStore(file)
+    else:
         return open_store(url)
     codec = configured_codec()
-    store: ReadOnlyStore = ReadOnlySqliteStore(file)
     if (blobs := configured_blobs()) is not None:
         store = SeparateBlobsStore(store, blobs)  # type: ignore[arg-type]  # it is only read, and reading is all that this asks for
     return store if codec is None else EncodedStore(store, codec)  # type: ignore[arg-type]  # as above
@@ -173,7 +194,7 @@ def configured_url(url: str | None = None) -> str:
 
 
 def database_file(url: str) -> Path | None:
-    """The database file that a URL names; None if it names none.
+    """The database file that a URL names; None if it names none, as that of Postgres.
 
     Raises:
         BadValue: the URL uses SQLite's name for a database in memory, which would be a file here.

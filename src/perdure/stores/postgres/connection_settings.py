@@ -133,7 +133,6 @@ SETTINGS = {
 
 TLS = tuple(name for name in SETTINGS if name.startswith("ssl"))
 FILES = ("sslrootcert", "sslcert", "sslkey", "sslcrl")
-SECRETS = "|".join(one.parameter for one in SETTINGS.values() if one.secret)
 
 
 @dataclass(frozen=True)
@@ -242,13 +241,6 @@ def connection_settings(url: str, **given: Unpack[ConnectionOptions]) -> Connect
     )
 
 
-def shown_postgres_url(url: str) -> str:
-    """Returns a URL of Postgres without its passwords, however it is written."""
-    url = re.sub(rf"(?i)([?&](?:{SECRETS})=)[^&]*", r"\1***", url)
-    head, at, tail = url.rpartition("@")
-    return re.sub(r"(?<=://)([^:]*):.*", r"\1:***", head, flags=re.DOTALL) + at + tail if at else url
-
-
 def _resolved(by_keyword: Mapping[str, str], from_url: Mapping[str, str]) -> dict[str, str]:
     """Returns the values of all settings that have one, checked."""
     defaults = {name: one.default for name, one in SETTINGS.items() if one.default}
@@ -293,7 +285,7 @@ def _url_values(url: str, what: str) -> dict[str, str]:
     except ValueError:
         raise BadValue(what, "***", URL_EXPECTED, f"{what}: it can't be parsed; expected {URL_EXPECTED}") from None
     if parts.scheme not in SCHEMES or not url.startswith(f"{parts.scheme}://"):
-        raise BadValue(what, shown_postgres_url(url), URL_EXPECTED)
+        raise BadValue(what, f"{parts.scheme}:…", URL_EXPECTED)
     if parts.fragment or "@" in parts.path or ("@" in parts.query and "@" not in parts.netloc):
         raise BadValue(what, "***", URL_EXPECTED, f"{what}: it has a #, or an @ behind its host; expected {URL_EXPECTED}")
     login, _, hosts = parts.netloc.rpartition("@")
