@@ -11,11 +11,12 @@ import pytest
 
 from perdure import Context, NeedsAttention, workflow
 from perdure.core import values
-from perdure.core.errors import BadValue, NotFound, StoreError, StoreUnavailable
+from perdure.core.errors import BadValue, MissingExtra, NotFound, StoreError, StoreUnavailable
 from perdure.core.paths import Key
 from perdure.runtime.local_engine import local_engine, wait_for_end
-from perdure.stores.configured_store import open_store
+from perdure.stores.configured_store import open_read_only_store, open_store, shown_url
 from perdure.stores.memory import MemoryStore
+from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.protocol import Store
 
 
@@ -87,6 +88,7 @@ def test_memory_is_a_store_of_its_own_each_time(url: str, tmp_path: Path) -> Non
     "url",
     [
         "mysql://host/name",
+        "postgresql+asyncpg://host/name",
         "p.db",
         "/tmp/p.db",
         "C:\\p.db",
@@ -105,7 +107,7 @@ def test_memory_is_a_store_of_its_own_each_time(url: str, tmp_path: Path) -> Non
     ],
 )
 def test_what_names_no_store_is_refused_with_what_is_expected(url: str, tmp_path: Path) -> None:
-    with pytest.raises(BadValue, match=r"database URL: .* is not sqlite:///path/to/file\.db or memory:"):
+    with pytest.raises(BadValue, match=r"database URL: .* is not sqlite:///path/to/file\.db, postgresql://user@host/database or memory:"):
         open_store(url)
     assert list(tmp_path.iterdir()) == []
 
@@ -113,18 +115,43 @@ def test_what_names_no_store_is_refused_with_what_is_expected(url: str, tmp_path
 @pytest.mark.parametrize(
     ("url", "store"),
     [
-        ("postgresql://host/name", "Postgres"),
-        ("postgres://host/name", "Postgres"),
-        ("postgresql+asyncpg://host/name", "Postgres"),
         ("redis://host", "Redis"),
         ("rediss://host", "Redis"),
         ("valkey://host", "Valkey"),
     ],
 )
 def test_a_url_of_an_experimental_store_is_refused_with_that_and_what_to_use(url: str, store: str) -> None:
-    with pytest.raises(BadValue, match=rf"the store for {store} is experimental\. Use sqlite:///path/to/file\.db") as refused:
+    with pytest.raises(BadValue, match=rf"the store for {store} is experimental\. Use postgresql://user@host/database") as refused:
         open_store(url.replace("//", "//ada:hunter2@"))
     assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize("url", ["postgresql://host/name", "postgres://ada@host:5433/name", "POSTGRESQL://host/name"])
+async def test_a_url_of_postgres_opens_its_store_which_connects_when_it_is_used(url: str) -> None:
+    for open_it in (open_store, open_read_only_store):
+        store = open_it(url)
+        assert isinstance(store, PostgresStore)
+        await store.close()
+
+
+def test_without_asyncpg_a_url_of_postgres_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "asyncpg", None)
+    with pytest.raises(MissingExtra, match=r'pip install "perdure\[postgres\]"'):
+        open_store("postgresql://host/name")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://ada:hunter2@host/name",
+        "postgresql://ada:hunter2/x#y?z@host/name",
+        "postgresql://host/name?user=ada&password=hunter2",
+        "postgresql://host/name?perdure_direct_url=postgresql%3A%2F%2Fada%3Ahunter2%40host&sslmode=require",
+        "redis://:hunter2@host",
+    ],
+)
+def test_a_url_is_shown_without_its_passwords(url: str) -> None:
+    assert "hunter2" not in shown_url(url) and "***" in shown_url(url)
 
 
 def test_a_bad_perdure_db_is_refused_alike(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import asyncpg  # type: ignore[import-untyped]  # it has no types
 import pytest
 
-from perdure.core.errors import ProgrammingError, StoreUnavailable
+from perdure.core.errors import MissingExtra, StoreUnavailable
 from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.protocol import Committed, Post, Store
 from perdure.testing.conformance import Clock, StoreConformance, StoreWorld
@@ -110,5 +110,5 @@ async def test_a_commit_may_open_more_executions_than_postgres_has_locks(server:
 
 def test_without_asyncpg_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "asyncpg", None)
-    with pytest.raises(ProgrammingError, match=r'pip install "perdure\[postgres\]"'):
+    with pytest.raises(MissingExtra, match=r'pip install "perdure\[postgres\]"'):
         PostgresStore("postgresql://nowhere")

@@ -13,7 +13,7 @@ from perdure.cli.root_command import CliCommand, CliGroup
 from perdure.cli.shared_options import GlobalOptions, format_option, json_option
 
 if TYPE_CHECKING:
-    from perdure.cli.doctor_report import DoctorFinding
+    from perdure.cli.doctor_findings import DoctorFinding
     from perdure.service.store_copies import CopyResult
 
 

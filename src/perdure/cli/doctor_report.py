@@ -15,18 +15,17 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Literal
-
-import msgspec
 
 from perdure.async_client import AsyncClient
 from perdure.cli import terminal_text
+from perdure.cli.doctor_findings import DoctorFinding
 from perdure.cli.execution_lookup import unknown_program
 from perdure.cli.plain_text import TextCell, TextTable, cell
+from perdure.cli.postgres_findings import open_to_examine, postgres_findings
 from perdure.core.errors import PerdureError, StoreError
 from perdure.service.queries import HolderView, ListedExecution
 from perdure.service.verification import UnreadableItem, find_unreadable
-from perdure.stores.configured_store import database_file, open_store
+from perdure.stores.configured_store import database_file, is_postgres
 from perdure.stores.sqlite.database_setup import check_database
 
 FREE_BYTES_MIN = 500 * 2**20
@@ -43,15 +42,6 @@ UNREADABLE_SHOWN = 10
 
 LISTED_MAX = 100_000
 """How many executions are counted, newest first."""
-
-
-class DoctorFinding(msgspec.Struct, frozen=True):
-    """One examined fact: whether it is well, what was found, and what to do about it."""
-
-    mark: Literal["ok", "warn", "bad"]
-    what: str
-    found: str
-    advice: str = ""
 
 
 def examine(url: str, tenant: str) -> list[DoctorFinding]:
@@ -72,6 +62,8 @@ def _versions() -> Iterator[DoctorFinding]:
 def _database(url: str, tenant: str) -> Iterator[DoctorFinding]:
     yield DoctorFinding("ok", "database", terminal_text.without_passwords(url))
     file = database_file(url)
+    if is_postgres(url):
+        yield from postgres_findings(url)
     if file is not None:
         yield from _directory_findings(file)
         if not file.exists():
@@ -137,7 +129,7 @@ def _open_findings(url: str, tenant: str) -> Iterator[DoctorFinding]:
 
 
 async def _store_findings(url: str, tenant: str) -> list[DoctorFinding]:
-    store = open_store(url)
+    store = open_to_examine(url)
     try:
         before_s, moment, after_s = time.time(), await store.store_time(), time.time()
         async with AsyncClient(store) as client:

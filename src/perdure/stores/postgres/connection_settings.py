@@ -284,7 +284,7 @@ def _url_values(url: str, what: str) -> dict[str, str]:
         parts = urlsplit(url)
     except ValueError:
         raise BadValue(what, "***", URL_EXPECTED, f"{what}: it can't be parsed; expected {URL_EXPECTED}") from None
-    if parts.scheme not in SCHEMES or not url.startswith(f"{parts.scheme}://"):
+    if parts.scheme not in SCHEMES or not url.lower().startswith(f"{parts.scheme}://"):
         raise BadValue(what, f"{parts.scheme}:…", URL_EXPECTED)
     if parts.fragment or "@" in parts.path or ("@" in parts.query and "@" not in parts.netloc):
         raise BadValue(what, "***", URL_EXPECTED, f"{what}: it has a #, or an @ behind its host; expected {URL_EXPECTED}")

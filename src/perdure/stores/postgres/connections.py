@@ -279,8 +279,12 @@ class PostgresConnections:
     async def server(self) -> ServerFacts:
         """Returns what is known about the server, as it was when a connection was opened last."""
         if self._facts is None:
-            async with self.connected():
-                pass
+            try:
+                async with self.connected():
+                    pass
+            except StoreError:  # it may lack the tables
+                if self._facts is None:
+                    raise
         assert self._facts is not None
         return self._facts
 

@@ -50,6 +50,7 @@ class StoreNotifications:
         self._sending: asyncio.Task[None] | None = None
         self._receiving: asyncio.Task[None] | None = None
         self._begun: asyncio.Event | None = None
+        self._known: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.mode = "none"
 
@@ -66,9 +67,18 @@ class StoreNotifications:
         if not any(self._listeners.values()) or self._connections.home() is None:
             return
         if self._loop is not asyncio.get_running_loop() or self._begun is None:
-            self._loop, self._begun = asyncio.get_running_loop(), asyncio.Event()
+            self._loop, self._begun, self._known = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
             self._receiving = asyncio.create_task(self._receive(self._begun), name="perdure-notifications")
         await self._begun.wait()
+
+    async def known_mode(self) -> str:
+        """Returns how notifications of others come, once it is known: ``listening``, ``polling``, or ``none``, as long as they can't be received."""
+        remove = self.add_listener(WAKE_CHANNEL, lambda: None)
+        await self.begin()
+        if self._known is not None and self._loop is asyncio.get_running_loop():
+            await self._known.wait()
+        remove()
+        return self.mode
 
     def notify(self, channels: Collection[str]) -> None:
         """Calls the listeners of this store, and notifies other stores soon. What was changed must be durable."""
@@ -90,6 +100,11 @@ class StoreNotifications:
         if self._receiving is not None and self._receiving.get_loop() is here:
             self._receiving.cancel()
             _ = await asyncio.wait((self._receiving,))
+
+    def _set_mode(self, mode: str) -> None:
+        self.mode = mode
+        if self._known is not None:
+            self._known.set()
 
     def _call(self, channel: str) -> None:
         for notify in tuple(self._listeners[channel]):
@@ -135,11 +150,11 @@ class StoreNotifications:
                 )
                 await self._poll(begun, LISTEN_AGAIN_S)
             except StoreError as error:
+                self._set_mode("none")
                 begun.set()
                 if self._connections.is_closed:
                     return
                 logger.info("could not receive notifications: %s. Perdure does it again in %.2g s; until then this process polls", error, wait_s)
-                self.mode = "none"
                 await asyncio.sleep(wait_s)
                 wait_s = min(wait_s * 2, WAIT_MAX_S)
 
@@ -151,7 +166,7 @@ class StoreNotifications:
         schema = self._connections.settings.schema
         for channel in self._listeners:
             await connection.raw.add_listener(schema + channel.removeprefix("perdure"), self._on_notification)
-        was_begun, self.mode = begun.is_set(), "listening"
+        was_begun = begun.is_set()
         begun.set()
         if was_begun:  # whatever others have sent in between is lost
             self._call_all()
@@ -162,6 +177,7 @@ class StoreNotifications:
                 await arrived.wait()
         except TimeoutError:
             return ended.is_set()
+        self._set_mode("listening")
         while not ended.is_set():
             try:
                 async with asyncio.timeout(HEARTBEAT_S):
@@ -179,7 +195,7 @@ class StoreNotifications:
         loop = asyncio.get_running_loop()
         until_s, wait_s = loop.time() + length_s, POLL_MIN_S
         poll = _Poll()
-        self.mode = "polling"
+        self._set_mode("polling")
         if begun.is_set():
             self._call_all()
         while loop.time() < until_s:

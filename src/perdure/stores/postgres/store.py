@@ -68,7 +68,7 @@ MONTH_AHEAD_S = 7 * 86_400.0
 
 
 class StoreConnections(NamedTuple):
-    """How a store is connected. `notifications` says how it gets those of others: ``listening``, ``polling``, or ``none`` yet."""
+    """How a store is connected. `notifications` says how those of others come: by ``listening``, by ``polling``, or ``none``."""
 
     settings: ConnectionSettings
     server: ServerFacts
@@ -205,8 +205,7 @@ class PostgresStore:
     async def about(self) -> StoreConnections:
         """Returns how the store is connected, for people to read."""
         server = await self._connections.server()
-        await self._notifications.begin()
-        return StoreConnections(self._connections.settings, server, self._notifications.mode)
+        return StoreConnections(self._connections.settings, server, await self._notifications.known_mode())
 
     # Transactions of users.
 
