@@ -194,7 +194,7 @@ class StoreNotifications:
         """Polls for so long how often was notified, and notifies the listeners of each change."""
         loop = asyncio.get_running_loop()
         until_s, wait_s = loop.time() + length_s, POLL_MIN_S
-        poll = _Poll()
+        poll = NotificationPoll()
         self._set_mode("polling")
         if begun.is_set():
             self._call_all()
@@ -209,8 +209,8 @@ class StoreNotifications:
             await asyncio.sleep(wait_s)
 
 
-class _Poll:
-    """What the last poll has found."""
+class NotificationPoll:
+    """Finds what has changed from one poll to the next."""
 
     def __init__(self) -> None:
         self._counts: dict[str, int] | None = None

@@ -98,7 +98,7 @@ def store_error(error: Exception) -> StoreError | BadValue:
         return StoreUnavailable(f"Postgres: {said}; check sslmode, sslrootcert, sslcert and sslkey, and the certificate of the server")
     if isinstance(error, asyncpg.TargetServerAttributeNotMatched):
         return StoreUnavailable("Postgres: no server of the URL fits target_session_attrs; check that one of them is a primary server")
-    if isinstance(error, asyncpg.DataError):
+    if isinstance(error, asyncpg.InterfaceError) and isinstance(error, ValueError):
         return StoreError(f"Postgres can't store a value: {said}")
     step = NEXT_STEPS.get(state) or NEXT_STEPS.get(state[:2])
     if step is None:
