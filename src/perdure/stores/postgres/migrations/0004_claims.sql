@@ -5,9 +5,9 @@
 -- A number at the end of a name is that of its signature: an engine of an earlier version may still call the earlier one. Each statement of a function sees
 -- what was committed before that statement, so what is read after a row was locked is current. Plans must not depend on statistics, which are missing for new
 -- tables and late for others: functions that are called from outside allow only index scans and nested loops, and make each plan once per session.
--- Locks are taken in this order: that of the epoch, those of the claimer and of queues with limits, in order of
--- their numbers, then rows. Rows are skipped if they are locked, so no claim waits while it has locked some. `FOR UPDATE` is what conflicts with the lock
--- of a transactional step on its execution.
+-- A claim takes locks in this order: that of the epoch, that of its holder, rows of the dead, those of queues with limits in order of their numbers, then rows
+-- that it hands over. It skips rows that are locked, so claims never wait for each other in a circle, and wait only for what hands over of the same queue with
+-- limits. `FOR UPDATE` is what conflicts with the lock of a transactional step on its execution.
 
 -- What a claim may hand over: of an execution or a task its number, since when it waits, and its tenant; whether the claimer holds it already, and its place
 -- in the turns of tenants (0: there were none). Of something in a queue with limits also the queue, lane and priority, whether it was never begun, how many
@@ -295,6 +295,7 @@ BEGIN
             RETURN;
         END IF;
     END IF;
+    SELECT orphans.freed, orphans.is_more INTO freed, v_left FROM perdure.free_orphans_1(now_s, p_orphans) AS orphans;
     v_with_limits := EXISTS (SELECT 1 FROM perdure.queues);
     IF v_with_limits AND p_limit > 0 THEN
         v_of_programs := perdure.ready_queues_1(false, p_programs, p_roots, p_tenants, now_s);
@@ -302,13 +303,12 @@ BEGIN
         PERFORM pg_advisory_xact_lock(hashint8extended(locked, hashtextextended('perdure.epoch', 0)))
             FROM (SELECT DISTINCT locked FROM unnest(v_of_programs || v_of_work) AS locked ORDER BY locked) AS queues;
     END IF;
-    SELECT orphans.freed, orphans.is_more INTO freed, v_left FROM perdure.free_orphans_1(now_s, p_orphans) AS orphans;
     IF v_with_limits THEN
         v_executions := perdure.take_by_limits_1(false, v_of_programs, p_programs, p_roots, p_tenants, now_s, p_limit);
         v_work := perdure.take_by_limits_1(true, v_of_work, p_queues, NULL, p_tenants, now_s, p_limit);
     END IF;
     v_executions := perdure.take_1(false, p_holder, p_programs, p_roots, p_tenants, now_s, p_limit, v_executions);
-    v_work := perdure.take_1(true, p_holder, p_queues, NULL, p_tenants, now_s, p_limit, v_work);
+    v_work := perdure.take_1(true, p_holder, p_queues, p_roots, p_tenants, now_s, p_limit, v_work);
     executions := array(SELECT one.number FROM unnest(v_executions) AS one);
     tasks := array(SELECT one.number FROM unnest(v_work) AS one);
     IF v_with_limits THEN
@@ -346,7 +346,7 @@ END $$;
 -- Keeps a holder alive (see `Store.renew`), or lets it go. Returns the time, the epoch, and whether something became free.
 --
 -- A holder that lives is renewed by one update, which waits for no claim, commit or disk. Only its beginning and its end wait until no claim in its name is under
--- way. A holder that begins also removes some that died long ago and hold nothing.
+-- way. A holder that begins also removes some that died a month ago and hold nothing.
 CREATE FUNCTION perdure.renew_1(p_now_s float8, p_holder text, p_lease_s float8, p_about bytea)
 RETURNS TABLE (now_s float8, epoch bigint, freed boolean) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
@@ -379,7 +379,7 @@ BEGIN
         UPDATE perdure.mail AS m SET holder = NULL WHERE m.number = ANY(v_tasks);
         freed := cardinality(v_executions) + cardinality(v_tasks) > 0;
         INSERT INTO perdure.holders (name, until_s, about) VALUES (p_holder, renew_1.now_s + p_lease_s, p_about);
-        DELETE FROM perdure.holders AS o WHERE o.name = ANY(ARRAY(SELECT old.name FROM perdure.holders AS old WHERE old.until_s < renew_1.now_s - 3600
+        DELETE FROM perdure.holders AS o WHERE o.name = ANY(ARRAY(SELECT old.name FROM perdure.holders AS old WHERE old.until_s < renew_1.now_s - 30 * 86400
             AND NOT EXISTS (SELECT 1 FROM perdure.heads AS h WHERE h.holder = old.name) AND NOT EXISTS (SELECT 1 FROM perdure.mail AS m WHERE m.holder = old.name)
             LIMIT 100 FOR UPDATE SKIP LOCKED));
     END IF;
