@@ -14,6 +14,7 @@ killed. It waits a moment at most for a lock that engines have, since others wai
 import asyncio
 import logging
 import random
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -28,6 +29,9 @@ from perdure.core.errors import StoreError, StoreUnavailable
 from perdure.stores.postgres.grants import missing_grant, quoted
 from perdure.stores.postgres.migration_scripts import SCRIPTS, Script, created_index
 from perdure.stores.postgres.statements import SQL, in_schema
+
+SCHEMA_NAME = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,39}")
+"""The names of schemas that SQL can name without quotes, but for its own words."""
 
 LOCK_TIMEOUT_S, LOCKS_WAIT_S = 1.0, 300.0
 """How long a statement of a script waits for a lock, behind which engines then wait as well; and for how long a script is repeated until it gets its locks."""
@@ -103,11 +107,16 @@ class SchemaMigrations:
     """The migrations of one schema: what they find there, and what they do.
 
     A connection is one of asyncpg, straight to the server: a script outside of a transaction needs a session of its own.
+
+    Raises:
+        StoreError: SQL can't name the schema without quotes.
     """
 
     def __init__(
         self, schema: str = "perdure", scripts: Sequence[Script] = SCRIPTS, *, lock_timeout_s: float = LOCK_TIMEOUT_S, locks_wait_s: float = LOCKS_WAIT_S
     ) -> None:
+        if SCHEMA_NAME.fullmatch(schema) is None:
+            raise StoreError(f"{schema!r} is no name of a schema for Perdure; use up to 40 of a-z, 0-9 and _, not beginning with a digit or pg_")
         self.schema, self.scripts = schema, tuple(scripts)
         self._lock_timeout_s, self._locks_wait_s = lock_timeout_s, locks_wait_s
         digest = sha256(f"perdure migrations of {schema}".encode()).digest()
@@ -122,10 +131,12 @@ class SchemaMigrations:
         """Reads what is there.
 
         Raises:
-            StoreError: the role may not read the history.
+            StoreError: the role may not read the history, or the name of the schema is a word of SQL.
         """
         right = "SET" if connection.get_server_version().major >= 16 else "MEMBER"
-        database, role, standby, exists, owner, may_use, has_history, may_read, *rest = await connection.fetchrow(SQL.schema_state, self.schema, right)
+        database, role, is_word, standby, exists, owner, may_use, has_history, may_read, *rest = await connection.fetchrow(SQL.schema_state, self.schema, right)
+        if is_word:
+            raise StoreError(f"{self.schema} is a word of SQL and can't be the name of a schema for Perdure; use another one")
         if not (may_use and may_read):
             raise missing_grant(role, f"schema {self.schema}" if not may_use else f"table {self.schema}.schema_history", "SELECT")
         names = ("is_experimental", "has_tables", "may_act_as_owner", "may_create", "may_create_schemas")

@@ -1,10 +1,10 @@
 -- The state of a schema, its history, and what migrations do besides their scripts.
 
 -- name: schema_state
--- What a role finds in the schema $1, where $2 is the right to act as another role: the database, the role, whether the server is a standby, whether there is
--- a schema, who owns its history or else itself, whether the role may use it, whether it has a history, whether the role may read that, whether the schema
+-- What a role finds in the schema $1, where $2 is the right to act as another role: the database, the role, whether the schema has a word of SQL as its
+-- name, whether the server is a standby, whether there is a schema, who owns its history or else itself, whether the role may use it, whether it has a history, whether the role may read that, whether the schema
 -- has tables of a store without a history, whether it has any others, whether the role may act as the owner, whether it may create here, and its OID.
-SELECT current_database()::text, current_user::text, pg_is_in_recovery(), space.oid IS NOT NULL,
+SELECT current_database()::text, current_user::text, quote_ident($1::text) <> $1::text, pg_is_in_recovery(), space.oid IS NOT NULL,
     pg_get_userbyid(coalesce(history.relowner, space.nspowner))::text,
     coalesce(has_schema_privilege(space.oid, 'USAGE'), true), history.oid IS NOT NULL, coalesce(has_table_privilege(history.oid, 'SELECT'), true),
     EXISTS (SELECT FROM pg_class WHERE relnamespace = space.oid AND relname = 'meta') AND history.oid IS NULL,
