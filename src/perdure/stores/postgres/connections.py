@@ -57,6 +57,7 @@ class ServerFacts(NamedTuple):
     synchronous_commit: str
     connections_max: int
     is_encrypted: bool
+    role: str
     is_pooled: bool = False
 
 
@@ -236,7 +237,7 @@ class PostgresConnections:
     async def connected(self) -> AsyncIterator[PostgresConnection]:
         """Yields a connection for exclusive use. Without a transaction, each statement is one."""
         home = self.home()
-        with translated_errors():
+        with translated_errors(self.role):
             if home is None:
                 async with self._opened_once(self.settings.main) as connection:
                     yield connection
@@ -258,7 +259,7 @@ class PostgresConnections:
         """Yields a connection for the transaction of a step, with the settings that users expect."""
         home = self.home()
         await self.server()
-        with translated_errors():
+        with translated_errors(self.role):
             if home is None:
                 async with self._opened_once(self.settings.main, for_step=True) as connection:
                     yield connection
@@ -272,7 +273,7 @@ class PostgresConnections:
     @asynccontextmanager
     async def direct_connection(self) -> AsyncIterator[PostgresConnection]:
         """Yields a new connection that leads through no pooler, if one is configured: for notifications and migrations. It is closed at the end."""
-        with translated_errors():
+        with translated_errors(self.role):
             async with self._opened_once(self.settings.direct) as connection:
                 yield connection
 
@@ -287,6 +288,10 @@ class PostgresConnections:
                     raise
         assert self._facts is not None
         return self._facts
+
+    def role(self) -> str:
+        """Returns the role of the store at the server, if it is known."""
+        return self._facts.role if self._facts is not None else "of the store"
 
     @property
     def is_listening_possible(self) -> bool:

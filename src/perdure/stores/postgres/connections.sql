@@ -1,10 +1,10 @@
 -- Connections: what they ask a server for when they are opened, and notifications.
 
 -- name: server_facts
--- The process of this connection at the server, and what a store has to know about the server.
+-- The process of this connection at the server, and what a store has to know about the server and its role there.
 SELECT pg_backend_pid(), current_setting('server_version_num')::int, current_setting('server_version'), current_setting('server_encoding'),
     pg_is_in_recovery(), current_setting('transaction_read_only') = 'on', current_setting('synchronous_commit'), current_setting('max_connections')::int,
-    coalesce((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false);
+    coalesce((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false), current_user::text;
 
 -- name: set_for_session
 -- Changes settings of the session.

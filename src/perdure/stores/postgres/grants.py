@@ -36,13 +36,13 @@ _WRITES_POSTS = Rights(
         "vault": "",
     },
     later="SELECT",
-    sequences="USAGE",
+    sequences="USAGE, SELECT",
     runs_functions=True,
 )
 RIGHTS: dict[Purpose, Rights] = {
     "engine": Rights("SELECT, INSERT, UPDATE, DELETE", {"schema_history": "SELECT"}, "SELECT, INSERT, UPDATE, DELETE", "USAGE, SELECT, UPDATE", True),
     "client": _WRITES_POSTS,
-    "read": Rights("SELECT", {"vault": ""}, later="SELECT"),
+    "read": Rights("SELECT", {"vault": ""}, "SELECT", "SELECT"),
     "transaction": _WRITES_POSTS,
 }
 """What each purpose may do. A client starts executions and sends messages, and so does the transaction of a user: it adds to what is there, and can change

@@ -17,7 +17,7 @@ import random
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
@@ -134,13 +134,15 @@ class SchemaMigrations:
             StoreError: the role may not read the history, or the name of the schema is a word of SQL.
         """
         right = "SET" if connection.get_server_version().major >= 16 else "MEMBER"
-        database, role, is_word, standby, exists, owner, may_use, has_history, may_read, *rest = await connection.fetchrow(SQL.schema_state, self.schema, right)
-        if is_word:
-            raise StoreError(f"{self.schema} is a word of SQL and can't be the name of a schema for Perdure; use another one")
-        if not (may_use and may_read):
-            raise missing_grant(role, f"schema {self.schema}" if not may_use else f"table {self.schema}.schema_history", "SELECT")
+        async with connection.transaction():  # so that a pooler gives both statements to one connection
+            row = await connection.fetchrow(SQL.schema_state, self.schema, right)
+            database, role, is_word, standby, exists, owner, may_use, has_history, may_read, *rest = row
+            if is_word:
+                raise StoreError(f"{self.schema} is a word of SQL and can't be the name of a schema for Perdure; use another one")
+            if not (may_use and may_read):
+                raise missing_grant(role, f"table {self.schema}.schema_history" if may_use else f"schema {self.schema}", "SELECT")
+            history = [AppliedScript(*one) for one in await connection.fetch(in_schema(SQL.schema_history, self.schema))] if has_history else []
         names = ("is_experimental", "has_tables", "may_act_as_owner", "may_create", "may_create_schemas")
-        history = [AppliedScript(*row) for row in await connection.fetch(in_schema(SQL.schema_history, self.schema))] if has_history else []
         return SchemaState(
             schema=self.schema,
             database=database,
@@ -190,8 +192,8 @@ class SchemaMigrations:
         pairs = zip(state.history, self.scripts, strict=False)
         return [one.name for one, script in pairs if (one.number, one.sha256) != (script.number, script.sha256)]
 
-    async def prepare(self, connection: Any) -> None:
-        """Checks that an engine may use the schema, and applies the scripts that it needs and are missing, if its role may do that.
+    async def must_migrate(self, connection: Any, *, may_change: bool = True) -> bool:
+        """Checks that an engine may use the schema; returns whether scripts that it needs are to be applied first, which its role may do.
 
         Raises:
             StoreError: the schema can't be used as it is; the message says what to do.
@@ -199,19 +201,26 @@ class SchemaMigrations:
         state = await self.state(connection)
         self.expect_known(state)
         if not self.missing(state):
-            return
-        has = f"has schema {state.number}" if state.number else "has no tables yet"
+            return False
+        has = f"has schema {state.number}" if state.number else "has no tables of Perdure yet"
         needs = f"{state.place} {has}, and this Perdure needs schema {self.number}"
         if state.is_standby:
             raise StoreError(f"{needs}; this server is a standby, which is read-only. Name the primary server")
+        if not may_change:
+            raise StoreError(f"{needs}; it was opened to be read only. Run perdure db migrate")
         if not state.may_migrate:
-            raise StoreError(f"{needs}; the role {state.role} may not change it. Run perdure db migrate as {self._migrators(state)}")
+            raise StoreError(f"{needs}; the role {state.role} may not change it. Run perdure db migrate as {self.migrators(state)}")
         if breaking := self.breaking(state):
             raise StoreError(
                 f"{needs}; {breaking[0].name} does not work with engines of schema {state.number}, which may be running. "
                 "End them, and run perdure db migrate --stopped"
             )
-        await self.migrate(connection, _log.info)
+        return True
+
+    async def prepare(self, connection: Any) -> None:
+        """Does as `must_migrate`, and applies the scripts."""
+        if await self.must_migrate(connection):
+            await self.migrate(connection, _log.info)
 
     async def migrate(self, connection: Any, report: Callable[[str], None]) -> list[Script]:
         """Applies the scripts that are missing, and returns those that this call has applied. Others may migrate at the same time.
@@ -227,14 +236,14 @@ class SchemaMigrations:
             if not (missing := self.missing(state)):
                 return done
             if not state.may_migrate or state.is_standby:
-                why = "this server is a standby" if state.is_standby else f"the role {state.role} may not change it; do it as {self._migrators(state)}"
+                why = "this server is a standby" if state.is_standby else f"the role {state.role} may not change it; do it as {self.migrators(state)}"
                 raise StoreError(f"{state.place} can't be migrated: {why}")
             began_s = time.monotonic()
             if await self._apply_when_free(connection, missing[0], report):
                 done.append(missing[0])
                 report(f"{missing[0].name} was applied in {time.monotonic() - began_s:.1f} s")
 
-    def _migrators(self, state: SchemaState) -> str:
+    def migrators(self, state: SchemaState) -> str:
         if state.exists:
             return f"its owner, the role {state.owner}"
         return f"a role that may create schemas (GRANT CREATE ON DATABASE {state.database})"
@@ -368,6 +377,13 @@ def perdure_version() -> str:
         return "not installed"
 
 
-async def prepare(connection: Any, schema: str = "perdure") -> None:
-    """Prepares a schema for an engine; see `SchemaMigrations.prepare`."""
-    await SchemaMigrations(schema).prepare(connection)
+async def prepare(connection: Any, schema: str, direct: Callable[[], AbstractAsyncContextManager[Any]] | None) -> None:
+    """Makes sure that an engine may use a schema. Scripts that are missing are applied on a connection of `direct`; with None, nothing may be changed.
+
+    Raises:
+        StoreError: the schema can't be used as it is; the message says what to do.
+    """
+    migrations = SchemaMigrations(schema)
+    if await migrations.must_migrate(connection, may_change=direct is not None) and direct is not None:
+        async with direct() as opened:
+            await migrations.migrate(opened.raw, _log.info)

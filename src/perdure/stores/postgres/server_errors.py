@@ -12,6 +12,7 @@ from ssl import SSLError
 from typing import Any, TypeVar
 
 from perdure.core.errors import BadValue, MissingExtra, StoreDamaged, StoreError, StoreUnavailable
+from perdure.stores.postgres.grants import missing_grant_of
 
 T = TypeVar("T")
 
@@ -37,7 +38,6 @@ NEXT_STEPS = {
     "3F000": "the schema is not there; perdure db migrate makes it",
     "40": "another transaction was in the way; it can be repeated",
     "42": "",
-    "42501": "the role lacks a right; run perdure db migrate as the owner of the schema, and grant this role what the guide lists",
     "42883": "a function is not there; perdure db migrate makes it",
     "42P01": "a table is not there; perdure db migrate makes it",
     "53": "the server is short of memory or of another resource; look into its log",
@@ -78,12 +78,12 @@ def driver_errors() -> tuple[type[Exception], ...]:
 
 
 @contextmanager
-def translated_errors() -> Iterator[None]:
-    """Raises the errors of asyncpg and of the network as store errors that say what to do. The error itself is their cause."""
+def translated_errors(role: Callable[[], str] = lambda: "of the store") -> Iterator[None]:
+    """Raises the errors of asyncpg and of the network as store errors that say what to do. The error itself is their cause, and `role` gives whose it is."""
     try:
         yield
     except driver_errors() as error:
-        raise store_error(error) from error
+        raise missing_grant_of(error, role()) or store_error(error) from error
 
 
 def store_error(error: Exception) -> StoreError | BadValue:

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any, NamedTuple, TypeVar, Unpack
 
 from perdure.core.envelopes import Ack, QueuedMessage
-from perdure.core.errors import StoreError, StoreUnavailable
+from perdure.core.errors import StoreUnavailable
 from perdure.core.paths import Address, Key
 from perdure.stores.blob_marks import BLOB_REMOVAL
 from perdure.stores.change_feed import CHANGE_FEED
