@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from perdure.cli import schema_commands
 from perdure.cli.exit_codes import CommandExit, ExitCode
 from perdure.cli.root_command import CliCommand, CliGroup
+from perdure.cli.schema_commands import schema_option
 from perdure.cli.shared_options import GlobalOptions, format_option, json_option
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ def doctor(settings: GlobalOptions, /, *, format: str) -> None:
 
 @click.group("db", cls=CliGroup)
 def db() -> None:
-    """Maintain the database file: locate, create, check, back up, restore, copy, vacuum, upgrade, encrypt."""
+    """Maintain the database: locate, create, check, back up, restore, copy, vacuum, migrate, grant rights, encrypt."""
 
 
 @click.command("path", cls=CliCommand)
@@ -44,11 +46,15 @@ def path(settings: GlobalOptions) -> None:
 
 
 @click.command("check", cls=CliCommand)
+@schema_option
 @click.pass_obj
-def check(settings: GlobalOptions, /) -> None:
-    """Read the whole file, and check that it is intact."""
+def check(settings: GlobalOptions, /, *, schema: str | None) -> None:
+    """Check that the database is as it should be: that a file is intact, or that the tables of Postgres are those that its migrations make."""
     from perdure.stores.sqlite import database_setup
 
+    if schema_commands.is_on_postgres(settings):
+        schema_commands.check_schema(settings, schema)
+        return
     file = settings.existing_file()
     if damage := database_setup.check_database(file).damage:
         raise CommandExit(ExitCode.STORE, f"{file} is damaged: {damage[0]}\nperdure db restore FILE --replace puts a backup in its place")
@@ -61,16 +67,23 @@ MODES = ("600", "660", "664", "666", "0600", "0660", "0664", "0666")
 
 @click.command("init", cls=CliCommand)
 @click.option("--mode", metavar="OCTAL", help="Create a new file with these permissions, such as 660 for a group; by default, only its owner may read it.")
+@schema_option
 @click.pass_obj
-def init(settings: GlobalOptions, /, mode: str | None) -> None:
+def init(settings: GlobalOptions, /, mode: str | None, schema: str | None) -> None:
     """Create Perdure's tables beside those of an existing application database; or, with --mode, a new file.
 
-    A new file gets the tables by itself when it is first used, readable by its owner only (600, in a directory of 700).
+    A new file gets the tables by itself when it is first used, readable by its owner only (600, in a directory of 700). In Postgres, they get a schema of
+    their own; an engine creates it by itself if its role may.
     """
     from perdure.stores.sqlite import database_setup
     from perdure.stores.sqlite.database_file import DatabaseFile
     from perdure.stores.sqlite.file_permissions import make_database_file
 
+    if schema_commands.is_on_postgres(settings):
+        if mode is not None:
+            raise click.UsageError("--mode is for a file, and this database is one of Postgres; perdure db grants gives roles their rights.")
+        schema_commands.create_schema(settings, schema)
+        return
     if mode is not None:
         file = settings.file()
         if mode not in MODES:
@@ -190,10 +203,7 @@ def vacuum(settings: GlobalOptions, /) -> None:
 @click.pass_obj
 def upgrade(settings: GlobalOptions, /) -> None:
     """Upgrade the tables of an older file to this version of Perdure."""
-    from perdure.stores.sqlite import database_setup
-
-    for done in database_setup.upgrade_database(settings.existing_file()) or ["nothing to do: its tables are those of this version of Perdure"]:
-        click.echo(done)
+    schema_commands.upgrade_file(settings)
 
 
 @click.command("keys", cls=CliCommand)
@@ -233,4 +243,5 @@ def new() -> None:
 
 key.section("Commands", (new,))
 db.section("Commands", (path, init, check, backup, restore, copy, vacuum, upgrade))
+db.section("Tables", (schema_commands.migrate, schema_commands.status, schema_commands.grants))
 db.section("Keys", (keys, rekey, key))

@@ -22,12 +22,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 POSTGRES_INSTEAD = {
     "path": "perdure db path is for SQLite; perdure doctor says where a Postgres database is",
-    "check": "perdure db check is for SQLite; perdure verify reads all that is in a database",
-    "init": "perdure db init is for SQLite; the tables in Postgres are made when it is first used",
     "backup": "perdure db backup is for SQLite; pg_basebackup or pg_dump makes a backup of a Postgres database",
     "restore": "perdure db restore is for SQLite; restore a Postgres database from the backup that pg_basebackup or pg_dump has made",
     "vacuum": "perdure db vacuum is for SQLite; Postgres returns free space by itself (autovacuum)",
-    "upgrade": "perdure db upgrade is for SQLite; the tables in Postgres are upgraded when it is first used",
+    "upgrade": "perdure db upgrade is for SQLite; perdure db migrate upgrades the tables in Postgres",
 }
 """What to do in place of the commands that are for files, by their names."""
 

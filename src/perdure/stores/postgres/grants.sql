@@ -52,5 +52,5 @@ ALTER DEFAULT PRIVILEGES FOR ROLE {owner} IN SCHEMA perdure GRANT EXECUTE ON FUN
 SELECT relname::text FROM pg_class WHERE relnamespace = $1::text::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition ORDER BY relname;
 
 -- name: role_of_name
--- Whether the role $1 is there, and whether it has the rights of the role $2 anyway.
-SELECT oid IS NOT NULL, pg_has_role(oid, $2::text, 'USAGE') FROM pg_roles WHERE rolname = $1::text;
+-- Whether the role $1 has the rights of the role $2 anyway; no row if there is no such role.
+SELECT pg_has_role(oid, $2::text, 'USAGE') FROM pg_roles WHERE rolname = $1::text;

@@ -107,6 +107,13 @@ def upgrade_database(path: Path) -> list[str]:
         return _upgrade(file, connection) if version < SCHEMA_VERSION else []
 
 
+def tables_version(path: Path) -> int:
+    """Returns the version of the tables of a file, 0 if there are none. See `open_database` for the errors."""
+    file = existing_file(path)
+    with file.translated_errors(), closing(file.connect(wait_s=OPEN_WAIT_S)) as connection:
+        return _version(file, connection)
+
+
 def create_beside_application_tables(path: Path) -> None:
     """Creates Perdure's tables in the database of another program, unless they are there already.
 
