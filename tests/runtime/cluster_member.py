@@ -8,13 +8,13 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
-from perdure.core.errors import HasEnded
+from perdure.core.errors import HasEnded, StoreUnavailable
 from perdure.runtime.engine import Engine
 from perdure.runtime.server import serve
 from perdure.runtime.worker import Worker
@@ -22,9 +22,14 @@ from perdure.stores.configured_store import open_store
 from perdure.sync_client import AsyncClient, AsyncHandle
 from tests.runtime import measured_timers
 from tests.runtime.flows import LARGE_BYTES, PRESS, WORKFLOWS, first, kind, listener, press, second, slow_on_a_queue, third
+from tests.runtime.processes import open_any_store
 from tests.stores.sqlite import planted_table_version
 
+T = TypeVar("T")
+
 RESULTS = "results.json"
+UNAVAILABLE_S = 0.1
+"""How long the client waits before it repeats a call."""
 
 
 async def engine(url: str, queues: list[str]) -> None:
@@ -38,9 +43,13 @@ async def timing(url: str) -> None:
 
 
 async def client(url: str, executions: int, every_s: float) -> None:
-    """Start so many executions, send them their messages one by one, and write down their results. Killed and begun again, it does the same again."""
-    async with AsyncClient(url) as asked:
-        handles = [await asked.start(kind(number).with_(id=str(number)), number) for number in range(executions)]
+    """Start so many executions, send them their messages one by one, and write down their results. Killed and begun again, it does the same again.
+
+    So it does while the store is unavailable.
+    """
+    store = open_any_store(url)
+    async with AsyncClient(store) as asked:
+        handles = [await _started(asked, number) for number in range(executions)]
         _say("started")
         listeners = [(number, handle) for number, handle in enumerate(handles) if kind(number) is listener]
         for name, handle in listeners:
@@ -51,14 +60,15 @@ async def client(url: str, executions: int, every_s: float) -> None:
         for name, handle in listeners:
             await _tell(handle, third, -name)
         _say("told")
-        results = await asyncio.gather(*(handle.result() for handle in handles))
+        results = await asyncio.gather(*(_insist(handle.result) for handle in handles))
+    await store.close()
     _write_down(results)
 
 
 async def leased(url: str, lease_s: float, engine: bool = True, worker: bool = False, idle_s: float = 60.0) -> None:
     """An engine, or a worker, or both, with such a lease, until told to stop; told SIGUSR1, it gives back the memory that it does not need, and says
     how many executions are in it."""
-    store = open_store(url)
+    store = open_any_store(url)
     engines = [Engine(store, [one.code for one in WORKFLOWS], lease_s=lease_s, idle_s=idle_s, threaded=True)] if engine else []
     workers = [Worker(store, [press, slow_on_a_queue], queues=[PRESS], lease_s=lease_s, threaded=True)] if worker else []
     members: list[Engine | Worker] = [*engines, *workers]
@@ -118,9 +128,23 @@ def _say(text: str) -> None:
 async def _tell(handle: AsyncHandle[Any], signal: Any, body: Any) -> None:
     """Send a message once, however often this is done. An execution that has ended has had it."""
     try:
-        await handle.send(signal, body, key=signal.name)
+        await _insist(lambda: handle.send(signal, body, key=signal.name))
     except HasEnded:
         return
+
+
+async def _started(asked: AsyncClient, number: int) -> AsyncHandle[Any]:
+    return await _insist(lambda: asked.start(kind(number).with_(id=str(number)), number))
+
+
+async def _insist(call: Callable[[], Awaitable[T]]) -> T:
+    """Call until the store is available."""
+    while True:
+        try:
+            return await call()
+        except StoreUnavailable as error:
+            sys.stderr.write(f"the client repeats a call: {error}\n")
+            await asyncio.sleep(UNAVAILABLE_S)
 
 
 ROLES: dict[str, Callable[..., Coroutine[Any, Any, None]]] = {

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from perdure.core import events as e
+from perdure.core.errors import StoreUnavailable
 from perdure.core.operations import CallOperation
 from perdure.core.paths import Key
 from perdure.core.replay import fold_events
@@ -24,7 +25,6 @@ from tests.runtime.flows import PRESS
 from tests.runtime.processes import History, ProcessDirectory, RealProcess, RecordedEffect, until
 
 ENGINES = 3
-KILL_EVERY_S = 0.2, 0.6
 AGAIN, AGAIN_WITHIN_S = 0.33, 0.3
 """How often an engine is killed once more while it starts, and how soon."""
 
@@ -65,6 +65,8 @@ class Kills(NamedTuple):
 class Storm:
     """A cluster that runs so many executions on a stage."""
 
+    kill_every_s = 0.2, 0.6
+
     def __init__(self, stage: ProcessDirectory, executions: int, pace: float = 1.0) -> None:
         self.stage = stage
         self._executions = executions
@@ -79,7 +81,7 @@ class Storm:
         ends_s = time.monotonic() + for_s
         look_s = 0.0
         while time.monotonic() < ends_s and not self._is_done():
-            time.sleep(draw.uniform(*KILL_EVERY_S))
+            time.sleep(draw.uniform(*self.kill_every_s))
             if draw.random() < CLIENT:
                 self._kill_client()
             else:
@@ -98,12 +100,16 @@ class Storm:
         for engine in self._engines:
             engine.end()
         histories = self._witness.testify()
-        nothing_is_left(self.stage)
+        self._nothing_is_left()
         interrupted = sum(isinstance(event, e.InterruptedEvent) for history in histories.values() for event in history.events)
         done = {effect.key for effect in self.stage.effects() if effect.event == "ended"}
         statuses = {key: history.head.status for key, history in histories.items()}
         kills = Kills(self._killed["engine"], self._killed["starting"], self._killed["client"], interrupted)
         return Outcome(json.loads((self.stage.directory / RESULTS).read_text()), statuses, done), kills
+
+    def _nothing_is_left(self) -> None:
+        """Nobody holds anything any more, nothing waits, and what is kept is whole."""
+        nothing_is_left(self.stage)
 
     def _is_done(self) -> bool:
         return (self.stage.directory / RESULTS).exists()
@@ -155,9 +161,12 @@ class HistoryMonitor:
 
     def look(self) -> dict[Key, History]:
         """See what has settled by now: no effect that comes after this may be one of its."""
-        if not self._stage.file.exists():
+        if not self._stage.is_begun:
             return {}
-        found = self._stage.histories(self._histories)
+        try:
+            found = self._stage.histories(self._histories)
+        except StoreUnavailable:
+            return self._histories
         for key, history in self._histories.items():
             assert key in found and found[key].head.version >= history.head.version, f"forgotten: {key} was at {history.head}, and is at {found.get(key)}"
         self._histories = found
@@ -167,16 +176,21 @@ class HistoryMonitor:
                 self._settled_before.setdefault(call, now_bytes)
         return found
 
+    def ran_again(self) -> list[RecordedEffect]:
+        """The tries that began after their step had settled."""
+        found, seen_bytes = [], 0
+        for effect, size_bytes in zip(self._stage.effects(), self._stage.effect_sizes(), strict=True):
+            if effect.event == "began" and seen_bytes >= self._settled_before.get(effect.key, inf):
+                found.append(effect)
+            seen_bytes += size_bytes
+        return found
+
     def testify(self) -> dict[Key, History]:
         """Hold all that was done to all that is remembered; return what is remembered."""
         _ = self.look()
         effects = self._stage.effects()
-        seen_bytes = 0
-        for effect, size_bytes in zip(effects, self._stage.effect_sizes(), strict=True):
-            if effect.event == "began":
-                assert seen_bytes < self._settled_before.get(effect.key, inf), f"settled before, and ran again: {effect}"
-            seen_bytes += size_bytes
-        assert seen_bytes, "nothing was done"
+        assert effects, "nothing was done"
+        assert self.ran_again() == [], "settled before, and ran again"
         for history in self._histories.values():
             is_sound(history)
         every_try_was_announced(effects, self._histories)

@@ -26,10 +26,10 @@ from perdure.core.events import Event, OpenedEvent
 from perdure.core.operations import CallOperation
 from perdure.core.paths import Key, idempotency_key
 from perdure.core.paths import Path as Place
+from perdure.stores.configured_store import open_store, open_store_to_copy
 from perdure.stores.encoded_store import EncodedStore
 from perdure.stores.payload_codec import PayloadCodec
 from perdure.stores.protocol import Head, HeadFilter, Store
-from perdure.stores.sqlite.store import SqliteStore
 
 ROOT = Path(__file__).parents[2]
 WAIT_S = 60.0
@@ -124,13 +124,13 @@ class RealProcess:
 
 
 class ProcessDirectory:
-    """A directory with a database `file`, and the processes that were begun there."""
+    """A directory with a database `file`, and the processes that were begun there. With the `url` of another database, they use that."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, url: str = "") -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
         self.file = directory / "perdure.db"
-        self.url = f"sqlite:///{self.file}"
+        self.url = url or f"sqlite:///{self.file}"
         self.codec: PayloadCodec | None = None
         self.processes: list[RealProcess] = []
         self._numbers = count(1)
@@ -160,6 +160,11 @@ class ProcessDirectory:
         modules = ["tests.runtime.shifted_clock"] * shifted + ["tests.runtime.statement_counter"] * counted + ["tests.runtime.cluster_member"]
         return self.begin(*modules, role, json.dumps({"url": self.url, **settings}), PERDURE_TEST_PACE=str(pace))
 
+    @property
+    def is_begun(self) -> bool:
+        """Whether there may be something in the database."""
+        return self.file.exists() or not self.url.startswith("sqlite:")
+
     def _left(self) -> list[int]:
         """The processes that were begun by those of this stage, and still live: they have its mark in their environment."""
         wanted, found = f"{MARK}={self._mark}".encode(), list[int]()
@@ -188,8 +193,8 @@ class ProcessDirectory:
         return asyncio.run(self._histories(known or {}))
 
     async def _histories(self, known: Mapping[Key, "History"]) -> dict[Key, "History"]:
-        file = SqliteStore(self.file)
-        store: Store = file if self.codec is None else EncodedStore(file, self.codec)
+        plain = open_store_to_copy(self.url)
+        store: Store = plain if self.codec is None else EncodedStore(plain, self.codec)
         found = dict[Key, History]()
         try:
             for head in await store.heads(ALL_HEADS):
@@ -217,6 +222,11 @@ class History(NamedTuple):
 
 
 _effect = msgspec.json.Decoder(RecordedEffect)
+
+
+def open_any_store(url: str) -> Store:
+    """The store of a URL, of a server as well."""
+    return open_store(url) if url.startswith("sqlite:") else open_store_to_copy(url)
 
 
 def until(holds: Callable[[], object], what: str, wait_s: float = WAIT_S, every_s: float = 0.002) -> float:
