@@ -65,6 +65,19 @@ def wait_for_standby(primary: PostgresServer) -> None:
     _poll(primary, f"SELECT count(*) > 0 FROM pg_stat_replication WHERE state = 'streaming' AND {wanted}")
 
 
+def wait_until_caught_up(pair: FailoverPair) -> None:
+    """Wait until the standby has all that the primary has written so far."""
+    written = pair.primary.sql("SELECT pg_current_wal_flush_lsn()")
+    _poll(pair.standby, f"SELECT pg_last_wal_replay_lsn() >= '{written}'")
+
+
+def stop_streaming(standby: PostgresServer) -> None:
+    """Have a standby receive nothing any more, as if the network between them were cut."""
+    standby.sql("ALTER SYSTEM SET primary_conninfo = ''")
+    standby.sql("SELECT pg_reload_conf()")
+    _poll(standby, "SELECT count(*) = 0 FROM pg_stat_wal_receiver")
+
+
 def promote(standby: PostgresServer) -> None:
     """Make the standby a primary, and wait until it accepts writes. Nothing waits for a standby of its own then."""
     make_synchronous(standby, "")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from perdure.cli import schema_commands
+from perdure.cli.epoch_command import raise_epoch
 from perdure.cli.exit_codes import CommandExit, ExitCode
 from perdure.cli.root_command import CliCommand, CliGroup
 from perdure.cli.schema_commands import schema_option
@@ -242,6 +243,6 @@ def new() -> None:
 
 
 key.section("Commands", (new,))
-db.section("Commands", (path, init, check, backup, restore, copy, vacuum, upgrade))
+db.section("Commands", (path, init, check, backup, restore, raise_epoch, copy, vacuum, upgrade))
 db.section("Tables", (schema_commands.migrate, schema_commands.status, schema_commands.grants))
 db.section("Keys", (keys, rekey, key))

@@ -1,6 +1,8 @@
 """An execution that does all that an execution does, its client and its engine in this process, each on a store of its own; and the ledger of its steps."""
 
 import asyncio
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -12,7 +14,7 @@ from perdure.core.paths import Key
 from perdure.runtime.engine import Engine
 from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.protocol import Store
-from perdure.sync_client import AsyncClient
+from perdure.sync_client import AsyncClient, AsyncHandle
 from tests.stores.postgres_faults.fault_rows import Verdict
 
 T = TypeVar("T")
@@ -76,6 +78,10 @@ async def long_step(ctx: Context, number: int, takes_s: float) -> int:
 WORKFLOWS = (life, child, short, long_step)
 
 
+STEPS_AFTER_GO = 4
+"""How many steps of a `life` are behind its message, with that of its child."""
+
+
 def result_of_life(number: int) -> list[int]:
     """What `life` returns for a number when it is sent 7."""
     return [number + 1, 7, number + 1, 2 * (number + 1), LARGE_BYTES // 8 * 8, number + 2]
@@ -125,6 +131,24 @@ async def lead(client: AsyncClient, id: str, number: int) -> Any:
 
     await insist(tell)
     return await insist(handle.result)
+
+
+async def tell_to_go(handle: AsyncHandle[Any]) -> None:
+    """Send an execution of `life` its message, once."""
+    await insist(lambda: handle.send(go, 7, key="go"))
+
+
+async def until_waiting(client: AsyncClient, count: int) -> None:
+    """Wait until so many executions wait."""
+    async with asyncio.timeout(END_S):
+        while len(await insist(lambda: client.list(status=["waiting"], limit=1000))) < count:
+            await asyncio.sleep(0.02)
+
+
+def raise_epoch(url: str) -> str:
+    """Raise the epoch by the command; return what it prints. The event loop stands still meanwhile, so that no engine here comes first."""
+    command = [sys.executable, "-m", "perdure.cli", "db", "raise-epoch", "--db", url]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 def doubled(keys: Iterable[str] | None = None) -> int:
