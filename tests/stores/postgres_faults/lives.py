@@ -66,16 +66,17 @@ async def life(ctx: Context, number: int) -> list[int]:
 
 
 @workflow
-async def short(ctx: Context, number: int) -> int:
-    return await ctx.step(noted, await ctx.step(noted, number))
-
-
-@workflow
 async def long_step(ctx: Context, number: int, takes_s: float) -> int:
     return await ctx.step(slow, number, takes_s)
 
 
-WORKFLOWS = (life, child, short, long_step)
+@workflow
+async def stored(ctx: Context, text: str) -> int:
+    return len(text)
+
+
+WORKFLOWS = (life, child, long_step)
+"""What engines run; `stored` is only stored."""
 
 
 STEPS_AFTER_GO = 4
