@@ -276,17 +276,9 @@ class PostgresStore:
             yield connection
 
     async def _prepare(self, connection: PostgresConnection) -> None:
-        """Checks that this Perdure can use the tables, and creates or upgrades them if needed."""
-        settings = self._connections.settings
-        scripts = migrations.SchemaMigrations(settings.schema)
-        state = await scripts.state(connection.raw)
-        scripts.expect_known(state)
-        if not scripts.missing(state):
-            return
-        if settings.read_only:
-            raise StoreError(f"{state.place} has not the tables that this Perdure needs; perdure db migrate makes them")
-        async with self._connections.direct_connection() as direct:
-            await scripts.prepare(direct.raw)
+        """Makes sure that the schema is one that this version can use; see `migrations.prepare`."""
+        settings, direct = self._connections.settings, self._connections.direct_connection
+        await migrations.prepare(connection.raw, settings.schema, None if settings.read_only else direct)
 
 
 def is_refused(error: BaseException) -> bool:
