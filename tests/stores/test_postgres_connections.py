@@ -1,7 +1,7 @@
 """Claims about the connections of a Postgres store, on a real server and through PgBouncer: pool, failures, settings of sessions, poolers."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from typing import Any
 
@@ -16,8 +16,8 @@ from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.protocol import Committed, Store
 from perdure.testing.conformance import Clock, StoreConformance, StoreWorld
 from perdure.testing.conformance.store_world import key
-from tests.stores.poolers import pgbouncer
-from tests.stores.servers import DatabaseServer, postgres
+from tests.stores.postgres_clusters import pgbouncer
+from tests.stores.servers import PostgresServer, postgres
 from tests.stores.test_postgres_store import empty
 
 pytestmark = pytest.mark.real
@@ -26,21 +26,29 @@ OTHERS = "SELECT count(*) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AN
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[DatabaseServer]:
+def server() -> Iterator[PostgresServer]:
     with postgres() as server:
         yield server
 
 
 @pytest.fixture(scope="module")
-def pooler(server: DatabaseServer) -> Iterator[str]:
-    with pgbouncer(server.url) as url:
-        yield url
+def pooler(server: PostgresServer) -> Iterator[str]:
+    with pgbouncer(server, default_pool_size=3) as pooler:
+        yield pooler.url
 
 
 @pytest.fixture
-async def other(server: DatabaseServer) -> AsyncIterator[Any]:
+async def other(server: PostgresServer) -> AsyncIterator[Any]:
     """A connection beside those of the store."""
     connection = await asyncpg.connect(server.url)
+    yield connection
+    await connection.close()
+
+
+@asynccontextmanager
+async def asyncpg_connection(url: str) -> AsyncIterator[Any]:
+    """A connection of asyncpg, without named statements."""
+    connection = await asyncpg.connect(url, statement_cache_size=0)
     yield connection
     await connection.close()
 
@@ -64,7 +72,7 @@ async def setting(opened: PostgresConnections, name: str) -> str:
     return str(value)
 
 
-async def test_the_pool_grows_when_it_is_needed_and_to_its_limit(server: DatabaseServer, other: Any) -> None:
+async def test_the_pool_grows_when_it_is_needed_and_to_its_limit(server: PostgresServer, other: Any) -> None:
     async with connections(server.url, connections=3) as opened:
         for _ in range(5):
             assert await setting(opened, "server_encoding") == "UTF8"
@@ -76,13 +84,13 @@ async def test_the_pool_grows_when_it_is_needed_and_to_its_limit(server: Databas
             await asyncio.sleep(0.01)
 
 
-async def test_who_waits_too_long_for_a_connection_learns_why(server: DatabaseServer) -> None:
+async def test_who_waits_too_long_for_a_connection_learns_why(server: PostgresServer) -> None:
     async with connections(server.url, connections=1, statement_timeout_s=0.2) as opened, opened.connected():
         with pytest.raises(StoreUnavailable, match=r"all 1 connections of this store have been in use for 0\.2 s; .* or raise perdure_connections"):
             await setting(opened, "server_encoding")
 
 
-async def test_a_server_without_a_connection_left_says_what_to_do(server: DatabaseServer) -> None:
+async def test_a_server_without_a_connection_left_says_what_to_do(server: PostgresServer) -> None:
     async with AsyncExitStack() as held, connections(server.url.replace("perdure@", "clerk@")) as opened:
         admin = await asyncpg.connect(server.url)
         held.push_async_callback(admin.close)
@@ -93,7 +101,7 @@ async def test_a_server_without_a_connection_left_says_what_to_do(server: Databa
             await opened.server()
 
 
-async def test_connections_that_were_cut_while_they_were_idle_are_replaced(server: DatabaseServer, other: Any) -> None:
+async def test_connections_that_were_cut_while_they_were_idle_are_replaced(server: PostgresServer, other: Any) -> None:
     async with connections(server.url) as opened:
         await asyncio.gather(*(setting(opened, "server_encoding") for _ in range(20)))
         await other.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'")
@@ -101,7 +109,7 @@ async def test_connections_that_were_cut_while_they_were_idle_are_replaced(serve
         assert await asyncio.gather(*(setting(opened, "server_encoding") for _ in range(20))) == ["UTF8"] * 20
 
 
-async def test_a_connection_that_is_cut_in_a_statement_is_not_used_again(server: DatabaseServer, other: Any) -> None:
+async def test_a_connection_that_is_cut_in_a_statement_is_not_used_again(server: PostgresServer, other: Any) -> None:
     async with connections(server.url) as opened:
 
         async def sleeps() -> None:
@@ -117,7 +125,7 @@ async def test_a_connection_that_is_cut_in_a_statement_is_not_used_again(server:
         assert await setting(opened, "server_encoding") == "UTF8"
 
 
-async def test_a_statement_that_takes_too_long_is_ended_here_and_at_the_server(server: DatabaseServer, other: Any) -> None:
+async def test_a_statement_that_takes_too_long_is_ended_here_and_at_the_server(server: PostgresServer, other: Any) -> None:
     async with connections(server.url, statement_timeout_s=0.3) as opened:
         with pytest.raises(StoreUnavailable, match="no answer in time"):
             async with opened.connected() as connection:
@@ -128,7 +136,7 @@ async def test_a_statement_that_takes_too_long_is_ended_here_and_at_the_server(s
                 await asyncio.sleep(0.01)
 
 
-async def test_a_block_that_fails_is_rolled_back_and_its_connection_is_used_again(server: DatabaseServer, other: Any) -> None:
+async def test_a_block_that_fails_is_rolled_back_and_its_connection_is_used_again(server: PostgresServer, other: Any) -> None:
     await other.execute("DROP TABLE IF EXISTS words; CREATE TABLE words (word text)")
     async with connections(server.url, connections=1) as opened:
         numbers = []
@@ -142,7 +150,7 @@ async def test_a_block_that_fails_is_rolled_back_and_its_connection_is_used_agai
         assert await other.fetchval("SELECT count(*) FROM words") == 1 and len(set(numbers)) == 1
 
 
-async def test_a_task_that_is_cancelled_leaves_nothing_behind(server: DatabaseServer, other: Any) -> None:
+async def test_a_task_that_is_cancelled_leaves_nothing_behind(server: PostgresServer, other: Any) -> None:
     await other.execute("DROP TABLE IF EXISTS words; CREATE TABLE words (word text)")
     async with connections(server.url, connections=1) as opened:
 
@@ -185,7 +193,7 @@ async def test_a_task_that_is_cancelled_leaves_nothing_behind(server: DatabaseSe
         ("XX001", StoreDamaged, "Restore it from a backup"),
     ],
 )
-async def test_every_kind_of_failure_says_what_to_do(server: DatabaseServer, sqlstate: str, kind: type[StoreError], message: str) -> None:
+async def test_every_kind_of_failure_says_what_to_do(server: PostgresServer, sqlstate: str, kind: type[StoreError], message: str) -> None:
     async with connections(server.url) as opened:
         with pytest.raises(StoreError, match=message) as raised:
             async with opened.connected() as connection:
@@ -204,19 +212,19 @@ async def test_every_kind_of_failure_says_what_to_do(server: DatabaseServer, sql
         (("?", "?options=-c%20nothing%3Don&"), "nothing"),
     ],
 )
-async def test_a_server_that_can_not_be_used_says_why(server: DatabaseServer, change: tuple[str, str], message: str) -> None:
+async def test_a_server_that_can_not_be_used_says_why(server: PostgresServer, change: tuple[str, str], message: str) -> None:
     async with connections(server.url.replace(*change, 1)) as opened:
         with pytest.raises(StoreError, match=message):
             await opened.server()
 
 
-async def test_a_host_that_has_no_tls_is_refused_where_it_is_wanted(server: DatabaseServer) -> None:
+async def test_a_host_that_has_no_tls_is_refused_where_it_is_wanted(server: PostgresServer) -> None:
     async with connections("postgresql://perdure@127.0.0.1:1/postgres?sslmode=require", connect_timeout_s=1) as opened:
         with pytest.raises(StoreUnavailable, match="check that it runs"):
             await opened.server()
 
 
-async def test_of_several_servers_the_first_that_can_be_written_is_used(server: DatabaseServer) -> None:
+async def test_of_several_servers_the_first_that_can_be_written_is_used(server: PostgresServer) -> None:
     (directory,) = (part.removeprefix("host=") for part in server.url.split("?")[1].split("&"))
     url = f"postgresql://perdure@/postgres?host=/nowhere,127.0.0.1,{directory}&port=5432,1,5432"
     async with connections(url) as opened:
@@ -226,7 +234,7 @@ async def test_of_several_servers_the_first_that_can_be_written_is_used(server: 
             await opened.server()
 
 
-async def test_an_encoding_other_than_utf8_is_refused(server: DatabaseServer, other: Any) -> None:
+async def test_an_encoding_other_than_utf8_is_refused(server: PostgresServer, other: Any) -> None:
     await other.execute("CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
     async with connections(server.url.replace("/postgres?", "/latin?")) as opened:
         with pytest.raises(StoreError, match="has the encoding LATIN1; Perdure needs UTF8"):
@@ -240,7 +248,7 @@ def test_a_server_that_is_too_old_is_refused() -> None:
     check_server(facts._replace(version_number=150_000), connection_settings("postgresql://h/x"))
 
 
-async def test_a_function_gives_the_password_of_each_new_connection(server: DatabaseServer) -> None:
+async def test_a_function_gives_the_password_of_each_new_connection(server: PostgresServer) -> None:
     given = []
 
     async def password() -> str:
@@ -253,14 +261,14 @@ async def test_a_function_gives_the_password_of_each_new_connection(server: Data
 
 
 @pytest.mark.parametrize("answer", [None, b"hunter2"])
-async def test_a_function_that_gives_no_password_is_refused_without_showing_what_it_gave(server: DatabaseServer, answer: Any) -> None:
+async def test_a_function_that_gives_no_password_is_refused_without_showing_what_it_gave(server: PostgresServer, answer: Any) -> None:
     async with connections(server.url, password=lambda: answer) as opened:
         with pytest.raises(BadValue, match="must return text") as refused:
             await opened.server()
         assert "hunter2" not in str(refused.value)
 
 
-async def test_a_function_of_passwords_that_fails_makes_the_store_unavailable_and_is_its_cause(server: DatabaseServer) -> None:
+async def test_a_function_of_passwords_that_fails_makes_the_store_unavailable_and_is_its_cause(server: PostgresServer) -> None:
     def password() -> str:
         raise ZeroDivisionError("hunter2")
 
@@ -270,9 +278,9 @@ async def test_a_function_of_passwords_that_fails_makes_the_store_unavailable_an
         assert "hunter2" not in str(raised.value) and isinstance(raised.value.__cause__, ZeroDivisionError)
 
 
-async def test_a_deadlock_is_known_as_a_conflict_and_repeated(server: DatabaseServer, other: Any) -> None:
+async def test_a_deadlock_is_known_as_a_conflict_and_repeated(server: PostgresServer, other: Any) -> None:
     await other.execute("DROP TABLE IF EXISTS words; CREATE TABLE words (word text, n int); INSERT INTO words VALUES ('x', 0), ('y', 0)")
-    both, conflicts = asyncio.Barrier(2), []
+    both, conflicts = asyncio.Barrier(2), list[bool]()
     async with connections(server.url) as opened:
 
         async def swaps(first: str, second: str) -> None:
@@ -291,13 +299,11 @@ async def test_a_deadlock_is_known_as_a_conflict_and_repeated(server: DatabaseSe
 
 
 @pytest.mark.parametrize("chosen", ["on", "remote_apply", "remote_write", "local", "off"])
-async def test_the_durability_is_what_was_chosen_whatever_the_server_s_default_is(server: DatabaseServer, pooler: str, other: Any, chosen: Any) -> None:
+async def test_the_durability_is_what_was_chosen_whatever_the_server_s_default_is(server: PostgresServer, other: Any, chosen: Any) -> None:
     for default in ("on", "off"):
         await other.execute(f"ALTER ROLE perdure SET synchronous_commit = {default}")
-        for url in (server.url, f"{pooler}&application_name={default}"):
-            async with connections(url, synchronous_commit=chosen) as opened:
-                if "perdure-pool" in url:
-                    await other.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND usename = 'perdure'")
+        with pgbouncer(server) as pooler:
+            for opened in (PostgresConnections(connection_settings(url, synchronous_commit=chosen), no_tables) for url in (server.url, pooler.url)):
                 assert await setting(opened, "synchronous_commit") == chosen
                 async with opened.step_connection() as connection:
                     transaction = await connection.begin()
@@ -307,10 +313,11 @@ async def test_the_durability_is_what_was_chosen_whatever_the_server_s_default_i
                     transaction = await connection.begin()
                     assert await connection.raw.fetchval("SELECT current_setting('synchronous_commit')") == chosen
                     await transaction.rollback()
+                await opened.close()
     await other.execute("ALTER ROLE perdure RESET synchronous_commit")
 
 
-async def test_a_pooler_is_found_out_and_no_session_is_changed_behind_it(server: DatabaseServer, pooler: str) -> None:
+async def test_a_pooler_is_found_out_and_no_session_is_changed_behind_it(server: PostgresServer, pooler: str) -> None:
     async with connections(server.url) as opened:
         assert not (await opened.server()).is_pooled and opened.is_listening_possible
     async with connections(pooler, synchronous_commit="local") as opened:
@@ -334,9 +341,9 @@ async def test_a_pooler_that_refuses_a_parameter_is_named_as_the_cause(pooler: s
             await opened.server()
 
 
-async def test_a_store_for_reading_only_makes_no_tables_and_changes_nothing(server: DatabaseServer, other: Any) -> None:
+async def test_a_store_for_reading_only_makes_no_tables_and_changes_nothing(server: PostgresServer, other: Any) -> None:
     store = PostgresStore(server.url, schema="unused", read_only=True)
-    with pytest.raises(StoreError, match="has no tables of Perdure in the schema unused; perdure db migrate makes them"):
+    with pytest.raises(StoreError, match=r"the schema unused .* has not the tables that this Perdure needs; perdure db migrate makes them"):
         await store.heads()
     await store.close()
     assert await other.fetchval("SELECT to_regnamespace('unused')") is None
@@ -353,7 +360,7 @@ async def test_a_store_for_reading_only_makes_no_tables_and_changes_nothing(serv
         await store.close()
 
 
-async def test_several_stores_are_in_one_database_under_their_schemas(server: DatabaseServer, other: Any) -> None:
+async def test_several_stores_are_in_one_database_under_their_schemas(server: PostgresServer, other: Any) -> None:
     await other.execute("DROP SCHEMA IF EXISTS first CASCADE; DROP SCHEMA IF EXISTS second CASCADE")
     stores = [PostgresStore(server.url, schema=name) for name in ("first", "second")]
     worlds = [StoreWorld(store, Clock(), (await store.store_time()).epoch) for store in stores]
@@ -378,16 +385,22 @@ class TestPostgresStoreThroughAPooler(StoreConformance):
     """The suite, with three connections at the server for all."""
 
     @pytest.fixture(autouse=True)
-    async def _pooler(self, server: DatabaseServer, pooler: str) -> None:
+    async def _pooler(self, server: PostgresServer, pooler: str) -> AsyncIterator[None]:
         self.url = pooler
         await empty(server)
+        async with AsyncExitStack() as self.opened:
+            yield
 
     async def make(self, clock: Clock) -> Store:
         return PostgresStore(self.url, clock)
 
+    async def user_connection(self) -> tuple[Any, Callable[[str], Awaitable[object]]]:
+        connection = await self.opened.enter_async_context(asyncpg_connection(self.url))
+        return connection, connection.execute
+
 
 @pytest.mark.slow
-async def test_many_stores_share_few_connections_of_a_pooler(server: DatabaseServer, pooler: str) -> None:
+async def test_many_stores_share_few_connections_of_a_pooler(server: PostgresServer, pooler: str) -> None:
     await empty(server)
     stores = [PostgresStore(pooler) for _ in range(12)]
     worlds = [StoreWorld(store, Clock(), (await stores[0].store_time()).epoch) for store in stores]
@@ -396,7 +409,7 @@ async def test_many_stores_share_few_connections_of_a_pooler(server: DatabaseSer
         await world.renew(f"{number}")
         for turn in range(5):
             await world.open(key(f"{number} {turn}"))
-            answer = await world.commit(key(f"{number} {turn}"), 0, holder=None)
+            answer = await world.commit(key(f"{number} {turn}"), 0, holder=f"{number}")
             assert isinstance(answer, Committed)
 
     await asyncio.gather(*(works(number, world) for number, world in enumerate(worlds)))

@@ -17,8 +17,8 @@ from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.postgres.store_tables import CHANGE_CHANNEL, WAKE_CHANNEL
 from perdure.testing.conformance import Clock, StoreWorld
 from perdure.testing.conformance.store_world import key, plain_message
-from tests.stores.poolers import pgbouncer
-from tests.stores.servers import DatabaseServer, postgres
+from tests.stores.postgres_clusters import pgbouncer
+from tests.stores.servers import PostgresServer, postgres
 from tests.stores.test_postgres_store import empty
 
 pytestmark = pytest.mark.real
@@ -28,19 +28,19 @@ SOON_S = 3.0
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[DatabaseServer]:
+def server() -> Iterator[PostgresServer]:
     with postgres() as server:
         yield server
 
 
 @pytest.fixture(scope="module")
-def pooler(server: DatabaseServer) -> Iterator[str]:
-    with pgbouncer(server.url) as url:
-        yield url
+def pooler(server: PostgresServer) -> Iterator[str]:
+    with pgbouncer(server, default_pool_size=3) as pooler:
+        yield pooler.url
 
 
 @pytest.fixture
-async def other(server: DatabaseServer) -> AsyncIterator[Any]:
+async def other(server: PostgresServer) -> AsyncIterator[Any]:
     """A connection beside those of the stores."""
     await empty(server)
     connection = await asyncpg.connect(server.url)
@@ -79,7 +79,7 @@ async def two_stores(sending: str, receiving: str, **options: Any) -> AsyncItera
         await store.close()
 
 
-async def test_without_a_listener_no_connection_is_opened_for_notifications(server: DatabaseServer, other: Any) -> None:
+async def test_without_a_listener_no_connection_is_opened_for_notifications(server: PostgresServer, other: Any) -> None:
     store = PostgresStore(server.url)
     await store.store_time()
     assert await other.fetchval("SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'") == 0
@@ -90,7 +90,7 @@ async def test_without_a_listener_no_connection_is_opened_for_notifications(serv
     await store.close()
 
 
-async def test_after_the_connection_was_cut_everybody_is_notified_once_and_of_all_that_comes(server: DatabaseServer, other: Any) -> None:
+async def test_after_the_connection_was_cut_everybody_is_notified_once_and_of_all_that_comes(server: PostgresServer, other: Any) -> None:
     async with two_stores(server.url, server.url) as (world, store, rings):
         assert (await store.about()).notifications == "listening"
         before = rings.count
@@ -103,7 +103,7 @@ async def test_after_the_connection_was_cut_everybody_is_notified_once_and_of_al
         await rings.more_than(before)
 
 
-async def test_many_commits_at_once_are_notified_together(server: DatabaseServer, other: Any) -> None:
+async def test_many_commits_at_once_are_notified_together(server: PostgresServer, other: Any) -> None:
     count = 100
     async with two_stores(server.url, server.url) as (world, _, rings):
         before = await other.fetchval("SELECT last_value FROM perdure.wake_count")
@@ -112,7 +112,7 @@ async def test_many_commits_at_once_are_notified_together(server: DatabaseServer
         assert await other.fetchval("SELECT last_value FROM perdure.wake_count") - before < count
 
 
-async def test_what_was_committed_just_before_a_store_is_closed_is_notified(server: DatabaseServer, other: Any) -> None:
+async def test_what_was_committed_just_before_a_store_is_closed_is_notified(server: PostgresServer, other: Any) -> None:
     async with two_stores(server.url, server.url) as (_, _, rings):
         for number in range(20):
             before, short = rings.count, PostgresStore(server.url)
@@ -122,7 +122,7 @@ async def test_what_was_committed_just_before_a_store_is_closed_is_notified(serv
             await rings.more_than(before)
 
 
-async def test_a_commit_does_not_wait_for_its_notification(server: DatabaseServer, other: Any) -> None:
+async def test_a_commit_does_not_wait_for_its_notification(server: PostgresServer, other: Any) -> None:
     async with two_stores(server.url, server.url) as (world, _, rings):
         await world.open(key("first"))
         await rings.more_than(0)
@@ -135,7 +135,7 @@ async def test_a_commit_does_not_wait_for_its_notification(server: DatabaseServe
         await rings.more_than(before)
 
 
-async def test_behind_a_pooler_a_store_polls(pooler: str, server: DatabaseServer, other: Any) -> None:
+async def test_behind_a_pooler_a_store_polls(pooler: str, server: PostgresServer, other: Any) -> None:
     async with two_stores(pooler, pooler) as (world, store, rings):
         assert (await store.about()).notifications == "polling"
         for number in range(3):
@@ -145,14 +145,14 @@ async def test_behind_a_pooler_a_store_polls(pooler: str, server: DatabaseServer
                 await rings.more_than(before)
 
 
-async def test_with_a_direct_url_past_the_pooler_a_store_listens(pooler: str, server: DatabaseServer, other: Any) -> None:
+async def test_with_a_direct_url_past_the_pooler_a_store_listens(pooler: str, server: PostgresServer, other: Any) -> None:
     async with two_stores(pooler, pooler, direct_url=server.url) as (world, store, rings):
         assert (await store.about()).notifications == "listening"
         await world.open(key())
         await rings.more_than(0)
 
 
-async def test_who_polls_notices_a_transaction_that_commits_long_after_it_has_notified(pooler: str, server: DatabaseServer, other: Any) -> None:
+async def test_who_polls_notices_a_transaction_that_commits_long_after_it_has_notified(pooler: str, server: PostgresServer, other: Any) -> None:
     async with two_stores(server.url, pooler) as (_, store, rings):
         assert (await store.about()).notifications == "polling"
         async with other.transaction():
@@ -164,7 +164,7 @@ async def test_who_polls_notices_a_transaction_that_commits_long_after_it_has_no
             await rings.more_than(before)
 
 
-async def test_where_a_proxy_swallows_notifications_a_store_polls(server: DatabaseServer, other: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_where_a_proxy_swallows_notifications_a_store_polls(server: PostgresServer, other: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(notifications, "PROBE_S", 0.3)
     async with swallowing_proxy(server.url) as url, two_stores(server.url, url) as (world, store, rings):
         assert (await store.about()).notifications == "polling"
