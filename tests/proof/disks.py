@@ -1,14 +1,18 @@
-"""What outlives a process, and how the next one finds it: a store in memory, as if on a server, or a file.
+"""What outlives a process, and how the next one finds it: a store in memory, as if on a server, a file, or a database on a server.
 
 What is simulated is the death of processes, not the loss of power: files are written without waiting for the disk.
 """
 
 import shutil
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Protocol
 
+import asyncpg  # type: ignore[import-untyped]  # it has no types
+
 from perdure.stores.memory import MemoryStore
+from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.protocol import Store
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.testing.immediate_calls import AtOnce, SideLoop, run_immediately
@@ -94,3 +98,40 @@ class SqliteDisk:
         if self._store is not None:
             self.at_once(self._store.close())
             self._store = None
+
+
+class PostgresDisk:
+    """A database of its own on the Postgres at `url`. Who comes after a crash finds all that was committed, and connects anew."""
+
+    _numbers = count(1)
+
+    def __init__(self, url: str) -> None:
+        self._aside = SideLoop()
+        self.at_once: AtOnce = self._aside
+        self._server, self._name = url, f"world{next(self._numbers)}"
+        self._store: PostgresStore | None = None
+        self.at_once(self._execute(f"DROP DATABASE IF EXISTS {self._name} WITH (FORCE)", f"CREATE DATABASE {self._name}"))
+
+    def opened(self, clock: Clock) -> Store:
+        """See `Disk.opened`."""
+        if self._store is None:
+            self._store = PostgresStore(self._server.replace("/postgres?", f"/{self._name}?"), clock)
+        return self._store
+
+    def crash(self) -> None:
+        """See `Disk.crash`."""
+        if self._store is not None:
+            self.at_once(self._store.close())
+            self._store = None
+
+    def close(self) -> None:
+        """See `Disk.close`. The database is removed."""
+        self.crash()
+        self.at_once(self._execute(f"DROP DATABASE {self._name} WITH (FORCE)"))
+        self._aside.close()
+
+    async def _execute(self, *statements: str) -> None:
+        connection = await asyncpg.connect(self._server)
+        for statement in statements:
+            await connection.execute(statement)
+        await connection.close()

@@ -7,6 +7,7 @@ change is audited as it is written; at the end the results are those that the or
 """
 
 import argparse
+import os
 import sys
 import time
 from collections import Counter
@@ -24,11 +25,15 @@ from perdure.core.errors import StoreUnavailable
 from perdure.testing.faults import Killed
 from perdure.testing.virtual_time import VirtualLoop
 from tests.proof.auditor import listening
-from tests.proof.disks import Disk, MemoryDisk, SqliteDisk
+from tests.proof.disks import Disk, MemoryDisk, PostgresDisk, SqliteDisk
 from tests.proof.program_nodes import Program
 from tests.proof.simulated_cases import CodeCase
 from tests.proof.simulation import Simulation, SimulationCase
 from tests.proof.world_options import Kind, Options, drawn
+from tests.stores.servers import postgres
+
+POSTGRES = "PERDURE_TEST_POSTGRES_URL"
+"""The variable that names the server of worlds in Postgres; without it, each starts one."""
 
 __all__ = ["Options", "SimulationReport", "drawn", "simulate"]
 
@@ -50,7 +55,11 @@ class SimulationReport(msgspec.Struct, frozen=True):
     @property
     def command(self) -> str:
         """How to see it again."""
-        flags = {"--always-suspend": self.options.always_suspend, "--no-faults": not self.options.troubled, "--store sqlite": self.options.store == "sqlite"}
+        flags = {
+            "--always-suspend": self.options.always_suspend,
+            "--no-faults": not self.options.troubled,
+            f"--store {self.options.store}": self.options.store != "memory",
+        }
         words = ["python -m tests.proof.simulator", *([self.form] if self.form else []), "--seed", str(self.seed)]
         return " ".join([*words, *(flag for flag, given in flags.items() if given)])
 
@@ -98,6 +107,8 @@ def _disk(options: Options) -> Iterator[Disk]:
     with ExitStack() as left:
         if options.store == "memory":
             disk: Disk = MemoryDisk(options.reaches)
+        elif options.store == "postgres":
+            disk = PostgresDisk(os.environ.get(POSTGRES) or left.enter_context(postgres()).url)
         else:
             disk = SqliteDisk(Path(left.enter_context(TemporaryDirectory(prefix="perdure-simulator-"))))
         left.callback(disk.close)
@@ -134,7 +145,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--definitions", action="store_true", help="random definitions, in place of random programs")
     parser.add_argument("--always-suspend", action="store_true", help="every commit evicts, and the next message replays")
     parser.add_argument("--no-faults", action="store_true", help="nothing bad happens")
-    parser.add_argument("--store", choices=get_args(Kind), default="memory", help="what the world is kept in; on sqlite nothing leaves a reach")
+    parser.add_argument("--store", choices=get_args(Kind), default="memory", help="what the world is kept in; only in memory does anything leave a reach")
     given = parser.parse_args(arguments)
     begun_s, counts = time.perf_counter(), Counter[str]()
     for seed in range(given.seed, given.seed + given.worlds):

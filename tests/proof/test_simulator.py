@@ -102,13 +102,13 @@ def test_a_seed_is_the_same_world_in_every_process(hash_seed: str) -> None:
     assert there.stdout.split() == here
 
 
-def twins(seed: int, always_suspend: bool) -> None:
-    """Run the world of `seed` on a store in a file and on one in memory; both must end as predicted, and have written the same."""
-    programs, options = drawn(seed, always_suspend=always_suspend, store="sqlite")
+def twins(seed: int, always_suspend: bool, store: Kind = "sqlite") -> None:
+    """Run the world of `seed` on a store in a file (or a server) and on one in memory; both must end as predicted, and have written the same."""
+    programs, options = drawn(seed, always_suspend=always_suspend, store=store)
     options = replace(options, follows_feed=False)  # how far a page goes differs, and so does how often a reader compares
-    in_a_file, in_memory = simulate(programs, seed, options), simulate(programs, seed, replace(options, store="memory"))
-    assert not in_a_file.problems, "\n".join((*in_a_file.problems, f"see it again: {in_a_file.command}"))
-    assert in_a_file == replace(in_memory, options=options), f"other rows were written than in memory: {in_a_file.command}"
+    there, in_memory = simulate(programs, seed, options), simulate(programs, seed, replace(options, store="memory"))
+    assert not there.problems, "\n".join((*there.problems, f"see it again: {there.command}"))
+    assert there == replace(in_memory, options=options), f"other rows were written than in memory: {there.command}"
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from tests.proof.program_variations import changed, queued, with_endings, with_l
 PAUSE_MAX_S = 5.0
 """How long an execution is paused at most: not so long that what is waited for with a timeout comes too late."""
 
-Kind = Literal["memory", "sqlite"]
+Kind = Literal["memory", "sqlite", "postgres"]
 """What the store of a world is kept in."""
 
 

@@ -3,7 +3,9 @@
 import json
 import os
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import pytest
 
 from tests.runtime.processes import record
 
@@ -28,6 +30,16 @@ class Verdict(NamedTuple):
 
 
 UNHARMED = Verdict()
+
+
+def in_real(*values: object) -> Any:
+    """Parameters of a test for `make real`."""
+    return pytest.param(*values, marks=pytest.mark.real)
+
+
+def in_prove(*values: object) -> Any:
+    """Parameters of a test for `make prove`."""
+    return pytest.param(*values, marks=pytest.mark.prove)
 
 
 class FaultRow(NamedTuple):

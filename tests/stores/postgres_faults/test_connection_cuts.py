@@ -8,12 +8,10 @@ import pytest
 from perdure.core.paths import Key
 from perdure.stores.postgres.store import PostgresStore
 from perdure.testing.crash_points import evenly_spread
-from tests.stores.postgres_faults.fault_rows import UNHARMED, Verdict, write_row
+from tests.stores.postgres_faults.fault_rows import UNHARMED, Verdict, in_prove, in_real, write_row
 from tests.stores.postgres_faults.lives import client_on, engine_on, examine, lead, ledger, result_of_life
 from tests.stores.postgres_proxy import Choose, Fate, Proxy, proxied
 from tests.stores.servers import PostgresServer, postgres
-
-pytestmark = pytest.mark.real
 
 CUTS: tuple[Fate, ...] = tuple(fate for fate in get_args(Fate) if fate != "late")
 SOME, MARGIN = 12, 5
@@ -48,7 +46,7 @@ def meeting(fate: Fate, number: int) -> Choose:
     return lambda request: fate if request.number == number else None
 
 
-@pytest.mark.parametrize("most", [SOME, pytest.param(None, marks=pytest.mark.prove)])
+@pytest.mark.parametrize("most", [in_real(SOME), in_prove(None)])
 @pytest.mark.parametrize("fate", CUTS)
 async def test_cut_at_any_request_of_its_life_an_execution_ends_as_if_undisturbed(server: PostgresServer, fate: Fate, most: int | None) -> None:
     happened, verdict = 0, UNHARMED

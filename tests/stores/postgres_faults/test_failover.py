@@ -9,7 +9,7 @@ from perdure.stores.postgres.store import PostgresStore
 from tests.runtime.processes import ProcessDirectory, seeded
 from tests.runtime.test_cluster_kill import undisturbed
 from tests.stores.postgres_clusters import FailoverPair, failover_pair, make_synchronous, promote, rejoin, stop_streaming, wait_until_caught_up
-from tests.stores.postgres_faults.fault_rows import Verdict, write_row
+from tests.stores.postgres_faults.fault_rows import Verdict, in_prove, in_real, write_row
 from tests.stores.postgres_faults.lives import (
     STEPS_AFTER_GO,
     client_on,
@@ -24,8 +24,6 @@ from tests.stores.postgres_faults.lives import (
     until_waiting,
 )
 from tests.stores.postgres_faults.server_storm import ServerStorm, survive
-
-pytestmark = pytest.mark.real
 
 FAILOVER_EVERY_S = 8.0
 BEFORE, WITHIN = 10, 10
@@ -46,7 +44,7 @@ class Failover:
         self.pair = self.pair.turned
 
 
-@pytest.mark.parametrize(("executions", "for_s", "pace"), [(98, 35.0, 3.0), pytest.param(1_000, 240.0, 16.0, marks=pytest.mark.prove)])
+@pytest.mark.parametrize(("executions", "for_s", "pace"), [in_real(98, 35.0, 3.0), in_prove(1_000, 240.0, 16.0)])
 def test_in_failovers_to_a_synchronous_standby_nothing_acknowledged_is_lost_and_no_settled_step_runs_twice(
     tmp_path: Path, executions: int, for_s: float, pace: float
 ) -> None:
@@ -57,6 +55,7 @@ def test_in_failovers_to_a_synchronous_standby_nothing_acknowledged_is_lost_and_
     assert outcome == undisturbed(tmp_path / "undisturbed", executions)
 
 
+@pytest.mark.real
 async def test_in_a_failover_to_a_standby_that_lagged_what_it_had_not_received_is_lost_and_no_more() -> None:
     """Of those that started before, every second one ends while the standby lags: this is lost, as are the starts in that time."""
     ledger.clear()

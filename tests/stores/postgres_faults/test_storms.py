@@ -8,10 +8,9 @@ import pytest
 
 from tests.runtime.processes import ProcessDirectory, seeded
 from tests.runtime.test_cluster_kill import undisturbed
+from tests.stores.postgres_faults.fault_rows import in_prove, in_real
 from tests.stores.postgres_faults.server_storm import ServerStorm, survive
 from tests.stores.servers import PostgresServer, postgres
-
-pytestmark = pytest.mark.real
 
 FEW, FEW_RAGE_S, FEW_PACE = 98, 20.0, 2.0
 RESTARTS, RESTARTS_RAGE_S, RESTARTS_PACE = 500, 45.0, 8.0
@@ -40,7 +39,7 @@ def restart(server: PostgresServer) -> Callable[[random.Random], None]:
     return disturb
 
 
-@pytest.mark.parametrize(("executions", "for_s", "pace"), [(FEW, FEW_RAGE_S, FEW_PACE), pytest.param(1_000, 120.0, 8.0, marks=pytest.mark.prove)])
+@pytest.mark.parametrize(("executions", "for_s", "pace"), [in_real(FEW, FEW_RAGE_S, FEW_PACE), in_prove(1_000, 120.0, 8.0)])
 def test_of_three_engines_that_are_killed_in_turns_every_execution_ends_as_if_undisturbed(
     server: PostgresServer, tmp_path: Path, executions: int, for_s: float, pace: float
 ) -> None:
@@ -50,9 +49,7 @@ def test_of_three_engines_that_are_killed_in_turns_every_execution_ends_as_if_un
     assert outcome == undisturbed(tmp_path / "undisturbed", executions)
 
 
-@pytest.mark.parametrize(
-    ("executions", "for_s", "pace"), [(RESTARTS, RESTARTS_RAGE_S, RESTARTS_PACE), pytest.param(MANY, MANY_RAGE_S, MANY_PACE, marks=pytest.mark.prove)]
-)
+@pytest.mark.parametrize(("executions", "for_s", "pace"), [in_real(RESTARTS, RESTARTS_RAGE_S, RESTARTS_PACE), in_prove(MANY, MANY_RAGE_S, MANY_PACE)])
 def test_under_a_server_that_is_restarted_and_killed_every_few_seconds_every_execution_ends_as_if_undisturbed(
     server: PostgresServer, tmp_path: Path, executions: int, for_s: float, pace: float
 ) -> None:
