@@ -1,6 +1,7 @@
 """A claim in Postgres: one call of the function `claim_1` (see `claim_functions.sql`), in a transaction of its own."""
 
 from collections.abc import Awaitable, Callable, Iterable
+from operator import itemgetter
 from typing import Any
 
 from perdure.stores.postgres.statements import SQL
@@ -30,7 +31,7 @@ async def claim(fetch: Fetch, claim: Claim, now_s: float | None, known: KnownPro
     One call suffices unless programs that need capabilities are new in the database: then `known` is read and the call is repeated.
     """
     while True:
-        rows = await fetch(SQL.claim, now_s, *_arguments(claim, known))
+        rows = await fetch(SQL.claim, now_s, *claim_arguments(claim, known))
         kinds: list[list[Any]] = [[], [], [], [], []]
         for row in rows:
             kinds[row[0]].append(row)
@@ -41,7 +42,7 @@ async def claim(fetch: Fetch, claim: Claim, now_s: float | None, known: KnownPro
         known.names, known.fingerprint = [row[PROGRAM_COLUMN] for row in kinds[PROGRAM]], fingerprint
 
 
-def _arguments(claim: Claim, known: KnownPrograms) -> tuple[object, ...]:
+def claim_arguments(claim: Claim, known: KnownPrograms) -> tuple[object, ...]:
     """Returns the arguments of the function behind its time. Names within arrays are escaped here."""
     named = claim.of(known.names)
     roots = None if claim.roots is None else [*map(address_bytes, claim.roots)]
@@ -53,7 +54,7 @@ def _arguments(claim: Claim, known: KnownPrograms) -> tuple[object, ...]:
 def _claimed(now_s: float, next_at_s: float | None, executions: Iterable[int], tasks: Iterable[int], kinds: list[list[Any]]) -> Claimed:
     heads = {row[7]: head_of(tuple(row)[HEAD_COLUMNS]) for row in kinds[EXECUTION]}
     messages: dict[int, list[Any]] = {number: [] for number in heads}
-    for row in kinds[MESSAGE]:
+    for row in sorted(kinds[MESSAGE], key=itemgetter(MESSAGE_COLUMNS.start)):
         messages[row[7]].append(message_of(tuple(row)[MESSAGE_COLUMNS]))
     leased = {row[MESSAGE_COLUMNS.start]: message_of(tuple(row)[MESSAGE_COLUMNS]) for row in kinds[TASK]}
     handed = tuple(ClaimedExecution(heads[number], tuple(messages[number])) for number in executions)

@@ -96,7 +96,8 @@ CREATE INDEX heads_free ON perdure.heads (free_program, free_at_s, number) WHERE
 CREATE INDEX heads_free_of_tenants ON perdure.heads (free_program, tenant, free_at_s, number) WHERE limited = 0 AND free_at_s IS NOT NULL;
 CREATE INDEX heads_free_of_roots ON perdure.heads (sha256(root), free_at_s, number) WHERE limited = 0 AND free_at_s IS NOT NULL;
 CREATE INDEX heads_held_due ON perdure.heads (holder, held_due_s, number) WHERE held_due_s IS NOT NULL;
-CREATE INDEX heads_limited ON perdure.heads (limited, lane, free_begun, priority, free_at_s, number) WHERE limited > 0 AND free_at_s IS NOT NULL;
+CREATE INDEX heads_limited ON perdure.heads (limited, free_program, lane, free_begun, priority, free_at_s, number)
+    WHERE limited > 0 AND free_at_s IS NOT NULL;
 CREATE INDEX heads_limited_held ON perdure.heads (limited, lane, holder) WHERE limited > 0 AND holder IS NOT NULL;
 CREATE INDEX heads_queue ON perdure.heads (queue, limited, holder, free_at_s) WHERE queue <> '';
 

@@ -4,7 +4,8 @@
 --
 -- A number at the end of a name is that of its signature: an engine of an earlier version may still call the earlier one. Each statement of a function sees
 -- what was committed before that statement, so what is read after a row was locked is current. Plans must not depend on statistics, which are missing for new
--- tables and late for others: functions that are called from outside allow only index scans and nested loops, and make each plan once per session.
+-- tables and late for others: functions that are called from outside allow only index scans and nested loops, avoid sorts, and make each plan once per session. The first of
+-- something is read by `ORDER BY … LIMIT 1`, which then must use the index in that order, while `min` may read all.
 -- A claim takes locks in this order: that of the epoch, that of its holder, rows of the dead, those of queues with limits in order of their numbers, then rows
 -- that it hands over. It skips rows that are locked, so claims never wait for each other in a circle, and wait only for what hands over of the same queue with
 -- limits. `FOR UPDATE` is what conflicts with the lock of a transactional step on its execution.
@@ -41,24 +42,24 @@ DECLARE
     v_dead text[];
     v_found bigint[];
 BEGIN
-    WITH RECURSIVE names(name) AS (SELECT (SELECT min(h.holder) FROM perdure.heads AS h WHERE h.holder IS NOT NULL)
-        UNION ALL SELECT (SELECT min(h.holder) FROM perdure.heads AS h WHERE h.holder > names.name) FROM names WHERE names.name IS NOT NULL)
+    WITH RECURSIVE names(name) AS (SELECT (SELECT h.holder FROM perdure.heads AS h WHERE h.holder IS NOT NULL ORDER BY h.holder LIMIT 1)
+        UNION ALL SELECT (SELECT h.holder FROM perdure.heads AS h WHERE h.holder > names.name ORDER BY h.holder LIMIT 1) FROM names WHERE names.name IS NOT NULL)
     SELECT array_agg(names.name) INTO v_dead FROM names
         WHERE names.name IS NOT NULL AND NOT EXISTS (SELECT 1 FROM perdure.holders AS o WHERE o.name = names.name AND o.until_s > p_now_s);
     IF v_dead IS NOT NULL THEN
         v_found := array(SELECT held.number FROM unnest(v_dead) AS dead(name) CROSS JOIN LATERAL (SELECT h.number FROM perdure.heads AS h
-            WHERE h.holder = dead.name ORDER BY h.number LIMIT p_count FOR UPDATE SKIP LOCKED) AS held LIMIT p_count);
+            WHERE h.holder = dead.name LIMIT p_count FOR UPDATE SKIP LOCKED) AS held LIMIT p_count);
         UPDATE perdure.heads AS h SET holder = NULL, wake_at_s = least(coalesce(h.wake_at_s, h.created_at_s), p_now_s) WHERE h.number = ANY(v_found);
         is_more := EXISTS (SELECT 1 FROM unnest(v_dead) AS dead(name) JOIN perdure.heads AS h ON h.holder = dead.name);
     END IF;
     freed := cardinality(v_found) > 0;
-    WITH RECURSIVE names(name) AS (SELECT (SELECT min(m.holder) FROM perdure.mail AS m WHERE m.holder IS NOT NULL)
-        UNION ALL SELECT (SELECT min(m.holder) FROM perdure.mail AS m WHERE m.holder > names.name) FROM names WHERE names.name IS NOT NULL)
+    WITH RECURSIVE names(name) AS (SELECT (SELECT m.holder FROM perdure.mail AS m WHERE m.holder IS NOT NULL ORDER BY m.holder LIMIT 1)
+        UNION ALL SELECT (SELECT m.holder FROM perdure.mail AS m WHERE m.holder > names.name ORDER BY m.holder LIMIT 1) FROM names WHERE names.name IS NOT NULL)
     SELECT array_agg(names.name) INTO v_dead FROM names
         WHERE names.name IS NOT NULL AND NOT EXISTS (SELECT 1 FROM perdure.holders AS o WHERE o.name = names.name AND o.until_s > p_now_s);
     IF v_dead IS NOT NULL THEN
         v_found := array(SELECT held.number FROM unnest(v_dead) AS dead(name) CROSS JOIN LATERAL (SELECT m.number FROM perdure.mail AS m
-            WHERE m.holder = dead.name ORDER BY m.number LIMIT p_count FOR UPDATE SKIP LOCKED) AS held LIMIT p_count);
+            WHERE m.holder = dead.name LIMIT p_count FOR UPDATE SKIP LOCKED) AS held LIMIT p_count);
         UPDATE perdure.mail AS m SET holder = NULL WHERE m.number = ANY(v_found);
         freed := freed IS TRUE OR cardinality(v_found) > 0;
         is_more := is_more IS TRUE OR EXISTS (SELECT 1 FROM unnest(v_dead) AS dead(name) JOIN perdure.mail AS m ON m.holder = dead.name);
@@ -66,7 +67,8 @@ BEGIN
 END $$;
 
 -- The first free executions or tasks without limits that are due, of each of some programs or queues: up to `p_count` of each, without those in `p_busy`.
--- If roots are given, up to `p_count` of each root; if tenants are given, of each of them.
+-- If roots are given, up to `p_count` of each root; if tenants are given, of each of them. (`BETWEEN` with one value leaves only the index that begins with
+-- tenants in the order that is asked for. With `=`, the planner may read that of all tenants in its stead, and pass over the others.)
 CREATE FUNCTION perdure.first_free_1(p_work boolean, p_names text[], p_roots bytea[], p_tenants text[], p_until_s float8, p_busy bigint[],
     p_count bigint) RETURNS TABLE (number bigint, at_s float8, tenant text) LANGUAGE plpgsql AS $$
 BEGIN
@@ -76,9 +78,9 @@ BEGIN
                 ORDER BY m.due_at_s, m.number LIMIT p_count) AS free;
     ELSIF p_work THEN
         RETURN QUERY SELECT free.number, free.due_at_s, free.tenant FROM unnest(p_names) AS name CROSS JOIN unnest(p_tenants) AS whose CROSS JOIN LATERAL (SELECT m.number, m.due_at_s, m.tenant FROM perdure.mail AS m
-                WHERE m.limited = 0 AND m.holder IS NULL AND m.queue IS NOT NULL AND m.queue = name AND m.tenant = whose AND m.due_at_s <= p_until_s
-                    AND m.number <> ALL(p_busy)
-                ORDER BY m.due_at_s, m.number LIMIT p_count) AS free;
+                WHERE m.limited = 0 AND m.holder IS NULL AND m.queue IS NOT NULL AND m.queue = name AND m.tenant BETWEEN whose AND whose
+                    AND m.due_at_s <= p_until_s AND m.number <> ALL(p_busy)
+                ORDER BY m.tenant, m.due_at_s, m.number LIMIT p_count) AS free;
     ELSIF p_roots IS NOT NULL THEN
         RETURN QUERY SELECT free.number, free.free_at_s, free.tenant FROM unnest(p_roots) AS family CROSS JOIN LATERAL (SELECT h.number, h.free_at_s, h.tenant FROM perdure.heads AS h
                 WHERE h.limited = 0 AND h.free_at_s IS NOT NULL AND sha256(h.root) = sha256(family) AND h.free_program = ANY(p_names) AND h.free_at_s <= p_until_s
@@ -90,9 +92,9 @@ BEGIN
                 ORDER BY h.free_at_s, h.number LIMIT p_count) AS free;
     ELSE
         RETURN QUERY SELECT free.number, free.free_at_s, free.tenant FROM unnest(p_names) AS name CROSS JOIN unnest(p_tenants) AS whose CROSS JOIN LATERAL (SELECT h.number, h.free_at_s, h.tenant FROM perdure.heads AS h
-                WHERE h.limited = 0 AND h.free_at_s IS NOT NULL AND h.free_program = name AND h.tenant = whose AND h.free_at_s <= p_until_s
-                    AND h.number <> ALL(p_busy)
-                ORDER BY h.free_at_s, h.number LIMIT p_count) AS free;
+                WHERE h.limited = 0 AND h.free_at_s IS NOT NULL AND h.free_program = name AND h.tenant BETWEEN whose AND whose
+                    AND h.free_at_s <= p_until_s AND h.number <> ALL(p_busy)
+                ORDER BY h.tenant, h.free_at_s, h.number LIMIT p_count) AS free;
     END IF;
 END $$;
 
@@ -101,18 +103,18 @@ CREATE FUNCTION perdure.tenants_from_1(p_work boolean, p_name text, p_from text,
 BEGIN
     IF p_work THEN
         RETURN array(WITH RECURSIVE found(tenant, count) AS (
-            SELECT (SELECT min(m.tenant) FROM perdure.mail AS m
-                WHERE m.limited = 0 AND m.holder IS NULL AND m.queue IS NOT NULL AND m.queue = p_name AND m.tenant >= p_from), 1
-            UNION ALL SELECT (SELECT min(m.tenant) FROM perdure.mail AS m
-                WHERE m.limited = 0 AND m.holder IS NULL AND m.queue IS NOT NULL AND m.queue = p_name AND m.tenant > found.tenant), found.count + 1
+            SELECT (SELECT m.tenant FROM perdure.mail AS m
+                WHERE m.limited = 0 AND m.holder IS NULL AND m.queue IS NOT NULL AND m.queue = p_name AND m.tenant >= p_from ORDER BY m.tenant LIMIT 1), 1
+            UNION ALL SELECT (SELECT m.tenant FROM perdure.mail AS m
+                WHERE m.limited = 0 AND m.holder IS NULL AND m.queue IS NOT NULL AND m.queue = p_name AND m.tenant > found.tenant ORDER BY m.tenant LIMIT 1), found.count + 1
                 FROM found WHERE found.tenant IS NOT NULL AND found.count < p_count)
             SELECT found.tenant FROM found WHERE found.tenant IS NOT NULL);
     END IF;
     RETURN array(WITH RECURSIVE found(tenant, count) AS (
-        SELECT (SELECT min(h.tenant) FROM perdure.heads AS h
-            WHERE h.limited = 0 AND h.free_at_s IS NOT NULL AND h.free_program = p_name AND h.tenant >= p_from), 1
-        UNION ALL SELECT (SELECT min(h.tenant) FROM perdure.heads AS h
-            WHERE h.limited = 0 AND h.free_at_s IS NOT NULL AND h.free_program = p_name AND h.tenant > found.tenant), found.count + 1
+        SELECT (SELECT h.tenant FROM perdure.heads AS h
+            WHERE h.limited = 0 AND h.free_at_s IS NOT NULL AND h.free_program = p_name AND h.tenant >= p_from ORDER BY h.tenant LIMIT 1), 1
+        UNION ALL SELECT (SELECT h.tenant FROM perdure.heads AS h
+            WHERE h.limited = 0 AND h.free_at_s IS NOT NULL AND h.free_program = p_name AND h.tenant > found.tenant ORDER BY h.tenant LIMIT 1), found.count + 1
             FROM found WHERE found.tenant IS NOT NULL AND found.count < p_count)
         SELECT found.tenant FROM found WHERE found.tenant IS NOT NULL);
 END $$;
@@ -251,7 +253,8 @@ BEGIN
 END $$;
 
 -- A claim (see `Store.claim`). It returns one row of kind 0: the time, when to claim again, whether something of dead holders was freed, and the numbers of what
--- is handed over, longest waiting first. Of kind 1 are the executions, of kind 2 their messages, and of kind 3 the tasks.
+-- is handed over, longest waiting first. Of kind 1 are the executions, of kind 2 their messages, and of kind 3 the tasks; these
+-- come in no order.
 --
 -- With `p_programs_seen`, the claimer has read the programs that need capabilities, and this is their fingerprint. If there are others by now, the claim hands
 -- over nothing, and returns the present fingerprint and all of their names (kind 4), so that it is made again.
@@ -264,8 +267,8 @@ RETURNS TABLE (kind int, now_s float8, next_at_s float8, freed boolean, programs
     tenant text, workflow text, id text, program text, root bytea, version bigint, holder text, wake_at_s float8, mail_at_s float8, status text,
     created_at_s float8, ended_at_s float8, queue text, lane text, priority bigint, attributes text,
     number bigint, address bytea, key bytea, body bytea, due_at_s float8, deliveries int, message_lane text, message_priority bigint)
-LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET plan_cache_mode = force_generic_plan AS $$
+LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET enable_hashjoin = off
+SET enable_mergejoin = off SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
     v_with_limits boolean;
@@ -324,7 +327,7 @@ BEGIN
     RETURN QUERY SELECT 2, (NULL::perdure.claim_outcome).*, h.number, (NULL::perdure.claimed_head).*,
             m.number, m.address, m.key, m.body, m.due_at_s, m.deliveries, m.lane, m.priority
         FROM perdure.heads AS h JOIN perdure.mail AS m ON sha256(m.address) = sha256(h.address)
-        WHERE h.number = ANY(claim_1.executions) AND m.due_at_s <= claim_1.now_s ORDER BY m.number;
+        WHERE h.number = ANY(claim_1.executions) AND m.due_at_s <= claim_1.now_s;
     RETURN QUERY UPDATE perdure.mail AS m SET holder = p_holder, deliveries = m.deliveries + 1 WHERE m.number = ANY(claim_1.tasks)
         RETURNING 3, (NULL::perdure.claim_outcome).*, NULL::bigint, (NULL::perdure.claimed_head).*,
             m.number, m.address, m.key, m.body, m.due_at_s, m.deliveries, m.lane, m.priority;

@@ -17,7 +17,8 @@ BEGIN
 END $$;
 
 -- The first executions or tasks that are free in each line of a queue with limits and become due behind `p_after_s`, until `p_until_s`: up to `p_count` of each.
--- A line holds everything of one lane and priority that was begun, or was not. Each is found by one lookup behind the line before it.
+-- A line holds everything of one lane and priority that was begun, or was not, and of one program. Each is found by one lookup behind the line before it.
+-- A claim for some tenants or roots passes over the others in each line.
 CREATE FUNCTION perdure.first_in_lines_1(p_work boolean, p_queue bigint, p_names text[], p_roots bytea[], p_tenants text[], p_now_s float8,
     p_after_s float8, p_until_s float8, p_count bigint) RETURNS SETOF perdure.candidate LANGUAGE plpgsql AS $$
 BEGIN
@@ -39,21 +40,22 @@ BEGIN
                 ORDER BY m.due_at_s, m.number LIMIT p_count) AS first;
         RETURN;
     END IF;
-    RETURN QUERY WITH RECURSIVE lines(lane, begun, priority) AS (
-            (SELECT h.lane, h.free_begun, h.priority FROM perdure.heads AS h WHERE h.limited > 0 AND h.free_at_s IS NOT NULL AND h.limited = p_queue
-                ORDER BY h.limited, h.lane, h.free_begun, h.priority LIMIT 1)
-            UNION ALL SELECT next.* FROM lines CROSS JOIN LATERAL (SELECT h.lane, h.free_begun, h.priority FROM perdure.heads AS h
-                WHERE h.limited > 0 AND h.free_at_s IS NOT NULL AND h.limited = p_queue
+    RETURN QUERY WITH RECURSIVE lines(program, lane, begun, priority) AS (
+            SELECT first.* FROM unnest(p_names) AS name CROSS JOIN LATERAL (SELECT h.free_program, h.lane, h.free_begun, h.priority FROM perdure.heads AS h
+                WHERE h.limited > 0 AND h.free_at_s IS NOT NULL AND h.limited = p_queue AND h.free_program = name
+                ORDER BY h.limited, h.free_program, h.lane, h.free_begun, h.priority LIMIT 1) AS first
+            UNION ALL SELECT next.* FROM lines CROSS JOIN LATERAL (SELECT h.free_program, h.lane, h.free_begun, h.priority FROM perdure.heads AS h
+                WHERE h.limited > 0 AND h.free_at_s IS NOT NULL AND h.limited = p_queue AND h.free_program = lines.program
                     AND (h.lane, h.free_begun, h.priority) > (lines.lane, lines.begun, lines.priority)
-                ORDER BY h.limited, h.lane, h.free_begun, h.priority LIMIT 1) AS next)
+                ORDER BY h.limited, h.free_program, h.lane, h.free_begun, h.priority LIMIT 1) AS next)
         SELECT first.number, first.free_at_s, first.tenant, false, 0::bigint, p_queue, lines.lane, lines.priority, NOT lines.begun,
             (SELECT count(*) FROM perdure.heads AS h JOIN perdure.holders AS o ON o.name = h.holder AND o.until_s > p_now_s
                 WHERE h.limited > 0 AND h.holder IS NOT NULL AND h.limited = p_queue AND h.lane = lines.lane),
             coalesce((SELECT l.turn FROM perdure.lanes AS l WHERE l.queue = p_queue AND l.work = p_work AND l.lane = lines.lane), '-infinity')
         FROM lines CROSS JOIN LATERAL (SELECT h.number, h.free_at_s, h.tenant FROM perdure.heads AS h
-            WHERE h.limited > 0 AND h.free_at_s IS NOT NULL AND h.limited = p_queue AND h.lane = lines.lane AND h.free_begun = lines.begun
-                AND h.priority = lines.priority AND h.free_at_s > p_after_s AND h.free_at_s <= p_until_s
-                AND h.program = ANY(p_names) AND (p_roots IS NULL OR h.root = ANY(p_roots)) AND (p_tenants IS NULL OR h.tenant = ANY(p_tenants))
+            WHERE h.limited > 0 AND h.free_at_s IS NOT NULL AND h.limited = p_queue AND h.free_program = lines.program AND h.lane = lines.lane
+                AND h.free_begun = lines.begun AND h.priority = lines.priority AND h.free_at_s > p_after_s AND h.free_at_s <= p_until_s
+                AND (p_roots IS NULL OR h.root = ANY(p_roots)) AND (p_tenants IS NULL OR h.tenant = ANY(p_tenants))
             ORDER BY h.free_at_s, h.number LIMIT p_count) AS first;
 END $$;
 
@@ -115,14 +117,14 @@ END $$;
 CREATE FUNCTION perdure.waiting_queues_1(p_work boolean, p_names text[], p_tenants text[]) RETURNS SETOF bigint LANGUAGE plpgsql AS $$
 BEGIN
     IF p_work THEN
-        RETURN QUERY WITH RECURSIVE found(queue) AS (SELECT (SELECT min(m.limited) FROM perdure.mail AS m WHERE m.limited > 0 AND m.holder IS NULL)
-                UNION ALL SELECT (SELECT min(m.limited) FROM perdure.mail AS m WHERE m.limited > found.queue AND m.limited > 0 AND m.holder IS NULL)
+        RETURN QUERY WITH RECURSIVE found(queue) AS (SELECT (SELECT m.limited FROM perdure.mail AS m WHERE m.limited > 0 AND m.holder IS NULL ORDER BY m.limited LIMIT 1)
+                UNION ALL SELECT (SELECT m.limited FROM perdure.mail AS m WHERE m.limited > found.queue AND m.limited > 0 AND m.holder IS NULL ORDER BY m.limited LIMIT 1)
                 FROM found WHERE found.queue IS NOT NULL)
             SELECT q.number FROM found JOIN perdure.queues AS q ON q.number = found.queue
                 WHERE q.name = ANY(p_names) AND (p_tenants IS NULL OR q.tenant = '' OR q.tenant = ANY(p_tenants));
     ELSE
-        RETURN QUERY WITH RECURSIVE found(queue) AS (SELECT (SELECT min(h.limited) FROM perdure.heads AS h WHERE h.limited > 0 AND h.free_at_s IS NOT NULL)
-                UNION ALL SELECT (SELECT min(h.limited) FROM perdure.heads AS h WHERE h.limited > found.queue AND h.limited > 0 AND h.free_at_s IS NOT NULL)
+        RETURN QUERY WITH RECURSIVE found(queue) AS (SELECT (SELECT h.limited FROM perdure.heads AS h WHERE h.limited > 0 AND h.free_at_s IS NOT NULL ORDER BY h.limited LIMIT 1)
+                UNION ALL SELECT (SELECT h.limited FROM perdure.heads AS h WHERE h.limited > found.queue AND h.limited > 0 AND h.free_at_s IS NOT NULL ORDER BY h.limited LIMIT 1)
                 FROM found WHERE found.queue IS NOT NULL)
             SELECT q.number FROM found JOIN perdure.queues AS q ON q.number = found.queue
                 WHERE cardinality(p_names) > 0 AND (p_tenants IS NULL OR q.tenant = '' OR q.tenant = ANY(p_tenants));
