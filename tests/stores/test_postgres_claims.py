@@ -4,6 +4,7 @@ A claim is a function of the database. What its statements read is counted by th
 `EXPLAIN` doesn't show.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 
@@ -46,6 +47,16 @@ ROWS_MAX = 30 * LIMIT
 def server() -> Iterator[DatabaseServer]:
     with postgres(autovacuum="off", shared_buffers="128MB") as server:
         yield server
+
+
+@asynccontextmanager
+async def another(server: DatabaseServer) -> AsyncIterator[asyncpg.Connection]:
+    """One more connection."""
+    connection = await asyncpg.connect(server.url)
+    try:
+        yield connection
+    finally:
+        await connection.close()
 
 
 STATISTICS = pytest.mark.parametrize("analysed", ["filled", "nearly empty", "never"])
@@ -138,6 +149,48 @@ async def test_a_dead_holder_of_twenty_thousand_is_freed_in_pieces_that_cost_no_
             claimed = await connection.fetch(SQL.claim, NOW_S, *arguments)
             left -= len([row for row in claimed if row[0] == EXECUTION])
         assert max(blocks) < 3 * min(blocks), f"pieces cost more and more: {blocks}"
+
+
+@pytest.mark.real
+async def test_claims_at_the_same_time_are_handed_different_executions_and_do_not_wait(server: DatabaseServer) -> None:
+    """The first has not been committed when the others are made, so that what it was handed still seems free to them."""
+    async with filled(server, (0, 1_000), "never") as first, another(server) as second, another(server) as third:
+        found = list[int]()
+        arguments = claim_arguments(CLAIMS["executions"], KnownPrograms())
+        for connection in (first, second, third):
+            await connection.execute("BEGIN")
+            await connection.execute("SET LOCAL lock_timeout = '5s'")
+            found += [row["execution"] for row in await connection.fetch(SQL.claim, NOW_S, *arguments) if row["kind"] == EXECUTION]
+        assert len(found) == len(set(found)) == 3 * LIMIT
+
+
+@pytest.mark.real
+async def test_a_renewal_waits_neither_for_a_claim_nor_for_what_runs_alone_and_a_release_waits_for_the_claim(server: DatabaseServer) -> None:
+    async with filled(server, (0, 1_000), "never") as claiming, another(server) as alone, another(server) as renewing:
+        await claiming.execute("BEGIN")
+        await claiming.fetch(SQL.claim, NOW_S, *claim_arguments(CLAIMS["executions"], KnownPrograms()))
+        await renewing.execute("SET lock_timeout = '1s'")
+        waiting = asyncio.ensure_future(alone.fetch("SELECT pg_advisory_xact_lock(hashtextextended('perdure.epoch', 0))"))
+        while not await renewing.fetchval("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"):
+            assert not waiting.done()
+        assert [tuple(row) for row in await renewing.fetch(SQL.renew, NOW_S, "one", 60.0, b"")] == [(NOW_S, 1, False)]
+        with pytest.raises(asyncpg.LockNotAvailableError):
+            await renewing.fetch(SQL.renew, NOW_S, "one", 0.0, b"")
+        await claiming.execute("COMMIT")
+        await waiting
+        await renewing.fetch(SQL.renew, NOW_S, "one", 0.0, b"")
+
+
+@pytest.mark.real
+async def test_a_claim_of_executions_alone_does_not_wait_for_the_disk(server: DatabaseServer) -> None:
+    """One that hands over tasks, or anything from a queue with limits, does; and nothing else of the session is less durable."""
+    async with filled(server, (0, 1_000), "never") as connection:
+        for name, expected in (("executions", "off"), ("executions and tasks", "on"), ("tasks", "on"), ("nothing", "off")):
+            await connection.execute("BEGIN")
+            await connection.fetch(SQL.claim, NOW_S, *claim_arguments(CLAIMS[name], KnownPrograms()))
+            assert await connection.fetchval("SHOW synchronous_commit") == expected, name
+            await connection.execute("COMMIT")
+            assert await connection.fetchval("SHOW synchronous_commit") == "on"
 
 
 @pytest.mark.real
