@@ -21,7 +21,7 @@ import asyncpg  # type: ignore[import-untyped]  # it has no types
 import pytest
 
 from perdure.core.errors import StoreError, StoreUnavailable
-from perdure.stores.postgres.migration_scripts import SCHEMA_NUMBER, SCRIPTS, Script, read_scripts
+from perdure.stores.postgres.migration_scripts import SCRIPTS, TABLES_VERSION, Script, read_scripts
 from perdure.stores.postgres.migrations import SchemaMigrations
 from perdure.stores.postgres.schema_check import schema_differences
 from perdure.stores.postgres.store import PostgresStore
@@ -124,18 +124,18 @@ async def test_a_role_that_may_not_is_told_what_to_run_and_works_afterwards(conn
     migrations = SchemaMigrations(scripts=ORDERS)
     await connection.execute("SET ROLE engine_of_a_test")
     with pytest.raises(
-        StoreError, match="has no tables of Perdure yet.*engine_of_a_test may not change it.*Run perdure db migrate as a role that may create schemas"
+        StoreError, match=r"has no tables of Perdure yet.*engine_of_a_test may not change it.*Run perdure db migrate as a role that may create schemas"
     ):
         await migrations.prepare(connection)
     await connection.execute("RESET ROLE")
     await migrated(connection, ORDERS[:2])
     await connection.execute("GRANT USAGE ON SCHEMA perdure TO engine_of_a_test; SET ROLE engine_of_a_test")
     with pytest.raises(
-        StoreError, match="engine_of_a_test may not use the table perdure.schema_history .it was to run SELECT.*perdure db grants engine_of_a_test"
+        StoreError, match=r"engine_of_a_test may not use the table perdure.schema_history .it was to run SELECT.*perdure db grants engine_of_a_test"
     ):
         await migrations.prepare(connection)
     await connection.execute("RESET ROLE; GRANT SELECT ON perdure.schema_history TO engine_of_a_test; SET ROLE engine_of_a_test")
-    with pytest.raises(StoreError, match="has schema 2, and this Perdure needs schema 4; .*as its owner, the role perdure"):
+    with pytest.raises(StoreError, match=r"has tables of version 2, and this Perdure needs version 4; .*as its owner, the role perdure"):
         await migrations.prepare(connection)
     await connection.execute("RESET ROLE")
     await migrated(connection)
@@ -210,7 +210,9 @@ async def test_engines_of_two_versions_work_while_the_schema_goes_from_one_to_th
         await newest.open()
         assert await newest.cents() == await new.cents() == total
         await new.open()
-        with pytest.raises(StoreError, match="has schema 4, which works with engines from schema 3 on, and this Perdure knows schema 1. Upgrade Perdure"):
+        with pytest.raises(
+            StoreError, match=r"has tables of version 4, which need an engine that knows version 3, and this one knows version 1. Upgrade Perdure"
+        ):
             await old.open()
         assert await differences(three) == []
 
@@ -218,7 +220,7 @@ async def test_engines_of_two_versions_work_while_the_schema_goes_from_one_to_th
 async def test_what_running_engines_may_still_need_is_removed_only_on_demand(connection: Any) -> None:
     await TinyEngine(1, connection).open()
     with pytest.raises(
-        StoreError, match="0004_drop_price does not work with engines of schema 1, which may be running. End them, and run perdure db migrate --stopped"
+        StoreError, match=r"0004_drop_price does not work with engines of version 1, which may be running. End them, and run perdure db migrate --stopped"
     ):
         await TinyEngine(4, connection).open()
     assert (await SchemaMigrations(scripts=ORDERS).state(connection)).number == 1
@@ -368,7 +370,7 @@ async def test_what_a_person_runs_by_hand_leaves_the_same(server: DatabaseServer
         assert entries[0] == entries[1] and by_hand.owner == by_itself.owner
         assert await differences(one, scripts, schema) == []
         again = psql(first, sql)
-        assert again.returncode == 3 and f"{scripts[0].name} needs schema 0, and the database has another; nothing was changed" in again.stderr
+        assert again.returncode == 3 and f"{scripts[0].name} needs tables of version 0, and these have another; nothing was changed" in again.stderr
         assert await migrations.state(one) == by_hand
 
 
@@ -427,7 +429,7 @@ async def test_a_script_whose_text_differs_from_what_was_applied_is_reported_and
     edited = (ORDERS[0], ORDERS[1]._replace(text=f"{ORDERS[1].text}\n-- edited\n"), *ORDERS[2:])
     migrations = SchemaMigrations(scripts=edited)
     assert migrations.changed(await migrations.state(connection)) == ["0002_add_cents"]
-    with pytest.raises(StoreError, match="made by scripts that differ from those of this Perdure .0002_add_cents."):
+    with pytest.raises(StoreError, match=r"made by scripts that differ from those of this Perdure .0002_add_cents."):
         await migrations.prepare(connection)
 
 
@@ -436,9 +438,9 @@ async def test_a_script_whose_text_differs_from_what_was_applied_is_reported_and
 
 def test_a_released_script_is_never_edited() -> None:
     """Until the first release is made, write the list anew after a change: the command is in its first lines."""
-    listed = dict(reversed(line.split("  ")) for line in SUMS.read_text(encoding="utf-8").splitlines() if not line.startswith("#"))
+    listed = {name: digest for digest, name in (line.split("  ") for line in SUMS.read_text(encoding="utf-8").splitlines() if not line.startswith("#"))}
     assert {f"{script.name}.sql": sha256(script.text.encode()).hexdigest() for script in SCRIPTS} == listed
-    assert len(SCRIPTS) == SCHEMA_NUMBER
+    assert len(SCRIPTS) == TABLES_VERSION
 
 
 FIRST = "-- works with engines from schema 1 on\n"
@@ -458,7 +460,7 @@ FIRST = "-- works with engines from schema 1 on\n"
         ({"0001_a.sql": f"{FIRST}CREATE INDEX CONCURRENTLY i ON perdure.a (b);\n"}, "CONCURRENTLY does not work in a transaction"),
         (
             {"0001_a.sql": f"{FIRST}-- outside of a transaction\nCREATE TABLE perdure.a (b int);\n"},
-            "a script that was killed could not be repeated with 'CREATE TABLE",
+            "a killed script could not be repeated with 'CREATE TABLE",
         ),
     ],
 )

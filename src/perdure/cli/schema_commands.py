@@ -46,18 +46,18 @@ def migrate(settings: GlobalOptions, /, *, schema: str | None, sql: bool, dry_ru
 
         state, scripts = await opened.to_apply(engines_are_stopped=stopped or dry_run)
         if sql:
-            click.echo(f"-- {state.place}, from schema {state.number} to {state.number + len(scripts)}. Run it with psql -v ON_ERROR_STOP=1.\n")
+            click.echo(f"-- {state.place}, from version {state.number} to {state.number + len(scripts)}. Run it with psql -v ON_ERROR_STOP=1.\n")
             click.echo(opened.migrations.script_for_hand(state), nl=False)
         elif dry_run:
             for script in scripts:
                 click.echo(
-                    f"{script.name}: works with engines from schema {script.works_from} on{'' if script.in_transaction else ', outside of a transaction'}"
+                    f"{script.name}: works with engines that know version {script.works_from}{'' if script.in_transaction else ', outside of a transaction'}"
                 )
-            click.echo(f"{terminal_text.count(len(scripts), 'script')} would be applied to {state.place}, which has schema {state.number}", err=True)
+            click.echo(f"{terminal_text.count(len(scripts), 'script')} would be applied to {state.place}, which has tables of version {state.number}", err=True)
         else:
             await opened.migrate(click.echo)
             now = await opened.state()
-            click.echo(f"{now.place} has schema {now.number}; engines from schema {now.oldest_engine} on may run")
+            click.echo(f"{now.place} has tables of version {now.number}; engines that know version {now.oldest_engine} may run")
 
     on_schema(settings, schema, carry_out)
 
@@ -86,8 +86,9 @@ def status(settings: GlobalOptions, /, *, schema: str | None, as_json: bool) -> 
     if as_json:
         click.echo(output.indented_json(found))
     else:
-        engines = f"; engines from schema {found.oldest_engine} on may run" if found.number else ""
-        click.echo(f"the schema {found.schema} of the database {found.database} has schema {found.number}, this Perdure knows {found.known}{engines}")
+        engines = f"; engines that know version {found.oldest_engine} may run" if found.number else ""
+        has = f"has tables of version {found.number}" if found.number else "has no tables of Perdure yet"
+        click.echo(f"the schema {found.schema} of the database {found.database} {has}, and this Perdure knows version {found.known}{engines}")
         output.show_table(_history_table(found), terminal.screen())
         output.show_lines([[TextCell(f"{name} is missing", "warn")] for name in found.missing], terminal.screen())
     if not found.usable:
@@ -149,7 +150,7 @@ def check_schema(settings: GlobalOptions, schema: str | None) -> None:
         state = await opened.state()
         if differences:
             raise CommandExit(ExitCode.STORE, f"{state.place} differs from what its migrations make; undo what was changed by hand")
-        click.echo(f"{state.place} is as its migrations make it, up to schema {state.number}")
+        click.echo(f"{state.place} is as its migrations make it, up to version {state.number}")
 
     on_schema(settings, schema, compare)
 
@@ -164,7 +165,7 @@ def create_schema(settings: GlobalOptions, schema: str | None) -> None:
     async def create(opened: OpenSchema) -> None:
         state, scripts = await opened.to_apply(engines_are_stopped=False)
         if state.number and scripts:
-            raise CommandExit(ExitCode.INPUT, f"{state.place} has the tables of schema {state.number}\nperdure db migrate upgrades them")
+            raise CommandExit(ExitCode.INPUT, f"{state.place} has tables of version {state.number}\nperdure db migrate upgrades them")
         await opened.migrate(click.echo)
         click.echo(f"{state.place} has Perdure's tables")
 

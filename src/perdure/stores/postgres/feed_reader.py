@@ -1,8 +1,8 @@
 """The change feed in Postgres: begins and ends it, gives positions to what has changed and to what was there before, and reads entries as items.
 
-Triggers record what changes (`migrations/0002_feed_triggers.sql`), by any writer, without a position. The reader gives positions: in one transaction, which sees the
-database as it was at one moment, it takes what was committed and is not in the feed yet, in the order of the changes, and reads its page. So no position can
-appear below one that a reader has passed, however long a transaction of a user takes, and no writer waits for another one or for the reader.
+Triggers record what changes (`migrations/0002_feed_triggers.sql`), by any writer, without a position. The reader gives positions: in one transaction, which
+sees the database as it was at one moment, it takes what was committed and is not in the feed yet, in the order of the changes, and reads its page. So no
+position can appear below one that a reader has passed, however long a transaction of a user takes, and no writer waits for another one or for the reader.
 
 What has changed after its entry got its position is left out of the page: its later entry comes behind the entries of what it depends on. What was there
 when the feed began gets its entries from a scan, before any change does: a bounded piece in each page.

@@ -31,8 +31,9 @@ class Rights(NamedTuple):
 _WRITES_POSTS = Rights(
     "SELECT, INSERT, UPDATE",
     {
-        **dict.fromkeys(("schema_history", "meta", "holders", "log"), "SELECT"),
-        **dict.fromkeys(("records", "record_attributes"), "SELECT, INSERT, UPDATE, DELETE"),
+        **dict.fromkeys(("schema_history", "meta", "holders"), "SELECT"),
+        "log": "SELECT, INSERT",
+        **dict.fromkeys(("attributes", "records", "record_attributes", "blob_marks", "removed_blobs"), "SELECT, INSERT, UPDATE, DELETE"),
         "vault": "",
     },
     later="SELECT",

@@ -1,6 +1,6 @@
 """The migrations of the Postgres store: numbered scripts in `migrations/`, in plain SQL that names the schema ``perdure``.
 
-The number of a script is the number of the schema that it leaves. The first line says which engines may go on running beside it, by the last script that
+The number of a script is the version of the tables that it leaves. The first line says which engines may go on running beside it, by the last script that
 they know:
 
     -- works with engines from schema 3 on
@@ -31,7 +31,7 @@ _REPEATABLE = re.compile(rf"{_CREATES_INDEX.pattern}|DROP INDEX CONCURRENTLY IF 
 
 
 class Script(NamedTuple):
-    """A migration. `works_from` is the oldest schema number of engines that may go on running beside it."""
+    """A migration. `works_from` is the oldest version of the tables whose engines may go on running beside it."""
 
     number: int
     name: str
@@ -94,11 +94,11 @@ def _problems(script: Script) -> Iterator[str]:
     else:
         for statement in script.statements:
             if _REPEATABLE.match(statement) is None:
-                yield f"outside of a transaction, a script that was killed could not be repeated with {statement.splitlines()[0]!r}; give that a script of its own"
+                yield f"outside of a transaction, a killed script could not be repeated with {statement.splitlines()[0]!r}; give that a script of its own"
 
 
 SCRIPTS = read_scripts(files("perdure.stores.postgres").joinpath("migrations"))
 """The migrations that this version of Perdure knows."""
 
-SCHEMA_NUMBER = len(SCRIPTS)
-"""The schema that engines of this version need."""
+TABLES_VERSION = len(SCRIPTS)
+"""The version of the tables that engines of this version need."""

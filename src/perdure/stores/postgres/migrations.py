@@ -178,8 +178,8 @@ class SchemaMigrations:
             raise StoreError(f"{state.place} has tables of another program, and Perdure needs a schema of its own; choose another one")
         if state.oldest_engine > self.number:
             raise StoreError(
-                f"{state.place} belongs to a newer Perdure: it has schema {state.number}, which works with engines from schema {state.oldest_engine} on, and this "
-                f"Perdure knows schema {self.number}. Upgrade Perdure"
+                f"{state.place} belongs to a newer Perdure: it has tables of version {state.number}, which need an engine that knows version "
+                f"{state.oldest_engine}, and this one knows version {self.number}. Upgrade Perdure"
             )
         if changed := self.changed(state):
             raise StoreError(
@@ -202,8 +202,8 @@ class SchemaMigrations:
         self.expect_known(state)
         if not self.missing(state):
             return False
-        has = f"has schema {state.number}" if state.number else "has no tables of Perdure yet"
-        needs = f"{state.place} {has}, and this Perdure needs schema {self.number}"
+        has = f"has tables of version {state.number}" if state.number else "has no tables of Perdure yet"
+        needs = f"{state.place} {has}, and this Perdure needs version {self.number}"
         if state.is_standby:
             raise StoreError(f"{needs}; this server is a standby, which is read-only. Name the primary server")
         if not may_change:
@@ -212,7 +212,7 @@ class SchemaMigrations:
             raise StoreError(f"{needs}; the role {state.role} may not change it. Run perdure db migrate as {self.migrators(state)}")
         if breaking := self.breaking(state):
             raise StoreError(
-                f"{needs}; {breaking[0].name} does not work with engines of schema {state.number}, which may be running. "
+                f"{needs}; {breaking[0].name} does not work with engines of version {state.number}, which may be running. "
                 "End them, and run perdure db migrate --stopped"
             )
         return True
@@ -266,7 +266,8 @@ class SchemaMigrations:
                 report(f"{script.name} waits: {why}")
             if time.monotonic() > ends_s:
                 raise StoreUnavailable(
-                    f"{script.name} was not applied within {self._locks_wait_s:g} s: {why}{await self._long_transactions(connection)}. Run perdure db migrate again"
+                    f"{script.name} was not applied within {self._locks_wait_s:g} s: {why}{await self._long_transactions(connection)}. "
+                    "Run perdure db migrate again"
                 )
             await asyncio.sleep(pause_s * random.uniform(0.5, 1))
             pause_s = min(pause_s * 2, PAUSE_MAX_S)

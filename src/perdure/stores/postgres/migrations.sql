@@ -66,12 +66,12 @@ SELECT indisvalid FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid WHERE
 DROP INDEX CONCURRENTLY IF EXISTS perdure.{name};
 
 -- name: expect_schema
--- Fails, unless the database has the schema before a script.
+-- Fails, unless the tables have the version before that of a script.
 DO $expect$ BEGIN
     IF to_regclass('perdure.schema_history') IS NULL THEN
-        IF {before} > 0 THEN RAISE EXCEPTION '{name} needs schema {before}, and there is none; nothing was changed'; END IF;
+        IF {before} > 0 THEN RAISE EXCEPTION '{name} needs tables of version {before}, and there are none; nothing was changed'; END IF;
     ELSIF (SELECT coalesce(max(number), 0) FROM perdure.schema_history) <> {before} THEN
-        RAISE EXCEPTION '{name} needs schema {before}, and the database has another; nothing was changed';
+        RAISE EXCEPTION '{name} needs tables of version {before}, and these have another; nothing was changed';
     END IF;
 END $expect$;
 

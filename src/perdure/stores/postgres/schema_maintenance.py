@@ -50,7 +50,7 @@ class OpenSchema:
             reason = str(error)
         missing = () if reason else tuple(script.name for script in self.migrations.missing(state))
         if missing:
-            reason = f"this Perdure needs schema {self.migrations.number}; run perdure db migrate as {self.migrations.migrators(state)}"
+            reason = f"this Perdure needs tables of version {self.migrations.number}; run perdure db migrate as {self.migrations.migrators(state)}"
         return SchemaStatus(
             database=state.database,
             schema=state.schema,
@@ -73,7 +73,7 @@ class OpenSchema:
         state = await self.state()
         self.migrations.expect_known(state)
         if not engines_are_stopped and (breaking := self.migrations.breaking(state)):
-            raise StoreError(f"{breaking[0].name} does not work with engines of schema {state.number}, which may be running. End them, and give --stopped")
+            raise StoreError(f"{breaking[0].name} does not work with engines of version {state.number}, which may be running. End them, and give --stopped")
         return state, self.migrations.missing(state)
 
     async def migrate(self, report: Callable[[str], None]) -> None:
@@ -90,7 +90,7 @@ class OpenSchema:
         if not status.usable or not status.number:
             raise StoreError(status.reason)
         if status.number > status.known:
-            raise StoreError(f"the tables of schema {status.number} can be compared only by a Perdure that knows them; this one knows schema {status.known}")
+            raise StoreError(f"tables of version {status.number} can be compared only by a Perdure that knows them, and this one knows version {status.known}")
         return await schema_differences(self.connection, self.migrations, await self.state())
 
     async def grants(self, role: str, purpose: Purpose) -> list[str]:
@@ -108,7 +108,7 @@ class OpenSchema:
         if found is None:
             raise BadValue("role", role, f"a role of the server; make it first: CREATE ROLE {role} LOGIN")
         if found[0]:
-            raise BadValue("role", role, f"a role that does not have the rights of the owner, {state.owner}, which may do everything in the schema")
+            raise BadValue("role", role, f"a role that needs grants: it has all rights of the owner, {state.owner}")
         tables = [row[0] for row in await self.connection.fetch(SQL.grantable_tables, state.schema)]
         return grant_statements(state.schema, state.owner, role, purpose, tables)
 
