@@ -33,7 +33,7 @@ _WRITES_POSTS = Rights(
     {
         **dict.fromkeys(("schema_history", "meta", "holders"), "SELECT"),
         "log": "SELECT, INSERT",
-        **dict.fromkeys(("attributes", "records", "record_attributes", "blob_marks", "removed_blobs"), "SELECT, INSERT, UPDATE, DELETE"),
+        **dict.fromkeys(("attributes", "mail", "records", "record_attributes", "blob_marks", "removed_blobs"), "SELECT, INSERT, UPDATE, DELETE"),
         "vault": "",
     },
     later="SELECT",

@@ -85,11 +85,11 @@ async def _things(connection: Any, schema: str) -> _Things:
     """Returns what is in a schema, by kind and name, in words that do not name the schema."""
     rows = await connection.fetch(SQL.describe_schema, schema)
     word = re.compile(rf"\b{schema}\b")
-    return {(kind, name): _Thing(word.sub("perdure", definition), owner) for kind, name, definition, owner in rows}
+    return {(kind, word.sub("perdure", name)): _Thing(word.sub("perdure", definition), owner) for kind, name, definition, owner in rows}
 
 
 def _differences(expected: _Things, found: _Things) -> Iterator[SchemaDifference]:
-    tables = {name for kind, name in expected if kind == "table"}
+    tables = {name for kind, name in expected if kind in ("table", "type")}
     for (kind, name), thing in expected.items():
         there = found.get((kind, name))
         if there is None:
