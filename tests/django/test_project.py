@@ -11,6 +11,7 @@ pytest.importorskip("django", reason="Django is not installed")
 
 from perdure.cli.exit_codes import ExitCode
 from perdure.core.errors import BadValue
+from tests.stores.servers import postgres
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = "from examples.web.django_shop.settings import *\n"
@@ -84,3 +85,14 @@ def test_an_async_function_is_refused() -> None:
 
     with pytest.raises(BadValue, match="a plain function"):
         fresh_connections(reserve)
+
+
+@pytest.mark.real
+def test_a_project_with_an_app_on_postgres_migrates_its_schema(tmp_path: Path) -> None:
+    with postgres() as server:
+        for _ in range(2):
+            migrated = managed(tmp_path, "migrate", PERDURE_DB=server.url)
+            assert migrated.returncode == 0, migrated.stderr
+            assert f"{server.url} has Perdure's tables" in migrated.stdout
+        listed = managed(tmp_path, "perdure", "db", "status", PERDURE_DB=server.url)
+        assert listed.returncode == 0 and "0001_tables" in listed.stdout, listed.stderr

@@ -24,6 +24,8 @@ from perdure.core.execution import ExecutionStatus
 from perdure.core.views import StepState
 from perdure.langgraph import checkpoint_records
 from perdure.service import execution_bundles, log_archives
+from perdure.stores.postgres import migration_scripts
+from perdure.stores.postgres.migrations import AppliedScript
 from perdure.stores.sqlite import table_schema
 from perdure.tasks import worker_protocol as protocol
 from tests.docs.pages import ROOT
@@ -333,15 +335,13 @@ def sqlite_tables() -> list[tuple[str, str, str]]:
 
 
 def postgres_tables() -> list[tuple[str, str]]:
-    """Each table of the Postgres store and its columns, those that are added to it later included."""
-    text = re.sub(r"--.*", "", (SOURCE / "stores/postgres/tables.sql").read_text(encoding="utf-8"))
-    tables: dict[str, list[str]] = {}
-    for statement in text.split(";"):
-        if made := re.match(r"\s*CREATE TABLE IF NOT EXISTS (\w+) \((.*)\)\s*$", statement, re.DOTALL):
+    """Each table that the migrations of the Postgres store make, and its columns."""
+    scripts = "".join(script.text for script in migration_scripts.SCRIPTS)
+    tables = {"schema_history": [*AppliedScript.__struct_fields__]}
+    for statement in re.sub(r"--.*", "", scripts).split(";"):
+        if made := re.search(r"CREATE TABLE (?:IF NOT EXISTS )?perdure\.(\w+) \((.*)\)", statement, re.DOTALL):
             parts = re.sub(r"\([^()]*(\([^()]*\))*[^()]*\)", "", made[2]).split(",")
             tables[made[1]] = [part.split()[0] for part in parts if part.split() and part.split()[0] not in ("PRIMARY", "UNIQUE")]
-        elif added := re.match(r"\s*ALTER TABLE (\w+)(.*)$", statement, re.DOTALL):
-            tables[added[1]] += re.findall(r"ADD COLUMN IF NOT EXISTS (\w+)", added[2])
     return [(f"`{name}`", ", ".join(f"`{column}`" for column in columns)) for name, columns in sorted(tables.items())]
 
 

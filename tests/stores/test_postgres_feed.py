@@ -19,6 +19,7 @@ from perdure.service.store_copies import copy_store
 from perdure.stores.change_feed import ShippedHead, ShippedMessage
 from perdure.stores.memory import MemoryStore
 from perdure.stores.postgres import feed_reader
+from perdure.stores.postgres.schema_maintenance import open_schema
 from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.protocol import Committed, Post, Store
 from perdure.stores.sqlite.store import SqliteStore
@@ -202,8 +203,9 @@ async def test_nothing_is_recorded_before_and_after_a_feed_and_changes_that_nobo
 async def test_a_user_without_rights_on_the_feed_is_recorded(world: StoreWorld, server: DatabaseServer) -> None:
     owner = await asyncpg.connect(server.url)
     await owner.execute("DO $$ BEGIN CREATE ROLE app LOGIN; EXCEPTION WHEN duplicate_object THEN END $$")
-    await owner.execute("GRANT USAGE ON SCHEMA perdure TO app; GRANT ALL ON perdure.meta, perdure.heads, perdure.mail, perdure.queues TO app")
-    await owner.execute("GRANT USAGE ON ALL SEQUENCES IN SCHEMA perdure TO app; GRANT ALL ON perdure.blobs, perdure.blob_marks TO app")
+    async with open_schema(server.url) as opened:
+        await opened.grant(await opened.grants("app", "transaction"))
+    await owner.execute("REVOKE ALL ON perdure.feed, perdure.feed_changes, perdure.feed_scans FROM app")
     await owner.execute("REVOKE ALL ON SEQUENCE perdure.feed_changes_id_seq FROM app")
     await feed_of(world.store).begin_feed()
     user = await asyncpg.connect(server.url.replace("perdure@", "app@"))

@@ -97,7 +97,9 @@ async def test_a_client_starts_sends_and_reads_what_an_engine_carries_out(server
         assert (await handle.result()).endswith("went")
         assert [one.key.id for one in await reader.list(where={"customer": "c1"})] == ["one"]
         assert (await (await reader.get("two")).status()).status == "cancelled"
-        with pytest.raises(StoreError, match=r"the role read_role may not use the table \w+ .it was to run INSERT.*perdure db grants read_role --for engine"):
+        with pytest.raises(
+            StoreError, match=r"the role read_role may not use the function commit_1 .it was to run SELECT.*perdure db grants read_role --for engine"
+        ):
             await reader.start(waits.with_(id="three"), "Cyd")
     engine.stop()
     await running

@@ -15,8 +15,8 @@ from perdure.stores.sql_queries import SqlQueries, read_statements
 SOURCE = Path(perdure.__file__).parent
 PACKAGES = ["stores.sqlite", "stores.postgres"]
 """The packages whose module `statements` has their statements as `SQL`."""
-WITHOUT_NAMES = {"tables.sql", "triggers.sql", "feed_triggers.sql"}
-"""Files of statements that create things."""
+WITHOUT_NAMES = {"tables.sql", "triggers.sql"}
+"""Files of statements that create things; in Postgres, migrations do."""
 COMPLETE = re.compile(r"(SELECT .*\bFROM|INSERT (OR \w+ )?INTO|UPDATE .*\bSET|DELETE FROM|WITH .*\bSELECT)\b.*(?<! = )\Z", re.DOTALL)
 """A statement, unless it ends where a value follows."""
 SLOT = re.compile(r"\{(\w+)\}")
@@ -32,7 +32,7 @@ def uses(package: str) -> Iterator[str]:
 
 def named_files(package: str) -> list[Path]:
     """The files of a package whose statements have names."""
-    return [path for path in (SOURCE / package.replace(".", "/")).rglob("*.sql") if path.name not in WITHOUT_NAMES]
+    return [path for path in (SOURCE / package.replace(".", "/")).rglob("*.sql") if path.name not in WITHOUT_NAMES and path.parent.name != "migrations"]
 
 
 @pytest.mark.parametrize("package", PACKAGES)

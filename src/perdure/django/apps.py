@@ -1,5 +1,6 @@
 """The Django application `perdure.django`, and the App that a project names in its settings."""
 
+import asyncio
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,6 +9,7 @@ from django.apps import AppConfig
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.core.exceptions import ImproperlyConfigured
+from django.db import DEFAULT_DB_ALIAS
 from django.db.models.signals import post_migrate
 from django.utils.module_loading import import_string
 
@@ -64,15 +66,41 @@ def file_of_app() -> Path | None:
 
 
 def make_tables(using: str, verbosity: int = 1, **_: Any) -> None:
-    """Makes Perdure's tables after ``manage.py migrate`` has made those of the project, if both are in one SQLite file."""
+    """Makes or upgrades Perdure's tables after ``manage.py migrate`` has made those of the project: in its SQLite file, or in the App's Postgres database."""
     from perdure.stores.sqlite.database_setup import create_beside_application_tables
 
     file = file_of_app()
-    database = settings.DATABASES[using]
+    database, url = settings.DATABASES[using], _url_of_app()
     if file is not None and _is_file(database, file):
         create_beside_application_tables(file)
-        if verbosity:
-            sys.stdout.write(f"  {file} has Perdure's tables\n")
+        made = str(file)
+    elif url is not None and using == DEFAULT_DB_ALIAS:
+        made = _migrate_postgres(url)
+    else:
+        return
+    if verbosity:
+        sys.stdout.write(f"  {made} has Perdure's tables\n")
+
+
+def _url_of_app() -> str | None:
+    """Returns the URL of the App's database if that is one of Postgres."""
+    from perdure.stores.configured_store import configured_url, is_postgres
+
+    db = app_of_project().db
+    url = configured_url(db) if db is None or isinstance(db, str) else ""
+    return url if is_postgres(url) else None
+
+
+def _migrate_postgres(url: str) -> str:
+    """Applies the migrations that are missing, if the role may; returns the name of the database. In a project, `migrate` may run within an event loop."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from perdure.stores.configured_store import shown_url
+    from perdure.stores.postgres.schema_maintenance import migrate_schema
+
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(asyncio.run, migrate_schema(url)).result()
+    return shown_url(url)
 
 
 def _is_file(database: dict[str, Any], file: Path) -> bool:

@@ -121,9 +121,7 @@ async def perdure_savepoint(given: Any, fetch: Fetch) -> AsyncIterator[None]:
     await fetch(SQL.end_savepoint)
 
 
-GRANTS = (
-    "allowed to use Perdure's tables; GRANT it USAGE on SCHEMA perdure, SELECT, INSERT, UPDATE and DELETE on ALL TABLES in it, and USAGE on ALL SEQUENCES in it"
-)
+GRANTS = "allowed to use Perdure's tables; their owner grants it what it needs: perdure db grants ROLE --for transaction --yes"
 
 
 class PostgresUserTransactionStore:
