@@ -84,8 +84,8 @@ class App:
     same object.
 
     The engine knows the `workflows` and those that their functions can name. `definitions` are a directory, a glob, a file, a `Definition`, or a list of
-    these; each may call all others and the workflows, and uses the `tools` (functions or steps) as `deployment`, `policy` and `secrets` allow: see
-    `Definition.of`. This process performs the tasks of `queues`, with the steps that the workflows can name and `steps`. `resources` are opened with the App;
+    these; each may call all others and the workflows, and uses the `tools` (functions or steps) and the databases of `connections` as `deployment`,
+    `policy` and `secrets` allow: see `Definition.of`. This process performs the tasks of `queues`, with the steps that the workflows can name and `steps`. `resources` are opened with the App;
     others are opened when a step first asks for them.
 
     `db` is the URL of the database, or an open store, which stays open; by default `PERDURE_DB`, else ``.perdure/perdure.db``. `codec` encodes the payloads;
@@ -114,6 +114,7 @@ class App:
         outbox: Outbox | None = None,
         codec: PayloadCodec | None = None,
         secrets: Mapping[str, str] | Callable[[str], str | None] | None = None,
+        connections: Mapping[str, Any] | None = None,
         deployment: Deployment = NOTHING_MORE,
         policy: Policy | Mapping[str, Any] = NO_POLICY,
         grace: Duration = "30s",
@@ -122,6 +123,7 @@ class App:
         self._listed = _checked_workflows(workflows)
         self._definitions = definitions
         self._definition_options: dict[str, Any] = {"tools": () if tools is None else tools, "secrets": secrets, "deployment": deployment, "policy": policy}
+        self._definition_options["connections"] = connections
         self._queues = tuple(queues)
         self.queues = tuple(one.name if isinstance(one, Queue) else checked_name(one, "queue") for one in self._queues)
         self._steps, self._resources = tuple(steps), tuple(resources)

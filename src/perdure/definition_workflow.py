@@ -26,7 +26,7 @@ from perdure.definitions.graph.policy import NO_POLICY, Policy
 from perdure.definitions.graph.requirements import AGENT_VERBS, Requirement, engine_capabilities, requirements_of
 from perdure.definitions.graph.step_kind import Kind
 from perdure.definitions.kinds import config_checks
-from perdure.definitions.kinds.deployment import NOTHING_MORE, Deployment
+from perdure.definitions.kinds.deployment import NOTHING_MORE, Deployment, connection_sources
 from perdure.definitions.kinds.kind_registry import KindRegistry, is_extra_installed, missing_modules
 from perdure.dialects import definition_reader
 from perdure.workflow_function import Workflow
@@ -115,7 +115,9 @@ class Definition(Workflow[..., Any]):
         known = {"tool": graph.tools, "kind": {*graph.kinds, *AGENT_VERBS}, "workflow": {*graph.family, *(one.code.name for one in self._uses())}}
         found = list[Requirement]()
         for need in requirements_of(self.ir):
-            if need.name.startswith("py:"):
+            if need.what == "connection":
+                found += [] if graph.connections is None or need.name in graph.connections else [need]
+            elif need.name.startswith("py:"):
                 _ = imported(need.name)
             elif need.what == "tool" and need.name not in graph.tools and self._undoes(need, graph.kinds):
                 extra = graph.kinds[need.name].extra
@@ -169,6 +171,7 @@ class Definition(Workflow[..., Any]):
         deployment: Deployment = NOTHING_MORE,
         policy: Policy | Mapping[str, Any] = NO_POLICY,
         secrets: Mapping[str, str] | Callable[[str], str | None] | None = None,
+        connections: Mapping[str, Any] | None = None,
         blobs: Mapping[str, Any] | str | Path = NO_BLOBS,
         name: str = "",
     ) -> Definition:
@@ -177,7 +180,7 @@ class Definition(Workflow[..., Any]):
         `tools` are the functions or steps that its steps may use, by name; `calls` the workflows and definitions that it may call. `kinds` replaces
         registered kinds: each value is a `Kind`, or a function of `config`, `input`, and `env` if there is one. `deployment` says what steps may reach where
         they run, `policy` what the definition may do. `secrets` has secrets by name, or is a function that finds them; they take precedence over those of
-        the process. `blobs` has the contents that the document refers to as ``cas://…``, by reference, or is the directory that holds them. `name` applies
+        the process. `connections` are databases for its `sql` steps by name, besides those of the deployment. `blobs` has the contents that the document refers to as ``cas://…``, by reference, or is the directory that holds them. `name` applies
         if the document has no name.
 
         Raises:
@@ -186,6 +189,8 @@ class Definition(Workflow[..., Any]):
         find = secrets.get if isinstance(secrets, Mapping) else secrets
         if find is not None and deployment.secret is NOTHING_MORE.secret:
             deployment = dataclasses.replace(deployment, secret=find)
+        if connections:
+            deployment = dataclasses.replace(deployment, connections={**deployment.connections, **connections})
         registry = KindRegistry(deployment, [Kind(PYTHON_CONDITION, _evaluated_conditions), *(_kind(name, one) for name, one in (kinds or {}).items())])
         toolbox = tool_steps(tools)
         read = config_checks.read_checked(document, name, registry, blobs if isinstance(blobs, Mapping) else ContentDirectory(blobs), toolbox)
@@ -205,6 +210,7 @@ class Definition(Workflow[..., Any]):
             agent=f"{plan.ir.name}.agent",
             deadline_s=release.deadline_s,
             grace_s=release.grace_s,
+            connections=None if kinds and "sql" in kinds else frozenset(connection_sources(deployment)),
         )
         graph = dataclasses.replace(graph, capabilities=engine_capabilities(graph, registry.ready()))
         return cls(graph, read, [*calls, _agents(graph, deployment, calls)] if _has_agents(plan.ir, read.canonical, registry) else calls)

@@ -259,6 +259,9 @@ def _missing_dependency(need: Requirement, definition: Definition) -> str:
     who = f"step {need.id}" if need.id else "on_failure"
     if need.what == "kind":
         return f"{who}: the kind {need.name} is not available here"
+    if need.what == "connection":
+        how = f"set PERDURE_CONNECTION_{need.name.upper()} to its URL"
+        return f"{who}: the connection {need.name} is not known here; {how}"
     if need.what == "extra":
         return f'{who}: it needs an extra that is not installed: pip install "perdure[{need.name}]"'
     known = list(definition.graph.tools) if need.what == "tool" else list(definition.graph.family)

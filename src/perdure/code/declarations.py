@@ -4,7 +4,7 @@ import dataclasses
 import inspect
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeVar, get_args, overload
+from typing import Any, Concatenate, Generic, Literal, NamedTuple, ParamSpec, Protocol, TypeVar, get_args, overload
 from weakref import ref
 
 import msgspec
@@ -105,6 +105,16 @@ class Retry:
         return may and (self.should_retry is None or bool(self.should_retry(error)))
 
 
+class TransactionalForm(NamedTuple):
+    """The other form of a step that may run in a transaction of the store: its function, which takes the transaction first, and when it `applies`.
+
+    `applies` is called with the arguments of an attempt before it begins. An error of it fails the attempt.
+    """
+
+    fn: Callable[..., Coroutine[Any, Any, Any]]
+    applies: Callable[..., Coroutine[Any, Any, bool]]
+
+
 @dataclasses.dataclass(frozen=True)
 class Step(Generic[P, R_co, X_co]):
     """A function whose result is recorded. Calling it directly is a plain call without durability."""
@@ -125,6 +135,7 @@ class Step(Generic[P, R_co, X_co]):
     version: int | str | None = None
     grace: Duration | None = None
     errors: RetriedErrors | None = None
+    form: TransactionalForm | None = None
     handlers: list["UndoHandler"] = dataclasses.field(default_factory=list, compare=False, repr=False)
 
     @cached_property
@@ -178,6 +189,11 @@ class Step(Generic[P, R_co, X_co]):
             return fn
 
         return declare if fn is None else declare(fn)
+
+    @property
+    def transactional(self) -> "Step[Any, Any, Any] | None":
+        """The step in its transactional form, if it has one."""
+        return None if self.form is None else dataclasses.replace(self, fn=self.form.fn, transaction=True, form=None)
 
     @property
     def undo_when(self) -> Literal["", "done", "in_doubt"]:

@@ -232,12 +232,14 @@ class UnknownWorkflow(ProgrammingError):
 
 
 class MissingCapabilities(ProgrammingError):
-    """A definition needs a tool, a kind or a called definition that is missing here."""
+    """A definition needs a tool, a kind, a connection or a called definition that is missing here."""
 
     code = "missing_capabilities"
 
     def __init__(self, execution: str, lacking: str) -> None:
-        super().__init__(f"{execution} was not started: the engine has no {lacking}. Give the definition what is missing (tools=, calls=, kinds=)")
+        super().__init__(
+            f"{execution} was not started: the engine has no {lacking}. Give the definition what is missing (tools=, calls=, kinds=, connections=)"
+        )
         self.execution, self.lacking = execution, lacking
 
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any
 
+from perdure.code.declarations import Step
 from perdure.code.step_environment import StepControl, StepInfo
 from perdure.core import events as e
 from perdure.core import messages
@@ -19,7 +20,14 @@ from perdure.runtime.attempt_reports import HeartbeatThrottle
 from perdure.runtime.call_secrets import secret_finder
 from perdure.runtime.engine_services import EngineServices
 from perdure.runtime.resident_executions import InFlightAttempt, ResidentExecution, UndecidedMessage
-from perdure.runtime.step_runner import failure_of_generator_exit, ignore_own_cancellation, is_transactional, run_step, run_transactional_step
+from perdure.runtime.step_runner import (
+    failure_of_generator_exit,
+    form_of_attempt,
+    ignore_own_cancellation,
+    is_transactional,
+    run_step,
+    run_transactional_step,
+)
 from perdure.stores.protocol import TransactionGuard
 
 Call = tuple[Any, CallOperation, Value, Carried]
@@ -128,6 +136,8 @@ def _begin_attempt(engine: EngineServices, resident: ResidentExecution, path: Pa
         call = (fn, op, pending.progress, execution.carried)
         if is_transactional(fn) and engine.perform is run_step:
             running.task = engine.spawn(_run_transactional_attempt(engine, resident, path, running, call))
+        elif isinstance(fn, Step) and fn.form is not None and engine.perform is run_step:
+            running.task = engine.spawn(_run_attempt_in_its_form(engine, resident, path, running, call))
         else:
             engine.begin(lambda: _run_attempt(engine, resident, path, running, call))
 
@@ -176,6 +186,16 @@ def _secret_finder(engine: EngineServices, resident: ResidentExecution) -> Secre
     return secret_finder(engine.secrets, resident.key.tenant, workflow.secrets if isinstance(workflow, GraphWorkflow) else None)
 
 
+async def _run_attempt_in_its_form(engine: EngineServices, resident: ResidentExecution, path: Path, running: InFlightAttempt, call: Call) -> None:
+    """Runs a step that may be transactional, as one if that applies to its arguments."""
+    fn, op, _, carried = call
+    life = StepControl(lambda _: None, op.secrets, _secret_finder(engine, resident))
+    info = StepInfo(resident.key, path, running.attempt, life=life, carried=carried)
+    step = await form_of_attempt(fn, op.args, info, engine.payloads)
+    run = _run_transactional_attempt if step.transaction else _run_attempt
+    await run(engine, resident, path, running, (step, *call[1:]))
+
+
 async def _run_transactional_attempt(engine: EngineServices, resident: ResidentExecution, path: Path, running: InFlightAttempt, call: Call) -> None:
     """Runs a transactional step. The execution is busy from its beginning until its outcome is decided on, so that no timeout or cancel comes between."""
 
@@ -187,7 +207,8 @@ async def _run_transactional_attempt(engine: EngineServices, resident: ResidentE
     if not is_wanted():
         return
     (fn, op, _, carried), attempt = call, running.attempt
-    info = StepInfo(resident.key, path, attempt, life=StepControl(lambda _: None, op.secrets, _secret_finder(engine, resident)), carried=carried)
+    life = StepControl(lambda _: None, op.secrets, _secret_finder(engine, resident))
+    info = StepInfo(resident.key, path, attempt, life=life, timeout_s=op.timeout_s, carried=carried)
     guard = TransactionGuard(key=resident.key, holder=engine.holder, epoch=engine.epoch, answer=messages.attempt_answer_key(path, attempt))
     resident.busy = True
     try:

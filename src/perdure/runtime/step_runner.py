@@ -6,6 +6,7 @@ engine that continues the execution finds it before anything else.
 
 import asyncio
 import contextvars
+import dataclasses
 import inspect
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
@@ -213,6 +214,26 @@ def is_transactional(fn: Any) -> bool:
     """Whether a step or an undo handler is transactional."""
     step = fn.step if isinstance(fn, UndoHandler) else fn
     return isinstance(step, Step) and step.transaction
+
+
+async def form_of_attempt(step: Step[Any, Any, Any], args: Value, info: StepInfo, payloads: BlobCache) -> Step[Any, Any, Any]:
+    """Returns a step in the form in which an attempt performs it: the transactional one, if it has one that applies to its arguments.
+
+    If that can't be found out, the step that is returned raises the error. Without the transaction, what the step writes could be written twice.
+    """
+    changed = step.transactional
+    if changed is None or step.form is None:
+        return step
+    raw = await load_value(args, payloads)
+    try:
+        positional, named = changed.codec.decode_args(raw, "the arguments of step", info.path)
+        return changed if await _await_in_step(info, step.form.applies(*positional, **named)) else step
+    except Exception as error:  # it may be any, as those of steps
+        return dataclasses.replace(step, fn=partial(_raise, error), form=None)
+
+
+async def _raise(error: Exception, *_: Any, **__: Any) -> None:
+    raise error
 
 
 async def run_transactional_step(

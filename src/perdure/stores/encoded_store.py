@@ -394,6 +394,10 @@ class EncodedTransactions:
 
         return await self._inner.transact(guard, sealing)
 
+    async def is_same_database(self, connection: Any) -> bool:
+        """See `TransactionalStore.is_same_database`."""
+        return await self._inner.is_same_database(connection)
+
 
 class EncodedUserTransactions:
     """A `JoinsUserTransactions` whose stores encode by `codec`."""

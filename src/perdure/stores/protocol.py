@@ -585,6 +585,13 @@ class TransactionalStore(Protocol):
         """
         ...
 
+    async def is_same_database(self, connection: Any) -> bool:
+        """Whether a connection of the driver is to the database of this store, in the role of the store if there are roles.
+
+        The connection is idle, of `sqlite3` or asyncpg, and is used for a query.
+        """
+        ...
+
 
 TRANSACTIONS: PartName[TransactionalStore] = PartName("transactions")
 

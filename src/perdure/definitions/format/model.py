@@ -42,6 +42,7 @@ from perdure.definitions.format.verb_shapes import (
     HTTP_METHODS,
     HTTP_SHAPE,
     LLM_SHAPE,
+    SQL_SHAPE,
     agent_message_problems,
     agent_problems,
     llm_problems,
@@ -92,7 +93,8 @@ class FormatVerb(msgspec.Struct, frozen=True):
 
     Its end: `ports` are those besides `error` and `skipped`; with `has_own_ports`, only the implementation of the verb knows the others.
     `checked_result` is a number in its result that is usually 0. `child_output` is the field of a child's result that is the result of the step. With
-    `repairs_answers`, a result that does not fit the `schema` of the value is asked for again, as by `Kind.repairs_answers`.
+    `repairs_answers`, a result that does not fit the `schema` of the value is asked for again, as by `Kind.repairs_answers`. `connection_field` is the field
+    that names a connection of the deployment.
     """
 
     name: str
@@ -113,6 +115,7 @@ class FormatVerb(msgspec.Struct, frozen=True):
     checked_result: CheckedResult | None = None
     child_output: str = ""
     repairs_answers: bool = False
+    connection_field: str = ""
 
 
 RETRY = FieldsShape(
@@ -329,6 +332,7 @@ VERBS = (
         checked_result=CheckedResult("exit_code", "check"),
     ),
     FormatVerb("http", HTTP_SHAPE, "a request", effect=True, is_work=True, has_own_ports=True),
+    FormatVerb("sql", SQL_SHAPE, "statements on a database of the deployment", effect=True, is_work=True, has_own_ports=True, connection_field="connection"),
     FormatVerb("file", FILE_SHAPE, "a file of the directory that the deployment allows", effect=True, is_work=True, has_own_ports=True),
     FormatVerb(
         "call",

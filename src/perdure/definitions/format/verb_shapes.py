@@ -136,6 +136,39 @@ HTTP_SHAPE = FieldsShape(
 )
 
 
+CONNECTION_PATTERN = "[a-z][a-z0-9_]{0,62}"
+_RESULT = FormatField(
+    "result",
+    ChoiceShape(("rows", "row", "value", "count")),
+    "rows: a list of mappings; row: the only row, or null; value: its only column; count: how many rows were changed or returned; absent: rows of a query, "
+    "else count",
+)
+_EXPECT = FormatField("expect", WholeShape(), "how many rows it has to change or return; any other number fails the step, and nothing of it is kept")
+_SQL_STATEMENT = FieldsShape(
+    "a statement",
+    (FormatField("statement", TextShape(what="a statement"), "its text, with placeholders :name for values of `with`", required=True), _RESULT, _EXPECT),
+    sugar="statement",
+)
+SQL_SHAPE = FieldsShape(
+    "sql",
+    (
+        FormatField(
+            "connection", TextShape(what="a connection: small letters, digits and _", pattern=CONNECTION_PATTERN), "which of the deployment's", required=True
+        ),
+        FormatField("query", TextShape(what="a statement"), "a statement that only reads, with placeholders :name for values of `with`"),
+        FormatField(
+            "execute",
+            EitherShape((TextShape(what="a statement"), ListShape(_SQL_STATEMENT, least=1)), "a statement, or a list of statements"),
+            "a statement, with placeholders :name for values of `with`; or a list of them, which are one transaction, and whose results are a list",
+        ),
+        _RESULT,
+        _EXPECT,
+        FormatField("max_rows", WholeShape(1), "how many rows a statement may return; up to 100,000", default=1_000),
+    ),
+    one_of=("query", "execute"),
+)
+
+
 LLM_SHAPE = FieldsShape(
     "llm",
     (

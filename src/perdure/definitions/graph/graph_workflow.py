@@ -38,7 +38,8 @@ class GraphWorkflow:
 
     `release` is started by default; `family` has the releases of all definitions that it may call, by name; `tools` the steps by their names in
     definitions; `kinds` the kinds; `secrets` finds the value of a secret; `policy` restricts it; `agent` is the name of the workflow of its agents (empty:
-    none); `imports` finds the function that ``py:package.function`` names; `capabilities` are those that its executions may need (None: any)."""
+    none); `imports` finds the function that ``py:package.function`` names; `capabilities` are those that its executions may need (None: any);
+    `connections` the names of the databases that its steps may use (None: any, because another kind than Perdure's own uses them)."""
 
     name: str
     release: DefinitionRelease | None = None
@@ -57,6 +58,7 @@ class GraphWorkflow:
     sync: bool = False
     replays: tuple[int, ...] = ()
     capabilities: frozenset[str] | None = None
+    connections: frozenset[str] | None = None
 
     @property
     def definition(self) -> bytes | None:

@@ -1,7 +1,7 @@
 """The capabilities that a definition needs: tools, other definitions, and kinds.
 
-Capabilities have names: ``tool:charge``, ``tool:charge@2`` (of this version), ``kind:http``, ``definition:refund``. An engine claims only executions whose
-capabilities it has. A tool without a version fits every execution that needs no particular version.
+Capabilities have names: ``tool:charge``, ``tool:charge@2`` (of this version), ``kind:http``, ``definition:refund``, ``connection:orders``. An engine claims
+only executions whose capabilities it has. A tool without a version fits every execution that needs no particular version.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,7 +20,7 @@ BUILTIN_VERBS = frozenset(("task", "approve", "listen", "emit", "sleep", "set", 
 class Requirement(NamedTuple):
     """One required capability: its sort, its name, and the id of the step (empty: the call of `on_failure`). `extra` is an extra of the package."""
 
-    what: Literal["tool", "workflow", "kind", "extra"]
+    what: Literal["tool", "workflow", "kind", "extra", "connection"]
     name: str
     id: str
 
@@ -45,6 +45,8 @@ def _node_requirements(node: GraphNode) -> Iterator[Requirement]:
         yield Requirement("tool", target, node.id) if target.startswith("py:") else Requirement("workflow", target.partition("@")[0], node.id)
     elif node.kind not in BUILTIN_VERBS:
         yield Requirement("kind", node.kind, node.id)
+    if (field := CONNECTION_FIELDS.get(node.kind)) is not None and isinstance(node.config, Mapping):
+        yield Requirement("connection", str(node.config[field]), node.id)
 
 
 def _target(config: Any) -> str:
@@ -55,10 +57,14 @@ AGENT_VERBS = {verb.name: verb.agent_role for verb in VERBS if verb.agent_role}
 """The verbs that the agent workflow of a definition performs, unless the engine has a kind of that name; each with its role."""
 
 
+CONNECTION_FIELDS = {verb.name: verb.connection_field for verb in VERBS if verb.connection_field}
+"""The verbs whose steps use a connection of the deployment, each with the field that names it."""
+
+
 def engine_capabilities(workflow: "GraphWorkflow", kinds: Iterable[str]) -> frozenset[str]:
     """Returns the capabilities of an engine for the executions of a workflow; `kinds` are the kinds of steps that can be used here."""
     versions = (f"tool:{name}@{tool.version}" for name, tool in workflow.tools.items() if tool.version is not None)
-    names = (("tool", workflow.tools), ("kind", (*kinds, *AGENT_VERBS)), ("definition", workflow.family))
+    names = (("tool", workflow.tools), ("kind", (*kinds, *AGENT_VERBS)), ("definition", workflow.family), ("connection", workflow.connections or ()))
     return frozenset(map(_on_one_line, (*versions, *(f"{what}:{name}" for what, known in names for name in known))))
 
 
@@ -80,6 +86,8 @@ def _capability(workflow: "GraphWorkflow", need: Requirement) -> str:
     if need.name in workflow.tools and need.what in ("tool", "workflow"):
         version = workflow.tools[need.name].version
         return f"tool:{need.name}" if version is None else f"tool:{need.name}@{version}"
+    if need.what == "connection":
+        return "" if workflow.connections is None else f"connection:{need.name}"
     if need.what == "workflow":
         return f"definition:{need.name}" if need.name in workflow.family else ""  # code is started by its name, wherever it is
     return f"kind:{need.name}" if need.what == "kind" or need.name in workflow.kinds else f"tool:{need.name}"

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from perdure.code.declarations import Retry, Step
+from perdure.code.declarations import Retry, Step, TransactionalForm
 from perdure.code.durations import Duration
 from perdure.core.error_text import exception_summary
 from perdure.core.errors import KindFailed
@@ -96,6 +96,8 @@ class Kind:
     1). `run` then receives a config without `repairs`, with `schema` as a complete JSON Schema, and from the second call on with `repair`: a list of
     ``{"answer": …, "wrong": …}``, the results so far and the problem of each. A result that is not data has its text in `meta` as ``text``, and the reason
     why the answer ended as ``finish``: after ``filter``, it is not requested again.
+
+    With `joins`, an attempt may be performed within a transaction of the store, so that its writes and its outcome are one commit.
     """
 
     name: str
@@ -121,11 +123,12 @@ class Kind:
     timeout: Duration | None = None
     extra: str = ""
     example: str = ""
+    joins: TransactionalForm | None = None
 
     @cached_property
     def step(self) -> Step[Any, Any, Any]:
         """The kind as a step that an engine performs."""
-        return self.run if isinstance(self.run, Step) else Step(self.run, name=self.name, retry=self.retry, timeout=self.timeout)
+        return self.run if isinstance(self.run, Step) else Step(self.run, name=self.name, retry=self.retry, timeout=self.timeout, form=self.joins)
 
     def may_repeat(self, config: Any) -> bool:
         """Whether a step of this config may run again after an interruption, unless the step decides itself.

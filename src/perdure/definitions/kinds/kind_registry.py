@@ -25,6 +25,7 @@ ENTRY_POINT_GROUP = "perdure.kinds"
 OWN_KINDS: dict[str, str] = {
     "bash": "perdure.definitions.kinds.bash.bash_kind:bash_kind",
     "http": "perdure.definitions.kinds.http.http_kind:http_kind",
+    "sql": "perdure.definitions.kinds.sql.sql_kind:sql_kind",
     "file": "perdure.definitions.kinds.file.file_kind:file_kind",
     "llm": "perdure.definitions.kinds.models.llm_kind:llm_kind",
     "ts": "perdure.definitions.kinds.sandbox.ts_kind:ts_kind",

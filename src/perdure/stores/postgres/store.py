@@ -58,7 +58,7 @@ from perdure.stores.protocol import (
 from perdure.stores.records import RecordFilter, RecordKey, StoredRecord
 from perdure.stores.secret_vault import VAULT
 from perdure.stores.store_parts import PartName, StoreParts
-from perdure.stores.user_transactions import USER_TRANSACTIONS
+from perdure.stores.user_transactions import USER_TRANSACTIONS, is_instance_of
 
 T = TypeVar("T")
 
@@ -216,6 +216,13 @@ class PostgresStore:
             answer = await run_transactional_step(connection.raw, guard, work, self._clock)
             await (transaction.commit() if isinstance(answer, Committed) else transaction.rollback())
             return answer  # type: ignore[return-value]  # a post of a step carries every blob that it refers to, so it never conflicts
+
+    async def is_same_database(self, connection: Any) -> bool:
+        """See `TransactionalStore.is_same_database`."""
+        async with self._connected() as own:
+            here = await own.fetchrow(SQL.user_connection_identity)
+        there = await connection.fetchrow(SQL.user_connection_identity) if is_instance_of(connection, "asyncpg", "Connection", "PoolConnectionProxy") else None
+        return there is not None and tuple(there) == tuple(here)
 
     async def meet(self) -> None:
         """See `JoinsUserTransactions.meet`."""

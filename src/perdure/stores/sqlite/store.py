@@ -66,7 +66,7 @@ from perdure.stores.sqlite.steady_clock import Anchor, SteadyClock
 from perdure.stores.sqlite.store_rows import address_text, is_queued, read_blob, read_heads, read_log, read_messages, read_removed_at
 from perdure.stores.sqlite.store_tables import SqliteTables
 from perdure.stores.sqlite.transaction_watcher import TransactionWatcher
-from perdure.stores.sqlite.user_transaction_store import SqliteUserTransactionStore, join_user_transaction
+from perdure.stores.sqlite.user_transaction_store import SqliteUserTransactionStore, is_connection_to, join_user_transaction
 from perdure.stores.sqlite.vault import SqliteVault
 from perdure.stores.sqlite.write_lock_queue import LOCK_RETRY_S
 from perdure.stores.store_parts import PartName, StoreParts
@@ -260,6 +260,10 @@ class SqliteStore:
     ) -> Committed | Superseded | TransactionRefused | TransactionRaised:
         """See `TransactionalStore.transact`. It is an error if `work` awaits anything but its transaction, since every other write waits for it."""
         return await self._write(lambda tables: tables.transact(guard, work))
+
+    async def is_same_database(self, connection: Any) -> bool:
+        """See `TransactionalStore.is_same_database`."""
+        return is_connection_to(connection, self._file)
 
     async def meet(self) -> None:
         """Does nothing: a connection is identified by its file."""

@@ -189,6 +189,14 @@ def _must_be_to(connection: sqlite3.Connection, given: Any, file: DatabaseFile) 
         raise BadValue("connection=", found or ":memory:", f"the database of this client, {file.path}; connect to that file")
 
 
+def is_connection_to(connection: Any, file: DatabaseFile) -> bool:
+    """Whether a connection is one of `sqlite3` to this file."""
+    if not is_sqlite_connection(connection):
+        return False
+    found = next((path for _, name, path in connection.execute("PRAGMA database_list") if name == "main"), "")
+    return bool(found) and _same(found, file)
+
+
 def _same(path: str, file: DatabaseFile) -> bool:
     try:
         return os.path.samefile(path, file.path)  # noqa: PTH121  # a stat, which opens nothing
