@@ -85,8 +85,8 @@ class App:
 
     The engine knows the `workflows` and those that their functions can name. `definitions` are a directory, a glob, a file, a `Definition`, or a list of
     these; each may call all others and the workflows, and uses the `tools` (functions or steps) and the databases of `connections` as `deployment`,
-    `policy` and `secrets` allow: see `Definition.of`. This process performs the tasks of `queues`, with the steps that the workflows can name and `steps`. `resources` are opened with the App;
-    others are opened when a step first asks for them.
+    `policy` and `secrets` allow: see `Definition.of`. This process performs the tasks of `queues`, with the steps that the workflows can name and `steps`.
+    `resources` are opened with the App; others are opened when a step first asks for them.
 
     `db` is the URL of the database, or an open store, which stays open; by default `PERDURE_DB`, else ``.perdure/perdure.db``. `codec` encodes the payloads;
     by default it follows from the environment. With ``engine=False`` the App only starts executions, for engines in other processes. With an `outbox`, such as
@@ -122,8 +122,13 @@ class App:
     ) -> None:
         self._listed = _checked_workflows(workflows)
         self._definitions = definitions
-        self._definition_options: dict[str, Any] = {"tools": () if tools is None else tools, "secrets": secrets, "deployment": deployment, "policy": policy}
-        self._definition_options["connections"] = connections
+        self._definition_options: dict[str, Any] = {
+            "tools": () if tools is None else tools,
+            "secrets": secrets,
+            "connections": connections,
+            "deployment": deployment,
+            "policy": policy,
+        }
         self._queues = tuple(queues)
         self.queues = tuple(one.name if isinstance(one, Queue) else checked_name(one, "queue") for one in self._queues)
         self._steps, self._resources = tuple(steps), tuple(resources)

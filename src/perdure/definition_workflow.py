@@ -180,8 +180,8 @@ class Definition(Workflow[..., Any]):
         `tools` are the functions or steps that its steps may use, by name; `calls` the workflows and definitions that it may call. `kinds` replaces
         registered kinds: each value is a `Kind`, or a function of `config`, `input`, and `env` if there is one. `deployment` says what steps may reach where
         they run, `policy` what the definition may do. `secrets` has secrets by name, or is a function that finds them; they take precedence over those of
-        the process. `connections` are databases for its `sql` steps by name, besides those of the deployment. `blobs` has the contents that the document refers to as ``cas://…``, by reference, or is the directory that holds them. `name` applies
-        if the document has no name.
+        the process. `connections` are databases for its `sql` steps by name, besides those of the deployment. `blobs` has the contents that the document
+        refers to as ``cas://…``, by reference, or is the directory that holds them. `name` applies if the document has no name.
 
         Raises:
             BadDefinition: it is not valid; the error lists everything that is wrong.

@@ -22,6 +22,7 @@ from perdure.definitions.graph.graph_run import GraphRun
 from perdure.definitions.graph.node_scope import NodeScope, Output, combined_values
 from perdure.definitions.graph.operation_log import NodeFailure
 from perdure.definitions.graph.policy_checks import POLICY_NOTE, check_without_person
+from perdure.definitions.graph.step_kind import undo_templates
 from perdure.definitions.graph.tool_calls import encode_call_arguments, failure_notification, missing_tool_step, step_with_retry
 
 EndStatus = Literal["completed", "failed", "cancelled"]
@@ -265,9 +266,9 @@ def note_undo_arguments(run: GraphRun, path: Path, output: Output) -> None:
 
 
 def _undo_input(run: GraphRun, undo: Any, node: Any, path: Path, done: Any) -> UndoInput:
-    is_kind = undo.tool in run.workflow.kinds and run.workflow.tool(undo.tool) is None
+    kind = run.workflow.kinds.get(undo.tool) if run.workflow.tool(undo.tool) is None else None
     try:
-        given, secrets = _undo_given(run, {"config": None, "input": undo.input} if is_kind else undo.input, path, done)
+        given, secrets = _undo_given(run, undo.input if kind is None else undo_templates(kind, undo.input), path, done)
         check_without_person(run, undo.tool, given, node)
         return UndoInput(encode_call_arguments(given, path), secrets)
     except (ExpressionFailed, ProgrammingError, NodeFailure) as error:

@@ -33,6 +33,7 @@ def requirements_of(ir: IR) -> Iterator[Requirement]:
             yield Requirement("kind", source[0], node.id)
         if node.undo is not None:
             yield Requirement("tool", node.undo.tool, node.id)
+            yield from _connection(node.undo.tool, node.undo.input, node.id)
     if ir.on_failure.call:
         yield Requirement("workflow", ir.on_failure.call.partition("@")[0], "")
 
@@ -45,8 +46,13 @@ def _node_requirements(node: GraphNode) -> Iterator[Requirement]:
         yield Requirement("tool", target, node.id) if target.startswith("py:") else Requirement("workflow", target.partition("@")[0], node.id)
     elif node.kind not in BUILTIN_VERBS:
         yield Requirement("kind", node.kind, node.id)
-    if (field := CONNECTION_FIELDS.get(node.kind)) is not None and isinstance(node.config, Mapping):
-        yield Requirement("connection", str(node.config[field]), node.id)
+    yield from _connection(node.kind, node.config, node.id)
+
+
+def _connection(verb: str, config: Any, id: str) -> Iterator[Requirement]:
+    """Yields the connection of the deployment that a config of a verb names."""
+    if (field := CONNECTION_FIELDS.get(verb)) is not None and isinstance(config, Mapping) and field in config:
+        yield Requirement("connection", str(config[field]), id)
 
 
 def _target(config: Any) -> str:

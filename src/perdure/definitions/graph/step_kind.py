@@ -57,6 +57,11 @@ def unchanged_config(config: Any) -> Any:
     return config
 
 
+def undo_by_input(written: Any) -> dict[str, Any]:
+    """Returns the arguments of a kind that undoes a step: all of them in its input. The default of `Kind.undoes`."""
+    return {"config": None, "input": written}
+
+
 def no_composite_use(written: Any, config: Any) -> None:
     """Counts no use: the default of `Kind.counts`."""
 
@@ -97,7 +102,8 @@ class Kind:
     ``{"answer": …, "wrong": …}``, the results so far and the problem of each. A result that is not data has its text in `meta` as ``text``, and the reason
     why the answer ended as ``finish``: after ``filter``, it is not requested again.
 
-    With `joins`, an attempt may be performed within a transaction of the store, so that its writes and its outcome are one commit.
+    With `joins`, an attempt may be performed within a transaction of the store, so that its writes and its outcome are one commit. `undoes` converts the
+    ``with`` of an ``undo`` by the kind, as it is written, to `config` and `input`.
     """
 
     name: str
@@ -124,6 +130,7 @@ class Kind:
     extra: str = ""
     example: str = ""
     joins: TransactionalForm | None = None
+    undoes: Callable[[Any], dict[str, Any]] = undo_by_input
 
     @cached_property
     def step(self) -> Step[Any, Any, Any]:
@@ -146,6 +153,26 @@ def written_config(kind: Kind, config: Any) -> Any:
         KindFailed: it failed.
     """
     return _call_kind_function(kind, "written", object, kind.written, config)
+
+
+def undo_parts(kind: Kind, written: Any) -> dict[str, Any]:
+    """Returns the result of `undoes` of a kind: the arguments of an undo as they are written.
+
+    Raises:
+        KindFailed: it failed.
+    """
+    found: dict[str, Any] = _call_kind_function(kind, "undoes", dict, kind.undoes, written)
+    return found
+
+
+def undo_templates(kind: Kind, written: Any) -> dict[str, Any]:
+    """Returns the arguments of an undo by a kind, with references that are still to be resolved.
+
+    Raises:
+        KindFailed: `undoes` or `written` of the kind failed.
+    """
+    found = undo_parts(kind, written)
+    return found if found["config"] is None else {**found, "config": written_config(kind, found["config"])}
 
 
 def composite_use(kind: Kind, written: Any, config: Any) -> CompositeUse | None:

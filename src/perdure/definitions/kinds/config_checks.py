@@ -7,12 +7,12 @@ from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from perdure.code.declarations import Step
-from perdure.core.errors import MissingExtra
+from perdure.core.errors import KindFailed, MissingExtra
 from perdure.definitions.expr import json_schema
 from perdure.definitions.format.definition_findings import DefinitionFinding, closest_name, error_finding, joined_pointer, readable_location, warning_finding
 from perdure.definitions.format.shapes import is_template
 from perdure.definitions.format.step_tree import PlacedStep, placed_steps, verb_of
-from perdure.definitions.graph.step_kind import Kind, config_problems
+from perdure.definitions.graph.step_kind import Kind, config_problems, undo_by_input, undo_parts
 from perdure.definitions.kinds.kind_registry import KindRegistry
 from perdure.dialects import definition_reader
 from perdure.dialects.definition_reader import ReadDefinition
@@ -48,6 +48,7 @@ def config_findings(document: dict[str, Any], kinds: Mapping[str, Kind], tools: 
         yield from _timed(document, one, tools)
         found = _of(one, kinds)
         yield from _of_task(document, one, found)
+        yield from _of_undo(document, one, kinds, tools)
         if found is not None:
             kind, pointer, config = found
             if verb_of(one.step) == "task":  # what stands behind another verb, the format itself says
@@ -71,6 +72,22 @@ def _timed(document: dict[str, Any], one: PlacedStep, tools: Mapping[str, Step[A
             if field in said:
                 why = f"{name[:60]!r} runs in a transaction, which is never left half done; leave {field!r} away, and keep the transaction short"
                 yield error_finding("misplaced", joined_pointer(pointer, field), f"{readable_location(document, pointer)}: {why}")
+
+
+def _of_undo(document: dict[str, Any], one: PlacedStep, kinds: Mapping[str, Kind], tools: Mapping[str, Step[Any, Any, Any]]) -> Iterator[DefinitionFinding]:
+    """Findings for an undo by a kind that takes a config, and not all of it as its input."""
+    undo = one.step.get("undo")
+    name = undo.get("tool") if isinstance(undo, dict) else None
+    kind = kinds.get(name) if isinstance(name, str) and name not in tools and name in kinds else None
+    if kind is None or kind.undoes is undo_by_input or not isinstance(undo, dict):
+        return
+    pointer = joined_pointer(one.pointer, "undo", "with")
+    try:
+        given = undo_parts(kind, undo.get("with"))
+        problems = config_problems(kind, given["config"], {kind.name: given["config"], "with": given["input"]})
+    except KindFailed as failed:
+        problems = [("", str(failed))]
+    yield from (error_finding("bad_config", pointer + where, f"{readable_location(document, pointer)}: {kind.name}: {why}") for where, why in problems)
 
 
 def _time_zones(document: dict[str, Any]) -> Iterator[DefinitionFinding]:

@@ -16,10 +16,12 @@ from time import monotonic
 from typing import Any, TypeVar
 
 from perdure.core.errors import StoreError, StoreUnavailable
+from perdure.stores.protocol import TransactionRaised
 from perdure.stores.sqlite.database_file import DATABASE_ERRORS, WRITING_CACHE_KIB, DatabaseFile, is_busy, is_data_error
 from perdure.stores.sqlite.forks_and_threads import start_daemon_thread
 from perdure.stores.sqlite.log_growth import LogGrowth
 from perdure.stores.sqlite.store_tables import SqliteTables
+from perdure.stores.sqlite.transactional_steps import TransactionLost
 from perdure.stores.sqlite.write_lock_queue import LOCK_RETRY_S, WriteLockQueue
 
 T = TypeVar("T")
@@ -218,6 +220,13 @@ class GroupCommitWriter:
             for job in jobs:
                 job.result = job.do(tables)
             tables.end()
+        except TransactionLost as lost:  # by one of the jobs; in transactions of their own, the others succeed
+            self._roll_back(tables, lost)
+            if len(jobs) > 1:
+                self._apply_each(jobs)
+            else:
+                jobs[0].result = TransactionRaised(lost.error)
+            return False
         except BaseException as error:  # any error leaves the transaction open, and goes to the callers that wait
             self._roll_back(tables, error)
             if len(jobs) == 1 or not is_data_error(error):

@@ -24,15 +24,31 @@ PERDURE_TABLES = frozenset(
         *("records", "record_attributes"),
     )
 )
-WRITE_ACTIONS = frozenset(
-    (sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE, sqlite3.SQLITE_DROP_TABLE, sqlite3.SQLITE_DROP_INDEX, sqlite3.SQLITE_CREATE_TRIGGER)
+WRITE_ACTIONS = frozenset((sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE, sqlite3.SQLITE_DROP_TABLE))
+"""Actions of which SQLite first names the table."""
+
+SCHEMA_ACTIONS = frozenset(
+    (
+        *(sqlite3.SQLITE_ALTER_TABLE, sqlite3.SQLITE_CREATE_INDEX, sqlite3.SQLITE_DROP_INDEX, sqlite3.SQLITE_CREATE_TRIGGER, sqlite3.SQLITE_DROP_TRIGGER),
+        *(sqlite3.SQLITE_CREATE_TEMP_TRIGGER, sqlite3.SQLITE_DROP_TEMP_TRIGGER, sqlite3.SQLITE_CREATE_TEMP_INDEX, sqlite3.SQLITE_DROP_TEMP_INDEX),
+    )
 )
+"""Actions of which it names the table second, after the database or what is made."""
+
 FORBIDDEN_ACTIONS = frozenset((sqlite3.SQLITE_TRANSACTION, sqlite3.SQLITE_SAVEPOINT, sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH, sqlite3.SQLITE_PRAGMA))
 
 StepWork = Callable[[Any], Coroutine[Any, Any, Post]]
 
 _NUMBERED = re.compile(r"""'[^']*'|"[^"]*"|`[^`]*`|\[[^\]]*\]|--[^\n]*|/\*.*?\*/|(?<![\w$])\$(\d+)""", re.DOTALL)
 """Matches quoted text, a comment, or a placeholder in the style of Postgres."""
+
+
+class TransactionLost(Exception):
+    """SQLite has rolled the whole transaction back because of an `error` of a step, as after ``INSERT OR ROLLBACK`` and interrupted statements."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 class SqliteTransaction:
@@ -42,6 +58,7 @@ class SqliteTransaction:
         self.connection = connection
 
     def _cursor(self) -> sqlite3.Cursor:
+        _expect_transaction(self.connection)
         cursor = self.connection.cursor()
         cursor.row_factory = sqlite3.Row
         return cursor
@@ -85,13 +102,20 @@ def check_guard(execute: Execute, guard: TransactionGuard) -> TransactionRefused
 
 
 def run_transactional_step(connection: sqlite3.Connection, work: StepWork, carry_out: Callable[[Post], ChangeAnswer]) -> ChangeAnswer | TransactionRaised:
-    """Runs the user's code and carries out the post that it returns, in an open transaction. If either fails, both are rolled back."""
+    """Runs the user's code and carries out the post that it returns, in an open transaction. If either fails, both are rolled back.
+
+    Raises:
+        TransactionLost: the whole transaction was rolled back, with the changes of others in it.
+    """
     connection.execute("SAVEPOINT step")
     try:
         with _restricted(connection):
             post = _run_without_waiting(work(SqliteTransaction(connection)))
+        _expect_transaction(connection)
         answer = carry_out(post)
     except BaseException as error:  # the user's code may raise anything; the step is rolled back, and the error becomes its outcome
+        if not connection.in_transaction:
+            raise TransactionLost(error) from error
         connection.execute("ROLLBACK TO step")
         connection.execute("RELEASE step")
         return TransactionRaised(error)
@@ -99,12 +123,26 @@ def run_transactional_step(connection: sqlite3.Connection, work: StepWork, carry
     return answer
 
 
+def _expect_transaction(connection: sqlite3.Connection) -> None:
+    """Checks that the transaction is still open.
+
+    Raises:
+        WrongVerb: an earlier statement has rolled it back.
+    """
+    if not connection.in_transaction:
+        raise WrongVerb(
+            "a step with transaction=True continued after a statement that had rolled its transaction back",
+            "let the error leave the step, and use no OR ROLLBACK and no RAISE(ROLLBACK)",
+        )
+
+
 @contextmanager
 def _restricted(connection: sqlite3.Connection) -> Iterator[None]:
     """Makes SQLite refuse statements that a step must not run."""
 
-    def decide(action: int, first: str | None, *_: Any) -> int:
-        refused = action in FORBIDDEN_ACTIONS or (action in WRITE_ACTIONS and (first or "").lower() in PERDURE_TABLES)
+    def decide(action: int, first: str | None, second: str | None, *_: Any) -> int:
+        table = first if action in WRITE_ACTIONS else second if action in SCHEMA_ACTIONS else None
+        refused = action in FORBIDDEN_ACTIONS or (table or "").lower() in PERDURE_TABLES
         return sqlite3.SQLITE_DENY if refused else sqlite3.SQLITE_OK
 
     connection.set_authorizer(decide)

@@ -75,7 +75,7 @@ class PostgresDriver:
             try:
                 await transaction.start()
             except self._lost as error:
-                raise errors.DatabaseUnreachable(f"{self.name}: beginning the transaction: {type(error).__name__}") from error
+                raise errors.DatabaseUnreachable(f"{self.name}: beginning the transaction: {type(error).__name__}") from None
             try:
                 found = await perform_on_postgres(connection, request, limit_s)
             except BaseException:
@@ -85,10 +85,10 @@ class PostgresDriver:
             try:
                 await transaction.commit()
             except _asyncpg().PostgresError as error:  # such as a constraint that is checked at the end
-                raise errors.error_of_state(f"{self.name}: committing", error, error.sqlstate, request.secret_values) from error
-            except self._lost as error:
+                raise errors.error_of_state(f"{self.name}: committing", error, error.sqlstate, request.secret_values) from None
+            except self._lost:
                 why = "the connection broke during the commit, so it is not known whether the writes were kept"
-                raise errors.CommitInDoubt(f"{self.name}: {why}") from error
+                raise errors.CommitInDoubt(f"{self.name}: {why}") from None
             return found
 
     @asynccontextmanager
@@ -96,14 +96,12 @@ class PostgresDriver:
         try:
             pool = await connection_pool(self.url)
             connection = await pool.acquire(timeout=min(limit_s, CONNECT_S))
-        except ValueError as error:
-            raise errors.SqlRefused(f"{self.name}: its URL is not valid for Postgres") from error
+        except ValueError:
+            raise errors.SqlRefused(f"{self.name}: its URL is not valid for Postgres") from None
         except _asyncpg().PostgresError as error:
-            raise errors.error_of_state(f"{self.name}: connecting", error, error.sqlstate, ()) from error
+            raise errors.error_of_state(f"{self.name}: connecting", error, error.sqlstate, ()) from None
         except self._lost as error:
-            raise errors.DatabaseUnreachable(
-                f"{self.name}: connecting: {type(error).__name__}; see that the server runs, and that it can be reached"
-            ) from error
+            raise errors.DatabaseUnreachable(f"{self.name}: connecting: {type(error).__name__}; see that the server runs, and that it can be reached") from None
         try:
             yield connection
         finally:
@@ -126,12 +124,12 @@ async def perform_on_postgres(connection: Any, request: SqlRequest, limit_s: flo
         async with asyncio.timeout(limit_s):
             for statement in request.statements:
                 results.append(await _perform_statement(connection, request, statement))
-    except TimeoutError as error:
-        raise errors.StatementTimeout(f"{statement.where}: its time is over; give the step more `timeout`, or let it do less") from error
+    except TimeoutError:
+        raise errors.StatementTimeout(f"{statement.where}: its time is over; give the step more `timeout`, or let it do less") from None
     except _asyncpg().PostgresError as error:
-        raise errors.error_of_state(statement.where, error, error.sqlstate, request.secret_values) from error
+        raise errors.error_of_state(statement.where, error, error.sqlstate, request.secret_values) from None
     except _connection_errors() as error:
-        raise errors.DatabaseUnreachable(f"{statement.where}: the connection broke: {type(error).__name__}") from error
+        raise errors.DatabaseUnreachable(f"{statement.where}: the connection broke: {type(error).__name__}") from None
     return request.result(results)
 
 

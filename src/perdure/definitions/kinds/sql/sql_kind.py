@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -16,7 +15,16 @@ from perdure.definitions.graph.step_kind import Kind, Limit
 from perdure.definitions.kinds.deployment import STORE, Deployment, connection_sources
 from perdure.definitions.kinds.sql import sql_connections
 from perdure.definitions.kinds.sql.sql_errors import SqlRefused
-from perdure.definitions.kinds.sql.sql_request import ROWS_MAX, ROWS_MAX_MOST, STATEMENTS_MAX, build_request, check_config, check_sql_step, written_request
+from perdure.definitions.kinds.sql.sql_request import (
+    ROWS_MAX,
+    ROWS_MAX_MOST,
+    STATEMENTS_MAX,
+    build_request,
+    check_config,
+    check_sql_step,
+    undo_request,
+    written_request,
+)
 from perdure.stores.protocol import TRANSACTIONS
 
 TIMEOUT_S = 30.0
@@ -102,6 +110,7 @@ def sql_kind(deployment: Deployment) -> Kind:
         check_step=check_sql_step,
         written=written_request,
         joins=TransactionalForm(perform_in_transaction, joins),
+        undoes=undo_request,
         example=EXAMPLE,
     )
 
@@ -127,8 +136,3 @@ async def perform_in_transaction(transaction: Any, config: Any = None, input: An
 def limit_s(timeout_s: float | None) -> float:
     """The time limit of the statements of an attempt: slightly less than its timeout, so that the database has cancelled them by then."""
     return TIMEOUT_S if timeout_s is None else max(timeout_s - 0.5, timeout_s * 0.9)
-
-
-def connections_of(config: Any) -> tuple[str, ...]:
-    """The connections that a step needs."""
-    return (config["connection"],) if isinstance(config, Mapping) and isinstance(config.get("connection"), str) else ()

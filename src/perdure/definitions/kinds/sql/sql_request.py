@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple, get_args
 
-from perdure.definitions.format.shapes import is_template
 from perdure.definitions.format.verb_shapes import CONNECTION_PATTERN
 from perdure.definitions.kinds.sql.sql_errors import SqlRefused, TooManyRows, UnexpectedRows
 from perdure.definitions.kinds.sql.sql_text import KEY_NAME, SqlText, label_of_sql, parse_sql, text_problems
@@ -222,6 +221,17 @@ def written_request(config: Any) -> Any:
     return {name: _literal(value) if name in ("connection", "query", "execute") else value for name, value in config.items()}
 
 
+def undo_request(written: Any) -> dict[str, Any]:
+    """Returns the config and the values of an undo, whose ``with`` has the fields of the verb, and the values in its own ``with``.
+
+    Raises:
+        SqlRefused: it is not a mapping.
+    """
+    if not isinstance(written, Mapping):
+        raise SqlRefused(f"sql: {VERB_ONLY}")
+    return {"config": {name: value for name, value in written.items() if name != "with"}, "input": written.get("with")}
+
+
 def _literal(value: Any) -> Any:
     match value:
         case str():
@@ -231,8 +241,3 @@ def _literal(value: Any) -> Any:
         case Mapping():
             return {name: _literal(one) for name, one in value.items()}
     return value
-
-
-def is_literal(value: Any) -> bool:
-    """Whether a value has no references."""
-    return not is_template(value)

@@ -41,14 +41,14 @@ class SqlalchemyDriver:
                     return await asyncio.to_thread(self._perform, request)
                 async with self.engine.connect() as connection:
                     return await connection.run_sync(self._perform_on, request)
-        except TimeoutError as error:
-            raise errors.StatementTimeout(f"{self.name}: the time of its statements is over; give the step more `timeout`, or let it do less") from error
+        except TimeoutError:
+            raise errors.StatementTimeout(f"{self.name}: the time of its statements is over; give the step more `timeout`, or let it do less") from None
         except DBAPIError as error:
-            raise self._failure(error, request) from error
-        except PoolTimeout as error:
-            raise errors.DatabaseUnreachable(f"{self.name}: no connection of the engine's pool became free") from error
+            raise self._failure(error, request) from None
+        except PoolTimeout:
+            raise errors.DatabaseUnreachable(f"{self.name}: no connection of the engine's pool became free") from None
         except (SQLAlchemyError, OSError) as error:
-            raise errors.StatementRefused(f"{self.name}: {type(error).__name__}") from error
+            raise errors.StatementRefused(f"{self.name}: {type(error).__name__}") from None
 
     def _perform(self, request: SqlRequest) -> Any:
         with self.engine.connect() as connection:  # type: ignore[union-attr]  # an AsyncEngine has another way

@@ -60,13 +60,13 @@ class SqliteDriver:
             try:
                 connection.execute("BEGIN" if request.reads else "BEGIN IMMEDIATE")
             except sqlite3.Error as error:
-                raise sqlite_error(f"{self.name}: beginning the transaction", error, request) from error
+                raise sqlite_error(f"{self.name}: beginning the transaction", error, request) from None
             try:
                 found = perform_on_sqlite(connection, request, ends_s)
                 connection.set_authorizer(None)
                 connection.execute("COMMIT")
             except sqlite3.Error as error:
-                raise sqlite_error(f"{self.name}: committing", error, request) from error
+                raise sqlite_error(f"{self.name}: committing", error, request) from None
             finally:
                 connection.set_authorizer(None)
                 if connection.in_transaction:
@@ -79,8 +79,8 @@ class SqliteDriver:
             return sqlite3.connect(uri, timeout=limit_s, isolation_level=None, check_same_thread=False, uri=True)
         except sqlite3.OperationalError as error:
             if not self.path.exists():
-                raise errors.SqlRefused(f"{self.name}: there is no file {self.path}; create the database, or correct the connection's URL") from error
-            raise sqlite_error(f"{self.name}: opening {self.path}", error, None) from error
+                raise errors.SqlRefused(f"{self.name}: there is no file {self.path}; create the database, or correct the connection's URL") from None
+            raise sqlite_error(f"{self.name}: opening {self.path}", error, None) from None
 
 
 def perform_on_sqlite(connection: sqlite3.Connection, request: SqlRequest, ends_s: float) -> Any:
@@ -103,7 +103,7 @@ def _perform_statement(connection: sqlite3.Connection, request: SqlRequest, stat
         names = [column[0] for column in cursor.description or ()]
         found = cursor.fetchmany(request.rows_max + 1) if names else []
     except (sqlite3.Error, sqlite3.Warning, UnicodeError, OverflowError) as error:
-        raise sqlite_error(statement.where, error, request, time.monotonic() >= ends_s) from error
+        raise sqlite_error(statement.where, error, request, time.monotonic() >= ends_s) from None
     finally:
         changed = cursor.rowcount
         cursor.close()
