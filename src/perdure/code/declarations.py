@@ -193,7 +193,10 @@ class Step(Generic[P, R_co, X_co]):
     @property
     def transactional(self) -> "Step[Any, Any, Any] | None":
         """The step in its transactional form, if it has one."""
-        return None if self.form is None else dataclasses.replace(self, fn=self.form.fn, transaction=True, form=None)
+        if self.form is None:
+            return None
+        anything: Step[Any, Any, Any] = self
+        return dataclasses.replace(anything, fn=self.form.fn, transaction=True, form=None)
 
     @property
     def undo_when(self) -> Literal["", "done", "in_doubt"]:

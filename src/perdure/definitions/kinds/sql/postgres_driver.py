@@ -144,7 +144,7 @@ async def _perform_statement(connection: Any, request: SqlRequest, statement: Sq
         else:
             found = await prepared.fetch(*given)
     except _asyncpg().DataError as error:
-        if getattr(error, "sqlstate", None) is not None and not isinstance(error, _asyncpg().InterfaceError):
+        if error.severity is not None:  # only an error of the server has one
             raise
         raise errors.SqlRefused(f"{statement.where}: a value can't be bound as the type that the statement takes") from None
     check_rows(statement, len(found), request.rows_max)
