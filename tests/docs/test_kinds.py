@@ -1,8 +1,10 @@
 """The pages of kinds say what the kinds declare, and each example comes to what its page states."""
 
 import json
+import sqlite3
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -69,7 +71,7 @@ def test_there_is_a_page_of_each_kind_and_no_other() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in SHOWN if name not in ("http", "task")])
+@pytest.mark.parametrize("name", [name for name in SHOWN if name not in ("http", "sql", "task")])
 def test_an_example_comes_to_what_its_page_states(name: str, tmp_path: Path) -> None:
     (tmp_path / "script.yaml").write_text(SAID)
     (tmp_path / "files").mkdir()
@@ -87,6 +89,17 @@ def test_the_example_of_requests_comes_to_what_its_page_states(shop: str, tmp_pa
     deployment = Deployment(allowed=Allowed(http=("127.0.0.1",)))
     made = Definition.of(SHOWN["http"].example, deployment=deployment, secrets={"SHOP_TOKEN": "shop-token"})
     assert made.with_(db=f"sqlite:///{tmp_path}/p.db").run(order="o1", cents=500, shop=shop) == GIVES["http"]
+
+
+@pytest.mark.slow
+def test_the_example_of_statements_comes_to_what_its_page_states(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as connection:
+        connection.executescript(
+            "CREATE TABLE accounts (id INTEGER PRIMARY KEY, name TEXT, cents INTEGER); CREATE TABLE outbox (id TEXT PRIMARY KEY, body TEXT);"
+            "INSERT INTO accounts VALUES (1, 'ada', 1000);"
+        )
+    made = Definition.of(SHOWN["sql"].example, connections={"shop": f"sqlite:///{tmp_path}/shop.db"})
+    assert made.with_(db=f"sqlite:///{tmp_path}/p.db").run(customer="ada", cents=300) == GIVES["sql"]
 
 
 def test_the_example_of_queues_comes_to_what_its_page_states(world: World) -> None:

@@ -8,9 +8,10 @@ import asyncio
 import fcntl
 import json
 import os
+import sqlite3
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -39,9 +40,11 @@ class KindEnvironment:
         KindEnvironment.last = self
         self.url, self.directory, self.undone = url.rstrip("/"), directory, list[Any]()
         self.mended = False
+        sqlite3.connect(directory / "shop.db").close()
         entry = {"provider": "openai-chat", "model": "m", "base_url": f"{self.url}/v1"}
         self.deployment = Deployment(
-            Allowed(bash=True, http=("127.0.0.1",), file=directory), work=directory / "work", models={"default": entry, "broken": {**entry, "model": "broken"}}
+            Allowed(bash=True, http=("127.0.0.1",), file=directory), work=directory / "work", models={"default": entry, "broken": {**entry, "model": "broken"}},
+            connections={"shop": f"sqlite:///{directory}/shop.db"},
         )
         own: dict[str, Callable[..., Any]] = {"echo": self._echo, "broken": self._broken, "slow": self._slow, "undone": self._undo}
         self.tools: dict[str, Any] = {name: CodeStep(fn, name=name, idempotent=True) for name, fn in own.items()}
@@ -64,6 +67,8 @@ class KindEnvironment:
     def mend(self) -> None:
         """Have what failed until now succeed."""
         self.mended = True
+        with closing(sqlite3.connect(self.directory / "shop.db")) as connection:
+            connection.executescript("CREATE TABLE mended (value); INSERT INTO mended VALUES ('fine')")
         (self.directory / "mended").write_text("fine")
 
     def definition(self, *steps: Step, **more: Any) -> Definition:
@@ -156,6 +161,7 @@ class KindRow(NamedTuple):
 
 TS, PYTHON = "export default (input: any) => ", "def main(input):\n"
 UNLESS_BROKEN = {"with": {"broken": "@input.broken"}}
+ENDLESS = "WITH RECURSIVE x (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM x) SELECT max(n) FROM x"
 VALUE = {"with": {"value": "@input.value"}}
 
 
@@ -195,6 +201,14 @@ KINDS: dict[str, KindRow] = {
             lambda result: result["body"]["value"],
             repeats=False,
             refused=("", 5, {}, {"url": "ftp://x"}, {"url": "http://a:b@x/"}, {"url": "http://x", "method": "BREW"}),
+        ),
+        KindRow(
+            "sql",
+            always({"sql": {"connection": "shop", "query": "SELECT :value", "result": "value"}, **VALUE}),
+            always({"sql": {"connection": "shop", "query": "SELECT value FROM mended", "result": "value"}}),
+            always({"sql": {"connection": "shop", "query": ENDLESS}}),
+            tries=1,
+            refused=("", 5, {}, "SELECT 1", {"connection": "shop"}, {"connection": "shop", "query": "SELECT @{input.value}"}, {"connection": "X", "query": "SELECT 1"}),
         ),
         KindRow(
             "file",
