@@ -187,10 +187,7 @@ class Definition(Workflow[..., Any]):
             BadDefinition: it is not valid; the error lists everything that is wrong.
         """
         find = secrets.get if isinstance(secrets, Mapping) else secrets
-        if find is not None and deployment.secret is NOTHING_MORE.secret:
-            deployment = dataclasses.replace(deployment, secret=find)
-        if connections:
-            deployment = dataclasses.replace(deployment, connections={**deployment.connections, **connections})
+        deployment = _with_own(deployment, find, connections or {})
         registry = KindRegistry(deployment, [Kind(PYTHON_CONDITION, _evaluated_conditions), *(_kind(name, one) for name, one in (kinds or {}).items())])
         toolbox = tool_steps(tools)
         read = config_checks.read_checked(document, name, registry, blobs if isinstance(blobs, Mapping) else ContentDirectory(blobs), toolbox)
@@ -214,6 +211,13 @@ class Definition(Workflow[..., Any]):
         )
         graph = dataclasses.replace(graph, capabilities=engine_capabilities(graph, registry.ready()))
         return cls(graph, read, [*calls, _agents(graph, deployment, calls)] if _has_agents(plan.ir, read.canonical, registry) else calls)
+
+
+def _with_own(deployment: Deployment, find: Callable[[str], str | None] | None, connections: Mapping[str, Any]) -> Deployment:
+    """The deployment with the secrets and the connections of a definition."""
+    if find is not None and deployment.secret is NOTHING_MORE.secret:
+        deployment = dataclasses.replace(deployment, secret=find)
+    return dataclasses.replace(deployment, connections={**deployment.connections, **connections}) if connections else deployment
 
 
 def _family(release: DefinitionRelease, calls: Sequence[Workflow[..., Any]]) -> dict[str, list[DefinitionRelease]]:

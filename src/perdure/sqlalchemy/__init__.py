@@ -10,5 +10,6 @@ with Session(engine) as session, session.begin():
 """
 
 from perdure.sqlalchemy.sqlalchemy_outbox import SqlalchemyOutbox
+from perdure.sqlalchemy.transaction_session import connection_on, session_on
 
-__all__ = ["SqlalchemyOutbox"]
+__all__ = ["SqlalchemyOutbox", "connection_on", "session_on"]

@@ -43,7 +43,9 @@ class KindEnvironment:
         sqlite3.connect(directory / "shop.db").close()
         entry = {"provider": "openai-chat", "model": "m", "base_url": f"{self.url}/v1"}
         self.deployment = Deployment(
-            Allowed(bash=True, http=("127.0.0.1",), file=directory), work=directory / "work", models={"default": entry, "broken": {**entry, "model": "broken"}},
+            Allowed(bash=True, http=("127.0.0.1",), file=directory),
+            work=directory / "work",
+            models={"default": entry, "broken": {**entry, "model": "broken"}},
             connections={"shop": f"sqlite:///{directory}/shop.db"},
         )
         own: dict[str, Callable[..., Any]] = {"echo": self._echo, "broken": self._broken, "slow": self._slow, "undone": self._undo}
@@ -208,7 +210,15 @@ KINDS: dict[str, KindRow] = {
             always({"sql": {"connection": "shop", "query": "SELECT value FROM mended", "result": "value"}}),
             always({"sql": {"connection": "shop", "query": ENDLESS}}),
             tries=1,
-            refused=("", 5, {}, "SELECT 1", {"connection": "shop"}, {"connection": "shop", "query": "SELECT @{input.value}"}, {"connection": "X", "query": "SELECT 1"}),
+            refused=(
+                "",
+                5,
+                {},
+                "SELECT 1",
+                {"connection": "shop"},
+                {"connection": "shop", "query": "SELECT @{input.value}"},
+                {"connection": "X", "query": "SELECT 1"},
+            ),
         ),
         KindRow(
             "file",

@@ -152,9 +152,7 @@ _SQL_STATEMENT = FieldsShape(
 SQL_SHAPE = FieldsShape(
     "sql",
     (
-        FormatField(
-            "connection", TextShape(what="a connection: small letters, digits and _", pattern=CONNECTION_PATTERN), "which of the deployment's", required=True
-        ),
+        FormatField("connection", TextShape(what="a connection: a to z, digits and _", pattern=CONNECTION_PATTERN), "which of the deployment's", required=True),
         FormatField("query", TextShape(what="a statement"), "a statement that only reads, with placeholders :name for values of `with`"),
         FormatField(
             "execute",

@@ -100,7 +100,7 @@ def connection_sources(deployment: Deployment) -> Mapping[str, Any]:
     found |= deployment.connections
     for name, source in found.items():
         if not re.fullmatch(CONNECTION_PATTERN, name):
-            raise BadValue("the name of a connection", name, "small letters, digits and _, with a letter first")
+            raise BadValue("the name of a connection", name, "a to z, digits and _, and no digit first")
         if not _is_source(source):
             raise BadValue(f"the connection {name}", shown_source(source), EXPECTED_SOURCE)
     return found

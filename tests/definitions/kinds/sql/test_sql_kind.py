@@ -127,8 +127,8 @@ async def test_a_value_is_data_whatever_is_in_it(shop: Path, value: str) -> None
         ({"sql": {"connection": "shop", "execute": ["DELETE FROM accounts", "@input.value"]}}, "as placeholders, not through its text"),
         ({"sql": {"connection": "shop", "execute": [{"statement": "SELECT '@{input.value}'"}]}}, "as placeholders, not through its text"),
         ({"sql": {"connection": "shop", "query": {"expr": "input.value"}}}, r"sql\.query.*statement"),
-        ({"sql": {"connection": "@input.value", "query": "SELECT 1"}}, "small letters, digits and _"),
-        ({"sql": {"connection": "postgresql://x", "query": "SELECT 1"}}, "small letters, digits and _"),
+        ({"sql": {"connection": "@input.value", "query": "SELECT 1"}}, "a to z, digits and _"),
+        ({"sql": {"connection": "postgresql://x", "query": "SELECT 1"}}, "a to z, digits and _"),
         ({"sql": {"connection": "shop"}}, "query.*execute"),
         ({"sql": {"connection": "shop", "query": "SELECT 1", "execute": "DELETE FROM accounts"}}, "query.*execute"),
         ({"sql": {"connection": "shop", "query": "SELECT :x"}}, r"the placeholder :x has no value; give it in with: \{x: …\}"),
@@ -332,7 +332,7 @@ async def test_a_secret_in_the_url_is_resolved_where_the_step_runs(shop: Path) -
 @pytest.mark.parametrize(
     ("connections", "why"),
     [
-        ({"Shop": "store"}, "small letters, digits and _"),
+        ({"Shop": "store"}, "a to z, digits and _"),
         ({"shop": "mysql://u:hush@h/d"}, r"the connection shop: 'mysql:…' is not the URL"),
         ({"shop": 5}, "'int' is not the URL"),
     ],

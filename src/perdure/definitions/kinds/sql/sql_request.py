@@ -138,7 +138,7 @@ def check_config(config: Any) -> Iterator[tuple[str, str]]:
     yield from ((f"/{name}", f"it is no field of sql, which has {', '.join(FIELDS)}") for name in config if name not in FIELDS)
     connection = config.get("connection")
     if not isinstance(connection, str) or not re.fullmatch(CONNECTION_PATTERN, connection):
-        yield "/connection", "it is the name of a connection of the deployment: small letters, digits and _"
+        yield "/connection", "it is the name of a connection of the deployment: a to z, digits and _"
     if ("query" in config) is ("execute" in config):
         yield "", "it has either query, which only reads, or execute"
         return
