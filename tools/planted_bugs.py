@@ -617,8 +617,62 @@ GUARDS = (
     Guard(
         "a user's transaction cannot write Perdure's tables",
         "stores.sqlite.transactional_steps:_restricted.decide",
-        never("action in WRITE_ACTIONS"),
+        never("PERDURE_TABLES"),
         suite("runtime/test_transactional_steps.py"),
+    ),
+    Guard(
+        "a statement that ends SQLite's transaction costs only its step",
+        "stores.sqlite.transactional_steps:run_transactional_step",
+        never("connection.in_transaction"),
+        suite("stores/sqlite/test_transactions.py", "rolls_everything_back"),
+    ),
+    Guard(
+        "a step writes nothing once its transaction is gone",
+        "stores.sqlite.transactional_steps:_expect_transaction",
+        never("connection.in_transaction"),
+        suite("stores/sqlite/test_transactions.py", "can_not_go_on"),
+    ),
+    Guard(
+        "a reference in a statement is refused",
+        "definitions.kinds.sql.sql_text:text_problems",
+        never("is_template"),
+        suite("definitions/kinds/sql/test_sql_text.py", "no_statement_may_be"),
+    ),
+    Guard(
+        "no reference in a statement is resolved",
+        "definitions.kinds.sql.sql_request:_literal",
+        Instead("value.replace('@', '@@')", "value"),
+        suite("definitions/kinds/sql/test_sql_kind.py", "same_in_every_execution"),
+    ),
+    Guard(
+        "a definition's statements do not reach Perdure's tables",
+        "definitions.kinds.sql.sqlite_driver:_decision.decide",
+        Instead("is_own", "False"),
+        suite("definitions/kinds/sql/test_sql_kind.py", "own_tables"),
+    ),
+    Guard(
+        "a message of a database shows no value",
+        "definitions.kinds.sql.sql_errors:without_values",
+        without("message.replace"),
+        suite("definitions/kinds/sql/test_sql_kind.py", "shows_no_value"),
+    ),
+    Guard(
+        "rows that are not as expected keep nothing",
+        "definitions.kinds.sql.sql_request:taken_result",
+        never("statement.expect"),
+        suite("definitions/kinds/sql/test_sql_kind.py", "example"),
+    ),
+    Guard(
+        "in the store's database a step is in its transaction",
+        "runtime.step_runner:form_of_attempt",
+        Instead("changed if await _await_in_step(info, step.form.applies(*positional, **named)) else step", "step"),
+        on_postgres("definitions/kinds/sql/test_sql_postgres.py", "one_transaction"),
+    ),
+    Guard(
+        "a step whose database is not known is not performed",
+        "runtime.step_runner:form_of_attempt",
+        Instead("dataclasses.replace(step, fn=partial(_raise, error), form=None)", "step"),
+        on_postgres("definitions/kinds/sql/test_sql_postgres.py", "can_not_be_found_out"),
     ),
     Guard(
         "another program's tables are left alone",

@@ -41,7 +41,7 @@ def rows(file: Path, query: str) -> list[Any]:
 async def outbox(file: Path, number: int) -> list[Any]:
     """The outbox, once it has so many rows."""
     async with asyncio.timeout(20):
-        while len(found := rows(file, "SELECT topic, body FROM outbox ORDER BY rowid")) < number:  # noqa: ASYNC110  # the file sends no notification
+        while len(found := rows(file, "SELECT topic, body FROM outbox ORDER BY rowid")) < number:
             await asyncio.sleep(0.01)
     return [(topic, json.loads(body)) for topic, body in found]
 
