@@ -242,7 +242,7 @@ async def test_an_encoding_other_than_utf8_is_refused(server: PostgresServer, ot
 
 
 def test_a_server_that_is_too_old_is_refused() -> None:
-    facts = ServerFacts(1, 140_011, "14.11", "UTF8", False, False, "on", 100, False)
+    facts = ServerFacts(1, 140_011, "14.11", "UTF8", False, False, "on", 100, False, "perdure")
     with pytest.raises(StoreError, match=r"postgresql://h/x is Postgres 14\.11; Perdure needs 15 or later"):
         check_server(facts, connection_settings("postgresql://h/x"))
     check_server(facts._replace(version_number=150_000), connection_settings("postgresql://h/x"))

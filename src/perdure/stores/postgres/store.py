@@ -213,16 +213,15 @@ class PostgresStore:
         """See `TransactionalStore.transact`. If `work` awaits anything else, only those wait who need what the transaction has locked."""
         async with self._connections.step_connection() as connection:
             transaction = await connection.begin()
-            answer = await run_transactional_step(connection.raw, guard, work, self._clock)
+            answer = await run_transactional_step(connection.raw, guard, work, self._clock, self._connections.settings.schema)
             await (transaction.commit() if isinstance(answer, Committed) else transaction.rollback())
             return answer  # type: ignore[return-value]  # a post of a step carries every blob that it refers to, so it never conflicts
 
     async def is_same_database(self, connection: Any) -> bool:
         """See `TransactionalStore.is_same_database`."""
-        async with self._connected() as own:
-            here = await own.fetchrow(SQL.user_connection_identity)
-        there = await connection.fetchrow(SQL.user_connection_identity) if is_instance_of(connection, "asyncpg", "Connection", "PoolConnectionProxy") else None
-        return there is not None and tuple(there) == tuple(here)
+        await self.meet()
+        is_known = is_instance_of(connection, "asyncpg", "Connection", "PoolConnectionProxy")
+        return is_known and tuple(await connection.fetchrow(SQL.database_identity)) == self._identity
 
     async def meet(self) -> None:
         """See `JoinsUserTransactions.meet`."""
@@ -235,7 +234,7 @@ class PostgresStore:
         """See `JoinsUserTransactions.join`. Until the transaction ends, no other process can change the executions that it has posted to."""
         if self._identity is None:
             raise StoreUnavailable("the store has not identified its database yet; await meet() first")
-        async with join_user_transaction(connection, self._identity, self._clock, self._connections.loop) as within:
+        async with join_user_transaction(connection, self._identity, self._clock, self._connections.loop, self._connections.settings.schema) as within:
             yield within
 
     # Transactions and connections.

@@ -18,7 +18,7 @@ from perdure.stores.postgres.limited_queues import Fetch
 from perdure.stores.postgres.statements import SQL
 from perdure.stores.postgres.store_rows import address_bytes
 from perdure.stores.postgres.store_tables import begin_transaction
-from perdure.stores.postgres.user_transaction_store import ABORTED_SQLSTATE, fetch_with_asyncpg
+from perdure.stores.postgres.user_transaction_store import ABORTED_SQLSTATE, fetch_in_schema, fetch_with_asyncpg
 from perdure.stores.protocol import ChangeAnswer, Post, Superseded, TransactionGuard, TransactionRaised, TransactionRefused
 
 ATTEMPT_LOCK = 0x50657265 << 32
@@ -81,14 +81,14 @@ def _checked_statement(sql: str) -> str:
 
 
 async def run_transactional_step(
-    connection: Any, guard: TransactionGuard, work: StepWork, clock: Callable[[], float] | None
+    connection: Any, guard: TransactionGuard, work: StepWork, clock: Callable[[], float] | None, schema: str
 ) -> ChangeAnswer | TransactionRaised | TransactionRefused:
     """Runs the user's code in an open transaction, and carries out the post that it returns. Unless the answer is `Committed`, the caller rolls back.
 
     Raises:
         StoreUnavailable: the connection is gone, or Postgres has aborted the transaction because of another one. It may be repeated.
     """
-    fetch = fetch_with_asyncpg(connection)
+    fetch = fetch_in_schema(fetch_with_asyncpg(connection), schema)
     state = await _check_guard(fetch, guard)
     if not isinstance(state, tuple):
         return state

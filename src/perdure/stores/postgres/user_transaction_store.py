@@ -20,7 +20,7 @@ from perdure.stores.postgres import limited_queues as queues
 from perdure.stores.postgres import store_tables as tables
 from perdure.stores.postgres.limited_queues import Fetch
 from perdure.stores.postgres.record_rows import read_record, read_records
-from perdure.stores.postgres.statements import SQL
+from perdure.stores.postgres.statements import SQL, in_schema
 from perdure.stores.postgres.store_rows import escaped_argument, unescaped_row
 from perdure.stores.protocol import ALL_HEADS, ChangeAnswer, Commit, Head, HeadFilter, Post, QueueStatus, StoredLog, StoreTime, check_changes
 from perdure.stores.records import RecordFilter, RecordKey, StoredRecord
@@ -60,6 +60,15 @@ async def fetch_on_user_connection(given: Any, home: AbstractEventLoop | None) -
             return _fetch_with_async_psycopg(psycopg, connection)
         return _fetch_with_psycopg(psycopg, connection, aside=home is not None and _running_loop() is home)
     raise BadValue("connection=", given, f"a connection to a Postgres database that is understood here: give {CONNECTION_KINDS}")
+
+
+def fetch_in_schema(fetch: Fetch, schema: str) -> Fetch:
+    """Returns a function that executes the statements of the store in its schema."""
+
+    async def fetch_there(sql: str, *arguments: Any) -> list[Any]:
+        return await fetch(in_schema(sql, schema), *arguments)
+
+    return fetch_there
 
 
 def fetch_with_asyncpg(connection: Any) -> Fetch:
@@ -177,10 +186,10 @@ class PostgresUserTransactionStore:
 
 @asynccontextmanager
 async def join_user_transaction(
-    given: Any, place: tuple[Any, ...], clock: Callable[[], float] | None, home: AbstractEventLoop | None
+    given: Any, place: tuple[Any, ...], clock: Callable[[], float] | None, home: AbstractEventLoop | None, schema: str
 ) -> AsyncIterator[PostgresUserTransactionStore]:
-    """Yields the store within the transaction on the connection `given`, which must be to the database `place`. `home` is the loop of the store."""
-    fetch = await fetch_on_user_connection(given, home)
+    """Yields the store in a schema within the transaction on the connection `given`, which must be to the database `place`. `home` is the loop of the store."""
+    fetch = fetch_in_schema(await fetch_on_user_connection(given, home), schema)
     async with perdure_savepoint(given, fetch):
         ((*found, may, role),) = await fetch(SQL.user_connection_identity)
         if tuple(found) != place:
