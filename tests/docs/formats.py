@@ -142,6 +142,13 @@ ENVIRONMENT = {
     "PERDURE_BLOB_STORE": "the directory in which large values are kept apart from the database, as `file:///path`",
     "PERDURE_COMPRESS": "whether values are compressed before they are stored",
     "PERDURE_DB": "the store to use, if none is named",
+    "PERDURE_DB_CONNECTIONS": "how many connections to Postgres a store opens at most, without the one for notifications; 4 by default",
+    "PERDURE_DB_DIRECT": "a URL that leads to Postgres past a pooler, for notifications and migrations",
+    "PERDURE_DB_POOLER": "whether the URL of Postgres leads through a pooler in transaction mode: `auto`, `transaction` or `none`",
+    "PERDURE_DB_SCHEMA": "the schema of Perdure's tables in Postgres; `perdure` by default",
+    "PERDURE_DB_STATEMENT_TIMEOUT": "how many seconds a statement may take in Postgres; 60 by default",
+    "PERDURE_DB_STEP_CONNECTIONS": "how many connections to Postgres transactional steps have at most, beside the others; 10 by default",
+    "PERDURE_DB_SYNCHRONOUS_COMMIT": "how durable an acknowledged change in Postgres is: `on`, `remote_apply`, `remote_write`, `local` or `off`",
     "PERDURE_EXECUTION_ID": "set for programs that perform a task: the id of the execution",
     "PERDURE_ISOLATION": "how commands of `bash` steps are isolated",
     "PERDURE_IDEMPOTENCY_KEY": "set for programs that perform a task: the idempotency key",
@@ -337,12 +344,14 @@ def sqlite_tables() -> list[tuple[str, str, str]]:
 
 def postgres_tables() -> list[tuple[str, str]]:
     """Each table that the migrations of the Postgres store make, and its columns."""
-    scripts = "".join(script.text for script in migration_scripts.SCRIPTS)
     tables = {"schema_history": [*AppliedScript.__struct_fields__]}
-    for statement in re.sub(r"--.*", "", scripts).split(";"):
-        if made := re.search(r"CREATE TABLE (?:IF NOT EXISTS )?perdure\.(\w+) \((.*)\)", statement, re.DOTALL):
-            parts = re.sub(r"\([^()]*(\([^()]*\))*[^()]*\)", "", made[2]).split(",")
-            tables[made[1]] = [part.split()[0] for part in parts if part.split() and part.split()[0] not in ("PRIMARY", "UNIQUE")]
+    for script in migration_scripts.SCRIPTS:
+        text = re.sub(r"--.*", "", script.text)
+        for name, columns in re.findall(r"^CREATE TABLE perdure\.(\w+) (\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\))", text, re.MULTILINE):
+            parts = re.sub(r"\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)", "", columns[1:-1]).split(",")
+            tables[name] = [part.split()[0] for part in parts if part.split() and part.split()[0] not in ("PRIMARY", "UNIQUE")]
+        for name, columns in re.findall(r"^ALTER TABLE perdure\.(\w+)([^;]*)", text, re.MULTILINE):
+            tables[name] += re.findall(r"ADD COLUMN (\w+)", columns)
     return [(f"`{name}`", ", ".join(f"`{column}`" for column in columns)) for name, columns in sorted(tables.items())]
 
 
