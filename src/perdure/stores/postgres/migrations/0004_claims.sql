@@ -163,18 +163,16 @@ BEGIN
     IF cardinality(v_found) <= p_limit OR p_roots IS NOT NULL OR (SELECT count(DISTINCT one.tenant) = 1 FROM unnest(v_found) AS one) THEN
         RETURN array(SELECT one FROM unnest(v_found) AS one ORDER BY one.at_s, one.number LIMIT p_limit);
     END IF;
-    RETURN array(WITH found AS (SELECT one.*, row_number() OVER (PARTITION BY one.own ORDER BY one.at_s, one.number) AS rank FROM unnest(v_found) AS one),
-        own AS (SELECT found.number FROM found WHERE found.own AND found.rank <= p_limit),
-        waiting AS (SELECT found.number, row_number() OVER its AS round, first_value(found.at_s) OVER its AS first_s, first_value(found.number) OVER its AS first,
-            (SELECT t.turn FROM perdure.tenant_turns AS t WHERE t.tenant = found.tenant AND t.work = p_work) AS turn
-            FROM found WHERE NOT found.own WINDOW its AS (PARTITION BY found.tenant ORDER BY found.at_s, found.number)),
-        turns AS (SELECT waiting.number, row_number() OVER (ORDER BY waiting.round, greatest(waiting.turn, waiting.first_s), waiting.first_s, waiting.first) AS place
-            FROM waiting)
-        SELECT ROW(found.number, found.at_s, found.tenant, found.own, coalesce(turns.place, 0), found.queue, found.lane, found.priority, found.fresh, found.held,
-            found.served_s)::perdure.candidate
-            FROM found LEFT JOIN turns ON turns.number = found.number
-            WHERE found.number IN (SELECT own.number FROM own) OR turns.place <= p_limit - (SELECT count(*) FROM own)
-            ORDER BY found.at_s, found.number);
+    RETURN array(WITH found AS (SELECT one.*, row_number() OVER (PARTITION BY one.own ORDER BY one.at_s, one.number) AS rank, row_number() OVER its AS round,
+            first_value(one.at_s) OVER its AS first_s, first_value(one.number) OVER its AS first,
+            (SELECT t.turn FROM perdure.tenant_turns AS t WHERE t.tenant = one.tenant AND t.work = p_work) AS turn
+            FROM unnest(v_found) AS one WINDOW its AS (PARTITION BY one.own, one.tenant ORDER BY one.at_s, one.number)),
+        placed AS (SELECT found.*, count(*) FILTER (WHERE found.own) OVER () AS owned, row_number() OVER (PARTITION BY found.own
+            ORDER BY found.round, greatest(found.turn, found.first_s), found.first_s, found.first) AS in_turns FROM found)
+        SELECT ROW(placed.number, placed.at_s, placed.tenant, placed.own, CASE WHEN placed.own THEN 0 ELSE placed.in_turns END, placed.queue, placed.lane,
+            placed.priority, placed.fresh, placed.held, placed.served_s)::perdure.candidate
+            FROM placed WHERE CASE WHEN placed.own THEN placed.rank <= p_limit ELSE placed.in_turns <= p_limit - placed.owned END
+            ORDER BY placed.at_s, placed.number);
 END $$;
 
 -- Records the turns of tenants, given in their order, and forgets some that are long past. The turns of a tenant that another claim serves are recorded by it.
@@ -182,17 +180,17 @@ CREATE FUNCTION perdure.record_tenant_turns_1(p_work boolean, p_tenants text[], 
 DECLARE
     v_turn float8 := coalesce((SELECT max(t.turn) FROM perdure.tenant_turns AS t), 0);
     v_turns float8[] := '{}';
+    v_free text[];
+    v_busy text[];
 BEGIN
     FOR v_place IN 1 .. cardinality(p_tenants) LOOP
         v_turn := greatest(v_turn, p_now_s) + 1e-6;
         v_turns := v_turns || v_turn;
     END LOOP;
-    UPDATE perdure.tenant_turns AS t SET turn = given.turn FROM unnest(p_tenants, v_turns) AS given(tenant, turn)
-        WHERE t.tenant = given.tenant AND t.work = p_work AND given.tenant = ANY(ARRAY(SELECT free.tenant FROM perdure.tenant_turns AS free
-            WHERE free.work = p_work AND free.tenant = ANY(p_tenants) FOR UPDATE SKIP LOCKED));
+    v_free := array(SELECT t.tenant FROM perdure.tenant_turns AS t WHERE t.work = p_work AND t.tenant = ANY(p_tenants) FOR UPDATE SKIP LOCKED);
+    v_busy := array(SELECT t.tenant FROM perdure.tenant_turns AS t WHERE t.work = p_work AND t.tenant = ANY(p_tenants) AND t.tenant <> ALL(v_free));
     INSERT INTO perdure.tenant_turns (tenant, work, turn) SELECT given.tenant, p_work, given.turn FROM unnest(p_tenants, v_turns) AS given(tenant, turn)
-        WHERE NOT EXISTS (SELECT 1 FROM perdure.tenant_turns AS t WHERE t.tenant = given.tenant AND t.work = p_work)
-        ORDER BY given.tenant ON CONFLICT DO NOTHING;
+        WHERE given.tenant <> ALL(v_busy) ORDER BY given.tenant ON CONFLICT (tenant, work) DO UPDATE SET turn = excluded.turn;
     DELETE FROM perdure.tenant_turns AS t WHERE t.ctid = ANY(ARRAY(SELECT old.ctid FROM perdure.tenant_turns AS old WHERE old.turn < p_now_s - 3600
         ORDER BY old.turn LIMIT 2 * cardinality(p_tenants) FOR UPDATE SKIP LOCKED));
 END $$;
