@@ -14,6 +14,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from statistics import quantiles
+from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]  # it has no types
 
@@ -25,7 +26,7 @@ from tests.stores.postgres_rows import PROGRAM, add_heads, add_messages
 from tests.stores.servers import postgres
 
 LIMIT = 100
-SETTINGS = {"fsync": "on", "shared_buffers": "512MB", "max_wal_size": "4GB"}
+SETTINGS: dict[str, Any] = {"fsync": "on", "shared_buffers": "512MB", "max_wal_size": "4GB"}
 
 
 async def timed(call: Callable[[], Awaitable[object]], times_s: list[float]) -> None:
@@ -65,13 +66,17 @@ async def measure(url: str, parked: int, starts: int, claims: int) -> dict[str, 
         "a renewal": lambda: store.renew("one", 3_600),
     }
     times_s: dict[str, list[float]] = {}
-    await measure_by_turns(calls | {"a claim of 100, one queue of several limited": lambda: store.claim(Claim(holder="one", epoch=1, programs=programs))}, claims, times_s)
+    await measure_by_turns(
+        calls | {"a claim of 100, one queue of several limited": lambda: store.claim(Claim(holder="one", epoch=1, programs=programs))}, claims, times_s
+    )
     connection = await asyncpg.connect(url)
     await connection.execute("UPDATE perdure.heads SET wake_at_s = NULL, mail_at_s = NULL WHERE limited > 0 AND holder IS NULL")
     await connection.execute("VACUUM")
     await connection.close()
     await store.limit("slow", None)
-    await measure_by_turns({"a one-row commit": calls["a one-row commit"], "a claim of 100": lambda: store.claim(Claim(holder="one", epoch=1, programs=programs))}, claims, times_s)
+    await measure_by_turns(
+        {"a one-row commit": calls["a one-row commit"], "a claim of 100": lambda: store.claim(Claim(holder="one", epoch=1, programs=programs))}, claims, times_s
+    )
     await bare.close()
     await store.close()
     return times_s

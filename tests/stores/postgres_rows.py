@@ -8,9 +8,11 @@ from asyncpg import Connection  # type: ignore[import-untyped]  # it has no type
 PROGRAM = "order@1"
 
 HEADS = """
-INSERT INTO perdure.heads (address, month, tenant, workflow, id, program, root, version, holder, wake_at_s, mail_at_s, status, created_at_s, queue, lane, limited)
-SELECT convert_to(json_build_array(tenant, 'order', id)::text, 'UTF8'), 600, tenant, 'order', id, $6, convert_to(json_build_array(tenant, 'order', id)::text, 'UTF8'),
-    $7, $8, CASE WHEN n % 2 = 0 THEN $9::float8 + n END, $10::float8 + n * 1e-4, 'waiting', n, $11, 'lane ' || n % 3, $12
+INSERT INTO perdure.heads
+    (address, month, tenant, workflow, id, program, root, version, holder, wake_at_s, mail_at_s, status, created_at_s, queue, lane, limited)
+SELECT convert_to(json_build_array(tenant, 'order', id)::text, 'UTF8'), 600, tenant, 'order', id, $6,
+    convert_to(json_build_array(tenant, 'order', id)::text, 'UTF8'), $7, $8,
+    CASE WHEN n % 2 = 0 THEN $9::float8 + n END, $10::float8 + n * 1e-4, 'waiting', n, $11, 'lane ' || n % 3, $12
 FROM (SELECT n, 'tenant ' || n % $5 AS tenant, $1 || n AS id FROM generate_series($2::bigint, $3::bigint) AS n ORDER BY $4 * n) AS numbered
 """
 MESSAGES = """
@@ -43,7 +45,9 @@ async def add_messages(connection: Connection, name: str, count: int, due_at_s: 
     await connection.execute(MESSAGES, name, count, tenants, due_at_s, queue)
 
 
-READ = "SELECT relname, coalesce(seq_scan, 0) AS scans, seq_tup_read + coalesce(idx_tup_fetch, 0) AS rows FROM pg_stat_xact_all_tables WHERE schemaname = 'perdure'"
+READ = """
+SELECT relname, coalesce(seq_scan, 0), seq_tup_read + coalesce(idx_tup_fetch, 0) FROM pg_stat_xact_all_tables WHERE schemaname = 'perdure'
+"""
 
 
 class Cost:

@@ -40,7 +40,7 @@ BLOCKS_MAX = 150 * LIMIT
 """How many blocks a claim may read: it moves each execution that it hands over in all indexes, which are up to four blocks deep."""
 
 ROWS_MAX = 30 * LIMIT
-"""How many rows of executions and messages a claim may read: what it hands over several times, a page of each program and tenant, and one for each of 128 tenants."""
+"""How many rows of a table a claim may read: several times what it hands over, a page of each program, some of each tenant, and one for each of 128 tenants."""
 
 
 @pytest.fixture(scope="module")

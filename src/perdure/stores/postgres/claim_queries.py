@@ -1,4 +1,4 @@
-"""A claim in Postgres: one call of the function `claim_1` (see `claim_functions.sql`), in a transaction of its own."""
+"""A claim in Postgres: one call of the function `claim_1` (see `migrations/0004_claims.sql`), in a transaction of its own."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from operator import itemgetter

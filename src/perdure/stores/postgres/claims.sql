@@ -1,4 +1,4 @@
--- Claims. `claim_functions.sql` has the function that carries them out.
+-- Claims. `migrations/0004_claims.sql` has the function that carries them out.
 
 -- name: claim
 -- A claim, in one round trip.

@@ -1,4 +1,4 @@
--- Holders and their leases. `claim_functions.sql` has the function that renews them.
+-- Holders and their leases. `migrations/0004_claims.sql` has the function that renews them.
 
 -- name: renew
 -- Renews a lease, begins one, or ends it; returns the time, the epoch, and whether something became free.

@@ -1,4 +1,4 @@
-"""The limits of queues in Postgres, and how much is in each. `limited_queue_functions.sql` has what claims do with them.
+"""The limits of queues in Postgres, and how much is in each. `migrations/0005_limited_queues.sql` has what claims do with them.
 
 Limits apply to the queue of one tenant, or of all that have no limits of their own in it. Executions and tasks under limits are marked by `limited`, the
 number of these limits; it is 0 without limits.

@@ -1,4 +1,4 @@
--- Queues with limits: their limits, and how much is in them. `limited_queue_functions.sql` has what claims do with them.
+-- Queues with limits: their limits, and how much is in them. `migrations/0005_limited_queues.sql` has what claims do with them.
 
 -- name: set_limits
 -- Sets or removes the limits of a queue for a tenant or, if that is empty, for all; false if it must be called again.

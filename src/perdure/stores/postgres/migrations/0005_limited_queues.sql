@@ -3,7 +3,7 @@
 -- The functions of queues with limits: what is ready in them, what `stores/fairness.py` lets a claim have of it, and the change of limits.
 --
 -- A row of `queues` limits the executions and tasks that have its number as `limited`: those of one tenant, or of all that have no limits of their own.
--- One index holds what is free: each line is a range of it, in order of due time. `claim_functions.sql` has the claim, and says what all functions obey.
+-- One index holds what is free: each line is a range of it, in order of due time. `migrations/0004_claims.sql` has the claim, and says what all functions obey.
 
 -- How many executions or tasks live holders hold in a queue with limits.
 CREATE FUNCTION perdure.held_in_queue_1(p_work boolean, p_queue bigint, p_now_s float8) RETURNS bigint LANGUAGE plpgsql AS $$
