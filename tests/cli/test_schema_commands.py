@@ -5,7 +5,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -156,17 +155,13 @@ def test_a_worker_on_an_empty_database_makes_its_tables_if_its_role_may(on_postg
     as_engine = on_postgres.db.replace("perdure@", "shop_engine@")
 
     def greeted(worker_db: str, id: str) -> str:
-        command = [sys.executable, "-m", "perdure.cli", "--db"]
-        worker = subprocess.Popen([*command, worker_db, "worker", "shop.py"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        try:
-            ran = subprocess.run(
-                [*command, on_postgres.db, "run", "greet", id, "--id", id], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
-            )
-            return ran.stdout + ran.stderr
-        finally:
-            with suppress(ProcessLookupError):
-                worker.terminate()
-            worker.communicate(timeout=30)
+        command = [sys.executable, "-m", "perdure.cli", "--db", worker_db, "worker", "shop.py"]
+        with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as worker:
+            on_postgres.run(f"start greet {id} --id {id}")
+            said = on_postgres.run(f"result {id} --wait --timeout 60s")
+            worker.terminate()
+            worker.communicate()
+        return said.out
 
     refused = subprocess.run(
         [sys.executable, "-m", "perdure.cli", "--db", as_engine, "worker", "shop.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
