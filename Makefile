@@ -58,7 +58,7 @@ build: $(TOOLS) $(RELEASE) ## Build a release into dist/: wheel, source distribu
 	@rm -rf dist && $(PY) -m build --no-isolation --outdir dist .
 	@$(PY) -m tools.bill_of_materials
 
-bench: $(TOOLS) $(PEER) $(RESTATE) ## Measure: run each program in bench/, beside DBOS, Restate, LangGraph, Prefect and the bare disk
+bench: $(TOOLS) $(PEER) $(RESTATE) ## Measure: run each program in bench/, beside DBOS, Restate, LangGraph, Prefect, Absurd, Procrastinate, Sayiir and the bare disk
 	@set -e; for program in $(PROGRAMS); do echo "== $$program"; PYTHONPATH=. $(PY) "$$program"; done
 
 format: $(TOOLS) ## Format, mend what lint can mend, make the sync modules, and say whether docs/proof.md is outdated
@@ -87,8 +87,8 @@ $(TOOLS): $(PACKAGE)
 
 # What Perdure is measured against, in an environment of its own.
 $(PEER):
-	@set -e; $(find_python); echo "make: creating .venv-bench for DBOS, LangGraph and Prefect"; "$$python" -m venv --clear .venv-bench
-	@.venv-bench/bin/python -m pip install -qq --disable-pip-version-check --no-input 'dbos>=3,<4' 'langgraph>=1,<2' 'langgraph-checkpoint-sqlite>=3,<4' 'prefect>=3,<4' 'fastapi<0.150' || $(NO_INDEX)
+	@set -e; $(find_python); echo "make: creating .venv-bench for DBOS, Absurd, Procrastinate, Sayiir, LangGraph and Prefect"; "$$python" -m venv --clear .venv-bench
+	@.venv-bench/bin/python -m pip install -qq --disable-pip-version-check --no-input 'dbos>=3,<4' 'absurd-sdk>=0.5,<0.6' 'absurdctl>=0.5,<0.6' 'procrastinate>=3.10,<4' 'sayiir>=1,<2' 'langgraph>=1,<2' 'langgraph-checkpoint-sqlite>=3,<4' 'prefect>=3,<4' 'fastapi<0.150' || $(NO_INDEX)
 	@touch $@
 
 # Restate's server comes as a program in a package of npm. Where there is no npm, or no server for this machine, the benchmarks run without Restate.

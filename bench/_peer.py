@@ -1,4 +1,4 @@
-"""The peer's program: DBOS Transact on its SQLite backend, doing what the other side does, in the same words.
+"""The peer's program: DBOS Transact on its SQLite backend or on Postgres, doing what the other side does, in the same words.
 
 Equal durability: DBOS leaves `synchronous` at SQLite's default, which is FULL; `about` reads it from a connection of its own engine.
 Its default journal is a rollback journal. It is given a file in WAL mode instead, which it keeps, and with which it is faster; `--journal
@@ -16,7 +16,6 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 from bench._side import rss_bytes, serve, until
@@ -91,13 +90,10 @@ count_in_threads: Callable[[int], int] = DBOS.workflow(name="count_in_threads")(
 
 
 class Peer:
-    """DBOS on the file at `path`."""
+    """DBOS on the database at `url`."""
 
-    def __init__(self, path: Path, journal: str) -> None:
-        connection = sqlite3.connect(path)
-        connection.execute(f"PRAGMA journal_mode = {journal}")
-        connection.close()
-        self._url = f"sqlite:///{path}"
+    def __init__(self, url: str) -> None:
+        self._url = url
         self._caller = ThreadPoolExecutor(1)
         self._launched = False
 
@@ -211,9 +207,17 @@ def _all_in_threads(argument: int, executions: int) -> None:
         handle.get_result()
 
 
+def sqlite_url(path: str, journal: str) -> str:
+    """The URL of a file, which has this journal from now on."""
+    connection = sqlite3.connect(path)
+    connection.execute(f"PRAGMA journal_mode = {journal}")
+    connection.close()
+    return f"sqlite:///{path}"
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("path", type=Path)
+    parser.add_argument("place", help="the path of a file, or the URL of a database in Postgres")
     parser.add_argument("--journal", default="WAL", choices=["WAL", "DELETE"])
     given = parser.parse_args()
-    serve(Peer(given.path, given.journal))
+    serve(Peer(given.place if "://" in given.place else sqlite_url(given.place, given.journal)))

@@ -5,18 +5,21 @@ import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 from bench._side import serve, until
 from perdure import App, AsyncClient, Context, Definition, Signal, Workflow, step, workflow
 
 NODES = 10
+STARTS = 500
+"""So many starts are under way at a time where very many are wanted."""
 
 held: list[float] = []
 """When each call of `hold` began, on the monotonic clock."""
 holding = False
 grown = asyncio.Event()
+parkings: list[int] = []
+"""What has begun to wait."""
 never = Signal("never", int)
 
 
@@ -98,6 +101,13 @@ async def long(ctx: Context, steps: int) -> int:
     return await ctx.step(notice_growth, number) + await ctx.listen(never)
 
 
+@workflow
+async def parked(ctx: Context, number: int) -> int:
+    """A wait for a message that does not come."""
+    parkings.append(number)
+    return await ctx.listen(never)
+
+
 async def work(**given: Any) -> int:
     """A node's work: none."""
     return len(given)
@@ -111,7 +121,7 @@ def chain() -> Definition:
     return Definition.of(document, tools={"work": work})
 
 
-WORKFLOWS: dict[str, Workflow[[int], Any]] = {one.code.name: one for one in (count, count_in_threads, joined, held_up, long)}
+WORKFLOWS: dict[str, Workflow[[int], Any]] = {one.code.name: one for one in (count, count_in_threads, joined, held_up, long, parked)}
 Run = Callable[[str, int], Awaitable[Any]]
 
 
@@ -128,10 +138,10 @@ async def running_app(url: str) -> AsyncIterator[Run]:
 
 
 class Public:
-    """Perdure on the file at `path`."""
+    """Perdure on the store of a URL."""
 
-    def __init__(self, path: Path) -> None:
-        self._url = f"sqlite:///{path}"
+    def __init__(self, url: str) -> None:
+        self._url = url
         self._open = AsyncExitStack()
         self._tasks: list[asyncio.Task[Any]] = []
 
@@ -197,6 +207,23 @@ class Public:
             await until(all_ended)
             return held[0], time.monotonic()
 
+    async def park(self, executions: int) -> float:
+        """Start executions that wait for a message; the seconds until all do."""
+        begun_s = time.perf_counter()
+        async with AsyncClient(self._url) as client:
+            for first in range(0, executions, STARTS):
+                await asyncio.gather(*(client.start(parked, number) for number in range(first, min(first + STARTS, executions))))
+
+            async def all_parked() -> bool:
+                return len(parkings) >= executions
+
+            await until(all_parked)
+        return time.perf_counter() - begun_s
+
+    async def cpu_s(self) -> float:
+        """The processor time that this process has used."""
+        return time.process_time()
+
     async def grow(self, steps: int) -> None:
         """Run one execution of many steps, and leave it open."""
         self._tasks = [asyncio.ensure_future(self._run("long", steps))]
@@ -214,4 +241,4 @@ class Public:
 
 
 if __name__ == "__main__":
-    serve(Public(Path(sys.argv[1])))
+    serve(Public(sys.argv[1] if "://" in sys.argv[1] else f"sqlite:///{sys.argv[1]}"))
