@@ -2,9 +2,10 @@
 
     python bench/postgres.py [--quick] [--rounds N] [--only NAME,...] [--sides NAME,...] [--server 15|16|18] [--no-pin] [--json FILE]
 
-In each round the server's own rate is measured first, by pgbench with prepared statements: one-row commits on one or on 16 connections. Then each side has its
-turn, in fresh processes on a new database of the same server, so that whatever else the machine does hits all. A share is the median over the rounds of Perdure's
-rate by the server's, or of the time of a step by that of a commit; a ratio is how many times better Perdure is. The exit code is 1 if a floor is not met.
+In each round the server's own rate is measured first, by pgbench with prepared statements: one-row commits on one or on 16 connections. Then each side has
+its turn, in fresh processes on a new database of the same server, so that whatever else the machine does hits all. A share is the median over the rounds of
+Perdure's rate by the server's, or of the time of a step by that of a commit; a ratio is how many times better Perdure is. The exit code is 1 if a floor is not
+met.
 """
 
 import argparse
