@@ -1,23 +1,22 @@
-"""The commands that maintain the database: `doctor`, `db`."""
+"""The commands that maintain the database: `doctor`, `db`. Those that copy it are in `copy_commands`."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from perdure.cli import schema_commands
+from perdure.cli.copy_commands import compare, copy
 from perdure.cli.epoch_command import raise_epoch
 from perdure.cli.exit_codes import CommandExit, ExitCode
 from perdure.cli.root_command import CliCommand, CliGroup
 from perdure.cli.schema_commands import schema_option
-from perdure.cli.shared_options import GlobalOptions, format_option, json_option
+from perdure.cli.shared_options import GlobalOptions, format_option
 
 if TYPE_CHECKING:
     from perdure.cli.doctor_findings import DoctorFinding
-    from perdure.service.store_copies import CopyResult
 
 
 @click.command("doctor", cls=CliCommand)
@@ -36,7 +35,7 @@ def doctor(settings: GlobalOptions, /, *, format: str) -> None:
 
 @click.group("db", cls=CliGroup)
 def db() -> None:
-    """Maintain the database: locate, create, check, back up, restore, copy, vacuum, migrate, grant rights, encrypt."""
+    """Maintain the database: locate, create, check, back up, restore, vacuum, migrate, grant rights, move, encrypt."""
 
 
 @click.command("path", cls=CliCommand)
@@ -133,58 +132,6 @@ def restore(settings: GlobalOptions, /, backup: Path, *, replace: bool) -> None:
         click.echo(f"the backup {has} that can't be read; perdure verify names the executions", err=True)
 
 
-@click.command("copy", cls=CliCommand)
-@click.argument("source", metavar="FROM")
-@click.argument("target", metavar="TO")
-@json_option
-@click.pass_obj
-def copy(_: GlobalOptions, /, source: str, target: str, *, as_json: bool) -> None:
-    """Copy all that the database FROM has into the database TO. Both are URLs, such as sqlite:///path/to/file.db.
-
-    The store for Redis is experimental, and no other command opens it: redis://host:6379/0.
-
-    Engines may go on with FROM; what they do before the copy ends is in it. What TO has under other keys stays. TO gets a new epoch, so what the engines of
-    FROM decide later does not count there. Interrupted, it goes on when it is run again.
-    """
-    import asyncio
-
-    from perdure.cli import output, terminal_text
-    from perdure.stores.configured_store import shown_url
-
-    done = asyncio.run(_copied(source, target))
-    source, target = shown_url(source), shown_url(target)
-    if as_json:
-        click.echo(output.indented_json({**output.as_data(done), "from": source, "to": target}))
-        return
-    parts = (
-        *((done.executions, "execution"), (done.rows, "log row"), (done.messages, "message"), (done.blobs, "large value")),
-        *((done.records, "record"), (done.secrets, "secret")),
-    )
-    click.echo(f"{target} has {', '.join(terminal_text.count(number, what) for number, what in parts)} of {source}, in a new epoch")
-
-
-async def _copied(source: str, target: str) -> CopyResult:
-    from perdure.cli import terminal
-    from perdure.service.store_copies import copy_store
-    from perdure.stores.configured_store import database_file, open_store_to_copy
-
-    file, copy = database_file(source), database_file(target)
-    if file is not None and not file.exists():
-        raise CommandExit(ExitCode.INPUT, f"there is no file {file}; name the database that is to be copied")
-    if source == target or (file is not None and file == copy):
-        raise CommandExit(ExitCode.INPUT, f"{source} and {target} are the same database; name another one to copy to")
-    opened = open_store_to_copy(source)
-    try:
-        into = open_store_to_copy(target)
-        try:
-            with terminal.progress_counter(sys.maxsize) as progress:
-                return await copy_store(opened, into, str(file or source), progress)
-        finally:
-            await into.close()
-    finally:
-        await opened.close()
-
-
 @click.command("vacuum", cls=CliCommand)
 @click.pass_obj
 def vacuum(settings: GlobalOptions, /) -> None:
@@ -243,6 +190,7 @@ def new() -> None:
 
 
 key.section("Commands", (new,))
-db.section("Commands", (path, init, check, backup, restore, raise_epoch, copy, vacuum, upgrade))
+db.section("Commands", (path, init, check, backup, restore, raise_epoch, vacuum, upgrade))
+db.section("Moving", (copy, compare))
 db.section("Tables", (schema_commands.migrate, schema_commands.status, schema_commands.grants))
 db.section("Keys", (keys, rekey, key))

@@ -26,11 +26,12 @@
     │   ├── MessageRejected     a validator has rejected a message
     │   ├── CompletionRefused   a token can't complete its step any more
     │   │   └── AlreadyCompleted
-    │   └── DecisionRefused, LinkRefused, ExportRefused, PatchRefused
+    │   └── DecisionRefused, LinkRefused, ExportRefused, PatchRefused, MoveRefused
     ├── SandboxLost             no sandbox was available, or it died; the step is attempted again
     ├── StoreError              the store failed; what it acknowledged is safe, and the call can be repeated
     │   ├── StoreUnavailable
-    │   ├── StoreDamaged
+    │   ├── StoreUnusable       no call succeeds before a person has acted: engines and workers stop
+    │   │   └── StoreDamaged, StoreMoved
     │   └── LogVersionUnsupported, LogDamaged, SealedPayload
     └── WorkflowError           an outcome of the code or the definitions of the user
         ├── ChildFailed, TooDeep
@@ -557,6 +558,12 @@ class PatchRefused(ProgrammingError):
         self.key, self.why = key, tuple(why)
 
 
+class MoveRefused(ProgrammingError):
+    """A database can't be moved, or not to this one: its move was completed already, or the other one is in use."""
+
+    code = "move_refused"
+
+
 class Diverged(ProgrammingError):
     """The program asked for one operation where the log of its execution has another."""
 
@@ -616,10 +623,22 @@ class StoreUnavailable(StoreError):
     code = "store_unavailable"
 
 
-class StoreDamaged(StoreError):
+class StoreUnusable(StoreError):
+    """No call of the store will succeed before a person has acted. Engines and workers stop; they do not repeat the call."""
+
+    code = "store_unusable"
+
+
+class StoreDamaged(StoreUnusable):
     """The file of the store is malformed or mixed with another. Perdure does not read or write it until a person has repaired it."""
 
     code = "store_damaged"
+
+
+class StoreMoved(StoreUnusable):
+    """The store is being moved, or was moved, to another database, or is a copy that is not in use yet. It can be read, and refuses changes."""
+
+    code = "store_moved"
 
 
 class LogVersionUnsupported(StoreError):

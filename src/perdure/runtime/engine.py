@@ -22,7 +22,7 @@ from perdure.core.carried import Carried
 from perdure.core.decision import DecisionContext
 from perdure.core.envelopes import Ack
 from perdure.core.error_text import exception_text, shorten_text
-from perdure.core.errors import MissingCapabilities, ProgrammingError, SealedPayload, StoreDamaged, StoreError, StoreUnavailable, UnknownWorkflow
+from perdure.core.errors import MissingCapabilities, ProgrammingError, SealedPayload, StoreError, StoreMoved, StoreUnavailable, StoreUnusable, UnknownWorkflow
 from perdure.core.events import EndedEvent
 from perdure.core.messages import ExecutionMessage
 from perdure.core.paths import Key
@@ -36,6 +36,7 @@ from perdure.runtime.decision_loop import LacksCapabilities, LostRace, StoreEpoc
 from perdure.runtime.execution_results import EndWaiters, recorded_seed
 from perdure.runtime.holder import (
     HOLDER_LEASE_S,
+    MOVE_GRACE_S,
     STORE_POLL_S,
     Backoff,
     Holder,
@@ -54,6 +55,7 @@ from perdure.runtime.step_resources import DaemonThreads, OpenResources
 from perdure.runtime.step_runner import StepRunner, run_step
 from perdure.runtime.store_clock import StoreClock, WakeUpTimer
 from perdure.runtime.workflow_programs import Workflow
+from perdure.stores.move_mark import is_draining
 from perdure.stores.protocol import Claim, ClaimedExecution, HeadFilter, Store
 
 logger = logging.getLogger("perdure.engine")
@@ -120,7 +122,7 @@ class Engine:
         self._claim_waiters: list[asyncio.Future[None]] = []
         self._joined = asyncio.Event()
         self._wake_up = asyncio.Event()
-        self._damage: StoreDamaged | None = None
+        self._damage: StoreUnusable | None = None
         self._backoff = Backoff()
         self._reports = QuarantineReports(logger)
 
@@ -245,12 +247,19 @@ class Engine:
                 await self._maintenance.run_due(asyncio.get_running_loop().time())
                 await self._wait()
         except Exception as error:
+            await self._grant_grace(error)
             self._end_waiters.fail(error)
             raise
         finally:
             unsubscribe()
             self.watch.close()
             await self._shut_down()
+
+    async def _grant_grace(self, error: Exception) -> None:
+        """Lets attempts in flight end if the run fails because the store is about to be moved."""
+        if isinstance(error, StoreMoved) and await is_draining(self.store):
+            self._damage = None
+            self.stop(MOVE_GRACE_S)
 
     def stop(self, grace_s: float = 0.0) -> None:
         """Makes `run` return. Nothing new begins; attempts in flight may end within `grace_s`, and are then given back, uncounted.
@@ -265,7 +274,7 @@ class Engine:
         self.stopping = True
         self._wake_up_timer.cancel()
         loop = asyncio.get_running_loop()
-        while any(resident.in_flight or resident.threads for resident in self._residents) and (left_s := self._grace_ends_s - loop.time()) > 0:
+        while self._damage is None and any(one.in_flight or one.threads for one in self._residents) and (left_s := self._grace_ends_s - loop.time()) > 0:
             _ = await asyncio.wait(self._tasks, timeout=min(left_s, 0.05), return_when=asyncio.FIRST_COMPLETED)
         self._closed = True
         self._resolve_claim_waiters(list(self._claim_waiters))
@@ -348,7 +357,7 @@ class Engine:
         self._tasks.discard(task)
         if task.cancelled() or (error := task.exception()) is None:
             return
-        if isinstance(error, StoreDamaged):
+        if isinstance(error, StoreUnusable):
             self._fail_run(error)
         else:
             logger.error("a task of the engine failed. This is a defect of Perdure; please report it", exc_info=error)
@@ -369,7 +378,7 @@ class Engine:
                 toolboxes=self._toolboxes,
             )
             claimed = await self.store.claim(wanted)
-        except StoreDamaged:
+        except StoreUnusable:
             raise
         except StoreError as error:
             logger.warning("could not claim executions: %s. Joining again under another name, because the store may have assigned some", error)
@@ -468,7 +477,7 @@ class Engine:
                     await self._enter_epoch(error.epoch)
                 case LacksCapabilities():
                     await self._release_incapable(resident, error)
-                case StoreDamaged():
+                case StoreUnusable():
                     resident.discard_state()
                     self._fail_run(error)
                 case _ if isinstance(error, UNREADABLE):
@@ -533,7 +542,7 @@ class Engine:
             if head is not None and head.holder == self.holder:
                 head = msgspec.structs.replace(head, **({} if head.ended_at_s is not None else changed))
                 _ = await release_execution(self.store, (self.holder, self.epoch), head, postponing, now_s + wait_s)
-        except StoreDamaged as damage:
+        except StoreUnusable as damage:
             self._fail_run(damage)
         except StoreError as trouble:
             logger.warning("could not release %s: %s. Perdure retries it", resident.key, trouble)
@@ -541,8 +550,8 @@ class Engine:
             return
         self._residents.drop(resident)
 
-    def _fail_run(self, damage: StoreDamaged) -> None:
-        """Makes `run` fail: reads from a damaged store may be wrong, and writes may make the damage worse."""
+    def _fail_run(self, damage: StoreUnusable) -> None:
+        """Makes `run` fail. Reads from a damaged store may be wrong, and writes may make the damage worse; one that was moved refuses them."""
         self._damage = damage
         self._wake_up.set()
 

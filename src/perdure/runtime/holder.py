@@ -19,7 +19,7 @@ from uuid import uuid4
 import msgspec
 
 from perdure.core.envelopes import Ack, QueuedMessage
-from perdure.core.errors import SealedPayload, StoreDamaged, StoreError, StoreUnavailable
+from perdure.core.errors import SealedPayload, StoreError, StoreMoved, StoreUnavailable, StoreUnusable
 from perdure.core.messages import TaskMessage
 from perdure.core.paths import Key
 from perdure.core.program import Toolbox
@@ -78,6 +78,9 @@ logger = logging.getLogger("perdure.holder")
 
 HOLDER_LEASE_S = 15.0
 """How long a holder counts as alive after its last renewal."""
+
+MOVE_GRACE_S = 30.0
+"""How long attempts in flight may go on when the store is about to be moved: their outcomes are part of the move. Others are given back, uncounted."""
 
 STORE_POLL_S = 1.0
 """How often an idle process polls the store, in case a notification was lost."""
@@ -157,6 +160,8 @@ class Holder:
             return
         try:
             _ = await self._store.renew(self.name, 0)
+        except StoreMoved:
+            return  # where the store goes on, nobody holds anything
         except StoreError as error:
             logger.warning("could not release what %s holds: %s. Others can claim it in %g s, when its lease has expired", self.name, error, self._lease_s)
 
@@ -172,14 +177,14 @@ class Holder:
     async def _attempt(self) -> LeaseRenewal | None:
         try:
             return await self._renew()
-        except StoreDamaged:
+        except StoreUnusable:
             raise
         except StoreError as error:
             logger.warning("could not renew the lease of %s: %s. Perdure retries it in %.2g s", self.name, error, self._lease_s / 3)
             return None
 
     async def _keep_alive_by_thread(self, on_renewal: Callable[[LeaseRenewal], Awaitable[None]]) -> None:
-        loop, renewals, ended = asyncio.get_running_loop(), asyncio.Queue[LeaseRenewal | StoreDamaged](), threading.Event()
+        loop, renewals, ended = asyncio.get_running_loop(), asyncio.Queue[LeaseRenewal | StoreUnusable](), threading.Event()
         turned = threading.Event()
         turned.set()
 
@@ -194,8 +199,8 @@ class Holder:
                     continue
                 turned.clear()
                 try:
-                    renewal: LeaseRenewal | StoreDamaged | None = asyncio.run(self._attempt())
-                except StoreDamaged as damage:
+                    renewal: LeaseRenewal | StoreUnusable | None = asyncio.run(self._attempt())
+                except StoreUnusable as damage:
                     renewal = damage
                 if not loop.is_closed():
                     loop.call_soon_threadsafe(turned.set)
@@ -207,7 +212,7 @@ class Holder:
         try:
             while True:
                 renewal = await renewals.get()
-                if isinstance(renewal, StoreDamaged):
+                if isinstance(renewal, StoreUnusable):
                     raise renewal
                 await on_renewal(renewal)
         finally:
@@ -271,7 +276,7 @@ class TaskClaims:
         self._store = store
         self._poll_s = poll_s
         self._on_lease_lost = on_lease_lost
-        self._damage: StoreDamaged | None = None
+        self._damage: StoreUnusable | None = None
         self._wake_up = asyncio.Event()
         self._backoff = Backoff()
         self._reports = QuarantineReports(work_logger)
@@ -297,8 +302,8 @@ class TaskClaims:
             await self.holder.leave()
 
     def ended(self, task: asyncio.Task[Any]) -> bool:
-        """Makes the next claim fail if this task has found the store damaged. Returns whether any task has."""
-        if not task.cancelled() and isinstance(damage := task.exception(), StoreDamaged):
+        """Makes the next claim fail if this task has found the store unusable. Returns whether any task has."""
+        if not task.cancelled() and isinstance(damage := task.exception(), StoreUnusable):
             self._damage = damage
             self._wake_up.set()
         return self._damage is not None
@@ -307,7 +312,7 @@ class TaskClaims:
         """Checks that the store is usable.
 
         Raises:
-            StoreDamaged: a task has found it damaged.
+            StoreUnusable: a task has found that it is not.
         """
         if self._damage is not None:
             raise self._damage
@@ -329,13 +334,13 @@ class TaskClaims:
         """Claims up to `limit` tasks. Leaves out all of them if others may hold them by now, and postpones those that can't be read.
 
         Raises:
-            StoreDamaged: the store is damaged, so nothing may be claimed from it.
+            StoreUnusable: the store is damaged, or is being moved, so nothing may be claimed from it.
         """
         self.check()
         name, asked_s = self.holder.name, asyncio.get_running_loop().time()
         try:
             claimed = await self._store.claim(Claim(holder=name, epoch=self.holder.epoch, queues=queues, limit=limit, tenants=tenants))
-        except StoreDamaged:
+        except StoreUnusable:
             raise
         except StoreError as error:
             work_logger.warning("could not claim tasks: %s. Joining again under another name, because the store may have leased some", error)

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Iterable
 
 from perdure.code.declared_queues import Queue
-from perdure.core.errors import StoreDamaged, StoreError
+from perdure.core.errors import StoreError, StoreUnusable
 from perdure.runtime.holder import retry_with_backoff
 from perdure.runtime.registrations import declare_queues, limited_queues
 from perdure.stores.protocol import Store
@@ -65,7 +65,7 @@ class StoreMaintenance:
                     )
                 _ = await self._store.drop_expired_records(EXPIRED_RECORDS_MAX)
                 self._sweep_at_s = now_s + SWEEP_INTERVAL_S
-        except StoreDamaged:
+        except StoreUnusable:
             raise
         except StoreError as error:
             logger.warning("could not relay or remove messages: %s. Perdure retries it", error)

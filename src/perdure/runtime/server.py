@@ -10,9 +10,11 @@ from typing import Any, Protocol
 
 from perdure.code.declarations import Step
 from perdure.code.declared_queues import Queue
+from perdure.core.errors import StoreMoved
 from perdure.runtime.call_secrets import SecretSource
 from perdure.runtime.engine import Engine
 from perdure.runtime.garbage_collection import relaxed_garbage_collection
+from perdure.runtime.holder import MOVE_GRACE_S
 from perdure.runtime.registrations import worker_limits
 from perdure.runtime.worker import CALLS_AT_A_TIME, Worker
 from perdure.runtime.workflow_programs import Workflow
@@ -110,7 +112,8 @@ async def _run_until_signal(members: list[Engine | Worker | ServerMember], ready
         joined = asyncio.create_task(all_ready())
         _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
         joined.cancel()
-        stop(0.0 if any(task.done() and task.exception() for task in running) else grace_s)
+        failed = [error for task in running if task.done() and (error := task.exception()) is not None]
+        stop(MOVE_GRACE_S if failed and all(isinstance(error, StoreMoved) for error in failed) else 0.0 if failed else grace_s)
         _ = await asyncio.gather(*running)
 
 

@@ -20,7 +20,7 @@ from perdure.code.retried_errors import step_of_task
 from perdure.code.step_environment import StepControl, StepInfo, current_resources
 from perdure.core import error_codes, limits
 from perdure.core.envelopes import Ack, QueuedMessage
-from perdure.core.errors import ErrorInfo, StoreError
+from perdure.core.errors import ErrorInfo, StoreError, StoreMoved
 from perdure.core.messages import TaskMessage, attempt_answer_key
 from perdure.core.operations import Failure, Outcome, RetriedErrors
 from perdure.core.secret_masks import NO_MASK
@@ -28,10 +28,11 @@ from perdure.runtime import attempt_reports
 from perdure.runtime.attempt_reports import HeartbeatThrottle, TaskAnswer
 from perdure.runtime.blob_loader import BlobCache
 from perdure.runtime.call_secrets import SecretSource, secret_finder
-from perdure.runtime.holder import HOLDER_LEASE_S, STORE_POLL_S, WANTED_POLL_S, Holder, TaskClaims, process_info_here, retry_with_backoff
+from perdure.runtime.holder import HOLDER_LEASE_S, MOVE_GRACE_S, STORE_POLL_S, WANTED_POLL_S, Holder, TaskClaims, process_info_here, retry_with_backoff
 from perdure.runtime.registrations import declare_queues, declared_queues, resolve_type_hints, worker_limits
 from perdure.runtime.step_resources import DaemonThreads, OpenResources
 from perdure.runtime.step_runner import failure_of_generator_exit, ignore_own_cancellation, is_transactional, run_step, run_transactional_step
+from perdure.stores.move_mark import is_draining
 from perdure.stores.protocol import Post, Store, TransactionGuard
 
 logger = logging.getLogger("perdure.worker")
@@ -108,9 +109,19 @@ class Worker:
             await self._resources.close()
 
     async def _serve(self) -> None:
-        while not self._stopping:
-            await self._claim()
-            await self._claims.wait()
+        try:
+            while not self._stopping:
+                await self._claim()
+                await self._claims.wait()
+        except StoreMoved:
+            if await is_draining(self.store):
+                self.stop(MOVE_GRACE_S)
+                await self._wait_for_running()
+            raise
+        await self._wait_for_running()
+
+    async def _wait_for_running(self) -> None:
+        """Waits until the attempts in flight have ended, or the grace has."""
         while self._running and (left_s := self._grace_ends_s - asyncio.get_running_loop().time()) > 0:
             _ = await asyncio.wait(self._running.values(), timeout=min(left_s, 0.05))
 

@@ -30,6 +30,7 @@ from perdure.stores.blob_store import BLOB_SWEEP
 from perdure.stores.change_feed import CHANGE_FEED
 from perdure.stores.encryption import NOT_ENCRYPTED, Encrypted
 from perdure.stores.month_removal import MONTH_REMOVAL
+from perdure.stores.move_mark import MOVE_MARK
 from perdure.stores.payload_codec import PayloadCodec, payload_text
 from perdure.stores.protocol import (
     ALL_HEADS,
@@ -326,14 +327,10 @@ class EncodedStore:
 
     def _encoded_parts(self) -> StoreParts:
         parts = StoreParts()
-        if (feed := self.inner.part(CHANGE_FEED)) is not None:
-            parts.having(CHANGE_FEED, feed)
-        if (vault := self.inner.part(VAULT)) is not None:
-            parts.having(VAULT, vault)
-        if (sweep := self.inner.part(BLOB_SWEEP)) is not None:
-            parts.having(BLOB_SWEEP, sweep)
-        if (months := self.inner.part(MONTH_REMOVAL)) is not None:
-            parts.having(MONTH_REMOVAL, months)
+        handed_on: tuple[PartName[Any], ...] = (CHANGE_FEED, VAULT, BLOB_SWEEP, MONTH_REMOVAL, MOVE_MARK)
+        for name in handed_on:
+            if (part := self.inner.part(name)) is not None:
+                parts.having(name, part)
         if (removal := self.inner.part(BLOB_REMOVAL)) is not None:
             parts.having(BLOB_REMOVAL, EncodedBlobRemoval(removal, self._coding))
         if (transactions := self.inner.part(TRANSACTIONS)) is not None:

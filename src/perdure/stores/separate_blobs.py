@@ -21,6 +21,7 @@ from perdure.stores.blob_marks import BLOB_REMOVAL, BlobTotals
 from perdure.stores.blob_store import BLOB_SWEEP, GRACE_S, BlobStore
 from perdure.stores.change_feed import CHANGE_FEED, SHIPPED_MAX, ChangeFeed, Shipped, ShippedBlob, ShippedItem
 from perdure.stores.month_removal import MONTH_REMOVAL
+from perdure.stores.move_mark import MOVE_MARK
 from perdure.stores.protocol import (
     ALL_HEADS,
     TRANSACTIONS,
@@ -63,7 +64,7 @@ class SeparateBlobsStore:
 
     def _parts(self) -> StoreParts:
         parts = StoreParts().having(BLOB_SWEEP, self)
-        handed_on: tuple[PartName[Any], ...] = (VAULT, BLOB_REMOVAL, TRANSACTIONS, USER_TRANSACTIONS, MONTH_REMOVAL)
+        handed_on: tuple[PartName[Any], ...] = (VAULT, BLOB_REMOVAL, TRANSACTIONS, USER_TRANSACTIONS, MONTH_REMOVAL, MOVE_MARK)
         for name in handed_on:
             if (part := self.inner.part(name)) is not None:
                 parts.having(name, part)

@@ -50,4 +50,5 @@ class PostgresChangeFeed:
     async def restore(self, items: Sequence[ShippedItem]) -> None:
         """See `ChangeFeed.restore`. It runs alone."""
         async with self._transaction(alone=True) as here:
+            await here.fetch(SQL.allow_restoring)
             await here.restore(items)

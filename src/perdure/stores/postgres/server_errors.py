@@ -11,7 +11,7 @@ from importlib import import_module
 from ssl import SSLError
 from typing import Any, TypeVar
 
-from perdure.core.errors import BadValue, MissingExtra, StoreDamaged, StoreError, StoreUnavailable
+from perdure.core.errors import BadValue, MissingExtra, StoreDamaged, StoreError, StoreMoved, StoreUnavailable
 from perdure.stores.postgres.grants import missing_grant_of
 
 T = TypeVar("T")
@@ -56,6 +56,9 @@ NEXT_STEPS = {
 CONNECTION_CLASSES = frozenset(("08", "57", "58", "XX"))
 """The classes of SQLSTATEs after which a connection is not used again."""
 
+MOVED_SQLSTATE = "PRD01"
+"""The SQLSTATE of a change that is refused because the store is being moved, or was moved (move_mark.sql)."""
+
 DAMAGED = frozenset(("XX001", "XX002"))
 
 
@@ -92,6 +95,8 @@ def store_error(error: Exception) -> StoreError | BadValue:
     if isinstance(error, asyncpg.ClientConfigurationError):
         return BadValue("database URL", "***", "", f"database URL: {error}")
     said = str(error).split("\n", 1)[0] or ("no answer in time" if isinstance(error, TimeoutError) else type(error).__name__)
+    if state == MOVED_SQLSTATE:
+        return StoreMoved(said)
     if state in DAMAGED:
         return StoreDamaged(f"Postgres: {said}; the database is damaged. Restore it from a backup, or repair it (REINDEX, if it is an index)")
     if isinstance(error, SSLError):

@@ -22,6 +22,7 @@ SQL = SqlQueries(
         "messages.sql",
         "migrations.sql",
         "months.sql",
+        "move_mark.sql",
         "schema_check.sql",
         "records.sql",
         "transactions.sql",

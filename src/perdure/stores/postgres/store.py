@@ -14,6 +14,7 @@ from perdure.core.paths import Address, Key
 from perdure.stores.blob_marks import BLOB_REMOVAL
 from perdure.stores.change_feed import CHANGE_FEED
 from perdure.stores.month_removal import MONTH_REMOVAL
+from perdure.stores.move_mark import MOVE_MARK
 from perdure.stores.postgres import claim_queries, migrations
 from perdure.stores.postgres import limited_queues as queues
 from perdure.stores.postgres import store_tables as tables
@@ -24,6 +25,7 @@ from perdure.stores.postgres.connection_settings import ConnectionOptions, Conne
 from perdure.stores.postgres.connections import PostgresConnection, PostgresConnections, ServerFacts
 from perdure.stores.postgres.group_commit import GroupCommit
 from perdure.stores.postgres.limited_queues import Fetch
+from perdure.stores.postgres.move_mark_part import PostgresMoveMark
 from perdure.stores.postgres.notifications import StoreNotifications
 from perdure.stores.postgres.old_months import PostgresMonthRemoval
 from perdure.stores.postgres.record_rows import read_record, read_records
@@ -98,7 +100,7 @@ class PostgresStore:
         self.blob_removal = PostgresBlobRemoval(self._transaction)
         parts = StoreParts().having(VAULT, self.vault).having(BLOB_REMOVAL, self.blob_removal)
         self._optional = parts.having(TRANSACTIONS, self).having(USER_TRANSACTIONS, self)
-        self._optional.having(CHANGE_FEED, PostgresChangeFeed(self._transaction, self._snapshot))
+        self._optional.having(CHANGE_FEED, PostgresChangeFeed(self._transaction, self._snapshot)).having(MOVE_MARK, PostgresMoveMark(self._transaction))
         self._optional.having(MONTH_REMOVAL, PostgresMonthRemoval(self._connections, self._transaction))
 
     # The methods of `Store`, which documents them.

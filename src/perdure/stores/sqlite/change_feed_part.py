@@ -6,6 +6,7 @@ from typing import Any
 from perdure.stores.change_feed import SHIPPED_MAX, Shipped, ShippedItem
 from perdure.stores.sqlite import feed_reader
 from perdure.stores.sqlite.database_file import Execute
+from perdure.stores.sqlite.move_mark_part import set_restoring
 from perdure.stores.sqlite.statements import SQL
 from perdure.stores.sqlite.store_tables import SqliteTables
 
@@ -40,7 +41,9 @@ class SqliteChangeFeed:
         asked = tuple(items)
 
         def write(tables: SqliteTables) -> None:
+            tables.feed(lambda execute: set_restoring(execute, True))
             tables.restore(asked)
+            tables.feed(lambda execute: set_restoring(execute, False))
 
         await self._write(write)
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
-from perdure.core.errors import StoreDamaged, StoreError, StoreUnavailable
+from perdure.core.errors import StoreDamaged, StoreError, StoreMoved, StoreUnavailable
 from perdure.stores.sqlite.file_permissions import PROCESSES
 from perdure.stores.sqlite.process_liveness import other_pids
 from perdure.stores.sqlite.write_ahead_log import log_mismatch
@@ -153,6 +153,8 @@ class DatabaseFile:
             return StoreUnavailable(f"{error.filename or self.path} can't be opened ({error.strerror}); name another file with db= or PERDURE_DB")
         if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_READONLY_DBMOVED:
             return StoreError(f"{self.path} was deleted or replaced while it was open; put the original file back, or restart this process")
+        if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_CONSTRAINT_TRIGGER:  # of all triggers on these tables, only those of a move refuse anything
+            return StoreMoved(f"{self.path}: {error}")
         no_text = isinstance(error, sqlite3.OperationalError) and sqlite_code(error) == 0  # Python raises this itself for text that it can't decode.
         match sqlite3.SQLITE_CORRUPT if no_text else sqlite3.SQLITE_NOMEM if isinstance(error, MemoryError) else sqlite_code(error):
             case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:

@@ -18,6 +18,7 @@ SQL = SqlQueries(
     "holders.sql",
     "limited_queues.sql",
     "messages.sql",
+    "move_mark.sql",
     "payloads.sql",
     "records.sql",
     "vault.sql",

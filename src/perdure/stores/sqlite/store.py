@@ -22,6 +22,7 @@ from perdure.core.errors import StoreError, StoreUnavailable
 from perdure.core.paths import Address, Key
 from perdure.stores.blob_marks import BLOB_REMOVAL
 from perdure.stores.change_feed import CHANGE_FEED
+from perdure.stores.move_mark import MOVE_MARK
 from perdure.stores.protocol import (
     ALL_HEADS,
     TRANSACTIONS,
@@ -57,6 +58,7 @@ from perdure.stores.sqlite.forks_and_threads import Forkable, unwatch_forks, wat
 from perdure.stores.sqlite.group_commit import WRITE_WAIT_MAX_S, GroupCommitWriter
 from perdure.stores.sqlite.holders import OwnProcess, execution_leases, holder_liveness, holders_without_claims
 from perdure.stores.sqlite.limited_queues import queue_statuses
+from perdure.stores.sqlite.move_mark_part import SqliteMoveMark
 from perdure.stores.sqlite.notifications import CHANGE, MEMBERSHIP, WAKE_UP, notify
 from perdure.stores.sqlite.process_liveness import watch_process
 from perdure.stores.sqlite.read_only_store import ReadConnections
@@ -112,6 +114,7 @@ class SqliteStore:
         self.vault = SqliteVault(self._file, self._read, self._write)
         self.blob_removal = SqliteBlobRemoval(self._read, self._write)
         parts = StoreParts().having(CHANGE_FEED, SqliteChangeFeed(self._read, self._write)).having(VAULT, self.vault).having(BLOB_REMOVAL, self.blob_removal)
+        parts.having(MOVE_MARK, SqliteMoveMark(self._read, self._write))
         self._optional = parts.having(TRANSACTIONS, self).having(USER_TRANSACTIONS, self)
         self._transaction_watcher = TransactionWatcher(self._readers, lambda tables: self._written(tables, 0))
         self._parts: tuple[Forkable, ...] = (self._copies, self._checkpoints, self._writer, self._readers)
