@@ -156,16 +156,9 @@ async def _copied(source: str, target: str, request: _Request) -> MoveReport | N
 
     async with _both_opened(source, target, create=True) as (of, into):
         with terminal.progress_counter(sys.maxsize) as count:
-            told: list[str] = []
-
-            def tell(sentence: str) -> None:
-                if sentence.split("for")[-1] not in told:  # each list of processes once
-                    told.append(sentence.split("for")[-1])
-                    click.echo(sentence, err=True)
-
             if request.how == "independent" and None in (of.store.part(MOVE_MARK), into.store.part(MOVE_MARK)):
                 return MoveReport(await copy_store(of.store, into.store, of.name, count), False, 0.0)
-            mover = StoreMover(of, into, configured_codec(), MoveProgress(count, tell))
+            mover = StoreMover(of, into, configured_codec(), MoveProgress(count, lambda sentence: click.echo(sentence, err=True)))
             match request.how:
                 case "switch":
                     return await mover.switch(request.drain_s)

@@ -26,7 +26,6 @@ from perdure.stores.change_feed import (
     CHANGE_FEED,
     ChangeFeed,
     RemovedBlob,
-    RemovedExecution,
     RemovedMessage,
     RemovedRecord,
     ShippedBlob,
@@ -101,14 +100,15 @@ def feed_of(store: Store, name: str) -> ChangeFeed:
 
 
 def places_of(items: Iterable[ShippedItem]) -> list[Place]:
-    """Returns what items are about, each once. Rows belong to their execution, and the limits of queues are compared as a whole."""
+    """Returns what items are about, each once.
+
+    Rows belong to their execution. The limits of queues are compared as a whole, and the walk over all heads finds executions that were removed.
+    """
     found: dict[Place, None] = {}
     for item in items:
         match item:
             case ShippedHead():
                 found[Place("execution", item.head.key)] = None
-            case RemovedExecution():
-                found[Place("execution", item.key)] = None
             case ShippedMessage():
                 found[Place("messages", item.message.to)] = None
             case RemovedMessage():
@@ -146,8 +146,7 @@ class StoreComparer:
     async def _difference(self, place: Place) -> str | None:
         match place:
             case Place("execution", Key() as key):
-                self.counts.executions += 1
-                return await self._execution_difference(key) or await self._messages_difference(key)
+                return await self._execution_difference(key)
             case Place("messages", Key() | QueueAddress() as address):
                 return await self._messages_difference(address)
             case Place("record", RecordKey() as key):
@@ -168,8 +167,10 @@ class StoreComparer:
     async def _execution_difference(self, key: Key) -> str | None:
         first, second = await asyncio.gather(self._first.read(key), self._second.read(key))
         if first is None or second is None:
-            return self._unequal("", first, second)
-        return self.head_difference(first.head, second.head) or self._log_difference(first, second)
+            return self._unequal("", first, second) or await self._messages_difference(key)
+        found = self.head_difference(first.head, second.head) or self._log_difference(first, second)
+        has_no_messages = all(head.holder is None and head.message_at_s is None for head in (first.head, second.head))
+        return found or (None if has_no_messages else await self._messages_difference(key))
 
     def head_difference(self, first: Head, second: Head) -> str | None:
         """Returns in what two heads of one execution differ."""
@@ -232,7 +233,9 @@ class StoreComparer:
         """Compares all heads, and finds executions that only one store has. It reads no logs."""
         found: dict[Place, str] = {}
         counted = 0
+        self.counts.executions = 0
         async for page in head_pages(self._first, HeadFilter()):
+            self.counts.executions += len(page)
             keys = tuple(head.key for head in page)
             there = {head.key: head for head in await self._second.heads(HeadFilter(keys=keys, limit=len(keys)))}
             counted += len(there)

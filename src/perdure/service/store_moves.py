@@ -15,7 +15,7 @@ it can be completed only. A run takes over from an earlier one by replacing the 
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 from uuid import uuid4
 
@@ -74,6 +74,7 @@ class StoreMover:
         self._source, self._target, self._codec = source, target, codec
         self._progress = progress or MoveProgress()
         self._run = uuid4().hex
+        self._waited_for: Sequence[str] = ()
         self._marks = mark_of(source, "FROM"), mark_of(target, "TO")
         self._copier = StoreCopier(source.store, target.store, source.name, self._progress.counted)
         self._copy_mark = self._move("copy", source)
@@ -124,7 +125,7 @@ class StoreMover:
         comparer = StoreComparer(self._source.store, self._target.store, ("FROM", "TO"), self._codec)
         verification = CopyVerification(comparer, self._target.store, self._copier.marker)
         await verification.begin()
-        self._progress.told("verifying the copy while FROM is in use")
+        self._tell("verifying the copy while FROM is in use")
         await verification.advance(self._progress.counted)
         await self._catch_up()
         await verification.advance(self._progress.counted)
@@ -150,6 +151,12 @@ class StoreMover:
         if before is not None and before.other == self._target.name:
             await self._replace(source, before, None)
         await self._copier.feed.end_feed()
+
+    def _tell(self, sentence: str, living: Sequence[str] = ()) -> None:
+        """Tells people what goes on: of processes that are waited for once, until others are."""
+        if not living or self._waited_for != living:
+            self._waited_for = living
+            self._progress.told(f"{sentence}: {', '.join(living)}" if living else sentence)
 
     # The states of a move, in their order.
 
@@ -205,7 +212,7 @@ class StoreMover:
             return 0.0
         await self._set_source_stage("draining")
         while (living := await living_holders(self._source.store)) and (left_s := began_s + drain_s - time.monotonic()) > 0:
-            self._progress.told(f"waiting up to {left_s:.0f} s for {', '.join(living)} to end")
+            self._tell(f"waiting up to {left_s:.0f} s for these processes to end what they have begun", living)
             await self._copy_until_caught_up()
             await asyncio.sleep(HOLDER_POLL_S)
         return time.monotonic() - began_s
@@ -221,15 +228,15 @@ class StoreMover:
         began_s = time.monotonic()
         await self._set_source_stage("closed")
         interrupted = tuple(await living_holders(self._source.store))
-        while living := await living_holders(self._source.store):  # they learn of it by their leases, which they can't renew
-            self._progress.told(f"waiting for the leases of {', '.join(living)} to run out")
-            await asyncio.sleep(HOLDER_POLL_S)
         await self._catch_up()
         differences = tuple(await verification.complete(self._copier.queues, self._progress.counted))
         await verification.end()
         if differences:
             await self._replace(self._marks[0], await self._marks[0].read(), None)
             return msgspec.structs.replace(report, differences=differences, closed_s=time.monotonic() - began_s)
+        while living := await living_holders(self._source.store):  # they learn of the move by their leases, which they can't renew
+            self._tell("the switch waits until the leases of these processes, which have not ended, have run out", living)
+            await asyncio.sleep(HOLDER_POLL_S)
         await self._copier.into.restore([self._copier.mark(self._copier.position, complete=True)])
         epoch = await self._target.store.raise_epoch()
         await self._replace(self._marks[1], self._copy_mark, None)

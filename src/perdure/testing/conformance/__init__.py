@@ -19,6 +19,7 @@ from perdure.testing.conformance.commit_suite import CommitSuite
 from perdure.testing.conformance.feed_suite import FeedSuite
 from perdure.testing.conformance.lease_suite import LeaseSuite, WakeUpSuite
 from perdure.testing.conformance.message_suite import MessageSuite
+from perdure.testing.conformance.move_suite import MoveSuite
 from perdure.testing.conformance.query_suite import QuerySuite
 from perdure.testing.conformance.queue_suite import QueueSuite, TaskSuite
 from perdure.testing.conformance.record_suite import RecordSuite
@@ -40,6 +41,7 @@ class StoreConformance(
     VaultSuite,
     BlobRemovalSuite,
     FeedSuite,
+    MoveSuite,
     RecordSuite,
     AdmissionSuite,
     OrderedListSuite,
