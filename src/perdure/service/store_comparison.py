@@ -19,7 +19,6 @@ from perdure.core.envelopes import QueuedMessage
 from perdure.core.errors import BadValue, PerdureError, SealedPayload
 from perdure.core.events import Event
 from perdure.core.paths import Address, Key, QueueAddress
-from perdure.core.payload_header import is_encoded
 from perdure.core.replay import fold_events
 from perdure.service.store_access import head_pages
 from perdure.stores.change_feed import (
@@ -185,35 +184,30 @@ class StoreComparer:
         if first.rows == second.rows:
             self._fold(first)
             return None
-        one, other = self._events(first), self._events(second)
         versions = [row.version for row, there in zip(first.rows, second.rows, strict=False) if row != there]
         differ = f"its log differs {f'at version {versions[0]}' if versions else 'in its length'}"
-        if one is None or other is None:
-            return f"{differ}; the log can't be decoded here, so only its bytes are compared"
+        try:
+            one, other = self._events(first), self._events(second)
+        except READ_ERRORS:
+            return f"{differ}; it can't be decoded here, so its bytes were compared"
         if one != other:
             return f"{differ}: {len(one)} events in {self._names[0]}, {len(other)} in {self._names[1]}"
         self._fold(first)
         return None
 
-    def _events(self, log: StoredLog) -> list[Event] | None:
-        """Decodes a log; None if that is not possible here."""
-        if self._sealer is None and any(is_encoded(payload) for payload in log.payloads):
-            return None
-        try:
-            return log_format.decode_rows((log if self._sealer is None else self._sealer.log(log, 0)).payloads)
-        except SealedPayload:
-            return None
+    def _events(self, log: StoredLog) -> list[Event]:
+        return log_format.decode_rows((log if self._sealer is None else self._sealer.log(log, 0)).payloads)
 
     def _fold(self, log: StoredLog) -> None:
         try:
             events = self._events(log)
-            if events is None:
-                self.counts.sealed += 1
-            elif fold_events(log.head.key, events, log.head.root).version == log.head.version:
+            if fold_events(log.head.key, events, log.head.root).version == log.head.version:
                 self.counts.folded += 1
                 self.counts.events += len(events)
             else:
                 self.counts.unreadable += 1
+        except SealedPayload:
+            self.counts.sealed += 1
         except READ_ERRORS:
             self.counts.unreadable += 1
 

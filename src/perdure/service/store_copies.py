@@ -87,7 +87,8 @@ class StoreCopier:
     async def begin(self) -> None:
         """Begins the feed of the source, or continues where an earlier copy was.
 
-        If the feed was ended since, or the source was restored from a backup, what an earlier copy has restored may be gone from the source. It is removed.
+        If the feed was ended since, or the source was restored from a backup, what an earlier copy has restored may be gone from the source. It is removed,
+        and so are limits of queues that the target has of its own.
         """
         self._epoch = (await self._source.store_time()).epoch
         stored = await stored_position(self._target, self.marker)
@@ -95,8 +96,7 @@ class StoreCopier:
         if stored is not None and self.resumed:
             self.position = stored.position
         else:
-            if stored is not None:
-                await remove_everything(self._target)
+            await remove_everything(self._target)
             await self.feed.end_feed()
         await self.feed.begin_feed()
 
@@ -183,7 +183,8 @@ async def remove_everything(target: Store) -> None:
     """Removes from a store what a copy has restored, but for secrets. Interrupted, it is repeated."""
     into = feed_of(target, "TO")
     async for items in content_pages(target, "TO"):
-        await into.restore([removal for item in items if (removal := _removal_of(item)) is not None])
+        if removals := [removal for item in items if (removal := _removal_of(item)) is not None]:
+            await into.restore(removals)
 
 
 def _removal_of(item: ShippedItem) -> ShippedItem | None:
@@ -205,7 +206,7 @@ def _removal_of(item: ShippedItem) -> ShippedItem | None:
 
 
 async def check_empty(target: Store) -> None:
-    """Checks that a store has nothing of its own that a copy would mix with or replace. Declared limits of queues do not count: a copy replaces them.
+    """Checks that a store has nothing of its own that a copy would mix with or replace. Limits of queues do not count: a copy replaces them.
 
     Raises:
         MoveRefused: it has.
