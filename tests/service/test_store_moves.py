@@ -281,12 +281,14 @@ def test_killed_anywhere_a_switch_leaves_one_store_in_use_and_is_completed(phase
 # Engines that work while their store is moved.
 
 LEDGER: list[str] = []
+may_go_on = asyncio.Event()
 
 
 @step
 async def work(number: int) -> int:
-    """Takes a while, and is noted."""
-    await asyncio.sleep(0.15)
+    """The third one lasts until it may go on; each is noted at its end."""
+    if number == 3:
+        await may_go_on.wait()
     LEDGER.append(f"{step_info().execution.id} {number}")
     return number
 
@@ -298,14 +300,25 @@ async def works(ctx: Context) -> int:
 
 
 async def _ended(store: Store, count: int) -> None:
-    async with asyncio.timeout(30):
-        while sum(head.status == "completed" for head in await store.heads()) < count:
-            await asyncio.sleep(0.02)
+    while sum(head.status == "completed" for head in await store.heads()) < count:
+        await asyncio.sleep(0.02)
+
+
+async def _third_steps_begun(executions: int) -> None:
+    while len(LEDGER) < 3 * executions:
+        await asyncio.sleep(0.02)
+
+
+async def _let_go_on_when_stopping(engine: Engine) -> None:
+    while not engine.stopping:
+        await asyncio.sleep(0.02)
+    may_go_on.set()
 
 
 @pytest.mark.slow
 async def test_an_engine_ends_what_it_has_begun_and_another_goes_on_with_nothing_done_twice(tmp_path: Path) -> None:
     LEDGER.clear()
+    may_go_on.clear()
     source, target = SqliteStore(tmp_path / "from.db"), SqliteStore(tmp_path / "to.db")
     engine = Engine(source, [works.code], lease_s=0.3)
     running = asyncio.create_task(engine.run())
@@ -313,13 +326,14 @@ async def test_an_engine_ends_what_it_has_begun_and_another_goes_on_with_nothing
     keys = [key(str(number), "default", "works") for number in range(10)]
     for one in keys:
         assert await engine.start(one, works.code.codec.encode_args((), {}, "input"))
-    await asyncio.sleep(0.3)
+    await _third_steps_begun(10)
+    letting_go = asyncio.create_task(_let_go_on_when_stopping(engine))
     report = await StoreMover(MovedStore(source, "sqlite:///from.db"), MovedStore(target, "sqlite:///to.db")).switch(20)
     assert report.switched and report.interrupted == () and report.drained_s > 0
     with pytest.raises(StoreMoved, match=r"is being moved to sqlite:///to.db"):
         await running
-    done = len(LEDGER)
-    assert 10 <= done < 60
+    await letting_go
+    assert len(LEDGER) == 40, "the attempts in flight have ended, and none has begun"
     second = Engine(target, [works.code])
     going_on = asyncio.create_task(second.run())
     await _ended(target, 10)
@@ -333,10 +347,13 @@ async def test_an_engine_ends_what_it_has_begun_and_another_goes_on_with_nothing
 @pytest.mark.slow
 async def test_an_engine_that_does_not_end_in_time_is_waited_for_until_its_lease_has_run_out(tmp_path: Path) -> None:
     source, target = SqliteStore(tmp_path / "from.db"), SqliteStore(tmp_path / "to.db")
-    engine = Engine(source, [works.code], lease_s=1.5, holder="slow")
+    LEDGER.clear()
+    may_go_on.clear()
+    engine = Engine(source, [works.code], lease_s=1.5)
     running = asyncio.create_task(engine.run())
     await engine.ready()
     assert await engine.start(key("1", "default", "works"), works.code.codec.encode_args((), {}, "input"))
+    await _third_steps_begun(1)
     told: list[str] = []
     progress = MoveProgress(told=told.append)
     report = await StoreMover(MovedStore(source, "sqlite:///from.db"), MovedStore(target, "sqlite:///to.db"), progress=progress).switch(0)
@@ -344,9 +361,12 @@ async def test_an_engine_that_does_not_end_in_time_is_waited_for_until_its_lease
     assert any("leases of these processes" in sentence for sentence in told)
     with pytest.raises(StoreMoved):
         await running
+    assert len(LEDGER) == 3, "what was in flight was cancelled"
+    may_go_on.set()
     second = Engine(target, [works.code])
     going_on = asyncio.create_task(second.run())
     await _ended(target, 1)
+    assert len(LEDGER) == 6
     second.stop()
     await going_on
     await source.close()
