@@ -165,6 +165,10 @@ ENTRIES: dict[str, tuple[str, str]] = {
         "A live execution can't go on by that definition: something has begun that would be changed, or somebody else has patched it meanwhile.",
         "`why` has the reasons. Change what has not begun, add steps behind what has, or fork the execution; it goes on as before.",
     ),
+    "MoveRefused": (
+        "The database was moved already, the target is in use or has something of its own, its clock is ahead, or another command moves the same.",
+        "Nothing was changed. Copy into an empty database; what was moved already goes on where the message says.",
+    ),
     "HasEnded": (
         "The execution or the approval has ended, so what was asked would have no effect.",
         "`status` says how it ended. Rerun, fork or start another; only what has failed is retried.",
@@ -208,6 +212,14 @@ ENTRIES: dict[str, tuple[str, str]] = {
     "StoreDamaged": (
         "The disk or another program changed the file; or a file was copied over it while its write-ahead log (`-wal`) stayed.",
         "Put a backup in its place: `perdure db restore FILE --replace`. Engines and workers have stopped by themselves; begin them again afterwards.",
+    ),
+    "StoreUnusable": (
+        "The store is damaged, or was moved: the error is one of the classes below.",
+        "The message says what to do. Engines and workers have stopped by themselves; begin them again afterwards.",
+    ),
+    "StoreMoved": (
+        "`perdure db copy` moves the database, has moved it, or has made it as a copy that is not in use yet. It can be read, and refuses changes.",
+        "The message names the database to use: give that one with `--db` or `PERDURE_DB`. Engines and workers have stopped by themselves; begin them there.",
     ),
     "StoreUnavailable": (
         "The database did not answer: locked for too long, the disk full, the file gone, the server not there, a connection lost.",

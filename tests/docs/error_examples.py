@@ -115,7 +115,16 @@ MADE: dict[str, BaseException] = {
 
 WITHOUT = {
     *("PerdureError", "ProgrammingError", "SandboxLimit", "WorkflowError"),  # only classes below them are raised
-    *("StoreError", "StoreUnavailable", "StoreDamaged", "BadAnswer", "Unauthorized"),  # their messages are written where they are raised
+    *(
+        "StoreError",
+        "StoreUnavailable",
+        "StoreUnusable",
+        "StoreDamaged",
+        "StoreMoved",
+        "MoveRefused",
+        "BadAnswer",
+        "Unauthorized",
+    ),  # their messages are written where they are raised
     *("Fatal", "Rollback"),  # their messages are the user's
 }
 """Errors without an example."""

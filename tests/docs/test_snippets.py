@@ -12,6 +12,7 @@ from tests.docs.pages import ROOT, Block, PageRunner, PageSetup, Unlike, alike, 
 ELSEWHERE = {
     "docs/guides/cli.md": "tests/cli/test_guide.py",
     "docs/guides/lint.md": "tests/lint/test_guide.py",
+    "docs/guides/moving.md": "tests/docs/test_moving_guide.py",
     "docs/guides/notebooks.md": "tests/display/test_guide.py",
     "docs/guides/testing.md": "tests/testing/test_guide.py",
     "docs/guides/transactions-postgres.md": "tests/docs/test_postgres_guide.py",

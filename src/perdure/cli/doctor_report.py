@@ -25,7 +25,8 @@ from perdure.cli.postgres_findings import open_to_examine, postgres_findings
 from perdure.core.errors import PerdureError, StoreError
 from perdure.service.queries import HolderView, ListedExecution
 from perdure.service.verification import UnreadableItem, find_unreadable
-from perdure.stores.configured_store import database_file, is_postgres
+from perdure.stores.configured_store import database_file, is_postgres, open_store
+from perdure.stores.move_mark import MOVE_MARK
 from perdure.stores.sqlite.database_setup import check_database
 
 FREE_BYTES_MIN = 500 * 2**20
@@ -136,12 +137,15 @@ async def _store_findings(url: str, tenant: str) -> list[DoctorFinding]:
             engines = await client.engines()
             listed = await client.list(limit=LISTED_MAX, internal=True, tenant=tenant)
         unreadable = [one async for one in find_unreadable(store)]
+        mark = store.part(MOVE_MARK)
+        move = None if mark is None else await mark.read()
     finally:
         await store.close()
     lead_s = max(moment.now_s - after_s, before_s - moment.now_s, 0.0)
     serving = [one for one in engines if one.tenants is None or tenant in one.tenants]
     return [
         _clock_finding(lead_s),
+        *([] if move is None else [DoctorFinding("bad", "moving", move.refusal)]),
         *_engine_findings(engines),
         *_tenant_findings(engines, serving, tenant),
         *_execution_findings(listed, serving),
