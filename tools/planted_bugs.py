@@ -67,6 +67,13 @@ MEMORY = suite("stores/test_memory_store.py")
 SQLITE = suite("stores/sqlite/test_sqlite_store.py")
 ARCHIVES = suite("service/test_log_archives.py")
 FEEDS = suite("stores/test_memory_store.py", "held or its_head")
+
+
+def moves(matching: str) -> tuple[str, ...]:
+    """The tests of moves whose names match."""
+    return suite("service/test_store_moves.py", matching)
+
+
 FILE_FEEDS = suite("stores/sqlite/test_sqlite_store.py", "its_head or number_is_taken")
 SEPARATE = suite("stores/test_separate_blobs.py", "is_apart or grace")
 BOUNDED = suite("stores/test_bounded_work.py", "sqlite")
@@ -191,6 +198,16 @@ GUARDS = (
     Guard("what was held is awake where it is restored", "stores.memory:MemoryStore._restore_head", Instead("head.holder is None", "True"), FEEDS),
     Guard("a compaction is told by the head in a file", "stores.sqlite.restored_items:_restore_head", without("drop_rows"), FILE_FEEDS),
     Guard("a restored message takes no other's number in a file", "stores.sqlite.restored_items:_restore_message", never("is_number_taken"), FILE_FEEDS),
+    # Moves: of two stores one is in use, and it has everything.
+    Guard("a store that is moved refuses changes", "stores.sqlite.move_mark_part:_replace", without("refuse_change"), moves("until_the_switch")),
+    Guard("a mark is replaced by one who knows it", "stores.sqlite.move_mark_part:_replace", never("before != expected"), moves("has_taken_over")),
+    Guard("a store with executions of its own is not copied to", "service.store_moves:StoreMover._begin", without("_check_unused"), moves("of_its_own")),
+    Guard("a copy that differs is not put into use", "service.store_moves:StoreMover._close", never("differences"), moves("altered")),
+    Guard("what is open when FROM is closed is copied", "service.store_moves:StoreMover._close", without("_catch_up"), moves("closes_is_copied")),
+    Guard("the switch waits for leases", "service.store_moves:StoreMover._close", never("living"), moves("does_not_end_in_time")),
+    Guard("a copy whose feed was ended begins anew", "service.store_copies:has_feed", Returns("True"), moves("taken_back")),
+    Guard("a copy begins with an empty store", "service.store_copies:StoreCopier.begin", without("remove_everything"), moves("process_works or taken_back")),
+    Guard("an engine of a store that is drained ends what it has begun", "runtime.engine:Engine._grant_grace", Returns("None"), moves("nothing_done_twice")),
     Guard(
         "what has changed again is shipped in its new place from Postgres",
         "stores.postgres.feed_reader:read_page",

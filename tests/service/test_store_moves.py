@@ -14,11 +14,15 @@ from perdure.core.errors import BadValue, MoveRefused, StoreError, StoreMoved
 from perdure.runtime.engine import Engine
 from perdure.service.store_comparison import StoreComparer, compare_stores
 from perdure.service.store_moves import MovedStore, MoveProgress, MoveReport, StoreMover
+from perdure.stores.blob_directory import DirectoryBlobStore
 from perdure.stores.change_feed import CHANGE_FEED
+from perdure.stores.encoded_store import EncodedStore
+from perdure.stores.encryption import Encrypted, new_key, parse_keys
 from perdure.stores.memory import MemoryStore
 from perdure.stores.move_mark import MOVE_MARK, StoreMove
 from perdure.stores.protocol import Post, QueueLimits, Store
 from perdure.stores.secret_vault import VAULT
+from perdure.stores.separate_blobs import SeparateBlobsStore
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.testing.conformance import Clock, StoreWorld
 from perdure.testing.conformance.feed_suite import contents, note
@@ -110,6 +114,21 @@ async def test_what_changes_and_what_is_removed_after_a_copy_is_part_of_the_swit
     assert report.switched and await move.same() and await move.target.read(key("1")) is None
     kept = move.target.part(VAULT)
     assert kept is not None and [(one.name, one.sealed) for one in await kept.read()] == [("OTHER", b"other")]
+
+
+async def test_what_changes_until_from_closes_is_copied(move: Move) -> None:
+    mover = move.run()
+    drain = mover._drain
+
+    async def change_after_draining(drain_s: float) -> float:
+        took_s = await drain(drain_s)
+        source = await move.world(move.source)
+        await source.post(plain_message(queue(), "at the last moment"), acks=[Ack(queue(), "3")])
+        return took_s
+
+    mover._drain = change_after_draining  # type: ignore[method-assign]  # the moment between draining and closing
+    report = await mover.switch()
+    assert report.switched and await move.same() and len(await move.target.messages(queue())) == 30
 
 
 async def test_a_store_that_has_something_of_its_own_is_refused_and_goes_on(move: Move) -> None:
@@ -276,6 +295,42 @@ def test_killed_anywhere_a_switch_leaves_one_store_in_use_and_is_completed(phase
         kills, number = kills + 1, number * 5 // 4 + 7
     assert kills > 5
     in_a_child(lambda: asyncio.run(check(True)), 0)
+
+
+@pytest.mark.slow
+async def test_what_is_encrypted_is_folded_with_its_key_and_compared_as_bytes_without(tmp_path: Path) -> None:
+    codec, move = Encrypted(parse_keys(f"k:{new_key()}")), Move(tmp_path, Clock())
+    encoded = EncodedStore(move.source, codec)
+    engine = Engine(encoded, [works.code])
+    running = asyncio.create_task(engine.run())
+    await engine.ready()
+    LEDGER.clear()
+    may_go_on.set()
+    assert await engine.start(key("1", "default", "works"), works.code.codec.encode_args((), {}, "input"))
+    await _ended(encoded, 1)
+    engine.stop()
+    await running
+    report = await move.run().switch()
+    assert report.switched and report.verified is not None and (report.verified.folded, report.verified.sealed) == (0, 1)
+    found = await compare_stores(StoreComparer(move.source, move.target, ("A", "B"), codec), move.source, move.target)
+    assert found.differences == [] and (found.counts.folded, found.counts.sealed) == (1, 0) and found.counts.events > 6
+    other = StoreComparer(move.source, move.target, ("A", "B"), Encrypted(parse_keys(f"k:{new_key()}")))
+    assert (await compare_stores(other, move.source, move.target)).counts.sealed == 1
+    await move.source.close()
+    await move.target.close()
+
+
+@pytest.mark.slow
+async def test_large_values_in_a_directory_stay_there_and_are_read_at_the_other_side(tmp_path: Path) -> None:
+    move, large = Move(tmp_path, Clock()), b"large" * 30_000
+    blobs = DirectoryBlobStore(str(tmp_path / "blobs"))
+    apart = SeparateBlobsStore(move.source, blobs)
+    await apart.commit([Post(messages=(plain_message(queue()),), blobs=(("a" * 64, large),))])
+    assert (await move.run().switch()).switched
+    assert await move.target.blob("a" * 64) != large
+    assert await SeparateBlobsStore(move.target, blobs).blob("a" * 64) == large
+    await move.source.close()
+    await move.target.close()
 
 
 # Engines that work while their store is moved.
