@@ -25,7 +25,7 @@ from perdure.cli.postgres_findings import open_to_examine, postgres_findings
 from perdure.core.errors import PerdureError, StoreError
 from perdure.service.queries import HolderView, ListedExecution
 from perdure.service.verification import UnreadableItem, find_unreadable
-from perdure.stores.configured_store import database_file, is_postgres, open_store
+from perdure.stores.configured_store import database_file, is_postgres
 from perdure.stores.move_mark import MOVE_MARK
 from perdure.stores.sqlite.database_setup import check_database
 

@@ -247,7 +247,7 @@ async def test_in_the_store_s_database_the_writes_and_the_answer_are_one_transac
         joined.append(answer := await transact(*given))
         return answer
 
-    store.transact = told  # type: ignore[method-assign]  # to see that it is used
+    store.transact = told  # type: ignore[method-assign, assignment]  # to see that it is used
     made = defined("store" if source == "store" else server.url, sql(TRANSACTION))
     assert await run(made, None if source == "memory" else store) == 1
     assert len(joined) == (source != "memory") and await other.fetchval("SELECT count(*) FROM outbox") == 1
@@ -286,7 +286,7 @@ async def test_where_it_can_not_be_found_out_whether_it_is_the_store_s_database_
     async def unknown(_: Any) -> bool:
         raise OSError("for a moment")
 
-    store.is_same_database = unknown  # type: ignore[method-assign]  # a failure that no server makes at will
+    store.is_same_database = unknown  # type: ignore[method-assign, assignment]  # a failure that no server makes at will
     with pytest.raises(ExecutionFailed, match="for a moment"):
         await run(defined(server.url, sql(TRANSACTION)), store)
     assert await other.fetchval("SELECT count(*) FROM outbox") == 0
