@@ -98,6 +98,7 @@ class Storm:
         until(self._is_done, f"everything has ended; the client says {self._client.complained}", END_S)
         until(lambda: all(history.head.ended_at_s is not None for history in self._witness.look().values()), "detached children have ended")
         for engine in self._engines:
+            engine.until_said("ready")  # before that, a signal would kill it
             engine.end()
         histories = self._witness.testify()
         self._nothing_is_left()

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from perdure.workflow_function import Workflow
 
 
+LEASE_S_MIN = 1.0
+"""The shortest lease: a worker renews it three times in that time, beside its work."""
+
 BROKER_FLAGS = {"listen": "--listen", "exec_": "--exec", "each": "--each"}
 
 
@@ -348,6 +351,7 @@ def _start_request(workflow: str, given: dict[str, Any]) -> _StartRequest:
 @click.option("--only-tenant", "tenants", multiple=True, metavar="NAME", help="Serve only this tenant. It may be given several times.")
 @task_broker_options
 @click.option("--grace", metavar="TIME", help="How long steps may take to end after a stop signal; 30s, unless an App sets another time.")
+@click.option("--lease", default="15s", metavar="TIME", help="On a server, others take over after this time if the worker is killed; at least 1s.")
 @click.pass_obj
 def worker(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tuple[str, ...], tenants: tuple[str, ...], grace: str | None, **given: Any) -> None:
     """Run all workflows of some files or modules, definitions (FILE.yaml, FILE.json), and Apps (module:app), until stopped.
@@ -378,6 +382,8 @@ def worker(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tupl
     db, codec = worker_database(settings, apps)
     queues = queues or tuple(dict.fromkeys(queue for app in apps for queue in app.queues))
     grace_s = max((app.grace_s for app in apps), default=SHUTDOWN_GRACE_S) if grace is None else duration_seconds(grace, "--grace")
+    if (lease_s := duration_seconds(given["lease"], "--lease")) < LEASE_S_MIN:
+        raise click.UsageError(f"--lease {given['lease']} is too short: a busy worker would count as dead. It is at least {LEASE_S_MIN:g}s.")
     settings.log("perdure")
 
     def ready(engine: Engine | None) -> None:
@@ -393,7 +399,7 @@ def worker(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tupl
         raise click.UsageError("--concurrency needs queues: name them with --queue")
     workflows = [one.code for one in code.workflows]
     how: dict[str, Any] = {"queues": queues, "tenants": tenants or None, "declares": code.queues, "concurrency": given["concurrency"]}
-    how |= {"db": db, "codec": codec, "grace_s": grace_s}
+    how |= {"db": db, "codec": codec, "grace_s": grace_s, "lease_s": lease_s}
     asyncio.run(serve(workflows, code.steps, **how, ready=ready, secrets=secret_resolver_for, task_server=broker))
 
 

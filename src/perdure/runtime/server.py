@@ -14,7 +14,7 @@ from perdure.core.errors import StoreMoved
 from perdure.runtime.call_secrets import SecretSource
 from perdure.runtime.engine import Engine
 from perdure.runtime.garbage_collection import relaxed_garbage_collection
-from perdure.runtime.holder import MOVE_GRACE_S
+from perdure.runtime.holder import HOLDER_LEASE_S, MOVE_GRACE_S
 from perdure.runtime.registrations import worker_limits
 from perdure.runtime.worker import CALLS_AT_A_TIME, Worker
 from perdure.runtime.workflow_programs import Workflow
@@ -57,6 +57,7 @@ async def serve(
     db: str | Store | None = None,
     codec: PayloadCodec | None = None,
     grace_s: float = SHUTDOWN_GRACE_S,
+    lease_s: float = HOLDER_LEASE_S,
     ready: Callable[[Engine | None], None] = lambda _: None,
     secrets: Callable[[Store], SecretSource] | None = None,
     task_server: Callable[[Store, SecretSource | None], ServerMember] | None = None,
@@ -67,6 +68,8 @@ async def serve(
     that declare a `worker_concurrency`.
 
     `secrets` makes the source of secrets from the store, which may hold a vault.
+
+    If the process is killed, others take over what it had: at once on a file, and on a server `lease_s` after it last renewed its lease.
 
     With `task_server`, no call of the queues is performed in this process: the member that it makes leases their tasks to other programs. Without workflows
     there is then no engine.
@@ -83,13 +86,14 @@ async def serve(
         mine = frozenset[str]() if task_server or concurrency else names - worker_limits(declared).keys()
         engine = None
         if known or task_server is None:
-            engine = Engine(store, known, queues=mine, tenants=tenants, declares=declared, threaded=True, secrets=found)
+            engine = Engine(store, known, queues=mine, tenants=tenants, declares=declared, lease_s=lease_s, threaded=True, secrets=found)
         members: list[Engine | Worker | ServerMember] = [] if engine is None else [engine]
         if task_server is not None:
             members.append(task_server(store, found))
         elif names:
             limit = concurrency or CALLS_AT_A_TIME
-            members.append(Worker(store, steps, queues=names, tenants=tenants, declares=declared, limit=limit, threaded=True, secrets=found))
+            worker = Worker(store, steps, queues=names, tenants=tenants, declares=declared, limit=limit, lease_s=lease_s, threaded=True, secrets=found)
+            members.append(worker)
         with relaxed_garbage_collection():
             await _run_until_signal(members, lambda: ready(engine), grace_s)
 

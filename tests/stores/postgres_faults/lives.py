@@ -25,27 +25,32 @@ LARGE_BYTES = 70_000
 END_S = 60.0
 """How long an execution may take to end, once nothing is wrong any more."""
 
-ledger: list[str] = []
-"""The idempotency keys of the steps that began, in order."""
+ledger: list[tuple[str, int]] = []
+"""The attempts at steps that began, in order: the idempotency key of the step, and the number of the attempt."""
 
 go: Signal[int] = Signal("go", int)
 
 
+def begin() -> None:
+    """Enter the running attempt into the ledger."""
+    ledger.append((step_info().key, step_info().attempt))
+
+
 @step
 async def noted(number: int) -> int:
-    ledger.append(step_info().key)
+    begin()
     return number + 1
 
 
 @step
 async def large(number: int) -> str:
-    ledger.append(step_info().key)
+    begin()
     return f"{number:08d}" * (LARGE_BYTES // 8)
 
 
 @step
 async def slow(number: int, takes_s: float) -> int:
-    ledger.append(step_info().key)
+    begin()
     await asyncio.sleep(takes_s)
     return number
 
@@ -152,9 +157,9 @@ def raise_epoch(url: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-def doubled(keys: Iterable[str] | None = None) -> int:
-    """How many steps of the ledger began more often than once. Of an engine that lives on, none may: what it knows to be done, it does not do again."""
-    return sum(times - 1 for times in Counter(ledger if keys is None else keys).values())
+def doubled(attempts: Iterable[tuple[str, int]] | None = None) -> int:
+    """How many attempts of the ledger began more often than once. None may: that another begins is recorded before it does, and not after an outcome was."""
+    return sum(times - 1 for times in Counter(ledger if attempts is None else attempts).values())
 
 
 async def examine(url: str, acknowledged: Iterable[Key]) -> Verdict:

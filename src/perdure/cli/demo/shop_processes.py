@@ -1,4 +1,7 @@
-"""The processes of the demo: a shop has a database, a file that stands for the world, and workers, in a directory of its own."""
+"""The processes of the demo: a shop has a database, a file that stands for the world, and workers, in a directory of its own.
+
+The database is a file in the directory, or that of a URL, on a server. That a process is gone is known at once on a file; a server knows it when its lease ends.
+"""
 
 import json
 import os
@@ -10,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from perdure.stores.configured_store import is_postgres
 from perdure.sync_client import Client, Handle
 
 TICK_S = 0.02
@@ -17,6 +21,12 @@ TICK_S = 0.02
 
 STORY_S_MAX = 30.0
 """How long an order may take if no person plays."""
+
+LEASE_S = 3.0
+"""The lease of workers on a server."""
+
+GOES_ON_S_MAX = 1.0
+"""How soon an order must continue once it is known that a worker is gone."""
 
 
 class DemoStuck(Exception):
@@ -38,11 +48,13 @@ class ShopWorker:
 
 
 class DemoShop:
-    """A directory with a database, the file of the requests, and workers."""
+    """A directory with a database, unless that is at a `url` of a server, the file of the requests, and workers."""
 
-    def __init__(self, directory: Path, takes_s: float) -> None:
+    def __init__(self, directory: Path, takes_s: float, url: str = "") -> None:
         self.directory = directory
-        self.url = f"sqlite:///{directory}/perdure.db"
+        self.url = url or f"sqlite:///{directory}/perdure.db"
+        self.on_server = is_postgres(self.url)
+        self.goes_on_s_max = GOES_ON_S_MAX + LEASE_S * self.on_server
         self.workers: list[ShopWorker] = []
         self._environment = os.environ | {
             "PERDURE_DB": self.url,
@@ -54,7 +66,7 @@ class DemoShop:
 
     def hire(self) -> ShopWorker:
         """Starts a worker in a session of its own, which Ctrl-C of the terminal does not reach."""
-        command = [sys.executable, "-m", "perdure.cli", "worker", "perdure.cli.demo.order_workflow"]
+        command = [sys.executable, "-m", "perdure.cli", "worker", "perdure.cli.demo.order_workflow", *(["--lease", f"{LEASE_S:g}s"] if self.on_server else [])]
         number = len(self.workers) + 1
         out = self.directory / f"worker-{number}.out"
         with out.open("wb") as output, out.with_suffix(".errors").open("wb") as errors:

@@ -8,9 +8,6 @@ from perdure.cli.demo.order_story import GREEN, RED, OrderStory, painted, say
 from perdure.cli.demo.shop_processes import STORY_S_MAX, DemoShop, ordered
 from perdure.sync_client import Handle
 
-GOES_ON_S_MAX = 1.0
-"""How soon after a kill the order must continue."""
-
 
 class StoryClaims:
     """The claims about an order, and which of them turned out false."""
@@ -36,15 +33,15 @@ class StoryClaims:
         self.claim("nothing was asked for again once its answer was recorded", not late)
         if waits := {kill.what: kill.went_on_s for kill in story.kills if kill.key}:
             said = ", ".join(f"{what} {'never' if wait_s is None else f'after {wait_s:.2f} s'}" for what, wait_s in waits.items())
-            self.claim(f"killed in the middle of a step, it continued: {said}", all(soon(kill.went_on_s) for kill in story.kills if kill.key))
+            self.claim(f"killed in the middle of a step, it continued: {said}", all(soon(kill.went_on_s, story.shop) for kill in story.kills if kill.key))
         if any(not kill.key for kill in story.kills) and story.taken_up_s is not None:
-            self.claim(f"killed while it waited, it took up the decision after {story.taken_up_s:.2f} s", soon(story.taken_up_s))
+            self.claim(f"killed while it waited, it took up the decision after {story.taken_up_s:.2f} s", soon(story.taken_up_s, story.shop))
         self.claim("the steps and the result are those of an order without a kill", same(story, lines, calm))
 
 
-def soon(wait_s: float | None) -> bool:
+def soon(wait_s: float | None, shop: DemoShop) -> bool:
     """Returns whether the wait was short enough."""
-    return wait_s is not None and wait_s < GOES_ON_S_MAX
+    return wait_s is not None and wait_s < shop.goes_on_s_max
 
 
 def same(story: OrderStory, lines: Sequence[dict[str, Any]], calm: DemoShop) -> bool:
