@@ -41,12 +41,14 @@ class GroupCommit:
         if len(self._senders) < STATEMENTS_MAX:
             sender = asyncio.create_task(self._send())
             self._senders.add(sender)
-            sender.add_done_callback(self._senders.discard)
         return await asked.answers
 
     async def _send(self) -> None:
-        while self._asked:
-            await self._send_together(self._batch())
+        try:
+            while self._asked:
+                await self._send_together(self._batch())
+        finally:  # At once, not by a callback: a change that arrives in between would have nobody to send it.
+            self._senders.discard(asyncio.current_task())
 
     def _batch(self) -> list[_Asked]:
         batch = [self._asked.popleft()]
