@@ -48,7 +48,7 @@ def test_run_app_and_client_take_its_url(shell: Shell, monkeypatch: pytest.Monke
 
     async def serves() -> str:
         async with App([greet], db=shell.db) as app:
-            return str(await (await app.start(greet, "Bo", id="e2")).result())
+            return str(await (await app.start(greet.with_(id="e2"), "Bo")).result())
 
     assert greet.with_(id="e1", db=shell.db).run("Ada") == "Hello Ada"
     assert asyncio.run(serves()) == "Hello Bo"

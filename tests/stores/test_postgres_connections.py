@@ -177,7 +177,7 @@ async def test_a_task_that_is_cancelled_leaves_nothing_behind(server: PostgresSe
         ("28P01", StoreUnavailable, "check the user and the password"),
         ("3D000", StoreUnavailable, "createdb"),
         ("40P01", StoreUnavailable, "it can be repeated"),
-        ("42501", StoreUnavailable, "grant this role"),
+        ("42501", StoreError, "perdure db grants perdure"),
         ("42P01", StoreUnavailable, "perdure db migrate"),
         ("53100", StoreUnavailable, "disk is full"),
         ("53200", StoreUnavailable, "short of memory"),
@@ -242,7 +242,7 @@ async def test_an_encoding_other_than_utf8_is_refused(server: PostgresServer, ot
 
 
 def test_a_server_that_is_too_old_is_refused() -> None:
-    facts = ServerFacts(1, 140_011, "14.11", "UTF8", False, False, "on", 100, False, "perdure")
+    facts = ServerFacts(1, 140_011, "14.11", "UTF8", False, False, "on", 100, is_encrypted=False, role="perdure")
     with pytest.raises(StoreError, match=r"postgresql://h/x is Postgres 14\.11; Perdure needs 15 or later"):
         check_server(facts, connection_settings("postgresql://h/x"))
     check_server(facts._replace(version_number=150_000), connection_settings("postgresql://h/x"))
@@ -343,7 +343,7 @@ async def test_a_pooler_that_refuses_a_parameter_is_named_as_the_cause(pooler: s
 
 async def test_a_store_for_reading_only_makes_no_tables_and_changes_nothing(server: PostgresServer, other: Any) -> None:
     store = PostgresStore(server.url, schema="unused", read_only=True)
-    with pytest.raises(StoreError, match=r"the schema unused .* has not the tables that this Perdure needs; perdure db migrate makes them"):
+    with pytest.raises(StoreError, match=r"the schema unused .* has no tables of Perdure yet.* Run perdure db migrate"):
         await store.heads()
     await store.close()
     assert await other.fetchval("SELECT to_regnamespace('unused')") is None
