@@ -233,6 +233,48 @@ GUARDS = (
         on_postgres("stores/test_differential_servers.py", "copy_by"),
     ),
     Guard(
+        "of processes that migrate at once, one applies a script",
+        "stores.postgres.migrations:SchemaMigrations._apply",
+        always("try_lock_migrations"),
+        on_postgres("stores/test_postgres_migrations.py", "at_once"),
+    ),
+    Guard(
+        "a script that another process has applied is not applied again",
+        "stores.postgres.migrations:SchemaMigrations._apply",
+        never("state.number"),
+        on_postgres("stores/test_postgres_migrations.py", "at_once"),
+    ),
+    Guard(
+        "an engine leaves tables alone that do not work with it any more",
+        "stores.postgres.migrations:SchemaMigrations.expect_known",
+        never("state.oldest_engine"),
+        on_postgres("stores/test_postgres_migrations.py", "two_versions"),
+    ),
+    Guard(
+        "an engine that starts applies no script that running engines do not work with",
+        "stores.postgres.migrations:SchemaMigrations.must_migrate",
+        never("breaking"),
+        on_postgres("stores/test_postgres_migrations.py", "on_demand"),
+    ),
+    Guard(
+        "an index that was left incomplete is made again",
+        "stores.postgres.migrations:SchemaMigrations._apply_outside",
+        never("is_valid is False"),
+        on_postgres("stores/test_postgres_migrations.py", "incomplete"),
+    ),
+    Guard(
+        "a script does not keep engines waiting for its locks",
+        "stores.postgres.migrations:SchemaMigrations._settings",
+        Instead("self._lock_timeout_s if local else 0", "0"),
+        on_postgres("stores/test_postgres_migrations.py", "engines_go_on"),
+    ),
+    Guard(
+        "a role that gets another purpose loses the rights of the one before",
+        "stores.postgres.grants:grant_statements",
+        Instead("(SQL.revoke_rights, {})", "(SQL.grant_schema, {})"),
+        on_postgres("stores/test_postgres_grants.py", "another_purpose"),
+    ),
+    Guard(
         "a compaction is told by the head in Postgres",
         "stores.postgres.restored_items:_restore_head",
         Instead("(SQL.drop_rows, SQL.take_rows)", "(SQL.take_rows,)"),
