@@ -232,6 +232,20 @@ steps:
 output: {tool: "@tool", tried: "@tried", function: "@function", task: "@task", own: "@own"}
 """
 
+STATEMENTS = """
+order: listed
+input: {n: {type: integer}}
+steps:
+  - {id: read, sql: {connection: shop, query: "SELECT :n AS n", result: rows, max_rows: 10}, with: {n: "@input.n"}}
+  - id: write
+    sql: {connection: shop, execute: ["DELETE FROM a WHERE n = :n", {statement: "INSERT INTO a VALUES (:n) RETURNING n", result: value, expect: 1}]}
+    with: {n: "@input.n"}
+    undo: {tool: sql, with: {connection: shop, execute: "DELETE FROM a WHERE n = :n", with: {n: "@self.n"}}}
+  - {id: go, listen: go}
+  - {id: one, sql: {connection: shop, execute: "DELETE FROM a", result: count, expect: 0}}
+output: {read: "@read", write: "@write", one: "@one"}
+"""
+
 HEAD = """
 version: 1.2.0
 description: Everything that a document has beside its steps
@@ -663,6 +677,7 @@ HEARD = (Sent("right", 1), Sent("left", 2), Sent("first"), Sent("vote", 1), Sent
 
 CASES: dict[str, DefinitionEntry] = {
     "definition_work": DefinitionEntry(WORK, (GivenOutcome("task", "printed"),), {"n": 7}),
+    "definition_sql": DefinitionEntry(STATEMENTS, (Sent(),), {"n": 7}),
     "definition_head": DefinitionEntry(HEAD, input={"name": "ann"}),
     "definition_blocks": DefinitionEntry(BLOCKS, (Sent("note", "n"), Waited(30), Sent("go", 1)), {"n": 7}),
     "definition_each": DefinitionEntry(EACH, (Waited(30), Sent("x", 1), Sent("y", 2)), {"of": [5, 6, 7]}),

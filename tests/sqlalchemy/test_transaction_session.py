@@ -20,7 +20,8 @@ from perdure.sqlalchemy import connection_on, session_on
 from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.sqlite.database_setup import create_beside_application_tables
 from perdure.stores.sqlite.store import SqliteStore
-from tests.stores.servers import DatabaseServer, postgres
+from tests.stores.postgres_clusters import pgbouncer
+from tests.stores.servers import PostgresServer, postgres
 
 
 class Base(DeclarativeBase):
@@ -111,7 +112,7 @@ class Shop:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[DatabaseServer]:
+def server() -> Iterator[PostgresServer]:
     with postgres() as server:
         yield server
 
@@ -189,3 +190,20 @@ async def test_only_the_transaction_of_a_step_is_accepted() -> None:
     with pytest.raises(BadValue, match="the transaction of a step with transaction=True"):
         async with session_on(Other()):  # type: ignore[arg-type]  # the mistake that is tested
             pass
+
+
+@pytest.mark.real
+async def test_by_a_pooler_in_transaction_mode_sessions_of_many_steps_do_not_meet(server: PostgresServer) -> None:
+    other = await asyncpg.connect(server.url)
+    await other.execute(f"DROP SCHEMA IF EXISTS perdure CASCADE; DROP TABLE IF EXISTS orders; {TABLE}")
+    with pgbouncer(server, default_pool_size=2) as pooler:
+        store = PostgresStore(pooler.url)
+        engine = Engine(store, [order.code])
+        running = asyncio.create_task(engine.run())
+        async with AsyncClient(store) as client:
+            await asyncio.gather(*(client.run(order.with_(id=str(number)), number) for number in range(12)))
+        engine.stop()
+        await running
+        await store.close()
+    assert await other.fetchval("SELECT count(*) FROM orders") == 12
+    await other.close()

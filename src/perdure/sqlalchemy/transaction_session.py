@@ -78,7 +78,9 @@ def _engine(url: str) -> AsyncEngine:
     async def creator() -> Any:
         return _current.get()
 
-    return create_async_engine(url, async_creator=creator, poolclass=NullPool)
+    # A pooler in transaction mode needs statements without names, and none that is kept.
+    unnamed = {"prepared_statement_cache_size": 0, "prepared_statement_name_func": str} if url.startswith("postgresql") else {}
+    return create_async_engine(url, async_creator=creator, poolclass=NullPool, connect_args=unnamed)
 
 
 async def _sqlite_engine() -> AsyncEngine:

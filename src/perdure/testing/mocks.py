@@ -23,6 +23,7 @@ from perdure.core.errors import BadValue, ErrorInfo, Undecodable
 from perdure.core.operations import Failure, Outcome
 from perdure.core.paths import Key, Path, path_text
 from perdure.core.values import Value
+from perdure.definitions.graph.graph_workflow import GraphWorkflow
 from perdure.runtime.step_runner import is_transactional, run_step
 from perdure.runtime.workflow_programs import Workflow as AnyWorkflow
 from perdure.testing.verdicts import Unanswered
@@ -246,7 +247,7 @@ class Mocks:
             name = _named(fn.step if isinstance(fn, UndoHandler) else fn)
             why = Unanswered(f"step {name} ({info.key})", "it is not mocked, and the world is strict", f"mock it, or allow it: world.strict({name})")
             await self.give_up(why)
-        if mock is None and is_transactional(fn):
+        if mock is None and (is_transactional(fn) or (isinstance(fn, Step) and fn.form is not None)):
             name = _named(fn.step if isinstance(fn, UndoHandler) else fn)
             instead = f"mock it: world.mock({name}, ...); or test it in a file, with an App or `.with_(db=...).run()`"
             await self.give_up(Unanswered(f"step {name} ({info.key})", "it needs a transaction, and a world has no database", instead))
@@ -258,7 +259,9 @@ class Mocks:
         return outcome
 
     def wrap(self, code: AnyWorkflow) -> AnyWorkflow:
-        """Wraps the function of a workflow so that an execution uses the mock, if there is one when it begins. A definition is returned unchanged."""
+        """Wraps the function of a workflow so that an execution uses the mock, if there is one when it begins. A definition needs no connections."""
+        if isinstance(code, GraphWorkflow):
+            return dataclasses.replace(code, connections=None)
         if not isinstance(code, CodeWorkflow):
             return code
 

@@ -30,7 +30,7 @@ from perdure.stores.postgres.notifications import StoreNotifications
 from perdure.stores.postgres.old_months import PostgresMonthRemoval
 from perdure.stores.postgres.record_rows import read_record, read_records
 from perdure.stores.postgres.server_errors import repeat_conflicts, sqlstate
-from perdure.stores.postgres.statements import SQL
+from perdure.stores.postgres.statements import SQL, in_schema
 from perdure.stores.postgres.store_tables import CHANGE_CHANNEL, WAKE_CHANNEL
 from perdure.stores.postgres.transactional_steps import StepWork, run_transactional_step
 from perdure.stores.postgres.user_transaction_store import PostgresUserTransactionStore, join_user_transaction
@@ -221,9 +221,12 @@ class PostgresStore:
 
     async def is_same_database(self, connection: Any) -> bool:
         """See `TransactionalStore.is_same_database`."""
-        await self.meet()
-        is_known = is_instance_of(connection, "asyncpg", "Connection", "PoolConnectionProxy")
-        return is_known and tuple(await connection.fetchrow(SQL.database_identity)) == self._identity
+        if not is_instance_of(connection, "asyncpg", "Connection", "PoolConnectionProxy"):
+            return False
+        async with self._connected() as own:
+            here = await own.fetch(SQL.user_connection_identity)
+        there = await connection.fetch(in_schema(SQL.user_connection_identity, self._connections.settings.schema))
+        return here == [tuple(row) for row in there]
 
     async def meet(self) -> None:
         """See `JoinsUserTransactions.meet`."""

@@ -17,6 +17,8 @@ from perdure.definitions.kinds.sql.sql_errors import SqlRefused
 from perdure.definitions.kinds.sql.sql_kind import EXAMPLE, limit_s, sql_kind
 from perdure.definitions.kinds.sql.sql_request import build_request
 from perdure.stores.sqlite.database_setup import create_beside_application_tables
+from perdure.testing import World
+from perdure.testing.verdicts import Unanswered
 
 TABLES = """
 CREATE TABLE accounts (id INTEGER PRIMARY KEY, name TEXT UNIQUE, cents INTEGER CHECK (cents >= 0));
@@ -408,6 +410,13 @@ async def test_a_tool_of_the_name_stands_in_for_it_in_tests() -> None:
     made = Definition.of(document(sql({"query": "SELECT :x AS x"}, x=1)), kinds={"sql": fake})
     assert await made.with_(db="memory:").arun() == [{"x": 7}]
     assert asked == [({"connection": "shop", "query": "SELECT :x AS x"}, {"x": 1})]
+
+
+def test_in_a_world_a_step_is_mocked_and_needs_no_connection(world: World, shop: Path) -> None:
+    with world.mock("sql", returns=[{"x": 5}]):
+        assert world.run(Definition.of(document(sql({"query": "SELECT 1 AS x"})))) == [{"x": 5}]
+    with pytest.raises(Unanswered, match="it needs a transaction, and a world has no database; mock it"):
+        world.run(Definition.of(document(sql({"query": "SELECT 1 AS x"})), connections={"shop": f"sqlite:///{shop}"}))
 
 
 async def test_two_executions_of_one_id_write_once(own: Path) -> None:

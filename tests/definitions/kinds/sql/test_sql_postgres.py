@@ -14,7 +14,8 @@ from perdure.runtime.engine import Engine
 from perdure.stores.memory import MemoryStore
 from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.protocol import Store
-from tests.stores.servers import DatabaseServer, postgres
+from tests.stores.postgres_clusters import pgbouncer
+from tests.stores.servers import PostgresServer, postgres
 
 pytestmark = pytest.mark.real
 
@@ -29,13 +30,13 @@ INSERT INTO accounts VALUES (1, 'ada', 1000), (2, 'bob', 0);
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[DatabaseServer]:
+def server() -> Iterator[PostgresServer]:
     with postgres() as server:
         yield server
 
 
 @pytest.fixture
-async def other(server: DatabaseServer) -> AsyncIterator[Any]:
+async def other(server: PostgresServer) -> AsyncIterator[Any]:
     """A connection of the user's own."""
     connection = await asyncpg.connect(server.url)
     await connection.execute("DROP SCHEMA IF EXISTS perdure CASCADE")
@@ -67,12 +68,12 @@ async def run(definition: Definition, store: Store | None = None, id: str = "x",
         await running
 
 
-async def asked(server: DatabaseServer, query: str, **given: Any) -> Any:
+async def asked(server: PostgresServer, query: str, **given: Any) -> Any:
     """The value of a query with these values."""
     return await run(defined(server.url, sql({"query": query, "result": "value"}, **given)))
 
 
-async def test_the_example_does_what_it_says(server: DatabaseServer, other: Any) -> None:
+async def test_the_example_does_what_it_says(server: PostgresServer, other: Any) -> None:
     made = Definition.of(EXAMPLE, connections={"shop": server.url})
     assert await run(made, customer="ada", cents=300) == [1, 1]
     assert await other.fetchval("SELECT cents FROM accounts WHERE id = 1") == 700
@@ -106,7 +107,7 @@ async def test_the_example_does_what_it_says(server: DatabaseServer, other: Any)
         ("SELECT true", True),
     ],
 )
-async def test_every_type_has_one_form(server: DatabaseServer, query: str, value: Any) -> None:
+async def test_every_type_has_one_form(server: PostgresServer, query: str, value: Any) -> None:
     assert await asked(server, query) == value
 
 
@@ -130,7 +131,7 @@ async def test_every_type_has_one_form(server: DatabaseServer, query: str, value
         ("int", None, None),
     ],
 )
-async def test_a_value_is_bound_as_the_type_that_the_server_expects(server: DatabaseServer, other: Any, type_name: str, value: Any, text: str | None) -> None:
+async def test_a_value_is_bound_as_the_type_that_the_server_expects(server: PostgresServer, other: Any, type_name: str, value: Any, text: str | None) -> None:
     found = await run(defined(server.url, sql({"query": f"SELECT (:x::{type_name})::text", "result": "value"}, x="@input.value")), value=value)
     assert found == text or text is None
 
@@ -155,14 +156,14 @@ async def test_a_value_is_bound_as_the_type_that_the_server_expects(server: Data
         ({"execute": "SELECT pg_sleep(0); COMMIT"}, None, "several statements"),
     ],
 )  # fmt: skip
-async def test_an_error_names_the_statement_and_the_condition_and_shows_no_value(server: DatabaseServer, other: Any, config: Any, given: Any, why: str) -> None:
+async def test_an_error_names_the_statement_and_the_condition_and_shows_no_value(server: PostgresServer, other: Any, config: Any, given: Any, why: str) -> None:
     with pytest.raises(Exception, match=why) as failed:
         await run(defined(server.url, sql(config, **({} if given is None else {"x": "@input.value"}))), value=given)
     assert "hush-hush" not in str(failed.value) and "77777" not in str(failed.value)
     assert await other.fetchval("SELECT count(*) FROM accounts") == 2
 
 
-async def test_huge_results_are_kept(server: DatabaseServer) -> None:
+async def test_huge_results_are_kept(server: PostgresServer) -> None:
     found = await run(defined(server.url, sql({"query": "SELECT n, repeat('x', 100) AS t FROM generate_series(1, 20000) AS n", "max_rows": 20_000})))
     assert len(found) == 20_000 and found[-1]["n"] == 20_000
     with pytest.raises(ExecutionFailed, match="too_large"):
@@ -173,7 +174,7 @@ async def test_huge_results_are_kept(server: DatabaseServer) -> None:
 
 
 @pytest.mark.parametrize("source", ["url", "store"])
-async def test_a_statement_is_cancelled_on_the_server_when_its_time_is_over(server: DatabaseServer, other: Any, source: str) -> None:
+async def test_a_statement_is_cancelled_on_the_server_when_its_time_is_over(server: PostgresServer, other: Any, source: str) -> None:
     step = {**sql({"execute": "SELECT pg_sleep(100) /* too long */"}), "timeout": "500ms"}
     store = PostgresStore(server.url) if source == "store" else None
     with pytest.raises(ExecutionFailed, match=r"statement_timeout: .*its time is over|timeout"):
@@ -194,7 +195,7 @@ async def nothing_runs(other: Any, comment: str) -> None:
     raise AssertionError("the statement still runs")
 
 
-async def test_a_statement_that_nobody_wants_any_more_is_cancelled_on_the_server(server: DatabaseServer, other: Any) -> None:
+async def test_a_statement_that_nobody_wants_any_more_is_cancelled_on_the_server(server: PostgresServer, other: Any) -> None:
     branches = [{"id": "slow", "sql": {"connection": "shop", "query": "SELECT pg_sleep(100) /* unwanted */"}}, {"id": "fast", "sleep": "300ms"}]
     began_s = time.monotonic()
     assert (await run(defined(server.url, {"id": "first", "race": branches})))["winner"] == "fast"
@@ -202,7 +203,7 @@ async def test_a_statement_that_nobody_wants_any_more_is_cancelled_on_the_server
     assert time.monotonic() - began_s < 20
 
 
-async def test_after_a_lost_connection_and_a_deadlock_the_step_is_tried_again(server: DatabaseServer, other: Any) -> None:
+async def test_after_a_lost_connection_and_a_deadlock_the_step_is_tried_again(server: PostgresServer, other: Any) -> None:
     await other.execute("CREATE SEQUENCE IF NOT EXISTS once; ALTER SEQUENCE once RESTART")
     kill = "SELECT CASE WHEN nextval('once') = 1 THEN pg_terminate_backend(pg_backend_pid()) END"
     assert await run(defined(server.url, sql({"execute": [kill, "UPDATE accounts SET cents = cents + 1 WHERE id = 1"]}))) is not None
@@ -212,7 +213,7 @@ async def test_after_a_lost_connection_and_a_deadlock_the_step_is_tried_again(se
     assert await other.fetchval("SELECT cents FROM accounts WHERE id = 1") == 1002
 
 
-async def test_a_server_that_is_not_there_is_tried_again(server: DatabaseServer) -> None:
+async def test_a_server_that_is_not_there_is_tried_again(server: PostgresServer) -> None:
     url = f"postgresql://perdure@/postgres?host={server.directory}/nowhere"
     with pytest.raises(ExecutionFailed, match=r"database_unreachable: shop: connecting: .*see that the server runs") as failed:
         await run(defined(url, sql({"query": "SELECT 1"})))
@@ -223,7 +224,7 @@ async def test_a_server_that_is_not_there_is_tried_again(server: DatabaseServer)
 
 
 @pytest.fixture
-async def store(server: DatabaseServer, other: Any) -> AsyncIterator[PostgresStore]:
+async def store(server: PostgresServer, other: Any) -> AsyncIterator[PostgresStore]:
     store = PostgresStore(server.url)
     yield store
     await store.close()
@@ -239,7 +240,7 @@ async def transactions_of_answers(other: Any) -> set[str]:
 
 @pytest.mark.parametrize("source", ["url", "store", "memory"])
 async def test_in_the_store_s_database_the_writes_and_the_answer_are_one_transaction(
-    server: DatabaseServer, other: Any, store: PostgresStore, source: str
+    server: PostgresServer, other: Any, store: PostgresStore, source: str
 ) -> None:
     transact, joined = store.transact, list[Any]()
 
@@ -253,7 +254,7 @@ async def test_in_the_store_s_database_the_writes_and_the_answer_are_one_transac
     assert len(joined) == (source != "memory") and await other.fetchval("SELECT count(*) FROM outbox") == 1
 
 
-async def test_another_role_is_not_joined_and_keeps_its_own_rights(server: DatabaseServer, other: Any, store: PostgresStore) -> None:
+async def test_another_role_is_not_joined_and_keeps_its_own_rights(server: PostgresServer, other: Any, store: PostgresStore) -> None:
     await other.execute("DROP ROLE IF EXISTS clerk; CREATE ROLE clerk LOGIN; GRANT SELECT, INSERT ON outbox TO clerk")
     url = server.url.replace("perdure@", "clerk@")
     try:
@@ -279,7 +280,7 @@ async def test_a_query_by_the_store_s_connection_changes_nothing_and_its_answer_
 
 
 async def test_where_it_can_not_be_found_out_whether_it_is_the_store_s_database_nothing_is_written(
-    server: DatabaseServer, other: Any, store: PostgresStore
+    server: PostgresServer, other: Any, store: PostgresStore
 ) -> None:
     """A step that was performed without the transaction because of a short failure could be performed twice."""
 
@@ -292,7 +293,7 @@ async def test_where_it_can_not_be_found_out_whether_it_is_the_store_s_database_
     assert await other.fetchval("SELECT count(*) FROM outbox") == 0
 
 
-async def test_two_engines_write_each_row_once(server: DatabaseServer, other: Any) -> None:
+async def test_two_engines_write_each_row_once(server: PostgresServer, other: Any) -> None:
     made = defined(
         server.url,
         sql({"execute": "INSERT INTO outbox VALUES (:idempotency_key, NULL)"}),
@@ -312,3 +313,37 @@ async def test_two_engines_write_each_row_once(server: DatabaseServer, other: An
     ids = [row[0] for row in await other.fetch("SELECT id FROM outbox WHERE id LIKE 'default%'")]
     assert sorted(ids) == sorted(f"default/it/{number}:a" for number in range(40))
     assert await other.fetchval("SELECT count(*) FROM outbox") == 80
+
+
+# A pooler in between.
+
+
+@pytest.fixture
+def pooled(server: PostgresServer) -> Iterator[str]:
+    """The URL of the same database by a PgBouncer in transaction mode."""
+    with pgbouncer(server, default_pool_size=2) as pooler:
+        yield pooler.url
+
+
+async def test_a_pooler_in_transaction_mode_may_be_in_between(server: PostgresServer, other: Any, pooled: str) -> None:
+    one = sql(
+        {"execute": ["INSERT INTO outbox VALUES (:id, :body)", {"statement": "SELECT count(*) FROM outbox", "result": "value"}]},
+        id="@input.value",
+        body={"a": 1},
+    )
+    typed = {"id": "b", "sql": {"connection": "shop", "query": "SELECT 'happy'::mood AS m, ROW(1, 'x')::pair AS p, :x::mood[] AS l"}, "with": {"x": ["sad"]}}
+    made = defined(pooled, one, typed)
+    found = await asyncio.gather(*(run(made, id=str(number), value=str(number)) for number in range(12)))
+    assert found == [[{"m": "happy", "p": {"a": 1, "b": "x"}, "l": ["sad"]}]] * 12
+    assert await other.fetchval("SELECT count(*) FROM outbox") == 12
+
+
+async def test_by_a_pooler_the_store_s_database_is_recognized(other: Any, store: PostgresStore, pooled: str) -> None:
+    transact, joined = store.transact, list[Any]()
+
+    async def told(*given: Any) -> Any:
+        joined.append(answer := await transact(*given))
+        return answer
+
+    store.transact = told  # type: ignore[method-assign, assignment]  # to see that it is used
+    assert await run(defined(pooled, sql(TRANSACTION)), store) == 1 and len(joined) == 1
