@@ -15,6 +15,7 @@ from perdure.core.envelopes import Ack, NewExecution, OutgoingMessage
 from perdure.core.paths import Key, QueueAddress
 from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.protocol import Claim, Claimed, ClaimedExecution, Commit, Committed, Post
+from tests.runtime.processes import record
 from tests.stores.postgres_rows import PROGRAM, add_heads
 from tests.stores.servers import DatabaseServer, postgres
 
@@ -89,7 +90,7 @@ async def test_commits_of_held_executions_write_no_index_entries(timeouts: bool,
         await store.close()
         after = await state_of(server, "heads")
     updates, hot = after.updates - before.updates, after.hot_updates - before.hot_updates
-    print(f"proved: {hot} of {updates} updates of held executions were HOT")
+    record(f"{hot} of {updates} updates of held executions were HOT")
     assert updates >= 10_000 and hot >= hot_min * updates
 
 
@@ -164,8 +165,8 @@ async def test_dead_rows_and_sizes_stay_bounded_under_traffic(minutes: float) ->
         await asyncio.gather(*(engine.run() for engine in engines))
         heads, mail = await state_of(server, "heads"), await state_of(server, "mail")
     done = sum(engine.done for engine in engines)
-    print(
-        f"proved: {done} executions advanced; heads: {heads.live} live and {heads.dead} dead rows, {heads.size / full.size:.1f} times as large as full, "
+    record(
+        f"{done} executions advanced; heads: {heads.live} live and {heads.dead} dead rows, {heads.size / full.size:.1f} times as large as full, "
         f"{heads.hot_updates / heads.updates:.0%} of updates HOT; messages: {mail.live} live and {mail.dead} dead rows, {mail.size / 1e6:.1f} MB"
     )
     assert done > 500 * minutes

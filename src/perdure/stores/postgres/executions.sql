@@ -32,10 +32,6 @@ DELETE FROM perdure.log WHERE execution = $1;
 -- Records a program that needs capabilities.
 INSERT INTO perdure.programs VALUES ($1) ON CONFLICT DO NOTHING;
 
--- name: programs
--- The programs that need capabilities.
-SELECT name FROM perdure.programs;
-
 -- name: rows_after
 -- A part: the rows of a log behind a version.
 FROM perdure.log WHERE execution = number AND log.month = heads.month AND log.version > $2 ORDER BY log.version;
