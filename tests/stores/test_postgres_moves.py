@@ -115,7 +115,7 @@ async def test_what_killed_processes_left_in_a_file_is_ended_on_postgres(tmp_pat
     await store.commit([signalled(name, "wanted") for name in ("listening", "diverged", "heavy", "looped")])
     await store.commit([start(states.expected)])
     async with asyncio.timeout(120):
-        ended = {head.key.workflow: await _ending(watch, store, head.key) for head in await store.heads(HeadFilter(limit=1_000))}  # type: ignore[arg-type]
+        ended = {head.key.workflow: await _ending(watch, store, head.key) for head in await store.heads(HeadFilter(limit=1_000))}  # type: ignore[arg-type]  # it only waits for the end
     assert ended == RESULTS
     watch.close()
     for member in (engine, worker):

@@ -49,13 +49,13 @@ FREE_HEAD_FIELDS = ("wake_at_s", "message_at_s")
 READ_ERRORS = (PerdureError, KeyError, ValueError, IndexError, AttributeError, TypeError)
 """The errors that reading and folding a damaged log can raise."""
 
-PlaceKind = Literal["execution", "messages", "record", "large value", "queue", "secret"]
+StorePlaceKind = Literal["execution", "messages", "record", "large value", "queue", "secret"]
 
 
-class Place(NamedTuple):
+class StorePlace(NamedTuple):
     """Something that both stores have, or one of them: its kind, and its name in the store."""
 
-    kind: PlaceKind
+    kind: StorePlaceKind
     name: Address | RecordKey | str
 
     def __str__(self) -> str:
@@ -65,7 +65,7 @@ class Place(NamedTuple):
 class StoreDifference(msgspec.Struct, frozen=True):
     """Something that is not the same in both stores, and in what it differs."""
 
-    kind: PlaceKind
+    kind: StorePlaceKind
     name: str
     why: str
 
@@ -98,27 +98,27 @@ def feed_of(store: Store, name: str) -> ChangeFeed:
     return feed
 
 
-def places_of(items: Iterable[ShippedItem]) -> list[Place]:
+def places_of(items: Iterable[ShippedItem]) -> list[StorePlace]:
     """Returns what items are about, each once.
 
     Rows belong to their execution. The limits of queues are compared as a whole, and the walk over all heads finds executions that were removed.
     """
-    found: dict[Place, None] = {}
+    found: dict[StorePlace, None] = {}
     for item in items:
         match item:
             case ShippedHead():
-                found[Place("execution", item.head.key)] = None
+                found[StorePlace("execution", item.head.key)] = None
             case ShippedMessage():
-                found[Place("messages", item.message.to)] = None
+                found[StorePlace("messages", item.message.to)] = None
             case RemovedMessage():
-                found[Place("messages", item.to)] = None
+                found[StorePlace("messages", item.to)] = None
             case ShippedBlob() | RemovedBlob():
-                found[Place("large value", item.sha256)] = None
+                found[StorePlace("large value", item.sha256)] = None
             case ShippedRecord():
-                found[Place("record", item.record.key)] = None
+                found[StorePlace("record", item.record.key)] = None
             case RemovedRecord():
-                found[Place("record", item.key)] = None
-    return [one for one in found if one.kind != "messages" or Place("execution", one.name) not in found]
+                found[StorePlace("record", item.key)] = None
+    return [one for one in found if one.kind != "messages" or StorePlace("execution", one.name) not in found]
 
 
 class StoreComparer:
@@ -129,12 +129,12 @@ class StoreComparer:
         self._sealer = None if codec is None else PayloadSealer(codec)
         self.counts = ComparedCounts()
 
-    async def differences(self, places: Sequence[Place]) -> dict[Place, str]:
+    async def differences(self, places: Sequence[StorePlace]) -> dict[StorePlace, str]:
         """Compares places; returns those that differ, with the reason."""
-        found: dict[Place, str] = {}
+        found: dict[StorePlace, str] = {}
         room = asyncio.Semaphore(COMPARED_AT_A_TIME)
 
-        async def compare(place: Place) -> None:
+        async def compare(place: StorePlace) -> None:
             async with room:
                 if (why := await self._difference(place)) is not None:
                     found[place] = why
@@ -142,16 +142,16 @@ class StoreComparer:
         await asyncio.gather(*map(compare, places))
         return found
 
-    async def _difference(self, place: Place) -> str | None:
+    async def _difference(self, place: StorePlace) -> str | None:
         match place:
-            case Place("execution", Key() as key):
+            case StorePlace("execution", Key() as key):
                 return await self._execution_difference(key)
-            case Place("messages", Key() | QueueAddress() as address):
+            case StorePlace("messages", Key() | QueueAddress() as address):
                 return await self._messages_difference(address)
-            case Place("record", RecordKey() as key):
+            case StorePlace("record", RecordKey() as key):
                 self.counts.records += 1
                 return self._unequal("the record", await self._first.record(key), await self._second.record(key))
-            case Place("large value", str(sha256)):
+            case StorePlace("large value", str(sha256)):
                 self.counts.blobs += 1
                 return self._unequal("its content", await self._first.blob(sha256), await self._second.blob(sha256))
             case _:
@@ -223,9 +223,9 @@ class StoreComparer:
         changed = [key for key in keys if _content(keys[key]) != _content(others[key])]
         return f"its message {changed[0]} differs" if changed else "its messages have another order"
 
-    async def head_walk(self) -> dict[Place, str]:
+    async def head_walk(self) -> dict[StorePlace, str]:
         """Compares all heads, and finds executions that only one store has. It reads no logs."""
-        found: dict[Place, str] = {}
+        found: dict[StorePlace, str] = {}
         counted = 0
         self.counts.executions = 0
         async for page in head_pages(self._first, HeadFilter()):
@@ -237,30 +237,30 @@ class StoreComparer:
                 other = there.get(head.key)
                 why = f"it is not in {self._names[1]}" if other is None else self.head_difference(head, other)
                 if why is not None:
-                    found[Place("execution", head.key)] = why
+                    found[StorePlace("execution", head.key)] = why
         of_second = 0
         async for page in head_pages(self._second, HeadFilter()):
             of_second += len(page)
         return found if of_second == counted else found | await self._only_in_second()
 
-    async def _only_in_second(self) -> dict[Place, str]:
-        found: dict[Place, str] = {}
+    async def _only_in_second(self) -> dict[StorePlace, str]:
+        found: dict[StorePlace, str] = {}
         async for page in head_pages(self._second, HeadFilter()):
             keys = tuple(head.key for head in page)
             there = {head.key for head in await self._first.heads(HeadFilter(keys=keys, limit=len(keys)))}
-            found |= {Place("execution", key): f"it is not in {self._names[0]}" for key in keys if key not in there}
+            found |= {StorePlace("execution", key): f"it is not in {self._names[0]}" for key in keys if key not in there}
         return found
 
-    async def shared_differences(self) -> dict[Place, str]:
+    async def shared_differences(self) -> dict[StorePlace, str]:
         """Compares the limits of queues, and secrets as they are encrypted, with their versions."""
         limits, others = [_limits(await store.queues()) for store in (self._first, self._second)]
         secrets, kept = [await _secrets(store) for store in (self._first, self._second)]
         return self._map_differences("queue", limits, others) | self._map_differences("secret", secrets, kept)
 
-    def _map_differences(self, kind: PlaceKind, first: Mapping[str, object], second: Mapping[str, object]) -> dict[Place, str]:
+    def _map_differences(self, kind: StorePlaceKind, first: Mapping[str, object], second: Mapping[str, object]) -> dict[StorePlace, str]:
         names = sorted({name for name, _ in (first.items() ^ second.items())})
         what = "its limits" if kind == "queue" else "its version or its encrypted value"
-        return {Place(kind, name): self._unequal(what, first.get(name), second.get(name)) or "" for name in names}
+        return {StorePlace(kind, name): self._unequal(what, first.get(name), second.get(name)) or "" for name in names}
 
 
 def _content(message: QueuedMessage) -> QueuedMessage:
@@ -287,7 +287,7 @@ class StoreComparison(msgspec.Struct, frozen=True):
     differences: list[StoreDifference]
 
 
-def named_differences(found: Mapping[Place, str]) -> list[StoreDifference]:
+def named_differences(found: Mapping[StorePlace, str]) -> list[StoreDifference]:
     """Returns differences as they are shown, in order of kind and name."""
     return sorted((StoreDifference(place.kind, str(place), why) for place, why in found.items()), key=lambda one: (one.kind, one.name))
 
@@ -320,7 +320,7 @@ async def compare_stores(comparer: StoreComparer, first: Store, second: Store, p
     Raises:
         BadValue: one of the stores has no change feed.
     """
-    began_s, found, compared = time.monotonic(), dict[Place, str](), set[Place]()
+    began_s, found, compared = time.monotonic(), dict[StorePlace, str](), set[StorePlace]()
     for store, name, is_second in ((second, "B", True), (first, "A", False)):
         async for items in content_pages(store, name):
             places = [one for one in places_of(items) if one.kind != "execution" or is_second]  # the walk finds those that only A has
@@ -333,7 +333,7 @@ async def compare_stores(comparer: StoreComparer, first: Store, second: Store, p
     return StoreComparison(comparer.counts, time.monotonic() - began_s, named_differences(found))
 
 
-def _is_queue(place: Place) -> bool:
+def _is_queue(place: StorePlace) -> bool:
     return isinstance(place.name, QueueAddress)
 
 
@@ -345,10 +345,10 @@ class CopyVerification:
     """
 
     def __init__(self, comparer: StoreComparer, target: Store, marker: str) -> None:
-        self._comparer, self._feed, self._ignored = comparer, feed_of(target, "TO"), Place("large value", marker)
+        self._comparer, self._feed, self._ignored = comparer, feed_of(target, "TO"), StorePlace("large value", marker)
         self._position = 0
-        self._open: dict[Place, str] = {}
-        self._queues: set[Place] = set()
+        self._open: dict[StorePlace, str] = {}
+        self._queues: set[StorePlace] = set()
 
     async def begin(self) -> None:
         """Begins the change feed of the copy, with everything in it."""
@@ -373,7 +373,7 @@ class CopyVerification:
     async def complete(self, queues: Iterable[Address], progress: Callable[[int], object]) -> list[StoreDifference]:
         """Compares the rest, of a source that does not change any more: what was restored since, all heads, limits, secrets and what `queues` hold."""
         await self.advance(progress)
-        places = [*self._open, *sorted(self._queues | {Place("messages", queue) for queue in queues})]
+        places = [*self._open, *sorted(self._queues | {StorePlace("messages", queue) for queue in queues})]
         found = await self._comparer.differences(places)
         found |= await self._comparer.head_walk() | await self._comparer.shared_differences()
         return named_differences(found)

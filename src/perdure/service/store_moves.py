@@ -10,7 +10,7 @@ Each state of a move is recorded in the stores themselves, as a mark that makes 
     moved       in use    FROM names TO to whoever still wants to change it.
 
 So no state has both in use, and an interruption leaves one of these states. From the first three, the move can be completed or taken back; after the switch
-it can be completed only. A run takes over from an earlier one by replacing the mark of TO by its own; what the earlier one still tries then fails.
+it can be completed only. A run takes over from an earlier one by replacing the mark of TO by its own; what the earlier one still does then fails.
 """
 
 import asyncio
