@@ -1,6 +1,6 @@
 """The processes of the demo: a shop has a database, a file that stands for the world, and workers, in a directory of its own.
 
-The database is a file in the directory, or that of a URL, on a server. That a process is gone is known at once on a file; a server knows it when its lease ends.
+The database is a file in the directory, or that of a URL, on a server. On a file it is known at once that a process is gone, on a server when its lease ends.
 """
 
 import json
