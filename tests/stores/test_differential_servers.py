@@ -14,6 +14,12 @@ from tests.stores import test_feed_differential as feed_walk
 from tests.stores.servers import DatabaseServer, postgres, valkey
 
 
+IN_REAL, IN_PROVE = range(3), range(3, 23)
+IN_REAL_AND_PROVE = pytest.mark.parametrize(
+    "seed", [*(pytest.param(seed, marks=pytest.mark.real) for seed in IN_REAL), *(pytest.param(seed, marks=pytest.mark.prove) for seed in IN_PROVE)]
+)
+
+
 class PostgresTwin(PostgresStore):
     """A file that is closed lets all holders go. So does this."""
 
@@ -44,8 +50,7 @@ def valkey_server() -> Iterator[DatabaseServer]:
         yield server
 
 
-@pytest.mark.real
-@pytest.mark.parametrize("seed", range(3))
+@IN_REAL_AND_PROVE
 async def test_postgres_does_what_memory_does(seed: int, postgres_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch) -> None:
     connection = await asyncpg.connect(postgres_server.url)
     await connection.execute("DROP SCHEMA IF EXISTS perdure CASCADE")
@@ -54,8 +59,7 @@ async def test_postgres_does_what_memory_does(seed: int, postgres_server: Databa
     await walk.compare_stores(seed, Path(), walk.OPERATIONS_MIN)
 
 
-@pytest.mark.real
-@pytest.mark.parametrize("seed", range(3))
+@IN_REAL_AND_PROVE
 async def test_a_copy_by_the_feed_from_or_to_postgres_is_the_store(
     seed: int, postgres_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
