@@ -42,7 +42,7 @@ class _Request(NamedTuple):
 def copy(_: GlobalOptions, /, source: str, target: str, how: str | None, drain_s: float, *, as_json: bool) -> None:
     """Copy all that the database FROM has into the empty database TO, and move to it. Both are URLs, such as sqlite:///path/to/file.db.
 
-    The stores for Postgres and Redis are experimental, and no other command opens them: postgresql://user@host/database, redis://host:6379/0.
+    The store for Redis is experimental, and no other command opens it: redis://host:6379/0.
 
     Engines go on with FROM, and TO refuses work. Run it as often as you like: it copies what has changed since. Interrupted, it goes on where it was.
 
