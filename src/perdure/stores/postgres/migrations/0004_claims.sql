@@ -175,24 +175,37 @@ BEGIN
             ORDER BY placed.at_s, placed.number);
 END $$;
 
--- Records the turns of tenants, given in their order, and forgets some that are long past. The turns of a tenant that another claim serves are recorded by it.
-CREATE FUNCTION perdure.record_tenant_turns_1(p_work boolean, p_tenants text[], p_now_s float8) RETURNS void LANGUAGE plpgsql AS $$
+-- Records the turns of the tenants of what is handed over, and forgets some that are long past, of which nothing was decided by this claim. The turns of a tenant
+-- that another claim serves are recorded by that.
+CREATE FUNCTION perdure.record_tenant_turns_1(p_executions perdure.candidate[], p_tasks perdure.candidate[], p_now_s float8) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     v_turn float8 := coalesce((SELECT max(t.turn) FROM perdure.tenant_turns AS t), 0);
-    v_turns float8[] := '{}';
+    v_count bigint := 0;
+    v_work boolean;
+    v_tenants text[];
+    v_turns float8[];
     v_free text[];
     v_busy text[];
 BEGIN
-    FOR v_place IN 1 .. cardinality(p_tenants) LOOP
-        v_turn := greatest(v_turn, p_now_s) + 1e-6;
-        v_turns := v_turns || v_turn;
+    FOREACH v_work IN ARRAY ARRAY[false, true] LOOP
+        v_tenants := array(SELECT one.tenant FROM unnest(CASE WHEN v_work THEN p_tasks ELSE p_executions END) AS one
+            WHERE one.place > 0 GROUP BY one.tenant ORDER BY max(one.place));
+        CONTINUE WHEN cardinality(v_tenants) = 0;
+        v_count := v_count + cardinality(v_tenants);
+        v_turns := '{}';
+        FOR v_place IN 1 .. cardinality(v_tenants) LOOP
+            v_turn := greatest(v_turn, p_now_s) + 1e-6;
+            v_turns := v_turns || v_turn;
+        END LOOP;
+        v_free := array(SELECT t.tenant FROM perdure.tenant_turns AS t WHERE t.work = v_work AND t.tenant = ANY(v_tenants) FOR UPDATE SKIP LOCKED);
+        v_busy := array(SELECT t.tenant FROM perdure.tenant_turns AS t WHERE t.work = v_work AND t.tenant = ANY(v_tenants) AND t.tenant <> ALL(v_free));
+        INSERT INTO perdure.tenant_turns (tenant, work, turn) SELECT given.tenant, v_work, given.turn FROM unnest(v_tenants, v_turns) AS given(tenant, turn)
+            WHERE given.tenant <> ALL(v_busy) ORDER BY given.tenant ON CONFLICT (tenant, work) DO UPDATE SET turn = excluded.turn;
     END LOOP;
-    v_free := array(SELECT t.tenant FROM perdure.tenant_turns AS t WHERE t.work = p_work AND t.tenant = ANY(p_tenants) FOR UPDATE SKIP LOCKED);
-    v_busy := array(SELECT t.tenant FROM perdure.tenant_turns AS t WHERE t.work = p_work AND t.tenant = ANY(p_tenants) AND t.tenant <> ALL(v_free));
-    INSERT INTO perdure.tenant_turns (tenant, work, turn) SELECT given.tenant, p_work, given.turn FROM unnest(p_tenants, v_turns) AS given(tenant, turn)
-        WHERE given.tenant <> ALL(v_busy) ORDER BY given.tenant ON CONFLICT (tenant, work) DO UPDATE SET turn = excluded.turn;
-    DELETE FROM perdure.tenant_turns AS t WHERE t.ctid = ANY(ARRAY(SELECT old.ctid FROM perdure.tenant_turns AS old WHERE old.turn < p_now_s - 3600
-        ORDER BY old.turn LIMIT 2 * cardinality(p_tenants) FOR UPDATE SKIP LOCKED));
+    IF v_count > 0 THEN
+        DELETE FROM perdure.tenant_turns AS t WHERE t.ctid = ANY(ARRAY(SELECT old.ctid FROM perdure.tenant_turns AS old WHERE old.turn < p_now_s - 3600
+            ORDER BY old.turn LIMIT 2 * v_count FOR UPDATE SKIP LOCKED));
+    END IF;
 END $$;
 
 -- Chooses and locks what a claim gets, longest waiting first. `p_limited` are those that queues with limits let it have, which are locked already. What another
@@ -205,7 +218,6 @@ DECLARE
     v_numbers bigint[];
     v_locked bigint[];
     v_busy bigint[] := '{}';
-    v_tenants text[];
 BEGIN
     IF p_limit <= 0 OR cardinality(p_names) = 0 THEN
         RETURN '{}';
@@ -230,12 +242,7 @@ BEGIN
         EXIT WHEN cardinality(v_locked) = cardinality(v_numbers);
         v_busy := v_busy || array(SELECT one FROM unnest(v_numbers) AS one WHERE one <> ALL(v_locked));
     END LOOP;
-    v_chosen := array(SELECT one FROM unnest(v_chosen) AS one WHERE one.queue IS NOT NULL OR one.number = ANY(v_locked) ORDER BY one.at_s, one.number);
-    v_tenants := array(SELECT one.tenant FROM unnest(v_chosen) AS one WHERE one.place > 0 GROUP BY one.tenant ORDER BY max(one.place));
-    IF cardinality(v_tenants) > 0 THEN
-        PERFORM perdure.record_tenant_turns_1(p_work, v_tenants, p_now_s);
-    END IF;
-    RETURN v_chosen;
+    RETURN array(SELECT one FROM unnest(v_chosen) AS one WHERE one.queue IS NOT NULL OR one.number = ANY(v_locked) ORDER BY one.at_s, one.number);
 END $$;
 
 -- When the next thing that no limits apply to becomes due for a claimer: something free, or something that it holds.
@@ -310,6 +317,7 @@ BEGIN
     END IF;
     v_executions := perdure.take_1(false, p_holder, p_programs, p_roots, p_tenants, now_s, p_limit, v_executions);
     v_work := perdure.take_1(true, p_holder, p_queues, p_roots, p_tenants, now_s, p_limit, v_work);
+    PERFORM perdure.record_tenant_turns_1(v_executions, v_work, now_s);
     executions := array(SELECT one.number FROM unnest(v_executions) AS one);
     tasks := array(SELECT one.number FROM unnest(v_work) AS one);
     IF v_with_limits THEN
