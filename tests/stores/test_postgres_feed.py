@@ -260,7 +260,7 @@ def test_the_command_copies_from_a_file_to_postgres_and_back(tmp_path: Path, cop
     asyncio.run(fill())
     url = copy_url.replace("perdure@", "perdure:secret@")
     for source, target in ((f"sqlite:///{first}", url), (url, f"sqlite:///{back}")):
-        done = CliRunner().invoke(root, ["db", "copy", source, target])
+        done = CliRunner().invoke(root, ["db", "copy", source, target, "--independent"])
         assert done.exit_code == 0 and "30 executions" in done.output and "secret@" not in done.output, done.output
     asyncio.run(compare())
 

@@ -189,7 +189,7 @@ def test_the_command_copies_from_a_file_to_redis_and_back(tmp_path: Path, copy_u
 
     asyncio.run(fill())
     for source, target in ((f"sqlite:///{first}", copy_url), (copy_url, f"sqlite:///{back}")):
-        done = CliRunner().invoke(root, ["db", "copy", source, target])
+        done = CliRunner().invoke(root, ["db", "copy", source, target, "--independent"])
         assert done.exit_code == 0 and "30 executions" in done.output, done.output
     asyncio.run(compare())
 
