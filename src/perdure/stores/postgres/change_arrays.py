@@ -62,12 +62,23 @@ async def carry_out(fetch: Fetch, changes: Sequence[Commit | Post], clock_s: flo
                 answers.append(Stale(arrays.records[which[number] - 1].key, present[number]))
             case _:
                 answers.append(arrays.refused(which[number], present[number]))
-    return CarriedOut(answers, StoreTime(now_s, epoch), wakes, news)
+    return CarriedOut(answers, StoreTime(now_s, epoch), bool(wakes), bool(news))
 
 
 def _float(at_s: float | None) -> float | None:
     """Returns a time that may be an int as a float, as drivers want all members of an array to be."""
     return None if at_s is None else float(at_s)
+
+
+def _columns(rows: Iterable[tuple[Any, ...]], types: Iterable[str]) -> list[list[Any]]:
+    """Returns the columns of rows. One that has only NULL or only false is empty, unless it is the first, which says how many rows there are.
+
+    The function reads what is behind the end of an array as NULL, which counts as false. Most columns of most changes are so, and asyncpg checks each value.
+    """
+    first, *others = zip(*rows, strict=True)
+    _, *kinds = types
+    nothing = (True not in values if kind == "bool" else values.count(None) == len(values) for values, kind in zip(others, kinds, strict=True))
+    return [[*first], *([] if is_nothing else [*values] for values, is_nothing in zip(others, nothing, strict=True))]
 
 
 def _version_after(change: Commit | Post) -> int:
@@ -103,11 +114,7 @@ class _ChangeArrays:
     def arguments(self, clock_s: float | None) -> list[object]:
         """The arguments of the function."""
         places = sorted(self._places) if len(self._places) > 1 or self._plain else []
-        columns = [
-            column
-            for rows, types in zip(self._tables, _TABLES, strict=True)
-            for column in (map(list, zip(*rows, strict=True)) if rows else ([] for _ in types))
-        ]
+        columns = [column for rows, types in zip(self._tables, _TABLES, strict=True) for column in (_columns(rows, types) if rows else [[] for _ in types])]
         return [clock_s, sorted(self._locks), places, [*self._plain], [*map(escape_nul, self._programs)], *columns]
 
     def opened_by_change(self, created: Iterable[int]) -> dict[int, list[Key]]:

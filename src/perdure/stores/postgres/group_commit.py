@@ -81,5 +81,7 @@ class GroupCommit:
 
 
 def _size_bytes(change: Commit | Post) -> int:
-    size_bytes = sum(len(payload) for _, payload in change.blobs) + sum(len(send.body) for send in change.messages)
-    return size_bytes + len(change.row) if isinstance(change, Commit) else size_bytes
+    size_bytes = len(change.row) if isinstance(change, Commit) else 0
+    if change.blobs or change.messages:
+        size_bytes += sum(len(payload) for _, payload in change.blobs) + sum(len(send.body) for send in change.messages)
+    return size_bytes
