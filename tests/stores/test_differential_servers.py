@@ -13,7 +13,6 @@ from tests.stores import test_differential as walk
 from tests.stores import test_feed_differential as feed_walk
 from tests.stores.servers import DatabaseServer, postgres, valkey
 
-
 IN_REAL, IN_PROVE = range(3), range(3, 23)
 IN_REAL_AND_PROVE = pytest.mark.parametrize(
     "seed", [*(pytest.param(seed, marks=pytest.mark.real) for seed in IN_REAL), *(pytest.param(seed, marks=pytest.mark.prove) for seed in IN_PROVE)]
