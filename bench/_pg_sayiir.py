@@ -1,7 +1,7 @@
 """Sayiir's side of the comparison on Postgres: flows of tasks, checkpointed by its engine in Rust.
 
-One flow is run by `run_durable_workflow`, in this process; many at once by a pool of threads, each in such a call. A flow of another process is submitted by its
-client and run by its worker, which polls every 5 ms.
+One flow is run by `run_durable_workflow`, in this process; many at once by a pool of threads, each in such a call. A flow of another process is submitted by
+its client and run by its worker, which polls every 5 ms.
 """
 
 import asyncio

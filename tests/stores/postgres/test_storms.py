@@ -8,8 +8,8 @@ import pytest
 
 from tests.runtime.processes import ProcessDirectory, seeded
 from tests.runtime.test_cluster_kill import undisturbed
-from tests.stores.postgres_faults.fault_rows import in_prove, in_real
-from tests.stores.postgres_faults.server_storm import ServerStorm, survive
+from tests.stores.postgres.fault_rows import in_prove, in_real
+from tests.stores.postgres.server_storm import ServerStorm, survive
 from tests.stores.servers import PostgresServer, postgres
 
 FEW, FEW_RAGE_S, FEW_PACE = 98, 20.0, 2.0

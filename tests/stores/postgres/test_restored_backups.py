@@ -11,9 +11,8 @@ from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.protocol import Committed, Post, Superseded
 from perdure.testing.conformance import Clock, StoreWorld
 from perdure.testing.conformance.store_world import key, plain_message, queue
-from tests.stores.postgres_clusters import back_up, restore
-from tests.stores.postgres_faults.fault_rows import Verdict, write_row
-from tests.stores.postgres_faults.lives import (
+from tests.stores.postgres.fault_rows import Verdict, write_row
+from tests.stores.postgres.lives import (
     STEPS_AFTER_GO,
     client_on,
     doubled,
@@ -27,6 +26,7 @@ from tests.stores.postgres_faults.lives import (
     tell_to_go,
     until_waiting,
 )
+from tests.stores.postgres_clusters import back_up, restore
 from tests.stores.servers import PostgresServer, postgres
 
 pytestmark = pytest.mark.real

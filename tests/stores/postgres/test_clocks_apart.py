@@ -12,7 +12,7 @@ from tests.runtime.kill_storm import is_sound, settled
 from tests.runtime.processes import ProcessDirectory, until
 from tests.runtime.shifted_clock import set_clock
 from tests.runtime.test_cluster_kill import undisturbed
-from tests.stores.postgres_faults.fault_rows import UNHARMED, Verdict, write_row
+from tests.stores.postgres.fault_rows import UNHARMED, Verdict, write_row
 from tests.stores.servers import PostgresServer, postgres
 
 pytestmark = pytest.mark.real

@@ -15,7 +15,7 @@ from perdure.runtime.engine import Engine
 from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.protocol import Store
 from perdure.sync_client import AsyncClient, AsyncHandle
-from tests.stores.postgres_faults.fault_rows import Verdict
+from tests.stores.postgres.fault_rows import Verdict
 
 T = TypeVar("T")
 

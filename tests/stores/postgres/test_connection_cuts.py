@@ -8,8 +8,8 @@ import pytest
 from perdure.core.paths import Key
 from perdure.stores.postgres.store import PostgresStore
 from perdure.testing.crash_points import evenly_spread
-from tests.stores.postgres_faults.fault_rows import UNHARMED, Verdict, in_prove, in_real, write_row
-from tests.stores.postgres_faults.lives import client_on, engine_on, examine, lead, ledger, result_of_life
+from tests.stores.postgres.fault_rows import UNHARMED, Verdict, in_prove, in_real, write_row
+from tests.stores.postgres.lives import client_on, engine_on, examine, lead, ledger, result_of_life
 from tests.stores.postgres_proxy import Choose, Fate, Proxy, proxied
 from tests.stores.servers import PostgresServer, postgres
 

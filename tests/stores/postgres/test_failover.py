@@ -8,9 +8,8 @@ import pytest
 from perdure.stores.postgres.store import PostgresStore
 from tests.runtime.processes import ProcessDirectory, seeded
 from tests.runtime.test_cluster_kill import undisturbed
-from tests.stores.postgres_clusters import FailoverPair, failover_pair, make_synchronous, promote, rejoin, stop_streaming, wait_until_caught_up
-from tests.stores.postgres_faults.fault_rows import Verdict, in_prove, in_real, write_row
-from tests.stores.postgres_faults.lives import (
+from tests.stores.postgres.fault_rows import Verdict, in_prove, in_real, write_row
+from tests.stores.postgres.lives import (
     STEPS_AFTER_GO,
     client_on,
     doubled,
@@ -23,7 +22,8 @@ from tests.stores.postgres_faults.lives import (
     tell_to_go,
     until_waiting,
 )
-from tests.stores.postgres_faults.server_storm import ServerStorm, survive
+from tests.stores.postgres.server_storm import ServerStorm, survive
+from tests.stores.postgres_clusters import FailoverPair, failover_pair, make_synchronous, promote, rejoin, stop_streaming, wait_until_caught_up
 
 FAILOVER_EVERY_S = 8.0
 BEFORE, WITHIN = 10, 10

@@ -17,9 +17,9 @@ from perdure.core.errors import StoreUnavailable
 from perdure.core.paths import Key
 from perdure.stores.postgres.store import PostgresStore
 from perdure.sync_client import AsyncClient
+from tests.stores.postgres.fault_rows import UNHARMED, write_row
+from tests.stores.postgres.lives import client_on, engine_on, examine, lead, ledger, result_of_life, stored
 from tests.stores.postgres_clusters import failover_pair, postgres_on_small_disk, promote
-from tests.stores.postgres_faults.fault_rows import UNHARMED, write_row
-from tests.stores.postgres_faults.lives import client_on, engine_on, examine, lead, ledger, result_of_life, stored
 from tests.stores.servers import PostgresServer, postgres
 
 pytestmark = pytest.mark.real

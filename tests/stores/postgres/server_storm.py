@@ -10,7 +10,7 @@ from perdure.stores.postgres.store import PostgresStore
 from tests.runtime.flows import PRESS, kind
 from tests.runtime.kill_storm import Kills, Outcome, Storm, settled
 from tests.runtime.processes import History, ProcessDirectory, RealProcess
-from tests.stores.postgres_faults.fault_rows import UNHARMED, Verdict, write_row
+from tests.stores.postgres.fault_rows import UNHARMED, Verdict, write_row
 
 LEASE_S = 3.0
 """After so long, others take over what a killed engine held."""

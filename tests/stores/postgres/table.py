@@ -1,4 +1,4 @@
-"""Runs the fault tests on Postgres, and prints what came of each fault: ``python -m tests.stores.postgres_faults.table [--long] [-k EXPRESSION]``."""
+"""Runs the fault tests on Postgres, and prints what came of each fault: ``python -m tests.stores.postgres.table [--long] [-k EXPRESSION]``."""
 
 import argparse
 import os
@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.stores.postgres_faults.fault_rows import ROWS, FaultRow, read_rows
+from tests.stores.postgres.fault_rows import ROWS, FaultRow, read_rows
 
 HERE = Path(__file__).parent
 HEADER = ("fault", "how many", "lost", "doubled", "stuck", "note")
@@ -22,7 +22,7 @@ def table(rows: Sequence[FaultRow]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the tests and print the table; return the exit code of the tests."""
-    parser = argparse.ArgumentParser(description=__doc__, prog="python -m tests.stores.postgres_faults.table")
+    parser = argparse.ArgumentParser(description=__doc__, prog="python -m tests.stores.postgres.table")
     parser.add_argument("--long", action="store_true", help="run the long forms as well, which `make prove` runs")
     parser.add_argument("-k", metavar="EXPRESSION", default="", help="run only the tests whose names match")
     chosen = parser.parse_args(arguments)
