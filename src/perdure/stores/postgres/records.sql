@@ -22,9 +22,9 @@ DELETE FROM perdure.record_attributes WHERE {this_record};
 INSERT INTO perdure.record_attributes SELECT $1, $2, $3, * FROM unnest($4::text[], $5::bytea[]);
 
 -- name: drop_expired_records
--- Removes some expired records; returns their keys.
-DELETE FROM perdure.records WHERE (tenant, kind, key) IN (SELECT tenant, kind, key FROM perdure.records WHERE expires_at_s <= $1
-    ORDER BY expires_at_s, tenant, kind, key LIMIT $2 FOR UPDATE SKIP LOCKED) AND expires_at_s <= $1 RETURNING tenant, kind, key;
+-- Removes some expired records; returns their keys. (`IN` would let the planner repeat the query, which skips what is removed by then and finds more.)
+DELETE FROM perdure.records WHERE ctid = ANY(ARRAY(SELECT ctid FROM perdure.records WHERE expires_at_s <= $1
+    ORDER BY expires_at_s, tenant, kind, key LIMIT $2 FOR UPDATE SKIP LOCKED)) RETURNING tenant, kind, key;
 
 -- name: read_record
 -- A record that has not expired.
