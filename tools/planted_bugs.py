@@ -277,7 +277,7 @@ GUARDS = (
     Guard(
         "a compaction is told by the head in Postgres",
         "stores.postgres.restored_items:_restore_head",
-        Instead("(SQL.drop_rows, SQL.take_rows)", "(SQL.take_rows,)"),
+        without("drop_rows", "first", "number"),
         on_postgres("stores/test_postgres_store.py", "its_head"),
     ),
     Guard(
