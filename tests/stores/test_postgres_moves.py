@@ -108,12 +108,13 @@ async def test_what_killed_processes_left_in_a_file_is_ended_on_postgres(tmp_pat
     first = SqliteStore(tmp_path / "first.db", lambda: time.time() + LATER_S)
     store = PostgresStore(url, lambda: time.time() + LATER_S)
     assert (await StoreMover(*sides(first, store)).switch()).switched
-    engine, worker = Engine(store, [one.code for one in WORKFLOWS]), Worker(store, [states.press], queues=[PRESS])
-    running = [asyncio.create_task(engine.run()), asyncio.create_task(worker.run())]
-    watch = ChangeWatcher(store)
+    # Before the engine runs: so much later, it removes messages to executions that nobody has started.
     await store.commit([tell("diverged", "retry", messages.RetryMessage("mended")), tell("paused", "resume", messages.ResumeMessage())])
     await store.commit([signalled(name, "wanted") for name in ("listening", "diverged", "heavy", "looped")])
     await store.commit([start(states.expected)])
+    engine, worker = Engine(store, [one.code for one in WORKFLOWS]), Worker(store, [states.press], queues=[PRESS])
+    running = [asyncio.create_task(engine.run()), asyncio.create_task(worker.run())]
+    watch = ChangeWatcher(store)
     async with asyncio.timeout(120):
         ended = {head.key.workflow: await _ending(watch, store, head.key) for head in await store.heads(HeadFilter(limit=1_000))}  # type: ignore[arg-type]  # it only waits for the end
     assert ended == RESULTS
