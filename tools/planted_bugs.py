@@ -233,6 +233,13 @@ GUARDS = (
         on_postgres("stores/test_differential_servers.py", "copy_by"),
     ),
     Guard(
+        "a change that arrives when all statements have just ended is sent",
+        "stores.postgres.group_commit:GroupCommit._send",
+        without("self._senders.discard"),
+        suite("stores/postgres/test_group_commit.py"),
+        quick=True,
+    ),
+    Guard(
         "of processes that migrate at once, one applies a script",
         "stores.postgres.migrations:SchemaMigrations._apply",
         always("try_lock_migrations"),
