@@ -39,7 +39,7 @@ MESSAGES_TAKE_S = 20.0
 
 LOOK_EVERY_S = 1.5
 END_S = 120.0
-"""How long everything may take to end on a slow machine, once nobody is killed any more."""
+"""How long everything may take to end on a slow machine, once nobody is killed any more: so long, or for more than a thousand executions longer."""
 
 
 class Outcome(NamedTuple):
@@ -95,7 +95,7 @@ class Storm:
         if not self._client.lives and not self._is_done():
             assert self._client.process.returncode < 0, self._client.complained
             self._client = self._new_client()
-        until(self._is_done, f"everything has ended; the client says {self._client.complained}", END_S)
+        until(self._is_done, f"everything has ended; the client says {self._client.complained}", END_S * max(1.0, self._executions / 1000))
         until(lambda: all(history.head.ended_at_s is not None for history in self._witness.look().values()), "detached children have ended")
         for engine in self._engines:
             engine.until_said("ready")  # before that, a signal would kill it

@@ -25,7 +25,7 @@ from tests.stores.postgres.lives import (
 from tests.stores.postgres.server_storm import ServerStorm, survive
 from tests.stores.postgres_clusters import FailoverPair, failover_pair, make_synchronous, promote, rejoin, stop_streaming, wait_until_caught_up
 
-FAILOVER_EVERY_S = 8.0
+FAILOVER_EVERY_S = 5.0
 BEFORE, WITHIN = 10, 10
 """How many executions start before the standby lags, and how many while it does."""
 
@@ -44,7 +44,7 @@ class Failover:
         self.pair = self.pair.turned
 
 
-@pytest.mark.parametrize(("executions", "for_s", "pace"), [in_real(98, 35.0, 3.0), in_prove(1_000, 240.0, 16.0)])
+@pytest.mark.parametrize(("executions", "for_s", "pace"), [in_real(98, 35.0, 8.0), in_prove(1_000, 240.0, 10.0)])
 def test_in_failovers_to_a_synchronous_standby_nothing_acknowledged_is_lost_and_no_settled_step_runs_twice(
     tmp_path: Path, executions: int, for_s: float, pace: float
 ) -> None:

@@ -14,7 +14,7 @@ from tests.stores.servers import PostgresServer, postgres
 
 FEW, FEW_RAGE_S, FEW_PACE = 98, 20.0, 2.0
 RESTARTS, RESTARTS_RAGE_S, RESTARTS_PACE = 500, 45.0, 8.0
-MANY, MANY_RAGE_S, MANY_PACE = 5_000, 240.0, 40.0
+MANY, MANY_RAGE_S, MANY_PACE = 5_000, 300.0, 14.0
 """How many executions, for how long the storm rages, and by how much longer than usual they sleep, so that many are in flight all the time."""
 
 RESTART_EVERY_S = 4.0
