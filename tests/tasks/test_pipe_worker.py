@@ -191,6 +191,8 @@ for said in heard():
             await it.result()
         await it.start(ONE, "later")
         assert await it.result("later") == "free again"
+        it.member.stop(20.0)
+        await until_written(tmp_path / "heard", '"stop"')
     heard = [msgspec.json.decode(line) for line in (tmp_path / "heard").read_text().splitlines()]
     assert [one["say"] for one in heard] == ["task", "cancel", "task", "stop"], "it is answered within its grace"
     assert heard[1]["lease"] == heard[0]["lease"] and "cancelled" in heard[1]["why"]

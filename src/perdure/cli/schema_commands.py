@@ -5,7 +5,6 @@ Most is for Postgres, where tables are changed while engines work and roles have
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -181,6 +180,8 @@ def is_on_postgres(settings: GlobalOptions) -> bool:
 
 def on_schema(settings: GlobalOptions, schema: str | None, do: Callable[[OpenSchema], Awaitable[T]]) -> T:
     """Does something with the schema of the database, or the one that the command names."""
+    import asyncio
+
     from perdure.stores.postgres.schema_maintenance import open_schema
 
     async def opened() -> T:
