@@ -160,7 +160,10 @@ class Committed(msgspec.Struct, frozen=True, gc=False):
 
 
 class Conflict(msgspec.Struct, frozen=True, gc=False):
-    """The execution was not at the version at which the commit was decided, and nothing was changed. `head` is its present head."""
+    """The execution was not at the version at which the commit was decided, and nothing was changed.
+
+    `head` is its present head. If the call has several changes, it is the head as it was between two of them, or after the last.
+    """
 
     head: Head | None
 
