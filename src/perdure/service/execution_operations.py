@@ -89,7 +89,8 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     `place` is a queue with lane and priority. After `ttl_s` the execution no longer begins. With `debounce_s` or `singleton`, `key` is that of a series
     (see `unstarted_executions`): the next start replaces one that has not begun, or has no effect while one runs. Without a `seed`, one is drawn.
-    An `admission` limits how many executions that have not ended have the same value of an attribute. `carried` are values of the caller's context.
+    An `admission` limits how many executions that have not ended have the same value of an attribute. `carried` are values of the caller's context. With
+    `is_new`, the id was drawn at random, so nobody looks whether an execution has it.
     """
 
     key: Key
@@ -108,6 +109,7 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
     seed: int | None = None
     admission: StartAdmission | None = None
     carried: Carried = ()
+    is_new: bool = False
 
 
 def positional_parameters(workflow: Workflow) -> list[str]:
@@ -168,7 +170,7 @@ async def _post_start(access: StoreAccess, wanted: StartRequest, besides: Sequen
     given = values.offload_if_large(wanted.input, blobs)
     definition = None if wanted.definition is None else values.put_blob(wanted.definition, blobs)
     created = False
-    if not await access.store.heads(HeadFilter(keys=(key,), limit=1)):
+    if wanted.is_new or not await access.store.heads(HeadFilter(keys=(key,), limit=1)):
         now_s = (await access.store.store_time()).now_s if wanted.delay_s or wanted.ttl_s is not None else 0.0
         due_at_s = now_s + wanted.delay_s if wanted.delay_s else 0.0
         expires_at_s = None if wanted.ttl_s is None else now_s + wanted.delay_s + wanted.ttl_s
@@ -377,6 +379,7 @@ def start_request(
         singleton=calling.singleton,
         attributes=calling.attributes,
         carried=captured_context(),
+        is_new=calling.id is None and not in_series,
     )
     return start, calling.line
 

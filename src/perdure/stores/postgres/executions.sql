@@ -46,15 +46,47 @@ SELECT coalesce((SELECT number FROM perdure.heads {here}),
     (SELECT number FROM perdure.heads WHERE created_at_s <= $2 ORDER BY created_at_s DESC, number DESC LIMIT 1) + $3, 0);
 
 -- name: list_heads
--- A list of heads. {source} is what is read in which {order}, {where} has further conditions.
-SELECT {qualified_head_columns} FROM {source} WHERE ($1::text IS NULL OR heads.tenant = $1) AND ($2::text IS NULL OR workflow = $2)
-    AND ($3::text[] IS NULL OR status = ANY($3)) AND starts_with(id, $4) AND ($5::bytea[] IS NULL OR address = ANY($5)) AND ($6::bytea IS NULL OR root = $6)
-    AND ($7::float8 IS NULL OR created_at_s >= $7) AND ($8::boolean IS NULL OR (ended_at_s IS NOT NULL) = $8){where} ORDER BY {order} LIMIT $9;
+-- A list of heads: those in {source} that satisfy {where}, in this {order}.
+SELECT {qualified_head_columns} FROM {source} WHERE {where} ORDER BY {order} LIMIT {limit};
 
--- name: in_order_of_attribute
--- A part: the heads that have an attribute, each once, at its first value in the order.
-AND at.name = {name} AND ($1::text IS NULL OR at.tenant = $1) {living} AND NOT EXISTS (SELECT 1 FROM perdure.attributes AS other
-    WHERE other.number = at.number AND other.name = at.name AND other.value {further} at.value);
+-- name: list_heads_of_lines
+-- A list of heads of a tenant, the newest first, merged from its lines: a line holds the heads of one workflow and one status, and is found by one lookup behind
+-- the line before it. The order within a line names all columns of its index, since a plan by the primary key would pass over all other lines.
+WITH RECURSIVE lines(workflow, status) AS (
+        (SELECT workflow, status FROM perdure.heads WHERE tenant = {tenant} ORDER BY tenant, workflow, status LIMIT 1)
+        UNION ALL SELECT next.* FROM lines CROSS JOIN LATERAL (SELECT heads.workflow, heads.status FROM perdure.heads
+            WHERE heads.tenant = {tenant} AND (heads.workflow, heads.status) > (lines.workflow, lines.status)
+            ORDER BY heads.tenant, heads.workflow, heads.status LIMIT 1) AS next),
+    first AS (SELECT line.number FROM (SELECT workflow, status FROM lines WHERE {lines}) AS its CROSS JOIN LATERAL (SELECT heads.number FROM perdure.heads
+        WHERE heads.tenant = {tenant} AND heads.workflow = its.workflow AND heads.status = its.status AND {where}
+        ORDER BY heads.tenant DESC, heads.workflow DESC, heads.status DESC, heads.number DESC LIMIT {limit}) AS line ORDER BY line.number DESC LIMIT {limit})
+    SELECT {qualified_head_columns} FROM perdure.heads WHERE heads.number = ANY(ARRAY(SELECT number FROM first)) ORDER BY heads.number DESC;
+
+-- name: heads_at
+-- A part: heads at these addresses, each found by its hash.
+heads.number = ANY(ARRAY(SELECT found.number FROM unnest({addresses}) AS its(address)
+    CROSS JOIN LATERAL (SELECT number FROM perdure.heads WHERE sha256(heads.address) = sha256(its.address) LIMIT 1) AS found));
+
+-- name: heads_of_family
+-- A part: an execution that was not started by another one, and all below it.
+heads.number = ANY(ARRAY(SELECT number FROM perdure.heads WHERE sha256(root) = sha256({root}) AND root <> address
+    UNION ALL SELECT number FROM perdure.heads WHERE sha256(address) = sha256({root}) AND root = address));
+
+-- name: heads_by_id
+-- The heads of a tenant whose ids are between two texts.
+SELECT number FROM perdure.heads WHERE tenant = {tenant} AND id COLLATE "C" >= {first} AND id COLLATE "C" <= {last};
+
+-- name: created_from
+-- A part: heads that were created at a time or later. The first number among them ends the search where those before begin.
+heads.created_at_s >= {from_s} AND heads.number >= (SELECT min(number) FROM perdure.heads WHERE created_at_s >= {from_s});
+
+-- name: is_first_value
+-- A part: each head once, at its first value in the order.
+NOT EXISTS (SELECT 1 FROM perdure.attributes AS other WHERE other.number = at.number AND other.name = at.name AND other.value {further} at.value);
+
+-- name: count_up_to
+-- How many rows a query has, counted up to a limit.
+SELECT count(*) FROM ({query} LIMIT {limit}) AS counted;
 
 -- name: qualified_head_columns
 -- The columns of a head in a query that reads `attributes`, which has a tenant too.

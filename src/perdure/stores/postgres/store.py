@@ -24,6 +24,7 @@ from perdure.stores.postgres.change_feed_part import PostgresChangeFeed
 from perdure.stores.postgres.connection_settings import ConnectionOptions, ConnectionSettings, connection_settings
 from perdure.stores.postgres.connections import PostgresConnection, PostgresConnections, ServerFacts
 from perdure.stores.postgres.group_commit import GroupCommit
+from perdure.stores.postgres.head_lists import read_heads
 from perdure.stores.postgres.limited_queues import Fetch
 from perdure.stores.postgres.move_mark_part import PostgresMoveMark
 from perdure.stores.postgres.notifications import StoreNotifications
@@ -125,7 +126,7 @@ class PostgresStore:
 
     async def heads(self, which: HeadFilter = ALL_HEADS) -> list[Head]:
         async with self._connected() as connection:
-            return await tables.read_heads(connection.fetch, which)
+            return await read_heads(connection.fetch, which)
 
     async def messages(self, to: Address) -> list[QueuedMessage]:
         async with self._connected() as connection:

@@ -6,17 +6,16 @@ changes it.
 """
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 import msgspec
 
-from perdure.core.attribute_filter import AttributeCondition
 from perdure.core.attributes import IndexedAttributes
 from perdure.core.envelopes import QueuedMessage
 from perdure.core.paths import Address, Key, QueueAddress
 from perdure.stores.postgres.statements import SQL
-from perdure.stores.protocol import Head, HeadFilter, attributes_from_hex
+from perdure.stores.protocol import Head, attributes_from_hex
 
 
 def escape_nul(text: str) -> str:
@@ -49,31 +48,6 @@ async def write_attributes(fetch: Callable[..., Awaitable[Any]], number: int, at
     await fetch(SQL.remove_attributes, number)
     if attributes:
         await fetch(SQL.insert_attributes, number, [escape_nul(name) for name, _ in attributes], [value for _, value in attributes])
-
-
-def attribute_conditions(which: HeadFilter, first: int) -> tuple[str, list[object]]:
-    """Returns conditions on heads as SQL, with their arguments, which are numbered from `first` on. The first argument of the query is the tenant."""
-    arguments: list[object] = []
-    sql = _all_hold(which.where, first, arguments)
-    if which.any_of:
-        sql += f" AND ({' OR '.join(f'(TRUE{_all_hold(one, first, arguments)})' for one in which.any_of)})"
-    return sql, arguments
-
-
-def _all_hold(conditions: Sequence[AttributeCondition], first: int, arguments: list[object]) -> str:
-    return "".join(_attribute_condition(condition, first, arguments) for condition in conditions)
-
-
-def _attribute_condition(condition: AttributeCondition, first: int, arguments: list[object]) -> str:
-    def added(*values: object) -> Iterator[str]:
-        for value in values:
-            arguments.append(value)
-            yield f"${first + len(arguments) - 1}"
-
-    (name,) = added(condition.name)
-    spans = [tuple(added(low, high)) for low, high in condition.spans]
-    within = " OR ".join(f"(value >= {low} AND value < {high})" for low, high in spans)
-    return f" AND heads.number IN (SELECT attributes.number FROM perdure.attributes WHERE ($1::text IS NULL OR tenant = $1) AND name = {name} AND ({within}))"
 
 
 def head_of(row: Any) -> Head:

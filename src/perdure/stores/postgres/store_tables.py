@@ -13,16 +13,13 @@ from perdure.core.paths import Address, Key
 from perdure.core.program import program_requirements
 from perdure.stores.change_feed import ShippedItem
 from perdure.stores.postgres import record_rows, restored_items
-from perdure.stores.postgres import store_rows as attributes
 from perdure.stores.postgres.change_arrays import carry_out
 from perdure.stores.postgres.limited_queues import Fetch
 from perdure.stores.postgres.statements import SQL
-from perdure.stores.postgres.store_rows import address_bytes, escape_nul, head_of, message_of
+from perdure.stores.postgres.store_rows import address_bytes, head_of, message_of
 from perdure.stores.protocol import (
     ChangeAnswer,
     Commit,
-    Head,
-    HeadFilter,
     HolderStatus,
     LogRow,
     Post,
@@ -100,33 +97,6 @@ async def begin_transaction(fetch: Fetch, now_s: float | None, *, alone: bool = 
 async def read_log(fetch: Fetch, key: Key, after: int) -> StoredLog | None:
     """See `Store.read`. This and the functions below are one statement each, which needs no transaction and waits for no lock."""
     return next((StoredLog(head_of(row), tuple(map(LogRow, row[16], row[17]))) for row in await fetch(SQL.read_execution, address_bytes(key), after)), None)
-
-
-async def read_heads(fetch: Fetch, which: HeadFilter) -> list[Head]:
-    """See `Store.heads`. The number of a position is read before, since it never changes while its execution is there."""
-    statuses = None if which.statuses is None else [*map(escape_nul, which.statuses)]
-    keys = None if which.keys is None else [*map(address_bytes, which.keys)]
-    named = (which.tenant, which.workflow, statuses, which.id_prefix, keys, which.root and address_bytes(which.root))
-    where, wanted = attributes.attribute_conditions(which, first=10)
-    source, order, descending = "perdure.heads", "heads.number DESC", True
-
-    def given(value: object) -> str:
-        wanted.append(value)
-        return f"${9 + len(wanted)}"
-
-    if which.order is not None:
-        descending = which.order.descending
-        direction, further = ("DESC", ">") if descending else ("ASC", "<")
-        living = "AND NOT at.ended" if which.ended is False else ""
-        where += " " + SQL.in_order_of_attribute.format(name=given(which.order.name), living=living, further=further)
-        source, order = "perdure.attributes AS at JOIN perdure.heads ON heads.number = at.number", f"at.value {direction}, at.number {direction}"
-    if which.after is not None:
-        at = (address_bytes(which.after.key), which.after.created_at_s, int(descending))
-        number = given(next(row[0] for row in await fetch(SQL.number_at_position, *at)))
-        beyond = "<" if descending else ">"
-        where += f" AND heads.number < {number}" if which.order is None else f" AND (at.value, at.number) {beyond} ({given(which.after.value)}, {number})"
-    sql = SQL.list_heads.format(source=source, where=where, order=order)
-    return [*map(head_of, await fetch(sql, *named, which.created_from_s, which.ended, max(which.limit, 0), *wanted))]
 
 
 async def read_leases(fetch: Fetch, now_s: float | None) -> list[HolderStatus]:

@@ -18,6 +18,7 @@ from perdure.core.errors import BadValue
 from perdure.core.paths import Address, Key
 from perdure.stores.postgres import limited_queues as queues
 from perdure.stores.postgres import store_tables as tables
+from perdure.stores.postgres.head_lists import read_heads
 from perdure.stores.postgres.limited_queues import Fetch
 from perdure.stores.postgres.record_rows import read_record, read_records
 from perdure.stores.postgres.statements import SQL, in_schema
@@ -154,7 +155,7 @@ class PostgresUserTransactionStore:
 
     async def heads(self, which: HeadFilter = ALL_HEADS) -> list[Head]:
         """See `Store.heads`."""
-        return await tables.read_heads(self._fetch, which)
+        return await read_heads(self._fetch, which)
 
     async def messages(self, to: Address) -> list[QueuedMessage]:
         """See `Store.messages`."""

@@ -40,6 +40,9 @@ CREATE TABLE perdure.heads (
 CREATE UNIQUE INDEX heads_address ON perdure.heads (sha256(address));
 CREATE INDEX heads_by_time ON perdure.heads (created_at_s, number);
 CREATE INDEX heads_held ON perdure.heads (holder, number) WHERE holder IS NOT NULL;
+CREATE INDEX heads_in_lines ON perdure.heads (tenant, workflow, status, number);
+CREATE INDEX heads_by_id ON perdure.heads (tenant, id COLLATE "C");
+CREATE INDEX heads_of_roots ON perdure.heads (sha256(root)) WHERE root <> address;
 
 CREATE TABLE perdure.mail (
     number bigserial PRIMARY KEY,
