@@ -16,7 +16,7 @@ async def test_a_change_that_arrives_when_all_statements_have_just_ended_is_sent
         await go.wait()
         return [Committed(0, 0.0) for _ in changes]
 
-    group = GroupCommit(carry_out, lambda _: False)
+    group = GroupCommit(carry_out, lambda _: False, lambda _: False)
 
     async def commit(times: int) -> None:
         for _ in range(times):

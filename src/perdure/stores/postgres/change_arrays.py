@@ -32,6 +32,9 @@ _TABLES = tuple(
 _TYPES = ("float8", "int[]", "bytea[]", "bytea[]", "text[]", *(f"{one}[]" for types in _TABLES for one in types))
 CALL = f"SELECT * FROM perdure.commit_1({', '.join(f'${place}::{one}' for place, one in enumerate(_TYPES, 1))})"
 
+_STEPS = "bigint bytea text text bigint int bytea text float8"
+STEPS_CALL = f"SELECT * FROM perdure.commit_steps_1($1::float8, {', '.join(f'${place}::{one}[]' for place, one in enumerate(_STEPS.split(), 2))})"
+
 _NO_COMMIT = (None,) * (len(_TABLES[0]) - 2)
 
 
@@ -44,8 +47,43 @@ class CarriedOut(NamedTuple):
     news: bool
 
 
+def only_adds_events(change: Commit | Post) -> bool:
+    """Whether a change is a commit that only adds events to a log, as most are."""
+    return (
+        isinstance(change, Commit)
+        and change.count > 0
+        and not (change.acks or change.messages or change.creates or change.release or change.news or change.blobs or change.unless or change.forgets)
+        and change.attributes is None
+        and change.compacted is None
+        and change.ended_at_s is None
+        and not program_requirements(change.program)
+    )
+
+
+async def add_events(fetch: Fetch, commits: Sequence[Commit], clock_s: float | None) -> CarriedOut:
+    """Carries out commits of different executions that only add events (see `only_adds_events`), in one statement."""
+    placed = sorted((address_bytes(commit.key), number) for number, commit in enumerate(commits))
+    rows = [_events_row(address, commits[number]) for address, number in placed]
+    ((now_s, epoch, outcomes, wakes),) = map(tuple, await fetch(STEPS_CALL, clock_s, *map(list, zip(*rows, strict=True))))
+    answers: list[ChangeAnswer] = [Superseded(epoch)] * len(commits)
+    for (_, number), outcome in zip(placed, outcomes, strict=True):
+        if outcome == 0:
+            answers[number] = Committed(_version_after(commits[number]), now_s)
+        elif outcome == 1:
+            answers[number] = Conflict(await _present_head(fetch, commits[number]))
+    return CarriedOut(answers, StoreTime(now_s, epoch), bool(wakes), news=False)
+
+
+def _events_row(address: bytes, commit: Commit) -> tuple[Any, ...]:
+    names = (escape_nul(commit.program), escape_nul(commit.holder))
+    return (commit.epoch, address, *names, commit.version, commit.count, commit.row, escape_nul(commit.status), _float(commit.wake_at_s))
+
+
 async def carry_out(fetch: Fetch, changes: Sequence[Commit | Post], clock_s: float | None) -> CarriedOut:
     """Carries out changes, as `Store.commit` says, in one statement. The time is `clock_s`, or else the server's."""
+    commits = [change for change in changes if isinstance(change, Commit) and only_adds_events(change)]
+    if len(commits) == len(changes) == len({commit.key for commit in commits}):
+        return await add_events(fetch, commits, clock_s)
     arrays = _ChangeArrays(changes)
     ((now_s, epoch, outcomes, which, present, created, wakes, news),) = map(tuple, await fetch(CALL, *arrays.arguments(clock_s)))
     opened = arrays.opened_by_change(created)

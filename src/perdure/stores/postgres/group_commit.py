@@ -7,6 +7,7 @@ may be that the fault lies with the changes of one caller. When it is certain th
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from itertools import count
 from typing import NamedTuple
 
 from perdure.stores.protocol import ChangeAnswer, Commit, Post
@@ -19,25 +20,30 @@ CarryOut = Callable[[Sequence[Commit | Post]], Awaitable[list[ChangeAnswer]]]
 
 
 class _Asked(NamedTuple):
-    """The changes of a caller, who waits for their answers."""
+    """The changes of a caller, who waits for their answers, and when they were asked for: how many callers came before."""
 
+    number: int
     changes: Sequence[Commit | Post]
     size_bytes: int
     answers: asyncio.Future[list[ChangeAnswer]]
 
 
 class GroupCommit:
-    """Carries out the changes of many callers on one event loop. `carry_out` sends a batch to the server; `is_refused` says that an error changed nothing."""
+    """Carries out the changes of many callers on one event loop. `carry_out` sends a batch to the server; `is_refused` says that an error changed nothing.
 
-    def __init__(self, carry_out: CarryOut, is_refused: Callable[[BaseException], bool]) -> None:
-        self._carry_out, self._is_refused = carry_out, is_refused
-        self._asked = deque[_Asked]()
+    Changes of callers for which `is_simple` holds go in batches of their own, since a whole batch of such is carried out at less cost.
+    """
+
+    def __init__(self, carry_out: CarryOut, is_refused: Callable[[BaseException], bool], is_simple: Callable[[Commit | Post], bool]) -> None:
+        self._carry_out, self._is_refused, self._is_simple = carry_out, is_refused, is_simple
+        self._asked = {True: deque[_Asked](), False: deque[_Asked]()}
+        self._numbers = count()
         self._senders = set[asyncio.Task[None]]()
 
     async def commit(self, changes: Sequence[Commit | Post]) -> list[ChangeAnswer]:
         """See `Store.commit`. A caller that is cancelled does not stop the others, and its changes may take effect."""
-        asked = _Asked(changes, sum(map(_size_bytes, changes)), asyncio.get_running_loop().create_future())
-        self._asked.append(asked)
+        asked = _Asked(next(self._numbers), changes, sum(map(_size_bytes, changes)), asyncio.get_running_loop().create_future())
+        self._asked[all(map(self._is_simple, changes))].append(asked)
         if len(self._senders) < STATEMENTS_MAX:
             sender = asyncio.create_task(self._send())
             self._senders.add(sender)
@@ -45,16 +51,18 @@ class GroupCommit:
 
     async def _send(self) -> None:
         try:
-            while self._asked:
+            while any(self._asked.values()):
                 await self._send_together(self._batch())
         finally:  # At once, not by a callback: a change that arrives in between would have nobody to send it.
             self._senders.discard(asyncio.current_task())
 
     def _batch(self) -> list[_Asked]:
-        batch = [self._asked.popleft()]
+        """Takes the next batch: changes of one kind, beginning with those that have waited longest."""
+        waiting = min(filter(None, self._asked.values()), key=lambda queue: queue[0].number)
+        batch = [waiting.popleft()]
         changes, size_bytes = len(batch[0].changes), batch[0].size_bytes
-        while self._asked and changes + len(self._asked[0].changes) <= CHANGES_MAX and size_bytes + self._asked[0].size_bytes <= BYTES_MAX:
-            batch.append(self._asked.popleft())
+        while waiting and changes + len(waiting[0].changes) <= CHANGES_MAX and size_bytes + waiting[0].size_bytes <= BYTES_MAX:
+            batch.append(waiting.popleft())
             changes += len(batch[-1].changes)
             size_bytes += batch[-1].size_bytes
         return batch

@@ -19,7 +19,7 @@ from perdure.stores.postgres import claim_queries, migrations
 from perdure.stores.postgres import limited_queues as queues
 from perdure.stores.postgres import store_tables as tables
 from perdure.stores.postgres.blobs import PostgresBlobRemoval
-from perdure.stores.postgres.change_arrays import CarriedOut, carry_out
+from perdure.stores.postgres.change_arrays import CarriedOut, carry_out, only_adds_events
 from perdure.stores.postgres.change_feed_part import PostgresChangeFeed
 from perdure.stores.postgres.connection_settings import ConnectionOptions, ConnectionSettings, connection_settings
 from perdure.stores.postgres.connections import PostgresConnection, PostgresConnections, ServerFacts
@@ -262,7 +262,7 @@ class PostgresStore:
             return None
         loop = asyncio.get_running_loop()
         if self._group is None or self._group[0] is not loop:
-            self._group = loop, GroupCommit(self._commit, is_refused)
+            self._group = loop, GroupCommit(self._commit, is_refused, only_adds_events)
         return self._group[1]
 
     @asynccontextmanager

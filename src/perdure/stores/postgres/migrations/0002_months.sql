@@ -16,9 +16,11 @@ CREATE TABLE perdure.blobs (month int NOT NULL, sha256 text NOT NULL, bytes byte
 -- The months that have partitions: `log_2026_11` and `blobs_2026_11` are those of the month named 2026_11.
 CREATE TABLE perdure.months (month int PRIMARY KEY, name text NOT NULL);
 
-CREATE FUNCTION perdure.month_of(at_s float8) RETURNS int LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-    SELECT greatest(0, 12 * (extract(year FROM to_timestamp(at_s) AT TIME ZONE 'UTC') - 1970) + extract(month FROM to_timestamp(at_s) AT TIME ZONE 'UTC') - 1)::int
-$$;
+-- A function in SQL that is not inlined would be parsed in each transaction.
+CREATE FUNCTION perdure.month_of(at_s float8) RETURNS int LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+BEGIN
+    RETURN greatest(0, 12 * (extract(year FROM to_timestamp(at_s) AT TIME ZONE 'UTC') - 1970) + extract(month FROM to_timestamp(at_s) AT TIME ZONE 'UTC') - 1)::int;
+END $$;
 
 -- Makes the partitions of a month, unless they are there. It runs as the owner of the tables, so an engine needs no right to create anything. A new partition is
 -- attached to its table, for which nobody has to wait. While a month is being removed, it can't be made again: whoever needs it repeats the call.

@@ -317,3 +317,32 @@ BEGIN
         wakes := wakes OR coalesce(its_ready_at_s <= now_s, false);
     END LOOP;
 END $$;
+
+-- Commits that only add events to the logs of different executions, which engines hold: what most commits are. All are carried out together, as `commit_1` would
+-- carry out each. They are in order of address, in which their heads are locked, since the plan reads one head after another. Outcomes are as there.
+CREATE FUNCTION perdure.commit_steps_1(
+    clock float8, c_epoch bigint[], c_address bytea[], c_program text[], c_holder text[], c_version bigint[], c_count int[], c_row bytea[], c_status text[],
+    c_wake_at_s float8[], OUT now_s float8, OUT epoch bigint, OUT outcomes int[], OUT wakes bool
+) LANGUAGE plpgsql SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+    its_epoch bigint;
+    done bigint[];
+    attributed bigint[];
+BEGIN
+    PERFORM pg_advisory_xact_lock_shared(hashtextextended('perdure.epoch', 0));
+    SELECT coalesce(clock, extract(epoch FROM clock_timestamp())::float8), meta.epoch INTO now_s, its_epoch FROM perdure.meta;
+    epoch := its_epoch;
+    WITH its AS (SELECT * FROM unnest(c_epoch, c_address, c_program, c_holder, c_version, c_count, c_row, c_status, c_wake_at_s)
+            WITH ORDINALITY AS t(epoch, address, program, holder, version, count, log_row, status, wake_at_s, i)),
+        changed AS (UPDATE perdure.heads SET version = its.version + its.count, program = its.program, status = its.status, wake_at_s = its.wake_at_s,
+            ended_at_s = NULL, holder = coalesce(heads.holder, its.holder)
+            FROM its WHERE sha256(heads.address) = sha256(its.address) AND heads.version = its.version AND its.epoch = its_epoch
+            RETURNING its.i, heads.number, heads.month, heads.ready_at_s, heads.attributed, its.version + its.count AS version, its.log_row),
+        logged AS (INSERT INTO perdure.log SELECT changed.month, changed.number, changed.version, changed.log_row FROM changed)
+        SELECT array_agg(changed.i), array_agg(changed.number) FILTER (WHERE changed.attributed), coalesce(bool_or(changed.ready_at_s <= now_s), false)
+            INTO done, attributed, wakes FROM changed;
+    IF attributed IS NOT NULL THEN  -- one that had ended goes on
+        UPDATE perdure.attributes SET ended = false WHERE number = ANY (attributed) AND ended;
+    END IF;
+    outcomes := array(SELECT CASE WHEN t.epoch <> its_epoch THEN 2 WHEN t.i = ANY (done) THEN 0 ELSE 1 END FROM unnest(c_epoch) WITH ORDINALITY AS t(epoch, i) ORDER BY t.i);
+END $$;
