@@ -12,6 +12,7 @@ from perdure.core import events as e
 from perdure.core import log_format, values
 from perdure.core.operations import Success
 from perdure.core.paths import Key
+from perdure.service.store_access import StoreAccess
 from perdure.stores.protocol import Commit
 from perdure.stores.sqlite.database_setup import check_database
 from perdure.stores.sqlite.store import SqliteStore
@@ -51,7 +52,7 @@ async def main(executions: int) -> None:
         store = SqliteStore(file)
         for first in range(0, executions, BATCH):
             await store.commit([ended(number) for number in range(first, min(first + BATCH, executions))])
-        upkeep = AsyncUpkeep(store)
+        upkeep = AsyncUpkeep(StoreAccess(store))
 
         async def given_back() -> None:
             await asyncio.to_thread(vacuum, file)

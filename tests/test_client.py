@@ -125,7 +125,7 @@ def served(*workflows: Workflow[..., Any], url: str | None = None) -> Iterator[C
 
 @pytest.mark.slow
 async def test_the_async_client_works_beside_an_engine_on_a_file() -> None:
-    async with AsyncClient() as client, engine_on(client._store):
+    async with AsyncClient() as client, engine_on(client._access.on_store("a test").store):
         handle = await client.start(doubling.with_(id="k"), 2)
         assert await handle.ask(double, 4, timeout=10) == 8
         assert await handle.query("asked") == 1
@@ -140,7 +140,7 @@ async def test_the_async_client_works_beside_an_engine_on_a_file() -> None:
 
 @pytest.mark.slow
 async def test_results_come_without_waiting_for_a_poll() -> None:
-    async with AsyncClient() as client, engine_on(client._store):
+    async with AsyncClient() as client, engine_on(client._access.on_store("a test").store):
         began_s = time.monotonic()
         for _ in range(20):
             assert await client.run(greet, "Ada") == "Hello Ada"

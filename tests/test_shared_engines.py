@@ -194,7 +194,7 @@ async def test_what_a_run_leaves_behind_stops_with_it_and_others_go_on() -> None
     await until(lambda: seen in (list[str](), ["endless", "ended"]))
     async with AsyncClient() as client:
         child = next(one.key for one in await client.list() if one.key.workflow == "endlessly")
-        (head,) = await client._store.heads(HeadFilter(keys=(child,)))
+        (head,) = await client._access.on_store("a test").store.heads(HeadFilter(keys=(child,)))
         assert head.holder is None and head.ended_at_s is None
         await (await client.get("other", listening)).send(go_on, "sent")
     assert await other == "sent"

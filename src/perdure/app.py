@@ -494,7 +494,7 @@ class _OpenApp:
             self._run(relay, asyncio.create_task(relay.run(), name="perdure-outbox"))
         access = StoreAccess(store, engine, outbox)
         self.client = client_on(access)
-        self._stack.callback(access.close)
+        self._stack.push_async_callback(access.aclose)
 
     def _run(self, member: Engine | Worker | OutboxRelay, running: asyncio.Task[None]) -> None:
         self._members.append(member)

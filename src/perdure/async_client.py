@@ -11,6 +11,8 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, overload
 
+from msgspec import UNSET
+
 from perdure.async_handle import AsyncHandle, connection_of, kind_of, name_of
 from perdure.async_maintenance import AsyncDeadLetterOffice, AsyncUpkeep, secret_of
 from perdure.code.call_options import DEFAULT_TENANT, NamedWorkflow
@@ -20,17 +22,18 @@ from perdure.code.durations import Duration, duration_seconds, whole_number
 from perdure.code.results import Means, Vote
 from perdure.core import values
 from perdure.core.attribute_filter import AttributeFilter
-from perdure.core.completions import Completion
-from perdure.core.errors import BadValue, NotFound
+from perdure.core.errors import BadValue
 from perdure.core.paths import Key
 from perdure.display.execution_list import ExecutionList
-from perdure.runtime.registrations import declare_queues
-from perdure.service import approvals, bulk_requests, execution_operations, queries, replay_checks, step_completions
+from perdure.operations import on_approvals, on_executions, on_queues
+from perdure.runtime.registrations import queue_limits
+from perdure.service import execution_operations, queries, replay_checks, step_completions
 from perdure.service.approvals import Approval
-from perdure.service.bulk_requests import BulkFilter, BulkResult
-from perdure.service.execution_operations import UNCHANGED, StartRequest, change_queue_limits, remove_queue_limits
+from perdure.service.bulk_requests import BulkFilter, BulkResult, BulkVerb
+from perdure.service.execution_operations import LimitChanges, StartRequest
 from perdure.service.queries import HolderView, ListedExecution
-from perdure.service.store_access import StoreAccess
+from perdure.service.service_access import ServiceAccess
+from perdure.service.store_access import StoreAccess, with_timeout
 from perdure.stores.configured_store import open_store
 from perdure.stores.encoded_store import EncodedStore
 from perdure.stores.payload_codec import PayloadCodec
@@ -39,6 +42,8 @@ from perdure.workflow_function import Workflow
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+UNCHANGED: Any = UNSET
 
 Listing = list[ListedExecution]
 Engines = list[HolderView]
@@ -68,13 +73,12 @@ class AsyncClient:
     def __init__(self, url: str | Store | None = None, *, codec: PayloadCodec | None = None) -> None:
         if url is not None and not isinstance(url, str) and not hasattr(url, "heads"):
             raise BadValue("client URL", url, "sqlite:///path/to/file.db, or a store")
-        if isinstance(url, str) and url.lower().startswith(("http://", "https://")):
-            raise BadValue("client URL", url, "the URL of a database; this version does not connect to servers, so open the server's database")
+        self._ours: Store | None = None
         if url is None or isinstance(url, str):
-            self._store, self._ours = open_store(url, codec), True
-        else:
-            self._store, self._ours = url if codec is None else EncodedStore(url, codec), False
-        self._access = StoreAccess(self._store)
+            url = self._ours = open_store(url, codec)
+        elif codec is not None:
+            url = EncodedStore(url, codec)
+        self._access: ServiceAccess = StoreAccess(url)
         self._declared: set[str] = set()
         if sys.modules.get("IPython") is not None:
             from perdure.display.ipython_formats import register_formats
@@ -83,9 +87,9 @@ class AsyncClient:
 
     async def aclose(self) -> None:
         """Closes the client. Pending waits raise `StoreUnavailable`; messages that were posted are durable."""
-        self._access.close()
-        if self._ours:
-            await self._store.close()
+        await self._access.aclose()
+        if self._ours is not None:
+            await self._ours.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -144,13 +148,14 @@ class AsyncClient:
     async def _begin(self, known: Workflow[..., Any] | NamedWorkflow, wanted: StartRequest, queue: Queue | None) -> AsyncHandle[Any]:
         code = known.code if isinstance(known, Workflow) else known
         if (connection := code.calling.connection) is not None:
-            key, created = await execution_operations.start_in_transaction(self._access, connection, wanted, queue)
-            return AsyncHandle(self._access, key, kind_of(known), created, in_outbox=self._access.outbox is not None)
+            access = self._access.on_store("connection=")
+            key, created = await execution_operations.start_in_transaction(access, connection, wanted, queue)
+            return AsyncHandle(access, key, kind_of(known), created, in_outbox=access.outbox is not None)
         if queue is not None and queue.name not in self._declared:
-            await declare_queues(self._store, [queue])
+            await self._access.call(on_queues.declare, queue.name, queue_limits(queue))
             self._declared.add(queue.name)
-        key, created = await execution_operations.start_execution(self._access, wanted)
-        return AsyncHandle(self._access, key, kind_of(known), created)
+        started = await self._access.call(on_executions.start, wanted)
+        return AsyncHandle(self._access, started.key, kind_of(known), started.created)
 
     @overload
     async def run(self, workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
@@ -163,7 +168,7 @@ class AsyncClient:
     async def _run(self, verb: str, workflow: Workflow[..., Any] | NamedWorkflow | str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         execution_operations.expect_no_wait(connection_of(workflow))
         known, wanted, queue = self._request(verb, workflow, args, kwargs)
-        engine = self._access.engine
+        engine = self._access.engine if isinstance(self._access, StoreAccess) else None
         ending = engine.ending(wanted.key) if execution_operations.can_begin(engine, wanted) else None
         handle = await self._begin(known, wanted, queue)
         return await handle._result(None, ending if handle.created else None)
@@ -186,8 +191,8 @@ class AsyncClient:
         elif workflow is not None:
             key = Key(checked_name(tenant, "tenant"), name_of(workflow), checked_name(id, "id"))
         else:
-            key = await queries.execution_by_id(self._access, checked_name(tenant, "tenant"), checked_name(id, "id"))
-        _ = await self._access.head(key)
+            key = await self._access.call(on_executions.by_id, checked_name(tenant, "tenant"), checked_name(id, "id"))
+        _ = await self._access.call(on_executions.summary, key)
         return AsyncHandle(self._access, key, kind_of(workflow))
 
     async def list(
@@ -212,21 +217,19 @@ class AsyncClient:
         `descending` the greatest). For the next page, `after` is the last execution of this one. Perdure's own executions, such as those of approvals, are
         listed only with `internal`, or if `workflow` names theirs.
         """
-        listed = await queries.list_executions(
-            self._access,
-            tenant=checked_name(tenant, "tenant"),
+        which = queries.execution_filter(
+            checked_name(tenant, "tenant"),
             workflow=None if workflow is None else name_of(workflow),
             status=status,
             id_prefix=id_prefix,
             since=since,
-            limit=limit,
-            after=after,
             where=where,
             order_by=order_by,
             descending=descending,
             internal=internal,
         )
-        return ExecutionList(listed)
+        page = await self._access.call(on_executions.page, which, whole_number(limit, "limit"), queries.position_behind(after, which))
+        return ExecutionList(page.items)
 
     def select(
         self,
@@ -248,16 +251,15 @@ class AsyncClient:
         """
         if keys is not None and (workflow, status, id_prefix, since, where) != (None, None, "", None, None):
             raise BadValue("select(keys=…)", "keys and a filter", "keys alone: leave the filter out, or the keys")
-        which = BulkFilter(
-            tenant=checked_name(tenant, "tenant"),
-            keys=None if keys is None else tuple(keys),
+        which = queries.execution_filter(
+            checked_name(tenant, "tenant"),
             workflow=None if workflow is None else name_of(workflow),
-            status=status if status is None or isinstance(status, str) else tuple(status),
+            status=status,
             id_prefix=id_prefix,
             since=since,
             where=where,
         )
-        return AsyncSelection(self._access, which)
+        return AsyncSelection(self._access, BulkFilter(which=which, keys=None if keys is None else tuple(keys)))
 
     async def find(self, text: str, *, tenant: str = DEFAULT_TENANT) -> Key:
         """Finds an execution by its id, a prefix of it, ``workflow/id``, ``@latest``, or ``@failed`` (the latest that failed).
@@ -265,11 +267,11 @@ class AsyncClient:
         Raises:
             NotFound, Ambiguous: no execution matches, or several do.
         """
-        return await queries.find_execution(self._access, text, checked_name(tenant, "tenant"))
+        return await self._access.call(on_executions.find, checked_name(tenant, "tenant"), text)
 
     async def approvals(self, assignee: str | None = None, *, groups: Sequence[str] = (), limit: int = 100, tenant: str = DEFAULT_TENANT) -> Approvals:
         """Lists the approvals that wait, newest first: all of them, or those on which `assignee`, a member of `groups`, may still decide."""
-        return await approvals.waiting_approvals(self._access, checked_name(tenant, "tenant"), assignee, groups, whole_number(limit, "approvals(limit)"))
+        return await self._access.call(on_approvals.waiting, checked_name(tenant, "tenant"), assignee, tuple(groups), whole_number(limit, "approvals(limit)"))
 
     async def approval(self, which: str, *, path: str | None = None, tenant: str = DEFAULT_TENANT) -> Approval:
         """One approval, waiting or decided. `which` and `path` select it as in `approve`.
@@ -277,11 +279,7 @@ class AsyncClient:
         Raises:
             NotFound, Ambiguous: no approval that has begun matches, or several do.
         """
-        key = await approvals.find_approval(self._access, which, checked_name(tenant, "tenant"), path)
-        found = await approvals.read_approval(self._access, key)
-        if found is None:
-            raise NotFound(key, f"the approval {key} can't be read: no engine has started it. Start an engine, or ask again later")
-        return found
+        return await self._access.call(on_approvals.read, await self._access.call(on_approvals.find, checked_name(tenant, "tenant"), which, path))
 
     async def approve(
         self,
@@ -330,8 +328,9 @@ class AsyncClient:
         await self._vote(approval, vote, path=path, wait=wait, timeout=timeout, tenant=tenant)
 
     async def _vote(self, approval: str | Approval, vote: Vote, *, path: str | None, wait: bool, timeout: Duration | None, tenant: str) -> None:
-        key = approval.key if isinstance(approval, Approval) else await approvals.find_approval(self._access, approval, checked_name(tenant, "tenant"), path)
-        await approvals.give_vote(self._access, key, vote, wait, timeout)
+        key = approval.key if isinstance(approval, Approval) else await self._access.call(on_approvals.find, checked_name(tenant, "tenant"), approval, path)
+        async with with_timeout(timeout if wait else None, f"an engine that takes the decision on {key}"):
+            await self._access.call(on_approvals.vote, key, vote, wait)
 
     async def complete(self, token: str, result: Any = None) -> None:
         """Completes a step that waits for it (`ctx.external`) with a result, durably. It takes effect as soon as an engine runs.
@@ -343,7 +342,7 @@ class AsyncClient:
             HasEnded: the execution has ended without it.
             Unencodable, TooLarge: the result can't be stored.
         """
-        await step_completions.complete_attempt(self._access, token, Completion(value=values.encode(result, "the result of a step")))
+        await self._access.call(on_approvals.complete, token, values.encode(result, "the result of a step"))
 
     async def fail(self, token: str, error: str | BaseException, *, final: bool = False) -> None:
         """Fails an attempt of a step that waits for its completion. There is another one, by the retry policy of the step, unless the failure is `final`.
@@ -351,7 +350,7 @@ class AsyncClient:
         Raises:
             BadValue, AlreadyCompleted, CompletionRefused, HasEnded: as for `complete`.
         """
-        await step_completions.complete_attempt(self._access, token, Completion(error=step_completions.error_of(error), final=final))
+        await self._access.call(on_approvals.fail, token, step_completions.error_of(error), final)
 
     async def heartbeat(self, token: str) -> None:
         """Reports that the work for a step that waits for its completion is alive; the step fails if `heartbeat` of it passes without a report.
@@ -359,7 +358,7 @@ class AsyncClient:
         Raises:
             BadValue, AlreadyCompleted, CompletionRefused, HasEnded: as for `complete`. The work can be stopped.
         """
-        await step_completions.report_heartbeat(self._access, token)
+        await self._access.call(on_approvals.heartbeat, token)
 
     async def approval_link(
         self, approval: str | Approval, *, by: str, approve: bool, lifetime: Duration = "7d", secret: str | None = None, tenant: str = DEFAULT_TENANT
@@ -370,9 +369,8 @@ class AsyncClient:
             NotFound, Ambiguous: no approval matches, or several do.
             BadValue: there is no secret, or it is too short.
         """
-        key = approval.key if isinstance(approval, Approval) else await approvals.find_approval(self._access, approval, checked_name(tenant, "tenant"))
-        until_s = (await self._store.store_time()).now_s + duration_seconds(lifetime, "lifetime")
-        return approvals.sign_link(secret_of(secret), approvals.ApprovalLink(key, checked_name(by, "by"), approve, until_s))
+        key = approval.key if isinstance(approval, Approval) else await self._access.call(on_approvals.find, checked_name(tenant, "tenant"), approval)
+        return await self._access.call(on_approvals.sign_link, key, by, approve, duration_seconds(lifetime, "lifetime"), secret_of(secret))
 
     async def decide_by_link(self, link: str, *, value: Any = None, comment: str = "", secret: str | None = None, timeout: Duration | None = None) -> None:
         """Gives the answer of a signed link. Everything else is as in `approve`.
@@ -380,7 +378,8 @@ class AsyncClient:
         Raises:
             LinkRefused: it was not signed with this secret, or has expired.
         """
-        await approvals.decide_by_link(self._access, secret_of(secret), link, Vote("", True, comment, value), timeout)
+        async with with_timeout(timeout, "an engine that takes the decision of a link"):
+            await self._access.call(on_approvals.vote_by_link, link, secret_of(secret), values.encode(value, "what was filled in"), comment)
 
     @property
     def dead_letters(self) -> AsyncDeadLetterOffice:
@@ -390,22 +389,23 @@ class AsyncClient:
     @property
     def upkeep(self) -> AsyncUpkeep:
         """Maintenance of the store: export, import, verification and retention."""
-        return AsyncUpkeep(self._store)
+        return AsyncUpkeep(self._access)
 
     async def check(self, workflows: Iterable[Workflow[..., Any]], *, failed: bool = False, limit: int | None = None, tenant: str = DEFAULT_TENANT) -> Checks:
         """Checks whether this code replays the executions that have not ended (with `failed`, also those that failed). No step is run, and nothing is
         changed.
         """
         which = replay_checks.ReplayFilter(tenant=checked_name(tenant, "tenant"), failed=failed, limit=limit and whole_number(limit, "limit"))
-        heads = await replay_checks.choose_heads(self._store, which)
-        return [one async for one in replay_checks.check_executions(self._store, replay_checks.workflows_by_name(one.code for one in workflows), heads)]
+        store = self._access.on_store("check").store
+        heads = await replay_checks.choose_heads(store, which)
+        return [one async for one in replay_checks.check_executions(store, replay_checks.workflows_by_name(one.code for one in workflows), heads)]
 
     async def queues(self) -> Queues:
         """Lists the queues that have limits or hold anything: their limits, what is claimed, and what waits.
 
         The status of a queue is that of all tenants, and is followed by those of tenants that have limits of their own in it, which it does not count.
         """
-        return await self._store.queues()
+        return await self._access.call(on_queues.statuses)
 
     async def limit(
         self,
@@ -421,15 +421,17 @@ class AsyncClient:
         Limits are for all tenants together. With a `tenant`, this one gets limits of its own in their place, which begin as those for all.
         """
         of = None if tenant is None else checked_name(tenant, "tenant")
-        return await change_queue_limits(self._store, checked_name(queue, "queue"), concurrency, concurrency_per_key, rate, of)
+        per_start: Any = (rate.interval_s, rate.burst) if isinstance(rate, Rate) else rate
+        changes = LimitChanges(concurrency=concurrency, per_lane=concurrency_per_key, rate=per_start)
+        return await self._access.call(on_queues.change, checked_name(queue, "queue"), changes, of)
 
     async def remove_limits(self, queue: str, *, tenant: str | None = None) -> None:
         """Removes all limits of a queue. With a `tenant`, removes its own, so that those for all apply to it again."""
-        await remove_queue_limits(self._store, checked_name(queue, "queue"), None if tenant is None else checked_name(tenant, "tenant"))
+        await self._access.call(on_queues.remove, checked_name(queue, "queue"), None if tenant is None else checked_name(tenant, "tenant"))
 
     async def engines(self) -> Engines:
         """Lists the engines and workers of this store, with what they serve and hold."""
-        return await queries.list_holders(self._access)
+        return await self._access.call(on_queues.processes)
 
 
 Keys = list[Key]
@@ -446,46 +448,50 @@ class AsyncSelection:
     If the process dies in between, the first batches are posted and the rest are not; calling the operation again posts the rest.
     """
 
-    def __init__(self, access: StoreAccess, which: BulkFilter) -> None:
+    def __init__(self, access: ServiceAccess, which: BulkFilter) -> None:
         self._access = access
         self._which = which
 
     async def keys(self) -> Keys:
         """The selected executions, newest first; in any status, if the selection names none."""
-        return await bulk_requests.choose_executions(self._access, self._which)
+        return await self._access.call(on_executions.selected, self._which)
 
     async def cancel(self, reason: str = "", *, undo: bool = True, wait: bool = False, timeout: Duration | None = None) -> BulkResult:
         """Cancels each execution, as `AsyncHandle.cancel` does."""
-        return await bulk_requests.post_bulk(self._access, self._which, bulk_requests.cancel(reason, undo), wait, timeout)
+        return await self._do("cancel", reason, wait, timeout, undo=undo)
 
     async def terminate(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> BulkResult:
         """Ends each execution as cancelled at once, as `AsyncHandle.terminate` does."""
-        return await bulk_requests.post_bulk(self._access, self._which, bulk_requests.terminate(reason), wait, timeout)
+        return await self._do("terminate", reason, wait, timeout)
 
     async def pause(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> BulkResult:
         """Pauses each execution, as `AsyncHandle.pause` does."""
-        return await bulk_requests.post_bulk(self._access, self._which, bulk_requests.pause(reason), wait, timeout)
+        return await self._do("pause", reason, wait, timeout)
 
     async def resume(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> BulkResult:
         """Resumes each execution that is paused or needs attention, as `AsyncHandle.resume` does."""
-        return await bulk_requests.post_bulk(self._access, self._which, bulk_requests.resume(reason), wait, timeout)
+        return await self._do("resume", reason, wait, timeout)
 
     async def evict(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> BulkResult:
         """Evicts each execution from its engine, as `AsyncHandle.evict` does."""
-        return await bulk_requests.post_bulk(self._access, self._which, bulk_requests.evict(reason), wait, timeout)
+        return await self._do("evict", reason, wait, timeout)
 
     async def retry(self, reason: str = "", *, from_step: str | None = None, wait: bool = False, timeout: Duration | None = None) -> BulkResult:
         """Retries each execution that failed or is parked, as `AsyncHandle.retry` does."""
-        return await bulk_requests.post_bulk(self._access, self._which, bulk_requests.retry(reason, from_step), wait, timeout)
+        return await self._do("retry", reason, wait, timeout, from_step=from_step)
 
     async def undo(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> BulkResult:
         """Undoes each execution, as `AsyncHandle.undo` does."""
-        return await bulk_requests.post_bulk(self._access, self._which, bulk_requests.undo(reason), wait, timeout)
+        return await self._do("undo", reason, wait, timeout)
 
     async def requeue(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> BulkResult:
         """Runs each dead letter again from what failed, as `AsyncDeadLetterOffice.requeue` does."""
-        return await bulk_requests.post_bulk(self._access, self._which, bulk_requests.requeue(reason), wait, timeout)
+        return await self._do("requeue", reason, wait, timeout)
 
     async def discard(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> BulkResult:
         """Cancels each dead letter without running anything, as `AsyncDeadLetterOffice.discard` does."""
-        return await bulk_requests.post_bulk(self._access, self._which, bulk_requests.discard(reason), wait, timeout)
+        return await self._do("discard", reason, wait, timeout)
+
+    async def _do(self, verb: BulkVerb, reason: str, wait: bool, timeout: Duration | None, undo: bool = True, from_step: str | None = None) -> BulkResult:
+        timeout_s = None if timeout is None else duration_seconds(timeout, "timeout")
+        return await self._access.call(on_executions.bulk, verb, self._which, reason, undo, from_step, wait, timeout_s)

@@ -12,19 +12,18 @@ from uuid import uuid4
 from perdure.code.call_options import NamedWorkflow
 from perdure.code.declarations import CallOptions, Signal, checked_name
 from perdure.code.durations import Duration, whole_number
-from perdure.core import messages, values
+from perdure.core import values
 from perdure.core.paths import Key
 from perdure.core.views import PublicEvent, StepView
 from perdure.definition_workflow import Definition
+from perdure.operations import on_executions
 from perdure.runtime.execution_results import Ending
 from perdure.runtime.workflow_programs import encode_input
-from perdure.service import definition_patches, definition_views, execution_operations, history, queries, reruns
-from perdure.service.execution_details import execution_details
-from perdure.service.execution_folds import ExecutionFold
-from perdure.service.execution_operations import await_reply
+from perdure.service import execution_operations, queries
 from perdure.service.history import EmittedValue
 from perdure.service.queries import ExecutionStatus, ListedExecution
-from perdure.service.store_access import StoreAccess, with_timeout
+from perdure.service.service_access import ServiceAccess
+from perdure.service.store_access import with_timeout
 from perdure.short_traceback import short_traceback
 from perdure.workflow_function import Workflow
 
@@ -46,7 +45,7 @@ class AsyncHandle(Generic[R_co]):
     After a start in an outbox, `created` is true, and only `result` waits until the execution exists.
     """
 
-    def __init__(self, access: StoreAccess, key: Key, kind: Any, created: bool = False, after: int = 0, *, in_outbox: bool = False) -> None:
+    def __init__(self, access: ServiceAccess, key: Key, kind: Any, created: bool = False, after: int = 0, *, in_outbox: bool = False) -> None:
         self.key = key
         self.created = created
         self._access = access
@@ -62,10 +61,6 @@ class AsyncHandle(Generic[R_co]):
         from perdure.display.handle_notes import unread_handle
 
         return unread_handle(repr(self))
-
-    @property
-    def _fold(self) -> ExecutionFold:
-        return self._access.folds.of(self.key)
 
     @property
     def id(self) -> str:
@@ -88,10 +83,10 @@ class AsyncHandle(Generic[R_co]):
 
     async def _result(self, timeout: Duration | None, ending: Ending | None = None) -> R_co:
         """Does the same. `ending` is the end that follows in the engine of this process, if the execution has just begun there."""
-        with short_traceback, self._access.wait_warnings.waiting(self.key):
+        with short_traceback:
             async with with_timeout(timeout, f"the result of {self.key}", self._why):
                 if self._in_outbox:
-                    _ = await self._access.watch.until(self.key, lambda head: head is not None, quick=True)
+                    await self._access.on_store("an outbox").until_there(self.key)
                 raw = await self._access.result(self.key, self._after, ending)
         value: R_co = values.decode(raw, self._kind, f"the result of {self.key}")
         return value
@@ -101,18 +96,18 @@ class AsyncHandle(Generic[R_co]):
 
     async def summary(self) -> ListedExecution:
         """The entry of this execution in `AsyncClient.list`: status, version, times and attributes. It reads one row of the store, however long the log is."""
-        return await queries.execution_summary(self._access, self.key)
+        return await self._access.call(on_executions.summary, self.key)
 
     async def status(self) -> ExecutionStatus:
         """The status, with a sentence that says what the execution waits for.
 
         The first call of a client reads the whole log (100,000 steps take one or two seconds), later calls read what is new; `summary` reads none of it.
         """
-        return await queries.execution_status(self._access, self._fold)
+        return await self._access.call(on_executions.status, self.key)
 
     async def steps(self) -> list[StepView]:
         """Every operation, settled and open, in the order of opening; for a definition, with the verb of each."""
-        return await definition_views.step_views(self._access, self._fold)
+        return await self._access.call(on_executions.steps, self.key)
 
     async def tree(self) -> ExecutionTree:
         """The execution as a tree of its operations, for notebooks, which display it so that parts of it can be expanded, and for prompts, which print it.
@@ -121,11 +116,11 @@ class AsyncHandle(Generic[R_co]):
         """
         from perdure.display.execution_tree import ExecutionTree  # here, so that programs that display nothing do not load it
 
-        return ExecutionTree(await execution_details(self._access, self.key))
+        return ExecutionTree(await self._access.call(on_executions.details, self.key))
 
     async def query(self, key: str | None = None, default: Any = None) -> Any:
         """The value that the workflow has set under `key` (`default` if none), or all values as a dict. It works after the end, too."""
-        return await queries.workflow_state(self._access, self._fold, key, default)
+        return queries.decoded_state(await self._access.call(on_executions.state, self.key, key), key, default)
 
     def stream(self, after: int = 0, follow: bool = True) -> AsyncGenerator[EmittedValue, None]:
         """Yields the values that the workflow emits, from number `after` + 1 on, until the execution ends; without `follow`, the values so far.
@@ -133,11 +128,11 @@ class AsyncHandle(Generic[R_co]):
         To resume a stream, pass the number of the last value that was processed. Values of iterations that have been forgotten are gone; the next value says
         how many are missing before it.
         """
-        return history.stream_values(self._access, self.key, whole_number(after, "stream(after)", 0), follow)
+        return self._access.stream(on_executions.stream, self.key, whole_number(after, "stream(after)", 0), follow)
 
     def events(self, after: int = 0, follow: bool = False) -> AsyncGenerator[PublicEvent, None]:
         """Yields the public events of the execution after the id `after`; with `follow`, until it ends."""
-        return history.stream_history(self._access, self.key, whole_number(after, "events(after)", 0), follow)
+        return self._access.stream(on_executions.events, self.key, whole_number(after, "events(after)", 0), follow)
 
     @overload
     async def send(self, signal: Signal[T], body: T, *, key: str | None = ..., may_come: bool = ..., connection: Any = ...) -> None: ...
@@ -153,11 +148,12 @@ class AsyncHandle(Generic[R_co]):
             NotFound, HasEnded: no execution would receive it.
             BadValue: the body is not of the signal's type, or the connection has no transaction on this database.
         """
-        message = execution_operations.signal_message(signal, body, key)
         if connection is not None:
-            await execution_operations.send_in_transaction(self._access, connection, self.key, message, may_come)
+            message = execution_operations.signal_message(signal, body, key)
+            await execution_operations.send_in_transaction(self._access.on_store("connection="), connection, self.key, message, may_come)
         else:
-            _ = await execution_operations.send_signal(self._access, self.key, message, may_come)
+            name, raw = execution_operations.signal_body(signal, body)
+            await self._access.call(on_executions.send, self.key, name, raw, execution_operations.message_key(key), may_come)
 
     @overload
     async def ask(self, signal: Signal[T], body: T, *, timeout: Duration | None = ...) -> Any: ...
@@ -172,10 +168,10 @@ class AsyncHandle(Generic[R_co]):
             MessageRejected: a validator has rejected the message, here or in the workflow.
             Timeout: there was no reply in time; the message remains with the execution.
         """
-        message = execution_operations.signal_message(signal, body)
-        async with with_timeout(timeout, f"the reply of {self.key} to {message.name}"):
-            reply = await await_reply(self._access, self.key, message)
-        return values.decode(await self._access.payload(reply), Any, f"the reply of {self.key}")
+        name, raw = execution_operations.signal_body(signal, body)
+        async with with_timeout(timeout, f"the reply of {self.key} to {name}"):
+            reply = await self._access.call(on_executions.ask, self.key, name, raw)
+        return values.decode(reply, Any, f"the reply of {self.key}")
 
     async def cancel(self, reason: str = "", *, undo: bool = True, wait: bool = False, timeout: Duration | None = None) -> None:
         """Cancels the execution: the workflow unwinds, completed steps are undone unless `undo` is false, and it ends as cancelled.
@@ -183,22 +179,22 @@ class AsyncHandle(Generic[R_co]):
         As with the other commands, the request is durable when this returns; with `wait`, it has taken effect.
         """
         async with with_timeout(timeout, f"the end of {self.key}"):
-            await execution_operations.cancel_execution(self._access, self.key, reason, wait, undo)
+            await self._access.call(on_executions.cancel, self.key, reason, undo, wait)
 
     async def terminate(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> None:
         """Ends the execution as cancelled at once, without running the workflow any further."""
         async with with_timeout(timeout, f"the end of {self.key}"):
-            await execution_operations.terminate_execution(self._access, self.key, reason, wait)
+            await self._access.call(on_executions.terminate, self.key, reason, wait)
 
     async def pause(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> None:
         """Pauses the execution: it begins nothing more until it is resumed. Attempts in flight finish, and their outcomes are recorded."""
         async with with_timeout(timeout, f"the pause of {self.key}"):
-            await execution_operations.pause_execution(self._access, self.key, reason, wait)
+            await self._access.call(on_executions.pause, self.key, reason, wait)
 
     async def resume(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> None:
         """Resumes a paused or parked execution where it is."""
         async with with_timeout(timeout, f"the resume of {self.key}"):
-            self._after = await execution_operations.resume_execution(self._access, self.key, reason, wait)
+            self._after = await self._access.call(on_executions.resume, self.key, reason, wait)
 
     async def evict(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> None:
         """Evicts the execution from its engine. It continues from its log, there or elsewhere.
@@ -206,7 +202,7 @@ class AsyncHandle(Generic[R_co]):
         Async steps in flight are cancelled and begun again, which counts neither as an attempt nor as an interruption; sync steps finish first.
         """
         async with with_timeout(timeout, f"the eviction of {self.key}"):
-            await execution_operations.evict_execution(self._access, self.key, reason, wait)
+            await self._access.call(on_executions.evict, self.key, reason, wait)
 
     @overload
     async def patch(
@@ -229,12 +225,8 @@ class AsyncHandle(Generic[R_co]):
             BadDefinition: the change does not apply, or its result is not valid.
         """
         async with with_timeout(timeout, f"the patch of {self.key}"):
-            sha256 = base.removeprefix("sha256:")
-            if isinstance(change, Definition):
-                message = messages.PatchMessage(change.graph.definition or b"", sha256, reason)
-            else:
-                message = await definition_patches.patch_message(self._access, self.key, change, sha256, reason)
-            return await definition_patches.apply_patch(self._access, self.key, message, wait)
+            changed, definition = (None, change.graph.definition or b"") if isinstance(change, Definition) else (change, None)
+            return await self._access.call(on_executions.patch, self.key, changed, definition, base, reason, wait)
 
     async def withdraw_patches(self) -> int:
         """Withdraws the patches that no engine has decided on yet, such as those of a `patch` without `wait`; returns how many.
@@ -242,7 +234,7 @@ class AsyncHandle(Generic[R_co]):
         Raises:
             PatchRefused: an engine has decided on them, or may be about to.
         """
-        return await definition_patches.withdraw_patches(self._access, self.key)
+        return await self._access.call(on_executions.withdraw_patches, self.key)
 
     async def undo(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> None:
         """Undoes the steps of a completed execution by their own handlers, last first and once; its result stays.
@@ -250,7 +242,7 @@ class AsyncHandle(Generic[R_co]):
         Of an execution that failed or was cancelled, undoes the steps whose undo failed then.
         """
         async with with_timeout(timeout, f"the undoing of {self.key}"):
-            await execution_operations.undo_execution(self._access, self.key, reason, wait)
+            await self._access.call(on_executions.undo, self.key, reason, wait)
 
     async def retry(self, reason: str = "", *, from_step: str | None = None, wait: bool = False, timeout: Duration | None = None) -> None:
         """Retries a failed execution from what failed; a parked one continues where it is. Steps that have succeeded are not called again.
@@ -258,7 +250,7 @@ class AsyncHandle(Generic[R_co]):
         With `from_step`, a failed execution repeats that step and everything after it.
         """
         async with with_timeout(timeout, f"the retry of {self.key}"):
-            self._after = await execution_operations.retry_execution(self._access, self.key, reason, wait, from_step)
+            self._after = await self._access.call(on_executions.retry, self.key, reason, from_step, wait)
 
     async def rerun(self, *, id: str | None = None, version: int | None = None) -> AsyncHandle[R_co]:
         """Starts a new execution with the same input under a new id; returns its handle.
@@ -266,9 +258,8 @@ class AsyncHandle(Generic[R_co]):
         Raises:
             AlreadyExists: the id is taken.
         """
-        wanted = reruns.RerunRequest(key=self._anew(id), version=version)
-        await reruns.rerun_execution(self._access, self.key, wanted)
-        return AsyncHandle(self._access, wanted.key, self._kind, True)
+        key = await self._access.call(on_executions.rerun, self.key, self._new_id(id), version)
+        return AsyncHandle(self._access, key, self._kind, True)
 
     async def fork(
         self, from_step: str | None = None, *, input: Sequence[Any] | Mapping[str, Any] | None = None, id: str | None = None, version: int | None = None
@@ -284,9 +275,8 @@ class AsyncHandle(Generic[R_co]):
         """
         args, kwargs = ((), input) if isinstance(input, Mapping) else (tuple(input or ()), {})
         raw = None if input is None else encode_input(self.key.workflow, args, kwargs)
-        wanted = reruns.RerunRequest(key=self._anew(id), input=raw, version=version, from_step=from_step)
-        await reruns.fork_execution(self._access, self.key, wanted)
-        return AsyncHandle(self._access, wanted.key, self._kind, True)
+        key = await self._access.call(on_executions.fork, self.key, from_step, raw, self._new_id(id), version)
+        return AsyncHandle(self._access, key, self._kind, True)
 
     async def preset(self, step: str, value: Any = None) -> None:
         """Supplies the result of a step in place of performing it: of an open one, now; of one that is still to come or failed, when it is asked for.
@@ -294,10 +284,10 @@ class AsyncHandle(Generic[R_co]):
         Raises:
             BadValue: the step has its result already.
         """
-        await reruns.preset_outcome(self._access, self.key, step, reruns.encode_outcome(value, step))
+        await self._access.call(on_executions.preset, self.key, step, values.encode(value, f"the result of {step}"))
 
-    def _anew(self, id: str | None) -> Key:
-        return self.key._replace(id=uuid4().hex if id is None else checked_name(id, "id"))
+    def _new_id(self, id: str | None) -> str:
+        return uuid4().hex if id is None else checked_name(id, "id")
 
 
 def name_of(workflow: Workflow[..., Any] | str) -> str:

@@ -14,16 +14,19 @@ from perdure.async_handle import AsyncHandle
 from perdure.code.call_options import DEFAULT_TENANT
 from perdure.code.declarations import checked_name
 from perdure.code.durations import Duration, duration_seconds, whole_number
+from perdure.core import values
 from perdure.core.paths import Key
-from perdure.service import dead_letter_groups, execution_bundles, log_archives, queries, retention, verification
+from perdure.operations import on_dead_letters, on_executions, on_upkeep
+from perdure.operations.on_dead_letters import Requeued
+from perdure.service import log_archives, queries, retention
 from perdure.service.blob_collection import ArchiveFilter, CollectedBlobs, collect_blobs
-from perdure.service.dead_letter_groups import DeadLetterFilter, DeadLetterGroup
+from perdure.service.dead_letter_groups import DeadLetterFilter, DeadLetterGroup, requeue_dead_letter
 from perdure.service.execution_bundles import ImportedExecution
 from perdure.service.retention import PRUNED_STATUSES, ArchiveWriter, PrunedExecution, RetentionFilter
-from perdure.service.store_access import StoreAccess, with_timeout
+from perdure.service.service_access import ServiceAccess
+from perdure.service.store_access import with_timeout
 from perdure.service.verification import VerificationFinding
-from perdure.stores.month_removal import MONTH_REMOVAL, StoredMonth
-from perdure.stores.protocol import Store
+from perdure.stores.month_removal import StoredMonth
 from perdure.workflow_function import Workflow
 
 Groups = list[DeadLetterGroup]
@@ -32,7 +35,7 @@ Groups = list[DeadLetterGroup]
 class AsyncDeadLetterOffice:
     """The dead letters of a client's store. It is the client's `dead_letters`."""
 
-    def __init__(self, access: StoreAccess) -> None:
+    def __init__(self, access: ServiceAccess) -> None:
         self._access = access
 
     async def groups(
@@ -53,10 +56,16 @@ class AsyncDeadLetterOffice:
             BadValue: no group has that fingerprint, or several have that prefix.
         """
         name = workflow.code.name if isinstance(workflow, Workflow) else None if workflow is None else checked_name(workflow, "workflow")
+        since_s = since if since is None or isinstance(since, datetime) else duration_seconds(since, "since")
         which = DeadLetterFilter(
-            tenant=checked_name(tenant, "tenant"), workflow=name, id_prefix=id_prefix, since=since, fingerprint=fingerprint, limit=whole_number(limit, "limit")
+            tenant=checked_name(tenant, "tenant"),
+            workflow=name,
+            id_prefix=id_prefix,
+            since=since_s,
+            fingerprint=fingerprint,
+            limit=whole_number(limit, "limit"),
         )
-        return await dead_letter_groups.group_dead_letters(self._access, which)
+        return await self._access.call(on_dead_letters.groups, which)
 
     async def requeue(
         self,
@@ -80,9 +89,13 @@ class AsyncDeadLetterOffice:
         """
         key = await self._key(execution, tenant)
         async with with_timeout(timeout, f"the requeuing of {key}"):
-            code = None if workflow is None else workflow.code
-            follows, after = await dead_letter_groups.requeue_dead_letter(self._access, key, reason, edits=edits, code=code, wait=wait)
-        return AsyncHandle(self._access, follows, Any, follows != key, after)
+            encoded = {name: values.encode(value, f"the argument {name}") for name, value in edits.items()} if edits else None
+            if workflow is None:
+                found = await self._access.call(on_dead_letters.requeue, key, reason, encoded, wait)
+            else:
+                access = self._access.on_store("workflow=")
+                found = Requeued(*await requeue_dead_letter(access, key, reason, edits=encoded, code=workflow.code, wait=wait))
+        return AsyncHandle(self._access, found.key, Any, found.key != key, found.after)
 
     async def discard(
         self, execution: str | Key, reason: str = "", *, wait: bool = False, timeout: Duration | None = None, tenant: str = DEFAULT_TENANT
@@ -94,12 +107,12 @@ class AsyncDeadLetterOffice:
         """
         key = await self._key(execution, tenant)
         async with with_timeout(timeout, f"the discarding of {key}"):
-            await dead_letter_groups.discard_dead_letter(self._access, key, reason, wait)
+            await self._access.call(on_dead_letters.discard, key, reason, wait)
 
     async def _key(self, execution: str | Key, tenant: str) -> Key:
         if isinstance(execution, Key):
             return execution
-        return await queries.execution_by_id(self._access, checked_name(tenant, "tenant"), checked_name(execution, "id"))
+        return await self._access.call(on_executions.by_id, checked_name(tenant, "tenant"), checked_name(execution, "id"))
 
 
 Imports = list[ImportedExecution]
@@ -112,8 +125,8 @@ Archives = list[log_archives.LogArchive]
 class AsyncUpkeep:
     """Maintenance of a store. It is the client's `upkeep`."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, access: ServiceAccess) -> None:
+        self._access = access
 
     async def export(self, execution: str | Key, *, children: bool = False, secret: str | None = None, tenant: str = DEFAULT_TENANT) -> bytes:
         """Exports an execution as a file with its log, its messages and the blobs that it refers to; with `children`, also with its descendants.
@@ -125,7 +138,7 @@ class AsyncUpkeep:
             LogDamaged: a part of it is missing.
         """
         key = await self._key(execution, tenant)
-        return execution_bundles.encode_bundle(await execution_bundles.export_bundle(self._store, key, children), secret_of(secret))
+        return await self._access.call(on_upkeep.export, key, secret_of(secret), children)
 
     async def import_(self, raw: bytes, *, id: str | None = None, paused: bool = False, unsigned: bool = False, secret: str | None = None) -> Imports:
         """Imports an exported file: its executions continue here, the first under `id` if one is given; with `paused`, after they are resumed.
@@ -136,8 +149,7 @@ class AsyncUpkeep:
             ExportRefused: the file is damaged, or is not signed with this secret, and `unsigned` is false.
             AlreadyExists: there is an execution of this id; nothing was changed.
         """
-        found = execution_bundles.expect_signed(execution_bundles.decode_bundle(raw, secret_of(secret)), unsigned)
-        return await execution_bundles.import_bundle(self._store, found, id=id, paused=paused)
+        return await self._access.call(on_upkeep.import_, raw, secret_of(secret), id, paused, unsigned)
 
     async def verify(self, *executions: str | Key, tenant: str = DEFAULT_TENANT) -> Findings:
         """Verifies the records of these executions, or of all executions of all tenants, and returns what does not agree. Nothing is changed.
@@ -146,8 +158,7 @@ class AsyncUpkeep:
             NotFound, Ambiguous: no execution matches, or several do.
         """
         keys = [await self._key(one, tenant) for one in executions]
-        heads = await verification.heads_to_verify(self._store, keys or None)
-        return [finding async for one in verification.verify_executions(self._store, [head.key for head in heads]) for finding in one.findings]
+        return await self._access.call(on_upkeep.verify, keys)
 
     async def prune(
         self,
@@ -170,9 +181,13 @@ class AsyncUpkeep:
         Raises:
             BadValue: the duration or a status is invalid.
         """
-        before_s = (await self._store.store_time()).now_s - duration_seconds(older_than, "older_than")
+        older_than_s = duration_seconds(older_than, "older_than")
+        if archive is None:
+            return await self._access.call(on_upkeep.prune, checked_name(tenant, "tenant"), older_than_s, tuple(status), workflow, dry_run, forget_ids)
+        store = self._access.on_store("archive=").store
+        before_s = (await store.store_time()).now_s - older_than_s
         which = RetentionFilter(tenant=checked_name(tenant, "tenant"), before_s=before_s, statuses=frozenset(status), workflow=workflow, forget_ids=forget_ids)
-        return [one async for one in retention.prune_executions(self._store, which, archive, dry_run)]
+        return [one async for one in retention.prune_executions(store, which, archive, dry_run)]
 
     async def archives(self, execution: str | Key, *, tenant: str = DEFAULT_TENANT) -> Archives:
         """Lists the archives of an execution that keeps them, newest first. If some were pruned, the last entry says so.
@@ -181,7 +196,7 @@ class AsyncUpkeep:
             NotFound, Ambiguous: no execution matches, or several do.
             LogDamaged: a part of it cannot be read.
         """
-        return await log_archives.archives_of(self._store, await self._key(execution, tenant))
+        return await self._access.call(on_upkeep.archives, await self._key(execution, tenant))
 
     async def prune_archives(
         self,
@@ -202,10 +217,13 @@ class AsyncUpkeep:
             BadValue: the duration or a status is invalid.
             LogDamaged, SealedPayload: a log, a message or an archive can't be read; nothing was removed.
         """
-        before_s = (await self._store.store_time()).now_s - duration_seconds(older_than, "older_than")
-        statuses = queries.checked_statuses(status)
-        old = ArchiveFilter(tenant=checked_name(tenant, "tenant"), before_s=before_s, statuses=statuses, workflow=workflow)
-        return await collect_blobs(self._store, old, dry_run, archive)
+        older_than_s, statuses = duration_seconds(older_than, "older_than"), None if status is None else tuple(status)
+        if archive is None:
+            return await self._access.call(on_upkeep.prune_archives, checked_name(tenant, "tenant"), older_than_s, statuses, workflow, dry_run)
+        store = self._access.on_store("archive=").store
+        before_s = (await store.store_time()).now_s - older_than_s
+        old = ArchiveFilter(tenant=checked_name(tenant, "tenant"), before_s=before_s, statuses=queries.checked_statuses(statuses), workflow=workflow)
+        return await collect_blobs(store, old, dry_run, archive)
 
     async def prune_values(self, *, dry_run: bool = False) -> CollectedBlobs:
         """Removes the large values of all tenants to which no execution, message or archive refers.
@@ -215,7 +233,7 @@ class AsyncUpkeep:
         Raises:
             LogDamaged, SealedPayload: a log, a message or an archive can't be read; nothing was removed.
         """
-        return await collect_blobs(self._store, None, dry_run)
+        return await self._access.call(on_upkeep.prune_values, dry_run)
 
     async def prune_months(self, older_than: Duration) -> StoredMonths:
         """Removes the months that ended longer ago than this and in which no execution has a log any more, for all tenants, and returns all that ended then.
@@ -227,14 +245,12 @@ class AsyncUpkeep:
             BadValue: the duration is invalid.
             StoreError: the role of the database may not remove tables.
         """
-        before_s = (await self._store.store_time()).now_s - duration_seconds(older_than, "older_than")
-        removal = self._store.part(MONTH_REMOVAL)
-        return [] if removal is None else await removal.remove_months(before_s)
+        return await self._access.call(on_upkeep.prune_months, duration_seconds(older_than, "older_than"))
 
     async def _key(self, execution: str | Key, tenant: str) -> Key:
         if isinstance(execution, Key):
             return execution
-        return await queries.execution_by_id(StoreAccess(self._store), checked_name(tenant, "tenant"), checked_name(execution, "id"))
+        return await self._access.call(on_executions.by_id, checked_name(tenant, "tenant"), checked_name(execution, "id"))
 
 
 def secret_of(given: str | None) -> bytes:

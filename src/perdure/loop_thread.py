@@ -9,7 +9,7 @@ from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
 from perdure.core.errors import StoreUnavailable, WrongVerb
-from perdure.service.store_access import StoreAccess
+from perdure.service.service_access import ServiceAccess
 from perdure.short_traceback import short_traceback
 from perdure.stores.user_transactions import is_async_connection, run_without_waiting
 
@@ -137,7 +137,7 @@ def _expect_real_threads() -> None:
         )
 
 
-def run_in_user_transaction(thread: LoopThread, access: StoreAccess, connection: Any, coroutine: Coroutine[Any, Any, T]) -> T:
+def run_in_user_transaction(thread: LoopThread, access: ServiceAccess, connection: Any, coroutine: Coroutine[Any, Any, T]) -> T:
     """Runs a coroutine that joins the transaction on `connection` in the calling thread, which owns the connection. Only the store's preparation for it runs in
     the loop thread.
 
@@ -148,7 +148,7 @@ def run_in_user_transaction(thread: LoopThread, access: StoreAccess, connection:
     try:
         if is_async_connection(connection):
             raise wrong
-        thread.call(access.user_transactions.meet())
+        thread.call(access.on_store("connection=").user_transactions.meet())
     except BaseException:
         coroutine.close()
         raise

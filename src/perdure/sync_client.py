@@ -13,7 +13,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, overload
 
-from perdure.async_client import Approvals, AsyncClient, AsyncSelection, Checks, Engines, Keys, Listing, Queues
+from perdure.async_client import UNCHANGED, Approvals, AsyncClient, AsyncSelection, Checks, Engines, Keys, Listing, Queues
 from perdure.async_handle import AsyncHandle, connection_of
 from perdure.code.call_options import DEFAULT_TENANT, NamedWorkflow
 from perdure.code.declared_queues import Rate
@@ -26,7 +26,6 @@ from perdure.loop_thread import LoopThread, run_in_user_transaction
 from perdure.service.approvals import Approval
 from perdure.service.bulk_requests import BulkResult
 from perdure.service.dead_letter_groups import DeadLetter, DeadLetterGroup
-from perdure.service.execution_operations import UNCHANGED
 from perdure.service.history import EmittedValue
 from perdure.service.queries import ExecutionStatus, HolderView, ListedExecution
 from perdure.service.replay_checks import ReplayCheck

@@ -352,7 +352,7 @@ async def test_what_is_encoded_and_what_is_large_goes_the_same_way(file: Path, c
         connection.commit()
         assert connection.execute("SELECT count(*) FROM mail WHERE instr(body, 'abcdefgh')").fetchone() == (0,)
     async with AsyncClient(store, codec=Compressed()) as other:
-        running = Engine(other._store, [greet.code])
+        running = Engine(other._access.on_store("a test").store, [greet.code])
         task = asyncio.create_task(running.run())
         assert await (await other.get(handle.key)).result("10s") == f"Hello {name[:10]}"
         running.stop()

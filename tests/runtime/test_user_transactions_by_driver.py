@@ -160,7 +160,7 @@ class TestEveryDriver:
                 assert await ids(client) == [] and await shop.sold() == 0
                 await user.begin()
         assert await ids(client) == ["o1"] and await shop.sold() == 1
-        async with running(client._store):
+        async with running(client._access.on_store("a test").store):
             assert await (await client.get("o1", order)).result("10s") == "book is sold"
 
     async def test_what_is_started_and_sent_twice_counts_once(self, client: AsyncClient, user: TransactionDriver) -> None:
@@ -173,7 +173,7 @@ class TestEveryDriver:
             await user.commit()
             await user.begin()
         assert await ids(client) == ["o1"]
-        assert [mail.key for mail in await client._store.messages(handle.key)] == ["start", "message:k"]
+        assert [mail.key for mail in await client._access.on_store("a test").store.messages(handle.key)] == ["start", "message:k"]
 
     async def test_what_fails_leaves_nothing_and_the_transaction_as_it_was(self, client: AsyncClient, user: TransactionDriver, shop: OrderDatabase) -> None:
         await user.execute(INSERT)

@@ -124,7 +124,7 @@ async def test_who_has_lost_a_commit_or_its_answer_makes_it_again_and_it_is_ther
         assert await buys(proxy.url) is (loss == "commit")
         assert await buys(server.url) is False
     assert await ids(client) == ["book"] and await other.fetchval("SELECT count(*) FROM orders") == 1
-    assert [mail.key for mail in await client._store.messages(Key("default", "order", "book"))] == ["start", "message:paid"]
+    assert [mail.key for mail in await client._access.on_store("a test").store.messages(Key("default", "order", "book"))] == ["start", "message:paid"]
     await other.close()
 
 

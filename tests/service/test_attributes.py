@@ -445,10 +445,10 @@ async def test_a_start_that_its_admission_does_not_allow_says_what_is_in_the_way
         return StartRequest(key=Key("default", "plain", id), input=values.encode([[], {}], "input"), attributes=attributes, admission=limit)
 
     for id in ("1", "2", "1"):
-        await start_execution(client._access, wanted(id))
+        await start_execution(client._access.on_store("a test"), wanted(id))
     with pytest.raises(TooManyActive, match="plain/3 was not started: 2 executions with user=ada have not ended") as refused:
-        await start_execution(client._access, wanted("3"))
+        await start_execution(client._access.on_store("a test"), wanted("3"))
     assert (refused.value.code, refused.value.max_active) == ("too_many_active", 2)
     assert [one.key.id for one in await client.list()] == ["2", "1"]
     with pytest.raises(BadValue, match="admission"):
-        await start_execution(client._access, msgspec.structs.replace(wanted("3"), debounce_s=5.0))
+        await start_execution(client._access.on_store("a test"), msgspec.structs.replace(wanted("3"), debounce_s=5.0))

@@ -49,7 +49,7 @@ async def test_a_patch_is_kept_for_the_next_engine_unless_it_is_withdrawn(c: Clu
     assert await handle.result() == 3
     assert await handle.withdraw_patches() == 0
     with pytest.raises(NotFound):
-        await definition_patches.withdraw_patches(client._access, Key("default", "naps", "none"))
+        await definition_patches.withdraw_patches(client._access.on_store("a test"), Key("default", "naps", "none"))
 
 
 @pytest.mark.slow

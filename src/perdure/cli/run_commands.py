@@ -287,7 +287,7 @@ async def _awaited_approval(client: AsyncClient, key: Key) -> ExecutionStatus | 
     from perdure.runtime.execution_results import ENDED_STATUSES
     from perdure.stores.protocol import HeadFilter
 
-    store = client._store
+    store = client._access.on_store("to see whether anything continues").store
     root = (await client.get(key)).key
     found = await store.heads(HeadFilter(root=root, limit=TREE_MAX))
     now_s = (await store.store_time()).now_s

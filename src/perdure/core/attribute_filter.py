@@ -81,6 +81,10 @@ class AttributeCondition(msgspec.Struct, frozen=True, gc=False):
         return tuple(low for low, _ in self.spans) if all(high == low + b"\0" for low, high in self.spans) else ()
 
 
+AttributeAlternatives = tuple[tuple[AttributeCondition, ...], ...]
+"""A filter in the form that stores take: alternatives, one of which must hold with all its conditions."""
+
+
 class AttributeOrder(msgspec.Struct, frozen=True, gc=False):
     """The order of a list by the attribute `name`: from its least value on or, with `descending`, from its greatest. What lacks it is not listed."""
 
@@ -93,7 +97,7 @@ class AttributeOrder(msgspec.Struct, frozen=True, gc=False):
         return None if not values else max(values) if self.descending else min(values)
 
 
-def filter_alternatives(where: AttributeFilter | None) -> tuple[tuple[AttributeCondition, ...], ...]:
+def filter_alternatives(where: AttributeFilter | None) -> AttributeAlternatives:
     """Returns the alternatives of a filter in the form that stores take: at least one, which has no conditions if there is no filter.
 
     Raises:

@@ -10,7 +10,7 @@ import re
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -27,7 +27,10 @@ AttributeValues = Mapping[str, AttributeValue | Sequence[AttributeValue]]
 AttributeChangeValues = Mapping[str, AttributeValue | Sequence[AttributeValue] | None]
 """Changes of attributes as users pass them; None or no values removes a name."""
 
-ShownAttributes = dict[str, AttributeValue | list[AttributeValue]]
+if TYPE_CHECKING:
+    ShownAttributes = dict[str, AttributeValue | list[AttributeValue]]
+else:
+    ShownAttributes = dict[str, Any]  # msgspec decodes no union of text and times, but does decode both
 """Attributes as users read them: a name with several values has a list of them, in order."""
 
 

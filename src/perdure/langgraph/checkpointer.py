@@ -283,7 +283,7 @@ class _OwnDatabase:
     @property
     def store(self) -> Store:
         """The open store; on its loop."""
-        return self._client()._inner._store
+        return self._client()._inner._access.on_store("a checkpointer").store
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Runs a coroutine on the loop of the store."""
@@ -320,7 +320,7 @@ class _DatabaseOfApp:
         """The store of the App; on its loop."""
         opened = self._app._expect_open("client", None)
         opened._expect_use("a checkpointer of the App")
-        return opened.client._store
+        return opened.client._access.on_store("a checkpointer").store
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Runs a coroutine on the loop of the App.

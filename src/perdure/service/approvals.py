@@ -13,8 +13,6 @@ from typing import Any
 import msgspec
 
 from perdure.code.approval_requests import APPROVAL_STATE_KEY, VOTE_SIGNAL, ApprovalState, VoteReply, vote_refusal
-from perdure.code.declarations import checked_name
-from perdure.code.durations import Duration
 from perdure.code.results import Vote
 from perdure.core import messages, values
 from perdure.core.errors import AlreadyDecided, Ambiguous, BadValue, DecisionRefused, HasEnded, LinkRefused, MissingExtra, NoReply, NotFound
@@ -28,7 +26,7 @@ from perdure.service import execution_operations, queries
 from perdure.service import queries as pending_votes
 from perdure.service.execution_operations import await_reply
 from perdure.service.reruns import read_execution
-from perdure.service.store_access import StoreAccess, head_pages, with_timeout
+from perdure.service.store_access import StoreAccess, head_pages
 from perdure.stores.protocol import HeadFilter
 
 UNENDED_STATUSES = frozenset(("pending", "running", "waiting", "paused"))
@@ -193,16 +191,6 @@ async def post_vote(access: StoreAccess, key: Key, vote: Vote) -> None:
     _ = await execution_operations.send_signal(access, key, await vote_message(access, key, vote))
 
 
-async def give_vote(access: StoreAccess, key: Key, vote: Vote, wait: bool, timeout: Duration | None) -> None:
-    """Sends a vote; with `wait`, waits until it has been accepted. See `decide_approval` and `post_vote`."""
-    _ = checked_name(vote.by, "by")
-    if not wait:
-        await post_vote(access, key, vote)
-        return
-    async with with_timeout(timeout, f"an engine that takes the decision on {key}"):
-        _ = await decide_approval(access, key, vote)
-
-
 async def vote_message(access: StoreAccess, key: Key, vote: Vote, message_key: str | None = None) -> messages.SignalMessage:
     """Returns the message that carries a vote. Its idempotency key is `message_key`, or a fresh one.
 
@@ -284,13 +272,11 @@ async def read_link(access: StoreAccess, secret: bytes, signed: str) -> Approval
     return link
 
 
-async def decide_by_link(access: StoreAccess, secret: bytes, link: str, said: Vote, timeout: Duration | None) -> None:
-    """Votes as a signed link says, with the comment and the form value of `said`. See `read_link` and `decide_approval`."""
+async def decide_by_link(access: StoreAccess, secret: bytes, link: str, value: Any = None, comment: str = "") -> None:
+    """Votes as a signed link says, with a comment and a value of the form. See `read_link` and `decide_approval`."""
     of = await read_link(access, secret, link)
-    value = said.value if of.approve else None
-    whole = Vote(of.by, of.approve, said.comment, value, await link_groups(access, of), means="link")
-    async with with_timeout(timeout, f"an engine that takes the decision on {of.key}"):
-        _ = await decide_approval(access, of.key, whole)
+    vote = Vote(of.by, of.approve, comment, value if of.approve else None, await link_groups(access, of), means="link")
+    _ = await decide_approval(access, of.key, vote)
 
 
 async def link_groups(access: StoreAccess, link: ApprovalLink) -> tuple[str, ...]:

@@ -6,17 +6,17 @@ it again posts the rest; executions that have ended in the meantime are counted 
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import datetime
+from typing import Literal, get_args
 
 import msgspec
 
 from perdure.code.durations import Duration
 from perdure.core import messages
-from perdure.core.attribute_filter import AttributeFilter
-from perdure.core.errors import HasEnded, NotFound, PerdureError
+from perdure.core.errors import BadValue, HasEnded, NotFound, PerdureError
 from perdure.core.paths import Key
 from perdure.service import dead_letter_groups, execution_requests, queries
 from perdure.service.execution_requests import ExecutionRequest
+from perdure.service.queries import ExecutionFilter
 from perdure.service.store_access import StoreAccess, with_timeout
 from perdure.stores.protocol import Head, HeadFilter
 
@@ -44,15 +44,10 @@ NEWEST_FIRST = frozenset(("retry", "requeue"))
 
 
 class BulkFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Selects executions: those of `keys`, in their order, or those that match all other fields. Without `status`, those on which the operation acts."""
+    """Selects executions: those of `keys`, in their order, or else those that `which` selects. If that names no status, those on which the operation acts."""
 
-    tenant: str
+    which: ExecutionFilter
     keys: tuple[Key, ...] | None = None
-    workflow: str | None = None
-    status: str | tuple[str, ...] | None = None
-    id_prefix: str = ""
-    since: Duration | datetime | None = None
-    where: AttributeFilter | None = None
 
 
 class BulkOperation(msgspec.Struct, frozen=True):
@@ -76,53 +71,47 @@ class BulkResult(msgspec.Struct, frozen=True):
 
 # Operations
 
-
-def cancel(reason: str, undo: bool = True) -> BulkOperation:
-    """Unwinds, undoes completed steps unless `undo` is false, and ends as cancelled."""
-    return BulkOperation("cancel", _request_maker(lambda head: execution_requests.cancel_request(head, reason, undo)))
+BulkVerb = Literal["cancel", "terminate", "pause", "resume", "evict", "retry", "undo", "requeue", "discard"]
+"""What can be done to many executions; each does to all what the operation of that name does to one."""
 
 
-def terminate(reason: str) -> BulkOperation:
-    """Ends as cancelled at once."""
-    return BulkOperation("terminate", _request_maker(lambda head: execution_requests.terminate_request(head, reason)))
+def bulk_operation(verb: BulkVerb, reason: str = "", undo: bool = True, from_step: str | None = None) -> BulkOperation:
+    """Returns an operation. `undo` is for ``cancel``, `from_step` for ``retry``.
+
+    Raises:
+        BadValue: there is no such operation.
+    """
+    if verb not in (known := get_args(BulkVerb)):
+        raise BadValue("verb", verb, f"one of {', '.join(known)}")
+    return BulkOperation(verb, _request_function(verb, reason, undo, from_step))
 
 
-def pause(reason: str) -> BulkOperation:
-    """Begins nothing more until resumed."""
-    return BulkOperation("pause", _request_maker(lambda head: execution_requests.message_request(head, messages.PauseMessage(reason), "pause")))
+_RequestFunction = Callable[[StoreAccess, Head], Awaitable[ExecutionRequest | None]]
 
 
-def resume(reason: str) -> BulkOperation:
-    """Continues from where it is paused or parked."""
-    return BulkOperation("resume", _request_maker(lambda head: execution_requests.message_request(head, messages.ResumeMessage(reason), "resume")))
+def _request_function(verb: BulkVerb, reason: str, undo: bool, from_step: str | None) -> _RequestFunction:
+    match verb:
+        case "cancel":
+            return _request_maker(lambda head: execution_requests.cancel_request(head, reason, undo))
+        case "terminate":
+            return _request_maker(lambda head: execution_requests.terminate_request(head, reason))
+        case "pause":
+            return _request_maker(lambda head: execution_requests.message_request(head, messages.PauseMessage(reason), verb))
+        case "resume":
+            return _request_maker(lambda head: execution_requests.message_request(head, messages.ResumeMessage(reason), verb))
+        case "evict":
+            return _request_maker(lambda head: execution_requests.message_request(head, messages.EvictMessage(reason), verb))
+        case "retry":
+            return lambda access, head: execution_requests.retry_request(access, head, reason, from_step)
+        case "undo":
+            return lambda access, head: execution_requests.undo_request(access, head, reason)
+        case "requeue":
+            return lambda access, head: dead_letter_groups.requeue_request(access, head, reason)
+        case "discard":
+            return _request_maker(lambda head: dead_letter_groups.discard_dead_letter_request(head, reason))
 
 
-def evict(reason: str) -> BulkOperation:
-    """Leaves the memory of its engine."""
-    return BulkOperation("evict", _request_maker(lambda head: execution_requests.message_request(head, messages.EvictMessage(reason), "evict")))
-
-
-def retry(reason: str, step: str | None = None) -> BulkOperation:
-    """Continues from what failed, or from a step."""
-    return BulkOperation("retry", lambda access, head: execution_requests.retry_request(access, head, reason, step))
-
-
-def undo(reason: str) -> BulkOperation:
-    """Undoes completed steps."""
-    return BulkOperation("undo", lambda access, head: execution_requests.undo_request(access, head, reason))
-
-
-def requeue(reason: str) -> BulkOperation:
-    """Runs a dead letter again from what failed."""
-    return BulkOperation("requeue", lambda access, head: dead_letter_groups.requeue_request(access, head, reason))
-
-
-def discard(reason: str) -> BulkOperation:
-    """Cancels a dead letter without running anything."""
-    return BulkOperation("discard", _request_maker(lambda head: dead_letter_groups.discard_dead_letter_request(head, reason)))
-
-
-def _request_maker(make: Callable[[Head], ExecutionRequest | None]) -> Callable[[StoreAccess, Head], Awaitable[ExecutionRequest | None]]:
+def _request_maker(make: Callable[[Head], ExecutionRequest | None]) -> _RequestFunction:
     async def made(_: StoreAccess, head: Head) -> ExecutionRequest | None:
         return make(head)
 
@@ -137,18 +126,9 @@ async def choose_executions(access: StoreAccess, which: BulkFilter, statuses: Se
     if which.keys is not None:
         return list(which.keys)
     found, last = list[Key](), None
+    listed = which.which if which.which.status is not None or statuses is None else msgspec.structs.replace(which.which, status=tuple(statuses))
     while True:
-        page = await queries.list_executions(
-            access,
-            tenant=which.tenant,
-            workflow=which.workflow,
-            status=statuses if which.status is None else which.status,
-            id_prefix=which.id_prefix,
-            since=which.since,
-            limit=BULK_BATCH,
-            after=last,
-            where=which.where,
-        )
+        page = await queries.list_executions(access, listed, BULK_BATCH, queries.position_behind(last, listed))
         found += [one.key for one in page]
         if len(page) < BULK_BATCH:
             return found

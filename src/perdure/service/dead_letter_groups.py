@@ -13,7 +13,6 @@ from typing import Any
 
 import msgspec
 
-from perdure.code.durations import Duration
 from perdure.core import error_codes, values
 from perdure.core import events as e
 from perdure.core.errors import AlreadyExists, BadValue, ChildFailed, ErrorInfo, JoinFailed, RaceFailed, StepFailed, StoreError, Timeout
@@ -24,7 +23,7 @@ from perdure.runtime.quarantine import UNREADABLE
 from perdure.runtime.workflow_programs import Workflow, encode_input
 from perdure.service import execution_operations, execution_requests, queries, reruns
 from perdure.service.execution_requests import ExecutionRequest
-from perdure.service.queries import ListedExecution
+from perdure.service.queries import ExecutionFilter, ListedExecution
 from perdure.service.reruns import RerunRequest, read_execution
 from perdure.service.store_access import StoreAccess
 from perdure.stores.protocol import Head, HeadFilter
@@ -78,12 +77,15 @@ class DeadLetterGroup(msgspec.Struct, frozen=True):
 
 
 class DeadLetterFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Selects dead letters by workflow, id prefix, creation time and fingerprint (or its prefix). At most `limit` executions are read."""
+    """Selects dead letters by workflow, id prefix, creation time and fingerprint (or its prefix). At most `limit` executions are read.
+
+    `since` is a time, or a number of seconds before now.
+    """
 
     tenant: str
     workflow: str | None = None
     id_prefix: str = ""
-    since: Duration | datetime | None = None
+    since: float | datetime | None = None
     fingerprint: str = ""
     limit: int = 10_000
 
@@ -152,18 +154,10 @@ def _group(name: str, workflow: str, letters: Sequence[DeadLetter], complete: bo
 async def _listed_summaries(access: StoreAccess, which: DeadLetterFilter) -> tuple[list[ListedExecution], bool]:
     """The executions that the filter selects, newest first, up to its limit; and whether these are all."""
     found: list[ListedExecution] = []
+    listed = ExecutionFilter(tenant=which.tenant, workflow=which.workflow, status=tuple(DEAD_STATUSES), id_prefix=which.id_prefix, since=which.since)
     while len(found) <= which.limit:
         asked = min(which.limit + 1 - len(found), DEAD_LETTERS_PER_PAGE)
-        page = await queries.list_executions(
-            access,
-            tenant=which.tenant,
-            workflow=which.workflow,
-            status=DEAD_STATUSES,
-            id_prefix=which.id_prefix,
-            since=which.since,
-            limit=asked,
-            after=found[-1] if found else None,
-        )
+        page = await queries.list_executions(access, listed, asked, queries.position_behind(found[-1] if found else None, listed))
         found += page
         if len(page) < asked:
             break
@@ -258,12 +252,13 @@ def _reason(execution: Execution, path: Path, error: ErrorInfo) -> str:
 
 
 async def requeue_dead_letter(
-    access: StoreAccess, key: Key, reason: str = "", *, edits: Mapping[str, Any] | None = None, code: Workflow | None = None, wait: bool = False
+    access: StoreAccess, key: Key, reason: str = "", *, edits: Mapping[str, bytes] | None = None, code: Workflow | None = None, wait: bool = False
 ) -> tuple[Key, int]:
     """Runs a dead letter again from what failed; with `edits` of its input, as a new execution from the beginning, and discards this one.
 
-    Edits are keyed by argument name, or by position from 1; `code` maps positions to names. The operation is idempotent: the same edits of the same execution
-    start one new execution, even after this one has been discarded. Returns the key of the execution that continues, and the version after which to watch it.
+    Edits are encoded values, keyed by argument name, or by position from 1; `code` maps positions to names. The operation is idempotent: the same edits of the
+    same execution start one new execution, even after this one has been discarded. Returns the key of the execution that continues, and the version after
+    which to watch it.
 
     Raises:
         NotFound, BadValue: it is no dead letter, or the edits do not fit.
@@ -325,14 +320,15 @@ def discard_dead_letter_request(head: Head, reason: str) -> ExecutionRequest | N
     return execution_requests.discard_request(head, reason)
 
 
-async def _edited(access: StoreAccess, key: Key, edits: Mapping[str, Any], code: Workflow | None) -> bytes:
+async def _edited(access: StoreAccess, key: Key, edits: Mapping[str, bytes], code: Workflow | None) -> bytes:
     """The encoded input of an execution with `edits` applied."""
     started = (await read_execution(access, key)).started
     if started is None:
         raise BadValue("edits", str(key), "an execution that has begun")
     args, kwargs = values.decode(await access.payload(started.input), tuple[list[Any], dict[str, Any]], f"the input of {key}")
     names = [] if code is None else execution_operations.positional_parameters(code)
-    for name, value in edits.items():
+    for name, raw in edits.items():
+        value = values.decode(raw, Any, f"the argument {name}")
         number = int(name) if name.isdecimal() else names.index(name) + 1 if name in names else 0
         if 0 < number <= len(args):
             args[number - 1] = value

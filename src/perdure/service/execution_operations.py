@@ -12,6 +12,7 @@ import inspect
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
+from math import inf
 from typing import Any, TypeGuard, cast
 from uuid import uuid4
 
@@ -20,7 +21,7 @@ import msgspec
 from perdure.code.call_options import DEFAULT_TENANT, NamedWorkflow, refuse_ineffective_options
 from perdure.code.carried_context import captured_context
 from perdure.code.declarations import Signal, checked_name
-from perdure.code.declared_queues import Queue, Rate
+from perdure.code.declared_queues import Queue
 from perdure.code.durations import whole_number
 from perdure.code.message_validation import rejection_of, validators_of
 from perdure.core import compaction, log_format, messages, values
@@ -48,18 +49,17 @@ from perdure.stores.outbox import OutboxTransaction
 from perdure.stores.protocol import UNLIMITED, Commit, Committed, Head, HeadFilter, Post, QueueStatus, Refused, Store
 from perdure.stores.user_transactions import UserTransactionStore
 
-UNCHANGED: Any = object()
+
+class LimitChanges(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """New limits of a queue. One that is unset stays as it is; None removes it. A rate is the time between two starts, and how many may begin at once."""
+
+    concurrency: int | msgspec.UnsetType | None = msgspec.UNSET
+    per_lane: int | msgspec.UnsetType | None = msgspec.UNSET
+    rate: tuple[float, int] | msgspec.UnsetType | None = msgspec.UNSET
 
 
-async def change_queue_limits(
-    store: Store,
-    name: str,
-    concurrency: int | None = UNCHANGED,
-    concurrency_per_key: int | None = UNCHANGED,
-    rate: Rate | None = UNCHANGED,
-    tenant: str | None = None,
-) -> QueueStatus:
-    """Changes limits of a queue while workers use it; None removes a limit. Tasks that are already claimed are not affected. Returns the status of the queue.
+async def change_queue_limits(store: Store, name: str, changes: LimitChanges, tenant: str | None = None) -> QueueStatus:
+    """Changes limits of a queue while workers use it. Tasks that are already claimed are not affected. Returns the status of the queue.
 
     With a `tenant`, its own limits are changed. They begin as those for all, and then apply to it in their place.
 
@@ -67,15 +67,17 @@ async def change_queue_limits(
         BadValue: a limit is invalid.
     """
     limits = {status.tenant: status.limits for status in await store.queues() if status.name == name}
-    shared = msgspec.structs.replace(limits.get(None, UNLIMITED), declared="")
-    known = limits.get(tenant, shared)
-    changes: dict[str, Any] = {}
-    for field, what, limit in (("concurrency", "concurrency", concurrency), ("per_lane", "concurrency_per_key", concurrency_per_key)):
-        if limit is not UNCHANGED:
-            changes[field] = None if limit is None else whole_number(limit, what, 0)
-    if rate is not UNCHANGED:
-        changes |= {"interval_s": 0.0, "burst": 1} if rate is None else {"interval_s": rate.interval_s, "burst": rate.burst}
-    await store.limit(name, msgspec.structs.replace(known, **changes), tenant)
+    known = limits.get(tenant, msgspec.structs.replace(limits.get(None, UNLIMITED), declared=""))
+    changed: dict[str, Any] = {}
+    for field, what, limit in (("concurrency", "concurrency", changes.concurrency), ("per_lane", "concurrency_per_key", changes.per_lane)):
+        if limit is not msgspec.UNSET:
+            changed[field] = None if limit is None else whole_number(limit, what, 0)
+    if changes.rate is not msgspec.UNSET:
+        interval_s, burst = changes.rate or (0.0, 1)
+        if not (0 <= interval_s < inf) or (changes.rate is not None and interval_s == 0):
+            raise BadValue("rate", interval_s, "a time between two starts in seconds, above 0")
+        changed |= {"interval_s": interval_s, "burst": whole_number(burst, "burst")}
+    await store.limit(name, msgspec.structs.replace(known, **changed), tenant)
     return next(status for status in await store.queues() if (status.name, status.tenant) == (name, tenant))
 
 
@@ -87,10 +89,10 @@ async def remove_queue_limits(store: Store, name: str, tenant: str | None = None
 class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request to start an execution: its key, encoded input, version to pin (0: the engine's), delay, and deadline counted from the start.
 
-    `place` is a queue with lane and priority. After `ttl_s` the execution no longer begins. With `debounce_s` or `singleton`, `key` is that of a series
-    (see `unstarted_executions`): the next start replaces one that has not begun, or has no effect while one runs. Without a `seed`, one is drawn.
-    An `admission` limits how many executions that have not ended have the same value of an attribute. `carried` are values of the caller's context. With
-    `is_new`, the id was drawn at random, so nobody looks whether an execution has it.
+    After `ttl_s` the execution no longer begins. With `debounce_s` or `singleton`, `key` is that of a series (see `unstarted_executions`): the next start
+    replaces one that has not begun, or has no effect while one runs. Without a `seed`, one is drawn. An `admission` limits how many executions that have not
+    ended have the same value of an attribute. `carried` are values of the caller's context. With `is_new`, the id was drawn at random, so nobody looks whether
+    an execution has it.
     """
 
     key: Key
@@ -100,7 +102,9 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
     deadline_s: float | None = None
     grace_s: float | None = None
     strict: bool = False
-    place: tuple[str, str, int] = ("", "", 0)
+    queue: str = ""
+    lane: str = ""
+    priority: int = 0
     ttl_s: float | None = None
     debounce_s: float | None = None
     singleton: bool = False
@@ -143,7 +147,8 @@ async def start_execution(access: StoreAccess, wanted: StartRequest) -> tuple[Ke
 
 def begins_at_once(wanted: StartRequest) -> bool:
     """Whether an engine could begin the execution itself, which saves a commit: no option of the start needs the store."""
-    return not (wanted.delay_s or wanted.strict or wanted.attributes or wanted.ttl_s is not None or any(wanted.place) or wanted.debounce_s or wanted.singleton)
+    in_place = wanted.queue or wanted.lane or wanted.priority
+    return not (wanted.delay_s or wanted.strict or wanted.attributes or wanted.ttl_s is not None or in_place or wanted.debounce_s or wanted.singleton)
 
 
 async def _begin_in_engine(engine: Engine, wanted: StartRequest) -> bool:
@@ -177,7 +182,9 @@ async def _post_start(access: StoreAccess, wanted: StartRequest, besides: Sequen
         seed = secrets.randbits(SEED_BITS) if wanted.seed is None else wanted.seed
         begin = messages.StartMessage(wanted.version, given, seed, None, wanted.deadline_s, expires_at_s=expires_at_s, attributes=wanted.attributes)
         begin = msgspec.structs.replace(begin, definition=definition, grace_s=wanted.grace_s, carried=wanted.carried)
-        opens = NewExecution(program_name(key.workflow, wanted.version), key, *wanted.place, index_attributes(wanted.attributes), wanted.admission)
+        opens = NewExecution(
+            program_name(key.workflow, wanted.version), key, wanted.queue, wanted.lane, wanted.priority, index_attributes(wanted.attributes), wanted.admission
+        )
         send = OutgoingMessage(key, "start", messages.encode_message(begin), due_at_s, opens)
         answer, *_ = await access.store.commit([Post(messages=(send,), blobs=tuple(blobs.items())), *besides])
         if isinstance(answer, Refused):
@@ -219,10 +226,25 @@ async def send_signal(access: StoreAccess, key: Key, signal: messages.SignalMess
 
 
 def signal_message(to: Signal[Any] | str, body: Any, key: str | None = None) -> messages.SignalMessage:
-    """Builds a message from outside, under the given idempotency key or a fresh one.
+    """Builds a message from outside, under the given idempotency key or a fresh one. See `signal_body`."""
+    name, raw = signal_body(to, body)
+    return messages.SignalMessage(name, raw, message_key(key))
+
+
+def message_key(key: str | None) -> str:
+    """Returns the idempotency key of a message: the given one, or a fresh one.
 
     Raises:
-        BadName: its name or its key is invalid.
+        BadName: it is invalid.
+    """
+    return uuid4().hex if key is None else checked_name(key, "key")
+
+
+def signal_body(to: Signal[Any] | str, body: Any) -> tuple[str, bytes]:
+    """Returns the name of a message and its encoded body.
+
+    Raises:
+        BadName: its name is invalid.
         BadValue: the body is not of the signal's type.
         MessageRejected: the validator of the signal has rejected it.
         Unencodable, TooLarge: the body cannot be stored.
@@ -235,7 +257,7 @@ def signal_message(to: Signal[Any] | str, body: Any, key: str | None = None) -> 
         raise BadValue(f"the body of {name}", body, f"what the signal takes: {error.why}") from error
     if isinstance(to, Signal) and (why := rejection_of(validators_of(to, None), lambda: read)) is not None:
         raise MessageRejected(name, why)
-    return messages.SignalMessage(name, raw, uuid4().hex if key is None else checked_name(key, "key"))
+    return name, raw
 
 
 async def cancel_execution(access: StoreAccess, key: Key, reason: str, wait: bool, undo: bool = True) -> None:
@@ -364,6 +386,7 @@ def start_request(
     tenant = calling.tenant or DEFAULT_TENANT
     in_series = calling.debounce_s is not None or calling.singleton
     id = calling.id or (workflow.name if in_series else own_id())
+    queue, lane, priority = calling.place(tenant, None if code is None else code.fn, args, kwargs)
     start = StartRequest(
         key=Key(tenant, workflow.name, id),
         input=raw,
@@ -373,7 +396,9 @@ def start_request(
         deadline_s=calling.deadline_s if code is None else code.deadline_s,
         grace_s=calling.grace_s if code is None else code.grace_s,
         strict=calling.strict,
-        place=calling.place(tenant, None if code is None else code.fn, args, kwargs),
+        queue=queue,
+        lane=lane,
+        priority=priority,
         ttl_s=calling.ttl_s,
         debounce_s=calling.debounce_s,
         singleton=calling.singleton,

@@ -4,7 +4,7 @@ Votes that no engine has received yet are messages of their approval; queries ta
 """
 
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, get_args
 from urllib.parse import unquote
@@ -12,11 +12,11 @@ from urllib.parse import unquote
 import msgspec
 
 from perdure.code.approval_requests import APPROVAL_STATE_KEY, VOTE_SIGNAL, ApprovalState, ApprovalVerdict, verdict_of_votes, vote_refusal
-from perdure.code.durations import Duration, duration_seconds, whole_number
+from perdure.code.durations import Duration, duration_seconds
 from perdure.code.results import Vote
 from perdure.core import attributes, messages, values, views
 from perdure.core import execution as folded
-from perdure.core.attribute_filter import AttributeFilter, AttributeOrder, filter_alternatives
+from perdure.core.attribute_filter import AttributeAlternatives, AttributeFilter, AttributeOrder, filter_alternatives
 from perdure.core.attributes import ShownAttributes, checked_attribute_name, checked_attributes, index_attributes
 from perdure.core.errors import Ambiguous, BadValue, LogDamaged, LogVersionUnsupported, NotFound, Undecodable
 from perdure.core.execution import Execution
@@ -221,16 +221,21 @@ async def _why(access: StoreAccess, head: Head, execution: Execution) -> str:
     return f"{views.status_reason(execution)}; {worker}" if worker else views.status_reason(execution)
 
 
-async def workflow_state(access: StoreAccess, fold: ExecutionFold, key: str | None, default: Any) -> Any:
-    """The value that a workflow has set under `key` (`default` if none), or all values if `key` is None.
+async def workflow_state(access: StoreAccess, fold: ExecutionFold, name: str | None = None) -> dict[str, bytes]:
+    """The values that a workflow has set, encoded, by name; with `name`, only that one, if there is one.
 
     Raises:
         NotFound: there is no such execution.
     """
     execution = await fold.refresh()
-    wanted = execution.state if key is None else {key: execution.state[key]} if key in execution.state else {}
-    found = {name: values.decode(await access.payload(value), Any, f"the value of {name}") for name, value in wanted.items()}
-    return found if key is None else found.get(key, default)
+    wanted = execution.state if name is None else {name: execution.state[name]} if name in execution.state else {}
+    return {one: await access.payload(value) for one, value in wanted.items()}
+
+
+def decoded_state(found: Mapping[str, bytes], name: str | None, default: Any) -> Any:
+    """The value of `name` in what `workflow_state` has found (`default` if none), or all values if `name` is None."""
+    decoded = {one: values.decode(raw, Any, f"the value of {one}") for one, raw in found.items()}
+    return decoded if name is None else decoded.get(name, default)
 
 
 # Lists
@@ -239,58 +244,107 @@ HEADS_AT_A_TIME = 100
 """The least number of heads that one read fetches if some may be left out."""
 
 
-async def list_executions(
-    access: StoreAccess,
-    *,
+class ExecutionFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Selects executions of a tenant, and their order: newest first, or by the attribute `order_by`.
+
+    `since` is a time, or a number of seconds before now; one of the alternatives in `where` must hold. Perdure's own executions, such as those of approvals,
+    are included only with `internal`, or if `workflow` names theirs.
+    """
+
+    tenant: str
+    workflow: str | None = None
+    status: tuple[str, ...] | None = None
+    id_prefix: str = ""
+    since: float | datetime | None = None
+    where: AttributeAlternatives = ((),)
+    order_by: str | None = None
+    descending: bool = False
+    internal: bool = False
+
+    def __post_init__(self) -> None:
+        """Checks the filter.
+
+        Raises:
+            BadValue, BadName: a condition is invalid.
+        """
+        if not isinstance(self.id_prefix, str):
+            raise BadValue("id_prefix", self.id_prefix, "text")
+        if self.descending and self.order_by is None:
+            raise BadValue("descending", self.descending, "given together with order_by; without it the list begins with the newest")
+        for one in self.status or ():
+            if one not in STATUSES:
+                raise BadValue("status", one, f"one of {', '.join(STATUSES)}")
+        if isinstance(self.since, datetime) and self.since.tzinfo is None:
+            raise BadValue("since", self.since, "a time with its zone, such as datetime.now(UTC) - timedelta(hours=1), or a duration")
+        if self.order_by is not None:
+            _ = checked_attribute_name(self.order_by)
+
+    @property
+    def order(self) -> AttributeOrder | None:
+        """The order of the list, if it is by an attribute."""
+        return None if self.order_by is None else AttributeOrder(self.order_by, bool(self.descending))
+
+
+def execution_filter(
     tenant: str,
-    workflow: str | None,
-    status: str | Iterable[str] | None,
-    id_prefix: str,
-    since: Duration | datetime | None,
-    limit: int,
-    after: ListedExecution | None = None,
+    *,
+    workflow: str | None = None,
+    status: str | Iterable[str] | None = None,
+    id_prefix: str = "",
+    since: Duration | datetime | None = None,
     where: AttributeFilter | None = None,
     order_by: str | None = None,
     descending: bool = False,
     internal: bool = False,
-) -> list[ListedExecution]:
-    """Lists the executions that match every condition, newest first, or in order of the attribute `order_by`.
-
-    `since` is a time with its zone, or a duration before now.
-
-    Perdure's own executions, such as those of approvals, are included only with `internal`, or if `workflow` names theirs.
+) -> ExecutionFilter:
+    """Builds a filter from what users write.
 
     Raises:
         BadValue, BadName: a condition is invalid.
     """
-    if not isinstance(id_prefix, str):
-        raise BadValue("id_prefix", id_prefix, "text")
-    if descending and order_by is None:
-        raise BadValue("descending", descending, "given together with order_by; without it the list begins with the newest")
-    order = None if order_by is None else AttributeOrder(checked_attribute_name(order_by), bool(descending))
-    statuses, alternatives = checked_statuses(status), filter_alternatives(where)
-    which = HeadFilter(
+    return ExecutionFilter(
         tenant=tenant,
         workflow=workflow,
+        status=None if status is None else (status,) if isinstance(status, str) else tuple(status),
+        id_prefix=id_prefix,
+        since=since if since is None or isinstance(since, datetime) else duration_seconds(since, "since"),
+        where=filter_alternatives(where),
+        order_by=order_by,
+        descending=descending,
+        internal=internal,
+    )
+
+
+async def list_executions(access: StoreAccess, which: ExecutionFilter, limit: int, after: PagePosition | None = None) -> list[ListedExecution]:
+    """Lists the executions that match every condition, behind a position in the list."""
+    order, statuses = which.order, None if which.status is None else frozenset(which.status)
+    wanted = HeadFilter(
+        tenant=which.tenant,
+        workflow=which.workflow,
         statuses=statuses,
         ended=False if order is not None and statuses is not None and not statuses & ENDED_STATUSES else None,
-        id_prefix=id_prefix,
-        created_from_s=await _since_s(access, since),
+        id_prefix=which.id_prefix,
+        created_from_s=await _since_s(access, which.since),
         order=order,
-        after=_position_behind(after, order),
-        limit=whole_number(limit, "limit"),
-        where=alternatives[0] if len(alternatives) == 1 else (),
-        any_of=alternatives if len(alternatives) > 1 else (),
+        after=after,
+        limit=limit,
+        where=which.where[0] if len(which.where) == 1 else (),
+        any_of=which.where if len(which.where) > 1 else (),
     )
-    return [_summary_of(head) for head in await _listed_heads(access, which, internal)]
+    return [_summary_of(head) for head in await _listed_heads(access, wanted, which.internal)]
 
 
-def _position_behind(last: ListedExecution | None, order: AttributeOrder | None) -> PagePosition | None:
+def position_behind(last: ListedExecution | None, which: ExecutionFilter) -> PagePosition | None:
+    """The position behind the last execution of a page; None before the first.
+
+    Raises:
+        BadValue: it is no execution of the list.
+    """
     if last is None:
         return None
     if not isinstance(last, ListedExecution):
         raise BadValue("after", last, "the last execution of the page before, as the list has it")
-    return PagePosition(last.key, last.created_at_s, position_value(index_attributes(checked_attributes(last.attributes)), order))
+    return PagePosition(last.key, last.created_at_s, position_value(index_attributes(checked_attributes(last.attributes)), which.order))
 
 
 async def _listed_heads(access: StoreAccess, which: HeadFilter, internal: bool) -> list[Head]:
@@ -321,14 +375,10 @@ def checked_statuses(wanted: str | Iterable[str] | None) -> frozenset[str] | Non
     return found
 
 
-async def _since_s(access: StoreAccess, since: Duration | datetime | None) -> float | None:
-    if since is None:
-        return None
-    if not isinstance(since, datetime):
-        return (await access.store.store_time()).now_s - duration_seconds(since, "since")
-    if since.tzinfo is None:
-        raise BadValue("since", since, "a time with its zone, such as datetime.now(UTC) - timedelta(hours=1), or a duration")
-    return since.timestamp()
+async def _since_s(access: StoreAccess, since: float | datetime | None) -> float | None:
+    if since is None or isinstance(since, datetime):
+        return None if since is None else since.timestamp()
+    return (await access.store.store_time()).now_s - since
 
 
 async def list_holders(access: StoreAccess) -> list[HolderView]:

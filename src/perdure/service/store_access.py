@@ -1,8 +1,9 @@
 """Gives the operations and queries access to one store: pages of heads, cached blobs and folds, a change watcher, and timeouts."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Concatenate, ParamSpec, TypeVar
 
 import msgspec
 
@@ -20,6 +21,9 @@ from perdure.service.missing_parts import WaitWarnings
 from perdure.stores.outbox import OutboxTransactions
 from perdure.stores.protocol import Head, HeadFilter, ReadOnlyStore, Store, head_position
 from perdure.stores.user_transactions import JoinsUserTransactions, expect_user_transactions
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 HEADS_PER_PAGE = 500
 
@@ -54,7 +58,21 @@ class StoreAccess:
         self.folds = FoldCache(store)
         self._payloads = BlobCache(store)
 
-    def close(self) -> None:
+    def call(self, operation: Callable[Concatenate["StoreAccess", P], Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
+        """Performs an operation. See `ServiceAccess`."""
+        return operation(self, *args, **kwargs)
+
+    def stream(
+        self, operation: Callable[Concatenate["StoreAccess", P], AsyncGenerator[T, None]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> AsyncGenerator[T, None]:
+        """Yields what an operation finds. See `ServiceAccess`."""
+        return operation(self, *args, **kwargs)
+
+    def on_store(self, what: str) -> "StoreAccess":
+        """Returns this. See `ServiceAccess`."""
+        return self
+
+    async def aclose(self) -> None:
         """Fails the pending waits. The watch of an engine stays open as long as the engine runs."""
         if self.engine is None:
             self.watch.close()
@@ -77,9 +95,15 @@ class StoreAccess:
         Raises:
             ExecutionFailed, DeadlineExceeded, ExecutionCancelled, NeedsAttention, NotFound: see `wait_for_result`.
         """
-        if self.engine is None:
-            return await wait_for_result(self.watch, self.store, key, after)
-        return await wait_for_end(self.engine, key, after, through_pauses=True, ending=ending)
+        with self.wait_warnings.waiting(key):
+            if self.engine is None:
+                return await wait_for_result(self.watch, self.store, key, after)
+            return await wait_for_end(self.engine, key, after, through_pauses=True, ending=ending)
+
+    async def until_there(self, key: Key) -> None:
+        """Waits until an execution exists, which is on its way in an outbox."""
+        with self.wait_warnings.waiting(key):
+            _ = await self.watch.until(key, lambda head: head is not None, quick=True)
 
     async def payload(self, value: Value) -> bytes:
         """Returns the bytes of a value, from its blob if it is large."""

@@ -262,7 +262,8 @@ class Run(Generic[R_co]):
 
     def query(self, key: str | None = None, default: Any = None) -> Any:
         """The value that the workflow has set under `key` (`default` if none), or all values as a dict."""
-        return run_immediately(queries.workflow_state(self._world.access, ExecutionFold(self._world.machine.store, self.key), key, default))
+        found = run_immediately(queries.workflow_state(self._world.access, ExecutionFold(self._world.machine.store, self.key), key))
+        return queries.decoded_state(found, key, default)
 
     def stream(self, after: int = 0) -> list[EmittedValue]:
         """The values that the workflow has emitted so far, from number `after` + 1 on."""

@@ -12,6 +12,7 @@ from perdure.core import log_format, values
 from perdure.core.errors import StoreError
 from perdure.core.operations import Success
 from perdure.core.paths import Key
+from perdure.service.store_access import StoreAccess
 from perdure.stores.protocol import Commit, Committed, HeadFilter
 from perdure.stores.sqlite.database_setup import check_database, create_beside_application_tables
 from perdure.stores.sqlite.store import SqliteStore
@@ -47,7 +48,7 @@ def prune(file: Path, forget_ids: bool = False) -> int:
     async def work() -> int:
         store = SqliteStore(file, synchronous="OFF")
         try:
-            return len(await AsyncUpkeep(store).prune("1d", forget_ids=forget_ids))
+            return len(await AsyncUpkeep(StoreAccess(store)).prune("1d", forget_ids=forget_ids))
         finally:
             await store.close()
 
@@ -60,7 +61,7 @@ def versions(file: Path) -> list[int]:
     async def look() -> list[int]:
         store = SqliteStore(file, synchronous="OFF")
         try:
-            assert await AsyncUpkeep(store).verify() == []
+            assert await AsyncUpkeep(StoreAccess(store)).verify() == []
             return [head.version for head in await store.heads(HeadFilter(limit=1_000))]
         finally:
             await store.close()

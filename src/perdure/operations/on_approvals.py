@@ -1,0 +1,110 @@
+"""Operations on approvals, and on steps that are completed from outside."""
+
+from typing import Any
+
+from perdure.code.declarations import checked_name
+from perdure.code.durations import whole_number
+from perdure.code.results import Vote
+from perdure.core import values
+from perdure.core.completions import Completion
+from perdure.core.errors import ErrorInfo, NotFound
+from perdure.core.paths import Key
+from perdure.operations.wire_types import NOTHING, EncodedValue
+from perdure.service import approvals, step_completions
+from perdure.service.approvals import Approval, ApprovalLink
+from perdure.service.store_access import StoreAccess
+
+
+async def waiting(access: StoreAccess, tenant: str, assignee: str | None = None, groups: tuple[str, ...] = (), limit: int = 100) -> list[Approval]:
+    """Lists the approvals that wait, newest first: all of them, or those on which `assignee`, a member of `groups`, may still decide."""
+    return await approvals.waiting_approvals(access, tenant, assignee, groups, whole_number(limit, "limit"))
+
+
+async def find(access: StoreAccess, tenant: str, which: str, path: str | None = None) -> Key:
+    """Finds an approval by its own id, or by the execution that asks for it. If that asks for several, `path` selects one.
+
+    Raises:
+        NotFound, Ambiguous: the text names no approval, or several.
+    """
+    return await approvals.find_approval(access, which, tenant, path)
+
+
+async def read(access: StoreAccess, key: Key) -> Approval:
+    """One approval, waiting or decided.
+
+    Raises:
+        NotFound: there is none of this key, or no engine has started it.
+    """
+    found = await approvals.read_approval(access, key)
+    if found is None:
+        raise NotFound(key, f"the approval {key} can't be read: no engine has started it. Start an engine, or ask again later")
+    return found
+
+
+async def vote(access: StoreAccess, key: Key, vote: Vote, wait: bool = True) -> None:
+    """Decides on an approval. Of two concurrent decisions one is accepted. An engine accepts it; without `wait`, it is stored until one does.
+
+    Raises:
+        NotFound: there is no such approval.
+        HasEnded: it was decided before.
+        DecisionRefused: `by` may not decide, or has decided already.
+        BadValue: the value does not fit the form.
+    """
+    _ = checked_name(vote.by, "by")
+    if wait:
+        _ = await approvals.decide_approval(access, key, vote)
+    else:
+        await approvals.post_vote(access, key, vote)
+
+
+async def sign_link(access: StoreAccess, key: Key, by: str, approve: bool, lifetime_s: float, secret: bytes) -> str:
+    """A signed link whose bearer can give this answer as `by`.
+
+    Raises:
+        BadValue: there is no secret, or it is too short.
+    """
+    until_s = (await access.store.store_time()).now_s + lifetime_s
+    return approvals.sign_link(secret, ApprovalLink(key, checked_name(by, "by"), approve, until_s))
+
+
+async def vote_by_link(access: StoreAccess, link: str, secret: bytes, value: EncodedValue = NOTHING, comment: str = "") -> None:
+    """Gives the answer of a signed link, and waits until an engine has accepted it.
+
+    Raises:
+        LinkRefused: it was not signed with this secret, or has expired.
+        HasEnded, DecisionRefused, BadValue: see `vote`.
+    """
+    await approvals.decide_by_link(access, secret, link, values.decode(value, Any, "what was filled in"), comment)
+
+
+# Steps that are completed from outside
+
+
+async def complete(access: StoreAccess, token: str, value: EncodedValue = NOTHING) -> None:
+    """Completes a step that waits for it with a result, durably. It takes effect as soon as an engine runs.
+
+    Raises:
+        BadValue: the token was given to no step of this database.
+        AlreadyCompleted: it was used before; the first completion counts.
+        CompletionRefused: the step is not wanted any more: it has timed out, or was cancelled.
+        HasEnded: the execution has ended without it.
+    """
+    await step_completions.complete_attempt(access, token, Completion(value=value))
+
+
+async def fail(access: StoreAccess, token: str, error: ErrorInfo, final: bool = False) -> None:
+    """Fails an attempt of a step that waits for its completion. There is another one, by the retry policy of the step, unless the failure is `final`.
+
+    Raises:
+        BadValue, AlreadyCompleted, CompletionRefused, HasEnded: see `complete`.
+    """
+    await step_completions.complete_attempt(access, token, Completion(error=error, final=final))
+
+
+async def heartbeat(access: StoreAccess, token: str) -> None:
+    """Reports that the work for a step that waits for its completion is alive.
+
+    Raises:
+        BadValue, AlreadyCompleted, CompletionRefused, HasEnded: see `complete`. The work can be stopped.
+    """
+    await step_completions.report_heartbeat(access, token)

@@ -1,0 +1,47 @@
+"""Operations on dead letters: executions that have failed, or need attention."""
+
+import msgspec
+
+from perdure.core.paths import Key
+from perdure.operations.wire_types import EncodedValue
+from perdure.service import dead_letter_groups
+from perdure.service.dead_letter_groups import DeadLetterFilter, DeadLetterGroup
+from perdure.service.store_access import StoreAccess
+
+
+class Requeued(msgspec.Struct, frozen=True):
+    """The execution that continues, and the version of its log after which its end counts."""
+
+    key: Key
+    after: int
+
+
+async def groups(access: StoreAccess, which: DeadLetterFilter) -> list[DeadLetterGroup]:
+    """Groups dead letters by what failed, the most recent failure first.
+
+    Raises:
+        BadValue: no group has the fingerprint, or several have that prefix.
+    """
+    return await dead_letter_groups.group_dead_letters(access, which)
+
+
+async def requeue(access: StoreAccess, key: Key, reason: str = "", edits: dict[str, EncodedValue] | None = None, wait: bool = False) -> Requeued:
+    """Runs a dead letter again from what failed; with `edits` of its input, as a new execution from the beginning, and discards this one.
+
+    Edits are keyed by argument name; arguments that were passed by position are keyed by their number, from 1. The same edits of the same execution start one
+    new execution. With `wait`, the request has taken effect.
+
+    Raises:
+        NotFound, BadValue: it is no dead letter, or the edits do not fit.
+        NeedsAttention: with `wait`, it continued and is parked again.
+    """
+    return Requeued(*await dead_letter_groups.requeue_dead_letter(access, key, reason, edits=edits, wait=wait))
+
+
+async def discard(access: StoreAccess, key: Key, reason: str = "", wait: bool = False) -> None:
+    """Cancels a dead letter without running anything. Has no effect on one that was discarded before.
+
+    Raises:
+        NotFound, BadValue: it is no dead letter.
+    """
+    await dead_letter_groups.discard_dead_letter(access, key, reason, wait)

@@ -1,0 +1,21 @@
+"""Types of arguments and results that travel in another form than they have in Python."""
+
+from typing import Annotated, Any
+
+import msgspec
+
+from perdure.core.values import ENCODED_NONE
+
+EncodedValue = Annotated[bytes, msgspec.Meta(extra={"form": "value"})]
+"""A value of user code, as `perdure.core.values` encodes it. In JSON it is the value itself."""
+
+EncodedInput = Annotated[bytes, msgspec.Meta(extra={"form": "input"})]
+"""The encoded arguments of a workflow. In JSON they are an object of arguments by name, or an array of them by position."""
+
+JsonDocument = Annotated[bytes, msgspec.Meta(extra={"form": "document"})]
+"""A JSON document as text. In JSON it is the document itself."""
+
+NOTHING: EncodedValue = ENCODED_NONE
+"""The encoded value None."""
+
+__all__ = ["NOTHING", "Any", "EncodedInput", "EncodedValue", "JsonDocument"]
