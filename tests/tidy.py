@@ -28,12 +28,15 @@ MAY_IMPORT = {
     "kinds": {"core", "expr", "code", "definitions", "dialects", "stores", "supervision"},
     "runtime": {"core", "expr", "code", "definitions", "stores"},
     "service": {"core", "expr", "code", "definitions", "dialects", "stores", "runtime", "kinds"},
-    "surface": {"core", "expr", "lint", "code", "definitions", "dialects", "stores", "runtime", "kinds", "service", "supervision"},
-    "testing": {"core", "expr", "code", "definitions", "dialects", "stores", "runtime", "kinds", "service", "surface"},
+    "operations": {"core", "code", "stores", "service"},
+    "surface": {"core", "expr", "lint", "code", "definitions", "dialects", "stores", "runtime", "kinds", "service", "operations", "supervision"},
+    "testing": {"core", "expr", "code", "definitions", "dialects", "stores", "runtime", "kinds", "service", "operations", "surface"},
 }
 # Two parts of `perdure.definitions` are layers of their own, and the modules directly under `perdure` are surfaces as well.
 PARTS_OF_DEFINITIONS = {"expr", "kinds"}
-SURFACES = {"api", "cli", "console", "display", "django", "fake_llm", "langgraph", "mcp", "observe", "openai_agents", "pydantic_ai", "sqlalchemy", "tasks"}
+SURFACES = {
+    *("api", "cli", "console", "display", "django", "fake_llm", "langgraph", "mcp", "observe", "openai_agents", "pydantic_ai", "remote", "sqlalchemy", "tasks")
+}
 
 # Purity: what the pure layers may import besides each other, and which parts of it they may not touch.
 PURE_LAYERS = {"core", "expr", "lint", "code", "definitions", "dialects"}

@@ -73,6 +73,8 @@ class AsyncClient:
     def __init__(self, url: str | Store | None = None, *, codec: PayloadCodec | None = None) -> None:
         if url is not None and not isinstance(url, str) and not hasattr(url, "heads"):
             raise BadValue("client URL", url, "sqlite:///path/to/file.db, or a store")
+        if isinstance(url, str) and url.lower().startswith(("http://", "https://")):
+            raise BadValue("client URL", url, "the URL of a database; this version does not connect to servers, so open the server's database")
         self._ours: Store | None = None
         if url is None or isinstance(url, str):
             url = self._ours = open_store(url, codec)
@@ -494,4 +496,4 @@ class AsyncSelection:
 
     async def _do(self, verb: BulkVerb, reason: str, wait: bool, timeout: Duration | None, undo: bool = True, from_step: str | None = None) -> BulkResult:
         timeout_s = None if timeout is None else duration_seconds(timeout, "timeout")
-        return await self._access.call(on_executions.bulk, verb, self._which, reason, undo, from_step, wait, timeout_s)
+        return await self._access.call(on_executions.bulk, verb, self._which, reason=reason, undo=undo, from_step=from_step, wait=wait, timeout_s=timeout_s)

@@ -226,7 +226,7 @@ class AsyncHandle(Generic[R_co]):
         """
         async with with_timeout(timeout, f"the patch of {self.key}"):
             changed, definition = (None, change.graph.definition or b"") if isinstance(change, Definition) else (change, None)
-            return await self._access.call(on_executions.patch, self.key, changed, definition, base, reason, wait)
+            return await self._access.call(on_executions.patch, self.key, changed, definition, base=base, reason=reason, wait=wait)
 
     async def withdraw_patches(self) -> int:
         """Withdraws the patches that no engine has decided on yet, such as those of a `patch` without `wait`; returns how many.

@@ -183,7 +183,8 @@ class AsyncUpkeep:
         """
         older_than_s = duration_seconds(older_than, "older_than")
         if archive is None:
-            return await self._access.call(on_upkeep.prune, checked_name(tenant, "tenant"), older_than_s, tuple(status), workflow, dry_run, forget_ids)
+            of, how = checked_name(tenant, "tenant"), {"dry_run": dry_run, "forget_ids": forget_ids}
+            return await self._access.call(on_upkeep.prune, of, older_than_s, status=tuple(status), workflow=workflow, **how)
         store = self._access.on_store("archive=").store
         before_s = (await store.store_time()).now_s - older_than_s
         which = RetentionFilter(tenant=checked_name(tenant, "tenant"), before_s=before_s, statuses=frozenset(status), workflow=workflow, forget_ids=forget_ids)

@@ -239,6 +239,7 @@ async def bulk(
     access: StoreAccess,
     verb: BulkVerb,
     which: BulkFilter,
+    *,
     reason: str = "",
     undo: bool = True,
     from_step: str | None = None,
@@ -335,7 +336,7 @@ async def preset(access: StoreAccess, key: Key, step: str, value: EncodedValue =
 
 
 async def patch(
-    access: StoreAccess, key: Key, change: Any = None, definition: JsonDocument | None = None, base: str = "", reason: str = "", wait: bool = True
+    access: StoreAccess, key: Key, change: Any = None, definition: JsonDocument | None = None, *, base: str = "", reason: str = "", wait: bool = True
 ) -> int | None:
     """Changes the definition of an execution that runs. Returns the number of the event from which the new one applies; None without `wait`.
 

@@ -48,6 +48,7 @@ async def prune(
     access: StoreAccess,
     tenant: str,
     older_than_s: float,
+    *,
     status: tuple[str, ...] = tuple(PRUNED_STATUSES),
     workflow: str | None = None,
     dry_run: bool = False,
