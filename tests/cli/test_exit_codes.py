@@ -40,6 +40,8 @@ def test_every_error_of_ours_has_a_code_that_is_no_defect() -> None:
         (errors.AlreadyExists(KEY), 45),
         (errors.DecisionRefused(KEY, "no"), 46),
         (errors.LinkRefused("no"), 46),
+        (errors.Forbidden("key:a", "x", "admin"), 46),
+        (errors.Unauthenticated("no"), 46),
         (errors.TooDeep("x", 3), 40),
         (errors.LogDamaged("x"), 50),
         (KeyError("x"), 1),

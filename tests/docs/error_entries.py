@@ -197,6 +197,14 @@ ENTRIES: dict[str, tuple[str, str]] = {
         "A link was changed, cut short, signed with another secret, or is too old.",
         "Make another with `approval_link`, with the same `PERDURE_SIGNING_SECRET` on both sides.",
     ),
+    "Unauthenticated": (
+        "A request to a service has no key, token or session, or one that is unknown, has expired or was revoked.",
+        "Send `Authorization: Bearer` with a key that `perdure keys create` has made, or sign in again. The message says what is wrong.",
+    ),
+    "Forbidden": (
+        "The caller is known, and has no role that allows this.",
+        "`role` is the one that is needed. Ask an admin of the tenant for a key that has it, or for a group that is given it.",
+    ),
     "Diverged": (
         "The code asks for another operation than its execution remembers: a verb was added, removed, renamed or moved.",
         "Take the change back, or put a gate before it ([Changing code](../guides/versions.md)), then `resume`; or fork it onto the new code.",

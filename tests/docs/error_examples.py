@@ -80,6 +80,8 @@ MADE: dict[str, BaseException] = {
     "LinkRefused": e.LinkRefused("it has expired; ask for another one"),
     "BadExpression": e.BadExpression("/steps/pay/when", "character 7: a value is missing after ==", "write one, such as 1 or 'text'", 7),
     "ExpressionFailed": e.ExpressionFailed("/steps/pay/with", "@order has no field totl", "did you mean total?"),
+    "Unauthenticated": e.Unauthenticated("the key was revoked. Ask an admin of the tenant for another one"),
+    "Forbidden": e.Forbidden("key:AbC123xy", "executions.cancel", "operator"),
     "MissingExtra": e.MissingExtra("CEL", "cel-expr-python", "definitions"),
     "SealedSecret": e.SealedSecret(
         "TOKEN", "is encrypted with the key '2025', and this process has no keys. Add that key, after any others, in PERDURE_SECRETS_KEY", "2025"

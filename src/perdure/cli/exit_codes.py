@@ -66,6 +66,8 @@ EXIT_CODE_OF_ERROR: dict[str, ExitCode] = {
     "CompletionRefused": ExitCode.REFUSED,
     "MessageRejected": ExitCode.REFUSED,
     "LinkRefused": ExitCode.REFUSED,
+    "Unauthenticated": ExitCode.REFUSED,
+    "Forbidden": ExitCode.REFUSED,
     "SandboxLost": ExitCode.FAILED,
     "StoreError": ExitCode.STORE,
     "WorkflowError": ExitCode.FAILED,

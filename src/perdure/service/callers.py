@@ -1,0 +1,66 @@
+"""Who asks for an operation, and what they may do."""
+
+from typing import Literal, get_args
+
+import msgspec
+
+from perdure.code.call_options import DEFAULT_TENANT
+from perdure.core.errors import BadValue, Forbidden, Unauthenticated
+
+Role = Literal["viewer", "operator", "approver", "author", "admin"]
+"""A viewer reads; an operator starts, sends, cancels, retries and requeues; an approver decides on approvals; an author changes definitions and triggers; an
+admin has all roles, and manages keys, secrets, people, queues and upkeep.
+"""
+
+ROLES: tuple[Role, ...] = get_args(Role)
+
+
+class Caller(msgspec.Struct, frozen=True):
+    """Who asks: a tenant, who it is there (`subject`, such as ``key:AbC123xy`` or ``oidc:ada@example.com``), and the roles and groups that they have.
+
+    `queues` limits a worker to tasks of these queues (None: all). From `expires_at_s` on, the caller has to prove again who they are.
+    """
+
+    tenant: str
+    subject: str
+    roles: frozenset[Role]
+    groups: tuple[str, ...] = ()
+    queues: tuple[str, ...] | None = None
+    expires_at_s: float | None = None
+
+    def may(self, role: Role) -> bool:
+        """Whether the caller has a role. An admin has all roles."""
+        return role in self.roles or "admin" in self.roles
+
+    def expect(self, role: Role, operation: str) -> None:
+        """Checks that the caller may call an operation.
+
+        Raises:
+            Forbidden: the caller lacks the role.
+        """
+        if not self.may(role):
+            raise Forbidden(self.subject, operation, role)
+
+    def expect_unexpired(self, now_s: float) -> None:
+        """Checks, during a long request, that the caller still is who they have proved to be.
+
+        Raises:
+            Unauthenticated: the proof has expired.
+        """
+        if self.expires_at_s is not None and now_s >= self.expires_at_s:
+            raise Unauthenticated(f"the key, token or session of {self.subject} has expired. Sign in again, or ask an admin for another key")
+
+
+LOCAL = Caller(DEFAULT_TENANT, "local", frozenset(("admin",)))
+"""The developer at this machine, who has all roles in the default tenant."""
+
+
+def checked_roles(names: object) -> frozenset[Role]:
+    """Returns roles by their names; at least one.
+
+    Raises:
+        BadValue: a name is not that of a role, or there is none.
+    """
+    if not isinstance(names, list | tuple | set | frozenset) or not names or not all(name in ROLES for name in names):
+        raise BadValue("roles", sorted(map(str, names)) if isinstance(names, set | frozenset) else names, f"one or several of {', '.join(ROLES)}")
+    return frozenset(names)
