@@ -1,0 +1,309 @@
+"""Keys of the service: each gives its holder roles in one tenant.
+
+The text of a key is ``prd_``, its public id, ``_`` and its secret of 256 random bits in base64. It is shown once, when the key is made. A key can be revoked,
+which takes effect in every process within `access_records.CACHE_S`, and rotated: then it has two secrets until the older one expires.
+
+Its last use is approximate: `KeyVerifier.run` writes it in the background, at most once a minute, and a crash loses the last minute of it.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import msgspec
+from msgspec.structs import replace
+
+from perdure.code.declarations import checked_name
+from perdure.core.errors import BadValue, NotFound, StoreError, Unauthenticated
+from perdure.service.access_records import (
+    KEPT_S,
+    KEY,
+    KEY_USE,
+    CredentialCache,
+    change_record,
+    credential_id,
+    expire_reservation,
+    matches_digest,
+    new_secret_text,
+    post_records,
+    record_change,
+    record_value,
+    reserve_credential,
+    secret_digest,
+)
+from perdure.service.callers import Caller, Role, checked_roles
+from perdure.stores.protocol import Committed, Post, ReadOnlyStore, Store
+from perdure.stores.records import PagePosition, RecordChange, RecordFilter, RecordKey, record_position
+
+OVERLAP_S = 86_400.0
+"""How long the former secret of a rotated key stays valid, unless the call says otherwise."""
+
+USE_INTERVAL_S = 60.0
+FLUSHED_AT_ONCE = 100
+USE_KEPT_S = 400 * 86_400.0
+"""How long a last use is remembered."""
+
+_ANOTHER = "Ask an admin of the tenant for another one (perdure keys create)"
+
+
+class KeySecret(msgspec.Struct, frozen=True):
+    """A secret of a key, as it is stored. It is valid until `expires_at_s` (None: as long as the key)."""
+
+    sha256: bytes
+    expires_at_s: float | None = None
+
+
+class AccessKey(msgspec.Struct, frozen=True, kw_only=True):
+    """A key, as it is stored. `secrets` has the present secret, and before it the former one of a rotation."""
+
+    name: str
+    roles: frozenset[Role]
+    queues: tuple[str, ...] | None
+    created_at_s: float
+    created_by: str
+    expires_at_s: float | None
+    secrets: tuple[KeySecret, ...]
+    revoked_at_s: float | None = None
+    revoked_by: str = ""
+
+
+class KeyUse(msgspec.Struct, frozen=True):
+    """About when a key was last used."""
+
+    used_at_s: float
+
+
+class KeyDetails(msgspec.Struct, frozen=True, kw_only=True):
+    """A key without its secret. `used_at_s` is about its last use, to a minute or two (None: none that is known)."""
+
+    id: str
+    name: str
+    tenant: str
+    roles: tuple[Role, ...]
+    queues: tuple[str, ...] | None
+    created_at_s: float
+    created_by: str
+    expires_at_s: float | None
+    revoked_at_s: float | None
+    revoked_by: str
+    secrets: int
+    used_at_s: float | None = None
+
+
+class CreatedKey(msgspec.Struct, frozen=True):
+    """A new key, or one with a new secret. Its text is shown this once; nothing has it but the reader of this."""
+
+    key: KeyDetails
+    text: str
+
+
+class KeyPage(msgspec.Struct, frozen=True):
+    """A page of keys, and the position from which the next one goes on (None: this was the last)."""
+
+    items: list[KeyDetails]
+    next: PagePosition | None = None
+
+
+class KeyRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What a new key shall be. `queues` limits a worker that uses it to tasks of these queues; it is valid for `valid_s` (None: until it is revoked)."""
+
+    name: str
+    roles: tuple[Role, ...]
+    queues: tuple[str, ...] | None = None
+    valid_s: float | None = None
+
+
+# Changes
+
+
+async def create_key(store: Store, tenant: str, request: KeyRequest, by: str) -> CreatedKey:
+    """Makes a key in a tenant, durably.
+
+    Raises:
+        BadName, BadValue: its name, a role, a queue or its time is not valid.
+    """
+    _, tenant = checked_name(request.name, "name of the key"), checked_name(tenant, "tenant")
+    now_s = (await store.store_time()).now_s
+    if request.valid_s is not None and not 0 < request.valid_s < 1e10:
+        raise BadValue("valid_s", request.valid_s, "a number of seconds greater than 0, or None for a key without an end")
+    if request.queues is not None and not request.queues:
+        raise BadValue("queues", request.queues, "the names of one or several queues, or None for all")
+    expires_at_s = None if request.valid_s is None else now_s + request.valid_s
+    roles, queues = checked_roles(request.roles), None if request.queues is None else tuple(checked_name(one, "queue") for one in request.queues)
+    new = await reserve_credential(store, tenant, "prd", None if expires_at_s is None else expires_at_s + KEPT_S)
+    key = AccessKey(
+        name=request.name,
+        roles=roles,
+        queues=queues,
+        created_at_s=now_s,
+        created_by=by,
+        expires_at_s=expires_at_s,
+        secrets=(KeySecret(secret_digest(new.text)),),
+    )
+    if not await post_records(store, _change(tenant, new.id, 0, key)):
+        raise BadValue("id of a key", new.id, "free; nothing was made, repeat the call")
+    return CreatedKey(key_details(tenant, new.id, key, now_s), new.text)
+
+
+async def revoke_key(store: Store, tenant: str, id: str, by: str) -> KeyDetails:
+    """Revokes a key. Processes refuse it within `CACHE_S`. It stays listed for 90 days. Has no effect on one that is revoked.
+
+    Raises:
+        NotFound: the tenant has no such key.
+    """
+    now_s = (await store.store_time()).now_s
+
+    def revoked(key: AccessKey) -> AccessKey:
+        return key if key.revoked_at_s is not None else replace(key, revoked_at_s=now_s, revoked_by=by)
+
+    key = revoked(await _changed(store, tenant, id, revoked))
+    await expire_reservation(store, id, _forgotten_at(key))
+    return key_details(tenant, id, key, now_s)
+
+
+async def rotate_key(store: Store, tenant: str, id: str, overlap_s: float = OVERLAP_S) -> CreatedKey:
+    """Gives a key a new secret. The present one stays valid for `overlap_s`; one that was on its way out since an earlier rotation ends at once.
+
+    Raises:
+        NotFound: the tenant has no such key.
+        BadValue: the key was revoked or has expired, or the overlap is not valid.
+    """
+    if not 0 <= overlap_s < 1e10:
+        raise BadValue("overlap", overlap_s, "a number of seconds from 0 on")
+    now_s, text = (await store.store_time()).now_s, new_secret_text("prd", id)
+
+    def rotated(key: AccessKey) -> AccessKey:
+        if key.revoked_at_s is not None or _is_over(key.expires_at_s, now_s):
+            raise BadValue("key", id, "one that can be rotated: it was revoked or has expired. Create another one")
+        former = (replace(key.secrets[-1], expires_at_s=now_s + overlap_s),) if overlap_s else ()
+        return replace(key, secrets=(*former, KeySecret(secret_digest(text))))
+
+    key = await _changed(store, tenant, id, rotated)
+    return CreatedKey(key_details(tenant, id, rotated(key), now_s), text)
+
+
+async def _changed(store: Store, tenant: str, id: str, change: Callable[[AccessKey], AccessKey]) -> AccessKey:
+    def changed(key: AccessKey, version: int) -> RecordChange | None:
+        return None if (wanted := change(key)) == key else _change(tenant, id, version, wanted)
+
+    if not id or "\0" in id or (found := await change_record(store, RecordKey(tenant, KEY, id), AccessKey, changed)) is None:
+        raise NotFound(id, f"there is no key {id!r} in the tenant {tenant}. perdure keys ls lists the keys")
+    return found
+
+
+def _change(tenant: str, id: str, version: int, key: AccessKey) -> RecordChange:
+    return record_change(RecordKey(tenant, KEY, id), version, key, expires_at_s=_forgotten_at(key))
+
+
+def _forgotten_at(key: AccessKey) -> float | None:
+    ends = [at_s for at_s in (key.expires_at_s, key.revoked_at_s) if at_s is not None]
+    return min(ends) + KEPT_S if ends else None
+
+
+def _is_over(expires_at_s: float | None, now_s: float) -> bool:
+    return expires_at_s is not None and expires_at_s <= now_s
+
+
+# Reads
+
+
+def key_details(tenant: str, id: str, key: AccessKey, now_s: float, used_at_s: float | None = None) -> KeyDetails:
+    """What is shown of a key."""
+    return KeyDetails(
+        id=id,
+        name=key.name,
+        tenant=tenant,
+        roles=tuple(sorted(key.roles)),
+        queues=key.queues,
+        created_at_s=key.created_at_s,
+        created_by=key.created_by,
+        expires_at_s=key.expires_at_s,
+        revoked_at_s=key.revoked_at_s,
+        revoked_by=key.revoked_by,
+        secrets=sum(not _is_over(one.expires_at_s, now_s) for one in key.secrets),
+        used_at_s=used_at_s,
+    )
+
+
+async def list_keys(store: ReadOnlyStore, tenant: str, limit: int = 100, after: PagePosition | None = None) -> KeyPage:
+    """Lists the keys of a tenant in order of id, in pages of up to `limit`, without their secrets."""
+    now_s = (await store.store_time()).now_s
+    records = await store.records(RecordFilter(tenant, KEY, after=after, limit=limit))
+    uses = await asyncio.gather(*(store.record(RecordKey(tenant, KEY_USE, one.key.key)) for one in records))
+    used = [None if use is None else record_value(use, KeyUse).used_at_s for use in uses]
+    items = [key_details(tenant, one.key.key, record_value(one, AccessKey), now_s, at_s) for one, at_s in zip(records, used, strict=True)]
+    return KeyPage(items, record_position(records[-1]) if len(records) == limit else None)
+
+
+class KeyVerifier:
+    """Tells who sends a key. A request costs no read of the store while the key is cached, and no write ever.
+
+    `clock` is the time of day, by which keys expire, and `monotonic` the one by which the cache does.
+    """
+
+    def __init__(self, store: Store, clock: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._store, self._clock = store, clock
+        self._keys = CredentialCache(store, KEY, AccessKey, monotonic)
+        self._used: dict[tuple[str, str], float] = {}
+
+    async def caller(self, text: str) -> Caller:
+        """The caller whose key this is.
+
+        Raises:
+            Unauthenticated: it is no key, it is unknown, or it was revoked or has expired. Nobody learns the last two who does not have its secret.
+            StoreUnavailable: it is not cached, and the store did not answer.
+        """
+        id = credential_id(text, "prd")
+        if id is None:
+            raise Unauthenticated(
+                "the key is not of the form that perdure keys create prints: prd_, an id of 8 characters, _ and a secret. Send it as it was shown"
+            )
+        found = await self._keys.find(id)
+        matches = [] if found is None else matches_digest(text, [one.sha256 for one in found[1].secrets])
+        if found is None or not any(matches):
+            raise Unauthenticated(f"the key is not known here. {_ANOTHER}")
+        tenant, key = found
+        now_s = self._clock()
+        if key.revoked_at_s is not None:
+            raise Unauthenticated(f"the key {id} was revoked. {_ANOTHER}")
+        secret = key.secrets[matches.index(True)]
+        if _is_over(key.expires_at_s, now_s) or _is_over(secret.expires_at_s, now_s):
+            raise Unauthenticated(f"the key {id} has expired, or was rotated some time ago. {_ANOTHER}")
+        self._used[tenant, id] = now_s
+        ends = [at_s for at_s in (key.expires_at_s, secret.expires_at_s) if at_s is not None]
+        return Caller(tenant, f"key:{id}", key.roles, queues=key.queues, expires_at_s=min(ends, default=None))
+
+    def forget(self, id: str) -> None:
+        """Has the next request read a key anew, since this process has changed it."""
+        self._keys.forget(id)
+
+    async def run(self) -> None:
+        """Writes last uses once a minute, until it is cancelled. While the store does not answer, they wait."""
+        while True:
+            await asyncio.sleep(USE_INTERVAL_S)
+            try:
+                await self.flush()
+            except StoreError:
+                continue
+
+    async def flush(self) -> None:
+        """Writes the last uses that are known here, unless some process has written one of the same key within a minute: that one waits.
+
+        Raises:
+            StoreUnavailable: the store did not answer; what was not written waits.
+        """
+        used = [*self._used.items()]
+        for start in range(0, len(used), FLUSHED_AT_ONCE):
+            await self._flush(used[start : start + FLUSHED_AT_ONCE])
+
+    async def _flush(self, used: list[tuple[tuple[str, str], float]]) -> None:
+        now_s, keys = self._clock(), [RecordKey(tenant, KEY_USE, id) for (tenant, id), _ in used]
+        posts: dict[tuple[str, str], tuple[float, Post]] = {}
+        for (place, used_at_s), key, before in zip(used, keys, await asyncio.gather(*map(self._store.record, keys)), strict=True):
+            if before is None or now_s >= before.changed_at_s + USE_INTERVAL_S:
+                change = record_change(key, 0 if before is None else before.version, KeyUse(used_at_s), expires_at_s=used_at_s + USE_KEPT_S)
+                posts[place] = used_at_s, Post(records=(change,))
+        answers = await self._store.commit([post for _, post in posts.values()]) if posts else []
+        for (place, (used_at_s, _)), answer in zip(posts.items(), answers, strict=True):
+            if isinstance(answer, Committed) and self._used.get(place) == used_at_s:
+                del self._used[place]
