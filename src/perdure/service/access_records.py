@@ -26,8 +26,8 @@ from perdure.stores.protocol import Committed, Post, ReadOnlyStore, Store
 from perdure.stores.records import RecordChange, RecordKey, StoredRecord
 
 KEY, KEY_USE, SESSION, AUDIT, CREDENTIAL = "access key", "access key use", "session", "audit entry", "credential"
-UNAUDITED_KINDS = frozenset((KEY_USE, AUDIT, CREDENTIAL))
-"""Kinds whose changes have no audit entry: those that follow from a change that has one, and the last use."""
+UNAUDITED_KINDS = frozenset((KEY_USE, CREDENTIAL))
+"""Kinds whose changes have no audit entry: the directory, which follows from a change that has one, and the last use."""
 
 CREDENTIAL_TENANT = "perdure:credentials"
 """The reserved tenant of the directory."""
