@@ -205,6 +205,10 @@ ENTRIES: dict[str, tuple[str, str]] = {
         "The caller is known, and has no role that allows this.",
         "`role` is the one that is needed. Ask an admin of the tenant for a key that has it, or for a group that is given it.",
     ),
+    "IssuerUnavailable": (
+        "The OIDC issuer could not be reached, and its keys are not known here or are older than a day.",
+        "Nothing was done; repeat the request. If it lasts, check the address of the issuer and the way to it from the service.",
+    ),
     "Diverged": (
         "The code asks for another operation than its execution remembers: a verb was added, removed, renamed or moved.",
         "Take the change back, or put a gate before it ([Changing code](../guides/versions.md)), then `resume`; or fork it onto the new code.",

@@ -82,6 +82,7 @@ MADE: dict[str, BaseException] = {
     "ExpressionFailed": e.ExpressionFailed("/steps/pay/with", "@order has no field totl", "did you mean total?"),
     "Unauthenticated": e.Unauthenticated("the key was revoked. Ask an admin of the tenant for another one"),
     "Forbidden": e.Forbidden("key:AbC123xy", "executions.cancel", "operator"),
+    "IssuerUnavailable": e.IssuerUnavailable("https://id.example.com/jwks", "HTTP 503"),
     "MissingExtra": e.MissingExtra("CEL", "cel-expr-python", "definitions"),
     "SealedSecret": e.SealedSecret(
         "TOKEN", "is encrypted with the key '2025', and this process has no keys. Add that key, after any others, in PERDURE_SECRETS_KEY", "2025"

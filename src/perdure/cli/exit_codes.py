@@ -69,6 +69,7 @@ EXIT_CODE_OF_ERROR: dict[str, ExitCode] = {
     "Unauthenticated": ExitCode.REFUSED,
     "Forbidden": ExitCode.REFUSED,
     "SandboxLost": ExitCode.FAILED,
+    "IssuerUnavailable": ExitCode.REFUSED,
     "StoreError": ExitCode.STORE,
     "WorkflowError": ExitCode.FAILED,
     "TooDeep": ExitCode.FAILED,

@@ -29,6 +29,7 @@
     │   ├── Unauthenticated, Forbidden
     │   └── DecisionRefused, LinkRefused, ExportRefused, PatchRefused, MoveRefused
     ├── SandboxLost             no sandbox was available, or it died; the step is attempted again
+    ├── IssuerUnavailable       the issuer of tokens did not answer, so that a caller could not be checked; the request can be repeated
     ├── StoreError              the store failed; what it acknowledged is safe, and the call can be repeated
     │   ├── StoreUnavailable
     │   ├── StoreUnusable       no call succeeds before a person has acted: engines and workers stop
@@ -626,6 +627,16 @@ class SandboxLost(PerdureError):
     def __init__(self, why: str) -> None:
         super().__init__(f"{why}. The step is attempted again as its retry policy says")
         self.why = why
+
+
+class IssuerUnavailable(PerdureError):
+    """The OIDC issuer did not answer, or not as its protocol says, so that nobody knows who sent the request."""
+
+    code = "issuer_unavailable"
+
+    def __init__(self, url: str, why: str) -> None:
+        super().__init__(f"the caller can't be checked, because the issuer of tokens did not answer as expected: {url}: {why}. Repeat the request later")
+        self.url, self.why = url, why
 
 
 class StoreError(PerdureError):
