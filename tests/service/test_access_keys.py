@@ -126,7 +126,7 @@ async def test_a_rotated_key_has_two_secrets_for_a_while(store: Store, clock: Cl
     assert (await keys.caller(first.text)).expires_at_s == clock.now_s + OVERLAP_S
     assert (await keys.caller(second.text)).expires_at_s is None
     clock.advance(OVERLAP_S)
-    assert "was rotated some time ago" in await refusal(keys, first.text)
+    assert "its former secret, which has expired" in await refusal(keys, first.text)
     assert (await keys.caller(second.text)).roles == {"operator"}
     assert [one.secrets for one in (await list_keys(store, "acme")).items] == [1]
 

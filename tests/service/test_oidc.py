@@ -20,6 +20,8 @@ from perdure.service.oidc import LEEWAY_S, GroupGrant, OidcSettings, OidcVerifie
 from perdure.testing.conformance import Clock
 from tests.service.loopback_issuer import CLIENT_ID, NOW_S, LoopbackIssuer, loopback_issuer
 
+pytestmark = pytest.mark.slow
+
 GRANTS = (GroupGrant("ops", ("operator", "viewer")), GroupGrant("ops", ("viewer",), "acme"), GroupGrant("admins", ("admin",)))
 
 

@@ -235,6 +235,13 @@ async def list_keys(store: ReadOnlyStore, tenant: str, limit: int = 100, after: 
     return KeyPage(items, record_position(records[-1]) if len(records) == limit else None)
 
 
+def _expect_not_over(id: str, key: AccessKey, now_s: float) -> None:
+    if key.revoked_at_s is not None:
+        raise Unauthenticated(f"the key {id} was revoked. {_ANOTHER}")
+    if _is_over(key.expires_at_s, now_s):
+        raise Unauthenticated(f"the key {id} has expired. {_ANOTHER}")
+
+
 class KeyVerifier:
     """Tells who sends a key. A request costs no read of the store while the key is cached, and no write ever.
 
@@ -264,14 +271,24 @@ class KeyVerifier:
             raise Unauthenticated(f"the key is not known here. {_ANOTHER}")
         tenant, key = found
         now_s = self._clock()
-        if key.revoked_at_s is not None:
-            raise Unauthenticated(f"the key {id} was revoked. {_ANOTHER}")
         secret = key.secrets[matches.index(True)]
-        if _is_over(key.expires_at_s, now_s) or _is_over(secret.expires_at_s, now_s):
-            raise Unauthenticated(f"the key {id} has expired, or was rotated some time ago. {_ANOTHER}")
+        _expect_not_over(id, key, now_s)
+        if _is_over(secret.expires_at_s, now_s):
+            raise Unauthenticated(f"the key {id} was rotated, and this is its former secret, which has expired. {_ANOTHER}")
         self._used[tenant, id] = now_s
         ends = [at_s for at_s in (key.expires_at_s, secret.expires_at_s) if at_s is not None]
         return Caller(tenant, f"key:{id}", key.roles, queues=key.queues, expires_at_s=min(ends, default=None))
+
+    async def expect_valid(self, id: str) -> None:
+        """Checks that a key by which a session was opened may still be used.
+
+        Raises:
+            Unauthenticated: it was revoked, has expired, or is forgotten.
+            StoreUnavailable: it is not cached, and the store did not answer.
+        """
+        if (found := await self._keys.find(id)) is None:
+            raise Unauthenticated(f"the key {id} is not known any more. {_ANOTHER}")
+        _expect_not_over(id, found[1], self._clock())
 
     def forget(self, id: str) -> None:
         """Has the next request read a key anew, since this process has changed it."""
