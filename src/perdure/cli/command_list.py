@@ -10,6 +10,7 @@ from perdure.cli.demo_command import demo
 from perdure.cli.fake_llm_command import fake_llm
 from perdure.cli.graph_commands import graph, patch
 from perdure.cli.init_command import init
+from perdure.cli.key_commands import keys
 from perdure.cli.lint_command import lint
 from perdure.cli.prune_commands import archives, prune
 from perdure.cli.queue_commands import limit, queues
@@ -27,5 +28,5 @@ root.section("Inspect", (ls, show, graph, events, archives, logs, result, query,
 root.section("Control", (send, complete, cancel, terminate, undo, pause, resume, patch))
 root.section("Repair", (retry, evict, rerun, fork, preset, dead_letters, requeue, discard, dead_letter_queue))
 root.section("Decide", (approvals, approve, reject, decide))
-root.section("Maintain", (limit, doctor, verify, export, import_, prune, secret, db))
+root.section("Maintain", (limit, doctor, verify, export, import_, prune, secret, keys, db))
 root.section("Develop", (validate, fmt, lint, diff, compile_, schema, kinds, tools, check, replay, fake_llm))

@@ -1,4 +1,4 @@
-"""Renders records as text: approvals, dead letters, queues, archives and secrets. No value of a secret is shown."""
+"""Renders records as text: approvals, dead letters, queues, archives, secrets and keys. No value of a secret is shown."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from perdure.cli.output import compact_json, indented_json
 from perdure.cli.plain_text import TextCell, TextTable, cell, status_cell
 from perdure.cli.terminal_text import execution_name
 from perdure.core.paths import Key
+from perdure.service.access_keys import KeyDetails
 from perdure.service.approvals import Approval
 from perdure.service.blob_collection import CollectedBlobs
 from perdure.service.dead_letter_groups import DeadLetter, DeadLetterGroup
@@ -362,3 +363,23 @@ def _secret_row(one: ListedSecret) -> tuple[TextCell, ...]:
 def _needed_secret_row(one: NeededSecret) -> tuple[TextCell, ...]:
     where = TextCell(one.place) if one.place is not None else cell(f"sealed: {one.trouble}" if one.trouble else "missing", "bad")
     return cell(one.name, "strong"), where, cell(", ".join(one.steps))
+
+
+def key_table(found: Sequence[KeyDetails], now_s: float) -> TextTable:
+    """Keys of the service, a row each."""
+    return TextTable(("ID", "NAME", "ROLES", "QUEUES", "CREATED", "BY", "USED", "ENDS"), tuple(_key_row(one, now_s) for one in found))
+
+
+def _key_row(one: KeyDetails, now_s: float) -> tuple[TextCell, ...]:
+    is_over = one.expires_at_s is not None and one.expires_at_s <= now_s
+    ends = "" if one.expires_at_s is None else terminal_text.relative_time(one.expires_at_s, now_s)
+    return (
+        TextCell(one.id, "strong"),
+        cell(one.name),
+        cell(", ".join(one.roles)),
+        cell("" if one.queues is None else ", ".join(one.queues)),
+        TextCell(terminal_text.relative_time(one.created_at_s, now_s)),
+        cell(one.created_by),
+        TextCell("" if one.used_at_s is None else terminal_text.relative_time(one.used_at_s, now_s)),
+        TextCell("revoked", "bad") if one.revoked_at_s is not None else TextCell(f"expired {ends}", "bad") if is_over else TextCell(ends),
+    )

@@ -74,7 +74,10 @@ class KeyUse(msgspec.Struct, frozen=True):
 
 
 class KeyDetails(msgspec.Struct, frozen=True, kw_only=True):
-    """A key without its secret. `used_at_s` is about its last use, to a minute or two (None: none that is known)."""
+    """A key without its secret. `secrets` is how many are valid: two for a while after a rotation, none of a key that is over.
+
+    `used_at_s` is about its last use, to a minute or two (None: none that is known).
+    """
 
     id: str
     name: str
@@ -209,6 +212,7 @@ def _is_over(expires_at_s: float | None, now_s: float) -> bool:
 
 def key_details(tenant: str, id: str, key: AccessKey, now_s: float, used_at_s: float | None = None) -> KeyDetails:
     """What is shown of a key."""
+    is_over = key.revoked_at_s is not None or _is_over(key.expires_at_s, now_s)
     return KeyDetails(
         id=id,
         name=key.name,
@@ -220,7 +224,7 @@ def key_details(tenant: str, id: str, key: AccessKey, now_s: float, used_at_s: f
         expires_at_s=key.expires_at_s,
         revoked_at_s=key.revoked_at_s,
         revoked_by=key.revoked_by,
-        secrets=sum(not _is_over(one.expires_at_s, now_s) for one in key.secrets),
+        secrets=0 if is_over else sum(not _is_over(one.expires_at_s, now_s) for one in key.secrets),
         used_at_s=used_at_s,
     )
 

@@ -1,0 +1,79 @@
+"""Operations on access: keys, sessions, the audit, and who asks. The parameter `caller`, like `tenant`, is filled in by what dispatches a request."""
+
+from perdure.code.durations import whole_number
+from perdure.service import access_keys, audit, sessions
+from perdure.service.access_keys import OVERLAP_S, CreatedKey, KeyDetails, KeyPage, KeyRequest
+from perdure.service.audit import AuditFilter, AuditPage
+from perdure.service.callers import Caller
+from perdure.service.sessions import SessionPage
+from perdure.service.store_access import StoreAccess
+from perdure.stores.records import PagePosition
+
+
+async def create_key(access: StoreAccess, caller: Caller, request: KeyRequest) -> CreatedKey:
+    """Makes a key for the tenant of the caller. Its text is shown in this answer, and never again.
+
+    Raises:
+        BadName, BadValue: its name, a role, a queue or its time is not valid.
+    """
+    return await access_keys.create_key(access.store, caller.tenant, request, caller.subject)
+
+
+async def list_keys(access: StoreAccess, tenant: str, limit: int = 100, after: PagePosition | None = None) -> KeyPage:
+    """Lists the keys of a tenant in order of id, in pages of up to `limit`: their roles, ends and last uses, and not their secrets.
+
+    Raises:
+        BadValue: the limit is no number from 1 on.
+    """
+    return await access_keys.list_keys(access.store, tenant, whole_number(limit, "limit"), after)
+
+
+async def revoke_key(access: StoreAccess, caller: Caller, id: str) -> KeyDetails:
+    """Revokes a key: within seconds no process accepts it, nor a session that it has opened. It stays listed for 90 days.
+
+    Raises:
+        NotFound: the tenant has no such key.
+    """
+    return await access_keys.revoke_key(access.store, caller.tenant, id, caller.subject)
+
+
+async def rotate_key(access: StoreAccess, tenant: str, id: str, overlap_s: float = OVERLAP_S) -> CreatedKey:
+    """Gives a key a new secret, which is shown in this answer alone. The present one stays valid for `overlap_s` seconds, a day if nothing is said.
+
+    Raises:
+        NotFound: the tenant has no such key.
+        BadValue: the key was revoked or has expired, or the overlap is not valid.
+    """
+    return await access_keys.rotate_key(access.store, tenant, id, overlap_s)
+
+
+async def list_audit(access: StoreAccess, tenant: str, which: AuditFilter, limit: int = 100, after: PagePosition | None = None) -> AuditPage:
+    """Lists who did what in a tenant, newest first, in pages of up to `limit`. Starts and messages are in the logs of executions.
+
+    Raises:
+        BadValue: the limit is no number from 1 on.
+    """
+    return await audit.list_entries(access.store, tenant, which, whole_number(limit, "limit"), after)
+
+
+async def list_sessions(access: StoreAccess, tenant: str, subject: str | None = None, limit: int = 100, after: PagePosition | None = None) -> SessionPage:
+    """Lists the sessions of browsers that have not ended, of all people of a tenant or of one, in pages of up to `limit`.
+
+    Raises:
+        BadValue: the limit is no number from 1 on.
+    """
+    return await sessions.list_sessions(access.store, tenant, subject, whole_number(limit, "limit"), after)
+
+
+async def revoke_session(access: StoreAccess, tenant: str, id: str) -> None:
+    """Ends a session: within seconds no process accepts its cookie.
+
+    Raises:
+        NotFound: the tenant has no such session, or it has ended.
+    """
+    await sessions.revoke_session(access.store, tenant, id)
+
+
+async def whoami(access: StoreAccess, caller: Caller) -> Caller:
+    """Who asks, as the service sees it: tenant, subject, roles, groups, queues, and when the key, token or session ends."""
+    return caller
