@@ -87,3 +87,17 @@ async def test_a_page_of_nothing_is_refused(access: StoreAccess) -> None:
     ):
         with pytest.raises(BadValue, match="limit"):
             await call()
+
+
+@pytest.mark.parametrize("after", ["", "a\0b", "\udc00", "x" * 2000])
+async def test_a_position_that_no_page_gave_is_refused(access: StoreAccess, after: str) -> None:
+    for call in (
+        lambda: on_access.list_keys(access, "acme", 10, after),
+        lambda: on_access.list_audit(access, "acme", AuditFilter(), 10, after),
+        lambda: on_access.list_sessions(access, "acme", None, 10, after),
+    ):
+        with pytest.raises(BadValue, match="`next` of the page before"):
+            await call()
+    for revoke in (lambda: on_access.revoke_key(access, ADA, after), lambda: on_access.revoke_session(access, "acme", after)):
+        with pytest.raises(NotFound):
+            await revoke()

@@ -7,7 +7,6 @@ from perdure.service.audit import AuditFilter, AuditPage
 from perdure.service.callers import Caller
 from perdure.service.sessions import SessionPage
 from perdure.service.store_access import StoreAccess
-from perdure.stores.records import PagePosition
 
 
 async def create_key(access: StoreAccess, caller: Caller, request: KeyRequest) -> CreatedKey:
@@ -19,11 +18,11 @@ async def create_key(access: StoreAccess, caller: Caller, request: KeyRequest) -
     return await access_keys.create_key(access.store, caller.tenant, request, caller.subject)
 
 
-async def list_keys(access: StoreAccess, tenant: str, limit: int = 100, after: PagePosition | None = None) -> KeyPage:
+async def list_keys(access: StoreAccess, tenant: str, limit: int = 100, after: str | None = None) -> KeyPage:
     """Lists the keys of a tenant in order of id, in pages of up to `limit`: their roles, ends and last uses, and not their secrets.
 
     Raises:
-        BadValue: the limit is no number from 1 on.
+        BadValue: the limit is no number from 1 on, or `after` is not the `next` of a page.
     """
     return await access_keys.list_keys(access.store, tenant, whole_number(limit, "limit"), after)
 
@@ -47,20 +46,20 @@ async def rotate_key(access: StoreAccess, tenant: str, id: str, overlap_s: float
     return await access_keys.rotate_key(access.store, tenant, id, overlap_s)
 
 
-async def list_audit(access: StoreAccess, tenant: str, which: AuditFilter, limit: int = 100, after: PagePosition | None = None) -> AuditPage:
+async def list_audit(access: StoreAccess, tenant: str, which: AuditFilter, limit: int = 100, after: str | None = None) -> AuditPage:
     """Lists who did what in a tenant, newest first, in pages of up to `limit`. Starts and messages are in the logs of executions.
 
     Raises:
-        BadValue: the limit is no number from 1 on.
+        BadValue: the limit is no number from 1 on, or `after` is not the `next` of a page.
     """
     return await audit.list_entries(access.store, tenant, which, whole_number(limit, "limit"), after)
 
 
-async def list_sessions(access: StoreAccess, tenant: str, subject: str | None = None, limit: int = 100, after: PagePosition | None = None) -> SessionPage:
+async def list_sessions(access: StoreAccess, tenant: str, subject: str | None = None, limit: int = 100, after: str | None = None) -> SessionPage:
     """Lists the sessions of browsers that have not ended, of all people of a tenant or of one, in pages of up to `limit`.
 
     Raises:
-        BadValue: the limit is no number from 1 on.
+        BadValue: the limit is no number from 1 on, or `after` is not the `next` of a page.
     """
     return await sessions.list_sessions(access.store, tenant, subject, whole_number(limit, "limit"), after)
 

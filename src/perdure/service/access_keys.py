@@ -23,17 +23,19 @@ from perdure.service.access_records import (
     change_record,
     credential_id,
     expire_reservation,
+    is_record_key,
     matches_digest,
     new_secret_text,
     post_records,
     record_change,
+    record_page,
     record_value,
     reserve_credential,
     secret_digest,
 )
 from perdure.service.callers import Caller, Role, checked_roles
 from perdure.stores.protocol import Committed, Post, ReadOnlyStore, Store
-from perdure.stores.records import PagePosition, RecordChange, RecordFilter, RecordKey, record_position
+from perdure.stores.records import RecordChange, RecordKey
 
 OVERLAP_S = 86_400.0
 """How long the former secret of a rotated key stays valid, unless the call says otherwise."""
@@ -101,10 +103,10 @@ class CreatedKey(msgspec.Struct, frozen=True):
 
 
 class KeyPage(msgspec.Struct, frozen=True):
-    """A page of keys, and the position from which the next one goes on (None: this was the last)."""
+    """A page of keys. The next one begins behind `next` (None: this was the last)."""
 
     items: list[KeyDetails]
-    next: PagePosition | None = None
+    next: str | None = None
 
 
 class KeyRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -189,7 +191,7 @@ async def _changed(store: Store, tenant: str, id: str, change: Callable[[AccessK
     def changed(key: AccessKey, version: int) -> RecordChange | None:
         return None if (wanted := change(key)) == key else _change(tenant, id, version, wanted)
 
-    if not id or "\0" in id or (found := await change_record(store, RecordKey(tenant, KEY, id), AccessKey, changed)) is None:
+    if not is_record_key(id) or (found := await change_record(store, RecordKey(tenant, KEY, id), AccessKey, changed)) is None:
         raise NotFound(id, f"there is no key {id!r} in the tenant {tenant}. perdure keys ls lists the keys")
     return found
 
@@ -229,14 +231,14 @@ def key_details(tenant: str, id: str, key: AccessKey, now_s: float, used_at_s: f
     )
 
 
-async def list_keys(store: ReadOnlyStore, tenant: str, limit: int = 100, after: PagePosition | None = None) -> KeyPage:
+async def list_keys(store: ReadOnlyStore, tenant: str, limit: int = 100, after: str | None = None) -> KeyPage:
     """Lists the keys of a tenant in order of id, in pages of up to `limit`, without their secrets."""
     now_s = (await store.store_time()).now_s
-    records = await store.records(RecordFilter(tenant, KEY, after=after, limit=limit))
+    records, following = await record_page(store, tenant, KEY, limit, after)
     uses = await asyncio.gather(*(store.record(RecordKey(tenant, KEY_USE, one.key.key)) for one in records))
     used = [None if use is None else record_value(use, KeyUse).used_at_s for use in uses]
     items = [key_details(tenant, one.key.key, record_value(one, AccessKey), now_s, at_s) for one, at_s in zip(records, used, strict=True)]
-    return KeyPage(items, record_position(records[-1]) if len(records) == limit else None)
+    return KeyPage(items, following)
 
 
 def _expect_not_over(id: str, key: AccessKey, now_s: float) -> None:

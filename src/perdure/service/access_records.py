@@ -19,11 +19,13 @@ from typing import Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 
+from perdure.core import limits
+from perdure.core.attribute_filter import AttributeCondition
 from perdure.core.attributes import sortable_bytes
-from perdure.core.errors import BadName, StoreUnavailable
+from perdure.core.errors import BadName, BadValue, StoreUnavailable
 from perdure.core.record_format import decode_record_value, encode_record_value
 from perdure.stores.protocol import Committed, Post, ReadOnlyStore, Store
-from perdure.stores.records import RecordChange, RecordKey, StoredRecord
+from perdure.stores.records import PagePosition, RecordChange, RecordFilter, RecordKey, StoredRecord
 
 KEY, KEY_USE, SESSION, AUDIT, CREDENTIAL = "access key", "access key use", "session", "audit entry", "credential"
 UNAUDITED_KINDS = frozenset((KEY_USE, CREDENTIAL))
@@ -88,6 +90,35 @@ async def change_record(store: Store, key: RecordKey, type: type[T], change: Cal
         if wanted is None or await post_records(store, wanted):
             return value
     raise StoreUnavailable(f"the record {key} was changed by others {CHANGES_MAX} times in a row; repeat the call")
+
+
+def is_record_key(text: str) -> bool:
+    """Whether a text that somebody sends may be the key of a record; if not, there is no such record."""
+    try:
+        return 0 < len(text.encode()) <= limits.RECORD_KEY_BYTES_MAX and "\0" not in text
+    except UnicodeEncodeError:
+        return False
+
+
+async def record_page(
+    store: ReadOnlyStore, tenant: str, kind: str, limit: int, after: str | None, where: tuple[AttributeCondition, ...] = ()
+) -> tuple[list[StoredRecord], str | None]:
+    """A page of records in order of key, behind the key `after`, and the key behind which the next one begins (None: this was the last).
+
+    Raises:
+        BadValue: `after` is no such key.
+    """
+    if after is not None and not is_record_key(after):
+        raise BadValue("after", after, "the `next` of the page before")
+    position = None if after is None else PagePosition(RecordKey(tenant, kind, after))
+    records = await store.records(RecordFilter(tenant, kind, where=where, after=position, limit=limit))
+    return records, records[-1].key.key if len(records) == limit else None
+
+
+def attribute_is(name: str, text: str) -> AttributeCondition:
+    """The condition that an attribute of a record has this text."""
+    form = sortable_bytes(text)
+    return AttributeCondition(name, ((form, form + b"\0"),))
 
 
 # Credentials

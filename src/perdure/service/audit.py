@@ -18,12 +18,10 @@ from urllib.parse import quote
 import msgspec
 
 from perdure.core import messages
-from perdure.core.attribute_filter import AttributeCondition
-from perdure.core.attributes import sortable_bytes
 from perdure.core.envelopes import OutgoingMessage
 from perdure.core.errors import ProgrammingError
 from perdure.core.paths import Address, Key
-from perdure.service.access_records import AUDIT, UNAUDITED_KINDS, record_change, record_value
+from perdure.service.access_records import AUDIT, UNAUDITED_KINDS, attribute_is, record_change, record_page, record_value
 from perdure.service.callers import Caller
 from perdure.service.store_access import StoreAccess
 from perdure.stores.blob_marks import BLOB_REMOVAL
@@ -32,7 +30,7 @@ from perdure.stores.change_feed import CHANGE_FEED
 from perdure.stores.month_removal import MONTH_REMOVAL
 from perdure.stores.move_mark import MOVE_MARK
 from perdure.stores.protocol import ChangeAnswer, Commit, Post, QueueLimits, ReadOnlyStore, Store
-from perdure.stores.records import PagePosition, RecordChange, RecordFilter, RecordKey, record_position
+from perdure.stores.records import RecordChange, RecordKey
 from perdure.stores.secret_vault import VAULT
 from perdure.stores.store_parts import PartName
 
@@ -90,10 +88,10 @@ class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuditPage(msgspec.Struct, frozen=True):
-    """A page of entries, newest first, and the position from which the next one goes on (None: this was the last)."""
+    """A page of entries, newest first. The next one begins behind `next` (None: this was the last)."""
 
     items: list[ListedEntry]
-    next: PagePosition | None = None
+    next: str | None = None
 
 
 def execution_text(key: Key) -> str:
@@ -106,14 +104,16 @@ def _indexed(text: str) -> str:
     return text if len(text.encode()) <= INDEXED_BYTES_MAX else f"sha256:{sha256(text.encode()).hexdigest()}"
 
 
-async def list_entries(store: ReadOnlyStore, tenant: str, which: AuditFilter, limit: int = 100, after: PagePosition | None = None) -> AuditPage:
-    """Lists the entries of a tenant, newest first, in pages of up to `limit`."""
+async def list_entries(store: ReadOnlyStore, tenant: str, which: AuditFilter, limit: int = 100, after: str | None = None) -> AuditPage:
+    """Lists the entries of a tenant, newest first, in pages of up to `limit`.
+
+    Raises:
+        BadValue: `after` is not the `next` of a page.
+    """
     wanted = ((name, getattr(which, name)) for name in ("execution", "operation", "subject"))
-    forms = [(name, sortable_bytes(_indexed(value))) for name, value in wanted if value is not None]
-    where = tuple(AttributeCondition(name, ((form, form + b"\0"),)) for name, form in forms)
-    records = await store.records(RecordFilter(tenant, AUDIT, where=where, after=after, limit=limit))
-    items = [ListedEntry(one.key.key, record_value(one, AuditEntry)) for one in records]
-    return AuditPage(items, record_position(records[-1]) if len(records) == limit else None)
+    where = tuple(attribute_is(name, _indexed(value)) for name, value in wanted if value is not None)
+    records, following = await record_page(store, tenant, AUDIT, limit, after, where)
+    return AuditPage([ListedEntry(one.key.key, record_value(one, AuditEntry)) for one in records], following)
 
 
 class AuditedBy(NamedTuple):

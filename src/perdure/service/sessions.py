@@ -15,26 +15,27 @@ from hashlib import sha256
 import msgspec
 from msgspec.structs import replace
 
-from perdure.core.attribute_filter import AttributeCondition
-from perdure.core.attributes import sortable_bytes
 from perdure.core.errors import Forbidden, NotFound, StoreUnavailable, Unauthenticated
 from perdure.service.access_keys import KeyVerifier
 from perdure.service.access_records import (
     SESSION,
     CredentialCache,
+    attribute_is,
     change_record,
     credential_id,
     expire_reservation,
+    is_record_key,
     matches_digest,
     post_records,
     record_change,
+    record_page,
     record_value,
     reserve_credential,
     secret_digest,
 )
 from perdure.service.callers import Caller, Role
 from perdure.stores.protocol import ReadOnlyStore, Store
-from perdure.stores.records import PagePosition, RecordFilter, RecordKey, record_position
+from perdure.stores.records import RecordKey
 
 SESSION_S = 12 * 3600.0
 COOKIE = "__Host-perdure-session"
@@ -72,10 +73,10 @@ class SessionDetails(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionPage(msgspec.Struct, frozen=True):
-    """A page of sessions, and the position from which the next one goes on (None: this was the last)."""
+    """A page of sessions. The next one begins behind `next` (None: this was the last)."""
 
     items: list[SessionDetails]
-    next: PagePosition | None = None
+    next: str | None = None
 
 
 class OpenedSession(msgspec.Struct, frozen=True):
@@ -142,7 +143,7 @@ async def revoke_session(store: Store, tenant: str, id: str) -> None:
         NotFound: the tenant has no such session, or it has ended.
     """
     key = RecordKey(tenant, SESSION, id)
-    if not id or "\0" in id or await change_record(store, key, Session, lambda _, version: record_change(key, version, None)) is None:
+    if not is_record_key(id) or await change_record(store, key, Session, lambda _, version: record_change(key, version, None)) is None:
         raise NotFound(id, f"there is no session {id!r} in the tenant {tenant}, or it has ended")
     await expire_reservation(store, id, (await store.store_time()).now_s)
 
@@ -159,13 +160,15 @@ async def _opened(store: Store, tenant: str, session: Session) -> OpenedSession:
 # Reads
 
 
-async def list_sessions(store: ReadOnlyStore, tenant: str, subject: str | None = None, limit: int = 100, after: PagePosition | None = None) -> SessionPage:
-    """Lists the sessions of a tenant that have not ended, of all people or of one, in pages of up to `limit`."""
-    form = b"" if subject is None else sortable_bytes(subject)
-    where = () if subject is None else (AttributeCondition("subject", ((form, form + b"\0"),)),)
-    records = await store.records(RecordFilter(tenant, SESSION, where=where, after=after, limit=limit))
-    items = [_details(one.key.key, record_value(one, Session)) for one in records]
-    return SessionPage(items, record_position(records[-1]) if len(records) == limit else None)
+async def list_sessions(store: ReadOnlyStore, tenant: str, subject: str | None = None, limit: int = 100, after: str | None = None) -> SessionPage:
+    """Lists the sessions of a tenant that have not ended, of all people or of one, in pages of up to `limit`.
+
+    Raises:
+        BadValue: `after` is not the `next` of a page.
+    """
+    where = () if subject is None else (attribute_is("subject", subject),)
+    records, following = await record_page(store, tenant, SESSION, limit, after, where)
+    return SessionPage([_details(one.key.key, record_value(one, Session)) for one in records], following)
 
 
 def _details(id: str, session: Session) -> SessionDetails:
