@@ -1439,6 +1439,44 @@ GUARDS = (
         without("apply_changes"),
         suite("openai_agents/test_runner.py", "same_after_a_crash"),
     ),
+    Guard("a revoked key is refused", "service.access_keys:_expect_not_over", never("revoked_at_s"), suite("service/test_access_keys.py", "memory")),
+    Guard(
+        "a key is not cached for longer than seconds",
+        "service.access_records:CredentialCache.find",
+        never("until_s"),
+        suite("service/test_access_keys.py", "memory"),
+    ),
+    Guard(
+        "a key with another secret is refused", "service.access_keys:KeyVerifier.caller", never("any(matches)"), suite("service/test_access_keys.py", "memory")
+    ),
+    Guard(
+        "a session with another secret is refused",
+        "service.sessions:SessionVerifier.session",
+        never("matches_digest"),
+        suite("service/test_sessions.py", "memory"),
+    ),
+    Guard("a session ends with its key", "service.sessions:SessionVerifier.session", without("expect_valid"), suite("service/test_sessions.py", "memory")),
+    Guard("an audit entry is not changed", "service.audit:AuditedStore._with_entry", never("AUDIT"), suite("service/test_audit.py", "memory")),
+    Guard("a token is signed by an algorithm that is accepted", "service.oidc:OidcVerifier._verified", never("ALGORITHMS"), suite("service/test_oidc.py")),
+    Guard(
+        "a token is for this service", "service.oidc:OidcVerifier._verified", Instead("list(self.settings.audiences)", "None"), suite("service/test_oidc.py")
+    ),
+    Guard("a token is not expired", "service.oidc:OidcVerifier.identity", never("expires_at_s + LEEWAY_S"), suite("service/test_oidc.py")),
+    Guard(
+        "a key of an issuer is for one algorithm",
+        "service.issuer_keys:_matching",
+        Instead("key.algorithm_name == algorithm", "True"),
+        suite("service/test_oidc.py"),
+    ),
+    Guard("a key for encryption signs nothing", "service.issuer_keys:_usable", never("use"), suite("service/test_oidc.py")),
+    Guard(
+        "an address that is not verified names nobody",
+        "service.oidc:OidcVerifier._subject",
+        Instead("claims.get('email_verified') is True", "True"),
+        suite("service/test_oidc.py"),
+    ),
+    Guard("a sign-in is of this browser", "service.oidc_sign_in:callback_code", never("compare_digest"), suite("service/test_oidc_sign_in.py")),
+    Guard("a sign-in returns to this service", "service.oidc_sign_in:begin_sign_in", never("isprintable"), suite("service/test_oidc_sign_in.py")),
     Guard("a try that was parked has an event", "core.views:_named_events", Instead("'step.parked'", "'step.noticed'"), PARKED),
 )
 

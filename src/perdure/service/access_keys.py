@@ -69,7 +69,7 @@ class AccessKey(msgspec.Struct, frozen=True, kw_only=True):
     revoked_by: str = ""
 
 
-class KeyUse(msgspec.Struct, frozen=True):
+class LastKeyUse(msgspec.Struct, frozen=True):
     """About when a key was last used."""
 
     used_at_s: float
@@ -236,7 +236,7 @@ async def list_keys(store: ReadOnlyStore, tenant: str, limit: int = 100, after: 
     now_s = (await store.store_time()).now_s
     records, following = await record_page(store, tenant, KEY, limit, after)
     uses = await asyncio.gather(*(store.record(RecordKey(tenant, KEY_USE, one.key.key)) for one in records))
-    used = [None if use is None else record_value(use, KeyUse).used_at_s for use in uses]
+    used = [None if use is None else record_value(use, LastKeyUse).used_at_s for use in uses]
     items = [key_details(tenant, one.key.key, record_value(one, AccessKey), now_s, at_s) for one, at_s in zip(records, used, strict=True)]
     return KeyPage(items, following)
 
@@ -324,7 +324,7 @@ class KeyVerifier:
         posts: dict[tuple[str, str], tuple[float, Post]] = {}
         for (place, used_at_s), key, before in zip(used, keys, await asyncio.gather(*map(self._store.record, keys)), strict=True):
             if before is None or now_s >= before.changed_at_s + USE_INTERVAL_S:
-                change = record_change(key, 0 if before is None else before.version, KeyUse(used_at_s), expires_at_s=used_at_s + USE_KEPT_S)
+                change = record_change(key, 0 if before is None else before.version, LastKeyUse(used_at_s), expires_at_s=used_at_s + USE_KEPT_S)
                 posts[place] = used_at_s, Post(records=(change,))
         answers = await self._store.commit([post for _, post in posts.values()]) if posts else []
         for (place, (used_at_s, _)), answer in zip(posts.items(), answers, strict=True):

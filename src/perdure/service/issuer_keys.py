@@ -61,13 +61,11 @@ def expect_libraries() -> None:
 
 def is_safe_url(url: str) -> bool:
     """Whether an issuer may be asked at a URL: over TLS, or on this machine."""
-    parts = urlsplit(url)
-    if parts.scheme == "http" and parts.hostname:
-        try:
-            return parts.hostname == "localhost" or ip_address(parts.hostname).is_loopback
-        except ValueError:
-            return False
-    return parts.scheme == "https" and bool(parts.hostname)
+    try:
+        host = urlsplit(url).hostname or ""
+        return bool(host) and (url.startswith("https://") or (url.startswith("http://") and (host == "localhost" or ip_address(host).is_loopback)))
+    except ValueError:  # of an address, or of a URL that is none
+        return False
 
 
 async def fetched_document(client: "httpx2.AsyncClient", url: str, type: type[T]) -> T:
