@@ -39,11 +39,7 @@ WAYS = {
         "greenlet",
         "from perdure import workflow, SyncContext\n@workflow\ndef plain(ctx: SyncContext) -> str: return 'x'\nplain.run()",
     ),
-    "oidc": (
-        "jwt",
-        "from perdure.service.oidc import GroupGrant, OidcSettings, OidcVerifier; "
-        "OidcVerifier(OidcSettings(issuer='https://x', audiences=('a',), grants=(GroupGrant('*', ('viewer',)),)), None)",
-    ),
+    "oidc": ("jwt", "from perdure.service.issuer_keys import IssuerKeys; IssuerKeys('https://id.example.com', None, None)"),
     "postgres": ("asyncpg", "from perdure.stores.postgres.store import PostgresStore; PostgresStore('postgresql:///x')"),
     "redis": ("redis", "from perdure.stores.redis import RedisStore; RedisStore('redis:///')"),
 }

@@ -16,6 +16,7 @@ from perdure.stores.memory import MemoryStore
 from perdure.stores.protocol import Store
 from perdure.stores.records import RecordFilter
 from perdure.testing.conformance import Clock
+from perdure.testing.virtual_time import run
 from tests.service.access_stores import STORES, CountedStore, opened_store
 
 
@@ -270,6 +271,23 @@ async def test_while_the_store_is_away_cached_keys_are_taken_and_others_are_not_
     store.is_away = False
     await keys.flush()
     assert (await keys.caller(made.text)).subject and len(await store.records(RecordFilter("acme", KEY_USE))) == 1
+
+
+def test_last_uses_are_written_each_minute_and_wait_while_the_store_is_away(clock: Clock) -> None:
+    async def scenario() -> None:
+        store = Unreachable(clock)
+        made, keys = await created(store), verifier(store, clock)
+        writing = asyncio.create_task(keys.run())
+        await keys.caller(made.text)
+        store.is_away = True
+        await asyncio.sleep(USE_INTERVAL_S + 1)
+        store.is_away = False
+        assert not writing.done() and await store.records(RecordFilter("acme", KEY_USE)) == []
+        await asyncio.sleep(USE_INTERVAL_S)
+        assert len(await store.records(RecordFilter("acme", KEY_USE))) == 1
+        writing.cancel()
+
+    run(scenario)
 
 
 async def test_a_read_that_is_waited_for_by_nobody_still_serves_the_next(clock: Clock) -> None:

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from perdure.core.errors import BadValue, Forbidden, IssuerUnavailable, Unauthenticated
 from perdure.service.callers import Caller
-from perdure.service.issuer_keys import ASKED_EVERY_S, BACK_OFF_MAX_S, FRESH_S, STALE_S
+from perdure.service.issuer_keys import ASKED_EVERY_S, BACK_OFF_MAX_S, FRESH_S, STALE_S, fetched_document
 from perdure.service.oidc import LEEWAY_S, GroupGrant, OidcSettings, OidcVerifier
 from perdure.testing.conformance import Clock
 from tests.service.loopback_issuer import CLIENT_ID, NOW_S, LoopbackIssuer, loopback_issuer
@@ -268,6 +268,12 @@ async def test_a_document_of_another_issuer_is_refused(issuer: LoopbackIssuer, v
     issuer.issuer_name = "https://id.example.com"
     with pytest.raises(IssuerUnavailable, match=r"calls itself https://id\.example\.com"):
         await verifier.caller(issuer.token())
+
+
+@pytest.mark.parametrize("url", ["http://id.example.com/jwks", "https://id.example.com:port/jwks", "https://[/", "", "file:///etc/passwd"])
+async def test_keys_are_fetched_over_tls_only_and_from_a_url(client: httpx2.AsyncClient, url: str) -> None:
+    with pytest.raises(IssuerUnavailable):
+        await fetched_document(client, url, dict)
 
 
 async def test_an_issuer_without_a_key_that_fits_is_said_to_be_so(issuer: LoopbackIssuer, verifier: OidcVerifier) -> None:

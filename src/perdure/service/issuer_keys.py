@@ -80,7 +80,7 @@ async def fetched_document(client: "httpx2.AsyncClient", url: str, type: type[T]
 
     try:
         response = await client.get(url, headers={"accept": "application/json"}, timeout=TIMEOUT_S)
-    except httpx2.HTTPError as error:
+    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
         raise IssuerUnavailable(url, exception_summary(error)) from error
     return read_answer(response, url, type)
 
