@@ -117,10 +117,10 @@ def client_on_thread(thread: LoopThread, inner: AsyncClient) -> Client:
 class Client:
     """Starts executions and finds them, on the store of a URL. See `AsyncClient`. A store that is given in place of a URL is closed with the client."""
 
-    def __init__(self, url: str | Store | None = None, *, codec: PayloadCodec | None = None) -> None:
+    def __init__(self, url: str | Store | None = None, *, codec: PayloadCodec | None = None, token: str | None = None) -> None:
         self._thread, self._is_borrowed = LoopThread("perdure-client"), False
         try:
-            self._inner = self._thread.call(_opened(url, codec))
+            self._inner = self._thread.call(_opened(url, codec, token))
         except BaseException:
             self._thread.close()
             raise
@@ -402,6 +402,6 @@ class Client:
         return self._thread.call(self._inner.engines())
 
 
-async def _opened(url: str | Store | None, codec: PayloadCodec | None) -> AsyncClient:
+async def _opened(url: str | Store | None, codec: PayloadCodec | None, token: str | None) -> AsyncClient:
     """A client of the store of `url`, opened on the loop that it will be used on."""
-    return AsyncClient(url, codec=codec)
+    return AsyncClient(url, codec=codec, token=token)

@@ -26,6 +26,7 @@
     │   ├── MessageRejected     a validator has rejected a message
     │   ├── CompletionRefused   a token can't complete its step any more
     │   │   └── AlreadyCompleted
+    │   ├── Unauthenticated, Forbidden
     │   └── DecisionRefused, LinkRefused, ExportRefused, PatchRefused, MoveRefused
     ├── SandboxLost             no sandbox was available, or it died; the step is attempted again
     ├── StoreError              the store failed; what it acknowledged is safe, and the call can be repeated
@@ -416,6 +417,22 @@ class ExpressionFailed(ProgrammingError):
     def __init__(self, where: str, what: str, hint: str) -> None:
         super().__init__(f"{where}: {what}. {as_sentence(hint)}" if where else f"{what}. {as_sentence(hint)}")
         self.where, self.what, self.hint = where, what, hint
+
+
+class Unauthenticated(ProgrammingError):
+    """A request has no proof of who sends it, or one that is not valid."""
+
+    code = "unauthenticated"
+
+
+class Forbidden(ProgrammingError):
+    """The caller may not do this; `role` is the one that they need."""
+
+    code = "forbidden"
+
+    def __init__(self, subject: str, what: str, role: str) -> None:
+        super().__init__(f"{subject} may not call {what}, which needs the role {role}. An admin of the tenant grants roles")
+        self.subject, self.what, self.role = subject, what, role
 
 
 class MissingExtra(ProgrammingError):
