@@ -61,6 +61,7 @@ async def serve(
     ready: Callable[[Engine | None], None] = lambda _: None,
     secrets: Callable[[Store], SecretSource] | None = None,
     task_server: Callable[[Store, SecretSource | None], ServerMember] | None = None,
+    beside: Callable[[Store, Engine | None], ServerMember] | None = None,
 ) -> None:
     """Advances executions of `workflows`, and performs calls of `queues` with `steps`, until SIGTERM or Ctrl-C. Calls `ready` when it has joined the store.
 
@@ -73,6 +74,8 @@ async def serve(
 
     With `task_server`, no call of the queues is performed in this process: the member that it makes leases their tasks to other programs. Without workflows
     there is then no engine.
+
+    `beside` makes one more member that is served with them, such as an API: from the store, and the engine if there is one.
 
     After the first signal nothing new begins, and what is in flight may end within `grace_s`; a second signal stops at once. What has not ended
     continues in another process, or in the next one.
@@ -94,6 +97,8 @@ async def serve(
             limit = concurrency or CALLS_AT_A_TIME
             worker = Worker(store, steps, queues=names, tenants=tenants, declares=declared, limit=limit, lease_s=lease_s, threaded=True, secrets=found)
             members.append(worker)
+        if beside is not None:
+            members.append(beside(store, engine))
         with relaxed_garbage_collection():
             await _run_until_signal(members, lambda: ready(engine), grace_s)
 
