@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from perdure import App, Context, Signal, step, workflow
+from perdure import App, Context, Signal, Workflow, step, workflow
 from perdure.api.api_app import ApiApp
 from perdure.api.api_server import ApiServer, listening_socket, url_of
 from perdure.api.http_requests import HttpRequest
@@ -39,7 +39,8 @@ async def calc(ctx: Context, a: int, b: int = 1) -> int:
 @workflow
 async def greet(ctx: Context) -> str:
     """Waits for a name."""
-    return f"Hello {await ctx.listen(named)}"
+    name: str = await ctx.listen(named)
+    return f"Hello {name}"
 
 
 @workflow
@@ -49,7 +50,7 @@ async def trip(ctx: Context, city: str) -> str:
     return f"to {city}: {approved.approved}"
 
 
-WORKFLOWS = [calc, greet, trip]
+WORKFLOWS: list[Workflow[..., Any]] = [calc, greet, trip]
 
 
 class Answer(NamedTuple):
@@ -99,7 +100,7 @@ class Api:
         async def receive() -> Any:
             if left:
                 return left.pop()
-            await asyncio.Event().wait()
+            return await asyncio.Event().wait()
 
         async def send(message: Mapping[str, Any]) -> None:
             sent.append(message)
