@@ -109,6 +109,15 @@ class AsyncClient:
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self.aclose()
 
+    @property
+    def access(self) -> StoreAccess:
+        """The open store of the client, as `perdure.api.ApiApp` takes it.
+
+        Raises:
+            WrongVerb: the client is one of a server.
+        """
+        return self._access.on_store("the store of a client")
+
     def workflow(self, name: str) -> NamedWorkflow:
         """A workflow that is known by its name only, to start it with options: ``client.start(client.workflow("order").with_(id="o1"), "o1", 500)``.
 

@@ -29,6 +29,7 @@ from perdure.service.dead_letter_groups import DeadLetter, DeadLetterGroup
 from perdure.service.history import EmittedValue
 from perdure.service.queries import ExecutionStatus, HolderView, ListedExecution
 from perdure.service.replay_checks import ReplayCheck
+from perdure.service.store_access import StoreAccess
 from perdure.stores.payload_codec import PayloadCodec
 from perdure.stores.protocol import QueueStatus, Store
 from perdure.sync_handle import Handle
@@ -138,6 +139,15 @@ class Client:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+    @property
+    def access(self) -> StoreAccess:
+        """The open store of the client, as `perdure.api.ApiApp` takes it.
+
+        Raises:
+            WrongVerb: the client is one of a server.
+        """
+        return self._inner.access
 
     def workflow(self, name: str) -> NamedWorkflow:
         """A workflow that is known by its name only, to start it with options: ``client.start(client.workflow("order").with_(id="o1"), "o1", 500)``.

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from perdure import App, Context, Signal, Workflow, step, workflow
 from perdure.api.api_app import ApiApp
 from perdure.api.api_server import ApiServer, listening_socket, url_of
-from perdure.api.http_requests import HttpRequest
+from perdure.api.http_requests import ApiRequest
 from perdure.service.callers import LOCAL, Caller
 from perdure.service.store_access import StoreAccess
 
@@ -73,7 +73,7 @@ class Api:
         self.app = app
         self.caller: Caller = LOCAL
 
-    async def authenticate(self, _: HttpRequest) -> Caller:
+    async def authenticate(self, _: ApiRequest) -> Caller:
         """Whoever is set."""
         return self.caller
 
@@ -123,7 +123,7 @@ async def api_in_process(directory: Path) -> AsyncIterator[Api]:
 async def api_on_a_port(access: StoreAccess, port: int = 0) -> AsyncIterator[str]:
     """The URL of an API on a store."""
 
-    async def anybody(_: HttpRequest) -> Caller:
+    async def anybody(_: ApiRequest) -> Caller:
         return LOCAL
 
     listening = listening_socket("127.0.0.1", port)

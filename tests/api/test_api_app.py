@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from perdure.api.json_forms import form_of
-from perdure.api.operation_arguments import ArgumentReader
+from perdure.api.request_arguments import RequestArguments
 from perdure.core import errors
 from perdure.operations import wire_codec
 from perdure.operations.operation_table import OPERATIONS, Operation
@@ -29,7 +29,7 @@ async def api(tmp_path: Path) -> AsyncIterator[Api]:
 def test_each_operation_can_travel_in_both_forms_and_is_described(operation: Operation) -> None:
     assert operation.description and operation.role in ROLES
     assert all(issubclass(one, errors.PerdureError) for one in operation.errors)
-    _ = ArgumentReader(operation), form_of(operation.result)
+    _ = RequestArguments(operation), form_of(operation.result)
     _ = wire_codec._arguments_decoder(operation.name, operation), wire_codec._result_decoder(operation.name, operation)
 
 

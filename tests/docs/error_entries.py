@@ -165,6 +165,14 @@ ENTRIES: dict[str, tuple[str, str]] = {
         "A live execution can't go on by that definition: something has begun that would be changed, or somebody else has patched it meanwhile.",
         "`why` has the reasons. Change what has not begun, add steps behind what has, or fork the execution; it goes on as before.",
     ),
+    "Unauthenticated": (
+        "A request to the HTTP API has no token, or one that is not known or not valid any more.",
+        "Send `Authorization: Bearer TOKEN`; a client takes `token=` or `PERDURE_TOKEN`.",
+    ),
+    "Forbidden": (
+        "The key or person that sends a request does not have the role that the operation needs.",
+        "Use a key with that role, or ask an admin of the tenant for it.",
+    ),
     "MoveRefused": (
         "The database was moved already, the target is in use or has something of its own, its clock is ahead, or another command moves the same.",
         "Nothing was changed. Copy into an empty database; what was moved already goes on where the message says.",

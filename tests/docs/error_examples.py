@@ -109,6 +109,7 @@ MADE: dict[str, BaseException] = {
     "NeedsAttention": e.NeedsAttention(ORDER, "interrupted", "charge was interrupted 3 times"),
     "CommandFailed": e.CommandFailed("make", 2, None, "make: *** No rule to make target"),
     "CommandLost": e.CommandLost("make"),
+    "Forbidden": e.Forbidden("key:3fQ", "executions.cancel", "operator"),
     "RetryAfter": e.RetryAfter(30.0),
     "Evicted": e.Evicted(),
 }
@@ -122,6 +123,7 @@ WITHOUT = {
         "StoreDamaged",
         "StoreMoved",
         "MoveRefused",
+        "Unauthenticated",
         "BadAnswer",
         "Unauthorized",
     ),  # their messages are written where they are raised

@@ -14,11 +14,11 @@ import msgspec
 
 from perdure.api import problems
 from perdure.api.event_streams import FRAMES, SERVER_SENT, number_of, send_stream
-from perdure.api.http_requests import AsgiReceive, AsgiScope, AsgiSend, HttpAnswer, HttpRequest, send_answer
+from perdure.api.http_requests import ApiAnswer, ApiRequest, AsgiReceive, AsgiScope, AsgiSend, send_answer
 from perdure.api.json_forms import form_of
 from perdure.api.openapi_document import openapi_document
-from perdure.api.operation_arguments import ArgumentReader
 from perdure.api.problems import Refusal
+from perdure.api.request_arguments import RequestArguments
 from perdure.core.errors import Forbidden, NotFound, PerdureError
 from perdure.core.paths import Key
 from perdure.operations import wire_codec
@@ -28,7 +28,7 @@ from perdure.service.store_access import StoreAccess
 
 logger = logging.getLogger("perdure.api")
 
-Authenticate = Callable[[HttpRequest], Awaitable[Caller]]
+Authenticate = Callable[[ApiRequest], Awaitable[Caller]]
 """Finds out who sends a request; raises Unauthenticated, or a Refusal."""
 
 PAGE_MAX = 1_000
@@ -41,7 +41,7 @@ class Route(NamedTuple):
     """An operation with what reads its arguments."""
 
     operation: Operation
-    reader: ArgumentReader
+    reader: RequestArguments
 
 
 class ApiApp:
@@ -50,7 +50,7 @@ class ApiApp:
     def __init__(self, access: StoreAccess, authenticate: Authenticate, *, secret: bytes = b"", operations: tuple[Operation, ...] = OPERATIONS) -> None:
         self.access, self._authenticate, self._secret = access, authenticate, secret
         self._routes: dict[int, list[tuple[tuple[str, ...], dict[str, Route]]]] = {}
-        self._by_name = {one.name: Route(one, ArgumentReader(one)) for one in operations}
+        self._by_name = {one.name: Route(one, RequestArguments(one)) for one in operations}
         for route in self._by_name.values():
             self._add(route)
         self._document = b""
@@ -74,24 +74,24 @@ class ApiApp:
         if scope["type"] != "http":
             raise RuntimeError(f"this app serves HTTP only, not {scope['type']}; mount it without WebSockets")
         try:
-            request = HttpRequest(scope, receive)
+            request = ApiRequest(scope, receive)
             answer = await self._answer(request, send)
         except Refusal as refusal:
-            answer = HttpAnswer(refusal.status, _encode_json(problems.refusal_problem(refusal)), problems.MEDIA_TYPE, refusal.headers)
+            answer = ApiAnswer(refusal.status, _encode_json(problems.refusal_problem(refusal)), problems.MEDIA_TYPE, refusal.headers)
         except PerdureError as error:
             answer = _error_answer(error, wire_codec.MEDIA_TYPE in _header(scope, b"accept"))
         if answer is not None:
             await send_answer(send, answer, scope["method"])
 
-    async def _answer(self, request: HttpRequest, send: AsgiSend) -> HttpAnswer | None:
+    async def _answer(self, request: ApiRequest, send: AsgiSend) -> ApiAnswer | None:
         match request.segments:
             case ("healthz",):
-                return HttpAnswer(200, b'{"status":"ok"}')
+                return ApiAnswer(200, b'{"status":"ok"}')
             case ("readyz",):
                 return await self._readiness()
             case ("openapi.json",):
                 self._document = self._document or _encode_json(openapi_document([route.operation for route in self._by_name.values()]))
-                return HttpAnswer(200, self._document)
+                return ApiAnswer(200, self._document)
         route, path = self._find(request)
         caller = await self._authenticate(request)
         if not caller.may(route.operation.role):
@@ -100,13 +100,13 @@ class ApiApp:
         if route.operation.is_stream:
             return await self._stream(route, request, arguments, send)
         result = await self._perform(route.operation, request, arguments)
-        if isinstance(result, HttpAnswer):
+        if isinstance(result, ApiAnswer):
             return result
         if wire_codec.MEDIA_TYPE in request.header("accept"):
-            return HttpAnswer(200, wire_codec.encode(result), wire_codec.MEDIA_TYPE)
+            return ApiAnswer(200, wire_codec.encode(result), wire_codec.MEDIA_TYPE)
         return _json_answer(route.operation, result)
 
-    def _find(self, request: HttpRequest) -> tuple[Route, dict[str, str]]:
+    def _find(self, request: ApiRequest) -> tuple[Route, dict[str, str]]:
         if request.segments[:2] == ("api", "call") and len(request.segments) == 3 and request.method == "POST":
             called = self._by_name.get(request.segments[2])
             if called is None:
@@ -123,7 +123,7 @@ class ApiApp:
             raise Refusal(405, "method_not_allowed", f"{request.method} is not allowed here", f"use {names}", ((b"allow", names.encode()),))
         raise Refusal(404, "not_found", f"there is no {request.path} here", "GET /openapi.json lists the paths")
 
-    async def _arguments(self, route: Route, request: HttpRequest, path: dict[str, str], caller: Caller) -> dict[str, Any]:
+    async def _arguments(self, route: Route, request: ApiRequest, path: dict[str, str], caller: Caller) -> dict[str, Any]:
         operation, kind = route.operation, request.header("content-type").partition(";")[0].strip().lower()
         if kind == wire_codec.MEDIA_TYPE:
             try:
@@ -142,7 +142,7 @@ class ApiApp:
         filled = {"tenant": caller.tenant, "secret": self._secret}
         return arguments | {one.name: filled[one.name] for one in operation.parameters if one.name in filled}
 
-    async def _perform(self, operation: Operation, request: HttpRequest, arguments: dict[str, Any]) -> Any:
+    async def _perform(self, operation: Operation, request: ApiRequest, arguments: dict[str, Any]) -> Any:
         """Performs an operation. One that may wait is cancelled when its client has gone."""
         performing = self.access.call(operation.function, **arguments)
         if not (arguments.get("wait") or arguments.get("wait_s") or operation.name == "executions.ask"):
@@ -150,13 +150,13 @@ class ApiApp:
         working, gone = asyncio.ensure_future(performing), asyncio.create_task(request.disconnected())
         try:
             _ = await asyncio.wait((working, gone), return_when=asyncio.FIRST_COMPLETED)
-            return working.result() if working.done() else HttpAnswer(499)
+            return working.result() if working.done() else ApiAnswer(499)
         finally:
             working.cancel()
             gone.cancel()
             _ = await asyncio.gather(working, gone, return_exceptions=True)
 
-    async def _stream(self, route: Route, request: HttpRequest, arguments: dict[str, Any], send: AsgiSend) -> HttpAnswer | None:
+    async def _stream(self, route: Route, request: ApiRequest, arguments: dict[str, Any], send: AsgiSend) -> ApiAnswer | None:
         accepted = request.header("accept")
         if SERVER_SENT in accepted or FRAMES in accepted:
             follow = {"follow": True} if SERVER_SENT in accepted else {}
@@ -171,13 +171,13 @@ class ApiApp:
         await found.aclose()
         form = form_of(route.operation.result)
         last = number_of(items[-1]) if items else arguments.get("after", 0)
-        return HttpAnswer(200, _encode_json({"items": [form.write(one) for one in items], "next": last}))
+        return ApiAnswer(200, _encode_json({"items": [form.write(one) for one in items], "next": last}))
 
-    async def _readiness(self) -> HttpAnswer:
+    async def _readiness(self) -> ApiAnswer:
         if self.is_stopping:
             raise Refusal(503, "stopping", "this process is stopping", "send requests to another one", ((b"retry-after", b"1"),))
         moment = await self.access.store.store_time()
-        return HttpAnswer(200, _encode_json({"status": "ok", "epoch": moment.epoch}))
+        return ApiAnswer(200, _encode_json({"status": "ok", "epoch": moment.epoch}))
 
 
 async def _lifespan(receive: AsgiReceive, send: AsgiSend) -> None:
@@ -190,17 +190,17 @@ def _header(scope: AsgiScope, name: bytes) -> str:
     return next((value.decode("latin-1") for one, value in scope["headers"] if one == name), "")
 
 
-def _error_answer(error: PerdureError, is_binary: bool) -> HttpAnswer:
+def _error_answer(error: PerdureError, is_binary: bool) -> ApiAnswer:
     status = problems.status_of(type(error))
     if status >= 500:
         logger.warning("%s: %s", error.code, error)
     headers = ((b"www-authenticate", b"Bearer"),) if status == 401 else ((b"retry-after", b"1"),) if status in (429, 503) else ()
     if is_binary:
-        return HttpAnswer(status, wire_codec.encode_error(error), wire_codec.MEDIA_TYPE, headers)
-    return HttpAnswer(status, _encode_json(problems.problem_of(error)), problems.MEDIA_TYPE, headers)
+        return ApiAnswer(status, wire_codec.encode_error(error), wire_codec.MEDIA_TYPE, headers)
+    return ApiAnswer(status, _encode_json(problems.problem_of(error)), problems.MEDIA_TYPE, headers)
 
 
-async def _json_body(request: HttpRequest, kind: str) -> dict[str, Any]:
+async def _json_body(request: ApiRequest, kind: str) -> dict[str, Any]:
     raw = await request.body()
     if not raw:
         return {}
@@ -215,14 +215,14 @@ async def _json_body(request: HttpRequest, kind: str) -> dict[str, Any]:
     return found
 
 
-def _json_answer(operation: Operation, result: Any) -> HttpAnswer:
+def _json_answer(operation: Operation, result: Any) -> ApiAnswer:
     if result is None:
-        return HttpAnswer(204)
+        return ApiAnswer(204)
     if isinstance(result, bytes):
-        return HttpAnswer(200, result, "application/octet-stream")
+        return ApiAnswer(200, result, "application/octet-stream")
     written = form_of(operation.result).write(result)
     body = written if isinstance(written, dict) else {"items": written} if isinstance(written, list) else {"value": written}
-    return HttpAnswer(201 if getattr(result, "created", False) else 200, _encode_json(body))
+    return ApiAnswer(201 if getattr(result, "created", False) else 200, _encode_json(body))
 
 
 def _check_tenant(arguments: dict[str, Any], tenant: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from perdure.api.http_requests import AsgiSend, HttpRequest
+from perdure.api.http_requests import ApiRequest, AsgiSend
 from perdure.api.json_forms import form_of
 from perdure.api.problems import problem_of
 from perdure.core.errors import PerdureError
@@ -24,7 +24,7 @@ FRAMES = "application/vnd.perdure+msgpack-frames"
 SERVER_SENT = "text/event-stream"
 
 
-async def send_stream(request: HttpRequest, send: AsgiSend, operation: Operation, found: AsyncGenerator[Any, None]) -> None:
+async def send_stream(request: ApiRequest, send: AsgiSend, operation: Operation, found: AsyncGenerator[Any, None]) -> None:
     """Sends everything that `found` yields, until it ends or the client has gone."""
     frames = FRAMES in request.header("accept")
     headers = [(b"content-type", (FRAMES if frames else SERVER_SENT).encode()), (b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]

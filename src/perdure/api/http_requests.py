@@ -21,7 +21,7 @@ BODY_S = 30.0
 Headers = tuple[tuple[bytes, bytes], ...]
 
 
-class HttpAnswer(NamedTuple):
+class ApiAnswer(NamedTuple):
     """An answer: its status, body, media type, and further headers."""
 
     status: int
@@ -30,7 +30,7 @@ class HttpAnswer(NamedTuple):
     headers: Headers = ()
 
 
-class HttpRequest:
+class ApiRequest:
     """One request. `segments` are the decoded parts of its path; an encoded slash does not separate any."""
 
     def __init__(self, scope: AsgiScope, receive: AsgiReceive) -> None:
@@ -93,7 +93,7 @@ def _too_large() -> Refusal:
     return Refusal(413, "too_large", f"a body may take {BODY_BYTES_MAX:,} bytes at most", "keep it elsewhere, and send where it is")
 
 
-async def send_answer(send: AsgiSend, answer: HttpAnswer, method: str) -> None:
+async def send_answer(send: AsgiSend, answer: ApiAnswer, method: str) -> None:
     """Sends a whole answer."""
     headers = [(b"content-length", str(len(answer.body)).encode()), *answer.headers]
     if answer.body:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from perdure.api.http_requests import HttpRequest
+from perdure.api.http_requests import ApiRequest
 from perdure.api.problems import Refusal
 from perdure.core.errors import Unauthenticated
 from perdure.service.callers import LOCAL, Caller
@@ -29,7 +29,7 @@ class LoopbackAccess:
     def __init__(self, token: str, tenant: str = LOCAL.tenant) -> None:
         self._token, self._caller = token, Caller(tenant, LOCAL.subject, LOCAL.roles)
 
-    async def __call__(self, request: HttpRequest) -> Caller:
+    async def __call__(self, request: ApiRequest) -> Caller:
         """Returns the caller.
 
         Raises:

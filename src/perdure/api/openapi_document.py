@@ -11,7 +11,7 @@ import msgspec
 
 from perdure.api import problems
 from perdure.api.json_forms import KEY, FieldForm, Schema, SchemaReference, form_of
-from perdure.api.operation_arguments import ArgumentReader
+from perdure.api.request_arguments import RequestArguments
 from perdure.core.errors import Forbidden, PerdureError, StoreUnavailable, Unauthenticated
 from perdure.operations.operation_table import Operation
 
@@ -56,7 +56,7 @@ def openapi_document(operations: Sequence[Operation]) -> dict[str, Any]:
 
 
 def _described(operation: Operation, schemas: dict[str, Schema]) -> dict[str, Any]:
-    reader = ArgumentReader(operation)
+    reader = RequestArguments(operation)
     summary, _, more = operation.description.partition("\n\n")
     described: dict[str, Any] = {
         "operationId": operation.name,

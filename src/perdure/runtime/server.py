@@ -68,14 +68,12 @@ async def serve(
     With `tenants`, only executions and calls of these are served. `concurrency` limits how many calls of the queues are performed at a time, apart from queues
     that declare a `worker_concurrency`.
 
-    `secrets` makes the source of secrets from the store, which may hold a vault.
+    `secrets` makes the source of secrets from the store, which may hold a vault. `beside` makes one more member that is served with them, such as an API.
 
     If the process is killed, others take over what it had: at once on a file, and on a server `lease_s` after it last renewed its lease.
 
     With `task_server`, no call of the queues is performed in this process: the member that it makes leases their tasks to other programs. Without workflows
     there is then no engine.
-
-    `beside` makes one more member that is served with them, such as an API: from the store, and the engine if there is one.
 
     After the first signal nothing new begins, and what is in flight may end within `grace_s`; a second signal stops at once. What has not ended
     continues in another process, or in the next one.
@@ -87,16 +85,13 @@ async def serve(
     async with opened_store(db, codec) as store:
         found = None if secrets is None else secrets(store)
         mine = frozenset[str]() if task_server or concurrency else names - worker_limits(declared).keys()
-        engine = None
-        if known or task_server is None:
-            engine = Engine(store, known, queues=mine, tenants=tenants, declares=declared, lease_s=lease_s, threaded=True, secrets=found)
+        shared: dict[str, Any] = {"tenants": tenants, "declares": declared, "lease_s": lease_s, "threaded": True, "secrets": found}
+        engine = Engine(store, known, queues=mine, **shared) if known or task_server is None else None
         members: list[Engine | Worker | ServerMember] = [] if engine is None else [engine]
         if task_server is not None:
             members.append(task_server(store, found))
         elif names:
-            limit = concurrency or CALLS_AT_A_TIME
-            worker = Worker(store, steps, queues=names, tenants=tenants, declares=declared, limit=limit, lease_s=lease_s, threaded=True, secrets=found)
-            members.append(worker)
+            members.append(Worker(store, steps, queues=names, limit=concurrency or CALLS_AT_A_TIME, **shared))
         if beside is not None:
             members.append(beside(store, engine))
         with relaxed_garbage_collection():

@@ -25,7 +25,7 @@ class _Group(NamedTuple):
     fields: list[FieldForm]
 
 
-class ArgumentReader:
+class RequestArguments:
     """The arguments of one operation. `fields` are what a request gives beside the key in its path."""
 
     def __init__(self, operation: Operation) -> None:
