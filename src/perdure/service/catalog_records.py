@@ -1,9 +1,9 @@
 """The records of the catalog, which keeps the definitions of a tenant.
 
-The record *definition* is the present state of one, under its slug. Everything else under the slug is written once and never changed: a *definition version* is a
-content, named by its hash; a *definition release* gives a content a version number; a *definition event* is an entry of the journal. Each change of a
-definition changes its record and adds an entry, in one post, so changes of one definition are in one order. The record of a deleted definition stays, marked as
-deleted, because numbers of entries and versions go on from there if the slug is used again.
+The record *definition* is the present state of one, under its slug. Everything else under the slug is written once and never changed: a *definition version* is
+a content, named by its hash; a *definition release* gives a content a version number; a *definition event* is an entry of the journal. Each change of a
+definition changes its record and adds an entry, in one post, so changes of one definition are in one order. The record of a deleted definition stays, marked
+as deleted, because numbers of entries and versions go on from there if the slug is used again.
 
 Documents are kept in records and not in blobs, since the collection of blobs finds references in logs and messages only. What is too large for one record
 continues in records *definition content*.

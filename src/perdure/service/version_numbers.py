@@ -48,13 +48,13 @@ def next_version(highest: str, declared: str, declared_before: str, part: Versio
     if not highest:
         return declared or DEFAULT_VERSION
     if part is None and declared and declared != declared_before:
-        if not _is_above(declared, highest):
+        if not is_above(declared, highest):
             raise BadValue("version", declared, f"above {highest}, the highest so far; raise it, or leave it out of the document")
         return declared
     return raised(highest, part or "minor")
 
 
-def _is_above(version: str, highest: str) -> bool:
-    """Whether a version is above another. Of two pre-releases of one version, either may follow the other."""
+def is_above(version: str, highest: str) -> bool:
+    """Whether a version may follow another, because it is above it. Of two pre-releases of one version, either may follow the other."""
     one, other = version_order(version), version_order(highest)
     return one > other or (one == other and not one[3] and version != highest)
