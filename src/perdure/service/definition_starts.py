@@ -3,12 +3,12 @@
 The execution pins the document, so that it goes on by it whatever happens to the catalog. Its attributes say what it began with.
 """
 
-import dataclasses
 from collections.abc import Mapping
+from hashlib import sha256
 
 import msgspec
 
-from perdure.core.attributes import Attributes, AttributeValue, checked_attributes
+from perdure.core.attributes import AttributeValue, checked_attribute_changes, merge_attributes
 from perdure.core.errors import BadValue, DefinitionDisabled, Undecodable
 from perdure.definitions.format.canonical_form import definition_bytes
 from perdure.definitions.graph.graph_workflow import WALK_VERSION, DefinitionRelease, GraphWorkflow
@@ -67,21 +67,15 @@ def _pinned(request: StartRequest, canonical: bytes, began: Mapping[str, Attribu
         definition=canonical,
         deadline_s=release.deadline_s if request.deadline_s is None else request.deadline_s,
         grace_s=release.grace_s if request.grace_s is None else request.grace_s,
-        attributes=_with_attributes(request.attributes, began),
+        attributes=merge_attributes(request.attributes, checked_attribute_changes(request.attributes, began)),
     )
 
 
 def release_of(name: str, canonical: bytes) -> DefinitionRelease:
     """A canonical definition in the form that engines take, under the name that its executions have as workflow."""
-    sha256 = _sha256(canonical)
-    ir = plan_of_definition(sha256, {sha256: canonical}).ir
-    return DefinitionRelease(name, ir.version, sha256, canonical, ir.limits.deadline_s, ir.limits.grace_s)
-
-
-def _sha256(raw: bytes) -> str:
-    from hashlib import sha256
-
-    return sha256(raw).hexdigest()
+    digest = sha256(canonical).hexdigest()
+    ir = plan_of_definition(digest, {digest: canonical}).ir
+    return DefinitionRelease(name, ir.version, digest, canonical, ir.limits.deadline_s, ir.limits.grace_s)
 
 
 def _checked_input(request: StartRequest, release: DefinitionRelease) -> bytes:
@@ -93,9 +87,3 @@ def _checked_input(request: StartRequest, release: DefinitionRelease) -> bytes:
     except Undecodable as error:
         raise BadValue(what, "given", f"what a definition takes, values by name: {error.why}") from error
     return encode_input(workflow, args, kwargs, "start")
-
-
-def _with_attributes(given: Attributes, more: Mapping[str, AttributeValue]) -> Attributes:
-    """Attributes with those that say what an execution began with, which no caller can set otherwise."""
-    own = checked_attributes(more)
-    return tuple(sorted((*(one for one in given if one[0] not in more), *own)))

@@ -30,7 +30,7 @@ def checked_slug(text: str) -> str:
 
 
 def slug_of_name(name: str) -> str:
-    """The slug for the name that a document has: its letters without accents in lower case, other characters as ``-``.
+    """The slug for the name that a document has: its letters of ASCII in lower case, without accents; other characters as ``-``.
 
     Raises:
         BadName: nothing is left of it, or what is left is reserved.
@@ -43,7 +43,7 @@ def slug_of_name(name: str) -> str:
 
 def normalized_slug(text: str) -> str:
     """The slug that is nearest to a text; empty if it has no letter or digit of ASCII."""
-    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
+    plain = unicodedata.normalize("NFKD", text.casefold()).encode("ascii", "ignore").decode()
     return re.sub(r"[^a-z0-9_]+", "-", plain).strip("-_")[:100].strip("-_")
 
 
