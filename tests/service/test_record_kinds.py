@@ -71,7 +71,7 @@ async def test_a_field_that_a_later_version_adds_has_its_default(access: StoreAc
 
 async def test_a_record_that_is_none_of_its_kind_is_named_as_damaged(access: StoreAccess) -> None:
     await post_records(access.store, [RecordKind("note", OlderNote).change(T, "a", 0, OlderNote(5))])  # type: ignore[arg-type]  # not what the field takes
-    _ = await access.store.commit([Post(records=(RecordChange(NOTES.key(T, "b"), 0, b"damaged bytes"),))])
+    _ = await access.store.commit([Post(records=(RecordChange(NOTES.key(T, "b"), 0, b"\x01damaged"),))])
     for key in "ab":
-        with pytest.raises((LogDamaged,), match=f"the note '{key}' can't be read"):
+        with pytest.raises(LogDamaged, match=f"the note '{key}' can't be read"):
             await NOTES.read(access.store, T, key)

@@ -3,6 +3,7 @@
 The execution pins the document, so that it goes on by it whatever happens to the catalog. Its attributes say what it began with.
 """
 
+import dataclasses
 from collections.abc import Mapping
 from hashlib import sha256
 
@@ -87,3 +88,13 @@ def _checked_input(request: StartRequest, release: DefinitionRelease) -> bytes:
     except Undecodable as error:
         raise BadValue(what, "given", f"what a definition takes, values by name: {error.why}") from error
     return encode_input(workflow, args, kwargs, "start")
+
+
+def definition_host(slug: str, common: GraphWorkflow) -> GraphWorkflow:
+    """The workflow by which an engine runs every version of a definition of the catalog, with the tools, kinds and permissions of `common`.
+
+    An engine claims executions by the names of its workflows, so it has to have one for each slug; it need not know any document.
+    """
+    own = {f"definition:{name}" for name in common.family}
+    capabilities = None if common.capabilities is None else common.capabilities - own
+    return dataclasses.replace(common, name=slug, release=None, family={}, deadline_s=None, grace_s=None, capabilities=capabilities)
