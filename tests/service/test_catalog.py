@@ -1,7 +1,7 @@
 """Claims about the catalog: what a definition is after each change, what is kept of it, and what a change that fails leaves."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from itertools import chain
 from random import Random
@@ -31,7 +31,7 @@ async def publish(access: StoreAccess, value: int, version: str = "", edit: Edit
     return await catalog.update_definition(access, T, "invoice", edit, document(value, version=version))
 
 
-async def kinds(access: StoreAccess) -> list[str]:
+async def kinds(access: StoreAccess) -> Sequence[str]:
     """What the journal has, oldest first."""
     return [one.kind for one in (await catalog.read_journal(access, T, "invoice")).items][::-1]
 
@@ -375,12 +375,13 @@ async def test_definitions_are_found_by_text_tag_and_whether_they_are_enabled(ac
     assert await slugs("REPORT 1") == ["report-01", "report-10", "report-11"]
     assert await slugs("STRASSE") == await slugs(tag="odd") == [f"report-{number:02}" for number in (1, 3, 5, 7, 9, 11)]
     assert await slugs(tag="even", enabled=False) == ["report-10"]
-    pages, after = list[list[str]](), None
+    pages, after = list[list[str]](), ""
     while True:
         page = await catalog.list_definitions(access, T, "report", limit=5, after=after)
         pages.append([one.slug for one in page.items])
-        if (after := page.next) is None:
+        if page.next is None:
             break
+        after = page.next
     assert [len(one) for one in pages] == [5, 5, 2]
     assert [*chain.from_iterable(pages)] == await slugs()
 

@@ -5,7 +5,7 @@ import pytest
 from perdure.core.errors import Ambiguous, BadValue, NotFound
 from perdure.service import catalog
 from perdure.service.catalog_records import VERSIONS
-from perdure.service.catalog_references import Reference, parse_reference, resolve_reference
+from perdure.service.catalog_references import CatalogReference, parse_reference, resolve_reference
 from perdure.service.record_kinds import post_records
 from perdure.service.store_access import StoreAccess
 from perdure.stores.memory import MemoryStore
@@ -17,14 +17,14 @@ T = "acme"
 @pytest.mark.parametrize(
     ("text", "parts"),
     [
-        ("invoice", Reference("invoice")),
-        ("invoice@1.2.0", Reference("invoice", "1.2.0")),
-        ("invoice@>=1.2 <3", Reference("invoice", ">=1.2 <3")),
-        ("invoice@sha256:0123456789ab", Reference("invoice", "sha256:0123456789ab")),
-        ("invoice:production", Reference("invoice", "", "production")),
+        ("invoice", CatalogReference("invoice")),
+        ("invoice@1.2.0", CatalogReference("invoice", "1.2.0")),
+        ("invoice@>=1.2 <3", CatalogReference("invoice", ">=1.2 <3")),
+        ("invoice@sha256:0123456789ab", CatalogReference("invoice", "sha256:0123456789ab")),
+        ("invoice:production", CatalogReference("invoice", "", "production")),
     ],
 )
-def test_a_reference_has_a_name_and_at_most_one_more_part(text: str, parts: Reference) -> None:
+def test_a_reference_has_a_name_and_at_most_one_more_part(text: str, parts: CatalogReference) -> None:
     assert parse_reference(text) == parts
 
 

@@ -27,7 +27,7 @@ TAKES_AMOUNT = b"""
 perdure: 1
 name: invoice
 input: {cents: {type: integer}}
-limits: {timeout: 1h}
+limits: {deadline: 1h}
 steps: [{id: double, tool: double, with: {n: "@input.cents"}}]
 output: "@double"
 """

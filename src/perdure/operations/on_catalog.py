@@ -14,7 +14,6 @@ from perdure.service.catalog_sync import SyncDocument, SyncedDefinition, SyncRes
 from perdure.service.execution_operations import StartRequest
 from perdure.service.store_access import StoreAccess
 from perdure.service.version_numbers import VersionPart
-from perdure.stores.records import PagePosition
 
 PAGE_MAX = 1_000
 """The most items in a page."""
@@ -33,9 +32,9 @@ class NamedVersion(msgspec.Struct, frozen=True):
 
 
 async def page(
-    access: StoreAccess, tenant: str, text: str = "", tag: str = "", *, enabled: bool | None = None, limit: int = 100, after: PagePosition | None = None
+    access: StoreAccess, tenant: str, text: str = "", tag: str = "", *, enabled: bool | None = None, limit: int = 100, after: str = ""
 ) -> DefinitionPage:
-    """Lists definitions in order of slug: those with `text` in their slug, name, description or tags, whatever its case, and with this `tag`.
+    """Lists definitions in order of slug, behind `after`: those with `text` in their slug, name, description or tags, whatever its case, and with this `tag`.
 
     A page that has a `next` may have fewer than `limit` items, when few match the text.
 
@@ -54,16 +53,16 @@ async def read(access: StoreAccess, tenant: str, definition: str) -> CatalogDefi
     return await catalog.read_definition(access, tenant, definition)
 
 
-async def journal(
-    access: StoreAccess, tenant: str, definition: str, limit: int = 100, after: PagePosition | None = None, *, versions_only: bool = False
-) -> EventPage:
-    """Lists what happened to a definition, newest first; with `versions_only`, the versions that were published. It stays when the definition is deleted.
+async def journal(access: StoreAccess, tenant: str, definition: str, limit: int = 100, before: int | None = None, *, versions_only: bool = False) -> EventPage:
+    """Lists what happened to a definition, newest first, before entry `before`; with `versions_only`, the versions that were published.
+
+    The journal stays when the definition is deleted.
 
     Raises:
         NotFound: there never was a definition of this slug.
         BadValue: the limit is invalid.
     """
-    return await catalog.read_journal(access, tenant, definition, _limit(limit), after, versions_only=versions_only)
+    return await catalog.read_journal(access, tenant, definition, _limit(limit), before, versions_only=versions_only)
 
 
 async def version(access: StoreAccess, tenant: str, reference: str) -> VersionDetails:

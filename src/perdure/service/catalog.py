@@ -32,10 +32,11 @@ from perdure.service.catalog_records import (
     VersionRecord,
     VersionSource,
     VersionTag,
+    event_key,
     read_documents,
 )
 from perdure.service.catalog_references import TAG, ResolvedVersion, find_definition, find_version, resolve_reference
-from perdure.service.record_kinds import KeptValue
+from perdure.service.record_kinds import PAGE, KeptValue
 from perdure.service.slugs import checked_slug, slug_of_name
 from perdure.service.store_access import StoreAccess
 from perdure.service.version_numbers import VersionPart, is_version, raised
@@ -72,17 +73,17 @@ class CatalogDefinition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DefinitionPage(msgspec.Struct, frozen=True):
-    """A page of a list of definitions, and the position from which the next one goes on (None: this was the last)."""
+    """A page of a list of definitions, and the slug behind which the next one begins (None: this was the last)."""
 
     items: list[CatalogDefinition]
-    next: PagePosition | None = None
+    next: str | None = None
 
 
 class EventPage(msgspec.Struct, frozen=True):
-    """A page of a journal, newest first, and the position from which the next one goes on (None: this was the last)."""
+    """A page of a journal, newest first, and the number of the entry before which the next one begins (None: this was the last)."""
 
     items: list[CatalogEvent]
-    next: PagePosition | None = None
+    next: int | None = None
 
 
 class VersionDetails(msgspec.Struct, frozen=True, kw_only=True):
@@ -418,19 +419,20 @@ async def read_definition(access: StoreAccess, tenant: str, which: str) -> Catal
 
 
 async def list_definitions(
-    access: StoreAccess, tenant: str, text: str = "", tag: str = "", *, enabled: bool | None = None, limit: int = 100, after: PagePosition | None = None
+    access: StoreAccess, tenant: str, text: str = "", tag: str = "", *, enabled: bool | None = None, limit: int = 100, after: str = ""
 ) -> DefinitionPage:
-    """Lists definitions in order of slug: those with `text` in their slug, name, description or tags, whatever its case, and with this tag.
+    """Lists definitions in order of slug, behind `after`: those with `text` in their slug, name, description or tags, whatever its case, and with this tag.
 
     A page with a `next` may have fewer than `limit` items, when few match the text.
     """
     where = {"listed": True} | ({"tag": tag} if tag else {}) | ({} if enabled is None else {"enabled": enabled})
     wanted, items, scanned = text.casefold(), list[CatalogDefinition](), 0
     while scanned < SCANNED_MAX:
-        size = min(500, SCANNED_MAX - scanned) if wanted else limit
-        found = await DEFINITIONS.page(access.store, tenant, where=attribute_conditions(where), after=after, limit=size)
+        size = min(PAGE, SCANNED_MAX - scanned) if wanted else limit
+        behind = PagePosition(DEFINITIONS.key(tenant, after)) if after else None
+        found = await DEFINITIONS.page(access.store, tenant, where=attribute_conditions(where), after=behind, limit=size)
         for one in found:
-            after = one.position
+            after = one.key
             if wanted in "\n".join((one.value.slug, one.value.name, one.value.description, *one.value.tags)).casefold():
                 items.append(_view(one.value, one.version))
                 if len(items) == limit:
@@ -441,10 +443,10 @@ async def list_definitions(
     return DefinitionPage(items, after)
 
 
-async def read_journal(
-    access: StoreAccess, tenant: str, which: str, limit: int = 100, after: PagePosition | None = None, *, versions_only: bool = False
-) -> EventPage:
-    """Lists what happened to a definition, newest first; with `versions_only`, the publications of versions. It stays after the definition was deleted.
+async def read_journal(access: StoreAccess, tenant: str, which: str, limit: int = 100, before: int | None = None, *, versions_only: bool = False) -> EventPage:
+    """Lists what happened to a definition, newest first, before entry `before`; with `versions_only`, the publications of versions.
+
+    The journal stays after the definition was deleted. A page with a `next` may have fewer than `limit` items, when few are publications.
 
     Raises:
         NotFound: there is no definition of this slug, and never was.
@@ -452,17 +454,18 @@ async def read_journal(
     slug = (await find_definition(access.store, tenant, which, deleted=True)).key
     items, scanned = list[CatalogEvent](), 0
     while scanned < SCANNED_MAX:
-        found = await EVENTS.page(access.store, tenant, f"{slug}/", after=after, limit=limit)
+        behind = None if before is None else PagePosition(EVENTS.key(tenant, event_key(slug, before)))
+        found = await EVENTS.page(access.store, tenant, f"{slug}/", after=behind, limit=limit)
         for one in found:
-            after = one.position
+            before = one.value.number
             if not versions_only or one.value.kind in PUBLISHING:
                 items.append(one.value)
                 if len(items) == limit:
-                    return EventPage(items, after)
+                    return EventPage(items, before)
         scanned += limit
         if len(found) < limit:
             return EventPage(items)
-    return EventPage(items, after)
+    return EventPage(items, before)
 
 
 async def read_version(access: StoreAccess, tenant: str, reference: str) -> VersionDetails:

@@ -33,7 +33,7 @@ _HASH = re.compile(rf"(?:sha256:)?[0-9a-f]{{{HASH_DIGITS_MIN},64}}")
 FORMS = "a slug, or a slug with a version (invoice@1.2.0), a range (invoice@^1), a hash (invoice@sha256:…) or a tag (invoice:production)"
 
 
-class Reference(NamedTuple):
+class CatalogReference(NamedTuple):
     """The parts of a reference: a slug or id, and at most one of a `wanted` version, range or hash, and a `tag`."""
 
     name: str
@@ -54,7 +54,7 @@ class _Release(NamedTuple):
     hash: str
 
 
-def parse_reference(text: str) -> Reference:
+def parse_reference(text: str) -> CatalogReference:
     """Parses a reference.
 
     Raises:
@@ -73,7 +73,7 @@ def parse_reference(text: str) -> Reference:
             raise BadValue("reference", text, f"one with a hash of {HASH_DIGITS_MIN} to 64 hexadecimal digits in lower case after sha256:")
     elif at:
         _ = is_in_range(wanted)
-    return Reference(name, wanted, tag)
+    return CatalogReference(name, wanted, tag)
 
 
 async def find_definition(store: ReadOnlyStore, tenant: str, which: str, deleted: bool = False) -> KeptValue[DefinitionRecord]:

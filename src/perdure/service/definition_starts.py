@@ -6,9 +6,11 @@ The execution pins the document, so that it goes on by it whatever happens to th
 import dataclasses
 from collections.abc import Mapping
 from hashlib import sha256
+from typing import Any
 
 import msgspec
 
+from perdure.core import values
 from perdure.core.attributes import AttributeValue, checked_attribute_changes, merge_attributes
 from perdure.core.errors import BadValue, DefinitionDisabled, Undecodable
 from perdure.definitions.format.canonical_form import definition_bytes
@@ -81,13 +83,12 @@ def release_of(name: str, canonical: bytes) -> DefinitionRelease:
 
 def _checked_input(request: StartRequest, release: DefinitionRelease) -> bytes:
     """The input of a start, after comparing it with what the definition declares."""
-    workflow = GraphWorkflow(release.name, release)
     what = f"the input of {release.name}"
     try:
-        args, kwargs = workflow.codec.decode_args(request.input, what)
+        args, kwargs = values.decode(request.input, tuple[list[Any], dict[str, Any]], what)
     except Undecodable as error:
         raise BadValue(what, "given", f"what a definition takes, values by name: {error.why}") from error
-    return encode_input(workflow, args, kwargs, "start")
+    return encode_input(GraphWorkflow(release.name, release), args, kwargs, "start")
 
 
 def definition_host(slug: str, common: GraphWorkflow) -> GraphWorkflow:
