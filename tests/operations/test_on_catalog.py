@@ -59,7 +59,7 @@ async def test_a_definition_lives_from_its_draft_to_its_deletion() -> None:
     assert (await call(on_catalog.diff, T, "invoice:production", "invoice")).text == "~ note: set.n: 1 -> 2"
     assert (await call(on_catalog.roll_back, T, "invoice", first.hash, "ada")).definition.version == "2.1.0"
     _ = await call(on_catalog.remove_tag, T, "invoice", "production", "ada")
-    assert [one.kind for one in (await call(on_catalog.journal, T, "invoice")).items][:3] == ["untag", "rollback", "tag"]
+    assert [one.kind for one in (await call(on_catalog.history, T, "invoice")).items][:3] == ["untag", "rollback", "tag"]
     assert (await call(on_catalog.version, T, "invoice@2")).version == "2.1.0"
     assert (await call(on_catalog.read, T, first.id)).revision == (await call(on_catalog.read, T, "invoice")).revision
     request = StartRequest(key=Key(T, "", "1"), input=values.encode(((), {}), "the input"))

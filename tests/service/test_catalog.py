@@ -32,8 +32,8 @@ async def publish(access: StoreAccess, value: int, version: str = "", edit: Edit
 
 
 async def kinds(access: StoreAccess) -> Sequence[str]:
-    """What the journal has, oldest first."""
-    return [one.kind for one in (await catalog.read_journal(access, T, "invoice")).items][::-1]
+    """What the history has, oldest first."""
+    return [one.kind for one in (await catalog.read_history(access, T, "invoice")).items][::-1]
 
 
 # Create and update
@@ -102,7 +102,7 @@ async def test_a_document_that_is_not_valid_changes_nothing_and_names_all_findin
         await catalog.check_document(b"  ")
 
 
-async def test_fields_change_without_a_new_version_and_the_journal_says_so(access: StoreAccess) -> None:
+async def test_fields_change_without_a_new_version_and_the_history_says_so(access: StoreAccess) -> None:
     made = await create(access)
     fields = DefinitionFields(name="Invoices", tags=("billing", "monthly", "billing"))
     changed = await catalog.update_definition(access, T, "invoice", BEN, fields=fields)
@@ -159,7 +159,7 @@ async def test_of_two_editors_of_one_revision_one_is_told(access: StoreAccess) -
 async def test_changes_without_a_revision_all_happen_one_after_another(access: StoreAccess) -> None:
     _ = await create(access)
     _ = await asyncio.gather(*(publish(access, value) for value in range(2, 8)))
-    found = await catalog.read_journal(access, T, "invoice")
+    found = await catalog.read_history(access, T, "invoice")
     assert [one.number for one in found.items] == [7, 6, 5, 4, 3, 2, 1]
     assert [one.version for one in found.items] == [f"1.{minor}.0" for minor in range(6, -1, -1)]
     assert [one.from_hash for one in found.items[:-1]] == [one.hash for one in found.items[1:]]
@@ -241,7 +241,7 @@ async def test_a_rollback_raises_the_version_and_leaves_a_trace_although_the_con
     again = await catalog.roll_back(access, T, "invoice", first.hash, BEN)
     assert again.already_at_version
     assert again.definition == back.definition
-    entry = (await catalog.read_journal(access, T, "invoice")).items[0]
+    entry = (await catalog.read_history(access, T, "invoice")).items[0]
     assert (entry.kind, entry.source, entry.note, entry.version, entry.from_version, entry.from_hash) == (
         "rollback",
         "rollback",
@@ -313,7 +313,7 @@ async def test_a_diff_names_what_changed_between_any_two_versions(access: StoreA
 # Tags of versions
 
 
-async def test_a_tag_moves_and_the_journal_is_its_log(access: StoreAccess) -> None:
+async def test_a_tag_moves_and_the_history_is_its_log(access: StoreAccess) -> None:
     first = await create(access)
     _ = await publish(access, 2)
     _ = await catalog.move_tag(access, T, "invoice", "production", ADA, "1.0.0")
@@ -322,7 +322,7 @@ async def test_a_tag_moves_and_the_journal_is_its_log(access: StoreAccess) -> No
     assert moved.version_tags["production"].version == "1.1.0"
     _ = await catalog.move_tag(access, T, "invoice", "production", ADA, first.hash[:20])
     assert (await catalog.read_version(access, T, "invoice:production")).hash == first.hash
-    log = [(one.by, one.from_version, one.version) for one in (await catalog.read_journal(access, T, "invoice")).items if one.tag == "production"]
+    log = [(one.by, one.from_version, one.version) for one in (await catalog.read_history(access, T, "invoice")).items if one.tag == "production"]
     assert log == [("ada", "1.1.0", "1.0.0"), ("ben", "1.0.0", "1.1.0"), ("ada", "", "1.0.0")]
     _ = await catalog.move_tag(access, T, "invoice", "production", ADA, None)
     with pytest.raises(NotFound, match=r"has no tag 'production'\. Its tags are: none"):
@@ -393,7 +393,7 @@ async def test_a_thousand_versions_are_paged_newest_first_and_a_range_finds_the_
         _ = await publish(access, value, edit=ADA)
     versions, after = list[str](), None
     while True:
-        page = await catalog.read_journal(access, T, "invoice", 300, after, versions_only=True)
+        page = await catalog.read_history(access, T, "invoice", 300, after, versions_only=True)
         versions += [one.version for one in page.items]
         if (after := page.next) is None:
             break

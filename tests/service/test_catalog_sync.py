@@ -28,8 +28,8 @@ async def slugs(access: StoreAccess) -> list[str]:
 async def test_a_synced_document_creates_updates_or_changes_nothing(access: StoreAccess) -> None:
     outcomes = [(one := await sync_definition(access, T, document(value), ADA)).outcome + " " + one.definition.version for value in (1, 2, 2, 1)]
     assert outcomes == ["created 1.0.0", "updated 1.1.0", "unchanged 1.1.0", "updated 1.2.0"]
-    journal = (await catalog.read_journal(access, T, "invoice")).items
-    assert [(one.kind, one.source) for one in journal] == [("sync", "sync")] * 3
+    history = (await catalog.read_history(access, T, "invoice")).items
+    assert [(one.kind, one.source) for one in history] == [("sync", "sync")] * 3
     assert (await catalog.read_version(access, T, "invoice@1.1.0")).source == "sync"
 
 

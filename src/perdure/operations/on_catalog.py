@@ -53,16 +53,16 @@ async def read(access: StoreAccess, tenant: str, definition: str) -> CatalogDefi
     return await catalog.read_definition(access, tenant, definition)
 
 
-async def journal(access: StoreAccess, tenant: str, definition: str, limit: int = 100, before: int | None = None, *, versions_only: bool = False) -> EventPage:
+async def history(access: StoreAccess, tenant: str, definition: str, limit: int = 100, before: int | None = None, *, versions_only: bool = False) -> EventPage:
     """Lists what happened to a definition, newest first, before entry `before`; with `versions_only`, the versions that were published.
 
-    The journal stays when the definition is deleted.
+    The history stays when the definition is deleted.
 
     Raises:
         NotFound: there never was a definition of this slug.
         BadValue: the limit is invalid.
     """
-    return await catalog.read_journal(access, tenant, definition, _limit(limit), before, versions_only=versions_only)
+    return await catalog.read_history(access, tenant, definition, _limit(limit), before, versions_only=versions_only)
 
 
 async def version(access: StoreAccess, tenant: str, reference: str) -> VersionDetails:
@@ -151,7 +151,7 @@ async def update(
 
 
 async def delete(access: StoreAccess, tenant: str, definition: str, by: str, note: str = "", *, revision: int | None = None) -> None:
-    """Deletes a definition and its draft. Its versions and its journal are kept, and executions go on.
+    """Deletes a definition and its draft. Its versions and its history are kept, and executions go on.
 
     Raises:
         NotFound: there is no such definition.

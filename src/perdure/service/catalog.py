@@ -1,4 +1,4 @@
-"""The catalog: creates, changes, deletes and rolls back definitions, moves their tags, and reads their versions and journals.
+"""The catalog: creates, changes, deletes and rolls back definitions, moves their tags, and reads their versions and histories.
 
 Each change is one post (see `perdure.service.catalog_changes`), so it happens entirely or not at all.
 """
@@ -80,7 +80,7 @@ class DefinitionPage(msgspec.Struct, frozen=True):
 
 
 class EventPage(msgspec.Struct, frozen=True):
-    """A page of a journal, newest first, and the number of the entry before which the next one begins (None: this was the last)."""
+    """A page of a history, newest first, and the number of the entry before which the next one begins (None: this was the last)."""
 
     items: list[CatalogEvent]
     next: int | None = None
@@ -249,7 +249,7 @@ async def update_definition(
 
 
 async def delete_definition(access: StoreAccess, tenant: str, which: str, edit: Edit) -> None:
-    """Deletes a definition and its draft. Its versions and its journal are kept; executions go on.
+    """Deletes a definition and its draft. Its versions and its history are kept; executions go on.
 
     Raises:
         NotFound: there is no such definition.
@@ -443,10 +443,10 @@ async def list_definitions(
     return DefinitionPage(items, after)
 
 
-async def read_journal(access: StoreAccess, tenant: str, which: str, limit: int = 100, before: int | None = None, *, versions_only: bool = False) -> EventPage:
+async def read_history(access: StoreAccess, tenant: str, which: str, limit: int = 100, before: int | None = None, *, versions_only: bool = False) -> EventPage:
     """Lists what happened to a definition, newest first, before entry `before`; with `versions_only`, the publications of versions.
 
-    The journal stays after the definition was deleted. A page with a `next` may have fewer than `limit` items, when few are publications.
+    The history stays after the definition was deleted. A page with a `next` may have fewer than `limit` items, when few are publications.
 
     Raises:
         NotFound: there is no definition of this slug, and never was.

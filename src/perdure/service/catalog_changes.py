@@ -1,6 +1,6 @@
 """Decides on changes of a definition in the catalog, and carries each out by one post.
 
-A change is decided on from the present record and yields the records to change, among them an entry of the journal. The post expects the record to be as it
+A change is decided on from the present record and yields the records to change, among them an entry of the history. The post expects the record to be as it
 was, so a change that was decided on from an older state is not carried out. It is then decided on again, or, if the caller has named the revision that it has
 seen, refused with `StaleRecord`.
 """
@@ -120,7 +120,7 @@ class Moment:
     def change(
         self, slug: str, before: KeptValue[DefinitionRecord] | None, entry: CatalogEvent, more: Sequence[RecordChange] = (), **fields: Any
     ) -> CatalogChange:
-        """The change of a definition to these `fields`, with an entry of the journal. One that was deleted begins anew."""
+        """The change of a definition to these `fields`, with an entry of the history. One that was deleted begins anew."""
         updated = fields | {"events": entry.number, "updated_at_s": self.now_s, "updated_by": self.edit.by}
         record = living(before)
         if record is None:
@@ -135,7 +135,7 @@ class Moment:
         return CatalogChange(before, after, records, "created" if record is None else "updated")
 
     def entry(self, kind: CatalogEventKind, before: KeptValue[DefinitionRecord] | None, id: str = "", **fields: Any) -> CatalogEvent:
-        """The next entry of the journal of a definition; `id` is that of a new one."""
+        """The next entry of the history of a definition; `id` is that of a new one."""
         record = None if before is None else before.value
         number = 1 if record is None else record.events + 1
         return CatalogEvent(number=number, kind=kind, id=id or (record.id if record else ""), at_s=self.now_s, by=self.edit.by, note=self.edit.note, **fields)

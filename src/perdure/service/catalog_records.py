@@ -1,7 +1,7 @@
 """The records of the catalog, which keeps the definitions of a tenant.
 
 The record *definition* is the present state of one, under its slug. Everything else under the slug is written once and never changed: a *definition version* is
-a content, named by its hash; a *definition release* gives a content a version number; a *definition event* is an entry of the journal. Each change of a
+a content, named by its hash; a *definition release* gives a content a version number; a *definition event* is an entry of the history. Each change of a
 definition changes its record and adds an entry, in one post, so changes of one definition are in one order. The record of a deleted definition stays, marked
 as deleted, because numbers of entries and versions go on from there if the slug is used again.
 
@@ -27,7 +27,7 @@ CatalogEventKind = Literal["create", "update", "sync", "rollback", "edit", "enab
 """What happened to a definition. `edit` is a change of its name, description or tags; a `tag` was moved or an `untag` removed it."""
 
 PUBLISHING: frozenset[CatalogEventKind] = frozenset(("create", "update", "sync", "rollback"))
-"""The entries of the journal that give a content a version number."""
+"""The entries of the history that give a content a version number."""
 
 
 class VersionTag(msgspec.Struct, frozen=True):
@@ -41,7 +41,7 @@ class DefinitionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     """A definition as it is now. `version` and `hash` are of the current version; both are empty while there is only a draft.
 
     `highest` is the highest version number that the slug ever had, `declared` the version that the current document declares (empty: none). `events` is the
-    number of the last entry of the journal. `tags` are words to find the definition by; `version_tags` name versions of it.
+    number of the last entry of the history. `tags` are words to find the definition by; `version_tags` name versions of it.
     """
 
     id: str
@@ -98,7 +98,7 @@ class ReleaseRecord(msgspec.Struct, frozen=True):
 
 
 class CatalogEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An entry of the journal of a definition. `version` and `hash` are of the version that became current, or that a tag was moved to.
+    """An entry of the history of a definition. `version` and `hash` are of the version that became current, or that a tag was moved to.
 
     `from_version` and `from_hash` are those before it, if there were any. `id` is that of the definition, which another of the same slug does not have.
     `changed` names the fields that an `edit` has changed.
@@ -139,11 +139,11 @@ PIECE_BYTES = 512 * 1024
 """How much of a document is in one record. An encrypted record is somewhat larger than what it has."""
 
 EVENTS_MAX = 10**9
-"""The bound of the numbers of entries in a journal."""
+"""The bound of the numbers of entries in a history."""
 
 
 def event_key(slug: str, number: int) -> str:
-    """The key of an entry of a journal. The newest comes first in a list."""
+    """The key of an entry of a history. The newest comes first in a list."""
     return f"{slug}/{EVENTS_MAX - number:010}"
 
 

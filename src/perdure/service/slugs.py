@@ -30,7 +30,7 @@ def checked_slug(text: str) -> str:
 
 
 def slug_of_name(name: str) -> str:
-    """The slug for the name that a document has: its letters of ASCII in lower case, without accents; other characters as ``-``.
+    """The slug for the name that a document has: its characters of ASCII in lower case, without accents; others as ``-``.
 
     Raises:
         BadName: nothing is left of it, or what is left is reserved.
@@ -42,7 +42,7 @@ def slug_of_name(name: str) -> str:
 
 
 def normalized_slug(text: str) -> str:
-    """The slug that is nearest to a text; empty if it has no letter or digit of ASCII."""
+    """The slug that is nearest to a text; empty if it has neither a-z nor 0-9."""
     plain = unicodedata.normalize("NFKD", text.casefold()).encode("ascii", "ignore").decode()
     return re.sub(r"[^a-z0-9_]+", "-", plain).strip("-_")[:100].strip("-_")
 
