@@ -9,11 +9,12 @@ from random import Random
 import pytest
 
 from perdure import Definition
-from perdure.core.errors import AlreadyExists, BadDefinition, BadName, BadValue, NotFound, StaleRecord, StoreUnavailable
+from perdure.core.errors import AlreadyExists, BadDefinition, BadName, BadValue, LogDamaged, NotFound, StaleRecord, StoreUnavailable
 from perdure.service import catalog
 from perdure.service.catalog import CatalogDefinition
 from perdure.service.catalog_changes import CatalogChange, DefinitionFields, Edit
-from perdure.service.catalog_records import PIECE_BYTES
+from perdure.service.catalog_records import CONTENTS, PIECE_BYTES
+from perdure.service.record_kinds import post_records
 from perdure.service.store_access import StoreAccess
 from perdure.stores.memory import MemoryStore
 from perdure.stores.records import RecordChange, RecordKey
@@ -114,6 +115,25 @@ async def test_fields_change_without_a_new_version_and_the_history_says_so(acces
     for wrong in (DefinitionFields(name=" "), DefinitionFields(tags=("",)), DefinitionFields(tags=tuple(map(str, range(33))))):
         with pytest.raises(BadValue):
             await catalog.update_definition(access, T, "invoice", BEN, fields=wrong)
+
+
+async def test_a_very_long_version_in_a_document_is_refused(access: StoreAccess) -> None:
+    with pytest.raises(BadValue, match="at most 100 characters"):
+        await create(access, version=f"1.{'9' * 5000}.0")
+    _ = await create(access)
+    with pytest.raises(BadValue, match="at most 100 characters"):
+        await publish(access, 2, f"1.{'9' * 5000}.0")
+
+
+@pytest.mark.parametrize("which", ["", "a\0b", "Größe", "x" * 3_000, "a/b", "\ud800"])
+async def test_a_text_that_is_no_slug_finds_nothing(access: StoreAccess, which: str) -> None:
+    _ = await create(access)
+    with pytest.raises(NotFound, match="there is no definition"):
+        await catalog.read_definition(access, T, which)
+    with pytest.raises((NotFound, BadValue)):
+        await catalog.read_version(access, T, which)
+    with pytest.raises(BadName):
+        await catalog.save_draft(access, T, which, b"x", ADA)
 
 
 # Slugs
@@ -299,6 +319,14 @@ async def test_a_large_document_is_kept_whole(access: StoreAccess) -> None:
     assert found.received.encode() == large_document()
     assert found.hash == made.hash == Definition.of(found.canonical.decode()).read.hash
     assert len(found.received) + len(found.canonical) > 2 * PIECE_BYTES
+
+
+async def test_a_document_of_which_a_piece_is_missing_is_damaged(access: StoreAccess) -> None:
+    _ = await catalog.create_definition(access, T, large_document(), ADA)
+    (first, *_) = await CONTENTS.page(access.store, T)
+    await post_records(access.store, [CONTENTS.change(T, first.key, first.version, None)])
+    with pytest.raises(LogDamaged, match="has 2 of 3 pieces"):
+        await catalog.read_version(access, T, "invoice")
 
 
 async def test_a_diff_names_what_changed_between_any_two_versions(access: StoreAccess) -> None:

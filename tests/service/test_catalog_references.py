@@ -29,7 +29,24 @@ def test_a_reference_has_a_name_and_at_most_one_more_part(text: str, parts: Cata
 
 
 @pytest.mark.parametrize(
-    "text", ["", "@1", "a@", "a:", ":a", "a@b", "a:b@1", "a@1:b", "a@sha256:0123456789a", "a@sha256:0123456789AB", "a@sha256:" + 65 * "0", "a/b", "a\0", "a:1"]
+    "text",
+    [
+        "",
+        "@1",
+        "a@",
+        "a:",
+        ":a",
+        "a@b",
+        "a:b@1",
+        "a@1:b",
+        "a@sha256:0123456789a",
+        "a@sha256:0123456789AB",
+        "a@sha256:" + 65 * "0",
+        "a/b",
+        "a\0",
+        "a:1",
+        "a@1." + 5_000 * "9",
+    ],
 )
 def test_a_text_of_another_form_is_refused(text: str) -> None:
     with pytest.raises(BadValue):

@@ -346,6 +346,7 @@ async def save_draft(access: StoreAccess, tenant: str, slug: str, document: byte
         StaleRecord: the definition is not at the revision that the edit names.
         BadName, BadValue: the slug or the author is not valid, or the document is larger than 512 KiB.
     """
+    _ = checked_slug(slug)
     if len(document) > DRAFT_BYTES_MAX:
         raise BadValue("draft", f"{len(document):,} bytes", f"at most {DRAFT_BYTES_MAX:,}; publish larger documents, or make it smaller")
 
@@ -355,7 +356,7 @@ async def save_draft(access: StoreAccess, tenant: str, slug: str, document: byte
         kept = None if record is None or not record.has_draft else await DRAFTS.read(access.store, tenant, slug)
         draft = DraftRecord(document=document, base="" if record is None else record.hash, at_s=moment.now_s, by=edit.by)
         saved = DRAFTS.change(tenant, slug, 0 if kept is None else kept.version, draft)
-        own: dict[str, Any] = {} if record is not None else {"name": checked_slug(slug), "highest": "" if before is None else before.value.highest}
+        own: dict[str, Any] = {} if record is not None else {"name": slug, "highest": "" if before is None else before.value.highest}
         entry = moment.entry("edit", before, "" if record is not None else str(uuid4()), changed=("draft",))
         return moment.change(slug, before, entry, [saved], has_draft=True, **own)
 

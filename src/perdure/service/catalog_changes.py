@@ -34,7 +34,7 @@ from perdure.service.catalog_records import (
     version_key,
 )
 from perdure.service.record_kinds import KeptValue, post_records
-from perdure.service.version_numbers import VersionPart, is_above, next_version
+from perdure.service.version_numbers import VERSION_CHARACTERS_MAX, VersionPart, is_above, next_version
 from perdure.stores.protocol import ReadOnlyStore, Store
 from perdure.stores.records import RecordChange
 
@@ -184,7 +184,7 @@ async def publish(
 
 def _version_of(before: KeptValue[DefinitionRecord] | None, made: Publication, is_known: bool) -> str:
     """The number of a new version. A content that was there before, or a definition that was deleted, returns under a number above all others."""
-    if before is None:
+    if before is None or len(made.declared) > VERSION_CHARACTERS_MAX:
         return next_version("", made.declared, "")
     record, declared = before.value, made.declared
     returns = is_known or record.deleted_at_s is not None

@@ -20,12 +20,13 @@ from perdure.definitions.format.definition_findings import closest_name
 from perdure.definitions.graph.version_ranges import best_version, is_in_range, version_order
 from perdure.service.catalog_records import DEFINITIONS, RELEASES, VERSIONS, DefinitionRecord, VersionRecord
 from perdure.service.record_kinds import KeptValue
-from perdure.service.slugs import is_id
+from perdure.service.slugs import SLUG, is_id
 from perdure.service.version_numbers import is_version
 from perdure.stores.protocol import ReadOnlyStore
 
 HASH_DIGITS_MIN = 12
 LISTED_MAX = 10
+REFERENCE_CHARACTERS_MAX = 300
 TAG = re.compile(r"[a-z][a-z0-9_.-]{0,62}")
 """The names that a tag may have."""
 
@@ -60,6 +61,8 @@ def parse_reference(text: str) -> CatalogReference:
     Raises:
         BadValue: it is none.
     """
+    if len(text) > REFERENCE_CHARACTERS_MAX:
+        raise BadValue("reference", f"{text[:60]}…", f"at most {REFERENCE_CHARACTERS_MAX} characters: {FORMS}")
     name, at, wanted = text.partition("@")
     tag = ""
     if not at:
@@ -82,7 +85,7 @@ async def find_definition(store: ReadOnlyStore, tenant: str, which: str, deleted
     Raises:
         NotFound: there is none; the error names a similar one.
     """
-    found = await DEFINITIONS.read(store, tenant, which)
+    found = await DEFINITIONS.read(store, tenant, which) if SLUG.fullmatch(which) else None
     if found is None and is_id(which):
         found = next(iter(await DEFINITIONS.page(store, tenant, where=attribute_conditions({"id": which}), limit=1)), None)
     if found is None:
@@ -94,9 +97,9 @@ async def find_definition(store: ReadOnlyStore, tenant: str, which: str, deleted
 
 async def _unknown_definition(store: ReadOnlyStore, tenant: str, which: str) -> str:
     known = [one.key for one in await DEFINITIONS.page(store, tenant, where=attribute_conditions({"listed": True}))]
-    near = closest_name(which, known)
+    near = closest_name(which[:REFERENCE_CHARACTERS_MAX], known)
     there = f"Did you mean {near!r}?" if near else f"There are: {_shown(known)}" if known else "The catalog has no definitions: create one"
-    return f"there is no definition {which!r}. {there}"
+    return f"there is no definition {which[:REFERENCE_CHARACTERS_MAX]!r}. {there}"
 
 
 async def resolve_reference(store: ReadOnlyStore, tenant: str, text: str, deleted: bool = False) -> ResolvedVersion:

@@ -14,6 +14,8 @@ from perdure.definitions.graph.version_ranges import version_order
 VersionPart = Literal["major", "minor", "patch"]
 """The part of a version number to raise."""
 
+VERSION_CHARACTERS_MAX = 100
+
 _EXACT = re.compile(VERSION_PATTERN)
 _NUMBERS = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 
@@ -43,8 +45,10 @@ def next_version(highest: str, declared: str, declared_before: str, part: Versio
     `declared` is the version in the new document and `declared_before` that in the current one; both may be empty. `part` overrides what is declared.
 
     Raises:
-        BadValue: the document newly declares a version that is not above the highest.
+        BadValue: the document newly declares a version that is not above the highest, or a very long one.
     """
+    if len(declared) > VERSION_CHARACTERS_MAX:
+        raise BadValue("version", f"{declared[:60]}…", f"at most {VERSION_CHARACTERS_MAX} characters; shorten it in the document")
     if not highest:
         return declared or DEFAULT_VERSION
     if part is None and declared and declared != declared_before:
