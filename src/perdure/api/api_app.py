@@ -139,7 +139,7 @@ class ApiApp:
                 last = request.header("last-event-id")
                 given = {"after": int(last) if last.isdigit() else given.get("after", 0), "follow": given.get("follow", False)}
             arguments = route.reader.read(path, given, caller.tenant, request.header("idempotency-key"))
-        filled = {"tenant": caller.tenant, "secret": self._secret}
+        filled = {"tenant": caller.tenant, "secret": self._secret, "author": caller.subject}
         return arguments | {one.name: filled[one.name] for one in operation.parameters if one.name in filled}
 
     async def _perform(self, operation: Operation, request: ApiRequest, arguments: dict[str, Any]) -> Any:

@@ -13,7 +13,7 @@ from perdure.core.errors import BadValue
 from perdure.core.paths import Key
 from perdure.operations.operation_table import NO_DEFAULT, Operation
 
-FILLED_IN = ("tenant", "secret")
+FILLED_IN = ("tenant", "secret", "author")
 """Parameters that the server knows, and no request gives."""
 
 

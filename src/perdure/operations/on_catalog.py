@@ -4,7 +4,6 @@ import msgspec
 
 from perdure.code.durations import whole_number
 from perdure.operations.on_executions import StartedExecution
-from perdure.operations.wire_types import JsonDocument
 from perdure.service import catalog, catalog_sync, definition_starts, execution_operations
 from perdure.service.catalog import CatalogDefinition, CheckedDocument, DefinitionPage, EventPage, RolledBack, VersionDetails, VersionDiff
 from perdure.service.catalog_changes import NO_FIELDS, DefinitionFields, Edit
@@ -14,6 +13,7 @@ from perdure.service.catalog_sync import SyncDocument, SyncedDefinition, SyncRes
 from perdure.service.execution_operations import StartRequest
 from perdure.service.store_access import StoreAccess
 from perdure.service.version_numbers import VersionPart
+from perdure.service.wire_types import JsonDocument
 
 PAGE_MAX = 1_000
 """The most items in a page."""
@@ -112,7 +112,7 @@ async def validate(access: StoreAccess, document: JsonDocument, slug: str = "") 
 
 
 async def create(
-    access: StoreAccess, tenant: str, document: JsonDocument, by: str, slug: str = "", *, fields: DefinitionFields = NO_FIELDS, note: str = ""
+    access: StoreAccess, tenant: str, document: JsonDocument, author: str, slug: str = "", *, fields: DefinitionFields = NO_FIELDS, note: str = ""
 ) -> CatalogDefinition:
     """Creates a definition with a first version. Without a `slug`, one is made of the name of the document.
 
@@ -121,14 +121,14 @@ async def create(
         BadDefinition: the document is not valid; the error has all findings.
         BadName, BadValue: the slug, the author or a field is not valid.
     """
-    return await catalog.create_definition(access, tenant, document, Edit(by, note), slug, fields)
+    return await catalog.create_definition(access, tenant, document, Edit(author, note), slug, fields)
 
 
 async def update(
     access: StoreAccess,
     tenant: str,
     definition: str,
-    by: str,
+    author: str,
     document: JsonDocument | None = None,
     *,
     fields: DefinitionFields = NO_FIELDS,
@@ -147,10 +147,10 @@ async def update(
         BadDefinition: the document is not valid; the error has all findings.
         BadName, BadValue: a field or the author is not valid, or the document declares a version that is not above the highest.
     """
-    return await catalog.update_definition(access, tenant, definition, Edit(by, note, revision), document, fields=fields, part=part)
+    return await catalog.update_definition(access, tenant, definition, Edit(author, note, revision), document, fields=fields, part=part)
 
 
-async def delete(access: StoreAccess, tenant: str, definition: str, by: str, note: str = "", *, revision: int | None = None) -> None:
+async def delete(access: StoreAccess, tenant: str, definition: str, author: str, note: str = "", *, revision: int | None = None) -> None:
     """Deletes a definition and its draft. Its versions and its history are kept, and executions go on.
 
     Raises:
@@ -158,10 +158,10 @@ async def delete(access: StoreAccess, tenant: str, definition: str, by: str, not
         StaleRecord: it is not at the revision.
         BadName: the author is not valid.
     """
-    await catalog.delete_definition(access, tenant, definition, Edit(by, note, revision))
+    await catalog.delete_definition(access, tenant, definition, Edit(author, note, revision))
 
 
-async def roll_back(access: StoreAccess, tenant: str, definition: str, target: str, by: str, *, note: str = "", revision: int | None = None) -> RolledBack:
+async def roll_back(access: StoreAccess, tenant: str, definition: str, target: str, author: str, *, note: str = "", revision: int | None = None) -> RolledBack:
     """Makes an earlier version current again, named by its hash or its number. It gets a number above the highest.
 
     Raises:
@@ -170,11 +170,11 @@ async def roll_back(access: StoreAccess, tenant: str, definition: str, target: s
         BadDefinition: the version is not valid here any more.
         BadName, BadValue: the author or the target is not valid.
     """
-    return await catalog.roll_back(access, tenant, definition, target, Edit(by, note, revision))
+    return await catalog.roll_back(access, tenant, definition, target, Edit(author, note, revision))
 
 
 async def move_tag(
-    access: StoreAccess, tenant: str, definition: str, tag: str, by: str, version: str = "", *, note: str = "", revision: int | None = None
+    access: StoreAccess, tenant: str, definition: str, tag: str, author: str, version: str = "", *, note: str = "", revision: int | None = None
 ) -> CatalogDefinition:
     """Has a tag name a version, given by its number, a range or its hash (default: the current one).
 
@@ -183,10 +183,12 @@ async def move_tag(
         StaleRecord: the definition is not at the revision.
         BadName, BadValue: the author or the tag is not valid, or there are too many tags.
     """
-    return await catalog.move_tag(access, tenant, definition, tag, Edit(by, note, revision), version)
+    return await catalog.move_tag(access, tenant, definition, tag, Edit(author, note, revision), version)
 
 
-async def remove_tag(access: StoreAccess, tenant: str, definition: str, tag: str, by: str, *, note: str = "", revision: int | None = None) -> CatalogDefinition:
+async def remove_tag(
+    access: StoreAccess, tenant: str, definition: str, tag: str, author: str, *, note: str = "", revision: int | None = None
+) -> CatalogDefinition:
     """Removes a tag. The version that it named stays.
 
     Raises:
@@ -194,7 +196,7 @@ async def remove_tag(access: StoreAccess, tenant: str, definition: str, tag: str
         StaleRecord: the definition is not at the revision.
         BadName, BadValue: the author or the tag is not valid.
     """
-    return await catalog.move_tag(access, tenant, definition, tag, Edit(by, note, revision), None)
+    return await catalog.move_tag(access, tenant, definition, tag, Edit(author, note, revision), None)
 
 
 # Drafts
@@ -209,17 +211,17 @@ async def draft(access: StoreAccess, tenant: str, definition: str) -> DraftRecor
     return await catalog.read_draft(access, tenant, definition)
 
 
-async def save_draft(access: StoreAccess, tenant: str, slug: str, document: bytes, by: str, *, revision: int | None = None) -> CatalogDefinition:
+async def save_draft(access: StoreAccess, tenant: str, slug: str, document: bytes, author: str, *, revision: int | None = None) -> CatalogDefinition:
     """Keeps a document that need not be valid beside the current version; without a definition of this slug, creates one that has only a draft.
 
     Raises:
         StaleRecord: the definition is not at the revision.
         BadName, BadValue: the slug or the author is not valid, or the document is larger than 512 KiB.
     """
-    return await catalog.save_draft(access, tenant, slug, document, Edit(by, revision=revision))
+    return await catalog.save_draft(access, tenant, slug, document, Edit(author, revision=revision))
 
 
-async def discard_draft(access: StoreAccess, tenant: str, definition: str, by: str, *, revision: int | None = None) -> CatalogDefinition:
+async def discard_draft(access: StoreAccess, tenant: str, definition: str, author: str, *, revision: int | None = None) -> CatalogDefinition:
     """Removes the draft of a definition.
 
     Raises:
@@ -227,24 +229,24 @@ async def discard_draft(access: StoreAccess, tenant: str, definition: str, by: s
         StaleRecord: it is not at the revision.
         BadName: the author is not valid.
     """
-    return await catalog.discard_draft(access, tenant, definition, Edit(by, revision=revision))
+    return await catalog.discard_draft(access, tenant, definition, Edit(author, revision=revision))
 
 
 # Sync
 
 
-async def sync(access: StoreAccess, tenant: str, document: JsonDocument, by: str, slug: str = "", *, note: str = "") -> SyncedDefinition:
+async def sync(access: StoreAccess, tenant: str, document: JsonDocument, author: str, slug: str = "", *, note: str = "") -> SyncedDefinition:
     """Creates a definition from a document that is kept elsewhere, or makes it the current version. Repeating it changes nothing.
 
     Raises:
         BadDefinition: the document is not valid; the error has all findings.
         BadName, BadValue: the slug or the author is not valid, or the document declares a version that is not above the highest.
     """
-    return await catalog_sync.sync_definition(access, tenant, document, Edit(by, note), slug)
+    return await catalog_sync.sync_definition(access, tenant, document, Edit(author, note), slug)
 
 
 async def sync_all(
-    access: StoreAccess, tenant: str, documents: list[SyncDocument], by: str, *, delete: bool = False, expect: int | None = None, note: str = ""
+    access: StoreAccess, tenant: str, documents: list[SyncDocument], author: str, *, delete: bool = False, expect: int | None = None, note: str = ""
 ) -> SyncResult:
     """Brings the catalog to the state of a set of documents: syncs each, and deletes all other definitions, in one change.
 
@@ -255,7 +257,7 @@ async def sync_all(
         BadValue: another number of definitions would be deleted, two documents have one slug, or there are too many.
         BadName: a slug or the author is not valid.
     """
-    return await catalog_sync.sync_all(access, tenant, documents, Edit(by, note), delete=delete, expect=expect)
+    return await catalog_sync.sync_all(access, tenant, documents, Edit(author, note), delete=delete, expect=expect)
 
 
 # Start

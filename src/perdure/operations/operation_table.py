@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from perdure.core import errors
-from perdure.operations import on_approvals, on_dead_letters, on_executions, on_queues, on_upkeep
+from perdure.operations import on_approvals, on_catalog, on_dead_letters, on_executions, on_queues, on_upkeep
 from perdure.service.callers import Role
 
 NO_DEFAULT: Any = inspect.Parameter.empty
@@ -113,6 +113,26 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(on_executions.preset, "POST", f"{_ONE}/preset", "operator"),
     Operation(on_executions.patch, "POST", f"{_ONE}/patch", "author"),
     Operation(on_executions.withdraw_patches, "POST", f"{_ONE}/patch/withdraw", "author"),
+    Operation(on_catalog.page, "GET", "/api/workflows", "viewer"),
+    Operation(on_catalog.create, "POST", "/api/workflows", "author"),
+    Operation(on_catalog.validate, "POST", "/api/workflows/validate", "viewer"),
+    Operation(on_catalog.sync, "POST", "/api/workflows/sync", "author"),
+    Operation(on_catalog.sync_all, "POST", "/api/workflows/sync-all", "author"),
+    Operation(on_catalog.read, "GET", "/api/workflows/{definition}", "viewer"),
+    Operation(on_catalog.update, "PUT", "/api/workflows/{definition}", "author"),
+    Operation(on_catalog.delete, "DELETE", "/api/workflows/{definition}", "author"),
+    Operation(on_catalog.history, "GET", "/api/workflows/{definition}/history", "viewer"),
+    Operation(on_catalog.roll_back, "POST", "/api/workflows/{definition}/rollback", "author"),
+    Operation(on_catalog.move_tag, "PUT", "/api/workflows/{definition}/tags/{tag}", "author"),
+    Operation(on_catalog.remove_tag, "DELETE", "/api/workflows/{definition}/tags/{tag}", "author"),
+    Operation(on_catalog.draft, "GET", "/api/workflows/{definition}/draft", "viewer"),
+    Operation(on_catalog.save_draft, "PUT", "/api/workflows/{slug}/draft", "author"),
+    Operation(on_catalog.discard_draft, "DELETE", "/api/workflows/{definition}/draft", "author"),
+    Operation(on_catalog.version, "GET", "/api/workflow-versions/{reference}", "viewer"),
+    Operation(on_catalog.resolve, "GET", "/api/workflow-versions/{reference}/name", "viewer"),
+    Operation(on_catalog.diff, "GET", "/api/workflow-diff", "viewer"),
+    Operation(on_catalog.start, "POST", "/api/workflow-versions/{reference}/executions", "operator"),
+    Operation(on_catalog.start_document, "POST", "/api/inline-executions", "author"),
     Operation(on_approvals.waiting, "GET", "/api/approvals", "viewer"),
     Operation(on_approvals.find, "GET", "/api/approval-search", "viewer"),
     Operation(on_approvals.read, "GET", _APPROVAL, "viewer"),
