@@ -1478,6 +1478,27 @@ GUARDS = (
     Guard("a sign-in is of this browser", "service.oidc_sign_in:callback_code", never("compare_digest"), suite("service/test_oidc_sign_in.py")),
     Guard("a sign-in returns to this service", "service.oidc_sign_in:begin_sign_in", never("isprintable"), suite("service/test_oidc_sign_in.py")),
     Guard("a try that was parked has an event", "core.views:_named_events", Instead("'step.parked'", "'step.noticed'"), PARKED),
+    # The catalog: an editor is told of another one, and nothing is deleted or started that nobody meant to.
+    Guard("of two editors of one revision one is told", "service.catalog_changes:expect_revision", never("seen", "revision"), suite("service/test_catalog.py")),
+    Guard("a set deletes only as many definitions as were expected", "service.catalog_sync:sync_all", never("expect"), suite("service/test_catalog_sync.py")),
+    Guard(
+        "a disabled definition is not started",
+        "service.definition_starts:catalog_start",
+        never("found.definition.enabled"),
+        suite("service/test_definition_starts.py"),
+    ),
+    Guard(
+        "a definition that was deleted is not found",
+        "service.catalog_references:find_definition",
+        never("deleted_at_s"),
+        suite("service/test_catalog.py"),
+    ),
+    Guard(
+        "a document of which a piece is missing is not used",
+        "service.catalog_records:read_documents",
+        never("len(parts)"),
+        suite("service/test_catalog.py", "piece"),
+    ),
 )
 
 

@@ -5,6 +5,7 @@ It holds no rules, but gives `perdure.service` its typed interface. `perdure.syn
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -26,11 +27,13 @@ from perdure.core.errors import BadValue
 from perdure.core.paths import Key
 from perdure.display.execution_list import ExecutionList
 from perdure.operations import on_approvals, on_executions, on_queues
+from perdure.remote.http_access import HttpAccess
 from perdure.runtime.registrations import queue_limits
 from perdure.service import execution_operations, queries, replay_checks, step_completions
 from perdure.service.approvals import Approval
 from perdure.service.bulk_requests import BulkFilter, BulkResult, BulkVerb
 from perdure.service.execution_operations import LimitChanges, StartRequest
+from perdure.service.page_cursors import cursor_text
 from perdure.service.queries import HolderView, ListedExecution
 from perdure.service.service_access import ServiceAccess
 from perdure.service.store_access import StoreAccess, with_timeout
@@ -65,22 +68,29 @@ class AsyncClient:
     The client runs no executions; engines do, in this process or another. An open store can be passed in place of a URL; closing the client leaves it open.
     `codec` must be the codec of the engines; by default it follows from the environment (see the guide to encryption).
 
+    The URL of a server, ``https://…``, opens that, with a key as `token` (by default `PERDURE_TOKEN`). Everything is as on a store, but for what needs the
+    database itself: `connection=`, `check`, and archives of `upkeep.prune`.
+
     Raises:
         BadValue: the URL names no store, or the environment no codec.
         StoreError: the store can't be opened.
     """
 
-    def __init__(self, url: str | Store | None = None, *, codec: PayloadCodec | None = None) -> None:
+    def __init__(self, url: str | Store | None = None, *, codec: PayloadCodec | None = None, token: str | None = None) -> None:
         if url is not None and not isinstance(url, str) and not hasattr(url, "heads"):
             raise BadValue("client URL", url, "sqlite:///path/to/file.db, or a store")
-        if isinstance(url, str) and url.lower().startswith(("http://", "https://")):
-            raise BadValue("client URL", url, "the URL of a database; this version does not connect to servers, so open the server's database")
         self._ours: Store | None = None
-        if url is None or isinstance(url, str):
-            url = self._ours = open_store(url, codec)
-        elif codec is not None:
-            url = EncodedStore(url, codec)
-        self._access: ServiceAccess = StoreAccess(url)
+        self._access: ServiceAccess
+        if isinstance(url, str) and url.lower().startswith(("http://", "https://")):
+            if codec is not None:
+                raise BadValue("codec", codec, "given with a database; a server has the codec of its own")
+            self._access = HttpAccess(url, token or os.environ.get("PERDURE_TOKEN"))
+        else:
+            if url is None or isinstance(url, str):
+                url = self._ours = open_store(url, codec)
+            elif codec is not None:
+                url = EncodedStore(url, codec)
+            self._access = StoreAccess(url)
         self._declared: set[str] = set()
         if sys.modules.get("IPython") is not None:
             from perdure.display.ipython_formats import register_formats
@@ -98,6 +108,15 @@ class AsyncClient:
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self.aclose()
+
+    @property
+    def access(self) -> StoreAccess:
+        """The open store of the client, as `perdure.api.ApiApp` takes it.
+
+        Raises:
+            WrongVerb: the client is one of a server.
+        """
+        return self._access.on_store("the store of a client")
 
     def workflow(self, name: str) -> NamedWorkflow:
         """A workflow that is known by its name only, to start it with options: ``client.start(client.workflow("order").with_(id="o1"), "o1", 500)``.
@@ -230,7 +249,7 @@ class AsyncClient:
             descending=descending,
             internal=internal,
         )
-        page = await self._access.call(on_executions.page, which, whole_number(limit, "limit"), queries.position_behind(after, which))
+        page = await self._access.call(on_executions.page, which, whole_number(limit, "limit"), cursor_text(queries.position_behind(after, which)))
         return ExecutionList(page.items)
 
     def select(

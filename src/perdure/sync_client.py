@@ -29,6 +29,7 @@ from perdure.service.dead_letter_groups import DeadLetter, DeadLetterGroup
 from perdure.service.history import EmittedValue
 from perdure.service.queries import ExecutionStatus, HolderView, ListedExecution
 from perdure.service.replay_checks import ReplayCheck
+from perdure.service.store_access import StoreAccess
 from perdure.stores.payload_codec import PayloadCodec
 from perdure.stores.protocol import QueueStatus, Store
 from perdure.sync_handle import Handle
@@ -117,10 +118,10 @@ def client_on_thread(thread: LoopThread, inner: AsyncClient) -> Client:
 class Client:
     """Starts executions and finds them, on the store of a URL. See `AsyncClient`. A store that is given in place of a URL is closed with the client."""
 
-    def __init__(self, url: str | Store | None = None, *, codec: PayloadCodec | None = None) -> None:
+    def __init__(self, url: str | Store | None = None, *, codec: PayloadCodec | None = None, token: str | None = None) -> None:
         self._thread, self._is_borrowed = LoopThread("perdure-client"), False
         try:
-            self._inner = self._thread.call(_opened(url, codec))
+            self._inner = self._thread.call(_opened(url, codec, token))
         except BaseException:
             self._thread.close()
             raise
@@ -138,6 +139,15 @@ class Client:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+    @property
+    def access(self) -> StoreAccess:
+        """The open store of the client, as `perdure.api.ApiApp` takes it.
+
+        Raises:
+            WrongVerb: the client is one of a server.
+        """
+        return self._inner.access
 
     def workflow(self, name: str) -> NamedWorkflow:
         """A workflow that is known by its name only, to start it with options: ``client.start(client.workflow("order").with_(id="o1"), "o1", 500)``.
@@ -402,6 +412,6 @@ class Client:
         return self._thread.call(self._inner.engines())
 
 
-async def _opened(url: str | Store | None, codec: PayloadCodec | None) -> AsyncClient:
+async def _opened(url: str | Store | None, codec: PayloadCodec | None, token: str | None) -> AsyncClient:
     """A client of the store of `url`, opened on the loop that it will be used on."""
-    return AsyncClient(url, codec=codec)
+    return AsyncClient(url, codec=codec, token=token)

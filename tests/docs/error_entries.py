@@ -88,7 +88,12 @@ ENTRIES: dict[str, tuple[str, str]] = {
         "A start carried an admission, and as many executions as it allows have the same value of an attribute and have not ended.",
         "Start it again when one of them has ended, or cancel one.",
     ),
-    "AlreadyExists": ("`rerun` or `fork` was given an id that is taken.", "Choose another, or none."),
+    "AlreadyExists": ("`rerun` or `fork` was given an id that is taken, or a new definition a slug that is.", "Choose another, or none."),
+    "StaleRecord": (
+        "Two changed one record of the service, such as a definition of the catalog, and the other was first.",
+        "Read it again, and repeat the change if it still makes sense.",
+    ),
+    "DefinitionDisabled": ("A definition of the catalog was to be started, and it is disabled.", "Enable it, and start it again."),
     "Removed": (
         "The execution ended long ago, and `perdure prune` has removed what it did; its id, status, times and the hash of its result are kept.",
         "Look into the archive, if one was written. To do the work again, start another under another id.",

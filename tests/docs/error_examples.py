@@ -69,6 +69,8 @@ MADE: dict[str, BaseException] = {
     "Ambiguous": e.Ambiguous("o", [ORDER, Key("default", "order", "o2")], more=True),
     "InputDiffers": e.InputDiffers(ORDER),
     "AlreadyExists": e.AlreadyExists(ORDER),
+    "StaleRecord": e.StaleRecord("definition", "invoice", 3, 4),
+    "DefinitionDisabled": e.DefinitionDisabled("invoice"),
     "TooManyActive": e.TooManyActive(ORDER, "user", "ada", 5),
     "HasEnded": e.HasEnded(ORDER, "completed", "the message 'approved'"),
     "MessageRejected": e.MessageRejected("transfer", e.ErrorInfo("ValueError", "only 100 left")),

@@ -7,6 +7,7 @@ from perdure.cli.database_commands import db, doctor
 from perdure.cli.dead_letter_commands import dead_letter_queue, dead_letters, discard, requeue
 from perdure.cli.definition_commands import compile_, diff, fmt, kinds, schema, tools, validate
 from perdure.cli.demo_command import demo
+from perdure.cli.dev_command import dev
 from perdure.cli.fake_llm_command import fake_llm
 from perdure.cli.graph_commands import graph, patch
 from perdure.cli.init_command import init
@@ -23,7 +24,7 @@ from perdure.cli.view_commands import engines, events, logs, ls, query, result, 
 __all__ = ["root"]
 
 root.section("Begin", (demo, init))
-root.section("Run", (run, start, worker))
+root.section("Run", (run, start, dev, worker))
 root.section("Inspect", (ls, show, graph, events, archives, logs, result, query, stream, queues, engines))
 root.section("Control", (send, complete, cancel, terminate, undo, pause, resume, patch))
 root.section("Repair", (retry, evict, rerun, fork, preset, dead_letters, requeue, discard, dead_letter_queue))

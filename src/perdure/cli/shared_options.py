@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -35,14 +36,17 @@ class GlobalOptions:
     """The global options. Without a database: PERDURE_DB, else the file in ``.perdure``."""
 
     db: str | None = None
+    server: str | None = None
     tenant: str = "default"
     debug: bool = False
 
     def client(self, *, creates: bool = False) -> Client:
-        """A client of the database. A command that `creates` something also creates a missing database."""
+        """A client of the server or the database. A command that `creates` something also creates a missing database."""
         from perdure.stores.configured_store import database_file
         from perdure.sync_client import Client
 
+        if (server := self.server_url()) is not None:
+            return _client_of_server(server)
         if not creates and (file := database_file(self.url())):
             self.expect(file)
         return Client(self.db)
@@ -61,10 +65,17 @@ class GlobalOptions:
         finally:
             await store.close()
 
+    def server_url(self) -> str | None:
+        """The URL of the server, or ``dev``; None if the command is for a database."""
+        return None if self.db is not None else self.server or os.environ.get("PERDURE_SERVER") or None
+
     def url(self) -> str:
-        """The URL of the database; it may contain a password."""
+        """The URL of the database; it may contain a password. A command that needs it ends if it was given a server."""
         from perdure.stores.configured_store import configured_url
 
+        if (server := self.server_url()) is not None:
+            command = click.get_current_context().command_path
+            raise CommandExit(ExitCode.INPUT, f"{command} needs the database itself, and was given the server {server}\nname the database: --db URL")
         return configured_url(self.db)
 
     def expect(self, file: Path) -> None:
@@ -97,11 +108,31 @@ class GlobalOptions:
         logging.getLogger("perdure" if self.debug else logger).setLevel(logging.DEBUG if self.debug else logging.INFO)
 
 
+def _client_of_server(server: str) -> Client:
+    from perdure.sync_client import Client
+
+    if server != "dev":
+        return Client(server)
+    from perdure.api.loopback_access import DEV_FILE, read_dev_server
+
+    found = read_dev_server(DEV_FILE)
+    if found is None:
+        raise CommandExit(ExitCode.INPUT, f"no perdure dev has been started in this directory: there is no {DEV_FILE}\nstart one: perdure dev FILE.py")
+    return Client(found.url, token=found.token)
+
+
 def global_options() -> list[click.Parameter]:
     """The global options, which may precede or follow the command."""
     return [
         click.Option(
             ["--db"], metavar="URL", expose_value=False, callback=_store_option, help="The database; else PERDURE_DB, else sqlite:///.perdure/perdure.db."
+        ),
+        click.Option(
+            ["--server"],
+            metavar="URL",
+            expose_value=False,
+            callback=_store_option,
+            help="A server in place of a database (dev: perdure dev); else PERDURE_SERVER.",
         ),
         click.Option(["--tenant"], metavar="NAME", expose_value=False, callback=_store_option, help="The tenant of the executions."),
         click.Option(["--debug"], is_flag=True, default=None, expose_value=False, callback=_store_option, help="Show tracebacks, and log the work of engines."),

@@ -9,6 +9,8 @@
     │   ├── Diverged            the program asked for one operation where its execution remembers another
     │   ├── NotReplayable       the log of an execution does not replay over its own definition
     │   ├── UnknownWorkflow, MissingCapabilities, NotFound, AlreadyExists, TooManyActive
+    │   ├── StaleRecord         a record was changed by another writer since it was read
+    │   ├── DefinitionDisabled  a definition of the catalog that may not be started
     │   ├── Ambiguous, InputDiffers, Removed, HasEnded
     │   │   └── AlreadyDecided
     │   ├── BadExpression       a reference, template or condition that does not compile
@@ -257,13 +259,15 @@ class NotFound(ProgrammingError):
 
 
 class Ambiguous(ProgrammingError):
-    """A text that should name one execution matches several; `candidates` are the newest of them."""
+    """A text that should name one thing matches several; `candidates` are the newest of them. `what` they are: executions, unless it says otherwise."""
 
     code = "ambiguous"
 
-    def __init__(self, text: str, candidates: Sequence[object], more: bool) -> None:
+    def __init__(
+        self, text: str, candidates: Sequence[object], more: bool, what: str = "executions", hint: str = "Name one by its workflow and its whole id"
+    ) -> None:
         shown = ", ".join(str(one) for one in candidates)
-        super().__init__(f"{text!r} matches several executions: {shown}{' and more' if more else ''}. Name one by its workflow and its whole id")
+        super().__init__(f"{text!r} matches several {what}: {shown}{' and more' if more else ''}. {hint}")
         self.text, self.candidates = text, tuple(candidates)
 
 
@@ -278,13 +282,35 @@ class InputDiffers(ProgrammingError):
 
 
 class AlreadyExists(ProgrammingError):
-    """A new execution was given the key of an existing one."""
+    """A new execution was given the key of an existing one; or, as `message` then says, something else was given a name that is taken."""
 
     code = "already_exists"
 
-    def __init__(self, key: object) -> None:
-        super().__init__(f"the execution {key} exists already. Give the new one another id, or none")
+    def __init__(self, key: object, message: str = "") -> None:
+        super().__init__(message or f"the execution {key} exists already. Give the new one another id, or none")
         self.key = key
+
+
+class StaleRecord(ProgrammingError):
+    """A record was not at the version that a change expected, and nothing was changed. `version` is the present one (0: there is no such record)."""
+
+    code = "stale"
+
+    def __init__(self, what: str, name: str, expected: int, version: int) -> None:
+        now = f"is at version {version} now" if version else "is not there any more" if expected else "does not exist"
+        was = f"the change expected version {expected}" if expected else "the change expected that there is none"
+        super().__init__(f"the {what} {name!r} {now}, and {was}: another change came first, and nothing was changed. Read it again, and repeat the change")
+        self.what, self.name, self.expected, self.version = what, name, expected, version
+
+
+class DefinitionDisabled(ProgrammingError):
+    """A definition of the catalog is disabled, so no execution of it was started."""
+
+    code = "definition_disabled"
+
+    def __init__(self, slug: str) -> None:
+        super().__init__(f"nothing was started: the definition {slug!r} is disabled. Enable it, and start it again")
+        self.slug = slug
 
 
 class TooManyActive(ProgrammingError):

@@ -9,10 +9,10 @@ from perdure.core import values
 from perdure.core.completions import Completion
 from perdure.core.errors import ErrorInfo, NotFound
 from perdure.core.paths import Key
-from perdure.operations.wire_types import NOTHING, EncodedValue
 from perdure.service import approvals, step_completions
 from perdure.service.approvals import Approval, ApprovalLink
 from perdure.service.store_access import StoreAccess
+from perdure.service.wire_types import NOTHING, EncodedValue
 
 
 async def waiting(access: StoreAccess, tenant: str, assignee: str | None = None, groups: tuple[str, ...] = (), limit: int = 100) -> list[Approval]:

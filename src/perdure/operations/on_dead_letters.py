@@ -3,10 +3,10 @@
 import msgspec
 
 from perdure.core.paths import Key
-from perdure.operations.wire_types import EncodedValue
 from perdure.service import dead_letter_groups
 from perdure.service.dead_letter_groups import DeadLetterFilter, DeadLetterGroup
 from perdure.service.store_access import StoreAccess
+from perdure.service.wire_types import EncodedValue
 
 
 class Requeued(msgspec.Struct, frozen=True):

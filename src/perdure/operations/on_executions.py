@@ -1,5 +1,6 @@
 """Operations on executions: start, find, read, send, control, repair."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 from typing import Any
 from uuid import uuid4
@@ -12,17 +13,17 @@ from perdure.core import messages
 from perdure.core.operations import Success
 from perdure.core.paths import Key
 from perdure.core.views import PublicEvent, StepView
-from perdure.operations.wire_types import NOTHING, EncodedInput, EncodedValue, JsonDocument
 from perdure.service import bulk_requests, definition_patches, definition_views, execution_operations, history, queries, reruns
 from perdure.service.bulk_requests import BulkFilter, BulkResult, BulkVerb
 from perdure.service.execution_details import ExecutionDetails
 from perdure.service.execution_details import execution_details as read_details
 from perdure.service.execution_operations import StartRequest
 from perdure.service.history import EmittedValue
+from perdure.service.page_cursors import cursor_text, parse_cursor
 from perdure.service.queries import ExecutionFilter, ExecutionStatus, ListedExecution
 from perdure.service.reruns import RerunRequest
 from perdure.service.store_access import StoreAccess
-from perdure.stores.records import PagePosition
+from perdure.service.wire_types import NOTHING, EncodedInput, EncodedValue, JsonDocument
 
 
 class StartedExecution(msgspec.Struct, frozen=True):
@@ -33,10 +34,10 @@ class StartedExecution(msgspec.Struct, frozen=True):
 
 
 class ExecutionPage(msgspec.Struct, frozen=True):
-    """A page of a list of executions, and the position from which the next one goes on (None: this was the last)."""
+    """A page of a list of executions. `next` is the `after` of the next page; it is empty if this was the last."""
 
     items: list[ListedExecution]
-    next: PagePosition | None = None
+    next: str = ""
 
 
 # Start
@@ -139,6 +140,38 @@ async def state(access: StoreAccess, key: Key, name: str | None = None) -> dict[
     return await queries.workflow_state(access, access.folds.of(key), name)
 
 
+WAIT_MAX_S = 60.0
+"""How long one call may wait for a result."""
+
+
+READ_S = 10.0
+"""How long reading a result may take that is there."""
+
+
+class ResultSoFar(msgspec.Struct, frozen=True):
+    """The result of an execution, if it has one: `value`. Otherwise `why` says what it waits for."""
+
+    is_there: bool
+    value: EncodedValue = NOTHING
+    why: str = ""
+
+
+async def result(access: StoreAccess, key: Key, after: int = 0, wait_s: float = 0.0) -> ResultSoFar:
+    """The result of an execution. It waits for up to `wait_s` (60 at most) until there is one. Ends up to the version `after` of the log do not count.
+
+    Raises:
+        NotFound: there is no such execution.
+        ExecutionFailed, DeadlineExceeded, ExecutionCancelled: it ended without a result.
+        NeedsAttention: it is parked until a person acts on it.
+    """
+    has_ended = (await access.head(key)).ended_at_s is not None
+    try:
+        async with asyncio.timeout(max(min(wait_s, WAIT_MAX_S), READ_S if has_ended else 0.0)):
+            return ResultSoFar(True, await access.result(key, after))
+    except TimeoutError:
+        return ResultSoFar(False, why=(await status(access, key)).why)
+
+
 def stream(access: StoreAccess, key: Key, after: int = 0, follow: bool = True) -> AsyncGenerator[EmittedValue, None]:
     """Yields the values that an execution emits after number `after`; with `follow`, until it ends.
 
@@ -163,14 +196,14 @@ PAGE_MAX = 1_000
 """The most executions in a page."""
 
 
-async def page(access: StoreAccess, which: ExecutionFilter, limit: int = 100, after: PagePosition | None = None) -> ExecutionPage:
-    """Lists executions, in pages of up to `limit`. The next page begins behind `after`.
+async def page(access: StoreAccess, which: ExecutionFilter, limit: int = 100, after: str = "") -> ExecutionPage:
+    """Lists executions, in pages of up to `limit`. The next page begins behind `after`, which is the `next` of the page before.
 
     Raises:
         BadValue, BadName: a condition is invalid.
     """
-    found = await queries.list_executions(access, which, whole_number(limit, "limit"), after)
-    return ExecutionPage(found, queries.position_behind(found[-1], which) if len(found) == limit else None)
+    found = await queries.list_executions(access, which, whole_number(limit, "limit"), parse_cursor(after))
+    return ExecutionPage(found, cursor_text(queries.position_behind(found[-1], which)) if len(found) == limit else "")
 
 
 async def find(access: StoreAccess, tenant: str, text: str) -> Key:

@@ -61,13 +61,14 @@ async def serve(
     ready: Callable[[Engine | None], None] = lambda _: None,
     secrets: Callable[[Store], SecretSource] | None = None,
     task_server: Callable[[Store, SecretSource | None], ServerMember] | None = None,
+    beside: Callable[[Store, Engine | None], ServerMember] | None = None,
 ) -> None:
     """Advances executions of `workflows`, and performs calls of `queues` with `steps`, until SIGTERM or Ctrl-C. Calls `ready` when it has joined the store.
 
     With `tenants`, only executions and calls of these are served. `concurrency` limits how many calls of the queues are performed at a time, apart from queues
     that declare a `worker_concurrency`.
 
-    `secrets` makes the source of secrets from the store, which may hold a vault.
+    `secrets` makes the source of secrets from the store, which may hold a vault. `beside` makes one more member that is served with them, such as an API.
 
     If the process is killed, others take over what it had: at once on a file, and on a server `lease_s` after it last renewed its lease.
 
@@ -84,16 +85,15 @@ async def serve(
     async with opened_store(db, codec) as store:
         found = None if secrets is None else secrets(store)
         mine = frozenset[str]() if task_server or concurrency else names - worker_limits(declared).keys()
-        engine = None
-        if known or task_server is None:
-            engine = Engine(store, known, queues=mine, tenants=tenants, declares=declared, lease_s=lease_s, threaded=True, secrets=found)
+        shared: dict[str, Any] = {"tenants": tenants, "declares": declared, "lease_s": lease_s, "threaded": True, "secrets": found}
+        engine = Engine(store, known, queues=mine, **shared) if known or task_server is None else None
         members: list[Engine | Worker | ServerMember] = [] if engine is None else [engine]
         if task_server is not None:
             members.append(task_server(store, found))
         elif names:
-            limit = concurrency or CALLS_AT_A_TIME
-            worker = Worker(store, steps, queues=names, tenants=tenants, declares=declared, limit=limit, lease_s=lease_s, threaded=True, secrets=found)
-            members.append(worker)
+            members.append(Worker(store, steps, queues=names, limit=concurrency or CALLS_AT_A_TIME, **shared))
+        if beside is not None:
+            members.append(beside(store, engine))
         with relaxed_garbage_collection():
             await _run_until_signal(members, lambda: ready(engine), grace_s)
 

@@ -45,6 +45,7 @@ from perdure.service.execution_folds import LogTail
 from perdure.service.execution_requests import ExecutionRequest
 from perdure.service.reruns import SEED_BITS
 from perdure.service.store_access import StoreAccess
+from perdure.service.wire_types import NO_ARGUMENTS, EncodedInput, JsonDocument
 from perdure.stores.outbox import OutboxTransaction
 from perdure.stores.protocol import UNLIMITED, Commit, Committed, Head, HeadFilter, Post, QueueStatus, Refused, Store
 from perdure.stores.user_transactions import UserTransactionStore
@@ -96,7 +97,7 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     key: Key
-    input: bytes
+    input: EncodedInput = NO_ARGUMENTS
     version: int = 0
     delay_s: float = 0.0
     deadline_s: float | None = None
@@ -109,7 +110,7 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
     debounce_s: float | None = None
     singleton: bool = False
     attributes: Attributes = ()
-    definition: bytes | None = None
+    definition: JsonDocument | None = None
     seed: int | None = None
     admission: StartAdmission | None = None
     carried: Carried = ()

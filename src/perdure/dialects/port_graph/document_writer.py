@@ -7,6 +7,7 @@ from typing import Any
 from perdure.definitions.format.definition_findings import joined_pointer
 from perdure.dialects.foreign_document import FindingCollector, WrittenDocument, s_to_ms, without_empty
 from perdure.dialects.port_graph.brace_expressions import InexpressibleError, write_condition, write_text
+from perdure.dialects.port_graph.document_reader import PORT_GRAPH_HOPS_MAX
 from perdure.dialects.port_graph.document_warnings import INJECTED_INPUT
 from perdure.dialects.port_graph.step_reader import END_TARGET, LLM_ANSWER_STATE
 
@@ -73,6 +74,7 @@ class _Writer:
         """Writes the timeout, the retry policy and the variables of the whole workflow."""
         limits = dict(self._definition.get("limits") or {})
         deadline, hops = limits.pop("deadline", None), limits.pop("max_hops", None)
+        hops = None if hops == PORT_GRAPH_HOPS_MAX else hops  # the default of the dialect
         for name in limits:
             self._notes.error("not_in_dialect", joined_pointer("/limits", name), f"this dialect cannot express {name!r}")
         variables = self._value({name: value for name, value in self._variables.items() if name != self._injected}, "/vars")

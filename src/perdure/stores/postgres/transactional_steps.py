@@ -26,7 +26,7 @@ ATTEMPT_LOCK = 0x50657265 << 32
 
 PERDURE_TABLES = (
     *("meta", "heads", "attributes", "programs", "months", "mail", "holders", "blob_marks", "removed_blobs", "queues", "lanes", "tenant_turns", "vault"),
-    *("records", "record_attributes", "feed", "feed_changes", "feed_scans", "restored_rows"),
+    *("records", "record_attributes", "feed", "feed_changes", "feed_scans", "restored_rows", "schema_history"),
 )
 STATE_BEFORE, STATE_AFTER = (sql.format(perdure_tables=PERDURE_TABLES) for sql in (SQL.state_before_step, SQL.state_after_step))
 

@@ -1,6 +1,6 @@
 """Types of arguments and results that travel in another form than they have in Python."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
@@ -18,4 +18,5 @@ JsonDocument = Annotated[bytes, msgspec.Meta(extra={"form": "document"})]
 NOTHING: EncodedValue = ENCODED_NONE
 """The encoded value None."""
 
-__all__ = ["NOTHING", "Any", "EncodedInput", "EncodedValue", "JsonDocument"]
+NO_ARGUMENTS: EncodedInput = msgspec.msgpack.encode(((), {}))
+"""The encoded input of a workflow that is given no arguments."""

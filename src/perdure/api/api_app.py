@@ -1,0 +1,261 @@
+"""The ASGI application: finds the operation of a request, checks who asks, performs it, and writes its result or error.
+
+Arguments and results are JSON (see `json_forms`), or MessagePack between Perdure's own client and server (see `operations.wire_codec`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from perdure.api import problems
+from perdure.api.event_streams import FRAMES, SERVER_SENT, number_of, send_stream
+from perdure.api.http_requests import ApiAnswer, ApiRequest, AsgiReceive, AsgiScope, AsgiSend, send_answer
+from perdure.api.json_forms import form_of
+from perdure.api.openapi_document import openapi_document
+from perdure.api.problems import Refusal
+from perdure.api.request_arguments import RequestArguments
+from perdure.core.errors import Forbidden, NotFound, PerdureError
+from perdure.core.paths import Key
+from perdure.operations import wire_codec
+from perdure.operations.operation_table import OPERATIONS, Operation
+from perdure.service.callers import Caller
+from perdure.service.store_access import StoreAccess
+
+logger = logging.getLogger("perdure.api")
+
+Authenticate = Callable[[ApiRequest], Awaitable[Caller]]
+"""Finds out who sends a request; raises Unauthenticated, or a Refusal."""
+
+PAGE_MAX = 1_000
+"""The most things of a stream in one page of JSON."""
+
+_encode_json = msgspec.json.Encoder().encode
+
+
+class Route(NamedTuple):
+    """An operation with what reads its arguments."""
+
+    operation: Operation
+    reader: RequestArguments
+
+
+class ApiApp:
+    """The API of a store, as an ASGI application. `secret` signs links and exports."""
+
+    def __init__(self, access: StoreAccess, authenticate: Authenticate, *, secret: bytes = b"", operations: tuple[Operation, ...] = OPERATIONS) -> None:
+        self.access, self._authenticate, self._secret = access, authenticate, secret
+        self._routes: dict[int, list[tuple[tuple[str, ...], dict[str, Route]]]] = {}
+        self._by_name = {one.name: Route(one, RequestArguments(one)) for one in operations}
+        for route in self._by_name.values():
+            self._add(route)
+        self._document = b""
+        self.is_stopping = False
+
+    def _add(self, route: Route) -> None:
+        parts = tuple(route.operation.path.strip("/").split("/"))
+        same_length = self._routes.setdefault(len(parts), [])
+        for known, methods in same_length:
+            if known == parts:
+                methods[route.operation.method] = route
+                return
+        same_length.append((parts, {route.operation.method: route}))
+        same_length.sort(key=lambda one: [part.startswith("{") for part in one[0]])  # literal parts come first
+
+    async def __call__(self, scope: AsgiScope, receive: AsgiReceive, send: AsgiSend) -> None:
+        """Answers one request."""
+        if scope["type"] == "lifespan":
+            await _lifespan(receive, send)
+            return
+        if scope["type"] != "http":
+            raise RuntimeError(f"this app serves HTTP only, not {scope['type']}; mount it without WebSockets")
+        try:
+            request = ApiRequest(scope, receive)
+            answer = await self._answer(request, send)
+        except Refusal as refusal:
+            answer = ApiAnswer(refusal.status, _encode_json(problems.refusal_problem(refusal)), problems.MEDIA_TYPE, refusal.headers)
+        except PerdureError as error:
+            answer = _error_answer(error, wire_codec.MEDIA_TYPE in _header(scope, b"accept"))
+        if answer is not None:
+            await send_answer(send, answer, scope["method"])
+
+    async def _answer(self, request: ApiRequest, send: AsgiSend) -> ApiAnswer | None:
+        match request.segments:
+            case ("healthz",):
+                return ApiAnswer(200, b'{"status":"ok"}')
+            case ("readyz",):
+                return await self._readiness()
+            case ("openapi.json",):
+                self._document = self._document or _encode_json(openapi_document([route.operation for route in self._by_name.values()]))
+                return ApiAnswer(200, self._document)
+        route, path = self._find(request)
+        caller = await self._authenticate(request)
+        if not caller.may(route.operation.role):
+            raise Forbidden(caller.subject, route.operation.name, route.operation.role)
+        arguments = await self._arguments(route, request, path, caller)
+        if route.operation.is_stream:
+            return await self._stream(route, request, arguments, send)
+        result = await self._perform(route.operation, request, arguments)
+        if isinstance(result, ApiAnswer):
+            return result
+        if wire_codec.MEDIA_TYPE in request.header("accept"):
+            return ApiAnswer(200, wire_codec.encode(result), wire_codec.MEDIA_TYPE)
+        return _json_answer(route.operation, result)
+
+    def _find(self, request: ApiRequest) -> tuple[Route, dict[str, str]]:
+        if request.segments[:2] == ("api", "call") and len(request.segments) == 3 and request.method == "POST":
+            called = self._by_name.get(request.segments[2])
+            if called is None:
+                raise Refusal(404, "not_found", f"there is no operation {request.segments[2]} here", "use a server of the client's version")
+            return called, {}
+        allowed: dict[str, Route] = {}
+        for parts, methods in self._routes.get(len(request.segments), ()):
+            if all(part.startswith("{") or part == given for part, given in zip(parts, request.segments, strict=True)):
+                if (route := methods.get("GET" if request.method == "HEAD" else request.method)) is not None:
+                    return route, {part[1:-1]: given for part, given in zip(parts, request.segments, strict=True) if part.startswith("{")}
+                allowed |= methods
+        if allowed:
+            names = ", ".join(sorted(allowed))
+            raise Refusal(405, "method_not_allowed", f"{request.method} is not allowed here", f"use {names}", ((b"allow", names.encode()),))
+        raise Refusal(404, "not_found", f"there is no {request.path} here", "GET /openapi.json lists the paths")
+
+    async def _arguments(self, route: Route, request: ApiRequest, path: dict[str, str], caller: Caller) -> dict[str, Any]:
+        operation, kind = route.operation, request.header("content-type").partition(";")[0].strip().lower()
+        if kind == wire_codec.MEDIA_TYPE:
+            try:
+                arguments = wire_codec.decode_arguments(operation, await request.body())
+            except msgspec.MsgspecError as error:
+                raise Refusal(400, "bad_request", f"the body is not what {operation.name} takes: {error}", "use the client of the server's version") from None
+            _check_tenant(arguments, caller.tenant)
+        else:
+            given = route.reader.from_query(request.query)
+            if request.method not in ("GET", "HEAD", "DELETE"):
+                given |= await _json_body(request, kind)
+            if operation.is_stream:
+                last = request.header("last-event-id")
+                given = {"after": int(last) if last.isdigit() else given.get("after", 0), "follow": given.get("follow", False)}
+            arguments = route.reader.read(path, given, caller.tenant, request.header("idempotency-key"))
+        filled = {"tenant": caller.tenant, "secret": self._secret, "author": caller.subject}
+        return arguments | {one.name: filled[one.name] for one in operation.parameters if one.name in filled}
+
+    async def _perform(self, operation: Operation, request: ApiRequest, arguments: dict[str, Any]) -> Any:
+        """Performs an operation. One that may wait is cancelled when its client has gone."""
+        performing = self.access.call(operation.function, **arguments)
+        if not (arguments.get("wait") or arguments.get("wait_s") or operation.name == "executions.ask"):
+            return await performing
+        working, gone = asyncio.ensure_future(performing), asyncio.create_task(request.disconnected())
+        try:
+            _ = await asyncio.wait((working, gone), return_when=asyncio.FIRST_COMPLETED)
+            return working.result() if working.done() else ApiAnswer(499)
+        finally:
+            working.cancel()
+            gone.cancel()
+            _ = await asyncio.gather(working, gone, return_exceptions=True)
+
+    async def _stream(self, route: Route, request: ApiRequest, arguments: dict[str, Any], send: AsgiSend) -> ApiAnswer | None:
+        accepted = request.header("accept")
+        if SERVER_SENT in accepted or FRAMES in accepted:
+            follow = {"follow": True} if SERVER_SENT in accepted else {}
+            await send_stream(request, send, route.operation, self.access.stream(route.operation.function, **{**arguments, **follow}))
+            return None
+        found = self.access.stream(route.operation.function, **{**arguments, "follow": False})
+        items: list[Any] = []
+        async for one in found:
+            if len(items) >= PAGE_MAX and number_of(one) != number_of(items[-1]):
+                break
+            items.append(one)
+        await found.aclose()
+        form = form_of(route.operation.result)
+        last = number_of(items[-1]) if items else arguments.get("after", 0)
+        return ApiAnswer(200, _encode_json({"items": [form.write(one) for one in items], "next": last}))
+
+    async def _readiness(self) -> ApiAnswer:
+        if self.is_stopping:
+            raise Refusal(503, "stopping", "this process is stopping", "send requests to another one", ((b"retry-after", b"1"),))
+        moment = await self.access.store.store_time()
+        return ApiAnswer(200, _encode_json({"status": "ok", "epoch": moment.epoch}))
+
+
+async def _lifespan(receive: AsgiReceive, send: AsgiSend) -> None:
+    while (message := await receive())["type"] != "lifespan.shutdown":
+        await send({"type": f"{message['type']}.complete"})
+    await send({"type": "lifespan.shutdown.complete"})
+
+
+def _header(scope: AsgiScope, name: bytes) -> str:
+    return next((value.decode("latin-1") for one, value in scope["headers"] if one == name), "")
+
+
+def _error_answer(error: PerdureError, is_binary: bool) -> ApiAnswer:
+    status = problems.status_of(type(error))
+    if status >= 500:
+        logger.warning("%s: %s", error.code, error)
+    headers = ((b"www-authenticate", b"Bearer"),) if status == 401 else ((b"retry-after", b"1"),) if status in (429, 503) else ()
+    if is_binary:
+        return ApiAnswer(status, wire_codec.encode_error(error), wire_codec.MEDIA_TYPE, headers)
+    return ApiAnswer(status, _encode_json(problems.problem_of(error)), problems.MEDIA_TYPE, headers)
+
+
+async def _json_body(request: ApiRequest, kind: str) -> dict[str, Any]:
+    raw = await request.body()
+    if not raw:
+        return {}
+    if kind != "application/json":
+        raise Refusal(415, "not_json", f"the content type of the body is {kind or 'missing'}", "send Content-Type: application/json")
+    try:
+        found = msgspec.json.decode(raw)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        raise Refusal(400, "bad_request", f"the body is not JSON: {error}", "send a JSON object in UTF-8") from None
+    if not isinstance(found, dict):
+        raise Refusal(400, "bad_request", f"the body is {type(found).__name__}, and not an object", "send a JSON object, such as {}")
+    return found
+
+
+def _json_answer(operation: Operation, result: Any) -> ApiAnswer:
+    if result is None:
+        return ApiAnswer(204)
+    if isinstance(result, bytes):
+        return ApiAnswer(200, result, "application/octet-stream")
+    written = form_of(operation.result).write(result)
+    body = written if isinstance(written, dict) else {"items": written} if isinstance(written, list) else {"value": written}
+    return ApiAnswer(201 if getattr(result, "created", False) else 200, _encode_json(body))
+
+
+def _check_tenant(arguments: dict[str, Any], tenant: str) -> None:
+    """Checks that binary arguments are of the caller's tenant: what is of another one does not exist.
+
+    Raises:
+        NotFound: they are not.
+    """
+    for named, found in _tenants(arguments):
+        if found != tenant:
+            raise NotFound(named)
+
+
+def _tenants(value: Any) -> Iterator[tuple[object, str]]:
+    """Yields the tenants in arguments, each with what names it."""
+    match value:
+        case Key():
+            yield value, value.tenant
+        case msgspec.Struct():
+            for name in value.__struct_fields__:
+                its = getattr(value, name)
+                if name == "tenant" and isinstance(its, str):
+                    yield its, its
+                else:
+                    yield from _tenants(its)
+        case dict():
+            for one in (*value.keys(), *value.values()):
+                yield from _tenants(one)
+        case list() | tuple():
+            for one in value:
+                yield from _tenants(one)
+
+
+def paths(operations: tuple[Operation, ...] = OPERATIONS) -> Iterator[tuple[str, str]]:
+    """Yields the methods and paths of operations."""
+    return ((one.method, one.path) for one in operations)

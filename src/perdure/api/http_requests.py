@@ -1,0 +1,102 @@
+"""Requests as an ASGI server hands them over, and answers to them."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, NamedTuple
+from urllib.parse import parse_qs, unquote
+
+from perdure.api.problems import Refusal
+from perdure.core.limits import VALUE_BYTES_MAX
+
+AsgiReceive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+AsgiSend = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+AsgiScope = MutableMapping[str, Any]
+
+BODY_BYTES_MAX = 2 * VALUE_BYTES_MAX
+"""The largest body that is read: a value of the largest size, as base64, and what is around it."""
+
+BODY_S = 30.0
+"""How long the body of a request may take to arrive."""
+
+Headers = tuple[tuple[bytes, bytes], ...]
+
+
+class ApiAnswer(NamedTuple):
+    """An answer: its status, body, media type, and further headers."""
+
+    status: int
+    body: bytes = b""
+    media_type: str = "application/json"
+    headers: Headers = ()
+
+
+class ApiRequest:
+    """One request. `segments` are the decoded parts of its path; an encoded slash does not separate any."""
+
+    def __init__(self, scope: AsgiScope, receive: AsgiReceive) -> None:
+        self.scope, self.receive = scope, receive
+        self.method: str = scope["method"]
+        self.headers: dict[str, str] = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        raw = scope.get("raw_path") or scope["path"].encode()
+        root = scope.get("root_path", "").encode()
+        self.path = raw.removeprefix(root).decode("latin-1") if root else raw.decode("latin-1")
+        self.segments = tuple(map(_decoded, self.path.strip("/").split("/")))
+
+    @property
+    def query(self) -> dict[str, list[str]]:
+        """The query, with all texts of each name."""
+        return parse_qs(self.scope["query_string"].decode("latin-1"), keep_blank_values=True)
+
+    def header(self, name: str) -> str:
+        """A header; empty if there is none."""
+        return self.headers.get(name, "")
+
+    async def body(self) -> bytes:
+        """Reads the whole body.
+
+        Raises:
+            Refusal: it is too large, or does not arrive.
+        """
+        announced = self.header("content-length") or "0"
+        if not announced.isdigit() or int(announced) > BODY_BYTES_MAX:
+            raise _too_large()
+        parts, size_bytes = list[bytes](), 0
+        try:
+            async with asyncio.timeout(BODY_S):
+                while True:
+                    message = await self.receive()
+                    if message["type"] == "http.disconnect":
+                        raise Refusal(400, "incomplete", "the connection was closed in the middle of a request", "send it again")
+                    parts.append(message.get("body", b""))
+                    size_bytes += len(parts[-1])
+                    if size_bytes > BODY_BYTES_MAX:
+                        raise _too_large()
+                    if not message.get("more_body", False):
+                        return b"".join(parts)
+        except TimeoutError:
+            raise Refusal(408, "too_slow", f"the body did not arrive within {BODY_S:g} s", "send it again") from None
+
+    async def disconnected(self) -> None:
+        """Waits until the client has gone."""
+        while (await self.receive())["type"] != "http.disconnect":
+            pass
+
+
+def _decoded(segment: str) -> str:
+    try:
+        return unquote(segment, errors="strict")
+    except UnicodeDecodeError:
+        raise Refusal(400, "bad_request", "the path is not UTF-8", "encode the names in it as UTF-8, then in percent") from None
+
+
+def _too_large() -> Refusal:
+    return Refusal(413, "too_large", f"a body may take {BODY_BYTES_MAX:,} bytes at most", "keep it elsewhere, and send where it is")
+
+
+async def send_answer(send: AsgiSend, answer: ApiAnswer, method: str) -> None:
+    """Sends a whole answer."""
+    headers = [(b"content-length", str(len(answer.body)).encode()), *answer.headers]
+    if answer.body:
+        headers.insert(0, (b"content-type", answer.media_type.encode()))
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if method == "HEAD" else answer.body})

@@ -1,0 +1,83 @@
+"""Access to the API of `perdure dev`: for programs of this machine that have the token of the start.
+
+The token alone would not suffice: a page in a browser can send requests to this machine, and a proxy could publish them. So requests for another host name,
+from another origin, and those that a proxy has forwarded are refused.
+"""
+
+import hmac
+import ipaddress
+import json
+import os
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from perdure.api.http_requests import ApiRequest
+from perdure.api.problems import Refusal
+from perdure.core.errors import Unauthenticated
+from perdure.service.callers import LOCAL, Caller
+
+DEV_FILE = Path(".perdure/dev.json")
+"""Where `perdure dev` keeps its URL and token, in the directory in which it was started."""
+
+FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto")
+
+
+class LoopbackAccess:
+    """Admits requests with the token as the developer at this machine, who may do everything in the tenant."""
+
+    def __init__(self, token: str, tenant: str = LOCAL.tenant) -> None:
+        self._token, self._caller = token, Caller(tenant, LOCAL.subject, LOCAL.roles)
+
+    async def __call__(self, request: ApiRequest) -> Caller:
+        """Returns the caller.
+
+        Raises:
+            Unauthenticated: the token is missing or wrong.
+            Refusal: the request is not for this machine, or comes from elsewhere.
+        """
+        if any(request.header(name) for name in FORWARDED):
+            raise Refusal(403, "forwarded", "this server is for one machine, and the request came through a proxy", "run perdure serve behind a proxy")
+        if not is_loopback(urlsplit(f"//{request.header('host')}").hostname or ""):
+            raise Refusal(403, "wrong_host", "this server answers only requests for a host name of this machine", "use http://127.0.0.1:PORT")
+        origin = request.header("origin")
+        if origin and urlsplit(origin).netloc != request.header("host"):
+            raise Refusal(403, "wrong_origin", f"a page of {origin} may not send requests here", "open the page that this server serves")
+        scheme, _, given = request.header("authorization").partition(" ")
+        if scheme.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), self._token.encode()):
+            raise Unauthenticated("the request has no token, or a wrong one. Send Authorization: Bearer TOKEN, with the token that perdure dev has printed")
+        return self._caller
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host name is one of this machine."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class DevServer(NamedTuple):
+    """The server of a `perdure dev` that runs, or ran last: its URL and token."""
+
+    url: str
+    token: str
+
+
+def write_dev_server(file: Path, server: DevServer) -> None:
+    """Keeps where a server is, and its token, in a file that only its owner can read."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    fresh = file.with_name(f"{file.name}.{os.getpid()}")
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
+        json.dump(server._asdict(), opened)
+    fresh.replace(file)
+
+
+def read_dev_server(file: Path) -> DevServer | None:
+    """Returns what `write_dev_server` has kept; None if there is nothing of that form."""
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+        return DevServer(str(found["url"]), str(found["token"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,132 @@
+"""The OpenAPI 3.1 document of the API, made from the table of operations and the types of their functions."""
+
+from __future__ import annotations
+
+import copy
+import importlib.metadata
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from perdure.api import problems
+from perdure.api.json_forms import KEY, FieldForm, Schema, SchemaReference, form_of
+from perdure.api.request_arguments import RequestArguments
+from perdure.core.errors import Forbidden, PerdureError, StoreUnavailable, Unauthenticated
+from perdure.operations.operation_table import Operation
+
+PROBLEM: Schema = {
+    "type": "object",
+    "description": "What went wrong (RFC 9457): the code of the error, a sentence, where it is, and what to do next.",
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+        "code": {"type": "string"},
+        "where": {"type": "string"},
+        "next": {"type": "string"},
+        "candidates": {"type": "array", "items": {}},
+        "findings": {"type": "array", "items": {}},
+    },
+    "required": ["type", "title", "status", "detail", "code"],
+}
+REFERENCE: Schema = {"$ref": "#/components/schemas/Problem"}
+REFUSALS = {400: "bad_request", 404: "not_found", 408: "too_slow", 413: "too_large", 415: "not_json", 422: "bad_value"}
+"""The statuses of requests that reach no operation, and a code of each."""
+
+
+def openapi_document(operations: Sequence[Operation]) -> dict[str, Any]:
+    """Returns the document."""
+    schemas: dict[str, Schema] = {"Problem": PROBLEM}
+    found: dict[str, dict[str, Any]] = {}
+    for operation in operations:
+        found.setdefault(operation.path, {})[operation.method.lower()] = _described(operation, schemas)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Perdure",
+            "version": importlib.metadata.version("perdure"),
+            "description": "Durable workflows: executions, approvals, queues and upkeep.",
+        },
+        "paths": found,
+        "components": {"schemas": schemas, "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}},
+        "security": [{"key": []}],
+    }
+
+
+def _described(operation: Operation, schemas: dict[str, Schema]) -> dict[str, Any]:
+    reader = RequestArguments(operation)
+    summary, _, more = operation.description.partition("\n\n")
+    described: dict[str, Any] = {
+        "operationId": operation.name,
+        "summary": " ".join(summary.split()),
+        "tags": [operation.name.partition(".")[0]],
+        "parameters": [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in reader.in_path],
+        "responses": _responses(operation, schemas),
+        "x-perdure-role": operation.role,
+    }
+    if more:
+        described["description"] = " ".join(more.split())
+    fields = [(name, schema, required) for field in reader.fields for name, schema, required in _named(field, schemas)]
+    if operation.method in ("GET", "DELETE"):
+        described["parameters"] += [{"name": name, "in": "query", "required": required, "schema": schema} for name, schema, required in fields]
+    elif fields:
+        body: Schema = {"type": "object", "properties": {name: schema for name, schema, _ in fields}, "additionalProperties": False}
+        if required := [name for name, _, needed in fields if needed]:
+            body["required"] = required
+        described["requestBody"] = {"required": bool(required), "content": {"application/json": {"schema": body}}}
+    return described
+
+
+def _named(field: FieldForm, schemas: dict[str, Schema]) -> list[tuple[str, Schema, bool]]:
+    if field.name == "key" and field.form is KEY:
+        return [("workflow", {"type": "string"}, True), ("id", {"type": "string", "description": "default: a random one"}, False)]
+    return [(field.json_name, _resolved(field.form.schema, schemas), field.default is msgspec.NODEFAULT)]
+
+
+def _responses(operation: Operation, schemas: dict[str, Schema]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    schema = _resolved(form_of(operation.result).schema, schemas) if operation.result is not type(None) else {}
+    if operation.is_stream:
+        pages = {"type": "object", "properties": {"items": {"type": "array", "items": schema}, "next": {"type": "integer"}}, "required": ["items", "next"]}
+        content: dict[str, Any] = {"application/json": {"schema": pages}, "text/event-stream": {"schema": {"type": "string"}}}
+        found["200"] = {"description": "What there is; as `text/event-stream`, also what comes.", "content": content}
+    elif operation.result in (None, type(None)):
+        found["204"] = {"description": "It is done."}
+    elif operation.result is bytes:
+        found["200"] = {"description": "The file.", "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}
+    else:
+        whole = schema if "$ref" in schema or schema.get("type") == "object" else _wrapped(schema)
+        found["200"] = {"description": "The result.", "content": {"application/json": {"schema": whole}}}
+        if "created" in getattr(operation.result, "__struct_fields__", ()):
+            found["201"] = {**found["200"], "description": "It was created."}
+    by_status: dict[int, list[str]] = {status: [code] for status, code in REFUSALS.items()}
+    for kind in (*operation.errors, Unauthenticated, Forbidden, StoreUnavailable):
+        by_status.setdefault(problems.status_of(kind), []).append(_code(kind))
+    for status, codes in sorted(by_status.items()):
+        found[str(status)] = {"description": ", ".join(dict.fromkeys(codes)), "content": {problems.MEDIA_TYPE: {"schema": REFERENCE}}}
+    return found
+
+
+def _code(kind: type[PerdureError]) -> str:
+    return kind.code
+
+
+def _wrapped(schema: Schema) -> Schema:
+    name = "items" if schema.get("type") == "array" else "value"
+    return {"type": "object", "properties": {name: schema}, "required": [name]}
+
+
+def _resolved(schema: Any, schemas: dict[str, Schema]) -> Any:
+    """Returns a schema as plain data, and adds the schemas of structs in it to `schemas`."""
+    if isinstance(schema, SchemaReference):
+        if schema.kind.__name__ not in schemas:
+            schemas[schema.kind.__name__] = {}
+            schemas[schema.kind.__name__] = _resolved(schema.schema(), schemas)
+        return dict(schema)
+    if isinstance(schema, dict):
+        return {name: _resolved(one, schemas) for name, one in schema.items()}
+    if isinstance(schema, list):
+        return [_resolved(one, schemas) for one in schema]
+    return copy.copy(schema)

@@ -1,0 +1,71 @@
+"""Errors as HTTP answers: RFC 9457 problem details, with the code of the error, and what to do next."""
+
+from typing import Any
+
+import msgspec
+
+from perdure.core import errors as e
+from perdure.core.paths import Key
+
+MEDIA_TYPE = "application/problem+json"
+
+STATUSES: dict[type[Exception], int] = {
+    e.Unauthenticated: 401,
+    e.Forbidden: 403,
+    e.NotFound: 404,
+    e.Removed: 410,
+    e.TooLarge: 413,
+    e.TooManyActive: 429,
+    e.BadValue: 422,
+    e.BadName: 422,
+    e.Unencodable: 422,
+    e.BadDefinition: 422,
+    e.BadExpression: 422,
+    e.LinkRefused: 403,
+    e.ExportRefused: 422,
+    e.WrongVerb: 409,
+    e.Timeout: 504,
+    e.StoreUnavailable: 503,
+    e.StoreError: 500,
+    e.WorkflowError: 409,
+    e.ProgrammingError: 409,
+}
+"""The status of the answer to an error: that of the first of its classes that is here."""
+
+
+class Refusal(Exception):  # an expected outcome on its way to the answer
+    """A request that no operation has seen: the status, the code, what happened, and what to do next."""
+
+    def __init__(self, status: int, code: str, message: str, next: str, headers: tuple[tuple[bytes, bytes], ...] = ()) -> None:
+        super().__init__(message)
+        self.status, self.code, self.message, self.next, self.headers = status, code, message, next, headers
+
+
+def status_of(kind: type[BaseException]) -> int:
+    """Returns the status of the answer to an error of a class."""
+    return next((STATUSES[one] for one in kind.__mro__ if one in STATUSES), 500)
+
+
+def problem_of(error: e.PerdureError) -> dict[str, Any]:
+    """Returns the problem details of an error."""
+    status = status_of(type(error))
+    found: dict[str, Any] = {"type": "about:blank", "title": error.code.replace("_", " "), "status": status, "detail": str(error), "code": error.code}
+    if isinstance(error, e.BadValue):
+        found["where"] = error.what
+    if isinstance(error, e.Ambiguous):
+        found["candidates"] = [{"workflow": one.workflow, "id": one.id} if isinstance(one, Key) else str(one) for one in error.candidates]
+    if isinstance(error, e.BadDefinition):
+        found["findings"] = [msgspec.to_builtins(finding, str_keys=True) for finding in error.findings]
+    return found
+
+
+def refusal_problem(refusal: Refusal) -> dict[str, Any]:
+    """Returns the problem details of a refused request."""
+    return {
+        "type": "about:blank",
+        "title": refusal.code.replace("_", " "),
+        "status": refusal.status,
+        "detail": refusal.message,
+        "code": refusal.code,
+        "next": refusal.next,
+    }

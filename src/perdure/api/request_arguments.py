@@ -1,0 +1,111 @@
+"""Reads the arguments of an operation from a request: its path, its query and its body."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+import msgspec
+
+from perdure.api.json_forms import FieldForm, Schema, camel, form_of, read_fields, struct_fields
+from perdure.core.errors import BadValue
+from perdure.core.paths import Key
+from perdure.operations.operation_table import NO_DEFAULT, Operation
+
+FILLED_IN = ("tenant", "secret", "author")
+"""Parameters that the server knows, and no request gives."""
+
+
+class _Group(NamedTuple):
+    """A parameter whose fields are those of the request itself."""
+
+    name: str
+    kind: type[msgspec.Struct]
+    fields: list[FieldForm]
+
+
+class RequestArguments:
+    """The arguments of one operation. `fields` are what a request gives beside the key in its path."""
+
+    def __init__(self, operation: Operation) -> None:
+        self.operation = operation
+        self.in_path = [part[1:-1] for part in operation.path.split("/") if part.startswith("{")]
+        self.takes_key = any(one.name == "key" for one in operation.parameters)
+        self._groups: list[_Group] = []
+        self._plain: list[FieldForm] = []
+        for one in operation.parameters:
+            if isinstance(one.type, type) and issubclass(one.type, msgspec.Struct) and one.default is NO_DEFAULT and not _is_inner(one.type):
+                self._groups.append(_Group(one.name, one.type, struct_fields(one.type)))
+            elif one.name not in FILLED_IN and one.name != "key":
+                default = msgspec.NODEFAULT if one.default is NO_DEFAULT else one.default
+                self._plain.append(FieldForm(one.name, camel(one.name), form_of(one.type, one.name), default))
+        self.fields = [field for field in [*self._plain, *(field for group in self._groups for field in group.fields)] if field.json_name not in self.in_path]
+        self.makes_key = any(field.name == "key" for group in self._groups for field in group.fields)
+
+    def read(self, path: Mapping[str, str], given: Mapping[str, Any], tenant: str, new_id: str = "") -> dict[str, Any]:
+        """Reads arguments from the parameters in the path, and those in the query or the body. What a start leaves out is its id, for which `new_id` is used.
+
+        Raises:
+            BadValue: one is missing, unknown, or wrong.
+        """
+        found: dict[str, Any] = {}
+        left = dict(given)
+        if self.takes_key:
+            found["key"] = Key(tenant, path.get("workflow", "perdure.approval"), path["id"])
+        if self.makes_key and left.get("id") is None:
+            left["id"] = new_id or uuid4().hex
+        for field in self._plain:
+            if field.json_name in self.in_path and field.json_name in path:
+                found[field.name] = field.form.read(path[field.json_name], field.json_name, tenant)
+        read = read_fields(self.fields, left, "", tenant)
+        for field in self.fields:
+            if field.default is msgspec.NODEFAULT and field.name not in read:
+                message = f"/{field.json_name}: it is missing; {self.operation.name} needs it"
+                raise BadValue(f"/{field.json_name}", None, "given", message)
+        for group in self._groups:
+            found[group.name] = _made(group, {field.name: read.pop(field.name) for field in group.fields if field.name in read}, tenant)
+        return found | read
+
+    def from_query(self, query: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+        """Returns what a query gives, each text as the type that its field has.
+
+        Raises:
+            BadValue: a text is no number, or one field is given twice.
+        """
+        schemas = {field.json_name: field.form.schema for field in self.fields}
+        return {name: _typed(name, texts, schemas.get(name, {})) for name, texts in query.items()}
+
+
+def _is_inner(kind: type[msgspec.Struct]) -> bool:
+    """Whether a struct is one argument of several, and not the request itself."""
+    return kind.__name__ in ("QueueLimits", "ErrorInfo")
+
+
+def _made(group: _Group, read: dict[str, Any], tenant: str) -> Any:
+    if "tenant" in group.kind.__struct_fields__:
+        read["tenant"] = tenant
+    return group.kind(**read)
+
+
+def _typed(name: str, texts: Sequence[str], schema: Schema) -> Any:
+    kinds = schema.get("type", "string")
+    kind = next((one for one in ([kinds] if isinstance(kinds, str) else kinds) if one != "null"), "string")
+    if kind == "array":
+        return [_typed(name, [part], schema.get("items", {})) for text in texts for part in text.split(",")]
+    if len(texts) > 1:
+        raise BadValue(name, list(texts), "given once")
+    text = texts[0]
+    try:
+        match kind:
+            case "integer":
+                return int(text)
+            case "number":
+                return float(text)
+    except ValueError:
+        raise BadValue(name, text, "a number") from None
+    if kind == "boolean":
+        if text not in ("true", "false", "1", "0"):
+            raise BadValue(name, text, "true or false")
+        return text in ("true", "1")
+    return text

@@ -1,0 +1,182 @@
+"""`perdure dev`: an engine, a worker and the HTTP API in one process on this machine, which begins anew when a file is saved."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from perdure.cli import shared_options
+from perdure.cli.exit_codes import CommandExit, ExitCode
+from perdure.cli.root_command import CliCommand
+from perdure.cli.run_commands import tool_options
+from perdure.cli.shared_options import GlobalOptions
+
+if TYPE_CHECKING:
+    from perdure.runtime.engine import Engine
+
+DEV_PORT = 7788
+WATCHED = frozenset((".py", ".yaml", ".yml", ".json", ".toml"))
+LEFT_OUT = frozenset(("__pycache__", "node_modules", "build", "dist", "site-packages"))
+"""Directories whose files are not watched, beside hidden ones."""
+
+FILES_MAX = 5_000
+"""How many files are watched."""
+
+LOOK_S = 0.3
+"""The time between two looks at the files."""
+
+RELOAD_GRACE_S = 10.0
+"""How long steps in flight may take to end before the code is loaded anew; those that take longer are performed again."""
+
+SOCKET_VARIABLE, TOKEN_VARIABLE = "PERDURE_DEV_SOCKET", "PERDURE_DEV_TOKEN"
+"""How the process that serves receives its socket and the token from the one that watches."""
+
+
+@click.command("dev", cls=CliCommand)
+@click.argument("targets", nargs=-1, metavar="[TARGET]...")
+@tool_options
+@shared_options.environment_options
+@click.option("--queue", "queues", multiple=True, metavar="NAME", help="Also perform the steps of this queue.")
+@click.option("--port", type=click.IntRange(0, 65535), default=DEV_PORT, metavar="PORT", help=f"The port on this machine ({DEV_PORT}; 0: any that is free).")
+@click.option("--no-reload", is_flag=True, help="Do not begin anew when a file is saved.")
+@click.pass_obj
+def dev(settings: GlobalOptions, /, *, targets: tuple[str, ...], port: int, no_reload: bool, queues: tuple[str, ...], **given: Any) -> None:
+    """Run workflows and definitions with an HTTP API, on this machine alone, while you write them.
+
+    Targets are as for perdure worker; without any, files of this directory that define workflows are not searched: name them. When a file is saved, the code
+    is loaded anew; executions go on where they were, and no step that has ended is performed again.
+
+    The API needs the token that is printed, which is a new one at each start. Commands on the same directory find both: perdure ls --server dev.
+    """
+    if SOCKET_VARIABLE in os.environ:
+        serve_here(settings, targets, queues, given)
+        return
+    from perdure.api.api_server import listening_socket, url_of
+    from perdure.api.loopback_access import DEV_FILE, DevServer, write_dev_server
+
+    listening, token = listening_socket("127.0.0.1", port), secrets.token_urlsafe(24)
+    url = url_of(listening)
+    write_dev_server(DEV_FILE, DevServer(url, token))
+    click.echo(f"{url}  token {token}")
+    environment = {**os.environ, SOCKET_VARIABLE: str(listening.fileno()), TOKEN_VARIABLE: token}
+    code = watch(listening, environment, places_of(targets), reloads=not no_reload)
+    if code:
+        raise CommandExit(ExitCode.STORE if code == ExitCode.STORE else ExitCode.INPUT, "")
+
+
+def places_of(targets: tuple[str, ...]) -> list[Path]:
+    """Returns the directories to watch: this one, and those of the targets that are files elsewhere."""
+    found = [Path.cwd()]
+    for target in targets:
+        file = Path(target.partition(":")[0]).resolve()
+        if file.exists() and not file.is_relative_to(found[0]):
+            found.append(file.parent if file.is_file() else file)
+    return found
+
+
+def watch(listening: socket.socket, environment: dict[str, str], places: list[Path], *, reloads: bool) -> int:
+    """Runs the process that serves, again whenever a file was saved, until a signal stops it; returns its exit code. It never misses a request: the socket
+    stays open here.
+    """
+    command = [sys.executable, "-m", "perdure.cli", *sys.argv[1:]]
+    stopped = list[int]()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda found, _: stopped.append(found))
+    while True:
+        before = saved_files(places)
+        child = subprocess.Popen(command, env=environment, pass_fds=(listening.fileno(),), start_new_session=True)
+        changed = list[Path]()
+        while child.poll() is None and not stopped and not changed:
+            time.sleep(LOOK_S)
+            changed = changed_files(before, saved_files(places)) if reloads else []
+        if child.poll() is not None and not stopped and reloads and child.returncode:
+            click.echo("it has ended; save a file to begin anew, or press Ctrl-C", err=True)
+            while not stopped and not (changed := changed_files(before, saved_files(places))):
+                time.sleep(LOOK_S)
+        ended = end(child, stopped)
+        if stopped or not changed:
+            return 0 if stopped else ended
+        click.echo(f"{changed[0].name} was saved; loading the code anew")
+
+
+def end(child: subprocess.Popen[bytes], stopped: list[int]) -> int:
+    """Ends the process that serves, with the grace of a worker; a second signal ends it at once."""
+    if child.poll() is None:
+        child.terminate()
+    asked = len(stopped)
+    while True:
+        try:
+            return child.wait(LOOK_S)
+        except subprocess.TimeoutExpired:
+            if len(stopped) > max(asked, 1):
+                child.kill()
+
+
+def saved_files(places: list[Path]) -> dict[Path, tuple[int, int]]:
+    """Returns the watched files with their times and sizes."""
+    found: dict[Path, tuple[int, int]] = {}
+    for file in (file for place in places for file in _files(place)):
+        try:
+            known = file.stat()
+        except OSError:  # it was removed meanwhile
+            continue
+        found[file] = (known.st_mtime_ns, known.st_size)
+        if len(found) >= FILES_MAX:
+            break
+    return found
+
+
+def _files(place: Path) -> Iterator[Path]:
+    for directory, inner, names in os.walk(place):
+        inner[:] = [name for name in inner if not name.startswith(".") and name not in LEFT_OUT]
+        yield from (Path(directory, name) for name in names if Path(name).suffix in WATCHED)
+
+
+def changed_files(before: dict[Path, tuple[int, int]], now: dict[Path, tuple[int, int]]) -> list[Path]:
+    """Returns the files that are new, other than before, or gone."""
+    return sorted(file for file in before.keys() | now.keys() if before.get(file) != now.get(file))
+
+
+def serve_here(settings: GlobalOptions, targets: tuple[str, ...], queues: tuple[str, ...], given: dict[str, Any]) -> None:
+    """Serves in this process, on the socket that it was given, until a signal."""
+    import asyncio
+
+    from perdure.api.api_app import ApiApp
+    from perdure.api.api_server import ApiServer
+    from perdure.api.loopback_access import LoopbackAccess
+    from perdure.cli import definition_files
+    from perdure.cli.targets import TargetCode, load_code, worker_database
+    from perdure.definition_workflow import Definition
+    from perdure.runtime.server import serve
+    from perdure.service.secrets.secret_resolver import secret_resolver_for
+    from perdure.service.store_access import StoreAccess
+    from perdure.stores.protocol import Store
+
+    listening, token = socket.socket(fileno=int(os.environ.pop(SOCKET_VARIABLE))), os.environ.pop(TOKEN_VARIABLE)
+    code = load_code(targets, given["tools"], given["calls"], definition_files.environment_of(given)) if targets else TargetCode((), ())
+    for definition in (one for one in code.workflows if isinstance(one, Definition)):
+        definition_files.require_dependencies(definition)
+    db, codec = worker_database(settings, code.apps)
+    queues = queues or tuple(dict.fromkeys(queue for app in code.apps for queue in app.queues))
+    settings.log("perdure")
+
+    def api(store: Store, engine: Engine | None) -> ApiServer:
+        secret = os.environ.get("PERDURE_SIGNING_SECRET", "").encode()
+        return ApiServer(ApiApp(StoreAccess(store, engine), LoopbackAccess(token, settings.tenant), secret=secret), listening)
+
+    def ready(engine: Engine | None) -> None:
+        knows = [] if engine is None else [f"{one.name}@{one.version}" for one in engine.known.values()]
+        click.echo(f"ready; it knows {', '.join(knows) or 'no workflow'}")
+
+    how: dict[str, Any] = {"queues": queues, "declares": code.queues, "db": db, "codec": codec, "grace_s": RELOAD_GRACE_S}
+    asyncio.run(serve([one.code for one in code.workflows], code.steps, **how, ready=ready, secrets=secret_resolver_for, beside=api))

@@ -1,0 +1,294 @@
+"""Operations on the catalog: definitions, their versions and tags, and starts of a version."""
+
+import msgspec
+
+from perdure.code.durations import whole_number
+from perdure.operations.on_executions import StartedExecution
+from perdure.service import catalog, catalog_sync, definition_starts, execution_operations
+from perdure.service.catalog import CatalogDefinition, CheckedDocument, DefinitionPage, EventPage, RolledBack, VersionDetails, VersionDiff
+from perdure.service.catalog_changes import NO_FIELDS, DefinitionFields, Edit
+from perdure.service.catalog_records import DraftRecord
+from perdure.service.catalog_references import resolve_reference
+from perdure.service.catalog_sync import SyncDocument, SyncedDefinition, SyncResult
+from perdure.service.execution_operations import StartRequest
+from perdure.service.store_access import StoreAccess
+from perdure.service.version_numbers import VersionPart
+from perdure.service.wire_types import JsonDocument
+
+PAGE_MAX = 1_000
+"""The most items in a page."""
+
+
+class NamedVersion(msgspec.Struct, frozen=True):
+    """The version that a reference names."""
+
+    slug: str
+    version: str
+    hash: str
+    enabled: bool
+
+
+# Read
+
+
+async def page(
+    access: StoreAccess, tenant: str, text: str = "", tag: str = "", *, enabled: bool | None = None, limit: int = 100, after: str = ""
+) -> DefinitionPage:
+    """Lists definitions in order of slug, behind `after`: those with `text` in their slug, name, description or tags, whatever its case, and with this `tag`.
+
+    A page that has a `next` may have fewer than `limit` items, when few match the text.
+
+    Raises:
+        BadValue: the limit is invalid.
+    """
+    return await catalog.list_definitions(access, tenant, text, tag, enabled=enabled, limit=_limit(limit), after=after)
+
+
+async def read(access: StoreAccess, tenant: str, definition: str) -> CatalogDefinition:
+    """A definition, by its slug or its id.
+
+    Raises:
+        NotFound: there is none.
+    """
+    return await catalog.read_definition(access, tenant, definition)
+
+
+async def history(access: StoreAccess, tenant: str, definition: str, limit: int = 100, before: int | None = None, *, versions_only: bool = False) -> EventPage:
+    """Lists what happened to a definition, newest first, before entry `before`; with `versions_only`, the versions that were published.
+
+    The history stays when the definition is deleted.
+
+    Raises:
+        NotFound: there never was a definition of this slug.
+        BadValue: the limit is invalid.
+    """
+    return await catalog.read_history(access, tenant, definition, _limit(limit), before, versions_only=versions_only)
+
+
+async def version(access: StoreAccess, tenant: str, reference: str) -> VersionDetails:
+    """The version that a reference names, with its documents: ``invoice``, ``invoice@1.2.0``, ``invoice@^1``, ``invoice@sha256:…``, ``invoice:production``.
+
+    Versions of a definition that was deleted are found as well.
+
+    Raises:
+        BadValue: the text is no reference.
+        NotFound, Ambiguous: it names no version, or several.
+    """
+    return await catalog.read_version(access, tenant, reference)
+
+
+async def resolve(access: StoreAccess, tenant: str, reference: str) -> NamedVersion:
+    """The number and hash of the version that a reference names at present.
+
+    Raises:
+        BadValue: the text is no reference.
+        NotFound, Ambiguous: it names no version, or several.
+    """
+    found = await resolve_reference(access.store, tenant, reference)
+    return NamedVersion(found.definition.slug, found.version, found.hash, found.definition.enabled)
+
+
+async def diff(access: StoreAccess, tenant: str, before: str, after: str) -> VersionDiff:
+    """The differences between the versions that two references name, by the ids of their steps.
+
+    Raises:
+        BadValue: a text is no reference.
+        NotFound, Ambiguous: one names no version, or several.
+    """
+    return await catalog.diff_versions(access, tenant, before, after)
+
+
+async def validate(access: StoreAccess, document: JsonDocument, slug: str = "") -> CheckedDocument:
+    """Checks a document and returns everything that was found in it. Nothing is stored.
+
+    Raises:
+        BadName: the slug is not valid, or none can be made of the name.
+        BadValue: there is no document.
+    """
+    return await catalog.check_document(document, slug)
+
+
+# Change
+
+
+async def create(
+    access: StoreAccess, tenant: str, document: JsonDocument, author: str, slug: str = "", *, fields: DefinitionFields = NO_FIELDS, note: str = ""
+) -> CatalogDefinition:
+    """Creates a definition with a first version. Without a `slug`, one is made of the name of the document.
+
+    Raises:
+        AlreadyExists: the slug is taken.
+        BadDefinition: the document is not valid; the error has all findings.
+        BadName, BadValue: the slug, the author or a field is not valid.
+    """
+    return await catalog.create_definition(access, tenant, document, Edit(author, note), slug, fields)
+
+
+async def update(
+    access: StoreAccess,
+    tenant: str,
+    definition: str,
+    author: str,
+    document: JsonDocument | None = None,
+    *,
+    fields: DefinitionFields = NO_FIELDS,
+    part: VersionPart | None = None,
+    note: str = "",
+    revision: int | None = None,
+) -> CatalogDefinition:
+    """Changes fields of a definition and, with a `document`, publishes that as its new version.
+
+    The minor version rises, or the `part` that is given, unless the document declares a version of its own. With `revision`, this happens only while the
+    definition is at it.
+
+    Raises:
+        NotFound: there is no such definition.
+        StaleRecord: it is not at the revision.
+        BadDefinition: the document is not valid; the error has all findings.
+        BadName, BadValue: a field or the author is not valid, or the document declares a version that is not above the highest.
+    """
+    return await catalog.update_definition(access, tenant, definition, Edit(author, note, revision), document, fields=fields, part=part)
+
+
+async def delete(access: StoreAccess, tenant: str, definition: str, author: str, note: str = "", *, revision: int | None = None) -> None:
+    """Deletes a definition and its draft. Its versions and its history are kept, and executions go on.
+
+    Raises:
+        NotFound: there is no such definition.
+        StaleRecord: it is not at the revision.
+        BadName: the author is not valid.
+    """
+    await catalog.delete_definition(access, tenant, definition, Edit(author, note, revision))
+
+
+async def roll_back(access: StoreAccess, tenant: str, definition: str, target: str, author: str, *, note: str = "", revision: int | None = None) -> RolledBack:
+    """Makes an earlier version current again, named by its hash or its number. It gets a number above the highest.
+
+    Raises:
+        NotFound, Ambiguous: there is no such definition or version, or several versions have a hash that begins so.
+        StaleRecord: the definition is not at the revision.
+        BadDefinition: the version is not valid here any more.
+        BadName, BadValue: the author or the target is not valid.
+    """
+    return await catalog.roll_back(access, tenant, definition, target, Edit(author, note, revision))
+
+
+async def move_tag(
+    access: StoreAccess, tenant: str, definition: str, tag: str, author: str, version: str = "", *, note: str = "", revision: int | None = None
+) -> CatalogDefinition:
+    """Has a tag name a version, given by its number, a range or its hash (default: the current one).
+
+    Raises:
+        NotFound, Ambiguous: there is no such definition or version, or several versions have a hash that begins so.
+        StaleRecord: the definition is not at the revision.
+        BadName, BadValue: the author or the tag is not valid, or there are too many tags.
+    """
+    return await catalog.move_tag(access, tenant, definition, tag, Edit(author, note, revision), version)
+
+
+async def remove_tag(
+    access: StoreAccess, tenant: str, definition: str, tag: str, author: str, *, note: str = "", revision: int | None = None
+) -> CatalogDefinition:
+    """Removes a tag. The version that it named stays.
+
+    Raises:
+        NotFound: there is no such definition or tag.
+        StaleRecord: the definition is not at the revision.
+        BadName, BadValue: the author or the tag is not valid.
+    """
+    return await catalog.move_tag(access, tenant, definition, tag, Edit(author, note, revision), None)
+
+
+# Drafts
+
+
+async def draft(access: StoreAccess, tenant: str, definition: str) -> DraftRecord:
+    """The document that is being edited. `update` with it publishes it, which removes the draft.
+
+    Raises:
+        NotFound: there is no such definition, or it has no draft.
+    """
+    return await catalog.read_draft(access, tenant, definition)
+
+
+async def save_draft(access: StoreAccess, tenant: str, slug: str, document: bytes, author: str, *, revision: int | None = None) -> CatalogDefinition:
+    """Keeps a document that need not be valid beside the current version; without a definition of this slug, creates one that has only a draft.
+
+    Raises:
+        StaleRecord: the definition is not at the revision.
+        BadName, BadValue: the slug or the author is not valid, or the document is larger than 512 KiB.
+    """
+    return await catalog.save_draft(access, tenant, slug, document, Edit(author, revision=revision))
+
+
+async def discard_draft(access: StoreAccess, tenant: str, definition: str, author: str, *, revision: int | None = None) -> CatalogDefinition:
+    """Removes the draft of a definition.
+
+    Raises:
+        NotFound: there is no such definition, or it has no draft.
+        StaleRecord: it is not at the revision.
+        BadName: the author is not valid.
+    """
+    return await catalog.discard_draft(access, tenant, definition, Edit(author, revision=revision))
+
+
+# Sync
+
+
+async def sync(access: StoreAccess, tenant: str, document: JsonDocument, author: str, slug: str = "", *, note: str = "") -> SyncedDefinition:
+    """Creates a definition from a document that is kept elsewhere, or makes it the current version. Repeating it changes nothing.
+
+    Raises:
+        BadDefinition: the document is not valid; the error has all findings.
+        BadName, BadValue: the slug or the author is not valid, or the document declares a version that is not above the highest.
+    """
+    return await catalog_sync.sync_definition(access, tenant, document, Edit(author, note), slug)
+
+
+async def sync_all(
+    access: StoreAccess, tenant: str, documents: list[SyncDocument], author: str, *, delete: bool = False, expect: int | None = None, note: str = ""
+) -> SyncResult:
+    """Brings the catalog to the state of a set of documents: syncs each, and deletes all other definitions, in one change.
+
+    It is a dry run unless `delete` is true; then `expect` is the number of definitions that are to be deleted.
+
+    Raises:
+        BadDefinition: a document is not valid; the error has the findings of all.
+        BadValue: another number of definitions would be deleted, two documents have one slug, or there are too many.
+        BadName: a slug or the author is not valid.
+    """
+    return await catalog_sync.sync_all(access, tenant, documents, Edit(author, note), delete=delete, expect=expect)
+
+
+# Start
+
+
+async def start(access: StoreAccess, request: StartRequest, reference: str) -> StartedExecution:
+    """Starts the version that a reference names, unless an execution of the id exists. The workflow of the execution is the slug.
+
+    Raises:
+        DefinitionDisabled: the definition is disabled.
+        NotFound, Ambiguous: the reference names no version, or several.
+        BadValue: the text is no reference, the definition does not take the input, or an option does not fit the others.
+        InputDiffers: the start is strict, and an execution exists with another input.
+        TooManyActive: none exists, and the admission does not allow another one now.
+    """
+    found = await definition_starts.catalog_start(access, request, reference)
+    return StartedExecution(*await execution_operations.start_execution(access, found))
+
+
+async def start_document(access: StoreAccess, request: StartRequest, document: JsonDocument) -> StartedExecution:
+    """Starts a document that is not in the catalog, unless an execution of the id exists. Without a workflow in the key, it is made of the name.
+
+    Raises:
+        BadDefinition: the document is not valid; the error has all findings.
+        BadName: no workflow can be made of its name.
+        BadValue: the definition does not take the input, or an option does not fit the others.
+        InputDiffers: the start is strict, and an execution exists with another input.
+        TooManyActive: none exists, and the admission does not allow another one now.
+    """
+    return StartedExecution(*await execution_operations.start_execution(access, await definition_starts.inline_start(request, document)))
+
+
+def _limit(given: int) -> int:
+    return min(whole_number(given, "limit"), PAGE_MAX)

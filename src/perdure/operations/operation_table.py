@@ -1,0 +1,163 @@
+"""All operations: the function of each, its route over HTTP, and the role that it needs.
+
+The HTTP API, its documents and the client for a server are made from this table: parameters, results, descriptions and errors are those of the functions.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
+
+from perdure.core import errors
+from perdure.operations import on_approvals, on_catalog, on_dead_letters, on_executions, on_queues, on_upkeep
+from perdure.service.callers import Role
+
+NO_DEFAULT: Any = inspect.Parameter.empty
+
+_RAISES = re.compile(r"^ {4}Raises:\n((?: {8}.*\n?)+)", re.MULTILINE)
+_ERROR_NAMES = re.compile(r"^ {8}(?P<names>[A-Z]\w+(?:, [A-Z]\w+)*): ", re.MULTILINE)
+
+
+class OperationParameter(NamedTuple):
+    """A parameter of an operation: its name, its type with annotations, and its default (`NO_DEFAULT`: it must be given)."""
+
+    name: str
+    type: Any
+    default: Any
+
+
+class Operation:
+    """An operation: its function, and its method, path and role over HTTP.
+
+    ``{workflow}`` and ``{id}`` in a path are those of the parameter `key`; any other name in braces is that of a parameter.
+    """
+
+    def __init__(self, function: Callable[..., Any], method: str, path: str, role: Role) -> None:
+        self.function, self.method, self.path, self.role = function, method, path, role
+        self.name = f"{function.__module__.rpartition('.on_')[2]}.{function.__name__.rstrip('_')}"
+
+    def __repr__(self) -> str:
+        return f"<operation {self.name}>"
+
+    @cached_property
+    def _hints(self) -> dict[str, Any]:
+        return get_type_hints(self.function, include_extras=True)
+
+    @cached_property
+    def parameters(self) -> tuple[OperationParameter, ...]:
+        """The parameters behind the store."""
+        _, *given = inspect.signature(self.function).parameters.values()
+        return tuple(OperationParameter(one.name, self._hints[one.name], one.default) for one in given)
+
+    @cached_property
+    def is_stream(self) -> bool:
+        """Whether it yields what it finds, one after the other."""
+        return get_origin(self._hints["return"]) is not None and "Generator" in str(get_origin(self._hints["return"]))
+
+    @cached_property
+    def result(self) -> Any:
+        """The type of the result, or of each thing that a stream yields."""
+        return get_args(self._hints["return"])[0] if self.is_stream else self._hints["return"]
+
+    @cached_property
+    def description(self) -> str:
+        """What it does, without its errors."""
+        return inspect.cleandoc(_RAISES.sub("", self.function.__doc__ or "")).strip()
+
+    @cached_property
+    def errors(self) -> tuple[type[errors.PerdureError], ...]:
+        """The errors that the function says it raises."""
+        section = _RAISES.search(self.function.__doc__ or "")
+        named = [name for found in _ERROR_NAMES.finditer(section[1]) for name in found["names"].split(", ")] if section else []
+        return tuple(getattr(errors, name) for name in named)
+
+    def bound(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Returns arguments by name, without those that are defaults."""
+        given = inspect.signature(self.function).bind(None, *args, **kwargs).arguments
+        defaults = {one.name: one.default for one in self.parameters}
+        return {name: value for name, value in list(given.items())[1:] if value is not defaults[name]}
+
+
+_ONE = "/api/executions/{workflow}/{id}"
+_APPROVAL = "/api/approvals/{id}"
+
+OPERATIONS: tuple[Operation, ...] = (
+    Operation(on_executions.start, "POST", "/api/executions", "operator"),
+    Operation(on_executions.page, "GET", "/api/executions", "viewer"),
+    Operation(on_executions.find, "GET", "/api/execution-search", "viewer"),
+    Operation(on_executions.by_id, "GET", "/api/execution-ids/{id}", "viewer"),
+    Operation(on_executions.selected, "POST", "/api/executions/select", "viewer"),
+    Operation(on_executions.bulk, "POST", "/api/executions/bulk", "operator"),
+    Operation(on_executions.summary, "GET", f"{_ONE}/summary", "viewer"),
+    Operation(on_executions.status, "GET", _ONE, "viewer"),
+    Operation(on_executions.steps, "GET", f"{_ONE}/steps", "viewer"),
+    Operation(on_executions.details, "GET", f"{_ONE}/details", "viewer"),
+    Operation(on_executions.state, "GET", f"{_ONE}/state", "viewer"),
+    Operation(on_executions.result, "GET", f"{_ONE}/result", "viewer"),
+    Operation(on_executions.stream, "GET", f"{_ONE}/stream", "viewer"),
+    Operation(on_executions.events, "GET", f"{_ONE}/events", "viewer"),
+    Operation(on_executions.send, "POST", f"{_ONE}/messages", "operator"),
+    Operation(on_executions.ask, "POST", f"{_ONE}/ask", "operator"),
+    Operation(on_executions.cancel, "POST", f"{_ONE}/cancel", "operator"),
+    Operation(on_executions.terminate, "POST", f"{_ONE}/terminate", "operator"),
+    Operation(on_executions.pause, "POST", f"{_ONE}/pause", "operator"),
+    Operation(on_executions.resume, "POST", f"{_ONE}/resume", "operator"),
+    Operation(on_executions.evict, "POST", f"{_ONE}/evict", "operator"),
+    Operation(on_executions.undo, "POST", f"{_ONE}/undo", "operator"),
+    Operation(on_executions.retry, "POST", f"{_ONE}/retry", "operator"),
+    Operation(on_executions.rerun, "POST", f"{_ONE}/rerun", "operator"),
+    Operation(on_executions.fork, "POST", f"{_ONE}/fork", "operator"),
+    Operation(on_executions.preset, "POST", f"{_ONE}/preset", "operator"),
+    Operation(on_executions.patch, "POST", f"{_ONE}/patch", "author"),
+    Operation(on_executions.withdraw_patches, "POST", f"{_ONE}/patch/withdraw", "author"),
+    Operation(on_catalog.page, "GET", "/api/workflows", "viewer"),
+    Operation(on_catalog.create, "POST", "/api/workflows", "author"),
+    Operation(on_catalog.validate, "POST", "/api/workflows/validate", "viewer"),
+    Operation(on_catalog.sync, "POST", "/api/workflows/sync", "author"),
+    Operation(on_catalog.sync_all, "POST", "/api/workflows/sync-all", "author"),
+    Operation(on_catalog.read, "GET", "/api/workflows/{definition}", "viewer"),
+    Operation(on_catalog.update, "PUT", "/api/workflows/{definition}", "author"),
+    Operation(on_catalog.delete, "DELETE", "/api/workflows/{definition}", "author"),
+    Operation(on_catalog.history, "GET", "/api/workflows/{definition}/history", "viewer"),
+    Operation(on_catalog.roll_back, "POST", "/api/workflows/{definition}/rollback", "author"),
+    Operation(on_catalog.move_tag, "PUT", "/api/workflows/{definition}/tags/{tag}", "author"),
+    Operation(on_catalog.remove_tag, "DELETE", "/api/workflows/{definition}/tags/{tag}", "author"),
+    Operation(on_catalog.draft, "GET", "/api/workflows/{definition}/draft", "viewer"),
+    Operation(on_catalog.save_draft, "PUT", "/api/workflows/{slug}/draft", "author"),
+    Operation(on_catalog.discard_draft, "DELETE", "/api/workflows/{definition}/draft", "author"),
+    Operation(on_catalog.version, "GET", "/api/workflow-versions/{reference}", "viewer"),
+    Operation(on_catalog.resolve, "GET", "/api/workflow-versions/{reference}/name", "viewer"),
+    Operation(on_catalog.diff, "GET", "/api/workflow-diff", "viewer"),
+    Operation(on_catalog.start, "POST", "/api/workflow-versions/{reference}/executions", "operator"),
+    Operation(on_catalog.start_document, "POST", "/api/inline-executions", "author"),
+    Operation(on_approvals.waiting, "GET", "/api/approvals", "viewer"),
+    Operation(on_approvals.find, "GET", "/api/approval-search", "viewer"),
+    Operation(on_approvals.read, "GET", _APPROVAL, "viewer"),
+    Operation(on_approvals.vote, "POST", f"{_APPROVAL}/decide", "approver"),
+    Operation(on_approvals.sign_link, "POST", f"{_APPROVAL}/links", "admin"),
+    Operation(on_approvals.vote_by_link, "POST", "/api/approval-links/decide", "approver"),
+    Operation(on_approvals.complete, "POST", "/api/completions/complete", "operator"),
+    Operation(on_approvals.fail, "POST", "/api/completions/fail", "operator"),
+    Operation(on_approvals.heartbeat, "POST", "/api/completions/heartbeat", "operator"),
+    Operation(on_dead_letters.groups, "GET", "/api/dead-letters", "viewer"),
+    Operation(on_dead_letters.requeue, "POST", "/api/dead-letters/{workflow}/{id}/requeue", "operator"),
+    Operation(on_dead_letters.discard, "POST", "/api/dead-letters/{workflow}/{id}/discard", "operator"),
+    Operation(on_queues.statuses, "GET", "/api/queues", "viewer"),
+    Operation(on_queues.declare, "PUT", "/api/queues/{queue}/declaration", "operator"),
+    Operation(on_queues.change, "PATCH", "/api/queues/{queue}", "admin"),
+    Operation(on_queues.remove, "DELETE", "/api/queues/{queue}", "admin"),
+    Operation(on_queues.processes, "GET", "/api/engines", "viewer"),
+    Operation(on_upkeep.export, "GET", f"{_ONE}/export", "admin"),
+    Operation(on_upkeep.import_, "POST", "/api/imports", "admin"),
+    Operation(on_upkeep.verify, "POST", "/api/upkeep/verify", "admin"),
+    Operation(on_upkeep.prune, "POST", "/api/upkeep/prune", "admin"),
+    Operation(on_upkeep.archives, "GET", f"{_ONE}/archives", "viewer"),
+    Operation(on_upkeep.prune_archives, "POST", "/api/upkeep/prune-archives", "admin"),
+    Operation(on_upkeep.prune_values, "POST", "/api/upkeep/prune-values", "admin"),
+    Operation(on_upkeep.prune_months, "POST", "/api/upkeep/prune-months", "admin"),
+)
+
+BY_FUNCTION = {one.function: one for one in OPERATIONS}

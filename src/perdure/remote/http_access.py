@@ -1,0 +1,181 @@
+"""Calls operations on a server. See `ServiceAccess`.
+
+A request that reads, or that has the same effect when it is repeated, is sent again when the server can't be reached or is stopping, for up to `RETRY_S`.
+Starts are such requests, since their ids are chosen here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from urllib.parse import urlsplit
+
+import msgspec
+
+from perdure.core.errors import BadValue, MissingExtra, PerdureError, StoreError, StoreUnavailable, WrongVerb
+from perdure.core.paths import Key
+from perdure.operations import on_executions, wire_codec
+from perdure.operations.operation_table import BY_FUNCTION, Operation
+from perdure.service.execution_operations import StartRequest
+
+if TYPE_CHECKING:
+    from perdure.runtime.execution_results import Ending
+    from perdure.service.store_access import StoreAccess
+
+logger = logging.getLogger("perdure.remote")
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+CONNECT_S, ANSWER_S = 10.0, 30.0
+"""How long connecting and an answer may take. Calls that wait have no limit but that of their caller."""
+
+RETRY_S, RETRY_MIN_S, RETRY_MAX_S = 20.0, 0.05, 2.0
+"""For how long a request is repeated, and the first and the longest pause between two."""
+
+RESULT_WAIT_S = 25.0
+"""How long one request waits for a result. Proxies end connections that are silent for longer, often after 60 s."""
+
+WARN_AFTER_S, WARN_EVERY_S = 2.0, 60.0
+"""When a wait for a result first says what the execution lacks, and how often."""
+
+FRAMES = "application/vnd.perdure+msgpack-frames"
+NOT_REPEATED = frozenset(("executions.ask", "executions.rerun", "executions.fork"))
+"""Operations that are not sent again after a connection broke, since they may have taken effect and would do so twice, or say that they had."""
+
+
+class HttpAccess:
+    """The operations of the server at a URL, with a key as `token`.
+
+    Raises:
+        MissingExtra: httpx2 is not installed.
+        BadValue: the URL is not one of a server.
+    """
+
+    def __init__(self, url: str, token: str | None = None, *, transport: Any = None) -> None:
+        try:
+            import httpx2
+        except ImportError:
+            raise MissingExtra("a client of a server", "httpx2", "http") from None
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+            raise BadValue("client URL", url, "the URL of a server, such as https://perdure.example.com")
+        self._httpx, self.url = httpx2, url.rstrip("/")
+        headers = {"accept": wire_codec.MEDIA_TYPE, "content-type": wire_codec.MEDIA_TYPE, **({"authorization": f"Bearer {token}"} if token else {})}
+        limit = httpx2.Timeout(ANSWER_S, connect=CONNECT_S)
+        self._client = httpx2.AsyncClient(base_url=self.url, headers=headers, timeout=limit, transport=transport, follow_redirects=False)
+
+    def __repr__(self) -> str:
+        return f"<the server {self.url}>"
+
+    async def aclose(self) -> None:
+        """Closes the connections."""
+        await self._client.aclose()
+
+    def on_store(self, what: str) -> StoreAccess:
+        """Refuses: the store is behind the server. See `ServiceAccess`."""
+        raise WrongVerb(f"{what} needs the database, and this client has the server {self.url}", "use a client on the database's own URL")
+
+    async def call(self, operation: Callable[Concatenate[StoreAccess, P], Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Performs an operation on the server. See `ServiceAccess`."""
+        known = _known(operation)
+        given = known.bound(*args, **kwargs)
+        result: T = wire_codec.decode_result(known, await self._send(known, given))
+        return result
+
+    async def stream(
+        self, operation: Callable[Concatenate[StoreAccess, P], AsyncGenerator[T, None]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> AsyncGenerator[T, None]:
+        """Yields what an operation finds. If the connection breaks, it goes on behind what was yielded last. See `ServiceAccess`."""
+        known = _known(operation)
+        given = known.bound(*args, **kwargs)
+        began_s = time.monotonic()
+        while True:
+            try:
+                async for one in self._frames(known, given):
+                    given["after"], began_s = getattr(one, "id", None) or one.number, time.monotonic()
+                    yield one
+                return
+            except self._httpx.TransportError as error:
+                if time.monotonic() - began_s > RETRY_S:
+                    raise StoreUnavailable(f"the server {self.url} can't be reached: {_text(error)}") from error
+                await asyncio.sleep(RETRY_MIN_S * 4)
+
+    async def result(self, key: Key, after: int = 0, ending: Ending | None = None) -> bytes:
+        """Waits for the end of an execution. See `ServiceAccess`."""
+        began_s, warned_s = time.monotonic(), -WARN_EVERY_S
+        wait_s = WARN_AFTER_S
+        while True:
+            found = await self.call(on_executions.result, key, after, wait_s)
+            if found.is_there:
+                return found.value
+            now_s = time.monotonic()
+            if now_s - warned_s >= WARN_EVERY_S and now_s - began_s >= WARN_AFTER_S and "no engine" in found.why:
+                logger.warning("waiting for %s: %s", key, found.why)
+                warned_s = now_s
+            wait_s = RESULT_WAIT_S
+
+    async def _send(self, operation: Operation, given: dict[str, Any]) -> bytes:
+        waits = bool(given.get("wait") or given.get("wait_s") or operation.name in NOT_REPEATED)
+        timeout = self._httpx.Timeout(None, connect=CONNECT_S) if waits else self._httpx.USE_CLIENT_DEFAULT
+        began_s, pause_s = time.monotonic(), RETRY_MIN_S
+        while True:
+            request = self._client.build_request("POST", f"/api/call/{operation.name}", content=wire_codec.encode(given), timeout=timeout)
+            try:
+                answer = await self._client.send(request)
+            except self._httpx.TransportError as error:
+                may_repeat = operation.name not in NOT_REPEATED or isinstance(error, self._httpx.ConnectError)
+                if not may_repeat or time.monotonic() - began_s > RETRY_S:
+                    raise StoreUnavailable(f"the server {self.url} can't be reached: {_text(error)}") from error
+            else:
+                if answer.status_code < 400:
+                    content: bytes = answer.content
+                    return content
+                if answer.status_code != 503 or time.monotonic() - began_s > RETRY_S:
+                    raise self._error(answer)
+            if isinstance(given.get("request"), StartRequest):  # the first one may have created it
+                given["request"] = msgspec.structs.replace(given["request"], is_new=False)
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, RETRY_MAX_S)
+
+    async def _frames(self, operation: Operation, given: dict[str, Any]) -> AsyncGenerator[Any, None]:
+        limit = self._httpx.Timeout(None, connect=CONNECT_S)
+        content, headers = wire_codec.encode(given), {"accept": FRAMES}
+        async with self._client.stream("POST", f"/api/call/{operation.name}", content=content, headers=headers, timeout=limit) as answer:
+            if answer.status_code >= 400:
+                await answer.aread()
+                raise self._error(answer)
+            left = b""
+            async for part in answer.aiter_bytes():
+                left += part
+                while len(left) >= 4 and len(left) >= 4 + (size := int.from_bytes(left[:4], "big")):
+                    frame, left = left[4 : 4 + size], left[4 + size :]
+                    if frame[:1] == b"\1":
+                        raise wire_codec.decode_error(frame[1:])
+                    if frame:
+                        yield wire_codec.decode_result(operation, frame[1:])
+
+    def _error(self, answer: Any) -> PerdureError:
+        """Returns the error of an answer: that of the operation or, from something in between, one that says what it was."""
+        try:
+            return wire_codec.decode_error(answer.content)
+        except msgspec.MsgspecError:
+            pass
+        try:
+            said = str(msgspec.json.decode(answer.content)["detail"])
+        except (msgspec.MsgspecError, KeyError, TypeError):
+            said = answer.text[:200]
+        return StoreError(f"the server {self.url} answered {answer.status_code}: {said}")
+
+
+def _known(function: Any) -> Operation:
+    operation = BY_FUNCTION.get(function)
+    assert operation is not None, f"{function} is in the table of operations"
+    return operation
+
+
+def _text(error: Exception) -> str:
+    return str(error) or type(error).__name__

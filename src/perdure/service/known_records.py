@@ -1,0 +1,18 @@
+"""The table of all kinds of records that the service keeps. Other packages keep kinds of their own, such as `perdure.langgraph`."""
+
+from typing import Any
+
+from perdure.service import catalog_records as catalog
+from perdure.service.record_kinds import RecordKind
+
+RECORD_KINDS: tuple[RecordKind[Any], ...] = (
+    catalog.DEFINITIONS,
+    catalog.VERSIONS,
+    catalog.CONTENTS,
+    catalog.RELEASES,
+    catalog.EVENTS,
+    catalog.DRAFTS,
+)
+"""Every kind, once."""
+
+KINDS_BY_NAME = {kind.name: kind for kind in RECORD_KINDS}

@@ -1,0 +1,34 @@
+"""Positions in lists as texts that clients pass back: opaque, and usable in a URL."""
+
+import base64
+import binascii
+
+import msgspec
+
+from perdure.core.errors import BadValue
+from perdure.core.paths import Key
+from perdure.stores.records import PagePosition
+
+_Position = tuple[Key, float, bytes]
+_decode = msgspec.msgpack.Decoder(_Position).decode
+
+
+def cursor_text(position: PagePosition | None) -> str:
+    """Returns a position in a list of executions as text; empty for the beginning."""
+    if position is None:
+        return ""
+    return base64.urlsafe_b64encode(msgspec.msgpack.encode((position.key, position.created_at_s, position.value))).decode().rstrip("=")
+
+
+def parse_cursor(text: str) -> PagePosition | None:
+    """Returns the position of a text that `cursor_text` has made.
+
+    Raises:
+        BadValue: the text is not one.
+    """
+    if not text:
+        return None
+    try:
+        return PagePosition(*_decode(base64.b64decode(text.encode() + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)))
+    except (ValueError, binascii.Error, msgspec.MsgspecError):
+        raise BadValue("after", text, "the `next` of the page before, or empty for the first page") from None

@@ -1,0 +1,137 @@
+"""An API over an engine, and requests to it: as ASGI calls in the process, or on a port."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from perdure import App, Context, Signal, Workflow, step, workflow
+from perdure.api.api_app import ApiApp
+from perdure.api.api_server import ApiServer, listening_socket, url_of
+from perdure.api.http_requests import ApiRequest
+from perdure.service.callers import LOCAL, Caller
+from perdure.service.store_access import StoreAccess
+
+named = Signal("named", str)
+added: list[int] = []
+
+
+@step
+async def add(a: int, b: int) -> int:
+    """A step with an effect."""
+    added.append(a)
+    return a + b
+
+
+@workflow
+async def calc(ctx: Context, a: int, b: int = 1) -> int:
+    """Adds; negative numbers are a mistake."""
+    ctx.set("seen", a)
+    ctx.emit({"a": a})
+    total = await ctx.step(add, a, b)
+    if a < 0:
+        raise ValueError("negative")
+    return total
+
+
+@workflow
+async def greet(ctx: Context) -> str:
+    """Waits for a name."""
+    name: str = await ctx.listen(named)
+    return f"Hello {name}"
+
+
+@workflow
+async def trip(ctx: Context, city: str) -> str:
+    """Asks a person."""
+    approved = await ctx.approve(f"go to {city}?")
+    return f"to {city}: {approved.approved}"
+
+
+WORKFLOWS: list[Workflow[..., Any]] = [calc, greet, trip]
+
+
+class Answer(NamedTuple):
+    """An answer: its status, headers and body."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        """The body as JSON."""
+        return json.loads(self.body)
+
+
+class Api:
+    """An API, called in this process. `caller` is who asks."""
+
+    def __init__(self, app: ApiApp) -> None:
+        self.app = app
+        self.caller: Caller = LOCAL
+
+    async def authenticate(self, _: ApiRequest) -> Caller:
+        """Whoever is set."""
+        return self.caller
+
+    async def __call__(self, method: str, path: str, body: Any = None, *, raw: bytes | None = None, **headers: str) -> Answer:
+        """Sends a request, with a body of JSON or of raw bytes."""
+        content = raw if raw is not None else b"" if body is None else json.dumps(body).encode()
+        given = {
+            "host": "127.0.0.1",
+            **({"content-type": "application/json"} if content else {}),
+            **{name.replace("_", "-"): one for name, one in headers.items()},
+        }
+        where, _, query = path.partition("?")
+        scope = {
+            "type": "http",
+            "method": method,
+            "path": where,
+            "raw_path": where.encode(),
+            "query_string": query.encode(),
+            "headers": [(name.encode(), value.encode()) for name, value in given.items()],
+        }
+        sent: list[Mapping[str, Any]] = []
+        left = [{"type": "http.request", "body": content, "more_body": False}]
+
+        async def receive() -> Any:
+            if left:
+                return left.pop()
+            return await asyncio.Event().wait()
+
+        async def send(message: Mapping[str, Any]) -> None:
+            sent.append(message)
+
+        await self.app(scope, receive, send)
+        found = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+        return Answer(sent[0]["status"], found, b"".join(part.get("body", b"") for part in sent[1:]))
+
+
+@asynccontextmanager
+async def api_in_process(directory: Path) -> AsyncIterator[Api]:
+    """An engine with an API, in this process."""
+    async with App(WORKFLOWS, db=f"sqlite:///{directory}/api.db") as app:
+        access = app.client._access.on_store("a test")
+        api = Api(ApiApp(access, lambda request: api.authenticate(request), secret=b"a secret of the tests"))
+        yield api
+
+
+@asynccontextmanager
+async def api_on_a_port(access: StoreAccess, port: int = 0) -> AsyncIterator[str]:
+    """The URL of an API on a store."""
+
+    async def anybody(_: ApiRequest) -> Caller:
+        return LOCAL
+
+    listening = listening_socket("127.0.0.1", port)
+    server = ApiServer(ApiApp(access, anybody, secret=b"a secret of the tests"), listening)
+    running = asyncio.create_task(server.run())
+    await server.ready()
+    try:
+        yield url_of(listening)
+    finally:
+        server.stop()
+        await running

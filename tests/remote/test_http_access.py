@@ -1,0 +1,183 @@
+"""A client of a server behaves as one on the store: the same suite runs on both."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from perdure import App, AsyncClient
+from perdure.core.errors import (
+    Ambiguous,
+    BadValue,
+    ExecutionFailed,
+    HasEnded,
+    InputDiffers,
+    NotFound,
+    StoreUnavailable,
+    Timeout,
+    WrongVerb,
+)
+from perdure.core.paths import Key
+from perdure.remote.http_access import HttpAccess
+from perdure.sync_client import Client
+from tests.api.api_setup import WORKFLOWS, added, api_on_a_port, calc, greet, named, trip
+
+
+@asynccontextmanager
+async def client_by(how: str, directory: Path) -> AsyncIterator[AsyncClient]:
+    """A client on the store, or over HTTP, with an engine."""
+    async with App(WORKFLOWS, db=f"sqlite:///{directory}/{how}.db") as app:
+        if how == "store":
+            yield app.client
+            return
+        async with api_on_a_port(app.client._access.on_store("a test")) as url, AsyncClient(url) as client:
+            yield client
+
+
+@pytest.fixture(params=["store", "http"])
+async def client(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[AsyncClient]:
+    async with client_by(request.param, tmp_path) as client:
+        yield client
+
+
+async def test_results_states_and_streams(client: AsyncClient) -> None:
+    handle = await client.start(calc.with_(id="o/1 ü", attributes={"customer": "c1", "tag": ["a", "b"]}), 3, b=4)
+    assert handle.created and await handle.result() == 7 and await client.run(calc, 1) == 2
+    again = await client.start(calc.with_(id="o/1 ü"), 3, b=4)
+    assert not again.created and await again.result() == 7
+    status = await handle.status()
+    assert (status.key, status.status, status.attributes) == (Key("default", "calc", "o/1 ü"), "completed", {"customer": "c1", "tag": ["a", "b"]})
+    assert [one.path for one in await handle.steps()] == ["set:seen", "emit", "add"]
+    assert (await handle.query("seen"), await handle.query("none", 5), await handle.query()) == (3, 5, {"seen": 3})
+    assert [one.value async for one in handle.stream()] == [{"a": 3}]
+    events = [one async for one in handle.events(after=4)]
+    assert [one.type for one in events] == ["step.completed", "execution.completed"]
+    assert "calc" in str(await handle.tree())
+    assert await handle.summary() == (await client.list(where={"tag": "b"}))[0]
+
+
+async def test_errors_are_of_their_classes_with_their_attributes(client: AsyncClient) -> None:
+    with pytest.raises(ExecutionFailed, match="ValueError: negative") as failed:
+        await client.run(calc.with_(id="bad"), -1)
+    assert failed.value.key == Key("default", "calc", "bad") and failed.value.error.message == "negative"
+    with pytest.raises(NotFound) as missing:
+        await client.get(Key("default", "calc", "none"))
+    assert missing.value.key == Key("default", "calc", "none")
+    with pytest.raises(HasEnded) as ended:
+        await (await client.get("bad")).cancel()
+    assert ended.value.status == "failed"
+    await client.start(calc.with_(id="twice"), 1)
+    await client.start(greet.with_(id="twice"))
+    with pytest.raises(Ambiguous) as several:
+        await client.get("twice")
+    assert set(several.value.candidates) == {Key("default", "calc", "twice"), Key("default", "greet", "twice")}
+    with pytest.raises(InputDiffers):
+        await client.start(calc.with_(id="twice", strict=True), 2)
+    with pytest.raises(Timeout, match=r"waits for listen:named"):
+        await (await client.get("twice", greet)).result(timeout=0.3)
+    with pytest.raises(NotFound):
+        await client.find("nothing of that name")
+    with pytest.raises(BadValue):
+        await client.dead_letters.groups(fingerprint="none")
+
+
+async def test_messages_control_and_repair(client: AsyncClient) -> None:
+    greeting = await client.start(greet.with_(id="g"))
+    await greeting.send(named, "Ada")
+    assert await greeting.result() == "Hello Ada"
+    paused = await client.start(greet.with_(id="p"))
+    await paused.pause("lunch", wait=True)
+    assert (await paused.status()).status == "paused"
+    await paused.resume(wait=True)
+    await paused.cancel("enough", wait=True)
+    assert (await paused.status()).status == "cancelled"
+    with pytest.raises(ExecutionFailed):
+        await client.run(calc.with_(id="bad"), -1)
+    (group,) = await client.dead_letters.groups()
+    assert (group.count, group.dead_letters[0].key.id) == (1, "bad")
+    fixed = await client.dead_letters.requeue("bad", edits={"1": 5})
+    assert await fixed.result() == 6
+    forked = await (await client.get("bad", calc)).fork(input={"a": 6}, id="forked")
+    assert await forked.result() == 0 and forked.created, "the step keeps its result"
+    result = await client.select(workflow="greet", status=["completed", "cancelled"]).cancel("all")
+    assert {key.id for key in (*result.ended, *result.accepted)} == {"p", "g"} and not result.failed
+
+
+async def test_approvals_queues_and_processes(client: AsyncClient) -> None:
+    going = await client.start(trip.with_(id="t"), "Rome")
+    while not (waiting := await client.approvals()):
+        await asyncio.sleep(0.01)
+    assert waiting[0].title == "go to Rome?" and (await client.approval("t")).key == waiting[0].key
+    await client.approve("t", by="ada", comment="enjoy")
+    assert await going.result() == "to Rome: True"
+    assert (await client.limit("mails", concurrency=3)).limits.concurrency == 3
+    assert [one.name for one in await client.queues()] == ["mails"]
+    await client.remove_limits("mails")
+    (engine,) = [one for one in await client.engines() if one.kind == "engine"]
+    assert "calc@1" in engine.programs
+
+
+async def test_exports_and_verification(client: AsyncClient) -> None:
+    await client.run(calc.with_(id="e"), 1)
+    raw = await client.upkeep.export("e", secret="")
+    (imported,) = await client.upkeep.import_(raw, id="copy", unsigned=True, secret="")
+    assert imported.key.id == "copy" and await client.upkeep.verify() == []
+
+
+async def test_what_needs_the_database_says_so(tmp_path: Path) -> None:
+    async with client_by("http", tmp_path) as client:
+        with pytest.raises(WrongVerb, match="connection= needs the database, and this client has the server http://"):
+            await client.start(calc.with_(connection=object()), 1)
+        with pytest.raises(WrongVerb, match="check needs the database"):
+            await client.check([calc])
+
+
+async def test_a_start_is_not_doubled_and_no_wait_lost_when_the_server_restarts(tmp_path: Path) -> None:
+    added.clear()
+    async with App(WORKFLOWS, db=f"sqlite:///{tmp_path}/a.db") as app:
+        access = app.client._access.on_store("a test")
+        async with api_on_a_port(access) as url:
+            port = int(url.rpartition(":")[2])
+            client = AsyncClient(url)
+            waiting = asyncio.create_task((await client.start(greet.with_(id="g"))).result())
+            following = asyncio.create_task(_types(client))
+            await asyncio.sleep(0.2)
+        starting = [asyncio.create_task(client.start(calc, number)) for number in range(20)]
+        await asyncio.sleep(0.3)
+        async with api_on_a_port(access, port):
+            handles = await asyncio.gather(*starting)
+            assert [await one.result() for one in handles] == [number + 1 for number in range(20)] and sorted(added) == list(range(20))
+            await (await client.get("g")).send(named, "Ada")
+            assert await waiting == "Hello Ada"
+            assert (await following)[-1] == "execution.completed"
+            await client.aclose()
+
+
+async def _types(client: AsyncClient) -> list[str]:
+    return [one.type async for one in (await client.get("g")).events(follow=True)]
+
+
+async def test_a_server_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("perdure.remote.http_access.RETRY_S", 0.0)
+    async with AsyncClient("http://127.0.0.1:1") as client:
+        with pytest.raises(StoreUnavailable, match=r"the server http://127\.0\.0\.1:1 can't be reached"):
+            await client.list()
+
+
+@pytest.mark.parametrize("url", ["http://", "https://host?x=1", "http:///path"])
+def test_a_url_of_no_server_is_refused(url: str) -> None:
+    with pytest.raises(BadValue, match="the URL of a server"):
+        HttpAccess(url)
+
+
+async def test_the_sync_client_speaks_to_a_server_as_well(tmp_path: Path) -> None:
+    async with App(WORKFLOWS, db=f"sqlite:///{tmp_path}/a.db") as app, api_on_a_port(app.client._access.on_store("a test")) as url:
+
+        def work() -> tuple[int, list[str]]:
+            with Client(url) as client:
+                result = client.run(calc, 4)
+                return result, [one.key.workflow for one in client.list()]
+
+        assert await asyncio.to_thread(work) == (5, ["calc"])
