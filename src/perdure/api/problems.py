@@ -26,6 +26,7 @@ STATUSES: dict[type[Exception], int] = {
     e.WrongVerb: 409,
     e.Timeout: 504,
     e.StoreUnavailable: 503,
+    e.IssuerUnavailable: 503,
     e.StoreError: 500,
     e.WorkflowError: 409,
     e.ProgrammingError: 409,
