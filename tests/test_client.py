@@ -43,6 +43,7 @@ from perdure.loop_thread import LoopThread
 from perdure.runtime.engine import Engine
 from perdure.runtime.local_engine import local_engine
 from perdure.stores.configured_store import open_store
+from perdure.stores.payload_codec import Compressed
 from perdure.stores.protocol import Store
 from perdure.sync_client import Selection
 from perdure.sync_maintenance import DeadLetterOffice, Upkeep
@@ -315,7 +316,7 @@ with Client() as client:
 
 
 @pytest.mark.parametrize("make", [Client, AsyncClient])
-@pytest.mark.parametrize("wrong", ["http://localhost:7000", "HTTPS://example.org/x", "postgres", "sqlite:///", 5, b"memory:"])
+@pytest.mark.parametrize("wrong", ["http://", "HTTPS://example.org/x?y", "postgres", "sqlite:///", 5, b"memory:"])
 def test_a_url_that_names_no_database_is_refused(make: Any, wrong: Any) -> None:
     before = threading.active_count()
     with pytest.raises(BadValue, match=r"(client|database) URL: .* is not "):
@@ -323,9 +324,9 @@ def test_a_url_that_names_no_database_is_refused(make: Any, wrong: Any) -> None:
     assert threading.active_count() == before
 
 
-def test_the_url_of_a_server_says_what_to_do() -> None:
-    with pytest.raises(BadValue, match="this version does not connect to servers, so open the server"):
-        Client("http://localhost:7000")
+def test_a_server_has_the_codec_of_its_own() -> None:
+    with pytest.raises(BadValue, match="given with a database; a server has the codec of its own"):
+        Client("http://localhost:7000", codec=Compressed())
 
 
 def test_a_store_that_can_not_be_opened_is_told_of_and_no_thread_is_left(tmp_path: Path) -> None:
