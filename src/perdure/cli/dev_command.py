@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
-import signal
-import socket
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -22,6 +18,9 @@ from perdure.cli.run_commands import tool_options
 from perdure.cli.shared_options import GlobalOptions
 
 if TYPE_CHECKING:
+    import socket
+    import subprocess
+
     from perdure.runtime.engine import Engine
 
 DEV_PORT = 7788
@@ -61,6 +60,8 @@ def dev(settings: GlobalOptions, /, *, targets: tuple[str, ...], port: int, no_r
     if SOCKET_VARIABLE in os.environ:
         serve_here(settings, targets, queues, given)
         return
+    import secrets
+
     from perdure.api.api_server import listening_socket, url_of
     from perdure.api.loopback_access import DEV_FILE, DevServer, write_dev_server
 
@@ -88,6 +89,9 @@ def watch(listening: socket.socket, environment: dict[str, str], places: list[Pa
     """Runs the process that serves, again whenever a file was saved, until a signal stops it; returns its exit code. It never misses a request: the socket
     stays open here.
     """
+    import signal
+    import subprocess
+
     command = [sys.executable, "-m", "perdure.cli", *sys.argv[1:]]
     stopped = list[int]()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -111,13 +115,15 @@ def watch(listening: socket.socket, environment: dict[str, str], places: list[Pa
 
 def end(child: subprocess.Popen[bytes], stopped: list[int]) -> int:
     """Ends the process that serves, with the grace of a worker; a second signal ends it at once."""
+    from subprocess import TimeoutExpired
+
     if child.poll() is None:
         child.terminate()
     asked = len(stopped)
     while True:
         try:
             return child.wait(LOOK_S)
-        except subprocess.TimeoutExpired:
+        except TimeoutExpired:
             if len(stopped) > max(asked, 1):
                 child.kill()
 
@@ -150,6 +156,7 @@ def changed_files(before: dict[Path, tuple[int, int]], now: dict[Path, tuple[int
 def serve_here(settings: GlobalOptions, targets: tuple[str, ...], queues: tuple[str, ...], given: dict[str, Any]) -> None:
     """Serves in this process, on the socket that it was given, until a signal."""
     import asyncio
+    import socket
 
     from perdure.api.api_app import ApiApp
     from perdure.api.api_server import ApiServer
