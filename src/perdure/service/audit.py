@@ -147,7 +147,8 @@ class AuditedStore:
         self.inner, self._by, self._entries = inner, by, count()
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
+        wrapped: Any = self.inner  # a method of the protocol, never an optional part
+        return getattr(wrapped, name)
 
     async def commit(self, changes: Sequence[Commit | Post]) -> list[ChangeAnswer]:
         """See `Store.commit`. Commits, which carry no records, have entries together, in posts before them.
