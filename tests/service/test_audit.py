@@ -24,7 +24,6 @@ from perdure.service.audit import (
     AuditPage,
     AuditTarget,
     audited_access,
-    audited_store,
     list_entries,
 )
 from perdure.service.bulk_requests import BulkFilter
@@ -64,7 +63,7 @@ async def access(store: Store) -> AsyncIterator[StoreAccess]:
 
 
 def by(store: Store, caller: Caller = ADA, operation: str = "triggers.put", address: str = "") -> Store:
-    return audited_store(store, AuditedBy(caller, operation, address))
+    return AuditedStore(store, AuditedBy(caller, operation, address))
 
 
 def note(key: str, version: int = 0, value: bytes | None = CANARY, tenant: str = "acme") -> RecordChange:
@@ -208,7 +207,7 @@ async def test_entries_are_found_by_subject_operation_and_execution(store: Store
 
 async def test_entries_expire(store: Store, clock: Clock) -> None:
     await by(store).commit([Post(records=(note("a"),))])
-    await audited_store(store, AuditedBy(ADA, "x", kept_s=10)).commit([Post(records=(note("b"),))])
+    await AuditedStore(store, AuditedBy(ADA, "x", kept_s=10)).commit([Post(records=(note("b"),))])
     clock.advance(10)
     assert [one.operation for one in await entries(store)] == ["triggers.put"]
     clock.advance(AUDIT_KEPT_S - 10)
@@ -251,10 +250,14 @@ READS_OR_SERVES_ENGINES = {
 }
 
 
-def test_every_method_of_a_store_is_known_to_change_nothing_or_has_an_entry() -> None:
-    """A new method of stores has to be put here, or into `AuditedStore`."""
+ADDS_ENTRIES = {"commit", "limit", "raise_epoch", "part"}
+
+
+def test_every_method_of_a_store_is_known_to_change_nothing_or_to_add_entries() -> None:
+    """A new method of stores has to be put into one of the two sets: an audited store hands it on either way."""
     methods = {name for name, _ in inspect.getmembers(Store, inspect.isfunction) if not name.startswith("_")}
-    assert methods - set(vars(AuditedStore)) == READS_OR_SERVES_ENGINES
+    assert methods == READS_OR_SERVES_ENGINES | ADDS_ENTRIES
+    assert methods <= set(vars(AuditedStore))
 
 
 async def test_entries_of_callers_at_once_are_all_there(store: Store) -> None:

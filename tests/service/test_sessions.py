@@ -9,7 +9,7 @@ import pytest
 from perdure.core.errors import Forbidden, NotFound, Unauthenticated
 from perdure.service.access_keys import KeyRequest, KeyVerifier, create_key, revoke_key
 from perdure.service.access_records import CACHE_S, CREDENTIAL, CREDENTIAL_TENANT, SESSION
-from perdure.service.audit import AuditedBy, AuditFilter, audited_store, list_entries
+from perdure.service.audit import AuditedBy, AuditedStore, AuditFilter, list_entries
 from perdure.service.callers import Caller
 from perdure.service.sessions import (
     SESSION_S,
@@ -148,7 +148,7 @@ async def test_switching_the_tenant_replaces_the_session_and_prolongs_nothing(st
     clock.advance(60)
 
     def audited(caller: Caller) -> Store:
-        return audited_store(store, AuditedBy(caller, "sessions.switch"))
+        return AuditedStore(store, AuditedBy(caller, "sessions.switch"))
 
     there = await switch_tenant(audited, found, opened.token, "beta")
     caller = await found.caller(there.token)
@@ -182,7 +182,7 @@ def test_the_cookie_is_for_this_host_over_tls_and_for_no_script() -> None:
 @pytest.mark.parametrize("kind", STORES)
 async def test_no_token_of_a_session_is_in_any_stored_byte(kind: str, tmp_path: Path, clock: Clock) -> None:
     async with opened_store(kind, tmp_path, clock) as store:
-        audited = audited_store(store, AuditedBy(ADA, "sessions.open"))
+        audited = AuditedStore(store, AuditedBy(ADA, "sessions.open"))
         opened = [await open_session(audited, ADA) for _ in range(2)]
         await sessions(store, clock).caller(opened[0].token)
         await revoke_session(audited, "acme", opened[1].id)
