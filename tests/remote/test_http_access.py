@@ -5,9 +5,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from perdure import App, AsyncClient
+from perdure.code.results import Vote
 from perdure.core.errors import (
     Ambiguous,
     BadValue,
@@ -20,7 +22,10 @@ from perdure.core.errors import (
     WrongVerb,
 )
 from perdure.core.paths import Key
+from perdure.operations import on_approvals, on_executions, wire_codec
+from perdure.operations.operation_table import BY_FUNCTION
 from perdure.remote.http_access import HttpAccess
+from perdure.service.history import EmittedValue
 from perdure.sync_client import Client
 from tests.api.api_setup import WORKFLOWS, added, api_on_a_port, calc, greet, named, trip
 
@@ -181,3 +186,69 @@ async def test_the_sync_client_speaks_to_a_server_as_well(tmp_path: Path) -> Non
                 return result, [one.key.workflow for one in client.list()]
 
         assert await asyncio.to_thread(work) == (5, ["calc"])
+
+
+ONE = Key("default", "calc", "o1")
+
+
+async def test_what_has_another_effect_the_second_time_is_not_repeated() -> None:
+    sent: list[str] = []
+
+    def broken(request: httpx2.Request) -> httpx2.Response:
+        sent.append(request.url.path.rpartition("/")[2])
+        if len(sent) % 2:
+            raise httpx2.ReadError("the connection broke")
+        return httpx2.Response(200, content=wire_codec.encode(None))
+
+    access = HttpAccess("http://server", transport=httpx2.MockTransport(broken))
+    await access.call(on_executions.cancel, ONE)
+    assert sent == ["executions.cancel"] * 2
+    sent.clear()
+    with pytest.raises(StoreUnavailable, match="the connection broke"):
+        await access.call(on_approvals.vote, ONE, Vote("ada", True))
+    assert sent == ["approvals.vote"]
+
+
+async def test_a_server_that_is_stopping_is_asked_again_only_what_may_be_repeated() -> None:
+    sent: list[str] = []
+
+    def stopping(request: httpx2.Request) -> httpx2.Response:
+        sent.append(request.url.path.rpartition("/")[2])
+        busy = httpx2.Response(503, content=wire_codec.encode_error(StoreUnavailable("the store did not answer")))
+        return busy if len(sent) % 2 else httpx2.Response(200, content=wire_codec.encode(None))
+
+    access = HttpAccess("http://server", transport=httpx2.MockTransport(stopping))
+    await access.call(on_executions.cancel, ONE)
+    assert sent == ["executions.cancel"] * 2
+    sent.clear()
+    with pytest.raises(StoreUnavailable, match="the store did not answer"):
+        await access.call(on_executions.undo, ONE)
+    assert sent == ["executions.undo"]
+
+
+class BreakingStream(httpx2.AsyncByteStream):
+    """The frames of values, split in the middle. After `sent` of them the connection breaks."""
+
+    def __init__(self, found: list[EmittedValue], sent: int) -> None:
+        self.found, self.sent = found, sent
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for one in self.found[: self.sent]:
+            frame = wire_codec.frame_of(one)
+            yield frame[:3]
+            yield frame[3:] + wire_codec.HEARTBEAT
+        if len(self.found) > self.sent:
+            raise httpx2.ReadError("the connection broke")
+
+
+async def test_a_stream_that_breaks_loses_none_of_several_things_of_one_number() -> None:
+    values = [EmittedValue(number, f"{number}{letter}") for number, letter in ((1, "a"), (2, "a"), (2, "b"), (2, "c"), (3, "a"))]
+    sent_by_connection = iter((2, 2, 9))
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        after = wire_codec.decode_arguments(BY_FUNCTION[on_executions.stream], request.content)["after"]
+        return httpx2.Response(200, stream=BreakingStream([one for one in values if one.number > after], next(sent_by_connection)))
+
+    access = HttpAccess("http://server", transport=httpx2.MockTransport(answer))
+    assert [one.value async for one in access.stream(on_executions.stream, ONE)] == ["1a", "2a", "2b", "2c", "3a"]
+    assert next(sent_by_connection, None) is None

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from perdure.api import problems
-from perdure.api.event_streams import FRAMES, SERVER_SENT, number_of, send_stream
+from perdure.api.event_streams import SERVER_SENT, send_stream
 from perdure.api.http_requests import ApiAnswer, ApiRequest, AsgiReceive, AsgiScope, AsgiSend, send_answer
 from perdure.api.json_forms import form_of
 from perdure.api.openapi_document import openapi_document
@@ -158,19 +158,19 @@ class ApiApp:
 
     async def _stream(self, route: Route, request: ApiRequest, arguments: dict[str, Any], send: AsgiSend) -> ApiAnswer | None:
         accepted = request.header("accept")
-        if SERVER_SENT in accepted or FRAMES in accepted:
+        if SERVER_SENT in accepted or wire_codec.FRAMES in accepted:
             follow = {"follow": True} if SERVER_SENT in accepted else {}
             await send_stream(request, send, route.operation, self.access.stream(route.operation.function, **{**arguments, **follow}))
             return None
         found = self.access.stream(route.operation.function, **{**arguments, "follow": False})
         items: list[Any] = []
         async for one in found:
-            if len(items) >= PAGE_MAX and number_of(one) != number_of(items[-1]):
+            if len(items) >= PAGE_MAX and wire_codec.number_of(one) != wire_codec.number_of(items[-1]):
                 break
             items.append(one)
         await found.aclose()
         form = form_of(route.operation.result)
-        last = number_of(items[-1]) if items else arguments.get("after", 0)
+        last = wire_codec.number_of(items[-1]) if items else arguments.get("after", 0)
         return ApiAnswer(200, _encode_json({"items": [form.write(one) for one in items], "next": last}))
 
     async def _readiness(self) -> ApiAnswer:
@@ -254,8 +254,3 @@ def _tenants(value: Any) -> Iterator[tuple[object, str]]:
         case list() | tuple():
             for one in value:
                 yield from _tenants(one)
-
-
-def paths(operations: tuple[Operation, ...] = OPERATIONS) -> Iterator[tuple[str, str]]:
-    """Yields the methods and paths of operations."""
-    return ((one.method, one.path) for one in operations)

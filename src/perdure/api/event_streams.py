@@ -18,21 +18,18 @@ from perdure.operations import wire_codec
 from perdure.operations.operation_table import Operation
 
 HEARTBEAT_S = 15.0
-FRAMES = "application/vnd.perdure+msgpack-frames"
-"""Frames: four bytes of length, most significant first, then that many bytes: 0 and a thing, or 1 and an error, the last. Length 0 is a heartbeat."""
-
 SERVER_SENT = "text/event-stream"
 
 
 async def send_stream(request: ApiRequest, send: AsgiSend, operation: Operation, found: AsyncGenerator[Any, None]) -> None:
     """Sends everything that `found` yields, until it ends or the client has gone."""
-    frames = FRAMES in request.header("accept")
-    headers = [(b"content-type", (FRAMES if frames else SERVER_SENT).encode()), (b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
+    frames = wire_codec.FRAMES in request.header("accept")
+    headers = [(b"content-type", (wire_codec.FRAMES if frames else SERVER_SENT).encode()), (b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     gone = asyncio.create_task(request.disconnected())
-    encode = (lambda one: _frame(0, wire_codec.encode(one))) if frames else (lambda one: server_sent_event(operation, one))
+    encode = wire_codec.frame_of if frames else (lambda one: server_sent_event(operation, one))
     try:
-        async for part in _parts(found, gone, b"\0\0\0\0" if frames else b": wait\n\n", encode, frames):
+        async for part in _parts(found, gone, wire_codec.HEARTBEAT if frames else b": wait\n\n", encode, frames):
             await send({"type": "http.response.body", "body": part, "more_body": True})
     finally:
         gone.cancel()
@@ -54,7 +51,7 @@ async def _parts(found: AsyncGenerator[Any, None], gone: "asyncio.Task[None]", h
             except StopAsyncIteration:
                 return
             except PerdureError as error:
-                yield _frame(1, wire_codec.encode_error(error)) if frames else b"event: error\ndata: " + msgspec.json.encode(problem_of(error)) + b"\n\n"
+                yield wire_codec.error_frame(error) if frames else b"event: error\ndata: " + msgspec.json.encode(problem_of(error)) + b"\n\n"
                 return
             coming = None
     finally:
@@ -63,17 +60,8 @@ async def _parts(found: AsyncGenerator[Any, None], gone: "asyncio.Task[None]", h
             _ = await asyncio.gather(coming, return_exceptions=True)
 
 
-def _frame(kind: int, payload: bytes) -> bytes:
-    return (len(payload) + 1).to_bytes(4, "big") + bytes((kind,)) + payload
-
-
 def server_sent_event(operation: Operation, one: Any) -> bytes:
     """Returns one thing of a stream as a server-sent event. Its id is the number after which a reader goes on."""
     kind = getattr(one, "type", "")
     named = f"event: {kind}\n".encode() if kind else b""
-    return f"id: {number_of(one)}\n".encode() + named + b"data: " + msgspec.json.encode(form_of(operation.result).write(one)) + b"\n\n"
-
-
-def number_of(one: Any) -> int:
-    """Returns the number of a thing in its stream."""
-    return int(getattr(one, "id", None) or one.number)
+    return f"id: {wire_codec.number_of(one)}\n".encode() + named + b"data: " + msgspec.json.encode(form_of(operation.result).write(one)) + b"\n\n"

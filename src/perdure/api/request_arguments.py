@@ -11,10 +11,7 @@ import msgspec
 from perdure.api.json_forms import FieldForm, Schema, camel, form_of, read_fields, struct_fields
 from perdure.core.errors import BadValue
 from perdure.core.paths import Key
-from perdure.operations.operation_table import NO_DEFAULT, Operation
-
-FILLED_IN = ("tenant", "secret", "author")
-"""Parameters that the server knows, and no request gives."""
+from perdure.operations.operation_table import FILLED_IN, NO_DEFAULT, Operation
 
 
 class _Group(NamedTuple):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from functools import cached_property
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
@@ -16,6 +16,9 @@ from perdure.operations import on_approvals, on_catalog, on_dead_letters, on_exe
 from perdure.service.callers import Role
 
 NO_DEFAULT: Any = inspect.Parameter.empty
+
+FILLED_IN = ("tenant", "secret", "author")
+"""Parameters that the server knows, and no request gives."""
 
 _RAISES = re.compile(r"^ {4}Raises:\n((?: {8}.*\n?)+)", re.MULTILINE)
 _ERROR_NAMES = re.compile(r"^ {8}(?P<names>[A-Z]\w+(?:, [A-Z]\w+)*): ", re.MULTILINE)
@@ -32,11 +35,13 @@ class OperationParameter(NamedTuple):
 class Operation:
     """An operation: its function, and its method, path and role over HTTP.
 
-    ``{workflow}`` and ``{id}`` in a path are those of the parameter `key`; any other name in braces is that of a parameter.
+    ``{workflow}`` and ``{id}`` in a path are those of the parameter `key`; any other name in braces is that of a parameter. One that `is_repeatable` has the
+    same effect when it is performed a second time with the same arguments, and does not fail then; those that only read are.
     """
 
-    def __init__(self, function: Callable[..., Any], method: str, path: str, role: Role) -> None:
+    def __init__(self, function: Callable[..., Any], method: str, path: str, role: Role, *, is_repeatable: bool = False) -> None:
         self.function, self.method, self.path, self.role = function, method, path, role
+        self.is_repeatable = is_repeatable or method == "GET"
         self.name = f"{function.__module__.rpartition('.on_')[2]}.{function.__name__.rstrip('_')}"
 
     def __repr__(self) -> str:
@@ -54,8 +59,8 @@ class Operation:
 
     @cached_property
     def is_stream(self) -> bool:
-        """Whether it yields what it finds, one after the other."""
-        return get_origin(self._hints["return"]) is not None and "Generator" in str(get_origin(self._hints["return"]))
+        """Is true of an operation that yields what it finds, one after the other."""
+        return get_origin(self._hints["return"]) is AsyncGenerator
 
     @cached_property
     def result(self) -> Any:
@@ -64,7 +69,7 @@ class Operation:
 
     @cached_property
     def description(self) -> str:
-        """What it does, without its errors."""
+        """The description of the function, without its errors."""
         return inspect.cleandoc(_RAISES.sub("", self.function.__doc__ or "")).strip()
 
     @cached_property
@@ -85,11 +90,11 @@ _ONE = "/api/executions/{workflow}/{id}"
 _APPROVAL = "/api/approvals/{id}"
 
 OPERATIONS: tuple[Operation, ...] = (
-    Operation(on_executions.start, "POST", "/api/executions", "operator"),
+    Operation(on_executions.start, "POST", "/api/executions", "operator", is_repeatable=True),
     Operation(on_executions.page, "GET", "/api/executions", "viewer"),
     Operation(on_executions.find, "GET", "/api/execution-search", "viewer"),
     Operation(on_executions.by_id, "GET", "/api/execution-ids/{id}", "viewer"),
-    Operation(on_executions.selected, "POST", "/api/executions/select", "viewer"),
+    Operation(on_executions.selected, "POST", "/api/executions/select", "viewer", is_repeatable=True),
     Operation(on_executions.bulk, "POST", "/api/executions/bulk", "operator"),
     Operation(on_executions.summary, "GET", f"{_ONE}/summary", "viewer"),
     Operation(on_executions.status, "GET", _ONE, "viewer"),
@@ -99,13 +104,13 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(on_executions.result, "GET", f"{_ONE}/result", "viewer"),
     Operation(on_executions.stream, "GET", f"{_ONE}/stream", "viewer"),
     Operation(on_executions.events, "GET", f"{_ONE}/events", "viewer"),
-    Operation(on_executions.send, "POST", f"{_ONE}/messages", "operator"),
+    Operation(on_executions.send, "POST", f"{_ONE}/messages", "operator", is_repeatable=True),
     Operation(on_executions.ask, "POST", f"{_ONE}/ask", "operator"),
-    Operation(on_executions.cancel, "POST", f"{_ONE}/cancel", "operator"),
-    Operation(on_executions.terminate, "POST", f"{_ONE}/terminate", "operator"),
-    Operation(on_executions.pause, "POST", f"{_ONE}/pause", "operator"),
+    Operation(on_executions.cancel, "POST", f"{_ONE}/cancel", "operator", is_repeatable=True),
+    Operation(on_executions.terminate, "POST", f"{_ONE}/terminate", "operator", is_repeatable=True),
+    Operation(on_executions.pause, "POST", f"{_ONE}/pause", "operator", is_repeatable=True),
     Operation(on_executions.resume, "POST", f"{_ONE}/resume", "operator"),
-    Operation(on_executions.evict, "POST", f"{_ONE}/evict", "operator"),
+    Operation(on_executions.evict, "POST", f"{_ONE}/evict", "operator", is_repeatable=True),
     Operation(on_executions.undo, "POST", f"{_ONE}/undo", "operator"),
     Operation(on_executions.retry, "POST", f"{_ONE}/retry", "operator"),
     Operation(on_executions.rerun, "POST", f"{_ONE}/rerun", "operator"),
@@ -115,8 +120,8 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(on_executions.withdraw_patches, "POST", f"{_ONE}/patch/withdraw", "author"),
     Operation(on_catalog.page, "GET", "/api/workflows", "viewer"),
     Operation(on_catalog.create, "POST", "/api/workflows", "author"),
-    Operation(on_catalog.validate, "POST", "/api/workflows/validate", "viewer"),
-    Operation(on_catalog.sync, "POST", "/api/workflows/sync", "author"),
+    Operation(on_catalog.validate, "POST", "/api/workflows/validate", "viewer", is_repeatable=True),
+    Operation(on_catalog.sync, "POST", "/api/workflows/sync", "author", is_repeatable=True),
     Operation(on_catalog.sync_all, "POST", "/api/workflows/sync-all", "author"),
     Operation(on_catalog.read, "GET", "/api/workflows/{definition}", "viewer"),
     Operation(on_catalog.update, "PUT", "/api/workflows/{definition}", "author"),
@@ -137,18 +142,18 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(on_approvals.find, "GET", "/api/approval-search", "viewer"),
     Operation(on_approvals.read, "GET", _APPROVAL, "viewer"),
     Operation(on_approvals.vote, "POST", f"{_APPROVAL}/decide", "approver"),
-    Operation(on_approvals.sign_link, "POST", f"{_APPROVAL}/links", "admin"),
+    Operation(on_approvals.sign_link, "POST", f"{_APPROVAL}/links", "admin", is_repeatable=True),
     Operation(on_approvals.vote_by_link, "POST", "/api/approval-links/decide", "approver"),
     Operation(on_approvals.complete, "POST", "/api/completions/complete", "operator"),
     Operation(on_approvals.fail, "POST", "/api/completions/fail", "operator"),
-    Operation(on_approvals.heartbeat, "POST", "/api/completions/heartbeat", "operator"),
+    Operation(on_approvals.heartbeat, "POST", "/api/completions/heartbeat", "operator", is_repeatable=True),
     Operation(on_dead_letters.groups, "GET", "/api/dead-letters", "viewer"),
     Operation(on_dead_letters.requeue, "POST", "/api/dead-letters/{workflow}/{id}/requeue", "operator"),
     Operation(on_dead_letters.discard, "POST", "/api/dead-letters/{workflow}/{id}/discard", "operator"),
     Operation(on_queues.statuses, "GET", "/api/queues", "viewer"),
-    Operation(on_queues.declare, "PUT", "/api/queues/{queue}/declaration", "operator"),
-    Operation(on_queues.change, "PATCH", "/api/queues/{queue}", "admin"),
-    Operation(on_queues.remove, "DELETE", "/api/queues/{queue}", "admin"),
+    Operation(on_queues.declare, "PUT", "/api/queues/{queue}/declaration", "operator", is_repeatable=True),
+    Operation(on_queues.change, "PATCH", "/api/queues/{queue}", "admin", is_repeatable=True),
+    Operation(on_queues.remove, "DELETE", "/api/queues/{queue}", "admin", is_repeatable=True),
     Operation(on_queues.processes, "GET", "/api/engines", "viewer"),
     Operation(on_upkeep.export, "GET", f"{_ONE}/export", "admin"),
     Operation(on_upkeep.import_, "POST", "/api/imports", "admin"),

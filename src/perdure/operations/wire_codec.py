@@ -3,6 +3,7 @@
 An error arrives as an exception of its class, with its attributes.
 """
 
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -15,6 +16,11 @@ from perdure.core.values import dump_model
 from perdure.operations.operation_table import NO_DEFAULT, Operation
 
 MEDIA_TYPE = "application/vnd.perdure+msgpack"
+FRAMES = "application/vnd.perdure+msgpack-frames"
+"""The media type of a stream of frames: four bytes of length, most significant first, then that many bytes: 0 and a thing, or 1 and an error, the last. Length
+0 is a heartbeat.
+"""
+HEARTBEAT = b"\0\0\0\0"
 
 
 class SentError(msgspec.Struct, frozen=True):
@@ -93,6 +99,47 @@ def decode_arguments(operation: Operation, raw: bytes) -> dict[str, Any]:
 def decode_result(operation: Operation, raw: bytes) -> Any:
     """Decodes the result of an operation, or one thing that a stream yields."""
     return _result_decoder(operation.name, operation).decode(raw)
+
+
+def number_of(one: Any) -> int:
+    """Returns the number of a thing in its stream. A reader goes on after it."""
+    return int(getattr(one, "id", None) or one.number)
+
+
+def frame_of(one: Any) -> bytes:
+    """Encodes one thing of a stream."""
+    return _framed(b"\0" + encode(one))
+
+
+def error_frame(error: PerdureError) -> bytes:
+    """Encodes the error with which a stream ends."""
+    return _framed(b"\1" + encode_error(error))
+
+
+def _framed(payload: bytes) -> bytes:
+    return len(payload).to_bytes(4, "big") + payload
+
+
+class FrameReader:
+    """Decodes the frames of one stream from its parts, which may end anywhere."""
+
+    def __init__(self, operation: Operation) -> None:
+        self._operation, self._left = operation, b""
+
+    def read(self, part: bytes) -> Iterator[Any]:
+        """Yields the things whose frames are complete with this part.
+
+        Raises:
+            PerdureError: the stream ended with an error.
+            MsgspecError: the bytes are no stream of this operation.
+        """
+        self._left += part
+        while len(self._left) >= 4 and len(self._left) >= 4 + (size := int.from_bytes(self._left[:4], "big")):
+            frame, self._left = self._left[4 : 4 + size], self._left[4 + size :]
+            if frame[:1] == b"\1":
+                raise decode_error(frame[1:])
+            if frame:
+                yield decode_result(self._operation, frame[1:])
 
 
 @cache

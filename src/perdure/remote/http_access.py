@@ -1,7 +1,7 @@
 """Calls operations on a server. See `ServiceAccess`.
 
-A request that reads, or that has the same effect when it is repeated, is sent again when the server can't be reached or is stopping, for up to `RETRY_S`.
-Starts are such requests, since their ids are chosen here.
+A request for an operation that is repeatable (see `Operation`) is sent again when the server can't be reached or is stopping, for up to `RETRY_S`. Starts are
+such requests, since their ids are chosen here. Any other one is sent again only if no connection was made.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 CONNECT_S, ANSWER_S = 10.0, 30.0
-"""How long connecting and an answer may take. Calls that wait have no limit but that of their caller."""
+"""How long connecting and an answer may take. Calls that wait, or that can't be repeated, have no limit but that of their caller."""
 
 RETRY_S, RETRY_MIN_S, RETRY_MAX_S = 20.0, 0.05, 2.0
 """For how long a request is repeated, and the first and the longest pause between two."""
@@ -41,10 +41,6 @@ RESULT_WAIT_S = 25.0
 
 WARN_AFTER_S, WARN_EVERY_S = 2.0, 60.0
 """When a wait for a result first says what the execution lacks, and how often."""
-
-FRAMES = "application/vnd.perdure+msgpack-frames"
-NOT_REPEATED = frozenset(("executions.ask", "executions.rerun", "executions.fork"))
-"""Operations that are not sent again after a connection broke, since they may have taken effect and would do so twice, or say that they had."""
 
 
 class HttpAccess:
@@ -92,11 +88,17 @@ class HttpAccess:
         """Yields what an operation finds. If the connection breaks, it goes on behind what was yielded last. See `ServiceAccess`."""
         known = _known(operation)
         given = known.bound(*args, **kwargs)
-        began_s = time.monotonic()
+        began_s, number, seen = time.monotonic(), -1, 0
         while True:
+            skipped = seen
             try:
                 async for one in self._frames(known, given):
-                    given["after"], began_s = getattr(one, "id", None) or one.number, time.monotonic()
+                    began_s, its_number = time.monotonic(), wire_codec.number_of(one)
+                    if its_number == number and skipped:
+                        skipped -= 1
+                        continue
+                    number, seen = its_number, seen + 1 if its_number == number else 1
+                    given["after"] = number - 1  # several things may have one number: those that were yielded are skipped
                     yield one
                 return
             except self._httpx.TransportError as error:
@@ -119,22 +121,22 @@ class HttpAccess:
             wait_s = RESULT_WAIT_S
 
     async def _send(self, operation: Operation, given: dict[str, Any]) -> bytes:
-        waits = bool(given.get("wait") or given.get("wait_s") or operation.name in NOT_REPEATED)
-        timeout = self._httpx.Timeout(None, connect=CONNECT_S) if waits else self._httpx.USE_CLIENT_DEFAULT
+        has_limit = operation.is_repeatable and not (given.get("wait") or given.get("wait_s"))
+        timeout = self._httpx.USE_CLIENT_DEFAULT if has_limit else self._httpx.Timeout(None, connect=CONNECT_S)
         began_s, pause_s = time.monotonic(), RETRY_MIN_S
         while True:
             request = self._client.build_request("POST", f"/api/call/{operation.name}", content=wire_codec.encode(given), timeout=timeout)
             try:
                 answer = await self._client.send(request)
             except self._httpx.TransportError as error:
-                may_repeat = operation.name not in NOT_REPEATED or isinstance(error, self._httpx.ConnectError)
+                may_repeat = operation.is_repeatable or isinstance(error, self._httpx.ConnectError | self._httpx.ConnectTimeout)
                 if not may_repeat or time.monotonic() - began_s > RETRY_S:
                     raise StoreUnavailable(f"the server {self.url} can't be reached: {_text(error)}") from error
             else:
                 if answer.status_code < 400:
                     content: bytes = answer.content
                     return content
-                if answer.status_code != 503 or time.monotonic() - began_s > RETRY_S:
+                if answer.status_code != 503 or not operation.is_repeatable or time.monotonic() - began_s > RETRY_S:
                     raise self._error(answer)
             if isinstance(given.get("request"), StartRequest):  # the first one may have created it
                 given["request"] = msgspec.structs.replace(given["request"], is_new=False)
@@ -143,20 +145,14 @@ class HttpAccess:
 
     async def _frames(self, operation: Operation, given: dict[str, Any]) -> AsyncGenerator[Any, None]:
         limit = self._httpx.Timeout(None, connect=CONNECT_S)
-        content, headers = wire_codec.encode(given), {"accept": FRAMES}
+        content, headers, reader = wire_codec.encode(given), {"accept": wire_codec.FRAMES}, wire_codec.FrameReader(operation)
         async with self._client.stream("POST", f"/api/call/{operation.name}", content=content, headers=headers, timeout=limit) as answer:
             if answer.status_code >= 400:
                 await answer.aread()
                 raise self._error(answer)
-            left = b""
             async for part in answer.aiter_bytes():
-                left += part
-                while len(left) >= 4 and len(left) >= 4 + (size := int.from_bytes(left[:4], "big")):
-                    frame, left = left[4 : 4 + size], left[4 + size :]
-                    if frame[:1] == b"\1":
-                        raise wire_codec.decode_error(frame[1:])
-                    if frame:
-                        yield wire_codec.decode_result(operation, frame[1:])
+                for one in reader.read(part):
+                    yield one
 
     def _error(self, answer: Any) -> PerdureError:
         """Returns the error of an answer: that of the operation or, from something in between, one that says what it was."""
