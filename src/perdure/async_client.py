@@ -27,7 +27,6 @@ from perdure.core.errors import BadValue
 from perdure.core.paths import Key
 from perdure.display.execution_list import ExecutionList
 from perdure.operations import on_approvals, on_executions, on_queues
-from perdure.remote.http_access import HttpAccess
 from perdure.runtime.registrations import queue_limits
 from perdure.service import execution_operations, queries, replay_checks, step_completions
 from perdure.service.approvals import Approval
@@ -84,6 +83,8 @@ class AsyncClient:
         if isinstance(url, str) and url.lower().startswith(("http://", "https://")):
             if codec is not None:
                 raise BadValue("codec", codec, "given with a database; a server has the codec of its own")
+            from perdure.remote.http_access import HttpAccess  # here, so that a client on a store does not load it
+
             self._access = HttpAccess(url, token or os.environ.get("PERDURE_TOKEN"))
         else:
             if url is None or isinstance(url, str):

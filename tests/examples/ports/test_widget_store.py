@@ -134,7 +134,7 @@ def test_killed_while_customers_buy_it_has_sold_each_widget_once(tmp_path: Path)
                 time.sleep(rng.uniform(0.2, 0.7))
                 shop.end()
                 shop.begin()
-            shop.wait_until(lambda: customers.sold_out > 3, "all widgets are sold")
+            shop.wait_until(lambda: len(customers.paid) == pieces and customers.sold_out > 3, "all widgets are paid, and no more are sold")
         shop.wait_until(lambda: OrderStatus.PAID not in orders(shop).values(), "all are dispatched")
         found = orders(shop)
         sold = {number for number, status in found.items() if status is OrderStatus.DISPATCHED}
