@@ -1,4 +1,4 @@
-"""The reference, made of the docstrings: every public name, and every error.
+"""The reference, made of the docstrings: every public name, every error, and every operation over HTTP.
 
     python -m tests.docs.reference
 
@@ -21,6 +21,7 @@ from perdure.code.call_options import WithOptions
 from perdure.core import error_codes, errors
 from tests.docs import error_examples
 from tests.docs.error_entries import ENTRIES, RECORDED
+from tests.docs.http_reference import http_page
 from tests.docs.pages import ROOT
 
 DIRECTORY = ROOT / "docs/reference"
@@ -349,7 +350,7 @@ def _fields(names: list[str]) -> str:
     return f" Fields: {', '.join(f'`{name}`' for name in own)}." if own else ""
 
 
-PAGES = {"sdk.md": sdk, "errors.md": errors_page}
+PAGES = {"sdk.md": sdk, "errors.md": errors_page, "http.md": http_page}
 
 if __name__ == "__main__":
     DIRECTORY.mkdir(exist_ok=True)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import copy
 import importlib.metadata
+import inspect
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from perdure.api import problems
-from perdure.api.json_forms import KEY, FieldForm, Schema, SchemaReference, form_of
+from perdure.api.json_forms import KEY, FieldForm, Schema, SchemaReference, camel, form_of
 from perdure.api.request_arguments import RequestArguments
 from perdure.core.errors import Forbidden, PerdureError, StoreUnavailable, Unauthenticated
 from perdure.operations.operation_table import Operation
@@ -57,17 +59,18 @@ def openapi_document(operations: Sequence[Operation]) -> dict[str, Any]:
 
 def _described(operation: Operation, schemas: dict[str, Schema]) -> dict[str, Any]:
     reader = RequestArguments(operation)
-    summary, _, more = operation.description.partition("\n\n")
+    described_by = [operation.description, *(inspect.cleandoc(group.kind.__doc__ or "") for group in reader.groups)]
+    summary, _, more = _in_json_names("\n\n".join(described_by), operation).partition("\n\n")
     described: dict[str, Any] = {
         "operationId": operation.name,
-        "summary": " ".join(summary.split()),
+        "summary": summary,
         "tags": [operation.name.partition(".")[0]],
         "parameters": [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in reader.in_path],
         "responses": _responses(operation, schemas),
         "x-perdure-role": operation.role,
     }
     if more:
-        described["description"] = " ".join(more.split())
+        described["description"] = more
     fields = [(name, schema, required) for field in reader.fields for name, schema, required in _named(field, schemas)]
     if operation.method in ("GET", "DELETE"):
         described["parameters"] += [{"name": name, "in": "query", "required": required, "schema": schema} for name, schema, required in fields]
@@ -77,6 +80,13 @@ def _described(operation: Operation, schemas: dict[str, Schema]) -> dict[str, An
             body["required"] = required
         described["requestBody"] = {"required": bool(required), "content": {"application/json": {"schema": body}}}
     return described
+
+
+def _in_json_names(text: str, operation: Operation) -> str:
+    """Returns a description as Markdown, a line for each paragraph, with parameters and fields by their names in JSON."""
+    names = {one.name for one in operation.parameters} | {field.name for field in RequestArguments(operation).fields}
+    text = re.sub(r"`+([^`]+)`+", lambda found: f"`{camel(found[1]) if found[1] in names else found[1]}`", text)
+    return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
 
 
 def _named(field: FieldForm, schemas: dict[str, Schema]) -> list[tuple[str, Schema, bool]]:

@@ -14,7 +14,7 @@ from perdure.core.paths import Key
 from perdure.operations.operation_table import FILLED_IN, NO_DEFAULT, Operation
 
 
-class _Group(NamedTuple):
+class ArgumentGroup(NamedTuple):
     """A parameter whose fields are those of the request itself."""
 
     name: str
@@ -23,22 +23,22 @@ class _Group(NamedTuple):
 
 
 class RequestArguments:
-    """The arguments of one operation. `fields` are what a request gives beside the key in its path."""
+    """The arguments of one operation. `fields` are what a request gives beside the key in its path; `groups` the parameters whose fields are among them."""
 
     def __init__(self, operation: Operation) -> None:
         self.operation = operation
         self.in_path = [part[1:-1] for part in operation.path.split("/") if part.startswith("{")]
         self.takes_key = any(one.name == "key" for one in operation.parameters)
-        self._groups: list[_Group] = []
+        self.groups: list[ArgumentGroup] = []
         self._plain: list[FieldForm] = []
         for one in operation.parameters:
             if isinstance(one.type, type) and issubclass(one.type, msgspec.Struct) and one.default is NO_DEFAULT and not _is_inner(one.type):
-                self._groups.append(_Group(one.name, one.type, struct_fields(one.type)))
+                self.groups.append(ArgumentGroup(one.name, one.type, struct_fields(one.type)))
             elif one.name not in FILLED_IN and one.name != "key":
                 default = msgspec.NODEFAULT if one.default is NO_DEFAULT else one.default
                 self._plain.append(FieldForm(one.name, camel(one.name), form_of(one.type, one.name), default))
-        self.fields = [field for field in [*self._plain, *(field for group in self._groups for field in group.fields)] if field.json_name not in self.in_path]
-        self.makes_key = any(field.name == "key" for group in self._groups for field in group.fields)
+        self.fields = [field for field in [*self._plain, *(field for group in self.groups for field in group.fields)] if field.json_name not in self.in_path]
+        self.makes_key = any(field.name == "key" for group in self.groups for field in group.fields)
 
     def read(self, path: Mapping[str, str], given: Mapping[str, Any], tenant: str, new_id: str = "") -> dict[str, Any]:
         """Reads arguments from the parameters in the path, and those in the query or the body. What a start leaves out is its id, for which `new_id` is used.
@@ -60,7 +60,7 @@ class RequestArguments:
             if field.default is msgspec.NODEFAULT and field.name not in read:
                 message = f"/{field.json_name}: it is missing; {self.operation.name} needs it"
                 raise BadValue(f"/{field.json_name}", None, "given", message)
-        for group in self._groups:
+        for group in self.groups:
             found[group.name] = _made(group, {field.name: read.pop(field.name) for field in group.fields if field.name in read}, tenant)
         return found | read
 
@@ -79,7 +79,7 @@ def _is_inner(kind: type[msgspec.Struct]) -> bool:
     return kind.__name__ in ("QueueLimits", "ErrorInfo")
 
 
-def _made(group: _Group, read: dict[str, Any], tenant: str) -> Any:
+def _made(group: ArgumentGroup, read: dict[str, Any], tenant: str) -> Any:
     if "tenant" in group.kind.__struct_fields__:
         read["tenant"] = tenant
     return group.kind(**read)
