@@ -10,7 +10,7 @@ from perdure.core.errors import BadValue, NotFound
 from perdure.operations import on_access
 from perdure.service.access_keys import CreatedKey, KeyPage, KeyRequest
 from perdure.service.audit import AuditedBy, AuditFilter, AuditPage, audited_access
-from perdure.service.callers import Caller
+from perdure.service.callers import Caller, CallerDetails
 from perdure.service.sessions import SessionPage, open_session
 from perdure.service.store_access import StoreAccess
 from perdure.stores.memory import MemoryStore
@@ -76,7 +76,9 @@ async def test_sessions_are_listed_and_revoked(access: StoreAccess) -> None:
 
 
 async def test_a_caller_learns_who_they_are(access: StoreAccess) -> None:
-    assert await on_access.whoami(access, ADA) == ADA == travelled(ADA, Caller)
+    found = await on_access.whoami(access, ADA)
+    assert (found.tenant_name, found.subject, found.roles, found.expires_at_s) == ("acme", ADA.subject, ("admin",), 2e9)
+    assert travelled(found, CallerDetails) == found
 
 
 async def test_a_page_of_nothing_is_refused(access: StoreAccess) -> None:

@@ -19,7 +19,7 @@ from perdure.api.json_forms import form_of
 from perdure.api.openapi_document import openapi_document
 from perdure.api.problems import Refusal
 from perdure.api.request_arguments import RequestArguments
-from perdure.core.errors import Forbidden, NotFound, PerdureError
+from perdure.core.errors import NotFound, PerdureError
 from perdure.core.paths import Key
 from perdure.operations import wire_codec
 from perdure.operations.operation_table import OPERATIONS, Operation
@@ -94,8 +94,7 @@ class ApiApp:
                 return ApiAnswer(200, self._document)
         route, path = self._find(request)
         caller = await self._authenticate(request)
-        if not caller.may(route.operation.role):
-            raise Forbidden(caller.subject, route.operation.name, route.operation.role)
+        route.operation.expect_allowed(caller)
         arguments = await self._arguments(route, request, path, caller)
         if route.operation.is_stream:
             return await self._stream(route, request, arguments, send)
@@ -139,7 +138,7 @@ class ApiApp:
                 last = request.header("last-event-id")
                 given = {"after": int(last) if last.isdigit() else given.get("after", 0), "follow": given.get("follow", False)}
             arguments = route.reader.read(path, given, caller.tenant, request.header("idempotency-key"))
-        filled = {"tenant": caller.tenant, "secret": self._secret, "author": caller.subject}
+        filled = {"tenant": caller.tenant, "secret": self._secret, "author": caller.subject, "caller": caller}
         return arguments | {one.name: filled[one.name] for one in operation.parameters if one.name in filled}
 
     async def _perform(self, operation: Operation, request: ApiRequest, arguments: dict[str, Any]) -> Any:
@@ -231,21 +230,21 @@ def _check_tenant(arguments: dict[str, Any], tenant: str) -> None:
     Raises:
         NotFound: they are not.
     """
-    for named, found in _tenants(arguments):
+    for found in (arguments.get("tenant") or tenant, *_tenants(arguments)):
         if found != tenant:
-            raise NotFound(named)
+            raise NotFound(found, f"there is nothing of the tenant {found} here: the key is one of the tenant {tenant}. Name that: tenant=, or --tenant")
 
 
-def _tenants(value: Any) -> Iterator[tuple[object, str]]:
-    """Yields the tenants in arguments, each with what names it."""
+def _tenants(value: Any) -> Iterator[str]:
+    """Yields the tenants in arguments."""
     match value:
         case Key():
-            yield value, value.tenant
+            yield value.tenant
         case msgspec.Struct():
             for name in value.__struct_fields__:
                 its = getattr(value, name)
                 if name == "tenant" and isinstance(its, str):
-                    yield its, its
+                    yield its
                 else:
                     yield from _tenants(its)
         case dict():

@@ -94,8 +94,10 @@ def _too_large() -> Refusal:
 
 
 async def send_answer(send: AsgiSend, answer: ApiAnswer, method: str) -> None:
-    """Sends a whole answer."""
+    """Sends a whole answer. Unless it says otherwise, it is kept nowhere on its way."""
     headers = [(b"content-length", str(len(answer.body)).encode()), *answer.headers]
+    if not any(name == b"cache-control" for name, _ in headers):
+        headers.append((b"cache-control", b"no-store"))
     if answer.body:
         headers.insert(0, (b"content-type", answer.media_type.encode()))
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})

@@ -67,7 +67,7 @@ def _described(operation: Operation, schemas: dict[str, Schema]) -> dict[str, An
         "tags": [operation.name.partition(".")[0]],
         "parameters": [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in reader.in_path],
         "responses": _responses(operation, schemas),
-        "x-perdure-role": operation.role,
+        "x-perdure-role": operation.role or "any",
     }
     if more:
         described["description"] = more

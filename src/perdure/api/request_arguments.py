@@ -31,10 +31,10 @@ class RequestArguments:
         self.takes_key = any(one.name == "key" for one in operation.parameters)
         self.groups: list[ArgumentGroup] = []
         self._plain: list[FieldForm] = []
-        for one in operation.parameters:
+        for one in (one for one in operation.parameters if one.name not in FILLED_IN):
             if isinstance(one.type, type) and issubclass(one.type, msgspec.Struct) and one.default is NO_DEFAULT and not _is_inner(one.type):
                 self.groups.append(ArgumentGroup(one.name, one.type, struct_fields(one.type)))
-            elif one.name not in FILLED_IN and one.name != "key":
+            elif one.name != "key":
                 default = msgspec.NODEFAULT if one.default is NO_DEFAULT else one.default
                 self._plain.append(FieldForm(one.name, camel(one.name), form_of(one.type, one.name), default))
         self.fields = [field for field in [*self._plain, *(field for group in self.groups for field in group.fields)] if field.json_name not in self.in_path]

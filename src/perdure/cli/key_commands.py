@@ -1,7 +1,11 @@
-"""The commands for keys of the service: `keys create`, `keys ls`, `keys revoke`, `keys rotate`. Whoever can open the database is an admin of every tenant."""
+"""The commands for keys of the service: `keys create`, `keys ls`, `keys revoke`, `keys rotate`.
+
+Whoever can open the database is an admin of every tenant; with a server, the key of the request has to be that of an admin, and its tenant is that of the keys.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -10,12 +14,12 @@ import click
 
 from perdure.cli.exit_codes import CommandExit, ExitCode
 from perdure.cli.root_command import CliCommand, CliGroup
-from perdure.cli.shared_options import GlobalOptions, format_option, json_option
+from perdure.cli.shared_options import GlobalOptions, format_option, json_option, server_and_token
 
 if TYPE_CHECKING:
     from perdure.service.access_keys import CreatedKey, KeyDetails
     from perdure.service.callers import Caller, Role
-    from perdure.service.store_access import StoreAccess
+    from perdure.service.service_access import ServiceAccess
 
 T = TypeVar("T")
 
@@ -47,8 +51,8 @@ def create(settings: GlobalOptions, /, *, name: str, admin: bool, roles: tuple[R
     valid_s = None if expires is None else duration_seconds(expires, "--expires")
     request = KeyRequest(name=name, roles=(*roles, "admin") if admin else roles, queues=queues or None, valid_s=valid_s)
 
-    async def made(access: StoreAccess, caller: Caller) -> CreatedKey:
-        return await on_access.create_key(access, caller, request)
+    async def made(access: ServiceAccess, caller: Caller) -> CreatedKey:
+        return await access.call(on_access.create_key, caller, request)
 
     _print_new(_run(settings, "access.create_key", made, creates=True), as_json)
 
@@ -61,14 +65,15 @@ def ls(settings: GlobalOptions, /, *, as_json: bool, format: str) -> None:
     """List the keys of a tenant, without their secrets. Revoked and expired ones are listed for 90 days."""
     from perdure.cli import output, record_views
     from perdure.operations import on_access
+    from perdure.service.store_access import StoreAccess
 
-    async def listed(access: StoreAccess, caller: Caller) -> tuple[list[KeyDetails], float]:
-        found, page = list["KeyDetails"](), await on_access.list_keys(access, caller.tenant, PAGE)
+    async def listed(access: ServiceAccess, caller: Caller) -> tuple[list[KeyDetails], float]:
+        found, page = list["KeyDetails"](), await access.call(on_access.list_keys, caller.tenant, PAGE)
         found += page.items
         while page.next is not None:
-            page = await on_access.list_keys(access, caller.tenant, PAGE, page.next)
+            page = await access.call(on_access.list_keys, caller.tenant, PAGE, page.next)
             found += page.items
-        return found, (await access.store.store_time()).now_s
+        return found, (await access.store.store_time()).now_s if isinstance(access, StoreAccess) else time.time()
 
     found, now_s = _run(settings, "access.list_keys", listed)
     output.print_list("json" if as_json else format, (one.id for one in found), found, lambda: record_views.key_table(found, now_s))
@@ -85,8 +90,8 @@ def revoke(settings: GlobalOptions, /, *, ids: tuple[str, ...], as_json: bool) -
     from perdure.cli import output, terminal_text
     from perdure.operations import on_access
 
-    async def revoked(access: StoreAccess, caller: Caller) -> list[KeyDetails]:
-        return [await on_access.revoke_key(access, caller, id) for id in ids]
+    async def revoked(access: ServiceAccess, caller: Caller) -> list[KeyDetails]:
+        return [await access.call(on_access.revoke_key, caller, id) for id in ids]
 
     found = _run(settings, "access.revoke_key", revoked)
     if as_json:
@@ -107,8 +112,8 @@ def rotate(settings: GlobalOptions, /, *, id: str, overlap: str, as_json: bool) 
 
     overlap_s = 0.0 if overlap == "0" else duration_seconds(overlap, "--overlap")
 
-    async def rotated(access: StoreAccess, caller: Caller) -> CreatedKey:
-        return await on_access.rotate_key(access, caller.tenant, id, overlap_s)
+    async def rotated(access: ServiceAccess, caller: Caller) -> CreatedKey:
+        return await access.call(on_access.rotate_key, caller.tenant, id, overlap_s)
 
     _print_new(_run(settings, "access.rotate_key", rotated), as_json)
 
@@ -127,13 +132,13 @@ def _print_new(made: CreatedKey, as_json: bool) -> None:
     click.echo(f"perdure: {said}\nkeep it now: it is not shown again", err=True)
 
 
-def _run(settings: GlobalOptions, operation: str, work: Callable[[StoreAccess, Caller], Coroutine[Any, Any, T]], creates: bool = False) -> T:
+def _run(settings: GlobalOptions, operation: str, work: Callable[[ServiceAccess, Caller], Coroutine[Any, Any, T]], creates: bool = False) -> T:
     import asyncio
 
     from perdure.core.errors import NotFound
 
     async def done() -> T:
-        async with _local_access(settings, operation, creates) as (access, caller):
+        async with _access(settings, operation, creates) as (access, caller):
             try:
                 return await work(access, caller)
             except NotFound as error:  # of a key: the exit code for it is that of executions
@@ -143,7 +148,7 @@ def _run(settings: GlobalOptions, operation: str, work: Callable[[StoreAccess, C
 
 
 @asynccontextmanager
-async def _local_access(settings: GlobalOptions, operation: str, creates: bool) -> AsyncIterator[tuple[StoreAccess, Caller]]:
+async def _access(settings: GlobalOptions, operation: str, creates: bool) -> AsyncIterator[tuple[ServiceAccess, Caller]]:
     from msgspec.structs import replace
 
     from perdure.service.audit import AuditedBy, audited_access
@@ -151,9 +156,19 @@ async def _local_access(settings: GlobalOptions, operation: str, creates: bool) 
     from perdure.service.store_access import StoreAccess
     from perdure.stores.configured_store import database_file, open_store
 
+    caller = replace(LOCAL, tenant=settings.tenant)
+    if (server := settings.server_url()) is not None:
+        from perdure.remote.http_access import HttpAccess
+
+        remote = HttpAccess(*server_and_token(server))
+        try:
+            yield remote, caller
+        finally:
+            await remote.aclose()
+        return
     if not creates and (file := database_file(settings.url())):
         settings.expect(file)
-    store, caller = open_store(settings.db), replace(LOCAL, tenant=settings.tenant)
+    store = open_store(settings.db)
     access = StoreAccess(store)
     try:
         yield audited_access(access, AuditedBy(caller, operation)), caller

@@ -46,7 +46,8 @@ class GlobalOptions:
         from perdure.sync_client import Client
 
         if (server := self.server_url()) is not None:
-            return _client_of_server(server)
+            url, token = server_and_token(server)
+            return Client(url, token=token)
         if not creates and (file := database_file(self.url())):
             self.expect(file)
         return Client(self.db)
@@ -108,17 +109,16 @@ class GlobalOptions:
         logging.getLogger("perdure" if self.debug else logger).setLevel(logging.DEBUG if self.debug else logging.INFO)
 
 
-def _client_of_server(server: str) -> Client:
-    from perdure.sync_client import Client
-
+def server_and_token(server: str) -> tuple[str, str | None]:
+    """The URL of a server, and the token for it: that of a `perdure dev` in this directory for ``dev``, else PERDURE_TOKEN."""
     if server != "dev":
-        return Client(server)
+        return server, os.environ.get("PERDURE_TOKEN")
     from perdure.api.loopback_access import DEV_FILE, read_dev_server
 
     found = read_dev_server(DEV_FILE)
     if found is None:
         raise CommandExit(ExitCode.INPUT, f"no perdure dev has been started in this directory: there is no {DEV_FILE}\nstart one: perdure dev FILE.py")
-    return Client(found.url, token=found.token)
+    return found.url, found.token
 
 
 def global_options() -> list[click.Parameter]:

@@ -457,8 +457,8 @@ class Forbidden(ProgrammingError):
 
     code = "forbidden"
 
-    def __init__(self, subject: str, what: str, role: str) -> None:
-        super().__init__(f"{subject} may not call {what}: it needs the role {role}. An admin of the tenant grants roles")
+    def __init__(self, subject: str, what: str, role: str, message: str = "") -> None:
+        super().__init__(message or f"{subject} may not call {what}: it needs the role {role}. An admin of the tenant grants roles")
         self.subject, self.what, self.role = subject, what, role
 
 

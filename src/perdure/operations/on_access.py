@@ -4,7 +4,7 @@ from perdure.code.durations import whole_number
 from perdure.service import access_keys, audit, sessions
 from perdure.service.access_keys import OVERLAP_S, CreatedKey, KeyDetails, KeyPage, KeyRequest
 from perdure.service.audit import AuditFilter, AuditPage
-from perdure.service.callers import Caller
+from perdure.service.callers import Caller, CallerDetails, caller_details
 from perdure.service.sessions import SessionPage
 from perdure.service.store_access import StoreAccess
 
@@ -73,6 +73,6 @@ async def revoke_session(access: StoreAccess, tenant: str, id: str) -> None:
     await sessions.revoke_session(access.store, tenant, id)
 
 
-async def whoami(access: StoreAccess, caller: Caller) -> Caller:
+async def whoami(access: StoreAccess, caller: Caller) -> CallerDetails:
     """Who asks, as the service sees it: tenant, subject, roles, groups, queues, and when the key, token or session ends."""
-    return caller
+    return caller_details(caller)

@@ -11,14 +11,16 @@ from collections.abc import AsyncGenerator, Callable
 from functools import cached_property
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
+from perdure.code.call_options import DEFAULT_TENANT
 from perdure.core import errors
-from perdure.operations import on_approvals, on_catalog, on_dead_letters, on_executions, on_queues, on_upkeep
-from perdure.service.callers import Role
+from perdure.core.errors import Forbidden
+from perdure.operations import on_access, on_approvals, on_catalog, on_dead_letters, on_executions, on_queues, on_upkeep
+from perdure.service.callers import LOCAL, Caller, Role
 
 NO_DEFAULT: Any = inspect.Parameter.empty
 
-FILLED_IN = ("tenant", "secret", "author")
-"""Parameters that the server knows, and no request gives."""
+FILLED_IN = ("tenant", "secret", "author", "caller")
+"""Parameters that the server knows, and no request gives. Perdure's own client sends the tenant, which has to be that of its key."""
 
 _RAISES = re.compile(r"^ {4}Raises:\n((?: {8}.*\n?)+)", re.MULTILINE)
 _ERROR_NAMES = re.compile(r"^ {8}(?P<names>[A-Z]\w+(?:, [A-Z]\w+)*): ", re.MULTILINE)
@@ -36,12 +38,24 @@ class Operation:
     """An operation: its function, and its method, path and role over HTTP.
 
     ``{workflow}`` and ``{id}`` in a path are those of the parameter `key`; any other name in braces is that of a parameter. One that `is_repeatable` has the
-    same effect when it is performed a second time with the same arguments, and does not fail then; those that only read are.
+    same effect when it is performed a second time with the same arguments, and does not fail then; those that only read are. One `for_workers` is also for keys
+    that are limited to queues. One that `is_store_wide` concerns all tenants, so it is for callers of the default tenant, which is that of whoever operates the
+    service. Without a role, it is for everybody who has proved who they are.
     """
 
-    def __init__(self, function: Callable[..., Any], method: str, path: str, role: Role, *, is_repeatable: bool = False) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        method: str,
+        path: str,
+        role: Role | None,
+        *,
+        is_repeatable: bool = False,
+        for_workers: bool = False,
+        is_store_wide: bool = False,
+    ) -> None:
         self.function, self.method, self.path, self.role = function, method, path, role
-        self.is_repeatable = is_repeatable or method == "GET"
+        self.is_repeatable, self.for_workers, self.is_store_wide = is_repeatable or method == "GET", for_workers, is_store_wide
         self.name = f"{function.__module__.rpartition('.on_')[2]}.{function.__name__.rstrip('_')}"
 
     def __repr__(self) -> str:
@@ -80,10 +94,24 @@ class Operation:
         return tuple(getattr(errors, name) for name in named)
 
     def bound(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """Returns arguments by name, without those that are defaults."""
+        """Returns the arguments that a client sends, by name: those that are not defaults, nor known to the server alone."""
         given = inspect.signature(self.function).bind(None, *args, **kwargs).arguments
-        defaults = {one.name: one.default for one in self.parameters}
-        return {name: value for name, value in list(given.items())[1:] if value is not defaults[name]}
+        defaults = {one.name: one.default for one in self.parameters if one.name not in FILLED_IN or one.name == "tenant"}
+        return {name: value for name, value in given.items() if name in defaults and value is not defaults[name]}
+
+    def expect_allowed(self, caller: Caller) -> None:
+        """Checks that a caller may call this.
+
+        Raises:
+            Forbidden: they lack the role, have a key that is limited to queues, for work that is in none, or are of a tenant that does not operate the service.
+        """
+        if self.role is not None:
+            caller.expect(self.role, self.name)
+        if caller.queues is not None and not self.for_workers:
+            raise Forbidden(caller.subject, self.name, self.role or "", f"{caller.subject} is limited to work in queues, and may not call {self.name}")
+        if self.is_store_wide and caller.tenant != DEFAULT_TENANT and caller.subject != LOCAL.subject:
+            why = f"{self.name} concerns all tenants, so {caller.subject} of the tenant {caller.tenant} may not call it. It needs a key of {DEFAULT_TENANT}"
+            raise Forbidden(caller.subject, self.name, self.role or "", why)
 
 
 _ONE = "/api/executions/{workflow}/{id}"
@@ -144,25 +172,33 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(on_approvals.vote, "POST", f"{_APPROVAL}/decide", "approver"),
     Operation(on_approvals.sign_link, "POST", f"{_APPROVAL}/links", "admin", is_repeatable=True),
     Operation(on_approvals.vote_by_link, "POST", "/api/approval-links/decide", "approver"),
-    Operation(on_approvals.complete, "POST", "/api/completions/complete", "operator"),
-    Operation(on_approvals.fail, "POST", "/api/completions/fail", "operator"),
-    Operation(on_approvals.heartbeat, "POST", "/api/completions/heartbeat", "operator", is_repeatable=True),
+    Operation(on_approvals.complete, "POST", "/api/completions/complete", "operator", for_workers=True),
+    Operation(on_approvals.fail, "POST", "/api/completions/fail", "operator", for_workers=True),
+    Operation(on_approvals.heartbeat, "POST", "/api/completions/heartbeat", "operator", is_repeatable=True, for_workers=True),
     Operation(on_dead_letters.groups, "GET", "/api/dead-letters", "viewer"),
     Operation(on_dead_letters.requeue, "POST", "/api/dead-letters/{workflow}/{id}/requeue", "operator"),
     Operation(on_dead_letters.discard, "POST", "/api/dead-letters/{workflow}/{id}/discard", "operator"),
-    Operation(on_queues.statuses, "GET", "/api/queues", "viewer"),
-    Operation(on_queues.declare, "PUT", "/api/queues/{queue}/declaration", "operator", is_repeatable=True),
-    Operation(on_queues.change, "PATCH", "/api/queues/{queue}", "admin", is_repeatable=True),
-    Operation(on_queues.remove, "DELETE", "/api/queues/{queue}", "admin", is_repeatable=True),
-    Operation(on_queues.processes, "GET", "/api/engines", "viewer"),
+    Operation(on_queues.statuses, "GET", "/api/queues", "viewer", is_store_wide=True),
+    Operation(on_queues.declare, "PUT", "/api/queues/{queue}/declaration", "operator", is_repeatable=True, is_store_wide=True),
+    Operation(on_queues.change, "PATCH", "/api/queues/{queue}", "admin", is_repeatable=True, is_store_wide=True),
+    Operation(on_queues.remove, "DELETE", "/api/queues/{queue}", "admin", is_repeatable=True, is_store_wide=True),
+    Operation(on_queues.processes, "GET", "/api/engines", "viewer", is_store_wide=True),
     Operation(on_upkeep.export, "GET", f"{_ONE}/export", "admin"),
-    Operation(on_upkeep.import_, "POST", "/api/imports", "admin"),
-    Operation(on_upkeep.verify, "POST", "/api/upkeep/verify", "admin"),
+    Operation(on_upkeep.import_, "POST", "/api/imports", "admin", is_store_wide=True),
+    Operation(on_upkeep.verify, "POST", "/api/upkeep/verify", "admin", is_store_wide=True),
     Operation(on_upkeep.prune, "POST", "/api/upkeep/prune", "admin"),
     Operation(on_upkeep.archives, "GET", f"{_ONE}/archives", "viewer"),
-    Operation(on_upkeep.prune_archives, "POST", "/api/upkeep/prune-archives", "admin"),
-    Operation(on_upkeep.prune_values, "POST", "/api/upkeep/prune-values", "admin"),
-    Operation(on_upkeep.prune_months, "POST", "/api/upkeep/prune-months", "admin"),
+    Operation(on_upkeep.prune_archives, "POST", "/api/upkeep/prune-archives", "admin", is_store_wide=True),
+    Operation(on_upkeep.prune_values, "POST", "/api/upkeep/prune-values", "admin", is_store_wide=True),
+    Operation(on_upkeep.prune_months, "POST", "/api/upkeep/prune-months", "admin", is_store_wide=True),
+    Operation(on_access.list_keys, "GET", "/api/keys", "admin"),
+    Operation(on_access.create_key, "POST", "/api/keys", "admin"),
+    Operation(on_access.revoke_key, "DELETE", "/api/keys/{id}", "admin", is_repeatable=True),
+    Operation(on_access.rotate_key, "POST", "/api/keys/{id}/rotate", "admin"),
+    Operation(on_access.list_sessions, "GET", "/api/sessions", "admin"),
+    Operation(on_access.revoke_session, "DELETE", "/api/sessions/{id}", "admin"),
+    Operation(on_access.list_audit, "GET", "/api/audit", "admin"),
+    Operation(on_access.whoami, "GET", "/api/whoami", None, for_workers=True),
 )
 
 BY_FUNCTION = {one.function: one for one in OPERATIONS}

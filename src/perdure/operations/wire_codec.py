@@ -13,7 +13,7 @@ from perdure.code.exception_data import encode_exception, error_info, rebuild_ex
 from perdure.core.errors import ErrorInfo, PerdureError
 from perdure.core.paths import Key
 from perdure.core.values import dump_model
-from perdure.operations.operation_table import NO_DEFAULT, Operation
+from perdure.operations.operation_table import FILLED_IN, NO_DEFAULT, Operation
 
 MEDIA_TYPE = "application/vnd.perdure+msgpack"
 FRAMES = "application/vnd.perdure+msgpack-frames"
@@ -87,7 +87,7 @@ def decode_error(raw: bytes) -> PerdureError:
 
 
 def decode_arguments(operation: Operation, raw: bytes) -> dict[str, Any]:
-    """Decodes the arguments of an operation, by name. What was not given has its default.
+    """Decodes the arguments of an operation, by name. What was not given has its default; what the server fills in is None.
 
     Raises:
         MsgspecError: the bytes are not what the operation takes.
@@ -144,7 +144,10 @@ class FrameReader:
 
 @cache
 def _arguments_decoder(name: str, operation: Operation) -> Any:
-    fields = [(one.name, one.type) if one.default is NO_DEFAULT else (one.name, one.type, one.default) for one in operation.parameters]
+    fields = [
+        (one.name, one.type | None, None) if one.name in FILLED_IN else (one.name, one.type) if one.default is NO_DEFAULT else (one.name, one.type, one.default)
+        for one in operation.parameters
+    ]
     kind = msgspec.defstruct(f"Arguments of {name}", fields, kw_only=True, forbid_unknown_fields=True)
     return msgspec.msgpack.Decoder(kind, dec_hook=_decode_hook)
 

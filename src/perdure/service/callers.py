@@ -51,6 +51,29 @@ class Caller(msgspec.Struct, frozen=True):
             raise Unauthenticated(f"the key, token or session of {self.subject} has expired. Sign in again, or ask an admin for another key")
 
 
+class CallerDetails(msgspec.Struct, frozen=True, kw_only=True):
+    """What a caller is told of themselves."""
+
+    tenant_name: str
+    subject: str
+    roles: tuple[Role, ...]
+    groups: tuple[str, ...]
+    queues: tuple[str, ...] | None
+    expires_at_s: float | None
+
+
+def caller_details(caller: Caller) -> CallerDetails:
+    """What is shown of a caller; roles are in the order of the alphabet."""
+    return CallerDetails(
+        tenant_name=caller.tenant,
+        subject=caller.subject,
+        roles=tuple(sorted(caller.roles)),
+        groups=caller.groups,
+        queues=caller.queues,
+        expires_at_s=caller.expires_at_s,
+    )
+
+
 LOCAL = Caller(DEFAULT_TENANT, "local", frozenset(("admin",)))
 """The developer at this machine, who has all roles in the default tenant."""
 
