@@ -15,6 +15,7 @@ GROUPS = {
     "dead_letters": "Dead letters",
     "queues": "Queues, engines and workers",
     "upkeep": "Upkeep",
+    "access": "Access: keys, sessions and the audit",
 }
 """The heading of each module of operations."""
 
@@ -54,7 +55,10 @@ def http_page() -> str:
 
 def _operation(operation: Operation, described: dict[str, Any]) -> Iterator[str]:
     yield f"### {operation.method} {operation.path}\n"
-    traits = [f"`{operation.name}`", f"role: {operation.role}", *(["repeatable"] if operation.is_repeatable and operation.method != "GET" else [])]
+    traits = [f"`{operation.name}`", f"role: {operation.role or 'any'}"]
+    traits += ["repeatable"] if operation.is_repeatable and operation.method != "GET" else []
+    traits += ["for all tenants: the key has to be of the tenant `default`"] if operation.is_store_wide else []
+    traits += ["also for keys that are limited to queues"] if operation.for_workers else []
     yield f"{', '.join(traits)}\n"
     yield f"{described['summary']}\n"
     if more := described.get("description"):
