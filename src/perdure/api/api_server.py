@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
+import msgspec
+
+from perdure.api import problems
 from perdure.core.errors import BadValue, MissingExtra
 
 if TYPE_CHECKING:
     from perdure.api.api_app import ApiApp
+    from perdure.tasks.http_connections import HttpError
 
 BACKLOG = 2048
 """How many connections may wait to be accepted."""
+
+ACCEPTS_MAX = 16
+"""How many connections are accepted in one turn of the event loop: those beyond the limit hold their descriptors for a few turns, until they are closed."""
 
 SHUTDOWN_S = 5
 """How long the last answers may take after a stop without grace."""
@@ -45,6 +53,12 @@ def url_of(listening: socket.socket, scheme: str = "http") -> str:
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
+def connection_problem(error: HttpError) -> tuple[str, bytes]:
+    """Returns why a connection ends, as the API says what went wrong."""
+    refusal = problems.Refusal(int(error.status[:3]), error.code, error.message, error.next)
+    return problems.MEDIA_TYPE, msgspec.json.encode(problems.refusal_problem(refusal))
+
+
 class ApiServer:
     """Serves an application on a listening socket until stopped. Requests under way may end within the grace of `stop`; no new connection is accepted.
 
@@ -55,11 +69,15 @@ class ApiServer:
     def __init__(self, app: ApiApp, listening: socket.socket, **settings: Any) -> None:
         try:
             import uvicorn
+
+            from perdure.tasks.http_connections import Admission, Connection, connections_max, detect_dead_peers
         except ImportError as missing:
             raise MissingExtra("the HTTP API", missing.name or "uvicorn", "serve") from missing
         self.app, self._socket = app, listening
+        detect_dead_peers(listening)
         config = uvicorn.Config(
             app,
+            http=cast(Any, partial(Connection, Admission(connections_max(), connection_problem))),
             ws="none",
             lifespan="off",
             log_config=None,
@@ -67,7 +85,7 @@ class ApiServer:
             server_header=False,
             proxy_headers=False,
             timeout_graceful_shutdown=SHUTDOWN_S,
-            backlog=BACKLOG,
+            backlog=ACCEPTS_MAX,
             **settings,
         )
         self._server = uvicorn.Server(config)
@@ -82,6 +100,7 @@ class ApiServer:
         self._server.config.load()
         self._server.lifespan = self._server.config.lifespan_class(self._server.config)
         await self._server.startup(sockets=[self._socket])
+        self._socket.listen(BACKLOG)  # asyncio has set it to the number of connections that it accepts at once
         try:
             await self._server.main_loop()
         finally:

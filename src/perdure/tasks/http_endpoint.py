@@ -357,7 +357,7 @@ class TaskEndpoint:
         try:
             import uvicorn
 
-            from perdure.tasks.http_connections import Admission, Connection, connections_max
+            from perdure.tasks.http_connections import Admission, Connection, connections_max, detect_dead_peers
         except ImportError as missing:
             raise MissingExtra("server_task tasks over HTTP", missing.name or "uvicorn", "serve") from missing
         if not access and not is_loopback(host):
@@ -369,6 +369,7 @@ class TaskEndpoint:
             self._socket = _listening_socket(host, port)
         except OSError as error:
             raise BadValue("--listen", f"{host}:{port}", f"an address on which this process can listen: {error}") from error
+        detect_dead_peers(self._socket)
         self._server = uvicorn.Server(
             uvicorn.Config(
                 TaskApp(broker, access),
