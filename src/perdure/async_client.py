@@ -26,7 +26,7 @@ from perdure.core.attribute_filter import AttributeFilter
 from perdure.core.errors import BadValue
 from perdure.core.paths import Key
 from perdure.display.execution_list import ExecutionList
-from perdure.operations import on_approvals, on_executions, on_queues
+from perdure.operations import on_approvals, on_execution_changes, on_executions, on_queues
 from perdure.runtime.registrations import queue_limits
 from perdure.service import execution_operations, queries, replay_checks, step_completions
 from perdure.service.approvals import Approval
@@ -176,7 +176,7 @@ class AsyncClient:
         if queue is not None and queue.name not in self._declared:
             await self._access.call(on_queues.declare, queue.name, queue_limits(queue))
             self._declared.add(queue.name)
-        started = await self._access.call(on_executions.start, wanted)
+        started = await self._access.call(on_execution_changes.start, wanted)
         return AsyncHandle(self._access, started.key, kind_of(known), started.created)
 
     @overload
@@ -516,4 +516,6 @@ class AsyncSelection:
 
     async def _do(self, verb: BulkVerb, reason: str, wait: bool, timeout: Duration | None, undo: bool = True, from_step: str | None = None) -> BulkResult:
         timeout_s = None if timeout is None else duration_seconds(timeout, "timeout")
-        return await self._access.call(on_executions.bulk, verb, self._which, reason=reason, undo=undo, from_step=from_step, wait=wait, timeout_s=timeout_s)
+        return await self._access.call(
+            on_execution_changes.bulk, verb, self._which, reason=reason, undo=undo, from_step=from_step, wait=wait, timeout_s=timeout_s
+        )

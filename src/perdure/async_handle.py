@@ -16,7 +16,7 @@ from perdure.core import values
 from perdure.core.paths import Key
 from perdure.core.views import PublicEvent, StepView
 from perdure.definition_workflow import Definition
-from perdure.operations import on_executions
+from perdure.operations import on_execution_changes, on_executions
 from perdure.runtime.execution_results import Ending
 from perdure.runtime.workflow_programs import encode_input
 from perdure.service import execution_operations, queries
@@ -153,7 +153,7 @@ class AsyncHandle(Generic[R_co]):
             await execution_operations.send_in_transaction(self._access.on_store("connection="), connection, self.key, message, may_come)
         else:
             name, raw = execution_operations.signal_body(signal, body)
-            await self._access.call(on_executions.send, self.key, name, raw, execution_operations.message_key(key), may_come)
+            await self._access.call(on_execution_changes.send, self.key, name, raw, execution_operations.message_key(key), may_come)
 
     @overload
     async def ask(self, signal: Signal[T], body: T, *, timeout: Duration | None = ...) -> Any: ...
@@ -170,7 +170,7 @@ class AsyncHandle(Generic[R_co]):
         """
         name, raw = execution_operations.signal_body(signal, body)
         async with with_timeout(timeout, f"the reply of {self.key} to {name}"):
-            reply = await self._access.call(on_executions.ask, self.key, name, raw)
+            reply = await self._access.call(on_execution_changes.ask, self.key, name, raw)
         return values.decode(reply, Any, f"the reply of {self.key}")
 
     async def cancel(self, reason: str = "", *, undo: bool = True, wait: bool = False, timeout: Duration | None = None) -> None:
@@ -179,22 +179,22 @@ class AsyncHandle(Generic[R_co]):
         As with the other commands, the request is durable when this returns; with `wait`, it has taken effect.
         """
         async with with_timeout(timeout, f"the end of {self.key}"):
-            await self._access.call(on_executions.cancel, self.key, reason, undo, wait)
+            await self._access.call(on_execution_changes.cancel, self.key, reason, undo, wait)
 
     async def terminate(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> None:
         """Ends the execution as cancelled at once, without running the workflow any further."""
         async with with_timeout(timeout, f"the end of {self.key}"):
-            await self._access.call(on_executions.terminate, self.key, reason, wait)
+            await self._access.call(on_execution_changes.terminate, self.key, reason, wait)
 
     async def pause(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> None:
         """Pauses the execution: it begins nothing more until it is resumed. Attempts in flight finish, and their outcomes are recorded."""
         async with with_timeout(timeout, f"the pause of {self.key}"):
-            await self._access.call(on_executions.pause, self.key, reason, wait)
+            await self._access.call(on_execution_changes.pause, self.key, reason, wait)
 
     async def resume(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> None:
         """Resumes a paused or parked execution where it is."""
         async with with_timeout(timeout, f"the resume of {self.key}"):
-            self._after = await self._access.call(on_executions.resume, self.key, reason, wait)
+            self._after = await self._access.call(on_execution_changes.resume, self.key, reason, wait)
 
     async def evict(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> None:
         """Evicts the execution from its engine. It continues from its log, there or elsewhere.
@@ -202,7 +202,7 @@ class AsyncHandle(Generic[R_co]):
         Async steps in flight are cancelled and begun again, which counts neither as an attempt nor as an interruption; sync steps finish first.
         """
         async with with_timeout(timeout, f"the eviction of {self.key}"):
-            await self._access.call(on_executions.evict, self.key, reason, wait)
+            await self._access.call(on_execution_changes.evict, self.key, reason, wait)
 
     @overload
     async def patch(
@@ -226,7 +226,7 @@ class AsyncHandle(Generic[R_co]):
         """
         async with with_timeout(timeout, f"the patch of {self.key}"):
             changed, definition = (None, change.graph.definition or b"") if isinstance(change, Definition) else (change, None)
-            return await self._access.call(on_executions.patch, self.key, changed, definition, base=base, reason=reason, wait=wait)
+            return await self._access.call(on_execution_changes.patch, self.key, changed, definition, base=base, reason=reason, wait=wait)
 
     async def withdraw_patches(self) -> int:
         """Withdraws the patches that no engine has decided on yet, such as those of a `patch` without `wait`; returns how many.
@@ -234,7 +234,7 @@ class AsyncHandle(Generic[R_co]):
         Raises:
             PatchRefused: an engine has decided on them, or may be about to.
         """
-        return await self._access.call(on_executions.withdraw_patches, self.key)
+        return await self._access.call(on_execution_changes.withdraw_patches, self.key)
 
     async def undo(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> None:
         """Undoes the steps of a completed execution by their own handlers, last first and once; its result stays.
@@ -242,7 +242,7 @@ class AsyncHandle(Generic[R_co]):
         Of an execution that failed or was cancelled, undoes the steps whose undo failed then.
         """
         async with with_timeout(timeout, f"the undoing of {self.key}"):
-            await self._access.call(on_executions.undo, self.key, reason, wait)
+            await self._access.call(on_execution_changes.undo, self.key, reason, wait)
 
     async def retry(self, reason: str = "", *, from_step: str | None = None, wait: bool = False, timeout: Duration | None = None) -> None:
         """Retries a failed execution from what failed; a parked one continues where it is. Steps that have succeeded are not called again.
@@ -250,7 +250,7 @@ class AsyncHandle(Generic[R_co]):
         With `from_step`, a failed execution repeats that step and everything after it.
         """
         async with with_timeout(timeout, f"the retry of {self.key}"):
-            self._after = await self._access.call(on_executions.retry, self.key, reason, from_step, wait)
+            self._after = await self._access.call(on_execution_changes.retry, self.key, reason, from_step, wait)
 
     async def rerun(self, *, id: str | None = None, version: int | None = None) -> AsyncHandle[R_co]:
         """Starts a new execution with the same input under a new id; returns its handle.
@@ -258,7 +258,7 @@ class AsyncHandle(Generic[R_co]):
         Raises:
             AlreadyExists: the id is taken.
         """
-        key = await self._access.call(on_executions.rerun, self.key, self._new_id(id), version)
+        key = await self._access.call(on_execution_changes.rerun, self.key, self._new_id(id), version)
         return AsyncHandle(self._access, key, self._kind, True)
 
     async def fork(
@@ -275,7 +275,7 @@ class AsyncHandle(Generic[R_co]):
         """
         args, kwargs = ((), input) if isinstance(input, Mapping) else (tuple(input or ()), {})
         raw = None if input is None else encode_input(self.key.workflow, args, kwargs)
-        key = await self._access.call(on_executions.fork, self.key, from_step, raw, self._new_id(id), version)
+        key = await self._access.call(on_execution_changes.fork, self.key, from_step, raw, self._new_id(id), version)
         return AsyncHandle(self._access, key, self._kind, True)
 
     async def preset(self, step: str, value: Any = None) -> None:
@@ -284,7 +284,7 @@ class AsyncHandle(Generic[R_co]):
         Raises:
             BadValue: the step has its result already.
         """
-        await self._access.call(on_executions.preset, self.key, step, values.encode(value, f"the result of {step}"))
+        await self._access.call(on_execution_changes.preset, self.key, step, values.encode(value, f"the result of {step}"))
 
     def _new_id(self, id: str | None) -> str:
         return uuid4().hex if id is None else checked_name(id, "id")

@@ -22,7 +22,7 @@ from perdure.core.errors import (
     WrongVerb,
 )
 from perdure.core.paths import Key
-from perdure.operations import on_approvals, on_executions, wire_codec
+from perdure.operations import on_approvals, on_execution_changes, on_executions, wire_codec
 from perdure.operations.operation_table import BY_FUNCTION
 from perdure.remote.http_access import HttpAccess
 from perdure.service.history import EmittedValue
@@ -201,7 +201,7 @@ async def test_what_has_another_effect_the_second_time_is_not_repeated() -> None
         return httpx2.Response(200, content=wire_codec.encode(None))
 
     access = HttpAccess("http://server", transport=httpx2.MockTransport(broken))
-    await access.call(on_executions.cancel, ONE)
+    await access.call(on_execution_changes.cancel, ONE)
     assert sent == ["executions.cancel"] * 2
     sent.clear()
     with pytest.raises(StoreUnavailable, match="the connection broke"):
@@ -218,11 +218,11 @@ async def test_a_server_that_is_stopping_is_asked_again_only_what_may_be_repeate
         return busy if len(sent) % 2 else httpx2.Response(200, content=wire_codec.encode(None))
 
     access = HttpAccess("http://server", transport=httpx2.MockTransport(stopping))
-    await access.call(on_executions.cancel, ONE)
+    await access.call(on_execution_changes.cancel, ONE)
     assert sent == ["executions.cancel"] * 2
     sent.clear()
     with pytest.raises(StoreUnavailable, match="the store did not answer"):
-        await access.call(on_executions.undo, ONE)
+        await access.call(on_execution_changes.undo, ONE)
     assert sent == ["executions.undo"]
 
 

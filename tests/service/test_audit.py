@@ -11,7 +11,7 @@ import pytest
 from perdure.core.errors import BadValue, NotFound, ProgrammingError
 from perdure.core.paths import Key
 from perdure.core.values import ENCODED_NONE
-from perdure.operations import on_executions, on_queues
+from perdure.operations import on_execution_changes, on_executions, on_queues
 from perdure.service.access_keys import KeyRequest, create_key, revoke_key
 from perdure.service.access_records import AUDIT, CREDENTIAL_TENANT
 from perdure.service.audit import (
@@ -129,38 +129,38 @@ async def test_no_operation_changes_or_removes_an_entry(store: Store) -> None:
 
 
 async def test_a_command_to_an_execution_has_an_entry_with_its_name(store: Store, access: StoreAccess) -> None:
-    await on_executions.start(access, pending("o/1"))
-    await on_executions.pause(audited_access(access, AuditedBy(BOB, "executions.pause")), Key("acme", "order", "o/1"), "a reason")
+    await on_execution_changes.start(access, pending("o/1"))
+    await on_execution_changes.pause(audited_access(access, AuditedBy(BOB, "executions.pause")), Key("acme", "order", "o/1"), "a reason")
     (entry,) = await entries(store)
     assert (entry.subject, entry.operation) == ("key:Bob12345", "executions.pause")
     assert entry.targets == (AuditTarget("execution", "order/o%2F1", "pause"),)
     with pytest.raises(NotFound):
-        await on_executions.pause(audited_access(access, AuditedBy(BOB, "executions.pause")), Key("acme", "order", "none"))
+        await on_execution_changes.pause(audited_access(access, AuditedBy(BOB, "executions.pause")), Key("acme", "order", "none"))
     assert len(await entries(store)) == 1
     assert len(await store.messages(Key("acme", "order", "o/1"))) == 2
 
 
 async def test_an_execution_that_is_changed_at_once_has_an_entry_with_its_status(store: Store, access: StoreAccess) -> None:
     """Who cancels an execution that has not begun ends it by a commit, which carries no records."""
-    await on_executions.start(access, pending("a"))
-    await on_executions.cancel(audited_access(access, AuditedBy(BOB, "executions.cancel")), Key("acme", "order", "a"))
+    await on_execution_changes.start(access, pending("a"))
+    await on_execution_changes.cancel(audited_access(access, AuditedBy(BOB, "executions.cancel")), Key("acme", "order", "a"))
     assert [one.targets for one in await entries(store, execution="order/a")] == [(AuditTarget("execution", "order/a", "cancelled"),)]
     assert (await on_executions.summary(access, Key("acme", "order", "a"))).status == "cancelled"
 
 
 async def test_starts_and_signals_have_no_entry(store: Store, access: StoreAccess) -> None:
     audited = audited_access(access, AuditedBy(BOB, "executions.start"))
-    await on_executions.start(audited, pending("a"))
-    await on_executions.send(audited, Key("acme", "order", "a"), "go")
+    await on_execution_changes.start(audited, pending("a"))
+    await on_execution_changes.send(audited, Key("acme", "order", "a"), "go")
     assert await entries(store) == [] and len(await store.messages(Key("acme", "order", "a"))) == 2
 
 
 async def test_each_execution_of_many_has_its_entry(store: Store, access: StoreAccess) -> None:
     names = [f"order/o{number:02}" for number in range(TARGETS_MAX + 2)]
     for name in names:
-        await on_executions.start(access, pending(name.removeprefix("order/")))
+        await on_execution_changes.start(access, pending(name.removeprefix("order/")))
     for verb in BULK:
-        await on_executions.bulk(audited_access(access, AuditedBy(BOB, verb)), verb, BulkFilter(which=ExecutionFilter(tenant="acme")))
+        await on_execution_changes.bulk(audited_access(access, AuditedBy(BOB, verb)), verb, BulkFilter(which=ExecutionFilter(tenant="acme")))
         found = await entries(store, operation=verb)
         assert sorted(target.key for entry in found for target in entry.targets) == names
         assert len([target for entry in found for target in entry.targets if target.key == "order/o51"]) == 1
@@ -194,8 +194,8 @@ async def test_of_one_call_the_last_change_is_listed_first(store: Store) -> None
 async def test_entries_are_found_by_subject_operation_and_execution(store: Store, access: StoreAccess, clock: Clock) -> None:
     long = "k" * 1000 + "/ü"
     for id in ("a", long):
-        await on_executions.start(access, pending(id))
-    for caller, verb, id in ((ADA, on_executions.pause, "a"), (BOB, on_executions.cancel, "a"), (BOB, on_executions.pause, long)):
+        await on_execution_changes.start(access, pending(id))
+    for caller, verb, id in ((ADA, on_execution_changes.pause, "a"), (BOB, on_execution_changes.cancel, "a"), (BOB, on_execution_changes.pause, long)):
         clock.advance(1)
         await verb(audited_access(access, AuditedBy(caller, f"executions.{verb.__name__}")), Key("acme", "order", id))
     assert [one.operation for one in await entries(store, subject=BOB.subject)] == ["executions.pause", "executions.cancel"]

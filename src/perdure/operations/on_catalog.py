@@ -3,7 +3,7 @@
 import msgspec
 
 from perdure.code.durations import whole_number
-from perdure.operations.on_executions import StartedExecution
+from perdure.operations.on_execution_changes import StartedExecution
 from perdure.service import catalog, catalog_sync, definition_starts, execution_operations
 from perdure.service.catalog import CatalogDefinition, CheckedDocument, DefinitionPage, EventPage, RolledBack, VersionDetails, VersionDiff
 from perdure.service.catalog_changes import NO_FIELDS, DefinitionFields, Edit

@@ -14,13 +14,16 @@ from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 from perdure.code.call_options import DEFAULT_TENANT
 from perdure.core import errors
 from perdure.core.errors import Forbidden
-from perdure.operations import on_access, on_approvals, on_catalog, on_dead_letters, on_executions, on_queues, on_upkeep
+from perdure.operations import on_access, on_approvals, on_catalog, on_dead_letters, on_execution_changes, on_executions, on_queues, on_upkeep
 from perdure.service.callers import LOCAL, Caller, Role
 
 NO_DEFAULT: Any = inspect.Parameter.empty
 
 FILLED_IN = ("tenant", "secret", "author", "caller")
 """Parameters that the server knows, and no request gives. Perdure's own client sends the tenant, which has to be that of its key."""
+
+GROUPS = {"execution_changes": "executions"}
+"""The group of operations of a module, if that is not its name."""
 
 _RAISES = re.compile(r"^ {4}Raises:\n((?: {8}.*\n?)+)", re.MULTILINE)
 _ERROR_NAMES = re.compile(r"^ {8}(?P<names>[A-Z]\w+(?:, [A-Z]\w+)*): ", re.MULTILINE)
@@ -56,7 +59,8 @@ class Operation:
     ) -> None:
         self.function, self.method, self.path, self.role = function, method, path, role
         self.is_repeatable, self.for_workers, self.is_store_wide = is_repeatable or method == "GET", for_workers, is_store_wide
-        self.name = f"{function.__module__.rpartition('.on_')[2]}.{function.__name__.rstrip('_')}"
+        module = function.__module__.rpartition(".on_")[2]
+        self.name = f"{GROUPS.get(module, module)}.{function.__name__.rstrip('_')}"
 
     def __repr__(self) -> str:
         return f"<operation {self.name}>"
@@ -118,12 +122,12 @@ _ONE = "/api/executions/{workflow}/{id}"
 _APPROVAL = "/api/approvals/{id}"
 
 OPERATIONS: tuple[Operation, ...] = (
-    Operation(on_executions.start, "POST", "/api/executions", "operator", is_repeatable=True),
+    Operation(on_execution_changes.start, "POST", "/api/executions", "operator", is_repeatable=True),
     Operation(on_executions.page, "GET", "/api/executions", "viewer"),
     Operation(on_executions.find, "GET", "/api/execution-search", "viewer"),
     Operation(on_executions.by_id, "GET", "/api/execution-ids/{id}", "viewer"),
     Operation(on_executions.selected, "POST", "/api/executions/select", "viewer", is_repeatable=True),
-    Operation(on_executions.bulk, "POST", "/api/executions/bulk", "operator"),
+    Operation(on_execution_changes.bulk, "POST", "/api/executions/bulk", "operator"),
     Operation(on_executions.summary, "GET", f"{_ONE}/summary", "viewer"),
     Operation(on_executions.status, "GET", _ONE, "viewer"),
     Operation(on_executions.steps, "GET", f"{_ONE}/steps", "viewer"),
@@ -132,20 +136,20 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(on_executions.result, "GET", f"{_ONE}/result", "viewer"),
     Operation(on_executions.stream, "GET", f"{_ONE}/stream", "viewer"),
     Operation(on_executions.events, "GET", f"{_ONE}/events", "viewer"),
-    Operation(on_executions.send, "POST", f"{_ONE}/messages", "operator", is_repeatable=True),
-    Operation(on_executions.ask, "POST", f"{_ONE}/ask", "operator"),
-    Operation(on_executions.cancel, "POST", f"{_ONE}/cancel", "operator", is_repeatable=True),
-    Operation(on_executions.terminate, "POST", f"{_ONE}/terminate", "operator", is_repeatable=True),
-    Operation(on_executions.pause, "POST", f"{_ONE}/pause", "operator", is_repeatable=True),
-    Operation(on_executions.resume, "POST", f"{_ONE}/resume", "operator"),
-    Operation(on_executions.evict, "POST", f"{_ONE}/evict", "operator", is_repeatable=True),
-    Operation(on_executions.undo, "POST", f"{_ONE}/undo", "operator"),
-    Operation(on_executions.retry, "POST", f"{_ONE}/retry", "operator"),
-    Operation(on_executions.rerun, "POST", f"{_ONE}/rerun", "operator"),
-    Operation(on_executions.fork, "POST", f"{_ONE}/fork", "operator"),
-    Operation(on_executions.preset, "POST", f"{_ONE}/preset", "operator"),
-    Operation(on_executions.patch, "POST", f"{_ONE}/patch", "author"),
-    Operation(on_executions.withdraw_patches, "POST", f"{_ONE}/patch/withdraw", "author"),
+    Operation(on_execution_changes.send, "POST", f"{_ONE}/messages", "operator", is_repeatable=True),
+    Operation(on_execution_changes.ask, "POST", f"{_ONE}/ask", "operator"),
+    Operation(on_execution_changes.cancel, "POST", f"{_ONE}/cancel", "operator", is_repeatable=True),
+    Operation(on_execution_changes.terminate, "POST", f"{_ONE}/terminate", "operator", is_repeatable=True),
+    Operation(on_execution_changes.pause, "POST", f"{_ONE}/pause", "operator", is_repeatable=True),
+    Operation(on_execution_changes.resume, "POST", f"{_ONE}/resume", "operator"),
+    Operation(on_execution_changes.evict, "POST", f"{_ONE}/evict", "operator", is_repeatable=True),
+    Operation(on_execution_changes.undo, "POST", f"{_ONE}/undo", "operator"),
+    Operation(on_execution_changes.retry, "POST", f"{_ONE}/retry", "operator"),
+    Operation(on_execution_changes.rerun, "POST", f"{_ONE}/rerun", "operator"),
+    Operation(on_execution_changes.fork, "POST", f"{_ONE}/fork", "operator"),
+    Operation(on_execution_changes.preset, "POST", f"{_ONE}/preset", "operator"),
+    Operation(on_execution_changes.patch, "POST", f"{_ONE}/patch", "author"),
+    Operation(on_execution_changes.withdraw_patches, "POST", f"{_ONE}/patch/withdraw", "author"),
     Operation(on_catalog.page, "GET", "/api/workflows", "viewer"),
     Operation(on_catalog.create, "POST", "/api/workflows", "author"),
     Operation(on_catalog.validate, "POST", "/api/workflows/validate", "viewer", is_repeatable=True),

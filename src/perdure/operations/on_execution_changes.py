@@ -1,0 +1,240 @@
+"""Operations that change executions: start, send, control, repair."""
+
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+
+from perdure.code.declarations import checked_name
+from perdure.core import messages
+from perdure.core.operations import Success
+from perdure.core.paths import Key
+from perdure.service import bulk_requests, definition_patches, execution_operations, reruns
+from perdure.service.bulk_requests import BulkFilter, BulkResult, BulkVerb
+from perdure.service.execution_operations import StartRequest
+from perdure.service.reruns import RerunRequest
+from perdure.service.store_access import StoreAccess
+from perdure.service.wire_types import NOTHING, EncodedInput, EncodedValue, JsonDocument
+
+
+class StartedExecution(msgspec.Struct, frozen=True):
+    """The execution that a start has created, or found."""
+
+    key: Key
+    created: bool
+
+
+# Start
+
+
+async def start(access: StoreAccess, request: StartRequest) -> StartedExecution:
+    """Starts an execution, unless one of this id exists. When this returns, the execution is durable.
+
+    Raises:
+        BadValue: an option is not valid, or does not fit the others.
+        InputDiffers: the start is strict, and one exists with another input.
+        TooManyActive: none exists, and the admission does not allow another one now.
+    """
+    return StartedExecution(*await execution_operations.start_execution(access, request))
+
+
+async def rerun(access: StoreAccess, key: Key, id: str | None = None, version: int | None = None) -> Key:
+    """Starts a new execution with the input of another and none of its results, and returns its key.
+
+    `id` is that of the new one (default: a random one); `version` replaces the pinned version of the workflow.
+
+    Raises:
+        NotFound: there is no such execution, or it has not begun.
+        AlreadyExists: the id is taken.
+    """
+    wanted = RerunRequest(key=_anew(key, id), version=version)
+    await reruns.rerun_execution(access, key, wanted)
+    return wanted.key
+
+
+async def fork(
+    access: StoreAccess, key: Key, from_step: str | None = None, input: EncodedInput | None = None, id: str | None = None, version: int | None = None
+) -> Key:
+    """Starts a new execution with the results of another: all or, with `from_step`, those from before that step. Returns its key.
+
+    Open operations are opened again in the new execution; unread messages stay with the other one. `input` replaces the arguments, `version` the pinned
+    version of the workflow.
+
+    Raises:
+        NotFound: there is no such execution, or it has not begun.
+        BadValue: it has not reached that step.
+        AlreadyExists: the id is taken.
+    """
+    wanted = RerunRequest(key=_anew(key, id), input=input, version=version, from_step=from_step)
+    await reruns.fork_execution(access, key, wanted)
+    return wanted.key
+
+
+def _anew(key: Key, id: str | None) -> Key:
+    return key._replace(id=uuid4().hex if id is None else checked_name(id, "id"))
+
+
+# Messages
+
+
+async def send(access: StoreAccess, key: Key, name: str, body: EncodedValue = NOTHING, message_key: str | None = None, may_come: bool = False) -> None:
+    """Sends a message, durably. Of several with the same `message_key` one is received.
+
+    With `may_come`, the execution need not exist yet: the message waits for it, for 7 days.
+
+    Raises:
+        NotFound, HasEnded: no execution would receive it.
+        BadName: the name or the key is not valid.
+    """
+    _ = await execution_operations.send_signal(access, key, _message(name, body, message_key), may_come)
+
+
+async def ask(access: StoreAccess, key: Key, name: str, body: EncodedValue = NOTHING) -> EncodedValue:
+    """Sends a message and waits for the reply of the workflow.
+
+    Raises:
+        NotFound, HasEnded: no execution would receive it.
+        NoReply: the execution ended without a reply, or its mailbox was full.
+        MessageRejected: a validator has rejected the message.
+        BadName: the name is not valid.
+    """
+    return await access.payload(await execution_operations.await_reply(access, key, _message(name, body, None)))
+
+
+def _message(name: str, body: EncodedValue, message_key: str | None) -> messages.SignalMessage:
+    key = uuid4().hex if message_key is None else checked_name(message_key, "key")
+    return messages.SignalMessage(checked_name(name, "signal"), body, key)
+
+
+# Many at once
+
+
+async def bulk(
+    access: StoreAccess,
+    verb: BulkVerb,
+    which: BulkFilter,
+    *,
+    reason: str = "",
+    undo: bool = True,
+    from_step: str | None = None,
+    wait: bool = False,
+    timeout_s: float | None = None,
+) -> BulkResult:
+    """Does to all executions that a filter selects what the operation `verb` does to one, 500 in a commit.
+
+    With `wait`, each batch takes effect before the next is posted, with up to `timeout_s` for each execution. If this is interrupted, the first batches are
+    posted and the rest are not; calling it again posts the rest.
+
+    Raises:
+        BadValue, BadName: the filter or the operation is invalid.
+    """
+    return await bulk_requests.post_bulk(access, which, bulk_requests.bulk_operation(verb, reason, undo, from_step), wait, timeout_s)
+
+
+# Control
+
+
+async def cancel(access: StoreAccess, key: Key, reason: str = "", undo: bool = True, wait: bool = False) -> None:
+    """Cancels an execution: it unwinds, is undone unless `undo` is false, and ends as cancelled. Has no effect on one that is cancelled already.
+
+    Raises:
+        NotFound, HasEnded: there is nothing to cancel.
+    """
+    await execution_operations.cancel_execution(access, key, reason, wait, undo)
+
+
+async def terminate(access: StoreAccess, key: Key, reason: str = "", wait: bool = False) -> None:
+    """Ends an execution as cancelled at once, without undoing anything. Has no effect on one that is cancelled already.
+
+    Raises:
+        NotFound, HasEnded: there is nothing to terminate.
+    """
+    await execution_operations.terminate_execution(access, key, reason, wait)
+
+
+async def pause(access: StoreAccess, key: Key, reason: str = "", wait: bool = False) -> None:
+    """Pauses an execution: it begins nothing more until it is resumed.
+
+    Raises:
+        NotFound, HasEnded: there is nothing to pause.
+    """
+    await execution_operations.pause_execution(access, key, reason, wait)
+
+
+async def resume(access: StoreAccess, key: Key, reason: str = "", wait: bool = False) -> int:
+    """Continues an execution that is paused or needs attention. Returns the version of its log before that.
+
+    Raises:
+        NotFound, HasEnded: there is nothing to resume.
+        NeedsAttention: with `wait`, it continued and is parked again.
+    """
+    return await execution_operations.resume_execution(access, key, reason, wait)
+
+
+async def evict(access: StoreAccess, key: Key, reason: str = "", wait: bool = False) -> None:
+    """Has the engine that holds an execution drop it from memory; it continues from its log.
+
+    Raises:
+        NotFound, HasEnded: there is nothing to evict.
+    """
+    await execution_operations.evict_execution(access, key, reason, wait)
+
+
+async def undo(access: StoreAccess, key: Key, reason: str = "", wait: bool = False) -> None:
+    """Undoes the completed steps of an execution that has ended, the last first.
+
+    Raises:
+        NotFound, BadValue: there is nothing to undo.
+    """
+    await execution_operations.undo_execution(access, key, reason, wait)
+
+
+async def retry(access: StoreAccess, key: Key, reason: str = "", from_step: str | None = None, wait: bool = False) -> int:
+    """Continues an execution that failed or is parked, from what failed or, with `from_step`, from that step. Returns the version of its log before that.
+
+    Raises:
+        NotFound, BadValue: there is nothing to retry, or no such step.
+        NeedsAttention: with `wait`, it continued and is parked again.
+    """
+    return await execution_operations.retry_execution(access, key, reason, wait, from_step)
+
+
+async def preset(access: StoreAccess, key: Key, step: str, value: EncodedValue = NOTHING) -> None:
+    """Supplies the result of a step that is open, is still to come, or failed with its execution.
+
+    Raises:
+        NotFound, HasEnded: the execution takes no results.
+        BadValue: the step has its result already, or is no step.
+    """
+    await reruns.preset_outcome(access, key, step, Success(value))
+
+
+async def patch(
+    access: StoreAccess, key: Key, change: Any = None, definition: JsonDocument | None = None, *, base: str = "", reason: str = "", wait: bool = True
+) -> int | None:
+    """Changes the definition of an execution that runs. Returns the number of the event from which the new one applies; None without `wait`.
+
+    `definition` is the new one; or `change` changes the present one: a JSON Patch of its canonical form or of its nodes and edges, operations by id,
+    ``{operations, description}`` or ``{workflow_tag, patch_spec}``. With `base`, it applies only while that is the hash of the present definition.
+
+    Raises:
+        NotFound, HasEnded: there is nothing to patch.
+        PatchRefused: the new definition does not fit what has begun, and nothing was changed.
+        BadDefinition: the change does not apply, or its result is not valid.
+    """
+    sha256 = base.removeprefix("sha256:")
+    if definition is None:
+        message = await definition_patches.patch_message(access, key, change, sha256, reason)
+    else:
+        message = messages.PatchMessage(definition, sha256, reason)
+    return await definition_patches.apply_patch(access, key, message, wait)
+
+
+async def withdraw_patches(access: StoreAccess, key: Key) -> int:
+    """Removes the patches that no engine has decided on yet; returns how many.
+
+    Raises:
+        NotFound: there is no such execution.
+        PatchRefused: an engine has decided on them, or may be about to.
+    """
+    return await definition_patches.withdraw_patches(access, key)
