@@ -93,6 +93,18 @@ ENTRIES: dict[str, tuple[str, str]] = {
         "Two changed one record of the service, such as a definition of the catalog, and the other was first.",
         "Read it again, and repeat the change if it still makes sense.",
     ),
+    "IdempotencyKeyReused": (
+        "Two requests with the same `Idempotency-Key` differ in their body, path or query.",
+        "Give each request a key of its own, such as a UUID, and repeat a request with exactly the same body.",
+    ),
+    "RequestUnderWay": (
+        "A request is repeated while the first one with its `Idempotency-Key` is being performed, here or in another process.",
+        "Send it again after the time in `Retry-After`. `Client` does so by itself.",
+    ),
+    "AnswerUnknown": (
+        "A server died between the effect of a request and its answer, the answer was too large to keep, or it held a secret, which is shown once.",
+        "Read what was to be changed: it was, once. With a new key the request is performed again.",
+    ),
     "DefinitionDisabled": ("A definition of the catalog was to be started, and it is disabled.", "Enable it, and start it again."),
     "Removed": (
         "The execution ended long ago, and `perdure prune` has removed what it did; its id, status, times and the hash of its result are kept.",

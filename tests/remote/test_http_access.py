@@ -9,6 +9,7 @@ import httpx2
 import pytest
 
 from perdure import App, AsyncClient
+from perdure.api.problems import status_of
 from perdure.code.results import Vote
 from perdure.core.errors import (
     Ambiguous,
@@ -17,6 +18,8 @@ from perdure.core.errors import (
     HasEnded,
     InputDiffers,
     NotFound,
+    PerdureError,
+    RequestUnderWay,
     StoreUnavailable,
     Timeout,
     WrongVerb,
@@ -191,39 +194,38 @@ async def test_the_sync_client_speaks_to_a_server_as_well(tmp_path: Path) -> Non
 ONE = Key("default", "calc", "o1")
 
 
-async def test_what_has_another_effect_the_second_time_is_not_repeated() -> None:
-    sent: list[str] = []
+Requests = list[tuple[str, str]]
+
+
+async def test_a_request_that_broke_is_repeated_and_has_a_key_if_it_has_another_effect_the_second_time() -> None:
+    sent: Requests = []
 
     def broken(request: httpx2.Request) -> httpx2.Response:
-        sent.append(request.url.path.rpartition("/")[2])
+        sent.append((request.url.path.rpartition("/")[2], request.headers.get("idempotency-key", "")))
         if len(sent) % 2:
             raise httpx2.ReadError("the connection broke")
         return httpx2.Response(200, content=wire_codec.encode(None))
 
     access = HttpAccess("http://server", transport=httpx2.MockTransport(broken))
     await access.call(on_execution_changes.cancel, ONE)
-    assert sent == ["executions.cancel"] * 2
+    assert sent == [("executions.cancel", "")] * 2
     sent.clear()
-    with pytest.raises(StoreUnavailable, match="the connection broke"):
-        await access.call(on_approvals.vote, ONE, Vote("ada", True))
-    assert sent == ["approvals.vote"]
+    await access.call(on_approvals.vote, ONE, Vote("ada", True))
+    assert sent[0] == sent[1] and sent[0][0] == "approvals.vote" and len(sent[0][1]) == 32
 
 
-async def test_a_server_that_is_stopping_is_asked_again_only_what_may_be_repeated() -> None:
-    sent: list[str] = []
+@pytest.mark.parametrize("error", [StoreUnavailable("the store did not answer"), RequestUnderWay("k")], ids=lambda one: type(one).__name__)
+async def test_a_server_that_is_stopping_or_still_busy_is_asked_again(error: PerdureError) -> None:
+    sent: Requests = []
 
     def stopping(request: httpx2.Request) -> httpx2.Response:
-        sent.append(request.url.path.rpartition("/")[2])
-        busy = httpx2.Response(503, content=wire_codec.encode_error(StoreUnavailable("the store did not answer")))
+        sent.append((request.url.path.rpartition("/")[2], request.headers.get("idempotency-key", "")))
+        busy = httpx2.Response(status_of(type(error)), content=wire_codec.encode_error(error))
         return busy if len(sent) % 2 else httpx2.Response(200, content=wire_codec.encode(None))
 
     access = HttpAccess("http://server", transport=httpx2.MockTransport(stopping))
-    await access.call(on_execution_changes.cancel, ONE)
-    assert sent == ["executions.cancel"] * 2
-    sent.clear()
-    with pytest.raises(StoreUnavailable, match="the store did not answer"):
-        await access.call(on_execution_changes.undo, ONE)
-    assert sent == ["executions.undo"]
+    await access.call(on_execution_changes.undo, ONE)
+    assert sent[0] == sent[1] and sent[0][0] == "executions.undo" and sent[0][1]
 
 
 class BreakingStream(httpx2.AsyncByteStream):

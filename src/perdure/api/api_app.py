@@ -15,15 +15,17 @@ import msgspec
 from perdure.api import problems
 from perdure.api.event_streams import SERVER_SENT, send_stream
 from perdure.api.http_requests import ApiAnswer, ApiRequest, AsgiReceive, AsgiScope, AsgiSend, send_answer
+from perdure.api.idempotent_requests import GONE, expect_same_start, kept_answer, keyed_request, replayed_answer
 from perdure.api.json_forms import form_of
 from perdure.api.openapi_document import openapi_document
 from perdure.api.problems import Refusal
 from perdure.api.request_arguments import RequestArguments
-from perdure.core.errors import NotFound, PerdureError
+from perdure.core.errors import NotFound, PerdureError, RequestUnderWay
 from perdure.core.paths import Key
 from perdure.operations import wire_codec
 from perdure.operations.operation_table import OPERATIONS, Operation
 from perdure.service.callers import Caller
+from perdure.service.idempotency import IdempotentRequests, KeptAnswer, KeyedRequest
 from perdure.service.store_access import StoreAccess
 
 logger = logging.getLogger("perdure.api")
@@ -53,6 +55,7 @@ class ApiApp:
         self._by_name = {one.name: Route(one, RequestArguments(one)) for one in operations}
         for route in self._by_name.values():
             self._add(route)
+        self._idempotent = IdempotentRequests(access)
         self._document = b""
         self.is_stopping = False
 
@@ -98,12 +101,37 @@ class ApiApp:
         arguments = await self._arguments(route, request, path, caller)
         if route.operation.is_stream:
             return await self._stream(route, request, arguments, send)
-        result = await self._perform(route.operation, request, arguments)
+        keyed = await keyed_request(route.operation, request, caller)
+        if keyed is None:
+            answer = await self._result_answer(self.access, route.operation, request, arguments)
+            if route.operation.is_start and answer.status == 200:
+                await expect_same_start(self.access, route.operation, request, arguments)
+            return answer
+        return await self._answer_once(keyed, route.operation, request, arguments)
+
+    async def _answer_once(self, keyed: KeyedRequest, operation: Operation, request: ApiRequest, arguments: dict[str, Any]) -> ApiAnswer:
+        """Answers a request with an idempotency key; a second one with what the first was given."""
+        made: list[tuple[KeptAnswer, ApiAnswer]] = []
+
+        async def perform(access: StoreAccess) -> KeptAnswer:
+            try:
+                answer = await self._result_answer(access, operation, request, arguments)
+            except PerdureError as error:
+                answer = _error_answer(error, wire_codec.MEDIA_TYPE in request.header("accept"))
+            kept = kept_answer(keyed, operation, answer)
+            made.append((kept, answer))
+            return kept
+
+        kept = await self._idempotent.perform(keyed, not _may_wait(operation, arguments), perform)
+        return next((answer for one, answer in made if one is kept), None) or replayed_answer(kept)
+
+    async def _result_answer(self, access: StoreAccess, operation: Operation, request: ApiRequest, arguments: dict[str, Any]) -> ApiAnswer:
+        result = await _perform(access, operation, request, arguments)
         if isinstance(result, ApiAnswer):
             return result
         if wire_codec.MEDIA_TYPE in request.header("accept"):
             return ApiAnswer(200, wire_codec.encode(result), wire_codec.MEDIA_TYPE)
-        return _json_answer(route.operation, result)
+        return _json_answer(operation, result)
 
     def _find(self, request: ApiRequest) -> tuple[Route, dict[str, str]]:
         if request.segments[:2] == ("api", "call") and len(request.segments) == 3 and request.method == "POST":
@@ -141,20 +169,6 @@ class ApiApp:
         filled = {"tenant": caller.tenant, "secret": self._secret, "author": caller.subject, "caller": caller}
         return arguments | {one.name: filled[one.name] for one in operation.parameters if one.name in filled}
 
-    async def _perform(self, operation: Operation, request: ApiRequest, arguments: dict[str, Any]) -> Any:
-        """Performs an operation. One that may wait is cancelled when its client has gone."""
-        performing = self.access.call(operation.function, **arguments)
-        if not (arguments.get("wait") or arguments.get("wait_s") or operation.name == "executions.ask"):
-            return await performing
-        working, gone = asyncio.ensure_future(performing), asyncio.create_task(request.disconnected())
-        try:
-            _ = await asyncio.wait((working, gone), return_when=asyncio.FIRST_COMPLETED)
-            return working.result() if working.done() else ApiAnswer(499)
-        finally:
-            working.cancel()
-            gone.cancel()
-            _ = await asyncio.gather(working, gone, return_exceptions=True)
-
     async def _stream(self, route: Route, request: ApiRequest, arguments: dict[str, Any], send: AsgiSend) -> ApiAnswer | None:
         accepted = request.header("accept")
         if SERVER_SENT in accepted or wire_codec.FRAMES in accepted:
@@ -179,6 +193,25 @@ class ApiApp:
         return ApiAnswer(200, _encode_json({"status": "ok", "epoch": moment.epoch}))
 
 
+async def _perform(access: StoreAccess, operation: Operation, request: ApiRequest, arguments: dict[str, Any]) -> Any:
+    """Performs an operation. One that may wait is cancelled when its client has gone."""
+    performing = access.call(operation.function, **arguments)
+    if not _may_wait(operation, arguments):
+        return await performing
+    working, gone = asyncio.ensure_future(performing), asyncio.create_task(request.disconnected())
+    try:
+        _ = await asyncio.wait((working, gone), return_when=asyncio.FIRST_COMPLETED)
+        return working.result() if working.done() else ApiAnswer(GONE)
+    finally:
+        working.cancel()
+        gone.cancel()
+        _ = await asyncio.gather(working, gone, return_exceptions=True)
+
+
+def _may_wait(operation: Operation, arguments: dict[str, Any]) -> bool:
+    return bool(arguments.get("wait") or arguments.get("wait_s")) or operation.name == "executions.ask"
+
+
 async def _lifespan(receive: AsgiReceive, send: AsgiSend) -> None:
     while (message := await receive())["type"] != "lifespan.shutdown":
         await send({"type": f"{message['type']}.complete"})
@@ -193,7 +226,13 @@ def _error_answer(error: PerdureError, is_binary: bool) -> ApiAnswer:
     status = problems.status_of(type(error))
     if status >= 500:
         logger.warning("%s: %s", error.code, error)
-    headers = ((b"www-authenticate", b"Bearer"),) if status == 401 else ((b"retry-after", b"1"),) if status in (429, 503) else ()
+    headers = (
+        ((b"www-authenticate", b"Bearer"),)
+        if status == 401
+        else ((b"retry-after", b"1"),)
+        if status in (429, 503) or isinstance(error, RequestUnderWay)
+        else ()
+    )
     if is_binary:
         return ApiAnswer(status, wire_codec.encode_error(error), wire_codec.MEDIA_TYPE, headers)
     return ApiAnswer(status, _encode_json(problems.problem_of(error)), problems.MEDIA_TYPE, headers)

@@ -41,6 +41,7 @@ class ApiRequest:
         root = scope.get("root_path", "").encode()
         self.path = raw.removeprefix(root).decode("latin-1") if root else raw.decode("latin-1")
         self.segments = tuple(map(_decoded, self.path.strip("/").split("/")))
+        self._body: bytes | None = None
 
     @property
     def query(self) -> dict[str, list[str]]:
@@ -52,11 +53,16 @@ class ApiRequest:
         return self.headers.get(name, "")
 
     async def body(self) -> bytes:
-        """Reads the whole body.
+        """Reads the whole body, once.
 
         Raises:
             Refusal: it is too large, or does not arrive.
         """
+        if self._body is None:
+            self._body = await self._read_body()
+        return self._body
+
+    async def _read_body(self) -> bytes:
         announced = self.header("content-length") or "0"
         if not announced.isdigit() or int(announced) > BODY_BYTES_MAX:
             raise _too_large()

@@ -21,6 +21,7 @@ STATUSES: dict[type[Exception], int] = {
     e.Unencodable: 422,
     e.BadDefinition: 422,
     e.BadExpression: 422,
+    e.IdempotencyKeyReused: 422,
     e.LinkRefused: 403,
     e.ExportRefused: 422,
     e.WrongVerb: 409,

@@ -10,6 +10,7 @@
     │   ├── NotReplayable       the log of an execution does not replay over its own definition
     │   ├── UnknownWorkflow, MissingCapabilities, NotFound, AlreadyExists, TooManyActive
     │   ├── StaleRecord         a record was changed by another writer since it was read
+    │   ├── IdempotencyKeyReused, RequestUnderWay, AnswerUnknown    of a request that repeats the key of another one
     │   ├── DefinitionDisabled  a definition of the catalog that may not be started
     │   ├── Ambiguous, InputDiffers, Removed, HasEnded
     │   │   └── AlreadyDecided
@@ -301,6 +302,38 @@ class StaleRecord(ProgrammingError):
         was = f"the change expected version {expected}" if expected else "the change expected that there is none"
         super().__init__(f"the {what} {name!r} {now}, and {was}: another change came first, and nothing was changed. Read it again, and repeat the change")
         self.what, self.name, self.expected, self.version = what, name, expected, version
+
+
+class IdempotencyKeyReused(ProgrammingError):
+    """A request has the idempotency key of another one, and was not performed."""
+
+    code = "idempotency_key_reused"
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"nothing was done: the idempotency key {key!r} was used for a request that says something else. Use a new key for a new request")
+        self.key = key
+
+
+class RequestUnderWay(ProgrammingError):
+    """A request with the same idempotency key is not answered yet, and this one was not performed."""
+
+    code = "request_under_way"
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"a request with the idempotency key {key!r} is under way. Send this one again in a second; it is then given the answer of the first")
+        self.key = key
+
+
+class AnswerUnknown(ProgrammingError):
+    """The first request with an idempotency key took effect, but its answer was not kept. This one was not performed."""
+
+    code = "answer_unknown"
+
+    def __init__(self, key: str, why: str) -> None:
+        super().__init__(
+            f"the first request with the idempotency key {key!r} took effect, and {why}. Read what it was to change; to do it again, use a new key"
+        )
+        self.key, self.why = key, why
 
 
 class DefinitionDisabled(ProgrammingError):

@@ -16,6 +16,8 @@ from perdure.core import errors
 from perdure.core.errors import Forbidden
 from perdure.operations import on_access, on_approvals, on_catalog, on_dead_letters, on_execution_changes, on_executions, on_queues, on_upkeep
 from perdure.service.callers import LOCAL, Caller, Role
+from perdure.service.execution_operations import StartRequest
+from perdure.service.wire_types import SecretText
 
 NO_DEFAULT: Any = inspect.Parameter.empty
 
@@ -74,6 +76,16 @@ class Operation:
         """The parameters behind the store."""
         _, *given = inspect.signature(self.function).parameters.values()
         return tuple(OperationParameter(one.name, self._hints[one.name], one.default) for one in given)
+
+    @cached_property
+    def is_start(self) -> bool:
+        """Is true of an operation that starts an execution of an id that the caller chooses."""
+        return any(one.type is StartRequest for one in self.parameters)
+
+    @cached_property
+    def shows_secret(self) -> bool:
+        """Is true of an operation whose result has a secret that is shown once."""
+        return SecretText in get_type_hints(self.result, include_extras=True).values() if isinstance(self.result, type) else False
 
     @cached_property
     def is_stream(self) -> bool:

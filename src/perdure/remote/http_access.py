@@ -1,7 +1,7 @@
 """Calls operations on a server. See `ServiceAccess`.
 
-A request for an operation that is repeatable (see `Operation`) is sent again when the server can't be reached or is stopping, for up to `RETRY_S`. Starts are
-such requests, since their ids are chosen here. Any other one is sent again only if no connection was made.
+A request is sent again when the server can't be reached or is stopping, for up to `RETRY_S`. One for an operation that is not repeatable (see `Operation`) has
+an idempotency key, so that it takes effect once.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 import msgspec
 
-from perdure.core.errors import BadValue, MissingExtra, PerdureError, StoreError, StoreUnavailable, WrongVerb
+from perdure.core.errors import BadValue, MissingExtra, PerdureError, RequestUnderWay, StoreError, StoreUnavailable, WrongVerb
 from perdure.core.paths import Key
 from perdure.operations import on_executions, wire_codec
 from perdure.operations.operation_table import BY_FUNCTION, Operation
@@ -123,21 +124,24 @@ class HttpAccess:
     async def _send(self, operation: Operation, given: dict[str, Any]) -> bytes:
         has_limit = operation.is_repeatable and not (given.get("wait") or given.get("wait_s"))
         timeout = self._httpx.USE_CLIENT_DEFAULT if has_limit else self._httpx.Timeout(None, connect=CONNECT_S)
+        headers = {} if operation.is_repeatable else {"idempotency-key": uuid4().hex}
         began_s, pause_s = time.monotonic(), RETRY_MIN_S
         while True:
-            request = self._client.build_request("POST", f"/api/call/{operation.name}", content=wire_codec.encode(given), timeout=timeout)
+            content = wire_codec.encode(given)
+            request = self._client.build_request("POST", f"/api/call/{operation.name}", content=content, headers=headers, timeout=timeout)
+            is_late = time.monotonic() - began_s > RETRY_S
             try:
                 answer = await self._client.send(request)
             except self._httpx.TransportError as error:
-                may_repeat = operation.is_repeatable or isinstance(error, self._httpx.ConnectError | self._httpx.ConnectTimeout)
-                if not may_repeat or time.monotonic() - began_s > RETRY_S:
+                if is_late:
                     raise StoreUnavailable(f"the server {self.url} can't be reached: {_text(error)}") from error
             else:
                 if answer.status_code < 400:
-                    content: bytes = answer.content
-                    return content
-                if answer.status_code != 503 or not operation.is_repeatable or time.monotonic() - began_s > RETRY_S:
-                    raise self._error(answer)
+                    found: bytes = answer.content
+                    return found
+                error = self._error(answer)
+                if is_late or not (answer.status_code == 503 or isinstance(error, RequestUnderWay)):
+                    raise error
             if isinstance(given.get("request"), StartRequest):  # the first one may have created it
                 given["request"] = msgspec.structs.replace(given["request"], is_new=False)
             await asyncio.sleep(pause_s)

@@ -34,6 +34,7 @@ from perdure.service.access_records import (
     secret_digest,
 )
 from perdure.service.callers import Caller, Role, checked_roles
+from perdure.service.wire_types import SecretText
 from perdure.stores.protocol import Committed, Post, ReadOnlyStore, Store
 from perdure.stores.records import RecordChange, RecordKey
 
@@ -99,7 +100,7 @@ class CreatedKey(msgspec.Struct, frozen=True):
     """A new key, or one with a new secret. Its text is shown this once; nothing has it but the reader of this."""
 
     key: KeyDetails
-    text: str
+    text: SecretText
 
 
 class KeyPage(msgspec.Struct, frozen=True):

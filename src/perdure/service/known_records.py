@@ -3,6 +3,7 @@
 from typing import Any
 
 from perdure.service import catalog_records as catalog
+from perdure.service.idempotency import KEPT_ANSWERS
 from perdure.service.record_kinds import RecordKind
 
 RECORD_KINDS: tuple[RecordKind[Any], ...] = (
@@ -12,6 +13,7 @@ RECORD_KINDS: tuple[RecordKind[Any], ...] = (
     catalog.RELEASES,
     catalog.EVENTS,
     catalog.DRAFTS,
+    KEPT_ANSWERS,
 )
 """Every kind, once."""
 

@@ -15,6 +15,9 @@ EncodedInput = Annotated[bytes, msgspec.Meta(extra={"form": "input"})]
 JsonDocument = Annotated[bytes, msgspec.Meta(extra={"form": "document"})]
 """A JSON document as text. In JSON it is the document itself."""
 
+SecretText = Annotated[str, msgspec.Meta(extra={"secret": True})]
+"""A secret that an operation shows once. It is never kept."""
+
 NOTHING: EncodedValue = ENCODED_NONE
 """The encoded value None."""
 
