@@ -77,7 +77,7 @@ def _form_of(kind: Any) -> Form:
         return ATTRIBUTES
     if get_origin(kind) is Annotated:
         extra = next((note.extra for note in get_args(kind)[1:] if isinstance(note, msgspec.Meta) and note.extra), {})
-        return ANNOTATED[extra["form"]] if extra else _form_of(get_args(kind)[0])
+        return ANNOTATED[extra["form"]] if "form" in extra else _form_of(get_args(kind)[0])
     if (plain := PLAIN.get(kind)) is not None:
         return plain
     origin, parts = get_origin(kind), get_args(kind)

@@ -38,22 +38,22 @@ async def start(access: StoreAccess, request: StartRequest) -> StartedExecution:
     return StartedExecution(*await execution_operations.start_execution(access, request))
 
 
-async def rerun(access: StoreAccess, key: Key, id: str | None = None, version: int | None = None) -> Key:
+async def rerun(access: StoreAccess, key: Key, new_id: str | None = None, version: int | None = None) -> Key:
     """Starts a new execution with the input of another and none of its results, and returns its key.
 
-    `id` is that of the new one (default: a random one); `version` replaces the pinned version of the workflow.
+    `new_id` is that of the new one (default: a random one); `version` replaces the pinned version of the workflow.
 
     Raises:
         NotFound: there is no such execution, or it has not begun.
         AlreadyExists: the id is taken.
     """
-    wanted = RerunRequest(key=_anew(key, id), version=version)
+    wanted = RerunRequest(key=_anew(key, new_id), version=version)
     await reruns.rerun_execution(access, key, wanted)
     return wanted.key
 
 
 async def fork(
-    access: StoreAccess, key: Key, from_step: str | None = None, input: EncodedInput | None = None, id: str | None = None, version: int | None = None
+    access: StoreAccess, key: Key, from_step: str | None = None, input: EncodedInput | None = None, new_id: str | None = None, version: int | None = None
 ) -> Key:
     """Starts a new execution with the results of another: all or, with `from_step`, those from before that step. Returns its key.
 
@@ -65,7 +65,7 @@ async def fork(
         BadValue: it has not reached that step.
         AlreadyExists: the id is taken.
     """
-    wanted = RerunRequest(key=_anew(key, id), input=input, version=version, from_step=from_step)
+    wanted = RerunRequest(key=_anew(key, new_id), input=input, version=version, from_step=from_step)
     await reruns.fork_execution(access, key, wanted)
     return wanted.key
 

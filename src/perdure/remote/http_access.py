@@ -139,9 +139,9 @@ class HttpAccess:
                 if answer.status_code < 400:
                     found: bytes = answer.content
                     return found
-                error = self._error(answer)
-                if is_late or not (answer.status_code == 503 or isinstance(error, RequestUnderWay)):
-                    raise error
+                refused = self._error(answer)
+                if is_late or not (answer.status_code == 503 or isinstance(refused, RequestUnderWay)):
+                    raise refused
             if isinstance(given.get("request"), StartRequest):  # the first one may have created it
                 given["request"] = msgspec.structs.replace(given["request"], is_new=False)
             await asyncio.sleep(pause_s)
