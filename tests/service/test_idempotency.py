@@ -80,6 +80,12 @@ async def create(access: StoreAccess) -> str:
     return (await on_catalog.create(access, T, document(1), "ada")).version
 
 
+async def do_nothing(access: StoreAccess) -> str:
+    """Commits no change at all, as a command for executions that need none does."""
+    assert await access.store.commit([]) == []
+    return "nothing"
+
+
 async def fail(access: StoreAccess) -> None:
     """Finds out that nothing can be done."""
     raise AlreadyExists(ONE)
@@ -139,6 +145,11 @@ async def test_a_key_names_one_request(access: StoreAccess, requests: Idempotent
     with pytest.raises(IdempotencyKeyReused, match="'k1' was used for a request that says something else"):
         await requests.perform(keyed(request=b"other"), True, answered(send))
     assert await sent(access.store) == 1
+
+
+async def test_an_answer_without_an_effect_is_not_kept(access: StoreAccess, requests: IdempotentRequests) -> None:
+    assert (await requests.perform(keyed(), True, answered(do_nothing))).body == b"'nothing'"
+    assert (await requests.perform(keyed(), True, answered(send))).body == b"'sent'"
 
 
 async def test_an_error_before_any_effect_is_not_kept(access: StoreAccess, requests: IdempotentRequests) -> None:
@@ -272,6 +283,7 @@ asyncio.run(IdempotentRequests(StoreAccess(SqliteStore(sys.argv[1]))).perform(ke
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("how", "before"), [("held", 0), ("carried", 1)])
 async def test_a_process_that_is_killed_between_its_effect_and_its_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, before: int) -> None:
     path = tmp_path / "killed.db"

@@ -108,7 +108,7 @@ class HoldingStore(ForwardingStore):
     async def commit(self, changes: Sequence[Commit | Post]) -> list[ChangeAnswer]:
         """See `Store.commit`."""
         await self.before_call()
-        if self._version or not self._can_carry(changes[0]):
+        if self._version or not any(map(self._can_carry, changes)):
             answers = await self.inner.commit(changes)
         elif len(changes) > 1:  # one of them could be carried out without the record, so it comes first
             await self._carry(Post(), KeptAnswer(self._one.request))
