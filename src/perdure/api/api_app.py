@@ -7,21 +7,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+import re
+from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 import msgspec
 
 from perdure.api import problems
+from perdure.api.argument_checks import WHOLE_NUMBER_MAX, check_arguments
 from perdure.api.event_streams import SERVER_SENT, send_stream
-from perdure.api.http_requests import ApiAnswer, ApiRequest, AsgiReceive, AsgiScope, AsgiSend, send_answer
+from perdure.api.http_requests import ApiAnswer, ApiRequest, AsgiReceive, AsgiScope, AsgiSend, send_answer, whole_number_of
 from perdure.api.idempotent_requests import GONE, expect_same_start, kept_answer, keyed_request, replayed_answer
 from perdure.api.json_forms import form_of
 from perdure.api.openapi_document import openapi_document
 from perdure.api.problems import Refusal
 from perdure.api.request_arguments import RequestArguments
-from perdure.core.errors import NotFound, PerdureError, RequestUnderWay
-from perdure.core.paths import Key
+from perdure.core.error_text import SHOWN_CHARACTERS_MAX, shorten_text
+from perdure.core.errors import PerdureError, RequestUnderWay
 from perdure.operations import wire_codec
 from perdure.operations.operation_table import OPERATIONS, Operation
 from perdure.service.callers import Caller
@@ -35,6 +37,9 @@ Authenticate = Callable[[ApiRequest], Awaitable[Caller]]
 
 PAGE_MAX = 1_000
 """The most things of a stream in one page of JSON."""
+
+JSON_DEPTH_MAX = 100
+"""The most objects and arrays in one another in a body."""
 
 _encode_json = msgspec.json.Encoder().encode
 
@@ -155,17 +160,18 @@ class ApiApp:
         if kind == wire_codec.MEDIA_TYPE:
             try:
                 arguments = wire_codec.decode_arguments(operation, await request.body())
-            except msgspec.MsgspecError as error:
-                raise Refusal(400, "bad_request", f"the body is not what {operation.name} takes: {error}", "use the client of the server's version") from None
-            _check_tenant(arguments, caller.tenant)
+            except (msgspec.MsgspecError, RecursionError) as error:
+                message, where = f"the body is not what {operation.name} takes: {shorten_text(str(error), SHOWN_CHARACTERS_MAX)}", _binary_place(error)
+                raise Refusal(400, "bad_request", message, "use the client of the server's version", where=where) from None
         else:
             given = route.reader.from_query(request.query)
             if request.method not in ("GET", "HEAD", "DELETE"):
                 given |= await _json_body(request, kind)
             if operation.is_stream:
-                last = request.header("last-event-id")
-                given = {"after": int(last) if last.isdigit() else given.get("after", 0), "follow": given.get("follow", False)}
+                given = {"after": _last_event_id(request, given.get("after", 0)), "follow": given.get("follow", False)}
             arguments = route.reader.read(path, given, caller.tenant, request.header("idempotency-key"))
+        check_arguments(operation, arguments, caller.tenant)
+        operation.expect_arguments_allowed(caller, arguments)
         filled = {"tenant": caller.tenant, "secret": self._secret, "author": caller.subject, "caller": caller}
         return arguments | {one.name: filled[one.name] for one in operation.parameters if one.name in filled}
 
@@ -238,19 +244,43 @@ def _error_answer(error: PerdureError, is_binary: bool) -> ApiAnswer:
     return ApiAnswer(status, _encode_json(problems.problem_of(error)), problems.MEDIA_TYPE, headers)
 
 
+def _last_event_id(request: ApiRequest, otherwise: Any) -> Any:
+    """Returns the number after which a reader of a stream goes on."""
+    if not (last := request.header("last-event-id")):
+        return otherwise
+    if (number := whole_number_of(last, WHOLE_NUMBER_MAX)) is None:
+        raise Refusal(400, "bad_request", "the header Last-Event-ID is no whole number", "send the id of the last event as it came", where="last-event-id")
+    return number
+
+
+def _binary_place(error: Exception) -> str:
+    """Returns the place of the mistake in binary arguments as a JSON pointer; ``body`` if the error names none."""
+    found = re.search(r"`\$\.?(.*)`$", str(error))
+    return "/" + re.sub(r"[.\[]+", "/", found[1]).replace("]", "") if found else "body"
+
+
 async def _json_body(request: ApiRequest, kind: str) -> dict[str, Any]:
     raw = await request.body()
     if not raw:
         return {}
     if kind != "application/json":
-        raise Refusal(415, "not_json", f"the content type of the body is {kind or 'missing'}", "send Content-Type: application/json")
+        raise Refusal(415, "not_json", f"the content type of the body is {kind or 'missing'}", "send Content-Type: application/json", where="content-type")
     try:
         found = msgspec.json.decode(raw)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        raise Refusal(400, "bad_request", f"the body is not JSON: {error}", "send a JSON object in UTF-8") from None
+        raise Refusal(400, "bad_request", f"the body is not JSON: {error}", "send a JSON object in UTF-8", where="body") from None
     if not isinstance(found, dict):
-        raise Refusal(400, "bad_request", f"the body is {type(found).__name__}, and not an object", "send a JSON object, such as {}")
+        raise Refusal(400, "bad_request", f"the body is {type(found).__name__}, and not an object", "send a JSON object, such as {}", where="body")
+    if raw.count(b"[") + raw.count(b"{") > JSON_DEPTH_MAX and _is_deep(found, JSON_DEPTH_MAX):
+        message = f"the body has more than {JSON_DEPTH_MAX} objects and arrays in one another"
+        raise Refusal(400, "bad_request", message, "send a flatter form, or deep data as a text of JSON", where="body")
     return found
+
+
+def _is_deep(value: Any, levels: int) -> bool:
+    """Is true if a value has more levels of objects and arrays than that."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return (levels == 0 and isinstance(value, dict | list)) or any(_is_deep(one, levels - 1) for one in inner if isinstance(one, dict | list))
 
 
 def _json_answer(operation: Operation, result: Any) -> ApiAnswer:
@@ -261,34 +291,3 @@ def _json_answer(operation: Operation, result: Any) -> ApiAnswer:
     written = form_of(operation.result).write(result)
     body = written if isinstance(written, dict) else {"items": written} if isinstance(written, list) else {"value": written}
     return ApiAnswer(201 if getattr(result, "created", False) else 200, _encode_json(body))
-
-
-def _check_tenant(arguments: dict[str, Any], tenant: str) -> None:
-    """Checks that binary arguments are of the caller's tenant: what is of another one does not exist.
-
-    Raises:
-        NotFound: they are not.
-    """
-    for found in (arguments.get("tenant") or tenant, *_tenants(arguments)):
-        if found != tenant:
-            raise NotFound(found, f"there is nothing of the tenant {found} here: the key is one of the tenant {tenant}. Name that: tenant=, or --tenant")
-
-
-def _tenants(value: Any) -> Iterator[str]:
-    """Yields the tenants in arguments."""
-    match value:
-        case Key():
-            yield value.tenant
-        case msgspec.Struct():
-            for name in value.__struct_fields__:
-                its = getattr(value, name)
-                if name == "tenant" and isinstance(its, str):
-                    yield its
-                else:
-                    yield from _tenants(its)
-        case dict():
-            for one in (*value.keys(), *value.values()):
-                yield from _tenants(one)
-        case list() | tuple():
-            for one in value:
-                yield from _tenants(one)

@@ -15,6 +15,8 @@ AsgiScope = MutableMapping[str, Any]
 BODY_BYTES_MAX = 2 * VALUE_BYTES_MAX
 """The largest body that is read: a value of the largest size, as base64, and what is around it."""
 
+QUERY_FIELDS_MAX = 1_000
+
 BODY_S = 30.0
 """How long the body of a request may take to arrive."""
 
@@ -45,8 +47,18 @@ class ApiRequest:
 
     @property
     def query(self) -> dict[str, list[str]]:
-        """The query, with all texts of each name."""
-        return parse_qs(self.scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        """The query, with all texts of each name.
+
+        Raises:
+            Refusal: it is not UTF-8, or has too many fields.
+        """
+        try:
+            return parse_qs(self.scope["query_string"].decode("latin-1"), keep_blank_values=True, errors="strict", max_num_fields=QUERY_FIELDS_MAX)
+        except UnicodeDecodeError:
+            raise Refusal(400, "bad_request", "the query is not UTF-8", "encode the texts in it as UTF-8, then in percent", where="?") from None
+        except ValueError:
+            message = f"the query has more than {QUERY_FIELDS_MAX:,} fields"
+            raise Refusal(400, "bad_request", message, "select less at a time", where="?") from None
 
     def header(self, name: str) -> str:
         """A header; empty if there is none."""
@@ -64,7 +76,7 @@ class ApiRequest:
 
     async def _read_body(self) -> bytes:
         announced = self.header("content-length") or "0"
-        if not announced.isdigit() or int(announced) > BODY_BYTES_MAX:
+        if whole_number_of(announced, BODY_BYTES_MAX) is None:
             raise _too_large()
         parts, size_bytes = list[bytes](), 0
         try:
@@ -72,7 +84,7 @@ class ApiRequest:
                 while True:
                     message = await self.receive()
                     if message["type"] == "http.disconnect":
-                        raise Refusal(400, "incomplete", "the connection was closed in the middle of a request", "send it again")
+                        raise Refusal(400, "incomplete", "the connection was closed in the middle of a request", "send it again", where="body")
                     parts.append(message.get("body", b""))
                     size_bytes += len(parts[-1])
                     if size_bytes > BODY_BYTES_MAX:
@@ -88,11 +100,18 @@ class ApiRequest:
             pass
 
 
+def whole_number_of(text: str, most: int) -> int | None:
+    """Returns the whole number in a header; None if there is none of up to `most`. Of digits, only those of ASCII count."""
+    if not (text.isascii() and text.isdigit()) or len(text) > len(str(most)):
+        return None
+    return number if (number := int(text)) <= most else None
+
+
 def _decoded(segment: str) -> str:
     try:
         return unquote(segment, errors="strict")
     except UnicodeDecodeError:
-        raise Refusal(400, "bad_request", "the path is not UTF-8", "encode the names in it as UTF-8, then in percent") from None
+        raise Refusal(400, "bad_request", "the path is not UTF-8", "encode the names in it as UTF-8, then in percent", where="path") from None
 
 
 def _too_large() -> Refusal:

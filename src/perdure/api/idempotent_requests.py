@@ -59,7 +59,7 @@ async def expect_same_start(access: StoreAccess, operation: Operation, request: 
         IdempotencyKeyReused: it began with another one.
     """
     wanted, key = arguments["request"], request.header(HEADER)
-    if not key or wanted.key.id != key:
+    if not key or wanted.key.id != key or wanted.singleton or wanted.debounce_s is not None:  # the id of a series is not that of its executions
         return
     try:
         _ = await access.call(operation.function, **{**arguments, "request": msgspec.structs.replace(wanted, strict=True)})

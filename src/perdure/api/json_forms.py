@@ -29,15 +29,20 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args
 import msgspec
 
 from perdure.code.durations import duration_seconds
+from perdure.code.results import Vote
 from perdure.core import values
 from perdure.core.attribute_filter import AttributeAlternatives, filter_alternatives, parse_filter
 from perdure.core.attributes import Attributes, checked_attributes, index_attributes, indexed_attribute_values
 from perdure.core.errors import BadValue, ErrorInfo, PerdureError
 from perdure.core.paths import Key
 from perdure.core.values import Blob
+from perdure.service.execution_operations import StartRequest
 
 SCHEMA_OF_TIME = {"type": "string", "format": "date-time"}
-INTERNAL_FIELDS = {"StartRequest": {"seed", "admission", "carried", "is_new"}}
+INTERNAL_FIELDS: dict[type, frozenset[str]] = {
+    StartRequest: frozenset(("definition", "seed", "admission", "carried", "is_new")),
+    Vote: frozenset(("at_s", "means")),
+}
 """Fields that are for Perdure's own client alone."""
 
 Schema = dict[str, Any]
@@ -54,7 +59,7 @@ class Form(NamedTuple):
 
 def camel(name: str) -> str:
     """Returns the JSON name of a field or parameter."""
-    if name.endswith("_at_s") or name == "time_s":
+    if is_time(name):
         name = name[:-2]
     elif name.endswith("_s"):
         name = f"{name[:-2]}_seconds"
@@ -62,9 +67,14 @@ def camel(name: str) -> str:
     return first + "".join(part.capitalize() for part in others)
 
 
+def is_time(name: str) -> bool:
+    """Is true if the name of a field says that its number is a time, in seconds since 1970."""
+    return name.endswith("_at_s") or name == "time_s"
+
+
 def form_of(kind: Any, name: str = "") -> Form:
     """Returns the form of a type. `name` is that of its field, which says whether a number is a time."""
-    if name.endswith("_at_s") or name == "time_s":
+    if is_time(name):
         return _optional(TIME) if _allows_none(kind) else TIME
     return _form_of(kind)
 
@@ -77,7 +87,7 @@ def _form_of(kind: Any) -> Form:
         return ATTRIBUTES
     if get_origin(kind) is Annotated:
         extra = next((note.extra for note in get_args(kind)[1:] if isinstance(note, msgspec.Meta) and note.extra), {})
-        return ANNOTATED[extra["form"]] if "form" in extra else _form_of(get_args(kind)[0])
+        return ANNOTATED.get(extra.get("form", "")) or _form_of(get_args(kind)[0])
     if (plain := PLAIN.get(kind)) is not None:
         return plain
     origin, parts = get_origin(kind), get_args(kind)
@@ -105,13 +115,22 @@ def _unreadable(value: Any, where: str, tenant: str) -> Any:
     raise BadValue(where, value, "given here; it is part of results only")
 
 
-def _checked(kinds: tuple[type, ...], expected: str, schema: Schema, convert: Callable[[Any], Any] = lambda value: value) -> Form:
+def _checked(kinds: tuple[type, ...], expected: str, schema: Schema) -> Form:
     def read(value: Any, where: str, tenant: str) -> Any:
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
             raise BadValue(where, value, expected)
-        return convert(value)
+        return value
 
     return Form(lambda value: value, read, schema)
+
+
+def _read_float(value: Any, where: str, tenant: str) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise BadValue(where, value, "a number")
+    try:
+        return float(value)
+    except OverflowError:
+        raise BadValue(where, value, "a number that a float can hold") from None
 
 
 def _write_float(value: float) -> float | None:
@@ -133,19 +152,23 @@ def write_time(at_s: float) -> str | None:
         return None
 
 
-def _read_time(value: Any, where: str, tenant: str) -> float:
+def _read_datetime(value: Any, where: str, tenant: str) -> datetime:
     try:
         found = datetime.fromisoformat(value)
-    except (TypeError, ValueError):
-        found = None
-    if found is None or found.tzinfo is None:
-        raise BadValue(where, value, "a time with its zone, such as 2026-11-28T07:00:00Z")
-    return found.timestamp()
+        if found.tzinfo is not None:
+            return found.astimezone(UTC)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise BadValue(where, value, "a time with its zone, such as 2026-11-28T07:00:00Z")
+
+
+def _read_time(value: Any, where: str, tenant: str) -> float:
+    return _read_datetime(value, where, tenant).timestamp()
 
 
 def _read_since(value: Any, where: str, tenant: str) -> float | datetime:
     if isinstance(value, str) and re.match(r"\d{4}-", value):
-        return datetime.fromtimestamp(_read_time(value, where, tenant), UTC)
+        return _read_datetime(value, where, tenant)
     return duration_seconds(value, where)
 
 
@@ -158,6 +181,13 @@ def _write_value(raw: bytes | Blob) -> Any:
 def writable(value: Any) -> Any:
     """Returns plain data in a form that JSON has."""
     return msgspec.to_builtins(value, str_keys=True, builtin_types=(), order=None)
+
+
+def _read_document(value: Any, where: str, tenant: str) -> bytes:
+    try:
+        return msgspec.json.encode(value)
+    except OverflowError:
+        raise BadValue(where, value, "a document whose whole numbers have 64 bits") from None
 
 
 def _read_input(value: Any, where: str, tenant: str) -> bytes:
@@ -198,7 +228,7 @@ def _read_key(value: Any, where: str, tenant: str) -> Key:
 
 
 TEXT = _checked((str,), "text", {"type": "string"})
-NUMBER = Form(_write_float, _checked((int, float), "a number", {}, float).read, {"type": "number"})
+NUMBER = Form(_write_float, _read_float, {"type": "number"})
 TIME = Form(write_time, _read_time, SCHEMA_OF_TIME)
 ANYTHING = Form(writable, lambda value, where, tenant: value, {})
 VALUE = Form(_write_value, lambda value, where, tenant: values.encode(value, where), {})
@@ -223,7 +253,7 @@ PLAIN: dict[Any, Form] = {
     bytes: BYTES,
     Any: ANYTHING,
     object: ANYTHING,
-    datetime: Form(lambda value: value.isoformat(), lambda value, where, tenant: datetime.fromtimestamp(_read_time(value, where, tenant), UTC), SCHEMA_OF_TIME),
+    datetime: Form(lambda value: value.isoformat(), _read_datetime, SCHEMA_OF_TIME),
     Key: KEY,
     Blob: Form(_write_value, _unreadable, {"type": "object"}),
     float | datetime | None: Form(lambda value: None, _read_since, {"type": "string", "description": "a time (ISO 8601), or a duration before now: 1h"}),
@@ -237,7 +267,7 @@ PLAIN: dict[Any, Form] = {
 ANNOTATED = {
     "value": VALUE,
     "input": Form(_write_input, _read_input, {"type": ["object", "array"], "description": "arguments by name, or by position"}),
-    "document": Form(lambda raw: msgspec.json.decode(raw), lambda value, where, tenant: msgspec.json.encode(value), {"type": "object"}),
+    "document": Form(lambda raw: msgspec.json.decode(raw), _read_document, {"type": "object"}),
 }
 
 
@@ -306,7 +336,9 @@ def _literal(choices: tuple[Any, ...]) -> Form:
 
 
 def _sequence(origin: Any, item: Any, parts: tuple[Any, ...]) -> Form:
-    form = _form_of(item) if len(set(parts) - {...}) <= 1 else ANYTHING
+    if origin is tuple and parts and ... not in parts and len(parts) > 1:
+        return _fixed_sequence([_form_of(part) for part in parts])
+    form = _form_of(item)
     make: Any = {frozenset: frozenset, set: set, list: list}.get(origin, tuple)
 
     def read(value: Any, where: str, tenant: str) -> Any:
@@ -315,6 +347,16 @@ def _sequence(origin: Any, item: Any, parts: tuple[Any, ...]) -> Form:
         return make(form.read(one, f"{where}/{number}", tenant) for number, one in enumerate(value))
 
     return Form(lambda found: [form.write(one) for one in found], read, {"type": "array", "items": form.schema})
+
+
+def _fixed_sequence(forms: Sequence[Form]) -> Form:
+    def read(value: Any, where: str, tenant: str) -> Any:
+        if not isinstance(value, list) or len(value) != len(forms):
+            raise BadValue(where, value, f"an array of {len(forms)}")
+        return tuple(form.read(one, f"{where}/{number}", tenant) for number, (form, one) in enumerate(zip(forms, value, strict=True)))
+
+    schema = {"type": "array", "prefixItems": [form.schema for form in forms], "minItems": len(forms), "maxItems": len(forms)}
+    return Form(lambda found: [form.write(one) for form, one in zip(forms, found, strict=True)], read, schema)
 
 
 def _mapping(key: Any, item: Any) -> Form:
@@ -346,7 +388,7 @@ def struct_fields(kind: type[msgspec.Struct]) -> list[FieldForm]:
     return [
         FieldForm(one.name, camel(one.name), form_of(hints[one.name], one.name), _default_of(one))
         for one in msgspec.structs.fields(kind)
-        if one.name != "tenant" and one.name not in INTERNAL_FIELDS.get(kind.__name__, ())
+        if one.name != "tenant" and one.name not in INTERNAL_FIELDS.get(kind, ())
     ]
 
 

@@ -71,7 +71,7 @@ def _described(operation: Operation, schemas: dict[str, Schema]) -> dict[str, An
     }
     if more:
         described["description"] = more
-    fields = [(name, schema, required) for field in reader.fields for name, schema, required in _named(field, schemas)]
+    fields = [(name, schema, required) for field in reader.fields for name, schema, required in _named(operation, field, schemas)]
     if operation.method in ("GET", "DELETE"):
         described["parameters"] += [{"name": name, "in": "query", "required": required, "schema": schema} for name, schema, required in fields]
     elif fields:
@@ -89,9 +89,9 @@ def _in_json_names(text: str, operation: Operation) -> str:
     return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
 
 
-def _named(field: FieldForm, schemas: dict[str, Schema]) -> list[tuple[str, Schema, bool]]:
+def _named(operation: Operation, field: FieldForm, schemas: dict[str, Schema]) -> list[tuple[str, Schema, bool]]:
     if field.name == "key" and field.form is KEY:
-        return [("workflow", {"type": "string"}, True), ("id", {"type": "string", "description": "default: a random one"}, False)]
+        return [("workflow", {"type": "string"}, not operation.is_workflow_optional), ("id", {"type": "string", "description": "default: a random one"}, False)]
     return [(field.json_name, _resolved(field.form.schema, schemas), field.default is msgspec.NODEFAULT)]
 
 

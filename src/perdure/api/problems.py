@@ -36,11 +36,11 @@ STATUSES: dict[type[Exception], int] = {
 
 
 class Refusal(Exception):  # an expected outcome on its way to the answer
-    """A request that no operation has seen: the status, the code, what happened, and what to do next."""
+    """A request that no operation has seen: the status, the code, what happened, what to do next, and where in the request the mistake is."""
 
-    def __init__(self, status: int, code: str, message: str, next: str, headers: tuple[tuple[bytes, bytes], ...] = ()) -> None:
+    def __init__(self, status: int, code: str, message: str, next: str, headers: tuple[tuple[bytes, bytes], ...] = (), *, where: str = "") -> None:
         super().__init__(message)
-        self.status, self.code, self.message, self.next, self.headers = status, code, message, next, headers
+        self.status, self.code, self.message, self.next, self.headers, self.where = status, code, message, next, headers, where
 
 
 def status_of(kind: type[BaseException]) -> int:
@@ -52,8 +52,8 @@ def problem_of(error: e.PerdureError) -> dict[str, Any]:
     """Returns the problem details of an error."""
     status = status_of(type(error))
     found: dict[str, Any] = {"type": "about:blank", "title": error.code.replace("_", " "), "status": status, "detail": str(error), "code": error.code}
-    if isinstance(error, e.BadValue):
-        found["where"] = error.what
+    if where := _place_of(error):
+        found["where"] = where
     if isinstance(error, e.Ambiguous):
         found["candidates"] = [{"workflow": one.workflow, "id": one.id} if isinstance(one, Key) else str(one) for one in error.candidates]
     if isinstance(error, e.BadDefinition):
@@ -61,9 +61,23 @@ def problem_of(error: e.PerdureError) -> dict[str, Any]:
     return found
 
 
+def _place_of(error: e.PerdureError) -> str:
+    """Returns where in a request a mistake is; empty if the error does not say it."""
+    match error:
+        case e.BadValue() | e.BadName():
+            return error.what
+        case e.Unencodable() | e.TooLarge() | e.BadExpression():
+            return error.where
+        case e.BadDefinition():
+            return "/document"
+        case e.ExportRefused():
+            return "/raw"
+    return ""
+
+
 def refusal_problem(refusal: Refusal) -> dict[str, Any]:
     """Returns the problem details of a refused request."""
-    return {
+    found = {
         "type": "about:blank",
         "title": refusal.code.replace("_", " "),
         "status": refusal.status,
@@ -71,3 +85,4 @@ def refusal_problem(refusal: Refusal) -> dict[str, Any]:
         "code": refusal.code,
         "next": refusal.next,
     }
+    return found | ({"where": refusal.where} if refusal.where else {})

@@ -32,7 +32,7 @@ class RequestArguments:
         self.groups: list[ArgumentGroup] = []
         self._plain: list[FieldForm] = []
         for one in (one for one in operation.parameters if one.name not in FILLED_IN):
-            if isinstance(one.type, type) and issubclass(one.type, msgspec.Struct) and one.default is NO_DEFAULT and not _is_inner(one.type):
+            if one.name in operation.spread:
                 self.groups.append(ArgumentGroup(one.name, one.type, struct_fields(one.type)))
             elif one.name != "key":
                 default = msgspec.NODEFAULT if one.default is NO_DEFAULT else one.default
@@ -52,9 +52,11 @@ class RequestArguments:
             found["key"] = Key(tenant, path.get("workflow", "perdure.approval"), path["id"])
         if self.makes_key and left.get("id") is None:
             left["id"] = new_id or uuid4().hex
+        if self.makes_key and self.operation.is_workflow_optional:
+            left.setdefault("workflow", "")
         for field in self._plain:
             if field.json_name in self.in_path and field.json_name in path:
-                found[field.name] = field.form.read(path[field.json_name], field.json_name, tenant)
+                found[field.name] = field.form.read(path[field.json_name], f"/{field.json_name}", tenant)
         read = read_fields(self.fields, left, "", tenant)
         for field in self.fields:
             if field.default is msgspec.NODEFAULT and field.name not in read:
@@ -71,12 +73,7 @@ class RequestArguments:
             BadValue: a text is no number, or one field is given twice.
         """
         schemas = {field.json_name: field.form.schema for field in self.fields}
-        return {name: _typed(name, texts, schemas.get(name, {})) for name, texts in query.items()}
-
-
-def _is_inner(kind: type[msgspec.Struct]) -> bool:
-    """Whether a struct is one argument of several, and not the request itself."""
-    return kind.__name__ in ("QueueLimits", "ErrorInfo")
+        return {name: _typed(f"/{name}", texts, schemas.get(name, {})) for name, texts in query.items()}
 
 
 def _made(group: ArgumentGroup, read: dict[str, Any], tenant: str) -> Any:
@@ -85,13 +82,13 @@ def _made(group: ArgumentGroup, read: dict[str, Any], tenant: str) -> Any:
     return group.kind(**read)
 
 
-def _typed(name: str, texts: Sequence[str], schema: Schema) -> Any:
+def _typed(where: str, texts: Sequence[str], schema: Schema) -> Any:
     kinds = schema.get("type", "string")
     kind = next((one for one in ([kinds] if isinstance(kinds, str) else kinds) if one != "null"), "string")
     if kind == "array":
-        return [_typed(name, [part], schema.get("items", {})) for text in texts for part in text.split(",")]
+        return [_typed(where, [part], schema.get("items", {})) for text in texts for part in text.split(",")]
     if len(texts) > 1:
-        raise BadValue(name, list(texts), "given once")
+        raise BadValue(where, list(texts), "given once")
     text = texts[0]
     try:
         match kind:
@@ -100,9 +97,9 @@ def _typed(name: str, texts: Sequence[str], schema: Schema) -> Any:
             case "number":
                 return float(text)
     except ValueError:
-        raise BadValue(name, text, "a number") from None
+        raise BadValue(where, text, "a number") from None
     if kind == "boolean":
         if text not in ("true", "false", "1", "0"):
-            raise BadValue(name, text, "true or false")
+            raise BadValue(where, text, "true or false")
         return text in ("true", "1")
     return text

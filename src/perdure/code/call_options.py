@@ -130,7 +130,12 @@ def _flag(value: Any, option: str) -> bool:
     return value
 
 
-def _priority(value: Any, option: str) -> int:
+def checked_priority(value: Any, option: str) -> int:
+    """Returns a priority: a whole number of 32 bits, or its negative.
+
+    Raises:
+        BadValue: it is not.
+    """
     if not isinstance(value, int) or isinstance(value, bool) or abs(value) > PRIORITY_MAX:
         raise BadValue(option, value, f"a whole number from {-PRIORITY_MAX} to {PRIORITY_MAX}")
     return value
@@ -149,7 +154,7 @@ _READ: Mapping[str, Callable[[Any, str], Any]] = {
     "attributes": lambda value, _: checked_attributes(value),
     "on_cancel": _on_cancel,
     "retry": _retry,
-    "priority": _priority,
+    "priority": checked_priority,
     "strict": _flag,
     "singleton": _flag,
     "undo": _flag,

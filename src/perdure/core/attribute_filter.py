@@ -31,6 +31,9 @@ Comparison = Literal["=", "!=", "<", "<=", ">", ">=", "exists"]
 ALL_VALUES = (b"", b"\xff")
 """The bounds of every sortable form."""
 
+SPANS_MAX, FORM_BYTES_MAX = 2, limits.ATTRIBUTE_BYTES_MAX + 2
+"""The most spans of a condition, and the longest bound of one: a text, its type, and a byte behind it."""
+
 _CONDITION_TEXT = re.compile(rf"\s*(?P<name>{ATTRIBUTE_NAME.pattern})\s*(?:(?P<sign>!=|<=|>=|=|<|>)(?P<value>.*))?", re.DOTALL)
 _OR_OR_QUOTED = re.compile(r'\|\||"(?:[^"\\]|\\.)*"', re.DOTALL)
 _TIME_TEXT = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d.*")
@@ -127,6 +130,21 @@ def attribute_conditions(where: AttributeConditions | None) -> tuple[AttributeCo
     found = [(checked_attribute_name(name), one) for name, wanted in where.items() for one in _comparisons_of(wanted)]
     _check_count(len(found))
     return tuple(_condition_of(name, one) for name, one in found)
+
+
+def check_alternatives(where: AttributeAlternatives) -> None:
+    """Checks conditions that came from another process in the form that stores take.
+
+    Raises:
+        BadName, BadValue: they are not of a form that `filter_alternatives` returns.
+    """
+    if not where:
+        raise BadValue("where", where, "at least one alternative, which may be empty")
+    _check_count(sum(map(len, where)))
+    for condition in (condition for one in where for condition in one):
+        checked_attribute_name(condition.name)
+        if not 1 <= len(condition.spans) <= SPANS_MAX or any(len(bound) > FORM_BYTES_MAX for span in condition.spans for bound in span):
+            raise BadValue("where", condition, f"a condition of 1 to {SPANS_MAX} spans, each bound of up to {FORM_BYTES_MAX:,} bytes")
 
 
 def _check_count(conditions: int) -> None:

@@ -98,6 +98,21 @@ def checked_attribute_changes(attributes: Attributes, given: AttributeChangeValu
     return changes
 
 
+def check_attributes(attributes: Attributes) -> None:
+    """Checks attributes that came from another process in the form of the log.
+
+    Raises:
+        BadName, BadValue: they are not as `checked_attributes` returns them.
+    """
+    for name, value in attributes:
+        checked_attribute_name(name)
+        if not isinstance(value, AttributeTime):
+            checked_attribute_value(name, value)
+    if len(set(attributes)) < len(attributes) or merge_attributes((), attributes) != attributes:
+        raise BadValue("attributes", "the list", "in order of name, then of value, without repeats")
+    _within_limits(attributes)
+
+
 def _within_limits(attributes: Attributes) -> Attributes:
     if (count := len({name for name, _ in attributes})) > limits.ATTRIBUTES_MAX:
         raise BadValue("how many attributes", count, f"at most {limits.ATTRIBUTES_MAX}; remove some with None")

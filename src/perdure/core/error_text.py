@@ -9,6 +9,9 @@ TextCut = Callable[[str, str], tuple[str, str]]
 """Takes the two sides of a cut through a text and returns them as they may be shown, as `Mask.cut` does."""
 
 
+SHOWN_CHARACTERS_MAX = 300
+"""The longest form of a value in a message; of a longer one, the beginning and the end."""
+
 _WORD = re.compile(r"[a-z][a-z']*(?=[\s,:;.]|$)")
 
 
@@ -35,6 +38,11 @@ def safe_text(make: Callable[[], object], instead: str) -> str:
         return str.__str__(made) if isinstance(made, str) else instead
     except BaseException:  # `make` calls code of the user, such as `__str__`, which may raise anything
         return instead
+
+
+def shown_value(value: object) -> str:
+    """Returns a value as Python writes it, for a message: bounded, even if that can't be done."""
+    return shorten_text(safe_text(lambda: repr(value), f"a value of type {type(value).__name__}"), SHOWN_CHARACTERS_MAX)
 
 
 def exception_text(error: BaseException) -> str:

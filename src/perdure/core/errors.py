@@ -58,7 +58,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import msgspec
 
-from perdure.core.error_text import as_sentence, valid_utf8
+from perdure.core.error_text import SHOWN_CHARACTERS_MAX, as_sentence, shorten_text, shown_value, valid_utf8
 
 if TYPE_CHECKING:
     from perdure.core.paths import Path
@@ -178,7 +178,7 @@ class BadValue(ProgrammingError, ValueError):
     code = "bad_value"
 
     def __init__(self, what: str, value: object, expected: str, message: str = "") -> None:
-        super().__init__(message or f"{what}: {value!r} is not {expected}")
+        super().__init__(message or f"{what}: {shown_value(value)} is not {expected}")
         self.what, self.value, self.expected = what, value, expected
 
 
@@ -255,7 +255,7 @@ class NotFound(ProgrammingError):
     code = "not_found"
 
     def __init__(self, key: object, message: str = "") -> None:
-        super().__init__(message or f"there is no execution {key}. Check its workflow, id and tenant")
+        super().__init__(message or f"there is no execution {shorten_text(str(key), SHOWN_CHARACTERS_MAX)}. Check its workflow, id and tenant")
         self.key = key
 
 
@@ -268,7 +268,7 @@ class Ambiguous(ProgrammingError):
         self, text: str, candidates: Sequence[object], more: bool, what: str = "executions", hint: str = "Name one by its workflow and its whole id"
     ) -> None:
         shown = ", ".join(str(one) for one in candidates)
-        super().__init__(f"{text!r} matches several {what}: {shown}{' and more' if more else ''}. {hint}")
+        super().__init__(f"{shown_value(text)} matches several {what}: {shown}{' and more' if more else ''}. {hint}")
         self.text, self.candidates = text, tuple(candidates)
 
 

@@ -12,7 +12,7 @@ from perdure.core.paths import Key
 from perdure.service import approvals, step_completions
 from perdure.service.approvals import Approval, ApprovalLink
 from perdure.service.store_access import StoreAccess
-from perdure.service.wire_types import NOTHING, EncodedValue
+from perdure.service.wire_types import NOTHING, EncodedValue, Nested
 
 
 async def waiting(access: StoreAccess, tenant: str, assignee: str | None = None, groups: tuple[str, ...] = (), limit: int = 100) -> list[Approval]:
@@ -92,7 +92,7 @@ async def complete(access: StoreAccess, token: str, value: EncodedValue = NOTHIN
     await step_completions.complete_attempt(access, token, Completion(value=value))
 
 
-async def fail(access: StoreAccess, token: str, error: ErrorInfo, final: bool = False) -> None:
+async def fail(access: StoreAccess, token: str, error: Nested[ErrorInfo], final: bool = False) -> None:
     """Fails an attempt of a step that waits for its completion. There is another one, by the retry policy of the step, unless the failure is `final`.
 
     Raises:

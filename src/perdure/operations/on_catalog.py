@@ -11,6 +11,7 @@ from perdure.service.catalog_records import DraftRecord
 from perdure.service.catalog_references import resolve_reference
 from perdure.service.catalog_sync import SyncDocument, SyncedDefinition, SyncResult
 from perdure.service.execution_operations import StartRequest
+from perdure.service.start_checks import checked_start
 from perdure.service.store_access import StoreAccess
 from perdure.service.version_numbers import VersionPart
 from perdure.service.wire_types import JsonDocument
@@ -269,12 +270,12 @@ async def start(access: StoreAccess, request: StartRequest, reference: str) -> S
     Raises:
         DefinitionDisabled: the definition is disabled.
         NotFound, Ambiguous: the reference names no version, or several.
-        BadValue: the text is no reference, the definition does not take the input, or an option does not fit the others.
+        BadValue, BadName: the text is no reference, the definition does not take the input, or an option is not valid.
         InputDiffers: the start is strict, and an execution exists with another input.
         TooManyActive: none exists, and the admission does not allow another one now.
     """
     found = await definition_starts.catalog_start(access, request, reference)
-    return StartedExecution(*await execution_operations.start_execution(access, found))
+    return StartedExecution(*await execution_operations.start_execution(access, checked_start(found)))
 
 
 async def start_document(access: StoreAccess, request: StartRequest, document: JsonDocument) -> StartedExecution:
@@ -283,11 +284,11 @@ async def start_document(access: StoreAccess, request: StartRequest, document: J
     Raises:
         BadDefinition: the document is not valid; the error has all findings.
         BadName: no workflow can be made of its name.
-        BadValue: the definition does not take the input, or an option does not fit the others.
+        BadValue: the definition does not take the input, or an option is not valid.
         InputDiffers: the start is strict, and an execution exists with another input.
         TooManyActive: none exists, and the admission does not allow another one now.
     """
-    return StartedExecution(*await execution_operations.start_execution(access, await definition_starts.inline_start(request, document)))
+    return StartedExecution(*await execution_operations.start_execution(access, checked_start(await definition_starts.inline_start(request, document))))
 
 
 def _limit(given: int) -> int:

@@ -13,6 +13,7 @@ from perdure.service import bulk_requests, definition_patches, execution_operati
 from perdure.service.bulk_requests import BulkFilter, BulkResult, BulkVerb
 from perdure.service.execution_operations import StartRequest
 from perdure.service.reruns import RerunRequest
+from perdure.service.start_checks import checked_start
 from perdure.service.store_access import StoreAccess
 from perdure.service.wire_types import NOTHING, EncodedInput, EncodedValue, JsonDocument
 
@@ -31,11 +32,12 @@ async def start(access: StoreAccess, request: StartRequest) -> StartedExecution:
     """Starts an execution, unless one of this id exists. When this returns, the execution is durable.
 
     Raises:
-        BadValue: an option is not valid, or does not fit the others.
+        BadValue, BadName: an option is not valid, or does not fit the others.
+        BadDefinition: the definition is not valid.
         InputDiffers: the start is strict, and one exists with another input.
         TooManyActive: none exists, and the admission does not allow another one now.
     """
-    return StartedExecution(*await execution_operations.start_execution(access, request))
+    return StartedExecution(*await execution_operations.start_execution(access, checked_start(request)))
 
 
 async def rerun(access: StoreAccess, key: Key, new_id: str | None = None, version: int | None = None) -> Key:
@@ -221,12 +223,13 @@ async def patch(
         NotFound, HasEnded: there is nothing to patch.
         PatchRefused: the new definition does not fit what has begun, and nothing was changed.
         BadDefinition: the change does not apply, or its result is not valid.
+        BadValue: the execution runs code.
     """
     sha256 = base.removeprefix("sha256:")
     if definition is None:
         message = await definition_patches.patch_message(access, key, change, sha256, reason)
     else:
-        message = messages.PatchMessage(definition, sha256, reason)
+        message = definition_patches.replacement_message(definition, sha256, reason)
     return await definition_patches.apply_patch(access, key, message, wait)
 
 

@@ -5,6 +5,7 @@ from perdure.service import execution_operations, queries
 from perdure.service.execution_operations import LimitChanges
 from perdure.service.queries import HolderView
 from perdure.service.store_access import StoreAccess
+from perdure.service.wire_types import Nested
 from perdure.stores.protocol import UNLIMITED, QueueLimits, QueueStatus
 
 
@@ -16,8 +17,13 @@ async def statuses(access: StoreAccess) -> list[QueueStatus]:
     return await access.store.queues()
 
 
-async def declare(access: StoreAccess, queue: str, limits: QueueLimits) -> None:
-    """Sets the limits that code declares for a queue, unless the same declaration has set them before."""
+async def declare(access: StoreAccess, queue: str, limits: Nested[QueueLimits]) -> None:
+    """Sets the limits that code declares for a queue, unless the same declaration has set them before.
+
+    Raises:
+        BadValue, BadName: a limit or a name is invalid.
+    """
+    _ = checked_name(queue, "queue"), execution_operations.checked_limits(limits)
     known = {status.name: status.limits for status in await access.store.queues() if status.tenant is None}
     if known.get(queue, UNLIMITED).declared != limits.declared:
         await access.store.limit(queue, limits)

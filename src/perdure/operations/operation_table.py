@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
+
+import msgspec
 
 from perdure.code.call_options import DEFAULT_TENANT
 from perdure.core import errors
@@ -45,7 +47,7 @@ class Operation:
     ``{workflow}`` and ``{id}`` in a path are those of the parameter `key`; any other name in braces is that of a parameter. One that `is_repeatable` has the
     same effect when it is performed a second time with the same arguments, and does not fail then; those that only read are. One `for_workers` is also for keys
     that are limited to queues. One that `is_store_wide` concerns all tenants, so it is for callers of the default tenant, which is that of whoever operates the
-    service. Without a role, it is for everybody who has proved who they are.
+    service. Without a role, it is for everybody who has proved who they are. With `is_workflow_optional`, a new key needs no workflow: the operation knows it.
     """
 
     def __init__(
@@ -58,9 +60,11 @@ class Operation:
         is_repeatable: bool = False,
         for_workers: bool = False,
         is_store_wide: bool = False,
+        is_workflow_optional: bool = False,
     ) -> None:
         self.function, self.method, self.path, self.role = function, method, path, role
         self.is_repeatable, self.for_workers, self.is_store_wide = is_repeatable or method == "GET", for_workers, is_store_wide
+        self.is_workflow_optional = is_workflow_optional
         module = function.__module__.rpartition(".on_")[2]
         self.name = f"{GROUPS.get(module, module)}.{function.__name__.rstrip('_')}"
 
@@ -86,6 +90,11 @@ class Operation:
     def shows_secret(self) -> bool:
         """Is true of an operation whose result has a secret that is shown once."""
         return SecretText in get_type_hints(self.result, include_extras=True).values() if isinstance(self.result, type) else False
+
+    @cached_property
+    def spread(self) -> frozenset[str]:
+        """The names of the parameters whose fields are those of the request itself. See `Nested`."""
+        return frozenset(one.name for one in self.parameters if one.name not in FILLED_IN and one.default is NO_DEFAULT and _is_struct(one.type))
 
     @cached_property
     def is_stream(self) -> bool:
@@ -128,6 +137,20 @@ class Operation:
         if self.is_store_wide and caller.tenant != DEFAULT_TENANT and caller.subject != LOCAL.subject:
             why = f"{self.name} concerns all tenants, so {caller.subject} of the tenant {caller.tenant} may not call it. It needs a key of {DEFAULT_TENANT}"
             raise Forbidden(caller.subject, self.name, self.role or "", why)
+
+    def expect_arguments_allowed(self, caller: Caller, arguments: Mapping[str, Any]) -> None:
+        """Checks that a caller may call this with these arguments.
+
+        Raises:
+            Forbidden: a start brings its own definition, which only an author may publish.
+        """
+        request = arguments.get("request")
+        if self.function is on_execution_changes.start and isinstance(request, StartRequest) and request.definition is not None:
+            caller.expect("author", f"{self.name} with a definition of its own")
+
+
+def _is_struct(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
 
 
 _ONE = "/api/executions/{workflow}/{id}"
@@ -180,8 +203,8 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(on_catalog.version, "GET", "/api/workflow-versions/{reference}", "viewer"),
     Operation(on_catalog.resolve, "GET", "/api/workflow-versions/{reference}/name", "viewer"),
     Operation(on_catalog.diff, "GET", "/api/workflow-diff", "viewer"),
-    Operation(on_catalog.start, "POST", "/api/workflow-versions/{reference}/executions", "operator"),
-    Operation(on_catalog.start_document, "POST", "/api/inline-executions", "author"),
+    Operation(on_catalog.start, "POST", "/api/workflow-versions/{reference}/executions", "operator", is_workflow_optional=True),
+    Operation(on_catalog.start_document, "POST", "/api/inline-executions", "author", is_workflow_optional=True),
     Operation(on_approvals.waiting, "GET", "/api/approvals", "viewer"),
     Operation(on_approvals.find, "GET", "/api/approval-search", "viewer"),
     Operation(on_approvals.read, "GET", _APPROVAL, "viewer"),

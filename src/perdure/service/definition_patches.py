@@ -15,6 +15,7 @@ from perdure.core.values import Blob
 from perdure.definitions.format.canonical_form import definition_bytes
 from perdure.definitions.kinds import config_checks
 from perdure.dialects import patched_definition
+from perdure.dialects.definition_reader import read_definition
 from perdure.runtime.blob_loader import BlobCache
 from perdure.runtime.execution_results import ENDED_STATUSES
 from perdure.service import execution_operations
@@ -55,6 +56,16 @@ async def patch_message(access: StoreAccess, key: Key, change: Any, base: str = 
     blob, raw = await current_definition(access, key)
     after = config_checks.read_checked(patched_definition.apply_patch(msgspec.json.decode(raw), change))
     return messages.PatchMessage(definition_bytes(after.canonical), base or blob.sha256, reason or patched_definition.patch_description(change))
+
+
+def replacement_message(definition: bytes, base: str = "", reason: str = "") -> messages.PatchMessage:
+    """Builds the message that puts another definition, which may be in any form, in place of the present one of an execution.
+
+    Raises:
+        BadDefinition: it is not valid.
+    """
+    after = read_definition(definition)
+    return messages.PatchMessage(definition_bytes(after.canonical), base, reason)
 
 
 async def apply_patch(access: StoreAccess, key: Key, message: messages.PatchMessage, wait: bool = True) -> int | None:

@@ -47,7 +47,7 @@ from perdure.service.reruns import SEED_BITS
 from perdure.service.store_access import StoreAccess
 from perdure.service.wire_types import NO_ARGUMENTS, EncodedInput, JsonDocument
 from perdure.stores.outbox import OutboxTransaction
-from perdure.stores.protocol import UNLIMITED, Commit, Committed, Head, HeadFilter, Post, QueueStatus, Refused, Store
+from perdure.stores.protocol import UNLIMITED, Commit, Committed, Head, HeadFilter, Post, QueueLimits, QueueStatus, Refused, Store
 from perdure.stores.user_transactions import UserTransactionStore
 
 
@@ -69,17 +69,33 @@ async def change_queue_limits(store: Store, name: str, changes: LimitChanges, te
     """
     limits = {status.tenant: status.limits for status in await store.queues() if status.name == name}
     known = limits.get(tenant, msgspec.structs.replace(limits.get(None, UNLIMITED), declared=""))
-    changed: dict[str, Any] = {}
-    for field, what, limit in (("concurrency", "concurrency", changes.concurrency), ("per_lane", "concurrency_per_key", changes.per_lane)):
-        if limit is not msgspec.UNSET:
-            changed[field] = None if limit is None else whole_number(limit, what, 0)
+    given = {"concurrency": changes.concurrency, "per_lane": changes.per_lane}
+    changed: dict[str, Any] = {field: limit for field, limit in given.items() if limit is not msgspec.UNSET}
     if changes.rate is not msgspec.UNSET:
         interval_s, burst = changes.rate or (0.0, 1)
-        if not (0 <= interval_s < inf) or (changes.rate is not None and interval_s == 0):
-            raise BadValue("rate", interval_s, "a time between two starts in seconds, above 0")
-        changed |= {"interval_s": interval_s, "burst": whole_number(burst, "burst")}
-    await store.limit(name, msgspec.structs.replace(known, **changed), tenant)
+        if changes.rate is not None and interval_s == 0:
+            raise BadValue("rate", interval_s, _INTERVAL)
+        changed |= {"interval_s": interval_s, "burst": burst}
+    await store.limit(name, checked_limits(msgspec.structs.replace(known, **changed)), tenant)
     return next(status for status in await store.queues() if (status.name, status.tenant) == (name, tenant))
+
+
+_INTERVAL = "a time between two starts in seconds, above 0"
+
+
+def checked_limits(limits: QueueLimits) -> QueueLimits:
+    """Returns limits of a queue as a store takes them.
+
+    Raises:
+        BadValue: one is invalid.
+    """
+    for what, limit in (("concurrency", limits.concurrency), ("concurrency_per_key", limits.per_lane)):
+        if limit is not None:
+            whole_number(limit, what, 0)
+    if not 0 <= limits.interval_s < inf:
+        raise BadValue("rate", limits.interval_s, _INTERVAL)
+    whole_number(limits.burst, "burst")
+    return limits
 
 
 async def remove_queue_limits(store: Store, name: str, tenant: str | None = None) -> None:

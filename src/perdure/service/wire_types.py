@@ -1,10 +1,15 @@
 """Types of arguments and results that travel in another form than they have in Python."""
 
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import msgspec
 
 from perdure.core.values import ENCODED_NONE
+
+T = TypeVar("T")
+
+Nested = Annotated[T, msgspec.Meta(extra={"form": "nested"})]
+"""A struct that is one field of a request. Without this, the fields of a struct that must be given are those of the request itself."""
 
 EncodedValue = Annotated[bytes, msgspec.Meta(extra={"form": "value"})]
 """A value of user code, as `perdure.core.values` encodes it. In JSON it is the value itself."""
