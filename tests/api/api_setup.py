@@ -59,6 +59,7 @@ class Answer(NamedTuple):
     status: int
     headers: dict[str, str]
     body: bytes
+    cookies: tuple[str, ...] = ()
 
     @property
     def json(self) -> Any:
@@ -93,6 +94,8 @@ class Api:
             "raw_path": where.encode(),
             "query_string": query.encode(),
             "headers": [(name.encode(), value.encode()) for name, value in given.items()],
+            "client": ("192.0.2.7", 5000),
+            "scheme": "https",
         }
         sent: list[Mapping[str, Any]] = []
         left = [{"type": "http.request", "body": content, "more_body": False}]
@@ -107,7 +110,8 @@ class Api:
 
         await self.app(scope, receive, send)
         found = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
-        return Answer(sent[0]["status"], found, b"".join(part.get("body", b"") for part in sent[1:]))
+        cookies = tuple(value.decode() for name, value in sent[0]["headers"] if name == b"set-cookie")
+        return Answer(sent[0]["status"], found, b"".join(part.get("body", b"") for part in sent[1:]), cookies)
 
 
 @asynccontextmanager

@@ -188,5 +188,5 @@ async def test_the_document_describes_every_route_and_refers_only_to_what_it_has
 async def test_health_and_readiness(api: Api) -> None:
     assert (await api("GET", "/healthz")).json == {"status": "ok"}
     assert (await api("GET", "/readyz")).json == {"status": "ok", "epoch": 1}
-    api.app.is_stopping = True
+    api.app.begin_stop()
     assert (await api("GET", "/readyz")).status == 503

@@ -26,7 +26,7 @@ class LoopbackIssuer:
     """An issuer that publishes `published`, and signs with any of its keys."""
 
     def __init__(self, url: str) -> None:
-        self.url = url
+        self.url, self.redirect_uri = url, REDIRECT_URI
         self.keys: dict[str, tuple[str, Any]] = {
             "rsa": ("RS256", RSA_KEYS[0]),
             "rsa-next": ("RS256", RSA_KEYS[1]),
@@ -79,10 +79,10 @@ class LoopbackIssuer:
 
     def _authorized(self, asked: dict[str, str]) -> tuple[int, str]:
         assert (asked["response_type"], asked["client_id"], asked["code_challenge_method"]) == ("code", CLIENT_ID, "S256")
-        assert asked["redirect_uri"] == REDIRECT_URI and "openid" in asked["scope"].split()
+        assert asked["redirect_uri"] == self.redirect_uri and "openid" in asked["scope"].split()
         code = secrets.token_urlsafe()
         self.codes[code] = asked
-        return 302, f"{REDIRECT_URI}?{urlencode({'code': code, 'state': asked['state'], 'iss': self.url})}"
+        return 302, f"{self.redirect_uri}?{urlencode({'code': code, 'state': asked['state'], 'iss': self.url})}"
 
     def _exchanged(self, given: dict[str, str], authorization: str) -> tuple[int, dict[str, Any]]:
         asked = self.codes.pop(given["code"], None)

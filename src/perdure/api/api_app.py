@@ -7,41 +7,55 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import re
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 import msgspec
 
 from perdure.api import problems
+from perdure.api.answer_headers import AnswerHeaders
 from perdure.api.argument_checks import WHOLE_NUMBER_MAX, check_arguments
 from perdure.api.event_streams import SERVER_SENT, send_stream
-from perdure.api.http_requests import ApiAnswer, ApiRequest, AsgiReceive, AsgiScope, AsgiSend, send_answer, whole_number_of
+from perdure.api.http_requests import ApiAnswer, ApiRequest, AsgiReceive, AsgiScope, AsgiSend, json_body, send_answer, whole_number_of
 from perdure.api.idempotent_requests import GONE, expect_same_start, kept_answer, keyed_request, replayed_answer
 from perdure.api.json_forms import form_of
 from perdure.api.openapi_document import openapi_document
 from perdure.api.problems import Refusal
 from perdure.api.request_arguments import RequestArguments
+from perdure.api.request_watch import until_over
 from perdure.core.error_text import SHOWN_CHARACTERS_MAX, shorten_text
 from perdure.core.errors import PerdureError, RequestUnderWay
 from perdure.operations import wire_codec
 from perdure.operations.operation_table import OPERATIONS, Operation
+from perdure.service.audit import AuditedBy, audited_access
 from perdure.service.callers import Caller
 from perdure.service.idempotency import IdempotentRequests, KeptAnswer, KeyedRequest
+from perdure.service.rate_limits import RateLimiter
 from perdure.service.store_access import StoreAccess
 
 logger = logging.getLogger("perdure.api")
 
 Authenticate = Callable[[ApiRequest], Awaitable[Caller]]
-"""Finds out who sends a request; raises Unauthenticated, or a Refusal."""
+"""Finds out who sends a request; raises Unauthenticated, or a Refusal. Of a long request, such as a stream, it is asked again every few seconds."""
+
+Pages = Callable[[ApiRequest], Awaitable[ApiAnswer | None]]
+"""Answers requests that call no operation, such as those of the sign-in; None if it has nothing there."""
 
 PAGE_MAX = 1_000
 """The most things of a stream in one page of JSON."""
 
-JSON_DEPTH_MAX = 100
-"""The most objects and arrays in one another in a body."""
-
 _encode_json = msgspec.json.Encoder().encode
+
+
+class WaitOver(Exception):  # an expected outcome on its way to the answer
+    """A request has waited until it was over, for the sake of this error, while its operation goes on or is not known to have ended."""
+
+    def __init__(self, error: PerdureError) -> None:
+        super().__init__()
+        self.error = error
 
 
 class Route(NamedTuple):
@@ -52,10 +66,25 @@ class Route(NamedTuple):
 
 
 class ApiApp:
-    """The API of a store, as an ASGI application. `secret` signs links and exports."""
+    """The API of a store, as an ASGI application. `secret` signs links and exports, and `limiter` limits how often each caller may ask.
 
-    def __init__(self, access: StoreAccess, authenticate: Authenticate, *, secret: bytes = b"", operations: tuple[Operation, ...] = OPERATIONS) -> None:
+    What changes something is done through a store that adds an entry to the audit. `root_path` is the path below which a proxy publishes the application.
+    """
+
+    def __init__(
+        self,
+        access: StoreAccess,
+        authenticate: Authenticate,
+        *,
+        secret: bytes = b"",
+        operations: tuple[Operation, ...] = OPERATIONS,
+        limiter: RateLimiter | None = None,
+        pages: Pages | None = None,
+        headers: AnswerHeaders | None = None,
+        root_path: str = "",
+    ) -> None:
         self.access, self._authenticate, self._secret = access, authenticate, secret
+        self._limiter, self._pages, self._headers, self._root_path = limiter, pages, headers or AnswerHeaders(), root_path
         self._routes: dict[int, list[tuple[tuple[str, ...], dict[str, Route]]]] = {}
         self._by_name = {one.name: Route(one, RequestArguments(one)) for one in operations}
         for route in self._by_name.values():
@@ -63,6 +92,20 @@ class ApiApp:
         self._idempotent = IdempotentRequests(access)
         self._document = b""
         self.is_stopping = False
+        self._stopping: asyncio.Future[None] | None = None
+
+    def begin_stop(self) -> None:
+        """Ends streams and waits that can be repeated, with an error that says so, and has `readyz` say that no more is taken on. Others end by themselves."""
+        self.is_stopping = True
+        if self._stopping is not None and not self._stopping.done():
+            self._stopping.set_result(None)
+
+    def _stop_future(self) -> asyncio.Future[None]:
+        if self._stopping is None:
+            self._stopping = asyncio.get_running_loop().create_future()
+            if self.is_stopping:
+                self._stopping.set_result(None)
+        return self._stopping
 
     def _add(self, route: Route) -> None:
         parts = tuple(route.operation.path.strip("/").split("/"))
@@ -81,11 +124,14 @@ class ApiApp:
             return
         if scope["type"] != "http":
             raise RuntimeError(f"this app serves HTTP only, not {scope['type']}; mount it without WebSockets")
+        send = self._headers.added_to(send, _header(scope, b"origin"))
         try:
-            request = ApiRequest(scope, receive)
+            request = ApiRequest(scope, receive, self._root_path)
             answer = await self._answer(request, send)
         except Refusal as refusal:
             answer = ApiAnswer(refusal.status, _encode_json(problems.refusal_problem(refusal)), problems.MEDIA_TYPE, refusal.headers)
+        except WaitOver as over:
+            answer = _error_answer(over.error, wire_codec.MEDIA_TYPE in _header(scope, b"accept"))
         except PerdureError as error:
             answer = _error_answer(error, wire_codec.MEDIA_TYPE in _header(scope, b"accept"))
         if answer is not None:
@@ -100,43 +146,62 @@ class ApiApp:
             case ("openapi.json",):
                 self._document = self._document or _encode_json(openapi_document([route.operation for route in self._by_name.values()]))
                 return ApiAnswer(200, self._document)
+        for other in (self._headers.preflight(request), None if self._pages is None else await self._pages(request)):
+            if other is not None:
+                return other
         route, path = self._find(request)
-        caller = await self._authenticate(request)
-        route.operation.expect_allowed(caller)
+        caller = await self._expect_allowed(route.operation, request)
+        self._expect_within_rate(caller)
         arguments = await self._arguments(route, request, path, caller)
         if route.operation.is_stream:
             return await self._stream(route, request, arguments, send)
         keyed = await keyed_request(route.operation, request, caller)
         if keyed is None:
-            answer = await self._result_answer(self.access, route.operation, request, arguments)
+            answer = await self._result_answer(self.access, route.operation, request, arguments, caller)
             if route.operation.is_start and answer.status == 200:
                 await expect_same_start(self.access, route.operation, request, arguments)
             return answer
-        return await self._answer_once(keyed, route.operation, request, arguments)
+        return await self._answer_once(keyed, route.operation, request, arguments, caller)
 
-    async def _answer_once(self, keyed: KeyedRequest, operation: Operation, request: ApiRequest, arguments: dict[str, Any]) -> ApiAnswer:
+    async def _answer_once(self, keyed: KeyedRequest, operation: Operation, request: ApiRequest, arguments: dict[str, Any], caller: Caller) -> ApiAnswer:
         """Answers a request with an idempotency key; a second one with what the first was given."""
         made: list[tuple[KeptAnswer, ApiAnswer]] = []
+        is_binary = wire_codec.MEDIA_TYPE in request.header("accept")
 
         async def perform(access: StoreAccess) -> KeptAnswer:
             try:
-                answer = await self._result_answer(access, operation, request, arguments)
+                answer = await self._result_answer(access, operation, request, arguments, caller)
+                kept = kept_answer(keyed, operation, answer)
+            except WaitOver as over:
+                answer, kept = _error_answer(over.error, is_binary), kept_answer(keyed, operation, ApiAnswer(GONE))
             except PerdureError as error:
-                answer = _error_answer(error, wire_codec.MEDIA_TYPE in request.header("accept"))
-            kept = kept_answer(keyed, operation, answer)
+                answer = _error_answer(error, is_binary)
+                kept = kept_answer(keyed, operation, answer)
             made.append((kept, answer))
             return kept
 
         kept = await self._idempotent.perform(keyed, not _may_wait(operation, arguments), perform)
         return next((answer for one, answer in made if one is kept), None) or replayed_answer(kept)
 
-    async def _result_answer(self, access: StoreAccess, operation: Operation, request: ApiRequest, arguments: dict[str, Any]) -> ApiAnswer:
-        result = await _perform(access, operation, request, arguments)
+    async def _result_answer(self, access: StoreAccess, operation: Operation, request: ApiRequest, arguments: dict[str, Any], caller: Caller) -> ApiAnswer:
+        audited = access if operation.method == "GET" else audited_access(access, AuditedBy(caller, operation.name, request.address))
+        result = await self._perform(audited, operation, request, arguments)
         if isinstance(result, ApiAnswer):
             return result
         if wire_codec.MEDIA_TYPE in request.header("accept"):
             return ApiAnswer(200, wire_codec.encode(result), wire_codec.MEDIA_TYPE)
         return _json_answer(operation, result)
+
+    async def _expect_allowed(self, operation: Operation, request: ApiRequest) -> Caller:
+        caller = await self._authenticate(request)
+        operation.expect_allowed(caller)
+        return caller
+
+    def _expect_within_rate(self, caller: Caller) -> None:
+        left_s = 0.0 if self._limiter is None else self._limiter.take(f"{caller.tenant}\0{caller.subject}", time.monotonic())
+        if left_s:
+            after = ((b"retry-after", str(math.ceil(left_s)).encode()),)
+            raise Refusal(429, "too_many_requests", f"{caller.subject} asks more often than this server allows", f"ask again in {left_s:.2g} s", after)
 
     def _find(self, request: ApiRequest) -> tuple[Route, dict[str, str]]:
         if request.segments[:2] == ("api", "call") and len(request.segments) == 3 and request.method == "POST":
@@ -166,7 +231,7 @@ class ApiApp:
         else:
             given = route.reader.from_query(request.query)
             if request.method not in ("GET", "HEAD", "DELETE"):
-                given |= await _json_body(request, kind)
+                given |= await json_body(request)
             if operation.is_stream:
                 given = {"after": _last_event_id(request, given.get("after", 0)), "follow": given.get("follow", False)}
             arguments = route.reader.read(path, given, caller.tenant, request.header("idempotency-key"))
@@ -175,11 +240,35 @@ class ApiApp:
         filled = {"tenant": caller.tenant, "secret": self._secret, "author": caller.subject, "caller": caller}
         return arguments | {one.name: filled[one.name] for one in operation.parameters if one.name in filled}
 
+    async def _perform(self, access: StoreAccess, operation: Operation, request: ApiRequest, arguments: dict[str, Any]) -> Any:
+        """Performs an operation. One that may wait is cancelled when its client has gone, or may not have it any more."""
+        performing = access.call(operation.function, **arguments)
+        if not _may_wait(operation, arguments):
+            return await performing
+        working, over = asyncio.ensure_future(performing), self._watched(operation, request, operation.is_repeatable)
+        try:
+            _ = await asyncio.wait((working, over), return_when=asyncio.FIRST_COMPLETED)
+            if working.done():
+                return working.result()
+            if (error := over.result()) is not None:
+                raise WaitOver(error)
+            return ApiAnswer(GONE)
+        finally:
+            working.cancel()
+            over.cancel()
+            _ = await asyncio.gather(working, over, return_exceptions=True)
+
+    def _watched(self, operation: Operation, request: ApiRequest, may_stop: bool) -> asyncio.Task[PerdureError | None]:
+        """Begins to watch a long request. With `may_stop`, it is also over when the process stops."""
+        stopping = self._stop_future() if may_stop else None
+        return asyncio.create_task(until_over(request, lambda: self._expect_allowed(operation, request), stopping))
+
     async def _stream(self, route: Route, request: ApiRequest, arguments: dict[str, Any], send: AsgiSend) -> ApiAnswer | None:
         accepted = request.header("accept")
         if SERVER_SENT in accepted or wire_codec.FRAMES in accepted:
             follow = {"follow": True} if SERVER_SENT in accepted else {}
-            await send_stream(request, send, route.operation, self.access.stream(route.operation.function, **{**arguments, **follow}))
+            found = self.access.stream(route.operation.function, **{**arguments, **follow})
+            await send_stream(request, send, route.operation, found, self._watched(route.operation, request, may_stop=True))
             return None
         found = self.access.stream(route.operation.function, **{**arguments, "follow": False})
         items: list[Any] = []
@@ -197,21 +286,6 @@ class ApiApp:
             raise Refusal(503, "stopping", "this process is stopping", "send requests to another one", ((b"retry-after", b"1"),))
         moment = await self.access.store.store_time()
         return ApiAnswer(200, _encode_json({"status": "ok", "epoch": moment.epoch}))
-
-
-async def _perform(access: StoreAccess, operation: Operation, request: ApiRequest, arguments: dict[str, Any]) -> Any:
-    """Performs an operation. One that may wait is cancelled when its client has gone."""
-    performing = access.call(operation.function, **arguments)
-    if not _may_wait(operation, arguments):
-        return await performing
-    working, gone = asyncio.ensure_future(performing), asyncio.create_task(request.disconnected())
-    try:
-        _ = await asyncio.wait((working, gone), return_when=asyncio.FIRST_COMPLETED)
-        return working.result() if working.done() else ApiAnswer(GONE)
-    finally:
-        working.cancel()
-        gone.cancel()
-        _ = await asyncio.gather(working, gone, return_exceptions=True)
 
 
 def _may_wait(operation: Operation, arguments: dict[str, Any]) -> bool:
@@ -257,30 +331,6 @@ def _binary_place(error: Exception) -> str:
     """Returns the place of the mistake in binary arguments as a JSON pointer; ``body`` if the error names none."""
     found = re.search(r"`\$\.?(.*)`$", str(error))
     return "/" + re.sub(r"[.\[]+", "/", found[1]).replace("]", "") if found else "body"
-
-
-async def _json_body(request: ApiRequest, kind: str) -> dict[str, Any]:
-    raw = await request.body()
-    if not raw:
-        return {}
-    if kind != "application/json":
-        raise Refusal(415, "not_json", f"the content type of the body is {kind or 'missing'}", "send Content-Type: application/json", where="content-type")
-    try:
-        found = msgspec.json.decode(raw)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        raise Refusal(400, "bad_request", f"the body is not JSON: {error}", "send a JSON object in UTF-8", where="body") from None
-    if not isinstance(found, dict):
-        raise Refusal(400, "bad_request", f"the body is {type(found).__name__}, and not an object", "send a JSON object, such as {}", where="body")
-    if raw.count(b"[") + raw.count(b"{") > JSON_DEPTH_MAX and _is_deep(found, JSON_DEPTH_MAX):
-        message = f"the body has more than {JSON_DEPTH_MAX} objects and arrays in one another"
-        raise Refusal(400, "bad_request", message, "send a flatter form, or deep data as a text of JSON", where="body")
-    return found
-
-
-def _is_deep(value: Any, levels: int) -> bool:
-    """Is true if a value has more levels of objects and arrays than that."""
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return (levels == 0 and isinstance(value, dict | list)) or any(_is_deep(one, levels - 1) for one in inner if isinstance(one, dict | list))
 
 
 def _json_answer(operation: Operation, result: Any) -> ApiAnswer:

@@ -83,10 +83,9 @@ class ApiServer:
             log_config=None,
             access_log=False,
             server_header=False,
-            proxy_headers=False,
             timeout_graceful_shutdown=SHUTDOWN_S,
             backlog=ACCEPTS_MAX,
-            **settings,
+            **{"proxy_headers": False, **settings},
         )
         self._server = uvicorn.Server(config)
 
@@ -108,7 +107,7 @@ class ApiServer:
 
     def stop(self, grace_s: float = 0.0) -> None:
         """Makes `run` return. Requests under way may end within `grace_s`."""
-        self.app.is_stopping = True
+        self.app.begin_stop()
         self._server.config.timeout_graceful_shutdown = max(1, round(grace_s)) if grace_s else 1
         self._server.should_exit = True
         if not grace_s:

@@ -3,7 +3,9 @@
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, NamedTuple
-from urllib.parse import parse_qs, unquote
+from urllib.parse import parse_qs, quote, unquote
+
+import msgspec
 
 from perdure.api.problems import Refusal
 from perdure.core.limits import VALUE_BYTES_MAX
@@ -20,6 +22,9 @@ QUERY_FIELDS_MAX = 1_000
 BODY_S = 30.0
 """How long the body of a request may take to arrive."""
 
+JSON_DEPTH_MAX = 100
+"""The most objects and arrays in one another in a body."""
+
 Headers = tuple[tuple[bytes, bytes], ...]
 
 
@@ -33,17 +38,32 @@ class ApiAnswer(NamedTuple):
 
 
 class ApiRequest:
-    """One request. `segments` are the decoded parts of its path; an encoded slash does not separate any."""
+    """One request. `segments` are the decoded parts of its path; an encoded slash does not separate any.
 
-    def __init__(self, scope: AsgiScope, receive: AsgiReceive) -> None:
+    `root` is the path below which the application is mounted, or published by a proxy: links begin with it, and a path may.
+    """
+
+    def __init__(self, scope: AsgiScope, receive: AsgiReceive, root_path: str = "") -> None:
         self.scope, self.receive = scope, receive
         self.method: str = scope["method"]
         self.headers: dict[str, str] = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         raw = scope.get("raw_path") or scope["path"].encode()
-        root = scope.get("root_path", "").encode()
-        self.path = raw.removeprefix(root).decode("latin-1") if root else raw.decode("latin-1")
+        self.root = (scope.get("root_path") or root_path).rstrip("/")
+        root = quote(self.root).encode()
+        self.path = (raw.removeprefix(root) if raw == root or raw.startswith(root + b"/") else raw).decode("latin-1")
         self.segments = tuple(map(_decoded, self.path.strip("/").split("/")))
         self._body: bytes | None = None
+
+    @property
+    def address(self) -> str:
+        """The network address of the client; empty if it is not known."""
+        client = self.scope.get("client")
+        return str(client[0]) if client else ""
+
+    @property
+    def origin(self) -> str:
+        """The origin of this server, as the client names it."""
+        return f"{self.scope.get('scheme', 'http')}://{self.header('host')}"
 
     @property
     def query(self) -> dict[str, list[str]]:
@@ -116,6 +136,36 @@ def _decoded(segment: str) -> str:
 
 def _too_large() -> Refusal:
     return Refusal(413, "too_large", f"a body may take {BODY_BYTES_MAX:,} bytes at most", "keep it elsewhere, and send where it is")
+
+
+async def json_body(request: ApiRequest) -> dict[str, Any]:
+    """Reads the body of a request, which is an object of JSON, or nothing.
+
+    Raises:
+        Refusal: it is something else, too large or too deep, or does not arrive.
+    """
+    raw = await request.body()
+    if not raw:
+        return {}
+    kind = request.header("content-type").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise Refusal(415, "not_json", f"the content type of the body is {kind or 'missing'}", "send Content-Type: application/json", where="content-type")
+    try:
+        found = msgspec.json.decode(raw)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        raise Refusal(400, "bad_request", f"the body is not JSON: {error}", "send a JSON object in UTF-8", where="body") from None
+    if not isinstance(found, dict):
+        raise Refusal(400, "bad_request", f"the body is {type(found).__name__}, and not an object", "send a JSON object, such as {}", where="body")
+    if raw.count(b"[") + raw.count(b"{") > JSON_DEPTH_MAX and _is_deep(found, JSON_DEPTH_MAX):
+        message = f"the body has more than {JSON_DEPTH_MAX} objects and arrays in one another"
+        raise Refusal(400, "bad_request", message, "send a flatter form, or deep data as a text of JSON", where="body")
+    return found
+
+
+def _is_deep(value: Any, levels: int) -> bool:
+    """Is true if a value has more levels of objects and arrays than that."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return (levels == 0 and isinstance(value, dict | list)) or any(_is_deep(one, levels - 1) for one in inner if isinstance(one, dict | list))
 
 
 async def send_answer(send: AsgiSend, answer: ApiAnswer, method: str) -> None:

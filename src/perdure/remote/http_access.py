@@ -37,6 +37,9 @@ CONNECT_S, ANSWER_S = 10.0, 30.0
 RETRY_S, RETRY_MIN_S, RETRY_MAX_S = 20.0, 0.05, 2.0
 """For how long a request is repeated, and the first and the longest pause between two."""
 
+PROBLEM = "application/problem+json"
+"""The media type of the answer to a request that reached no operation."""
+
 RESULT_WAIT_S = 25.0
 """How long one request waits for a result. Proxies end connections that are silent for longer, often after 60 s."""
 
@@ -102,7 +105,7 @@ class HttpAccess:
                     given["after"] = number - 1  # several things may have one number: those that were yielded are skipped
                     yield one
                 return
-            except self._httpx.TransportError as error:
+            except (self._httpx.TransportError, StoreUnavailable) as error:
                 if time.monotonic() - began_s > RETRY_S:
                     raise StoreUnavailable(f"the server {self.url} can't be reached: {_text(error)}") from error
                 await asyncio.sleep(RETRY_MIN_S * 4)
@@ -140,8 +143,10 @@ class HttpAccess:
                     found: bytes = answer.content
                     return found
                 refused = self._error(answer)
-                if is_late or not (answer.status_code == 503 or isinstance(refused, RequestUnderWay)):
+                is_early = answer.status_code == 429 and answer.headers.get("content-type") == PROBLEM  # more often than allowed: nothing was done
+                if is_late or not (is_early or answer.status_code == 503 or isinstance(refused, RequestUnderWay)):
                     raise refused
+                pause_s = max(pause_s, _retry_after_s(answer)) if is_early else pause_s
             if isinstance(given.get("request"), StartRequest):  # the first one may have created it
                 given["request"] = msgspec.structs.replace(given["request"], is_new=False)
             await asyncio.sleep(pause_s)
@@ -175,6 +180,11 @@ def _known(function: Any) -> Operation:
     operation = BY_FUNCTION.get(function)
     assert operation is not None, f"{function} is in the table of operations"
     return operation
+
+
+def _retry_after_s(answer: Any) -> float:
+    said = answer.headers.get("retry-after", "")
+    return float(said) if said.isdigit() else 0.0
 
 
 def _text(error: Exception) -> str:

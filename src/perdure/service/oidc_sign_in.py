@@ -54,10 +54,15 @@ def begin_sign_in(redirect_uri: str, now_s: float, return_to: str = "/") -> Sign
     Raises:
         BadValue: `return_to` leads elsewhere.
     """
-    if not return_to.startswith("/") or return_to[1:2] in ("/", "\\") or not return_to.isprintable():
+    if not is_own_path(return_to):
         raise BadValue("return_to", return_to, "a path of this service, such as /executions")
     state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
     return SignInAttempt(state=state, nonce=nonce, verifier=verifier, redirect_uri=redirect_uri, return_to=return_to, expires_at_s=now_s + ATTEMPT_S)
+
+
+def is_own_path(text: str) -> bool:
+    """Whether a text is a path of this service, and does not lead a browser elsewhere."""
+    return text.startswith("/") and text[1:2] not in ("/", "\\") and text.isprintable()
 
 
 def attempt_text(attempt: SignInAttempt) -> str:

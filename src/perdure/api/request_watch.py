@@ -1,0 +1,40 @@
+"""Watches a long request, such as a stream or a wait: it is over when its client has gone, may not have it any more, or the process stops."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from perdure.api.http_requests import ApiRequest
+from perdure.core.errors import Forbidden, IssuerUnavailable, PerdureError, StoreUnavailable, Unauthenticated
+
+RECHECK_S = 5.0
+"""The time between two checks that the key, the token or the session of a long request is still valid."""
+
+
+def stopping_error() -> PerdureError:
+    """The error with which a long request ends when its process stops."""
+    return StoreUnavailable("this process is stopping; repeat the request, which another process or the next one answers")
+
+
+async def until_over(request: ApiRequest, check: Callable[[], Awaitable[object]], stopping: "asyncio.Future[None] | None") -> PerdureError | None:
+    """Waits until a request is over, and returns why: None if the client has gone, else the error that it is to be given.
+
+    `check` raises what the request would be refused with if it began now. While that is not known, the request goes on.
+    """
+    gone: asyncio.Future[None] = asyncio.ensure_future(request.disconnected())
+    awaited = (gone,) if stopping is None else (gone, stopping)
+    try:
+        while True:
+            _ = await asyncio.wait(awaited, timeout=RECHECK_S, return_when=asyncio.FIRST_COMPLETED)
+            if gone.done():
+                return None
+            if stopping is not None and stopping.done():
+                return stopping_error()
+            try:
+                _ = await check()
+            except (Unauthenticated, Forbidden) as error:
+                return error
+            except (StoreUnavailable, IssuerUnavailable):
+                continue
+    finally:
+        gone.cancel()
+        _ = await asyncio.gather(gone, return_exceptions=True)

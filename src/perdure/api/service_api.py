@@ -1,0 +1,120 @@
+"""The API of a service, with all that it needs on a store: who sends a request, the sign-in of browsers, limits of rates, and the headers of answers."""
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from perdure.api.answer_headers import AnswerHeaders
+from perdure.api.api_app import ApiApp
+from perdure.api.server_access import ServerAccess
+from perdure.api.sign_in import OidcSignIn, SignIn
+from perdure.core.errors import BadValue, StoreError
+from perdure.service.access_keys import KeyVerifier
+from perdure.service.oidc import OidcSettings, OidcVerifier
+from perdure.service.rate_limits import RateLimiter
+from perdure.service.sessions import SessionVerifier
+from perdure.service.store_access import StoreAccess
+
+if TYPE_CHECKING:
+    import httpx2
+
+logger = logging.getLogger("perdure.api")
+
+RATE_PER_S = 200.0
+"""How many requests a second each caller may send to a process, unless the service is set up otherwise."""
+BURST_S = 2.0
+"""So many seconds' worth of requests may come at once."""
+
+
+class ServiceSettings(NamedTuple):
+    """How a service is set up. `secret` signs links and exports; `rate_per_s` limits the requests of each caller to this process (0: not at all).
+
+    `origins` are those of pages elsewhere that may use the API, and `root_path` is the path below which a proxy publishes it.
+    """
+
+    oidc: OidcSettings | None = None
+    client_secret: str = ""
+    secret: bytes = b""
+    rate_per_s: float = RATE_PER_S
+    origins: tuple[str, ...] = ()
+    root_path: str = ""
+
+
+DEFAULTS = ServiceSettings()
+
+
+class ServiceApi:
+    """The API of a service on a store. `app` answers requests; `run` writes the last uses of keys until it is cancelled.
+
+    Raises:
+        MissingExtra: the settings have an issuer, and the libraries of the extra ``oidc`` are not installed.
+        BadValue: a setting is invalid.
+    """
+
+    def __init__(self, access: StoreAccess, settings: ServiceSettings = DEFAULTS) -> None:
+        self._keys = KeyVerifier(access.store)
+        self._client: httpx2.AsyncClient | None = None
+        oidc: OidcSignIn | None = None
+        if settings.oidc is not None:
+            oidc = self._issuer(settings.oidc, settings.client_secret)
+        server = ServerAccess(self._keys, SessionVerifier(access.store, self._keys), None if oidc is None else oidc.verifier)
+        self.app = ApiApp(
+            access,
+            server,
+            secret=settings.secret,
+            limiter=RateLimiter(settings.rate_per_s, max(round(settings.rate_per_s * BURST_S), 1)) if settings.rate_per_s else None,
+            pages=SignIn(access.store, server, oidc),
+            headers=AnswerHeaders(settings.origins),
+            root_path=checked_root_path(settings.root_path),
+        )
+
+    def _issuer(self, settings: OidcSettings, client_secret: str) -> OidcSignIn:
+        from perdure.service.issuer_keys import expect_libraries
+
+        expect_libraries()
+        import httpx2
+
+        self._client = httpx2.AsyncClient(follow_redirects=False)
+        return OidcSignIn(OidcVerifier(settings, self._client), self._client, client_secret)
+
+    async def run(self) -> None:
+        """Writes the last uses of keys in the background, until it is cancelled; then the last of them, and closes connections to the issuer."""
+        try:
+            await self._keys.run()
+        finally:
+            await self._close()
+
+    async def _close(self) -> None:
+        try:
+            await self._keys.flush()
+        except StoreError as error:
+            logger.warning("the last uses of keys in the last minute are not known: %s", error)
+        if self._client is not None:
+            await self._client.aclose()
+
+
+def checked_root_path(text: str) -> str:
+    """Returns the path below which a proxy publishes a service.
+
+    Raises:
+        BadValue: it is no path.
+    """
+    if text and (not text.startswith("/") or text.endswith("/") or "//" in text or "?" in text or "#" in text or not text.isprintable()):
+        raise BadValue("root path", text, "a path that begins with / and does not end with one, such as /perdure")
+    return text
+
+
+def read_oidc_settings(file: Path) -> OidcSettings:
+    """Reads whose tokens are accepted, and what their groups may do, from a file of TOML.
+
+    Raises:
+        BadValue: it can't be read, or a setting is invalid.
+    """
+    try:
+        return msgspec.toml.decode(file.read_bytes(), type=OidcSettings)
+    except OSError as error:
+        raise BadValue("--oidc", str(file), f"a file that can be read: {error.strerror}") from error
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise BadValue("--oidc", str(file), f"TOML with issuer, audiences and grants: {error}") from error

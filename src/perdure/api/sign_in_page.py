@@ -1,0 +1,46 @@
+"""The pages of the sign-in: plain HTML forms without scripts, which work before, and without, a console."""
+
+from base64 import b64encode
+from collections.abc import Sequence
+from hashlib import sha256
+from html import escape
+from urllib.parse import quote
+
+from perdure.api.http_requests import ApiAnswer, Headers
+
+STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 26rem; margin: 12vh auto; padding: 0 1rem; color: #1c1e21; background: #fff }
+h1 { font-size: 1.3rem } label { display: block; margin: 1rem 0 .3rem } p.error { color: #a40000 }
+input { width: 100%; box-sizing: border-box; font: inherit; padding: .5rem }
+button { font: inherit; padding: .5rem 1rem; margin-top: 1rem }
+@media (prefers-color-scheme: dark) { body { color: #e4e6eb; background: #18191a } p.error { color: #ff8a80 } a { color: #8ab4f8 } }
+"""
+POLICY = (
+    f"default-src 'none'; style-src 'sha256-{b64encode(sha256(STYLE.encode()).digest()).decode()}'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+)
+"""What a page may load, which is its own style alone, and where its forms may be sent to."""
+
+
+def html_answer(status: int, title: str, body: str, headers: Headers = ()) -> ApiAnswer:
+    """A page."""
+    page = f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{escape(title)}</title>'
+    whole = f"{page}<style>{STYLE}</style><h1>{escape(title)}</h1>{body}</html>\n"
+    return ApiAnswer(status, whole.encode(), "text/html; charset=utf-8", ((b"content-security-policy", POLICY.encode()), *headers))
+
+
+def sign_in_page(root: str, next: str, *, has_issuer: bool, error: str = "", status: int = 200, headers: Headers = ()) -> ApiAnswer:
+    """The page with the form for a key, and the way to the issuer if there is one. `next` is the path that follows."""
+    said = f'<p class="error" role="alert">{escape(error)}</p>' if error else ""
+    issuer = f'<p><a href="{escape(root)}/login/oidc?next={quote(next, safe="")}">Sign in with your organization</a></p>' if has_issuer else ""
+    form = (
+        f'<form method="post" action="{escape(root)}/login"><input type="hidden" name="next" value="{escape(next)}">'
+        '<label for="key">Key</label><input id="key" name="key" type="password" autocomplete="off" required autofocus><button>Sign in</button></form>'
+    )
+    return html_answer(status, "Sign in to Perdure", f"{said}{issuer}{form}", headers)
+
+
+def signed_in_page(root: str, subject: str, tenant: str, roles: Sequence[str], csrf: str) -> ApiAnswer:
+    """The page for somebody who is signed in."""
+    who = f"<p>You are <b>{escape(subject)}</b> in the tenant <b>{escape(tenant)}</b>, with the roles: {escape(', '.join(roles))}.</p>"
+    form = f'<form method="post" action="{escape(root)}/logout"><input type="hidden" name="csrf" value="{escape(csrf)}"><button>Sign out</button></form>'
+    return html_answer(200, "Perdure", who + form)

@@ -1,0 +1,156 @@
+"""Each operation that changes something has an audit entry under the name of its caller, but for those that the log of an execution has."""
+
+import asyncio
+import base64
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from perdure.operations.operation_table import OPERATIONS
+from perdure.service.audit import AuditFilter, list_entries
+from perdure.service.sessions import open_session
+from tests.api.service_setup import Service, service_in_process
+
+pytestmark = pytest.mark.slow
+
+IN_THE_LOG = {
+    *("executions.start", "executions.rerun", "executions.fork", "executions.send", "executions.ask", "executions.preset", "catalog.start"),
+    *("catalog.start_document", "approvals.vote", "approvals.vote_by_link", "approvals.complete", "approvals.fail", "approvals.heartbeat"),
+}
+"""Operations that start executions or send messages to them: their logs have these."""
+
+WITHOUT_CHANGES = {"executions.selected", "catalog.validate", "approvals.sign_link", "upkeep.verify"}
+"""Operations that change nothing, and are asked by POST since their arguments are long."""
+
+LARGE_VALUES = {"upkeep.prune_values", "upkeep.prune_archives"}
+"""Operations that call a part of the store where there is something old to remove, as does the removal of months: the entry is before that call."""
+
+CHANGING = {one.name: one for one in OPERATIONS if one.method != "GET" and one.name not in WITHOUT_CHANGES}
+
+
+class Request(NamedTuple):
+    """A request for an operation, by its path and body."""
+
+    operation: str
+    path: str
+    body: Any = None
+
+
+def document(value: int) -> dict[str, Any]:
+    """A definition that waits for an approval and returns a number."""
+    steps = [{"id": "ask", "approve": {"title": "go on?"}}, {"id": "note", "set": {"n": value}, "needs": ["ask"]}]
+    return {"perdure": 1, "name": "invoice", "vars": {"n": 0}, "steps": steps, "output": "@vars.n"}
+
+
+def encoded(value: Any) -> str:
+    """JSON as base64."""
+    return base64.b64encode(json.dumps(value).encode()).decode()
+
+
+def definitions(directory: Path) -> Path:
+    """A file with a definition for an engine."""
+    file = directory / "flows" / "reviewed.json"
+    file.parent.mkdir()
+    file.write_text(json.dumps({**document(1), "name": "reviewed"}))
+    return file
+
+
+async def _begun(service: Service, key: str, workflow: str, id: str, input: list[Any], status: str) -> None:
+    """Starts an execution, and waits until it has a status."""
+    assert (await service.by(key, "POST", "/api/executions", {"workflow": workflow, "id": id, "input": input})).status == 201
+    await _until(service, key, workflow, id, status)
+
+
+async def _until(service: Service, key: str, workflow: str, id: str, status: str) -> None:
+    async with asyncio.timeout(10):
+        while (await service.by(key, "GET", f"/api/executions/{workflow}/{id}")).json["status"] != status:
+            await asyncio.sleep(0.01)
+
+
+def _one(workflow: str, id: str, verb: str) -> str:
+    return f"/api/executions/{workflow}/{id}/{verb}"
+
+
+async def _requests(service: Service, key: str) -> list[Request]:
+    """A request for each operation that has an entry, in an order in which each one changes something."""
+    for id in ("cancelled", "terminated", "paused", "evicted", "bulk"):
+        await _begun(service, key, "greet", id, [], "waiting")
+    for id in ("retried", "requeued", "discarded"):
+        await _begun(service, key, "calc", id, [-1], "failed")
+    await _begun(service, key, "calc", "undone", [1], "completed")
+    started = {"document": {**document(1), "name": "reviewed"}, "workflow": "reviewed", "id": "patched"}
+    assert (await service.by(key, "POST", "/api/inline-executions", started)).status == 201
+    await _until(service, key, "reviewed", "patched", "waiting_approval")
+    exported = (await service.by(key, "GET", _one("calc", "undone", "export"))).body
+    opened = await open_session(service.store, await service.app._authenticate.keys.caller(key))  # type: ignore[attr-defined]  # it is that of a server
+    made = (await service.by(key, "POST", "/api/keys", {"name": "another", "roles": ["viewer"]})).json["key"]["id"]
+    versions = {slug: (await service.by(key, "POST", "/api/workflows", {"document": document(1), "slug": slug})).status for slug in ("old", "drafted")}
+    assert versions == {"old": 201, "drafted": 201} or versions == {"old": 200, "drafted": 200}
+    return [
+        Request("executions.cancel", _one("greet", "cancelled", "cancel"), {"wait": True}),
+        Request("executions.terminate", _one("greet", "terminated", "terminate"), {"wait": True}),
+        Request("executions.pause", _one("greet", "paused", "pause"), {"wait": True}),
+        Request("executions.resume", _one("greet", "paused", "resume"), {"wait": True}),
+        Request("executions.evict", _one("greet", "evicted", "evict"), {}),
+        Request("executions.undo", _one("calc", "undone", "undo"), {}),
+        Request("executions.retry", _one("calc", "retried", "retry"), {}),
+        Request("executions.bulk", "/api/executions/bulk", {"verb": "cancel", "which": {"workflow": "greet"}}),
+        Request("executions.patch", _one("reviewed", "patched", "patch"), {"definition": {**document(2), "name": "reviewed"}}),
+        Request("dead_letters.requeue", "/api/dead-letters/calc/requeued/requeue", {}),
+        Request("dead_letters.discard", "/api/dead-letters/calc/discarded/discard", {}),
+        Request("catalog.create", "/api/workflows", {"document": document(1)}),
+        Request("catalog.update", "/api/workflows/invoice", {"document": document(2)}),
+        Request("catalog.move_tag", "/api/workflows/invoice/tags/production", {"version": "1.0.0"}),
+        Request("catalog.remove_tag", "/api/workflows/invoice/tags/production"),
+        Request("catalog.roll_back", "/api/workflows/invoice/rollback", {"target": "1.0.0"}),
+        Request("catalog.save_draft", "/api/workflows/drafted/draft", {"document": base64.b64encode(b"perdure: 1").decode()}),
+        Request("catalog.discard_draft", "/api/workflows/drafted/draft"),
+        Request("catalog.sync", "/api/workflows/sync", {"document": document(3)}),
+        Request("catalog.delete", "/api/workflows/old"),
+        Request(
+            "catalog.sync_all", "/api/workflows/sync-all", {"documents": [{"document": encoded(document(4)), "slug": "invoice"}], "delete": True, "expect": 1}
+        ),
+        Request("queues.declare", "/api/queues/mails/declaration", {"limits": {"concurrency": 2, "declared": "mails of two"}}),
+        Request("queues.change", "/api/queues/mails", {"concurrency": 3}),
+        Request("queues.remove", "/api/queues/mails"),
+        Request("upkeep.import", "/api/imports", {"raw": base64.b64encode(exported).decode(), "id": "imported", "unsigned": True}),
+        Request("upkeep.prune", "/api/upkeep/prune", {"olderThanSeconds": 0}),
+        Request("access.create_key", "/api/keys", {"name": "ci", "roles": ["viewer"]}),
+        Request("access.rotate_key", f"/api/keys/{made}/rotate", {}),
+        Request("access.revoke_key", f"/api/keys/{made}"),
+        Request("access.revoke_session", f"/api/sessions/{opened.id}"),
+    ]
+
+
+async def _has_entry(service: Service, key: str, operation: str) -> bool:
+    """Whether the newest entry of an operation has the name and the address of the caller."""
+    found = (await list_entries(service.store, "default", AuditFilter(operation=operation))).items
+    return bool(found) and (found[0].entry.subject, found[0].entry.address) == (f"key:{key[4:12]}", "192.0.2.7")
+
+
+async def test_each_change_has_an_entry(tmp_path: Path) -> None:
+    async with service_in_process(tmp_path, definitions=definitions(tmp_path)) as service:
+        key = await service.key("admin")
+        requests, without = await _requests(service, key), list[str]()
+        for request in requests:
+            answer = await service.by(key, CHANGING[request.operation].method, request.path, request.body)
+            assert answer.status < 300, (request, answer.status, answer.body)
+            if not await _has_entry(service, key, request.operation):
+                without.append(request.operation)
+    assert without == []
+    assert CHANGING.keys() == {one.operation for one in requests} | IN_THE_LOG | {"executions.withdraw_patches", "upkeep.prune_months"} | LARGE_VALUES
+
+
+async def test_the_withdrawal_of_a_patch_has_an_entry(tmp_path: Path) -> None:
+    started = {"document": {**document(1), "name": "reviewed"}, "workflow": "reviewed", "id": "later"}
+    async with service_in_process(tmp_path, definitions=definitions(tmp_path)) as service:
+        key = await service.key("admin")
+        assert (await service.by(key, "POST", "/api/inline-executions", started)).status == 201
+        await _until(service, key, "reviewed", "later", "waiting_approval")
+    async with service_in_process(tmp_path, engine=False) as service:
+        change = {"definition": {**document(2), "name": "reviewed"}, "wait": False}
+        assert (await service.by(key, "POST", _one("reviewed", "later", "patch"), change)).status == 204
+        assert (await service.by(key, "POST", _one("reviewed", "later", "patch/withdraw"), {})).json == {"value": 1}
+        assert await _has_entry(service, key, "executions.withdraw_patches")
