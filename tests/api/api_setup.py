@@ -78,9 +78,9 @@ class Api:
         """Whoever is set."""
         return self.caller
 
-    async def __call__(self, method: str, path: str, body: Any = None, *, raw: bytes | None = None, **headers: str) -> Answer:
-        """Sends a request, with a body of JSON or of raw bytes."""
-        content = raw if raw is not None else b"" if body is None else json.dumps(body).encode()
+    async def __call__(self, method: str, path: str, body: Any = None, *, raw: bytes | str | None = None, **headers: str) -> Answer:
+        """Sends a request, with a body of JSON, or with a raw one."""
+        content = raw.encode() if isinstance(raw, str) else raw if raw is not None else b"" if body is None else json.dumps(body).encode()
         given = {
             "host": "127.0.0.1",
             **({"content-type": "application/json"} if content else {}),

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -41,12 +41,12 @@ class Browser:
     def __init__(self, service: Service, page: str = f"https://{HOST}") -> None:
         self.service, self.page, self.cookies = service, page, dict[str, str]()
 
-    async def __call__(self, method: str, path: str, body: Any = None, *, form: dict[str, str] | None = None, **headers: str) -> Answer:
+    async def __call__(self, method: str, path: str, body: Any = None, *, form: Mapping[str, str] | None = None, **headers: str) -> Answer:
         """Sends a request as a page does."""
         cookies = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
         given = {"host": HOST, **({"cookie": cookies} if cookies else {}), **({"origin": self.page} if method != "GET" else {}), **headers}
         if form is not None:
-            answer = await self.service(method, path, raw=urlencode(form).encode(), content_type="application/x-www-form-urlencoded", **given)
+            answer = await self.service(method, path, raw=urlencode(form), content_type="application/x-www-form-urlencoded", **given)
         else:
             answer = await self.service(method, path, body, **given)
         for line in answer.cookies:
