@@ -280,6 +280,11 @@ class App:
             logger.warning("an App that ran in the background has ended with an error: %s", error)
 
     @property
+    def is_open(self) -> bool:
+        """Whether the App is open in this process."""
+        return self._opened_here is not None
+
+    @property
     def _opened_here(self) -> _OpenApp | None:
         """The open App; None if it is not open in this process."""
         return self._opened if self._pid == os.getpid() else None

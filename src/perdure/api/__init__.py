@@ -1,1 +1,50 @@
 """The HTTP API: an ASGI application made from the table of operations. It holds no rules."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from perdure.api.api_app import Authenticate
+    from perdure.api.service_application import ServiceApplication
+    from perdure.app import App
+    from perdure.service.oidc import OidcSettings
+    from perdure.stores.protocol import Store
+
+__all__ = ["app"]
+
+
+def app(
+    source: App | Store | str | None = None,
+    *,
+    authenticate: Authenticate | None = None,
+    oidc: OidcSettings | None = None,
+    client_secret: str = "",
+    secret: str | None = None,
+    rate_per_s: float = 200.0,
+    origins: Sequence[str] = (),
+) -> ServiceApplication:
+    """Returns the HTTP API as an ASGI application, to be mounted in FastAPI or Starlette: ``web.mount("/flows", perdure.api.app(shop))``.
+
+    `source` is an `App`, whose engine then begins what is started here, or a database: a URL, an open store, or by default `PERDURE_DB`. Frameworks do not
+    open what is mounted in them, so pass its lifespan: ``FastAPI(lifespan=service.lifespan)``. It opens and closes the App or the database. Alone under an
+    ASGI server, it opens and closes itself.
+
+    Requests need a key that ``perdure keys create`` has made, a token of the issuer that `oidc` describes, or the session of a browser that has signed in at
+    ``/login``. With `authenticate`, an async function from the request to a `Caller`, your application says who asks, and there is no sign-in.
+
+    `secret` signs links of approvals and exports (default: `PERDURE_SIGNING_SECRET`). Each caller may send `rate_per_s` requests a second to this process
+    (0: any number). Pages of the `origins` may use the API with a key; by default only those of the same origin.
+
+    Raises:
+        BadValue: an option is invalid.
+        MissingExtra: `oidc` is given, and the extra ``oidc`` is not installed.
+    """
+    from perdure.api.service_api import ServiceSettings
+    from perdure.api.service_application import ServiceApplication
+
+    given = os.environ.get("PERDURE_SIGNING_SECRET", "") if secret is None else secret
+    settings = ServiceSettings(oidc, client_secret, given.encode(), rate_per_s, tuple(origins))
+    return ServiceApplication(source, settings, authenticate)

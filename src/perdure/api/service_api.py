@@ -1,13 +1,16 @@
 """The API of a service, with all that it needs on a store: who sends a request, the sign-in of browsers, limits of rates, and the headers of answers."""
 
+import asyncio
 import logging
+import socket
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from perdure.api.answer_headers import AnswerHeaders
-from perdure.api.api_app import ApiApp
+from perdure.api.api_app import ApiApp, Authenticate
+from perdure.api.api_server import ApiServer
 from perdure.api.server_access import ServerAccess
 from perdure.api.sign_in import OidcSignIn, SignIn
 from perdure.core.errors import BadValue, StoreError
@@ -48,12 +51,14 @@ DEFAULTS = ServiceSettings()
 class ServiceApi:
     """The API of a service on a store. `app` answers requests; `run` writes the last uses of keys until it is cancelled.
 
+    With `authenticate`, that says who asks, and neither keys nor a sign-in are for this API.
+
     Raises:
         MissingExtra: the settings have an issuer, and the libraries of the extra ``oidc`` are not installed.
         BadValue: a setting is invalid.
     """
 
-    def __init__(self, access: StoreAccess, settings: ServiceSettings = DEFAULTS) -> None:
+    def __init__(self, access: StoreAccess, settings: ServiceSettings = DEFAULTS, authenticate: Authenticate | None = None) -> None:
         self._keys = KeyVerifier(access.store)
         self._client: httpx2.AsyncClient | None = None
         oidc: OidcSignIn | None = None
@@ -62,10 +67,10 @@ class ServiceApi:
         server = ServerAccess(self._keys, SessionVerifier(access.store, self._keys), None if oidc is None else oidc.verifier)
         self.app = ApiApp(
             access,
-            server,
+            authenticate or server,
             secret=settings.secret,
             limiter=RateLimiter(settings.rate_per_s, max(round(settings.rate_per_s * BURST_S), 1)) if settings.rate_per_s else None,
-            pages=SignIn(access.store, server, oidc),
+            pages=SignIn(access.store, server, oidc) if authenticate is None else None,
             headers=AnswerHeaders(settings.origins),
             root_path=checked_root_path(settings.root_path),
         )
@@ -93,6 +98,35 @@ class ServiceApi:
             logger.warning("the last uses of keys in the last minute are not known: %s", error)
         if self._client is not None:
             await self._client.aclose()
+
+
+class ServiceServer:
+    """Serves the API of a service on a socket, as a member of a process. `settings` are those of uvicorn.
+
+    Raises:
+        MissingExtra: uvicorn is not installed.
+    """
+
+    def __init__(self, service: ServiceApi, listening: socket.socket, **settings: Any) -> None:
+        self._service, self._server = service, ApiServer(service.app, listening, **settings)
+
+    async def run(self) -> None:
+        """Serves until cancelled or stopped."""
+        keeping = asyncio.create_task(self._service.run())
+        try:
+            await self._server.run()
+        finally:
+            keeping.cancel()
+            _ = await asyncio.gather(keeping, return_exceptions=True)
+            await self._service.app.access.aclose()
+
+    async def ready(self) -> None:
+        """Waits until requests are answered."""
+        await self._server.ready()
+
+    def stop(self, grace_s: float = 0.0) -> None:
+        """Makes `run` return: no connection is accepted any more, long requests that can be repeated end, and others may end within `grace_s`."""
+        self._server.stop(grace_s)
 
 
 def checked_root_path(text: str) -> str:

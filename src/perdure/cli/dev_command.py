@@ -161,20 +161,14 @@ def serve_here(settings: GlobalOptions, targets: tuple[str, ...], queues: tuple[
     from perdure.api.api_app import ApiApp
     from perdure.api.api_server import ApiServer
     from perdure.api.loopback_access import LoopbackAccess
-    from perdure.cli import definition_files
-    from perdure.cli.targets import TargetCode, load_code, worker_database
-    from perdure.definition_workflow import Definition
+    from perdure.cli.targets import served_code
     from perdure.runtime.server import serve
     from perdure.service.secrets.secret_resolver import secret_resolver_for
     from perdure.service.store_access import StoreAccess
     from perdure.stores.protocol import Store
 
     listening, token = socket.socket(fileno=int(os.environ.pop(SOCKET_VARIABLE))), os.environ.pop(TOKEN_VARIABLE)
-    code = load_code(targets, given["tools"], given["calls"], definition_files.environment_of(given)) if targets else TargetCode((), ())
-    for definition in (one for one in code.workflows if isinstance(one, Definition)):
-        definition_files.require_dependencies(definition)
-    db, codec = worker_database(settings, code.apps)
-    queues = queues or tuple(dict.fromkeys(queue for app in code.apps for queue in app.queues))
+    code, db, codec, queues = served_code(settings, targets, queues, given)
     settings.log("perdure")
 
     def api(store: Store, engine: Engine | None) -> ApiServer:

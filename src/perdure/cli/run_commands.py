@@ -364,24 +364,17 @@ def worker(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tupl
     """
     import asyncio
 
-    from perdure.cli import definition_files, terminal_text
-    from perdure.cli.targets import TargetCode, worker_database
-    from perdure.cli.targets import load_code as found
+    from perdure.cli import terminal_text
+    from perdure.cli.targets import served_code
     from perdure.code.durations import duration_seconds
-    from perdure.definition_workflow import Definition
     from perdure.runtime.server import SHUTDOWN_GRACE_S, serve
     from perdure.service.secrets.secret_resolver import secret_resolver_for
 
     broker = task_broker_of(queues, given, tenants or None)
     if not targets and broker is None:
         raise click.UsageError("Missing argument 'TARGET...'.")
-    code = found(targets, given["tools"], given["calls"], definition_files.environment_of(given)) if targets else TargetCode((), ())
-    for definition in (one for one in code.workflows if isinstance(one, Definition)):
-        definition_files.require_dependencies(definition)
-    apps = code.apps
-    db, codec = worker_database(settings, apps)
-    queues = queues or tuple(dict.fromkeys(queue for app in apps for queue in app.queues))
-    grace_s = max((app.grace_s for app in apps), default=SHUTDOWN_GRACE_S) if grace is None else duration_seconds(grace, "--grace")
+    code, db, codec, queues = served_code(settings, targets, queues, given)
+    grace_s = max((app.grace_s for app in code.apps), default=SHUTDOWN_GRACE_S) if grace is None else duration_seconds(grace, "--grace")
     if (lease_s := duration_seconds(given["lease"], "--lease")) < LEASE_S_MIN:
         raise click.UsageError(f"--lease {given['lease']} is too short: a busy worker would count as dead. It is at least {LEASE_S_MIN:g}s.")
     settings.log("perdure")

@@ -17,7 +17,7 @@ from inspect import isfunction
 from pathlib import Path
 from traceback import extract_tb
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perdure.cli import definition_files
 from perdure.cli.definition_files import TargetTools
@@ -131,6 +131,30 @@ def worker_database(settings: GlobalOptions, apps: Sequence[App]) -> tuple[str |
     db = settings.db or next(iter(databases), None)
     settings.db = db if isinstance(db, str) else settings.db
     return db, next(iter(codecs), None)
+
+
+class ServedCode(NamedTuple):
+    """What a process serves: the code of its targets, the database and codec of its Apps, and the queues whose steps it performs."""
+
+    code: TargetCode
+    db: str | Store | None
+    codec: PayloadCodec | None
+    queues: tuple[str, ...]
+
+
+def served_code(settings: GlobalOptions, targets: tuple[str, ...], queues: tuple[str, ...], given: dict[str, Any]) -> ServedCode:
+    """Loads the targets of a process that serves, with the options of `tool_options` and `environment_options`. Without queues, those of its Apps are served.
+
+    Raises:
+        NoTarget: see `load_code` and `worker_database`.
+    """
+    from perdure.definition_workflow import Definition
+
+    code = load_code(targets, given["tools"], given["calls"], definition_files.environment_of(given)) if targets else TargetCode((), ())
+    for definition in (one for one in code.workflows if isinstance(one, Definition)):
+        definition_files.require_dependencies(definition)
+    db, codec = worker_database(settings, code.apps)
+    return ServedCode(code, db, codec, queues or tuple(dict.fromkeys(queue for app in code.apps for queue in app.queues)))
 
 
 def _app(module: ModuleType, name: str) -> App | None:

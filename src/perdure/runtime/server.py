@@ -62,13 +62,15 @@ async def serve(
     secrets: Callable[[Store], SecretSource] | None = None,
     task_server: Callable[[Store, SecretSource | None], ServerMember] | None = None,
     beside: Callable[[Store, Engine | None], ServerMember] | None = None,
+    has_engine: bool = True,
 ) -> None:
     """Advances executions of `workflows`, and performs calls of `queues` with `steps`, until SIGTERM or Ctrl-C. Calls `ready` when it has joined the store.
 
     With `tenants`, only executions and calls of these are served. `concurrency` limits how many calls of the queues are performed at a time, apart from queues
     that declare a `worker_concurrency`.
 
-    `secrets` makes the source of secrets from the store, which may hold a vault. `beside` makes one more member that is served with them, such as an API.
+    `secrets` makes the source of secrets from the store, which may hold a vault. `beside` makes one more member that takes on work from outside, such as an
+    API: it is stopped first, and the others when it has ended. Without `has_engine`, no execution is advanced in this process.
 
     If the process is killed, others take over what it had: at once on a file, and on a server `lease_s` after it last renewed its lease.
 
@@ -86,23 +88,25 @@ async def serve(
         found = None if secrets is None else secrets(store)
         mine = frozenset[str]() if task_server or concurrency else names - worker_limits(declared).keys()
         shared: dict[str, Any] = {"tenants": tenants, "declares": declared, "lease_s": lease_s, "threaded": True, "secrets": found}
-        engine = Engine(store, known, queues=mine, **shared) if known or task_server is None else None
+        engine = Engine(store, known, queues=mine, **shared) if has_engine and (known or task_server is None) else None
         members: list[Engine | Worker | ServerMember] = [] if engine is None else [engine]
         if task_server is not None:
             members.append(task_server(store, found))
         elif names:
             members.append(Worker(store, steps, queues=names, limit=concurrency or CALLS_AT_A_TIME, **shared))
-        if beside is not None:
-            members.append(beside(store, engine))
+        front = None if beside is None else beside(store, engine)
         with relaxed_garbage_collection():
-            await _run_until_signal(members, lambda: ready(engine), grace_s)
+            await _run_until_signal(members, front, lambda: ready(engine), grace_s)
 
 
-async def _run_until_signal(members: list[Engine | Worker | ServerMember], ready: Callable[[], object], grace_s: float) -> None:
-    """Runs all members until a signal stops them, or one of them has ended."""
+async def _run_until_signal(others: list[Engine | Worker | ServerMember], front: ServerMember | None, ready: Callable[[], object], grace_s: float) -> None:
+    """Runs all members until a signal stops them, or one of them has ended. A stop with grace begins with `front`, which takes on work for the others."""
+    loop, members = asyncio.get_running_loop(), [*others, *([] if front is None else [front])]
+    ends_s: list[float] = []
 
     def stop(left_s: float) -> None:
-        for member in members:
+        ends_s.append(loop.time() + left_s)
+        for member in members if front is None or not left_s else [front]:
             member.stop(left_s)
 
     async def all_ready() -> None:
@@ -117,7 +121,9 @@ async def _run_until_signal(members: list[Engine | Worker | ServerMember], ready
         _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
         joined.cancel()
         failed = [error for task in running if task.done() and (error := task.exception()) is not None]
-        stop(MOVE_GRACE_S if failed and all(isinstance(error, StoreMoved) for error in failed) else 0.0 if failed else grace_s)
+        left_s = max(min(ends_s, default=loop.time() + grace_s) - loop.time(), 0.0)
+        for member in members:
+            member.stop(MOVE_GRACE_S if failed and all(isinstance(error, StoreMoved) for error in failed) else 0.0 if failed else left_s)
         _ = await asyncio.gather(*running)
 
 

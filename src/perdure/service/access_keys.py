@@ -16,10 +16,13 @@ from msgspec.structs import replace
 from perdure.code.declarations import checked_name
 from perdure.core.errors import BadValue, NotFound, StoreError, Unauthenticated
 from perdure.service.access_records import (
+    CREDENTIAL,
+    CREDENTIAL_TENANT,
     KEPT_S,
     KEY,
     KEY_USE,
     CredentialCache,
+    DirectoryEntry,
     change_record,
     credential_id,
     expire_reservation,
@@ -45,6 +48,8 @@ USE_INTERVAL_S = 60.0
 FLUSHED_AT_ONCE = 100
 USE_KEPT_S = 400 * 86_400.0
 """How long a last use is remembered."""
+
+DIRECTORY_PAGE = 100
 
 _ANOTHER = "Ask an admin of the tenant for another one (perdure keys create)"
 
@@ -240,6 +245,19 @@ async def list_keys(store: ReadOnlyStore, tenant: str, limit: int = 100, after: 
     used = [None if use is None else record_value(use, LastKeyUse).used_at_s for use in uses]
     items = [key_details(tenant, one.key.key, record_value(one, AccessKey), now_s, at_s) for one, at_s in zip(records, used, strict=True)]
     return KeyPage(items, following)
+
+
+async def has_valid_key(store: ReadOnlyStore) -> bool:
+    """Whether any key, of any tenant, can be used at present. It reads the directory until it has found one."""
+    now_s, after = (await store.store_time()).now_s, None
+    while True:
+        entries, after = await record_page(store, CREDENTIAL_TENANT, CREDENTIAL, DIRECTORY_PAGE, after)
+        tenants = [(record_value(one, DirectoryEntry).tenant, one.key.key) for one in entries]
+        for record in await asyncio.gather(*(store.record(RecordKey(tenant, KEY, id)) for tenant, id in tenants)):
+            if record is not None and key_details("", "", record_value(record, AccessKey), now_s).secrets:
+                return True
+        if after is None:
+            return False
 
 
 def _expect_not_over(id: str, key: AccessKey, now_s: float) -> None:
