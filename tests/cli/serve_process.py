@@ -7,7 +7,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from ssl import SSLContext
@@ -69,10 +69,12 @@ class ServeProcess:
         self.url = self.process.stdout.readline().strip()
         assert self.url, self.log.read_text()
 
-    def request(self, method: str, path: str, body: Any = None, key: str = "", context: SSLContext | None = None, **headers: str) -> Answered:
+    def request(
+        self, method: str, path: str, body: Any = None, key: str = "", headers: Mapping[str, str] | None = None, context: SSLContext | None = None
+    ) -> Answered:
         """Sends a request, and returns its answer whatever its status."""
         sent = {**({"Authorization": f"Bearer {key}"} if key else {}), **({"Content-Type": "application/json"} if body is not None else {})}
-        sent |= {name.replace("_", "-"): value for name, value in headers.items()}
+        sent |= headers or {}
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data, sent, method=method)
         try:

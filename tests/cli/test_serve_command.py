@@ -86,11 +86,11 @@ def test_it_answers_over_tls(tmp_path: Path) -> None:
 
 def test_behind_a_proxy_it_has_a_prefix_and_believes_named_proxies_alone(tmp_path: Path) -> None:
     key = new_key(tmp_path)
-    forwarded = {"X_Forwarded_For": "203.0.113.9", "X_Forwarded_Proto": "https"}
+    forwarded = {"X-Forwarded-For": "203.0.113.9", "X-Forwarded-Proto": "https"}
     for options, address in (((), "127.0.0.1"), (("--forwarded-allow-ips", "127.0.0.1"), "203.0.113.9")):
         with serving(tmp_path, "--root-path", "/flows", *options) as server:
             assert server.url.endswith("/flows")
-            made = server.request("POST", "/api/keys", {"name": "x", "roles": ["viewer"]}, key, None, **forwarded)
+            made = server.request("POST", "/api/keys", {"name": "x", "roles": ["viewer"]}, key, forwarded)
             assert made.status == 200, "with the prefix, as a proxy that keeps it sends it"
             entry = server.request("GET", "/api/audit?operation=access.create_key&limit=1", key=key).json["items"][0]["entry"]
             assert entry["address"] == address
@@ -101,19 +101,19 @@ def test_behind_a_proxy_it_has_a_prefix_and_believes_named_proxies_alone(tmp_pat
 
 
 def test_pages_of_other_origins_are_let_in_where_they_are_named(tmp_path: Path) -> None:
-    key, asks = new_key(tmp_path), {"Access_Control_Request_Method": "POST", "Access_Control_Request_Headers": "authorization"}
+    key, asks = new_key(tmp_path), {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
     with serving(tmp_path, PERDURE_CORS="https://a.example https://b.example:8443") as server:
         for origin in ("https://a.example", "https://b.example:8443"):
-            asked = server.request("OPTIONS", "/api/executions", Origin=origin, **asks)
+            asked = server.request("OPTIONS", "/api/executions", headers={"Origin": origin, **asks})
             assert (
                 asked.status == 204
                 and asked.headers["access-control-allow-origin"] == origin
                 and "Authorization" in asked.headers["access-control-allow-headers"]
             )
-            answer = server.request("GET", "/api/executions", key=key, Origin=origin)
+            answer = server.request("GET", "/api/executions", key=key, headers={"Origin": origin})
             assert (answer.headers["access-control-allow-origin"], answer.headers["vary"]) == (origin, "Origin")
             assert "access-control-allow-credentials" not in answer.headers
-        refused = server.request("OPTIONS", "/api/executions", Origin="https://evil.example", **asks)
+        refused = server.request("OPTIONS", "/api/executions", headers={"Origin": "https://evil.example", **asks})
         assert refused.status == 405 and "access-control-allow-origin" not in refused.headers
 
 

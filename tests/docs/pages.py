@@ -37,7 +37,7 @@ MARKER = re.compile(r"<!-- (not run|fails|exits|again): (.+?) -->")
 FILE = re.compile(r"(?:#|//) ([\w/]+\.(?:py|yaml|mjs))\n")
 PROMISED = re.compile(r"^\s*#>(?: |$)(.*)$", re.MULTILINE)
 RUNS = re.compile(r"\b(?:perdure|python|curl|node) ")
-SERVER = re.compile(r"perdure (?:worker|dev)\b")
+SERVER = re.compile(r"perdure (?:worker|dev|serve)\b")
 ABOUT_THE_MACHINE = re.compile(r"(?:pip|uv|make|eval) ")
 VARIES = re.compile(r"\b(?=[a-f]*\d)[0-9a-f]{8,}\b|\d+(?:[.,:]\d+)*(?: (?:ms|s|min|h|d)\b)?")
 

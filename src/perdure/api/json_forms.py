@@ -69,7 +69,7 @@ def camel(name: str) -> str:
 
 def is_time(name: str) -> bool:
     """Is true if the name of a field says that its number is a time, in seconds since 1970."""
-    return name.endswith("_at_s") or name == "time_s"
+    return name.endswith("_at_s") or name in ("at_s", "time_s")
 
 
 def form_of(kind: Any, name: str = "") -> Form:

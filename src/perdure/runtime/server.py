@@ -94,9 +94,8 @@ async def serve(
             members.append(task_server(store, found))
         elif names:
             members.append(Worker(store, steps, queues=names, limit=concurrency or CALLS_AT_A_TIME, **shared))
-        front = None if beside is None else beside(store, engine)
         with relaxed_garbage_collection():
-            await _run_until_signal(members, front, lambda: ready(engine), grace_s)
+            await _run_until_signal(members, None if beside is None else beside(store, engine), lambda: ready(engine), grace_s)
 
 
 async def _run_until_signal(others: list[Engine | Worker | ServerMember], front: ServerMember | None, ready: Callable[[], object], grace_s: float) -> None:
