@@ -158,7 +158,7 @@ async def test_for_another_tenant_nothing_is_there_and_no_row_of_the_first_is_re
         names = await _first_tenant(service)
         other = await service.key("admin", tenant="acme")
         spy = SpyingStore(service.store)
-        service.app.access = StoreAccess(spy)  # type: ignore[arg-type]  # it has all methods of the store
+        service.app.access = StoreAccess(spy)
         wrong = list[tuple[Operation, Answer]]()
         for operation in (one for one in OPERATIONS if one.name not in BY_PROOF):
             answer = await asked(service, other, operation, _named(operation, names))
