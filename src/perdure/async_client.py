@@ -250,8 +250,15 @@ class AsyncClient:
             descending=descending,
             internal=internal,
         )
-        page = await self._access.call(on_executions.page, which, whole_number(limit, "limit"), cursor_text(queries.position_behind(after, which)))
-        return ExecutionList(page.items)
+        items: Listing = []
+        position = cursor_text(queries.position_behind(after, which))
+        whole_number(limit, "limit")
+        while len(items) < limit:
+            page = await self._access.call(on_executions.page, which, limit - len(items), position)
+            items += page.items
+            if not (position := page.next):
+                break
+        return ExecutionList(items)
 
     def select(
         self,

@@ -26,9 +26,12 @@ from perdure.core.errors import (
 )
 from perdure.core.paths import Key
 from perdure.operations import on_approvals, on_execution_changes, on_executions, wire_codec
+from perdure.operations.on_executions import ResultSoFar
 from perdure.operations.operation_table import BY_FUNCTION
+from perdure.remote import http_access
 from perdure.remote.http_access import HttpAccess
 from perdure.service.history import EmittedValue
+from perdure.service.wire_types import NOTHING
 from perdure.sync_client import Client
 from tests.api.api_setup import WORKFLOWS, added, api_on_a_port, calc, greet, named, trip
 
@@ -226,6 +229,19 @@ async def test_a_server_that_is_stopping_or_still_busy_is_asked_again(error: Per
     access = HttpAccess("http://server", transport=httpx2.MockTransport(stopping))
     await access.call(on_execution_changes.undo, ONE)
     assert sent[0] == sent[1] and sent[0][0] == "executions.undo" and sent[0][1]
+
+
+async def test_a_wait_for_a_result_warns_of_what_the_execution_lacks(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(http_access, "WARN_AFTER_S", 0.0)
+    waits = [
+        ResultSoFar(False, why="a step runs; no engine is mentioned in its name alone"),
+        ResultSoFar(False, why="it is paused", missing="it is paused; resume it"),
+        ResultSoFar(True, NOTHING),
+    ]
+    answers = iter(waits)
+    access = HttpAccess("http://server", transport=httpx2.MockTransport(lambda _: httpx2.Response(200, content=wire_codec.encode(next(answers)))))
+    assert await access.result(ONE) == NOTHING
+    assert [one.getMessage() for one in caplog.records if one.name == "perdure.remote"] == [f"waiting for the result of {ONE}: it is paused; resume it"]
 
 
 class BreakingStream(httpx2.AsyncByteStream):

@@ -273,7 +273,7 @@ async def test_while_the_store_is_away_cached_keys_are_taken_and_others_are_not_
     assert (await keys.caller(made.text)).subject and len(await store.records(RecordFilter("acme", KEY_USE))) == 1
 
 
-def test_last_uses_are_written_each_minute_and_wait_while_the_store_is_away(clock: Clock) -> None:
+def test_last_uses_are_written_each_minute_and_wait_with_a_warning_while_the_store_is_away(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         store = Unreachable(clock)
         made, keys = await created(store), verifier(store, clock)
@@ -283,6 +283,7 @@ def test_last_uses_are_written_each_minute_and_wait_while_the_store_is_away(cloc
         await asyncio.sleep(USE_INTERVAL_S + 1)
         store.is_away = False
         assert not writing.done() and await store.records(RecordFilter("acme", KEY_USE)) == []
+        assert [one.getMessage().partition(":")[0] for one in caplog.records if one.name == "perdure.access"] == ["writing when keys were last used failed"]
         await asyncio.sleep(USE_INTERVAL_S)
         assert len(await store.records(RecordFilter("acme", KEY_USE))) == 1
         writing.cancel()

@@ -17,7 +17,7 @@ from perdure.service.catalog_records import CONTENTS, PIECE_BYTES
 from perdure.service.record_kinds import post_records
 from perdure.service.store_access import StoreAccess
 from perdure.stores.memory import MemoryStore
-from perdure.stores.records import RecordChange, RecordKey
+from perdure.stores.records import RecordChange, RecordFilter, RecordKey, StoredRecord
 from perdure.testing.faults import Faults, FaultyStore
 from tests.service.catalog_documents import ADA, BEN, document
 
@@ -412,6 +412,28 @@ async def test_definitions_are_found_by_text_tag_and_whether_they_are_enabled(ac
         after = page.next
     assert [len(one) for one in pages] == [5, 5, 2]
     assert [*chain.from_iterable(pages)] == await slugs()
+
+
+class CountedStore(MemoryStore):
+    """A store that counts the pages of records that are read."""
+
+    pages = 0
+
+    async def records(self, which: RecordFilter) -> list[StoredRecord]:
+        self.pages += 1
+        return await super().records(which)
+
+
+async def test_a_short_page_of_versions_is_read_in_pages_of_the_usual_size() -> None:
+    store = CountedStore()
+    access = StoreAccess(store)
+    _ = await create(access)
+    for number in range(60):
+        _ = await catalog.update_definition(access, T, "invoice", BEN, fields=DefinitionFields(enabled=number % 2 == 1))
+    store.pages = 0
+    page = await catalog.read_history(access, T, "invoice", 1, versions_only=True)
+    assert [one.kind for one in page.items] == ["create"] and store.pages <= 3
+    await access.aclose()
 
 
 @pytest.mark.slow

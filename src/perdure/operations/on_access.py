@@ -1,10 +1,10 @@
 """Operations on access: keys, sessions, the audit, and who asks. The parameter `caller`, like `tenant`, is filled in by what dispatches a request."""
 
-from perdure.code.durations import whole_number
 from perdure.service import access_keys, audit, sessions
 from perdure.service.access_keys import OVERLAP_S, CreatedKey, KeyDetails, KeyPage, KeyRequest
 from perdure.service.audit import AuditFilter, AuditPage
 from perdure.service.callers import Caller, CallerDetails, caller_details
+from perdure.service.page_cursors import page_limit
 from perdure.service.sessions import SessionPage
 from perdure.service.store_access import StoreAccess
 
@@ -24,7 +24,7 @@ async def list_keys(access: StoreAccess, tenant: str, limit: int = 100, after: s
     Raises:
         BadValue: the limit is no number from 1 on, or `after` is not the `next` of a page.
     """
-    return await access_keys.list_keys(access.store, tenant, whole_number(limit, "limit"), after)
+    return await access_keys.list_keys(access.store, tenant, page_limit(limit), after)
 
 
 async def revoke_key(access: StoreAccess, caller: Caller, id: str) -> KeyDetails:
@@ -52,7 +52,7 @@ async def list_audit(access: StoreAccess, tenant: str, which: AuditFilter, limit
     Raises:
         BadValue: the limit is no number from 1 on, or `after` is not the `next` of a page.
     """
-    return await audit.list_entries(access.store, tenant, which, whole_number(limit, "limit"), after)
+    return await audit.list_entries(access.store, tenant, which, page_limit(limit), after)
 
 
 async def list_sessions(access: StoreAccess, tenant: str, subject: str | None = None, limit: int = 100, after: str | None = None) -> SessionPage:
@@ -61,7 +61,7 @@ async def list_sessions(access: StoreAccess, tenant: str, subject: str | None = 
     Raises:
         BadValue: the limit is no number from 1 on, or `after` is not the `next` of a page.
     """
-    return await sessions.list_sessions(access.store, tenant, subject, whole_number(limit, "limit"), after)
+    return await sessions.list_sessions(access.store, tenant, subject, page_limit(limit), after)
 
 
 async def revoke_session(access: StoreAccess, tenant: str, id: str) -> None:

@@ -2,7 +2,6 @@
 
 import msgspec
 
-from perdure.code.durations import whole_number
 from perdure.operations.on_execution_changes import StartedExecution
 from perdure.service import catalog, catalog_sync, definition_starts, execution_operations
 from perdure.service.catalog import CatalogDefinition, CheckedDocument, DefinitionPage, EventPage, RolledBack, VersionDetails, VersionDiff
@@ -11,13 +10,11 @@ from perdure.service.catalog_records import DraftRecord
 from perdure.service.catalog_references import resolve_reference
 from perdure.service.catalog_sync import SyncDocument, SyncedDefinition, SyncResult
 from perdure.service.execution_operations import StartRequest
+from perdure.service.page_cursors import page_limit
 from perdure.service.start_checks import checked_start
 from perdure.service.store_access import StoreAccess
 from perdure.service.version_numbers import VersionPart
 from perdure.service.wire_types import JsonDocument
-
-PAGE_MAX = 1_000
-"""The most items in a page."""
 
 
 class NamedVersion(msgspec.Struct, frozen=True):
@@ -42,7 +39,7 @@ async def page(
     Raises:
         BadValue: the limit is invalid.
     """
-    return await catalog.list_definitions(access, tenant, text, tag, enabled=enabled, limit=_limit(limit), after=after)
+    return await catalog.list_definitions(access, tenant, text, tag, enabled=enabled, limit=page_limit(limit), after=after)
 
 
 async def read(access: StoreAccess, tenant: str, definition: str) -> CatalogDefinition:
@@ -63,7 +60,7 @@ async def history(access: StoreAccess, tenant: str, definition: str, limit: int 
         NotFound: there never was a definition of this slug.
         BadValue: the limit is invalid.
     """
-    return await catalog.read_history(access, tenant, definition, _limit(limit), before, versions_only=versions_only)
+    return await catalog.read_history(access, tenant, definition, page_limit(limit), before, versions_only=versions_only)
 
 
 async def version(access: StoreAccess, tenant: str, reference: str) -> VersionDetails:
@@ -289,7 +286,3 @@ async def start_document(access: StoreAccess, request: StartRequest, document: J
         TooManyActive: none exists, and the admission does not allow another one now.
     """
     return StartedExecution(*await execution_operations.start_execution(access, checked_start(await definition_starts.inline_start(request, document))))
-
-
-def _limit(given: int) -> int:
-    return min(whole_number(given, "limit"), PAGE_MAX)

@@ -5,7 +5,6 @@ from collections.abc import AsyncGenerator
 
 import msgspec
 
-from perdure.code.durations import whole_number
 from perdure.core.paths import Key
 from perdure.core.views import PublicEvent, StepView
 from perdure.service import bulk_requests, definition_views, history, queries
@@ -13,7 +12,8 @@ from perdure.service.bulk_requests import BulkFilter
 from perdure.service.execution_details import ExecutionDetails
 from perdure.service.execution_details import execution_details as read_details
 from perdure.service.history import EmittedValue
-from perdure.service.page_cursors import cursor_text, parse_cursor
+from perdure.service.missing_parts import MissingParts
+from perdure.service.page_cursors import cursor_text, page_limit, parse_cursor
 from perdure.service.queries import ExecutionFilter, ExecutionStatus, ListedExecution
 from perdure.service.store_access import StoreAccess
 from perdure.service.wire_types import NOTHING, EncodedValue
@@ -85,11 +85,12 @@ READ_S = 10.0
 
 
 class ResultSoFar(msgspec.Struct, frozen=True):
-    """The result of an execution, if it has one: `value`. Otherwise `why` says what it waits for."""
+    """The result of an execution, if it has one: `value`. Otherwise `why` says what it waits for, and `missing` what it lacks to go on, such as an engine."""
 
     is_there: bool
     value: EncodedValue = NOTHING
     why: str = ""
+    missing: str = ""
 
 
 async def result(access: StoreAccess, key: Key, after: int = 0, wait_s: float = 0.0) -> ResultSoFar:
@@ -105,7 +106,8 @@ async def result(access: StoreAccess, key: Key, after: int = 0, wait_s: float = 
         async with asyncio.timeout(max(min(wait_s, WAIT_MAX_S), READ_S if has_ended else 0.0)):
             return ResultSoFar(True, await access.result(key, after))
     except TimeoutError:
-        return ResultSoFar(False, why=(await status(access, key)).why)
+        missing = await MissingParts(access.store).of([key])
+        return ResultSoFar(False, why=(await status(access, key)).why, missing=missing.get(key, ""))
 
 
 def stream(access: StoreAccess, key: Key, after: int = 0, follow: bool = True) -> AsyncGenerator[EmittedValue, None]:
@@ -128,18 +130,16 @@ def events(access: StoreAccess, key: Key, after: int = 0, follow: bool = False) 
 
 # Find
 
-PAGE_MAX = 1_000
-"""The most executions in a page."""
-
 
 async def page(access: StoreAccess, which: ExecutionFilter, limit: int = 100, after: str = "") -> ExecutionPage:
-    """Lists executions, in pages of up to `limit`. The next page begins behind `after`, which is the `next` of the page before.
+    """Lists executions, in pages of up to `limit`, 1,000 at most. The next page begins behind `after`, which is the `next` of the page before.
 
     Raises:
         BadValue, BadName: a condition is invalid.
     """
-    found = await queries.list_executions(access, which, whole_number(limit, "limit"), parse_cursor(after))
-    return ExecutionPage(found, cursor_text(queries.position_behind(found[-1], which)) if len(found) == limit else "")
+    size = page_limit(limit)
+    found = await queries.list_executions(access, which, size, parse_cursor(after))
+    return ExecutionPage(found, cursor_text(queries.position_behind(found[-1], which)) if len(found) == size else "")
 
 
 async def find(access: StoreAccess, tenant: str, text: str) -> Key:

@@ -119,8 +119,8 @@ class HttpAccess:
             if found.is_there:
                 return found.value
             now_s = time.monotonic()
-            if now_s - warned_s >= WARN_EVERY_S and now_s - began_s >= WARN_AFTER_S and "no engine" in found.why:
-                logger.warning("waiting for %s: %s", key, found.why)
+            if now_s - warned_s >= WARN_EVERY_S and now_s - began_s >= WARN_AFTER_S and found.missing:
+                logger.warning("waiting for the result of %s: %s", key, found.missing)
                 warned_s = now_s
             wait_s = RESULT_WAIT_S
 

@@ -7,6 +7,7 @@ Its last use is approximate: `KeyVerifier.run` writes it in the background, at m
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 
@@ -40,6 +41,8 @@ from perdure.service.callers import Caller, Role, checked_roles
 from perdure.service.wire_types import SecretText
 from perdure.stores.protocol import Committed, Post, ReadOnlyStore, Store
 from perdure.stores.records import RecordChange, RecordKey
+
+logger = logging.getLogger("perdure.access")
 
 OVERLAP_S = 86_400.0
 """How long the former secret of a rotated key stays valid, unless the call says otherwise."""
@@ -325,8 +328,8 @@ class KeyVerifier:
             await asyncio.sleep(USE_INTERVAL_S)
             try:
                 await self.flush()
-            except StoreError:
-                continue
+            except StoreError as error:
+                logger.warning("writing when keys were last used failed: %s. It is repeated in %g s", error, USE_INTERVAL_S)
 
     async def flush(self) -> None:
         """Writes the last uses that are known here, unless some process has written one of the same key within a minute: that one waits.

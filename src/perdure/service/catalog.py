@@ -454,17 +454,18 @@ async def read_history(access: StoreAccess, tenant: str, which: str, limit: int 
     """
     slug = (await find_definition(access.store, tenant, which, deleted=True)).key
     items, scanned = list[CatalogEvent](), 0
+    size = max(limit, PAGE) if versions_only else limit
     while scanned < SCANNED_MAX:
         behind = None if before is None else PagePosition(EVENTS.key(tenant, event_key(slug, before)))
-        found = await EVENTS.page(access.store, tenant, f"{slug}/", after=behind, limit=limit)
+        found = await EVENTS.page(access.store, tenant, f"{slug}/", after=behind, limit=size)
         for one in found:
             before = one.value.number
             if not versions_only or one.value.kind in PUBLISHING:
                 items.append(one.value)
                 if len(items) == limit:
                     return EventPage(items, before)
-        scanned += limit
-        if len(found) < limit:
+        scanned += size
+        if len(found) < size:
             return EventPage(items)
     return EventPage(items, before)
 

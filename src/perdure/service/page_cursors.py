@@ -1,16 +1,29 @@
-"""Positions in lists as texts that clients pass back: opaque, and usable in a URL."""
+"""Pages of lists: how long they are, and positions in lists as texts that clients pass back: opaque, and usable in a URL."""
 
 import base64
 import binascii
 
 import msgspec
 
+from perdure.code.durations import whole_number
 from perdure.core.errors import BadValue
 from perdure.core.paths import Key
 from perdure.stores.records import PagePosition
 
+PAGE_MAX = 1_000
+"""The most items in a page."""
+
 _Position = tuple[Key, float, bytes]
 _decode = msgspec.msgpack.Decoder(_Position).decode
+
+
+def page_limit(limit: int) -> int:
+    """Returns how many items a page has of which `limit` are wanted: of more than `PAGE_MAX`, the others are in the next pages.
+
+    Raises:
+        BadValue: it is no whole number from 1.
+    """
+    return min(whole_number(limit, "limit"), PAGE_MAX)
 
 
 def cursor_text(position: PagePosition | None) -> str:

@@ -271,9 +271,7 @@ class ExecutionFilter(msgspec.Struct, frozen=True, kw_only=True):
             raise BadValue("id_prefix", self.id_prefix, "text")
         if self.descending and self.order_by is None:
             raise BadValue("descending", self.descending, "given together with order_by; without it the list begins with the newest")
-        for one in self.status or ():
-            if one not in STATUSES:
-                raise BadValue("status", one, f"one of {', '.join(STATUSES)}")
+        _ = checked_statuses(self.status)
         if isinstance(self.since, datetime) and self.since.tzinfo is None:
             raise BadValue("since", self.since, "a time with its zone, such as datetime.now(UTC) - timedelta(hours=1), or a duration")
         if self.order_by is not None:
