@@ -15,7 +15,7 @@ from perdure.core import events as e
 from perdure.core import limits, messages
 from perdure.core.paths import QueueAddress
 from perdure.runtime.task_broker import TASK_LEASE_MAX_S, TASK_LEASE_S, TASK_WAIT_MAX_S, TASKS_PER_REQUEST_MAX
-from perdure.tasks.http_endpoint import BODY_BYTES_MAX, BODY_S, LEASE_END_ERRORS, TaskApp
+from perdure.tasks.http_endpoint import BODY_BYTES_MAX, BODY_S, LEASE_END_ERRORS, TaskApp, token_authorization
 from perdure.tasks.worker_protocol import CompleteBody, FailBody, HeartbeatBody, LeaseBody, LeasedTask
 from perdure.tasks.worker_tokens import FULL_GRANT, TokenGrant, WorkerAccess
 from perdure.testing.virtual_time import run
@@ -45,7 +45,7 @@ class AppWithBroker:
 
     def __init__(self, c: Cluster, engine: ClusterProcess, process: ClusterProcess) -> None:
         self.c, self.engine, self.process = c, engine, process
-        self.app = TaskApp(process.broker, EVERYBODY)
+        self.app = TaskApp(process.broker, token_authorization(EVERYBODY))
 
     async def ask(self, path: str, body: Any = None, **how: Any) -> AppResponse:
         return await told(self.app, path, body, **how)
@@ -192,7 +192,7 @@ async def test_who_hangs_up_as_a_task_comes_has_not_interrupted_it(served: AppWi
 
 @app_with_broker
 async def test_with_tokens_nobody_is_let_in_without_one(served: AppWithBroker) -> None:
-    served.app = TaskApp(served.process.broker, WorkerAccess({digest(TOKEN): FULL_GRANT}))
+    served.app = TaskApp(served.process.broker, token_authorization(WorkerAccess({digest(TOKEN): FULL_GRANT})))
     for headers in (
         (),
         (BEARER[0], b"Bearer wrong"),
@@ -212,7 +212,8 @@ async def test_with_tokens_nobody_is_let_in_without_one(served: AppWithBroker) -
 @app_with_broker
 async def test_a_token_opens_its_queues_and_tenants_alone(served: AppWithBroker) -> None:
     process = await served.c.broker(queues=["gpu", "cpu"])
-    app = TaskApp(process.broker, WorkerAccess({digest(TOKEN): TokenGrant(frozenset({"cpu", "other"}), frozenset({"acme"})), digest("b" * 20): FULL_GRANT}))
+    grants = {digest(TOKEN): TokenGrant(frozenset({"cpu", "other"}), frozenset({"acme"})), digest("b" * 20): FULL_GRANT}
+    app = TaskApp(process.broker, token_authorization(WorkerAccess(grants)))
     for queue in (["gpu"], ["cpu", "gpu"], ["other"]):
         refused = await told(app, "/v1/tasks/lease", {"worker": "ada", "queues": queue}, headers=(JSON, BEARER))
         assert (refused.status, refused.error) == (403, "not_served")

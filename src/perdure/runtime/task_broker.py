@@ -32,7 +32,7 @@ from perdure.runtime import attempt_reports
 from perdure.runtime.attempt_reports import HeartbeatThrottle, TaskAnswer
 from perdure.runtime.blob_loader import BlobCache
 from perdure.runtime.call_secrets import SecretSource, secret_finder, with_secrets
-from perdure.runtime.holder import HOLDER_LEASE_S, STORE_POLL_S, WANTED_POLL_S, Holder, TaskClaims, process_info_here, retry_with_backoff
+from perdure.runtime.holder import HOLDER_LEASE_S, STORE_POLL_S, WANTED_POLL_S, Holder, ProcessInfo, TaskClaims, process_info_here, retry_with_backoff
 from perdure.runtime.step_runner import failure_of_exception, load_value, undo_arguments
 from perdure.stores.protocol import Committed, Post, Store
 
@@ -247,6 +247,9 @@ T = TypeVar("T")
 TASK_CLAIM_MAX = 1000
 """How many tasks are claimed at a time at most."""
 
+QUEUES_KNOWN_MAX = 1000
+"""How many queues a broker that serves any queue makes known."""
+
 TIMER_TOLERANCE_S = 0.001
 """By how much a timer of the event loop may be early."""
 
@@ -264,12 +267,15 @@ class LeaseRequest:
 
 
 class TaskBroker:
-    """Leases the tasks of `queues` to workers until stopped; with `tenants`, only those of these. `secrets` resolves the secrets of their calls."""
+    """Leases the tasks of `queues` to workers until stopped; with `tenants`, only those of these. `secrets` resolves the secrets of their calls.
+
+    Without `queues` (None), each request names its own, and the broker is known to serve those that were asked for.
+    """
 
     def __init__(
         self,
         store: Store,
-        queues: Iterable[str],
+        queues: Iterable[str] | None,
         *,
         tenants: Iterable[str] | None = None,
         holder: str | None = None,
@@ -281,16 +287,26 @@ class TaskBroker:
         self.store = store
         self._tenants = None if tenants is None else frozenset(tenants)
         self._secrets = secrets
-        self.queues = frozenset(queues)
+        self.queues = None if queues is None else frozenset(queues)
+        self.served = self.queues or frozenset[str]()
         self.task_leases = TaskLeases()
         self._payloads = BlobCache(store)
-        self._holder = Holder(store, holder, process_info_here("worker", queues=self.queues, tenants=self._tenants), lease_s, threaded=threaded)
+        self._holder = Holder(store, holder, self._info(), lease_s, threaded=threaded)
         self._claims = TaskClaims(store, self._holder, poll_s, self._on_lease_lost)
         self._waiting: list[LeaseRequest] = []
         self._tasks: set[asyncio.Task[Any]] = set()
         self._stopping = False
         self._grace_ends_s = 0.0
         self.joined = asyncio.Event()
+
+    def serve(self, queues: frozenset[str]) -> None:
+        """Makes known to others that tasks of these queues are leased here, from the next renewal of its lease at the store on."""
+        if not queues <= self.served and len(self.served) < QUEUES_KNOWN_MAX:
+            self.served |= queues
+            self._holder.describe(self._info())
+
+    def _info(self) -> ProcessInfo:
+        return process_info_here("worker", queues=self.served, tenants=self._tenants)
 
     @property
     def stopping(self) -> bool:

@@ -9,7 +9,7 @@ The endpoint runs the task broker and stops with it.
 import asyncio
 import logging
 import socket
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from functools import partial
 from importlib.resources import files
 from typing import Any, NamedTuple, cast
@@ -83,21 +83,21 @@ _decode_fail = msgspec.json.Decoder(worker_protocol.FailBody).decode
 _encode_json = msgspec.json.Encoder().encode
 
 
-class TaskApp:
-    """An ASGI application that leases the tasks of `broker` to the workers that `access` admits."""
+Authorize = Callable[[dict[bytes, bytes]], Awaitable[tuple[str, TokenGrant]]]
+"""Returns the identity of the worker that sends a request with these headers, and what it may lease; raises TaskRequestRefused."""
 
-    def __init__(self, broker: TaskBroker, access: WorkerAccess) -> None:
-        self.broker, self.access = broker, access
+
+class TaskApp:
+    """An ASGI application that leases the tasks of `broker` to the workers that `authorize` admits."""
+
+    def __init__(self, broker: TaskBroker, authorize: Authorize) -> None:
+        self.broker, self._authorize = broker, authorize
 
     async def __call__(self, scope: AsgiScope, receive: AsgiReceive, send: AsgiSend) -> None:
         """Answers one request."""
         if scope["type"] != "http":
             raise RuntimeError(f"this app serves HTTP only, not {scope['type']}; mount it without lifespan and WebSockets")
-        try:
-            answer = await self._route(scope, receive)
-        except TaskRequestRefused as refused:
-            body = {"error": {"type": refused.type, "message": refused.message, "next": refused.next}}
-            answer = HttpAnswer(refused.status, _encode_json(body), refused.headers)
+        answer = await self.answer(scope, scope["path"].strip("/").split("/"), receive)
         if answer is None:  # the client has disconnected
             return
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(answer.body)).encode()), *answer.headers]
@@ -106,9 +106,17 @@ class TaskApp:
         await send({"type": "http.response.start", "status": answer.status, "headers": headers})
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else answer.body})
 
-    async def _route(self, scope: AsgiScope, receive: AsgiReceive) -> HttpAnswer | None:
-        path, method = scope["path"], scope["method"]
-        match path.strip("/").split("/"):
+    async def answer(self, scope: AsgiScope, path: Sequence[str], receive: AsgiReceive) -> HttpAnswer | None:
+        """Returns the answer to a request for a path of the protocol; None if the client has disconnected."""
+        try:
+            return await self._route(scope, path, receive)
+        except TaskRequestRefused as refused:
+            body = {"error": {"type": refused.type, "message": refused.message, "next": refused.next}}
+            return HttpAnswer(refused.status, _encode_json(body), refused.headers)
+
+    async def _route(self, scope: AsgiScope, path: Sequence[str], receive: AsgiReceive) -> HttpAnswer | None:
+        method = scope["method"]
+        match path:
             case ["v1", "health"]:
                 _check_method(method, "GET", "HEAD")
                 return HttpAnswer(503 if self.broker.stopping else 200, _encode_json({"status": "stopping" if self.broker.stopping else "ok"}))
@@ -119,43 +127,29 @@ class TaskApp:
                 return await self._lease(await self._authorized(scope, receive), receive)
             case ["v1", "tasks", id, "heartbeat" | "complete" | "fail" as what]:
                 return await self._update(await self._authorized(scope, receive), id, what)
-        raise TaskRequestRefused(404, error_codes.NOT_FOUND, f"there is no {path} here", "GET /v1/openapi.json lists the paths")
+        raise TaskRequestRefused(404, error_codes.NOT_FOUND, f"there is no /{'/'.join(path)} here", "GET /v1/openapi.json lists the paths")
 
     # Authorization.
 
     async def _authorized(self, scope: AsgiScope, receive: AsgiReceive) -> AuthorizedRequest:
-        """Checks the host, the token and the content type of a request, and reads its body."""
+        """Checks who sends a request and the content type, and reads its body."""
         _check_method(scope["method"], "POST")
         headers: dict[bytes, bytes] = dict(scope["headers"])
-        if not self.access and not is_loopback(_requested_host(headers)):
-            raise TaskRequestRefused(
-                403,
-                error_codes.HTTP_WRONG_HOST,
-                "without a token, this server answers only requests for a host name of this machine",
-                "use http://127.0.0.1:PORT, or a token",
-            )
-        scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
-        found = self.access.of(token.strip() if scheme.lower() == "bearer" else None)
-        if found is None:
-            raise TaskRequestRefused(
-                401,
-                error_codes.UNAUTHORIZED,
-                "the request has no token, or one that grants nothing",
-                "send Authorization: Bearer TOKEN",
-                ((b"www-authenticate", b"Bearer"),),
-            )
+        owner, grant = await self._authorize(headers)
         kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
         if kind != b"application/json":
             raise TaskRequestRefused(
                 415, error_codes.HTTP_NOT_JSON, f"the content type of the body is {kind.decode('latin-1') or 'missing'}", "send Content-Type: application/json"
             )
-        return AuthorizedRequest(*found, await _read_body(headers, receive))
+        return AuthorizedRequest(owner, grant, await _read_body(headers, receive))
 
     # Requests.
 
     async def _lease(self, asked: AuthorizedRequest, receive: AsgiReceive) -> HttpAnswer | None:
         request = _decode_body(asked.body, _decode_lease, "a request for tasks")
         queues, others = allowed_queues(request.queues, self.broker.queues, asked.grant)
+        if self.broker.queues is None and request.queues is None and asked.grant.queues is None:
+            raise TaskRequestRefused(400, error_codes.HTTP_BAD_REQUEST, "the request names no queues", 'name them: {"queues": ["images"]}')
         if others or not queues:
             there = ", ".join(sorted(queues)) or "none"
             raise TaskRequestRefused(
@@ -164,6 +158,8 @@ class TaskApp:
                 f"tasks of {', '.join(sorted(others)) or 'no queue'} are not available to this worker here",
                 f"ask for {there}",
             )
+        if self.broker.queues is None:
+            self.broker.serve(queues)
         task_worker = TaskWorker(asked.owner, request.worker)
         wanted = LeaseRequest(queues, asked.grant.tenants, limit=request.limit, wait_s=request.wait_s, lease_s=request.lease_s)
         leasing = asyncio.create_task(self.broker.lease(task_worker, wanted))
@@ -237,6 +233,32 @@ class TaskApp:
         if isinstance(reply, LeaseEnd):
             raise _refused_as_late(reply)
         return HttpAnswer(200, _encode_json({"wanted": True, "lease_s": reply.lease_s} if reply.wanted else {"wanted": False, "why": reply.why}))
+
+
+def token_authorization(access: WorkerAccess) -> Authorize:
+    """Returns a check of the tokens of workers. Without any token, only requests for a host name of this machine are admitted."""
+
+    async def authorize(headers: dict[bytes, bytes]) -> tuple[str, TokenGrant]:
+        if not access and not is_loopback(_requested_host(headers)):
+            raise TaskRequestRefused(
+                403,
+                error_codes.HTTP_WRONG_HOST,
+                "without a token, this server answers only requests for a host name of this machine",
+                "use http://127.0.0.1:PORT, or a token",
+            )
+        scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
+        found = access.of(token.strip() if scheme.lower() == "bearer" else None)
+        if found is None:
+            raise TaskRequestRefused(
+                401,
+                error_codes.UNAUTHORIZED,
+                "the request has no token, or one that grants nothing",
+                "send Authorization: Bearer TOKEN",
+                ((b"www-authenticate", b"Bearer"),),
+            )
+        return found
+
+    return authorize
 
 
 def openapi_description() -> bytes:
@@ -372,7 +394,7 @@ class TaskEndpoint:
         detect_dead_peers(self._socket)
         self._server = uvicorn.Server(
             uvicorn.Config(
-                TaskApp(broker, access),
+                TaskApp(broker, token_authorization(access)),
                 http=cast(Any, partial(Connection, Admission(connections_max()))),
                 ws="none",
                 lifespan="off",

@@ -158,7 +158,7 @@ class ChildSession:
             if len(self.task_leases) >= self._concurrency:
                 await self._wait_for_change()
                 continue
-            wanted = LeaseRequest(self.broker.queues, limit=self._concurrency - len(self.task_leases), wait_s=TASK_WAIT_MAX_S, lease_s=None)
+            wanted = LeaseRequest(self.broker.served, limit=self._concurrency - len(self.task_leases), wait_s=TASK_WAIT_MAX_S, lease_s=None)
             task_leases = await self.broker.lease(self._task_worker, wanted)
             if isinstance(task_leases, LeaseEnd):
                 break

@@ -73,7 +73,7 @@ class ProgramPerTask:
         while True:
             while len(self._running) >= self._concurrency:
                 _ = await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
-            wanted = LeaseRequest(self.broker.queues, limit=self._concurrency - len(self._running), wait_s=TASK_WAIT_MAX_S, lease_s=None)
+            wanted = LeaseRequest(self.broker.served, limit=self._concurrency - len(self._running), wait_s=TASK_WAIT_MAX_S, lease_s=None)
             task_leases = await self.broker.lease(self._task_worker, wanted)
             if isinstance(task_leases, LeaseEnd):
                 return

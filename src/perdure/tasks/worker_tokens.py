@@ -94,8 +94,10 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def allowed_queues(asked: Iterable[str] | None, served: frozenset[str], grant: TokenGrant) -> tuple[frozenset[str], frozenset[str]]:
-    """Divides the requested queues (None: all) into those that a worker may use and those that it may not."""
-    mine = served if grant.queues is None else served & grant.queues
-    wanted = mine if asked is None else frozenset(asked)
+def allowed_queues(asked: Iterable[str] | None, served: frozenset[str] | None, grant: TokenGrant) -> tuple[frozenset[str], frozenset[str]]:
+    """Divides the requested queues (None: all) into those that a worker may use and those that it may not. With `served`, only these queues are there."""
+    wanted = None if asked is None else frozenset(asked)
+    limits = [limit for limit in (served, grant.queues) if limit is not None]
+    mine = frozenset.intersection(*limits) if limits else wanted or frozenset()
+    wanted = mine if wanted is None else wanted
     return wanted & mine, wanted - mine
