@@ -11,6 +11,7 @@ TOOLS := $(VENV)/.tools
 PEER := .venv-bench/.peers
 RESTATE := .venv-restate/.peer
 RELEASE := .venv-release/.tools
+SCHEMATHESIS := .venv-schemathesis/.tools
 INSTALL := $(PY) -m pip install -qq --disable-pip-version-check --no-input
 NO_INDEX = { echo "make: pip could not install (its own words are above). Is a package index in reach?" \
 	"Connect to the network, or name a mirror in PIP_INDEX_URL, and run make again." >&2; exit 1; }
@@ -45,7 +46,7 @@ style: $(TOOLS) ## Check format, lint and types
 
 check: style test ## Check format, lint, types and tests: what must pass before a commit
 
-prove: $(TOOLS) ## Search for counter-examples for 100 minutes at most: simulator, kill -9 loops, every Python here
+prove: $(TOOLS) $(SCHEMATHESIS) ## Search for counter-examples for 100 minutes at most: simulator, kill -9 loops, every Python here
 	@$(PY) -m tools.prove $(PROVE)
 
 real: $(TOOLS) ## Run the tests against real servers and real inputs
@@ -68,7 +69,7 @@ format: $(TOOLS) ## Format, mend what lint can mend, make the sync modules, and 
 	@$(PY) -m tools.proof_page
 
 clean: ## Remove what make made: the environment, caches, builds
-	@rm -rf $(VENV) .venv-bench .venv-restate .venv-release build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf $(VENV) .venv-bench .venv-restate .venv-release .venv-schemathesis build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	@find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(PY):
@@ -102,6 +103,12 @@ $(RESTATE):
 $(RELEASE):
 	@set -e; $(find_python); echo "make: creating .venv-release for pip-audit and cyclonedx-bom"; "$$python" -m venv --clear .venv-release
 	@.venv-release/bin/python -m pip install -qq --disable-pip-version-check --no-input 'pip-audit>=2.10,<3' 'cyclonedx-bom>=7.5,<8' || $(NO_INDEX)
+	@touch $@
+
+# What asks the API all that its document allows, in an environment of its own: it needs an older jsonschema-rs.
+$(SCHEMATHESIS):
+	@set -e; $(find_python); echo "make: creating .venv-schemathesis for Schemathesis"; "$$python" -m venv --clear .venv-schemathesis
+	@.venv-schemathesis/bin/python -m pip install -qq --disable-pip-version-check --no-input 'schemathesis>=4.32,<5' || $(NO_INDEX)
 	@touch $@
 
 # Sets `python` to the newest that works. Each is tried by running it: a name in PATH may be a shim with nothing

@@ -1,6 +1,7 @@
 """Claims about the HTTP API: it is made from the table of operations, and says what is wrong."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,16 @@ def test_each_operation_can_travel_in_both_forms_and_is_described(operation: Ope
 
 def test_no_two_operations_have_the_same_name_or_route() -> None:
     assert len({one.name for one in OPERATIONS}) == len({(one.method, one.path) for one in OPERATIONS}) == len(OPERATIONS)
+
+
+def test_no_two_paths_differ_only_in_the_names_of_their_parameters() -> None:
+    paths = {one.path for one in OPERATIONS}
+    assert len({re.sub(r"\{\w+\}", "{}", path) for path in paths}) == len(paths)
+
+
+async def test_a_method_that_is_not_allowed_is_answered_with_those_of_the_most_specific_path(api: Api) -> None:
+    answer = await api("DELETE", "/api/workflows/sync")
+    assert (answer.status, answer.headers["allow"]) == (405, "POST")
 
 
 async def test_an_execution_is_started_once_and_its_result_is_read(api: Api) -> None:

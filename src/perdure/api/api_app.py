@@ -209,15 +209,12 @@ class ApiApp:
             if called is None:
                 raise Refusal(404, "not_found", f"there is no operation {request.segments[2]} here", "use a server of the client's version")
             return called, {}
-        allowed: dict[str, Route] = {}
         for parts, methods in self._routes.get(len(request.segments), ()):
             if all(part.startswith("{") or part == given for part, given in zip(parts, request.segments, strict=True)):
-                if (route := methods.get("GET" if request.method == "HEAD" else request.method)) is not None:
-                    return route, {part[1:-1]: given for part, given in zip(parts, request.segments, strict=True) if part.startswith("{")}
-                allowed |= methods
-        if allowed:
-            names = ", ".join(sorted(allowed))
-            raise Refusal(405, "method_not_allowed", f"{request.method} is not allowed here", f"use {names}", ((b"allow", names.encode()),))
+                if (route := methods.get("GET" if request.method == "HEAD" else request.method)) is None:
+                    names = ", ".join(sorted(methods))
+                    raise Refusal(405, "method_not_allowed", f"{request.method} is not allowed here", f"use {names}", ((b"allow", names.encode()),))
+                return route, {part[1:-1]: given for part, given in zip(parts, request.segments, strict=True) if part.startswith("{")}
         raise Refusal(404, "not_found", f"there is no {request.path} here", "GET /openapi.json lists the paths")
 
     async def _arguments(self, route: Route, request: ApiRequest, path: dict[str, str], caller: Caller) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import msgspec
 from perdure.api import problems
 from perdure.api.json_forms import KEY, FieldForm, Schema, SchemaReference, camel, form_of
 from perdure.api.request_arguments import RequestArguments
-from perdure.core.errors import Forbidden, PerdureError, StoreUnavailable, Unauthenticated
+from perdure.core.errors import Forbidden, NotFound, PerdureError, Removed, StoreUnavailable, Unauthenticated
 from perdure.operations.operation_table import Operation
 
 PROBLEM: Schema = {
@@ -112,7 +112,8 @@ def _responses(operation: Operation, schemas: dict[str, Schema]) -> dict[str, An
         if "created" in getattr(operation.result, "__struct_fields__", ()):
             found["201"] = {**found["200"], "description": "It was created."}
     by_status: dict[int, list[str]] = {status: [code] for status, code in REFUSALS.items()}
-    for kind in (*operation.errors, Unauthenticated, Forbidden, StoreUnavailable):
+    removed = (Removed,) if NotFound in operation.errors else ()  # the head of an execution may outlive its log
+    for kind in (*operation.errors, *removed, Unauthenticated, Forbidden, StoreUnavailable):
         by_status.setdefault(problems.status_of(kind), []).append(_code(kind))
     for status, codes in sorted(by_status.items()):
         found[str(status)] = {"description": ", ".join(dict.fromkeys(codes)), "content": {problems.MEDIA_TYPE: {"schema": REFERENCE}}}

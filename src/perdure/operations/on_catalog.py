@@ -209,14 +209,14 @@ async def draft(access: StoreAccess, tenant: str, definition: str) -> DraftRecor
     return await catalog.read_draft(access, tenant, definition)
 
 
-async def save_draft(access: StoreAccess, tenant: str, slug: str, document: bytes, author: str, *, revision: int | None = None) -> CatalogDefinition:
+async def save_draft(access: StoreAccess, tenant: str, definition: str, document: bytes, author: str, *, revision: int | None = None) -> CatalogDefinition:
     """Keeps a document that need not be valid beside the current version; without a definition of this slug, creates one that has only a draft.
 
     Raises:
         StaleRecord: the definition is not at the revision.
         BadName, BadValue: the slug or the author is not valid, or the document is larger than 512 KiB.
     """
-    return await catalog.save_draft(access, tenant, slug, document, Edit(author, revision=revision))
+    return await catalog.save_draft(access, tenant, definition, document, Edit(author, revision=revision))
 
 
 async def discard_draft(access: StoreAccess, tenant: str, definition: str, author: str, *, revision: int | None = None) -> CatalogDefinition:

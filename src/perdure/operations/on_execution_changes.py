@@ -186,7 +186,7 @@ async def undo(access: StoreAccess, key: Key, reason: str = "", wait: bool = Fal
     """Undoes the completed steps of an execution that has ended, the last first.
 
     Raises:
-        NotFound, BadValue: there is nothing to undo.
+        NotFound, HasEnded, BadValue: there is nothing to undo.
     """
     await execution_operations.undo_execution(access, key, reason, wait)
 

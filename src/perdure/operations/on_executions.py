@@ -101,7 +101,8 @@ async def result(access: StoreAccess, key: Key, after: int = 0, wait_s: float = 
         ExecutionFailed, DeadlineExceeded, ExecutionCancelled: it ended without a result.
         NeedsAttention: it is parked until a person acts on it.
     """
-    has_ended = (await access.head(key)).ended_at_s is not None
+    head = await access.head(key)
+    has_ended = head.ended_at_s is not None and head.version > after
     try:
         async with asyncio.timeout(max(min(wait_s, WAIT_MAX_S), READ_S if has_ended else 0.0)):
             return ResultSoFar(True, await access.result(key, after))

@@ -37,7 +37,7 @@ async def change(access: StoreAccess, queue: str, changes: LimitChanges, only_te
     Raises:
         BadValue, BadName: a limit or a name is invalid.
     """
-    return await execution_operations.change_queue_limits(access.store, checked_name(queue, "queue"), changes, only_tenant)
+    return await execution_operations.change_queue_limits(access.store, checked_name(queue, "queue"), changes, _checked_tenant(only_tenant))
 
 
 async def remove(access: StoreAccess, queue: str, only_tenant: str | None = None) -> None:
@@ -46,7 +46,11 @@ async def remove(access: StoreAccess, queue: str, only_tenant: str | None = None
     Raises:
         BadName: the name is invalid.
     """
-    await execution_operations.remove_queue_limits(access.store, checked_name(queue, "queue"), only_tenant)
+    await execution_operations.remove_queue_limits(access.store, checked_name(queue, "queue"), _checked_tenant(only_tenant))
+
+
+def _checked_tenant(tenant: str | None) -> str | None:
+    return None if tenant is None else checked_name(tenant, "tenant")
 
 
 async def processes(access: StoreAccess) -> list[HolderView]:

@@ -198,7 +198,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(on_catalog.move_tag, "PUT", "/api/workflows/{definition}/tags/{tag}", "author"),
     Operation(on_catalog.remove_tag, "DELETE", "/api/workflows/{definition}/tags/{tag}", "author"),
     Operation(on_catalog.draft, "GET", "/api/workflows/{definition}/draft", "viewer"),
-    Operation(on_catalog.save_draft, "PUT", "/api/workflows/{slug}/draft", "author"),
+    Operation(on_catalog.save_draft, "PUT", "/api/workflows/{definition}/draft", "author"),
     Operation(on_catalog.discard_draft, "DELETE", "/api/workflows/{definition}/draft", "author"),
     Operation(on_catalog.version, "GET", "/api/workflow-versions/{reference}", "viewer"),
     Operation(on_catalog.resolve, "GET", "/api/workflow-versions/{reference}/name", "viewer"),
