@@ -13,10 +13,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 from urllib.parse import urlsplit
 
 from bench._http_server import TOKEN
@@ -47,7 +47,7 @@ class Connection:
     def __init__(self, url: str) -> None:
         self._host, self._port = urlsplit(url).hostname, urlsplit(url).port
 
-    async def __aenter__(self) -> "Connection":
+    async def __aenter__(self) -> Self:
         """Opens it."""
         self.reader, self.writer = await asyncio.open_connection(self._host, self._port, limit=2**22)
         return self
@@ -138,6 +138,7 @@ START = Request("POST", "/api/executions", '{"workflow":"calc","id":"b#","input"
 RESULT = Request("GET", "/api/executions/calc/b#/result?waitSeconds=20")
 GET = Request("GET", "/")
 STATUS = Request("GET", "/api/executions/filled/f1")
+OPEN = Request("GET", "/api/executions?limit=1&status=pending,running,waiting")
 PAGES = {
     "a page of 50": "/api/executions?limit=50",
     "a page of 50 of one workflow": "/api/executions?limit=50&workflow=filled",
@@ -193,9 +194,8 @@ async def measure(api: str, trivial: str, seconds: float, rounds: int, count: in
 
 async def idle(api: str) -> None:
     """Waits until all executions have ended."""
-    open_ones: Callable[[bytes], bool] = lambda page: bool(json.loads(page)["items"])
     async with Connection(api) as connection:
-        while open_ones(await connection.ask(Request("GET", "/api/executions?limit=1&status=pending,running,waiting").encoded(0))):
+        while json.loads(await connection.ask(OPEN.encoded(0)))["items"]:  # noqa: ASYNC110  # there is no event in another process
             await asyncio.sleep(0.1)
 
 
