@@ -40,8 +40,8 @@ RELOADERS = {
 class Shop:
     """A server of the shop. Its processes are those of a group, so that all of them end with it."""
 
-    def __init__(self, directory: Path, command: tuple[str, ...], code: Path = ROOT) -> None:
-        self.directory, self.code = directory, code
+    def __init__(self, directory: Path, command: tuple[str, ...], code: Path = ROOT, ready: tuple[str, int] = ("/orders/none", 404)) -> None:
+        self.directory, self.code, self.ready = directory, code, ready
         with closing(socket.socket()) as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
@@ -59,7 +59,7 @@ class Shop:
             subprocess.run(migrate, cwd=self.code, env=self.environment, check=True, timeout=WAIT_S)
         with self.log.open("a") as log:
             self._process = subprocess.Popen(self.command, cwd=self.code, env=self.environment, stdout=log, stderr=log, start_new_session=True)
-        self.wait_until(lambda: self.get("/orders/none")[0] == 404, "it answers")
+        self.wait_until(lambda: self.get(self.ready[0])[0] == self.ready[1], "it answers")
 
     def end(self, number: int = signal.SIGKILL) -> int:
         """Sends the main process a signal (SIGKILL: all of its processes), and returns its exit code."""
