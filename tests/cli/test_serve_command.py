@@ -5,6 +5,7 @@ import signal
 import sqlite3
 import ssl
 import subprocess
+import time
 from contextlib import closing
 from http.client import HTTPException
 from pathlib import Path
@@ -137,6 +138,36 @@ def test_a_stop_lets_requests_and_steps_end_and_refuses_new_connections(tmp_path
             server.request("GET", "/healthz")
     with Client(environment(tmp_path)["PERDURE_DB"]) as client:
         assert client.get("s").status().status == "completed", "the step in flight could end, and the execution with it"
+
+
+async def test_who_follows_a_stream_or_waits_goes_on_at_the_next_process(tmp_path: Path) -> None:
+    key, port = await asyncio.to_thread(new_key, tmp_path), free_port()
+    server = await asyncio.to_thread(ServeProcess, tmp_path, "--listen", f"127.0.0.1:{port}")
+    try:
+        async with AsyncClient(server.url, token=key) as client:
+            handle = await client.start(client.workflow("greet").with_(id="g"))
+            seen = asyncio.Event()
+
+            async def followed() -> list[str]:
+                found = list[str]()
+                async for one in handle.events(follow=True):
+                    found.append(one.type)
+                    seen.set()
+                return found
+
+            following, waiting = asyncio.create_task(followed()), asyncio.create_task(handle.result(timeout=60))
+            await asyncio.wait_for(seen.wait(), 60)
+            began_s = time.monotonic()
+            server.signal(signal.SIGTERM)
+            assert await asyncio.to_thread(server.ended) == 0 and time.monotonic() - began_s < 25, "it does not wait for those who wait"
+            await asyncio.to_thread(server.close)
+            server = await asyncio.to_thread(ServeProcess, tmp_path, "--listen", f"127.0.0.1:{port}")
+            await handle.send("named", "Ada")
+            assert await waiting == "Hello Ada"
+            found = await asyncio.wait_for(following, 60)
+            assert found[-1] == "execution.completed" and found.count("execution.created") == 1, "it goes on behind what it has seen"
+    finally:
+        await asyncio.to_thread(server.close)
 
 
 async def _load(url: str, key: str, name: str, acknowledged: list[str], until: asyncio.Event) -> None:

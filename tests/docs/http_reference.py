@@ -19,7 +19,7 @@ GROUPS = {
 }
 """The heading of each module of operations."""
 
-COMMON = (400, 401, 403, 404, 408, 413, 415, 422, 503)
+COMMON = (400, 401, 403, 404, 408, 413, 415, 422, 429, 503)
 """The statuses that almost every operation has; the page says them once."""
 
 INTRODUCTION = """
@@ -28,7 +28,7 @@ INTRODUCTION = """
 Every operation, with the role that it needs. [The guide](../guides/http.md) has what holds for all of them: addresses, names, times, pages, streams, errors.
 A server describes itself at `GET /openapi.json` (OpenAPI 3.1).
 
-Any operation may also answer 400, 401, 403, 404, 408, 413, 415, 422 or 503 with a [problem](https://www.rfc-editor.org/rfc/rfc9457); the list of one names
+Any operation may also answer 400, 401, 403, 404, 408, 413, 415, 422, 429 or 503 with a [problem](https://www.rfc-editor.org/rfc/rfc9457); the list of one names
 the codes that are its own. `?` behind a name: it may be left out. `null` behind a type: it may be null. *Repeatable*: sent again with the same arguments, it
 has the same effect once, and does not fail.
 """
@@ -75,7 +75,7 @@ def _answers(responses: dict[str, Any]) -> Iterator[str]:
             kinds = [_type(one["schema"]) for media, one in answer.get("content", {}).items() if media == "application/json"]
             streams = " (or a stream of server-sent events)" if "text/event-stream" in answer.get("content", {}) else ""
             yield f"**{status}**{f' {kinds[0]}' if kinds else ''}{streams}"
-        elif int(status) not in COMMON:
+        elif int(status) not in COMMON or (status == "429" and answer["description"] != "too_many_requests"):
             yield f"{status} {answer['description']}"
 
 

@@ -34,7 +34,7 @@ PROBLEM: Schema = {
     "required": ["type", "title", "status", "detail", "code"],
 }
 REFERENCE: Schema = {"$ref": "#/components/schemas/Problem"}
-REFUSALS = {400: "bad_request", 404: "not_found", 408: "too_slow", 413: "too_large", 415: "not_json", 422: "bad_value"}
+REFUSALS = {400: "bad_request", 404: "not_found", 408: "too_slow", 413: "too_large", 415: "not_json", 422: "bad_value", 429: "too_many_requests"}
 """The statuses of requests that reach no operation, and a code of each."""
 
 
