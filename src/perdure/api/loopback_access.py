@@ -58,7 +58,7 @@ def is_loopback(host: str) -> bool:
 
 
 class DevServer(NamedTuple):
-    """The server of a `perdure dev` that runs, or ran last: its URL and token."""
+    """The server of a `perdure dev` that runs: its URL and token."""
 
     url: str
     token: str
@@ -72,6 +72,12 @@ def write_dev_server(file: Path, server: DevServer) -> None:
     with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
         json.dump(server._asdict(), opened)
     fresh.replace(file)
+
+
+def remove_dev_server(file: Path, server: DevServer) -> None:
+    """Removes what `write_dev_server` has kept, unless another server was started here since."""
+    if read_dev_server(file) == server:
+        file.unlink(missing_ok=True)
 
 
 def read_dev_server(file: Path) -> DevServer | None:

@@ -34,8 +34,8 @@ def demo(settings: GlobalOptions, /, *, rejected: bool, interactive: bool) -> No
     from perdure.cli.demo.shop_processes import DemoStuck
     from perdure.stores.configured_store import is_postgres, shown_url
 
-    if settings.db is not None and not is_postgres(settings.db):
-        raise click.UsageError(f"--db {shown_url(settings.db)} is not postgresql://user@host/database; without --db, the demo makes a file of its own.")
+    if (db := settings.database()) is not None and not is_postgres(db):
+        raise click.UsageError(f"--db {shown_url(db)} is not postgresql://user@host/database; without --db, the demo makes a file of its own.")
     live = interactive and sys.stdin.isatty() and sys.stdout.isatty()
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: sys.exit(128 + number))
@@ -43,7 +43,7 @@ def demo(settings: GlobalOptions, /, *, rejected: bool, interactive: bool) -> No
     directory = Path(tempfile.mkdtemp(prefix="perdure-demo-"))
     try:
         with demo_keys.keys_at_once() if live else nullcontext():
-            false = demo_play.play(directory, player, settings.db or "")
+            false = demo_play.play(directory, player, db or "")
     except DemoStuck as stuck:
         raise CommandExit(ExitCode.DEFECT, str(stuck)) from stuck
     finally:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perdure.cli import shared_options
-from perdure.cli.exit_codes import CommandExit, ExitCode
 from perdure.cli.root_command import CliCommand
 from perdure.cli.run_commands import tool_options
 from perdure.cli.shared_options import GlobalOptions
@@ -52,8 +51,8 @@ SOCKET_VARIABLE, TOKEN_VARIABLE = "PERDURE_DEV_SOCKET", "PERDURE_DEV_TOKEN"
 def dev(settings: GlobalOptions, /, *, targets: tuple[str, ...], port: int, no_reload: bool, queues: tuple[str, ...], **given: Any) -> None:
     """Run workflows and definitions with an HTTP API, on this machine alone, while you write them.
 
-    Targets are as for perdure worker; without any, files of this directory that define workflows are not searched: name them. When a file is saved, the code
-    is loaded anew; executions go on where they were, and no step that has ended is performed again.
+    Targets are those of perdure worker: name the files that define your workflows. When a file is saved, the code is loaded anew; executions go on where they
+    were, and no step that has ended is performed again.
 
     The API needs the token that is printed, which is a new one at each start. Commands on the same directory find both: perdure ls --server dev.
     """
@@ -63,16 +62,19 @@ def dev(settings: GlobalOptions, /, *, targets: tuple[str, ...], port: int, no_r
     import secrets
 
     from perdure.api.api_server import listening_socket, url_of
-    from perdure.api.loopback_access import DEV_FILE, DevServer, write_dev_server
+    from perdure.api.loopback_access import DEV_FILE, DevServer, remove_dev_server, write_dev_server
 
+    _ = settings.database()
     listening, token = listening_socket("127.0.0.1", port), secrets.token_urlsafe(24)
-    url = url_of(listening)
-    write_dev_server(DEV_FILE, DevServer(url, token))
-    click.echo(f"{url}  token {token}")
+    server = DevServer(url_of(listening), token)
     environment = {**os.environ, SOCKET_VARIABLE: str(listening.fileno()), TOKEN_VARIABLE: token}
-    code = watch(listening, environment, places_of(targets), reloads=not no_reload)
-    if code:
-        raise CommandExit(ExitCode.STORE if code == ExitCode.STORE else ExitCode.INPUT, "")
+    write_dev_server(DEV_FILE, server)
+    try:
+        click.echo(f"{server.url}  token {token}")
+        code = watch(listening, environment, places_of(targets), reloads=not no_reload)
+    finally:
+        remove_dev_server(DEV_FILE, server)
+    click.get_current_context().exit(code if code >= 0 else 128 - code)  # that of a process which a signal has killed is negative here
 
 
 def places_of(targets: tuple[str, ...]) -> list[Path]:

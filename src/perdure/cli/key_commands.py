@@ -168,7 +168,7 @@ async def _access(settings: GlobalOptions, operation: str, creates: bool) -> Asy
         return
     if not creates and (file := database_file(settings.url())):
         settings.expect(file)
-    store = open_store(settings.db)
+    store = open_store(settings.database())
     access = StoreAccess(store)
     try:
         yield audited_access(access, AuditedBy(caller, operation)), caller

@@ -191,7 +191,7 @@ def _input(target: str, workflow: Workflow[..., Any], given: dict[str, Any]) -> 
 
 def _run(settings: GlobalOptions, workflow: Workflow[..., Any], input: tuple[list[Any], dict[str, Any]], key: Key, waits: bool) -> Any:
     args, kwargs = input
-    chosen = workflow.with_(id=key.id, db=settings.db)
+    chosen = workflow.with_(id=key.id, db=settings.database())
     if waits:
         return chosen.run(*args, **kwargs)
     import asyncio
@@ -208,7 +208,7 @@ async def _until_approval(settings: GlobalOptions, running: Coroutine[Any, Any, 
     from perdure.core.errors import NotFound
 
     task = asyncio.ensure_future(running)
-    async with AsyncClient(settings.db) as client:
+    async with AsyncClient(settings.database()) as client:
         while not (await asyncio.wait({task}, timeout=APPROVAL_POLL_S))[0]:
             try:
                 asking = await _awaited_approval(client, key)

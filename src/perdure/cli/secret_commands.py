@@ -46,7 +46,7 @@ async def _secret_access(settings: GlobalOptions, key_file: str | None, creates:
     chosen = vault_client.secret_keys(key_file)
     if not creates and (file := database_file(settings.url())):
         settings.expect(file)
-    store = open_store(settings.db)
+    store = open_store(settings.database())
     try:
         vault = store.part(VAULT)
         if vault is None:

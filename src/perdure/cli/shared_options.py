@@ -74,10 +74,14 @@ class GlobalOptions:
         """The URL of the database; it may contain a password. A command that needs it ends if it was given a server."""
         from perdure.stores.configured_store import configured_url
 
+        return configured_url(self.database())
+
+    def database(self) -> str | None:
+        """The URL of the database, if one was given; it may contain a password. A command that needs a database ends if it was given a server."""
         if (server := self.server_url()) is not None:
             command = click.get_current_context().command_path
             raise CommandExit(ExitCode.INPUT, f"{command} needs the database itself, and was given the server {server}\nname the database: --db URL")
-        return configured_url(self.db)
+        return self.db
 
     def expect(self, file: Path) -> None:
         """Ends the command if the database does not exist."""
@@ -117,7 +121,7 @@ def server_and_token(server: str) -> tuple[str, str | None]:
 
     found = read_dev_server(DEV_FILE)
     if found is None:
-        raise CommandExit(ExitCode.INPUT, f"no perdure dev has been started in this directory: there is no {DEV_FILE}\nstart one: perdure dev FILE.py")
+        raise CommandExit(ExitCode.INPUT, f"no perdure dev runs in this directory: there is no {DEV_FILE}\nstart one: perdure dev FILE.py")
     return found.url, found.token
 
 

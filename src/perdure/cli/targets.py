@@ -104,11 +104,13 @@ def load_app(text: str) -> App | None:
 
 
 def use_database_of(settings: GlobalOptions, texts: Iterable[str]) -> None:
-    """Has a command use the database of the App among its targets, unless an option names another.
+    """Has a command use the database of the App among its targets, unless an option names another, or a server.
 
     Raises:
         NoTarget: two Apps have different databases; or an App has an open store or a codec of its own, which only `perdure worker` can use.
     """
+    if settings.server_url() is not None:
+        return
     found = {text: app for text in texts if (app := load_app(text)) is not None}
     for text, app in found.items():
         if app.codec is not None or (settings.db is None and not isinstance(app.db, str | None)):
@@ -150,6 +152,7 @@ def served_code(settings: GlobalOptions, targets: tuple[str, ...], queues: tuple
     """
     from perdure.definition_workflow import Definition
 
+    _ = settings.database()
     code = load_code(targets, given["tools"], given["calls"], definition_files.environment_of(given)) if targets else TargetCode((), ())
     for definition in (one for one in code.workflows if isinstance(one, Definition)):
         definition_files.require_dependencies(definition)
