@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from perdure import App, Context, Signal, Workflow, step, workflow
+from perdure import App, Context, Retry, Signal, Workflow, step, workflow
 from perdure.api.api_app import ApiApp
 from perdure.api.api_server import ApiServer, listening_socket, url_of
 from perdure.api.http_requests import ApiRequest
@@ -50,7 +50,26 @@ async def trip(ctx: Context, city: str) -> str:
     return f"to {city}: {approved.approved}"
 
 
-WORKFLOWS: list[Workflow[..., Any]] = [calc, greet, trip]
+attempts: list[int] = []
+
+
+@step(retry=Retry(max=3, wait=0.01, jitter=0))
+async def unsteady(fails: int) -> int:
+    """A step that fails so many times."""
+    attempts.append(fails)
+    if len(attempts) <= fails:
+        raise OSError(f"failed {len(attempts)}")
+    return len(attempts)
+
+
+@workflow
+async def shaky(ctx: Context, fails: int) -> int:
+    """Calls a step that fails so many times."""
+    attempts.clear()
+    return await ctx.step(unsteady, fails)
+
+
+WORKFLOWS: list[Workflow[..., Any]] = [calc, greet, trip, shaky]
 
 
 class Answer(NamedTuple):

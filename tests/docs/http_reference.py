@@ -5,11 +5,14 @@ from typing import Any
 
 from perdure.api.openapi_document import openapi_document
 from perdure.operations.operation_table import OPERATIONS, Operation
+from perdure.operations.route_aliases import ALIASES
 
 HEADER = "<!-- Written by `python -m tests.docs.reference` from the table of operations: change that, or the docstrings of its functions. -->"
 
 GROUPS = {
     "executions": "Executions",
+    "runs": "Runs, as systems know them that dispatch them to a runner",
+    "kinds": "Kinds of steps",
     "catalog": "Workflows: definitions and their versions",
     "approvals": "Approvals, and completions of external steps",
     "dead_letters": "Dead letters",
@@ -36,7 +39,7 @@ has the same effect once, and does not fail.
 
 def http_page() -> str:
     """Returns the page of all operations."""
-    document = openapi_document(OPERATIONS)
+    document = openapi_document(OPERATIONS, ALIASES)
     parts = [HEADER, INTRODUCTION]
     grouped = {heading: [one for one in OPERATIONS if one.name.partition(".")[0] == group] for group, heading in GROUPS.items()}
     if forgotten := {one.name for one in OPERATIONS} - {one.name for found in grouped.values() for one in found}:
@@ -45,12 +48,24 @@ def http_page() -> str:
         parts.append(f"## {heading}\n")
         for operation in operations:
             parts.extend(_operation(operation, document["paths"][operation.path][operation.method.lower()]))
+    parts.append("## Other routes\n")
+    parts.append("Clients of other systems find these operations at their routes too. `execution` is the id of an execution, of whatever workflow.\n")
+    parts.extend(_alias_table())
     parts.append("## Objects\n")
     for name, schema in sorted(document["components"]["schemas"].items()):
         parts.append(f"### {name}\n")
         parts.append(f"{schema['description']}\n" if schema.get("description") else "")
         parts.extend(_table(_fields(schema)))
     return "\n".join(part for part in parts if part).rstrip() + "\n"
+
+
+def _alias_table() -> Iterator[str]:
+    rows = ["| route | operation | differs in |", "| --- | --- | --- |"]
+    for one in ALIASES:
+        fields = [f"`{theirs}` is `{name}`" for theirs, name in one.names.items()]
+        fields += [f"the body is `{one.body_as}`"] if one.body_as else []
+        rows.append(f"| {one.method} {one.path} | `{one.operation.name}` | {', '.join(fields)} |")
+    yield "\n".join(rows) + "\n"
 
 
 def _operation(operation: Operation, described: dict[str, Any]) -> Iterator[str]:

@@ -11,9 +11,12 @@ from perdure import Context, Workflow, step, workflow
 from perdure.core import log_format, views
 from perdure.core.errors import BadValue
 from perdure.core.events import Event, SnapshotEvent
+from perdure.core.execution import Execution
 from perdure.core.paths import Key
 from perdure.core.replay import fold_events
 from perdure.service.execution_folds import CACHED_EVENTS_MAX, CACHED_FOLDS_MAX, FoldCache, LogTail
+from perdure.service.history import stream_history
+from perdure.service.store_access import StoreAccess
 from perdure.stores.memory import MemoryStore
 from perdure.stores.protocol import StoredLog
 from perdure.sync_client import AsyncClient, AsyncHandle, EmittedValue
@@ -247,6 +250,32 @@ async def test_events_are_resumed_behind_an_id(c: Cluster, client: AsyncClient) 
     read = await happened(handle)
     for id in sorted({id for id, _, _ in read}):
         assert await happened(handle, after=id) == [event for event in read if event[0] > id]
+
+
+@virtually
+async def test_the_pages_of_a_history_fold_its_log_once(c: Cluster, client: AsyncClient) -> None:
+    await c.engine(emitting)
+    handle = await client.start(emitting, 40, 1.0)
+    await handle.result()
+    whole = await happened(handle)
+    access, read, folded, apply = StoreAccess(c.store), list[tuple[int, str, str]](), list[Event](), Execution.apply
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Execution, "apply", lambda self, event: (folded.append(event), apply(self, event))[1])
+        while page := await some_events(access, handle.key, read[-1][0] if read else 0):
+            read += page
+    assert read == whole and len(folded) == len(await c.events(handle.key))
+    assert [event.id async for event in stream_history(access, handle.key, 2, follow=False)] == [id for id, _, _ in whole if id > 2]
+
+
+async def some_events(access: StoreAccess, key: Key, after: int) -> list[tuple[int, str, str]]:
+    """The next three events, and those that have the id of the last of them."""
+    found: list[tuple[int, str, str]] = []
+    async with aclosing(stream_history(access, key, after, follow=False)) as events:
+        async for event in events:
+            if len(found) >= 3 and event.id != found[-1][0]:
+                break
+            found.append((event.id, event.type, event.subject))
+    return found
 
 
 @pytest.mark.slow

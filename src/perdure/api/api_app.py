@@ -28,8 +28,9 @@ from perdure.api.request_arguments import RequestArguments
 from perdure.api.request_watch import until_over
 from perdure.core.error_text import SHOWN_CHARACTERS_MAX, shorten_text
 from perdure.core.errors import PerdureError, RequestUnderWay
-from perdure.operations import wire_codec
+from perdure.operations import on_executions, wire_codec
 from perdure.operations.operation_table import OPERATIONS, Operation
+from perdure.operations.route_aliases import ALIASES
 from perdure.service.audit import AuditedBy, audited_access
 from perdure.service.callers import Caller
 from perdure.service.idempotency import IdempotentRequests, KeptAnswer, KeyedRequest
@@ -59,7 +60,7 @@ class WaitOver(Exception):  # an expected outcome on its way to the answer
 
 
 class Route(NamedTuple):
-    """An operation with what reads its arguments."""
+    """An operation with what reads its arguments at one of its routes."""
 
     operation: Operation
     reader: RequestArguments
@@ -87,7 +88,8 @@ class ApiApp:
         self._limiter, self._pages, self._headers, self._root_path = limiter, pages, headers or AnswerHeaders(), root_path
         self._routes: dict[int, list[tuple[tuple[str, ...], dict[str, Route]]]] = {}
         self._by_name = {one.name: Route(one, RequestArguments(one)) for one in operations}
-        for route in self._by_name.values():
+        self._aliases = [Route(one.operation, RequestArguments(one.operation, one)) for one in ALIASES if one.operation in operations]
+        for route in (*self._by_name.values(), *self._aliases):
             self._add(route)
         self._idempotent = IdempotentRequests(access)
         self._document = b""
@@ -108,13 +110,13 @@ class ApiApp:
         return self._stopping
 
     def _add(self, route: Route) -> None:
-        parts = tuple(route.operation.path.strip("/").split("/"))
+        parts = tuple(route.reader.path.strip("/").split("/"))
         same_length = self._routes.setdefault(len(parts), [])
         for known, methods in same_length:
             if known == parts:
-                methods[route.operation.method] = route
+                methods[route.reader.method] = route
                 return
-        same_length.append((parts, {route.operation.method: route}))
+        same_length.append((parts, {route.reader.method: route}))
         same_length.sort(key=lambda one: [part.startswith("{") for part in one[0]])  # literal parts come first
 
     async def __call__(self, scope: AsgiScope, receive: AsgiReceive, send: AsgiSend) -> None:
@@ -144,7 +146,7 @@ class ApiApp:
             case ("readyz",):
                 return await self._readiness()
             case ("openapi.json",):
-                self._document = self._document or _encode_json(openapi_document([route.operation for route in self._by_name.values()]))
+                self._document = self._document or self._described()
                 return ApiAnswer(200, self._document)
         for other in (self._headers.preflight(request), None if self._pages is None else await self._pages(request)):
             if other is not None:
@@ -226,9 +228,12 @@ class ApiApp:
                 message, where = f"the body is not what {operation.name} takes: {shorten_text(str(error), SHOWN_CHARACTERS_MAX)}", _binary_place(error)
                 raise Refusal(400, "bad_request", message, "use the client of the server's version", where=where) from None
         else:
+            if "execution" in path:
+                key = await on_executions.by_id(self.access, caller.tenant, path.pop("execution"))
+                path |= {"workflow": key.workflow, "id": key.id}
             given = route.reader.from_query(request.query)
             if request.method not in ("GET", "HEAD", "DELETE"):
-                given |= await json_body(request)
+                given |= await json_body(request, "" if route.reader.alias is None else route.reader.alias.body_as)
             if operation.is_stream:
                 given = {"after": _last_event_id(request, given.get("after", 0)), "follow": given.get("follow", False)}
             arguments = route.reader.read(path, given, caller.tenant, request.header("idempotency-key"))
@@ -278,6 +283,10 @@ class ApiApp:
         last = wire_codec.number_of(items[-1]) if items else arguments.get("after", 0)
         return ApiAnswer(200, _encode_json({"items": [form.write(one) for one in items], "next": last}))
 
+    def _described(self) -> bytes:
+        operations, aliases = [route.operation for route in self._by_name.values()], [route.reader.alias for route in self._aliases]
+        return _encode_json(openapi_document(operations, [one for one in aliases if one is not None]))
+
     async def _readiness(self) -> ApiAnswer:
         if self.is_stopping:
             raise Refusal(503, "stopping", "this process is stopping", "send requests to another one", ((b"retry-after", b"1"),))
@@ -286,7 +295,8 @@ class ApiApp:
 
 
 def _may_wait(operation: Operation, arguments: dict[str, Any]) -> bool:
-    return bool(arguments.get("wait") or arguments.get("wait_s")) or operation.name == "executions.ask"
+    defaults = {one.name: one.default for one in operation.parameters}
+    return operation.name == "executions.ask" or any(bool(arguments.get(name, defaults.get(name))) for name in ("wait", "wait_s"))
 
 
 async def _lifespan(receive: AsgiReceive, send: AsgiSend) -> None:

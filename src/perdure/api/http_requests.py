@@ -138,8 +138,8 @@ def _too_large() -> Refusal:
     return Refusal(413, "too_large", f"a body may take {BODY_BYTES_MAX:,} bytes at most", "keep it elsewhere, and send where it is")
 
 
-async def json_body(request: ApiRequest) -> dict[str, Any]:
-    """Reads the body of a request, which is an object of JSON, or nothing.
+async def json_body(request: ApiRequest, whole: str = "") -> dict[str, Any]:
+    """Reads the body of a request, which is an object of JSON, or nothing. Of one that is the field `whole`, it may be anything.
 
     Raises:
         Refusal: it is something else, too large or too deep, or does not arrive.
@@ -154,12 +154,12 @@ async def json_body(request: ApiRequest) -> dict[str, Any]:
         found = msgspec.json.decode(raw)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         raise Refusal(400, "bad_request", f"the body is not JSON: {error}", "send a JSON object in UTF-8", where="body") from None
-    if not isinstance(found, dict):
+    if not whole and not isinstance(found, dict):
         raise Refusal(400, "bad_request", f"the body is {type(found).__name__}, and not an object", "send a JSON object, such as {}", where="body")
     if raw.count(b"[") + raw.count(b"{") > JSON_DEPTH_MAX and _is_deep(found, JSON_DEPTH_MAX):
         message = f"the body has more than {JSON_DEPTH_MAX} objects and arrays in one another"
         raise Refusal(400, "bad_request", message, "send a flatter form, or deep data as a text of JSON", where="body")
-    return found
+    return {whole: found} if whole else found
 
 
 def _is_deep(value: Any, levels: int) -> bool:

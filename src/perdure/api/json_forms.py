@@ -3,6 +3,7 @@
     Python                              JSON
     created_at_s: float                 createdAt: "2026-11-28T07:00:00.000000Z"
     deadline_s: float                   deadlineSeconds: 90.5
+    ended_at_s: float                   completedAt
     any other name                      the name in camelCase
     key: Key (in a result)              workflow, id, beside the other fields
     tenant, and the tenant of a key     left out: it is that of the caller
@@ -57,8 +58,14 @@ class Form(NamedTuple):
     schema: Schema
 
 
+JSON_NAMES = {"ended_at_s": "completedAt"}
+"""The names that clients of other systems know, where they differ from those in Python."""
+
+
 def camel(name: str) -> str:
     """Returns the JSON name of a field or parameter."""
+    if name in JSON_NAMES:
+        return JSON_NAMES[name]
     if is_time(name):
         name = name[:-2]
     elif name.endswith("_s"):
@@ -304,7 +311,7 @@ def _or_null(schema: Schema) -> Schema:
 
 def _union(parts: tuple[Any, ...]) -> Form:
     known = tuple(part for part in parts if part not in (type(None), msgspec.UnsetType))
-    form = _form_of(known[0]) if len(known) == 1 else _alternatives(known)
+    form = _form_of(known[0]) if len(known) == 1 else PLAIN.get(Union[known]) or _alternatives(known)  # noqa: UP007  # made of a tuple
     return _optional(form) if type(None) in parts else form
 
 

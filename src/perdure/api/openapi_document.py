@@ -16,6 +16,7 @@ from perdure.api.json_forms import KEY, FieldForm, Schema, SchemaReference, came
 from perdure.api.request_arguments import RequestArguments
 from perdure.core.errors import Forbidden, NotFound, PerdureError, Removed, StoreUnavailable, Unauthenticated
 from perdure.operations.operation_table import Operation
+from perdure.operations.route_aliases import RouteAlias
 
 PROBLEM: Schema = {
     "type": "object",
@@ -38,12 +39,15 @@ REFUSALS = {400: "bad_request", 404: "not_found", 408: "too_slow", 413: "too_lar
 """The statuses of requests that reach no operation, and a code of each."""
 
 
-def openapi_document(operations: Sequence[Operation]) -> dict[str, Any]:
-    """Returns the document."""
+def openapi_document(operations: Sequence[Operation], aliases: Sequence[RouteAlias] = ()) -> dict[str, Any]:
+    """Returns the document of operations, at their own routes and at `aliases`."""
     schemas: dict[str, Schema] = {"Problem": PROBLEM}
     found: dict[str, dict[str, Any]] = {}
     for operation in operations:
-        found.setdefault(operation.path, {})[operation.method.lower()] = _described(operation, schemas)
+        found.setdefault(operation.path, {})[operation.method.lower()] = _described(RequestArguments(operation), operation.name, schemas)
+    for number, alias in enumerate(aliases, 1):
+        reader = RequestArguments(alias.operation, alias)
+        found.setdefault(alias.path, {})[alias.method.lower()] = _described(reader, f"{alias.operation.name}.{number}", schemas)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -57,12 +61,12 @@ def openapi_document(operations: Sequence[Operation]) -> dict[str, Any]:
     }
 
 
-def _described(operation: Operation, schemas: dict[str, Schema]) -> dict[str, Any]:
-    reader = RequestArguments(operation)
+def _described(reader: RequestArguments, id: str, schemas: dict[str, Schema]) -> dict[str, Any]:
+    operation, alias = reader.operation, reader.alias
     described_by = [operation.description, *(inspect.cleandoc(group.kind.__doc__ or "") for group in reader.groups)]
     summary, _, more = _in_json_names("\n\n".join(described_by), operation).partition("\n\n")
     described: dict[str, Any] = {
-        "operationId": operation.name,
+        "operationId": id,
         "summary": summary,
         "tags": [operation.name.partition(".")[0]],
         "parameters": [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in reader.in_path],
@@ -71,8 +75,12 @@ def _described(operation: Operation, schemas: dict[str, Schema]) -> dict[str, An
     }
     if more:
         described["description"] = more
-    fields = [(name, schema, required) for field in reader.fields for name, schema, required in _named(operation, field, schemas)]
-    if operation.method in ("GET", "DELETE"):
+    given = {} if alias is None else alias.fixed
+    fields = [one for field in reader.fields for one in _named(operation, field, schemas) if one[0] not in given]
+    if alias is not None and alias.body_as:
+        whole = next(schema for name, schema, _ in fields if name == alias.body_as)
+        described["requestBody"] = {"required": True, "content": {"application/json": {"schema": whole}}}
+    elif reader.method in ("GET", "DELETE"):
         described["parameters"] += [{"name": name, "in": "query", "required": required, "schema": schema} for name, schema, required in fields]
     elif fields:
         body: Schema = {"type": "object", "properties": {name: schema for name, schema, _ in fields}, "additionalProperties": False}

@@ -12,6 +12,7 @@ from perdure.api.json_forms import FieldForm, Schema, camel, form_of, read_field
 from perdure.core.errors import BadValue
 from perdure.core.paths import Key
 from perdure.operations.operation_table import FILLED_IN, NO_DEFAULT, Operation
+from perdure.operations.route_aliases import RouteAlias
 
 
 class ArgumentGroup(NamedTuple):
@@ -23,11 +24,15 @@ class ArgumentGroup(NamedTuple):
 
 
 class RequestArguments:
-    """The arguments of one operation. `fields` are what a request gives beside the key in its path; `groups` the parameters whose fields are among them."""
+    """The arguments of one operation, at its own route or at an alias.
 
-    def __init__(self, operation: Operation) -> None:
-        self.operation = operation
-        self.in_path = [part[1:-1] for part in operation.path.split("/") if part.startswith("{")]
+    `fields` are what a request gives beside the key in its path; `groups` the parameters whose fields are among them.
+    """
+
+    def __init__(self, operation: Operation, alias: RouteAlias | None = None) -> None:
+        self.operation, self.alias = operation, alias
+        self.method, self.path = (operation.method, operation.path) if alias is None else (alias.method, alias.path)
+        self.in_path = [part[1:-1] for part in self.path.split("/") if part.startswith("{")]
         self.takes_key = any(one.name == "key" for one in operation.parameters)
         self.groups: list[ArgumentGroup] = []
         self._plain: list[FieldForm] = []
@@ -37,6 +42,10 @@ class RequestArguments:
             elif one.name != "key":
                 default = msgspec.NODEFAULT if one.default is NO_DEFAULT else one.default
                 self._plain.append(FieldForm(one.name, camel(one.name), form_of(one.type, one.name), default))
+        if alias is not None:
+            named = {name: theirs for theirs, name in alias.names.items()}
+            self._plain = [_renamed(field, named) for field in self._plain]
+            self.groups = [group._replace(fields=[_renamed(field, named) for field in group.fields]) for group in self.groups]
         self.fields = [field for field in [*self._plain, *(field for group in self.groups for field in group.fields)] if field.json_name not in self.in_path]
         self.makes_key = any(field.name == "key" for group in self.groups for field in group.fields)
 
@@ -47,7 +56,7 @@ class RequestArguments:
             BadValue: one is missing, unknown, or wrong.
         """
         found: dict[str, Any] = {}
-        left = dict(given)
+        left = dict(given) if self.alias is None else {**given, **self.alias.fixed}
         if self.takes_key:
             found["key"] = Key(tenant, path.get("workflow", "perdure.approval"), path["id"])
         if self.makes_key and left.get("id") is None:
@@ -74,6 +83,10 @@ class RequestArguments:
         """
         schemas = {field.json_name: field.form.schema for field in self.fields}
         return {name: _typed(f"/{name}", texts, schemas.get(name, {})) for name, texts in query.items()}
+
+
+def _renamed(field: FieldForm, named: Mapping[str, str]) -> FieldForm:
+    return field._replace(json_name=named.get(field.json_name, field.json_name))
 
 
 def _made(group: ArgumentGroup, read: dict[str, Any], tenant: str) -> Any:

@@ -51,10 +51,7 @@ async def vote(access: StoreAccess, key: Key, vote: Vote, wait: bool = True) -> 
         BadValue: the value does not fit the form.
     """
     _ = checked_name(vote.by, "by")
-    if wait:
-        _ = await approvals.decide_approval(access, key, vote)
-    else:
-        await approvals.post_vote(access, key, vote)
+    await approvals.vote(access, key, vote, wait)
 
 
 async def sign_link(access: StoreAccess, key: Key, by: str, approve: bool, lifetime_s: float, secret: bytes) -> str:

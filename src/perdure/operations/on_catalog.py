@@ -261,7 +261,7 @@ async def sync_all(
 # Start
 
 
-async def start(access: StoreAccess, request: StartRequest, reference: str) -> StartedExecution:
+async def start(access: StoreAccess, request: StartRequest, reference: str, author: str = "") -> StartedExecution:
     """Starts the version that a reference names, unless an execution of the id exists. The workflow of the execution is the slug.
 
     Raises:
@@ -271,11 +271,11 @@ async def start(access: StoreAccess, request: StartRequest, reference: str) -> S
         InputDiffers: the start is strict, and an execution exists with another input.
         TooManyActive: none exists, and the admission does not allow another one now.
     """
-    found = await definition_starts.catalog_start(access, request, reference)
+    found = await definition_starts.catalog_start(access, execution_operations.initiated_by(request, author), reference)
     return StartedExecution(*await execution_operations.start_execution(access, checked_start(found)))
 
 
-async def start_document(access: StoreAccess, request: StartRequest, document: JsonDocument) -> StartedExecution:
+async def start_document(access: StoreAccess, request: StartRequest, document: JsonDocument, author: str = "") -> StartedExecution:
     """Starts a document that is not in the catalog, unless an execution of the id exists. Without a workflow in the key, it is made of the name.
 
     Raises:
@@ -285,4 +285,5 @@ async def start_document(access: StoreAccess, request: StartRequest, document: J
         InputDiffers: the start is strict, and an execution exists with another input.
         TooManyActive: none exists, and the admission does not allow another one now.
     """
-    return StartedExecution(*await execution_operations.start_execution(access, checked_start(await definition_starts.inline_start(request, document))))
+    found = await definition_starts.inline_start(execution_operations.initiated_by(request, author), document)
+    return StartedExecution(*await execution_operations.start_execution(access, checked_start(found)))

@@ -28,8 +28,10 @@ class StartedExecution(msgspec.Struct, frozen=True):
 # Start
 
 
-async def start(access: StoreAccess, request: StartRequest) -> StartedExecution:
+async def start(access: StoreAccess, request: StartRequest, author: str = "") -> StartedExecution:
     """Starts an execution, unless one of this id exists. When this returns, the execution is durable.
+
+    Its attribute `initiator` names who has started it through a service.
 
     Raises:
         BadValue, BadName: an option is not valid, or does not fit the others.
@@ -37,7 +39,8 @@ async def start(access: StoreAccess, request: StartRequest) -> StartedExecution:
         InputDiffers: the start is strict, and one exists with another input.
         TooManyActive: none exists, and the admission does not allow another one now.
     """
-    return StartedExecution(*await execution_operations.start_execution(access, checked_start(request)))
+    found = checked_start(execution_operations.initiated_by(request, author))
+    return StartedExecution(*await execution_operations.start_execution(access, found))
 
 
 async def rerun(access: StoreAccess, key: Key, new_id: str | None = None, version: int | None = None) -> Key:

@@ -5,18 +5,25 @@ from collections.abc import AsyncGenerator
 
 import msgspec
 
+from perdure.code.durations import whole_number
 from perdure.core.paths import Key
 from perdure.core.views import PublicEvent, StepView
-from perdure.service import bulk_requests, definition_views, history, queries
+from perdure.service import bulk_requests, definition_views, execution_records, history, queries
 from perdure.service.bulk_requests import BulkFilter
+from perdure.service.callers import LOCAL, Caller
 from perdure.service.execution_details import ExecutionDetails
 from perdure.service.execution_details import execution_details as read_details
+from perdure.service.execution_graphs import ShownGraph, read_graph
+from perdure.service.execution_records import ExecutionRecord
+from perdure.service.execution_searches import narrowed_filter
 from perdure.service.history import EmittedValue
 from perdure.service.missing_parts import MissingParts
 from perdure.service.page_cursors import cursor_text, page_limit, parse_cursor
 from perdure.service.queries import ExecutionFilter, ExecutionStatus, ListedExecution
+from perdure.service.seed_statuses import SeedStatus
+from perdure.service.step_traces import StepPage, read_steps
 from perdure.service.store_access import StoreAccess
-from perdure.service.wire_types import NOTHING, EncodedValue
+from perdure.service.wire_types import NOTHING, EncodedInput, EncodedValue
 
 
 class ExecutionPage(msgspec.Struct, frozen=True):
@@ -26,7 +33,56 @@ class ExecutionPage(msgspec.Struct, frozen=True):
     next: str = ""
 
 
+class ExecutionInput(msgspec.Struct, frozen=True):
+    """The arguments of an execution, by name or by position; None once they were removed with its log."""
+
+    input: EncodedInput | None
+
+
 # Read
+
+
+async def read(access: StoreAccess, key: Key, at: int | None = None, caller: Caller = LOCAL, secret: bytes = b"") -> ExecutionRecord:
+    """One execution: its status, input and result, what it runs, who started it, and the approvals that it waits for; with `at`, as of that event of its log.
+
+    Raises:
+        NotFound: there is no such execution.
+        BadValue: its log has no such event, or has it no more.
+    """
+    return await execution_records.read_record(access, key, at, secret if caller.may("approver") else b"")
+
+
+async def input(access: StoreAccess, key: Key) -> ExecutionInput:
+    """The arguments with which an execution was started.
+
+    Raises:
+        NotFound: there is no such execution.
+    """
+    return ExecutionInput(await execution_records.read_input(access, key))
+
+
+async def traces(access: StoreAccess, key: Key, at: int | None = None, after: int = 0, limit: int = 100) -> StepPage:
+    """The steps of an execution in the order of opening, each with all its attempts, its input and its output: up to `limit` behind number `after`.
+
+    With `at`, as they were after that event of its log.
+
+    Raises:
+        NotFound: there is no such execution.
+        BadValue: the limit is invalid, or its log has no such event, or has it no more.
+        NotReplayable: it runs a definition, and its log does not replay over that.
+    """
+    return await read_steps(access, key, at, whole_number(after, "after", 0), page_limit(limit))
+
+
+async def graph(access: StoreAccess, key: Key, at: int | None = None) -> ShownGraph:
+    """The graph of an execution as data: of a definition its plan, with the state of each step; of code its operations. With `at`, as of that event.
+
+    Raises:
+        NotFound: there is no such execution.
+        BadValue: it has not begun, or its log has no such event, or has it no more.
+        NotReplayable: it runs a definition, and its log does not replay over that.
+    """
+    return await read_graph(access, key, at)
 
 
 async def summary(access: StoreAccess, key: Key) -> ListedExecution:
@@ -132,15 +188,22 @@ def events(access: StoreAccess, key: Key, after: int = 0, follow: bool = False) 
 # Find
 
 
-async def page(access: StoreAccess, which: ExecutionFilter, limit: int = 100, after: str = "") -> ExecutionPage:
+async def page(
+    access: StoreAccess, which: ExecutionFilter, limit: int = 100, after: str = "", seed_status: tuple[SeedStatus, ...] | None = None, workflow_id: str = ""
+) -> ExecutionPage:
     """Lists executions, in pages of up to `limit`, 1,000 at most. The next page begins behind `after`, which is the `next` of the page before.
+
+    `seed_status` selects by the six statuses of other systems, `workflow_id` by the id or slug of a definition in the catalog, or the name of code.
 
     Raises:
         BadValue, BadName: a condition is invalid.
     """
+    asked = await narrowed_filter(access, which, seed_status, workflow_id)
+    if asked is None:
+        return ExecutionPage([])
     size = page_limit(limit)
-    found = await queries.list_executions(access, which, size, parse_cursor(after))
-    return ExecutionPage(found, cursor_text(queries.position_behind(found[-1], which)) if len(found) == size else "")
+    found = await queries.list_executions(access, asked, size, parse_cursor(after))
+    return ExecutionPage(found, cursor_text(queries.position_behind(found[-1], asked)) if len(found) == size else "")
 
 
 async def find(access: StoreAccess, tenant: str, text: str) -> Key:

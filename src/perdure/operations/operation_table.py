@@ -16,7 +16,18 @@ import msgspec
 from perdure.code.call_options import DEFAULT_TENANT
 from perdure.core import errors
 from perdure.core.errors import Forbidden
-from perdure.operations import on_access, on_approvals, on_catalog, on_dead_letters, on_execution_changes, on_executions, on_queues, on_upkeep
+from perdure.operations import (
+    on_access,
+    on_approvals,
+    on_catalog,
+    on_dead_letters,
+    on_execution_changes,
+    on_executions,
+    on_kinds,
+    on_queues,
+    on_runs,
+    on_upkeep,
+)
 from perdure.service.callers import LOCAL, Caller, Role
 from perdure.service.execution_operations import StartRequest
 from perdure.service.wire_types import SecretText
@@ -164,8 +175,12 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(on_executions.selected, "POST", "/api/executions/select", "viewer", is_repeatable=True),
     Operation(on_execution_changes.bulk, "POST", "/api/executions/bulk", "operator"),
     Operation(on_executions.summary, "GET", f"{_ONE}/summary", "viewer"),
-    Operation(on_executions.status, "GET", _ONE, "viewer"),
-    Operation(on_executions.steps, "GET", f"{_ONE}/steps", "viewer"),
+    Operation(on_executions.read, "GET", _ONE, "viewer"),
+    Operation(on_executions.status, "GET", f"{_ONE}/status", "viewer"),
+    Operation(on_executions.input, "GET", f"{_ONE}/input", "viewer"),
+    Operation(on_executions.traces, "GET", f"{_ONE}/steps", "viewer"),
+    Operation(on_executions.steps, "GET", f"{_ONE}/operations", "viewer"),
+    Operation(on_executions.graph, "GET", f"{_ONE}/graph", "viewer"),
     Operation(on_executions.details, "GET", f"{_ONE}/details", "viewer"),
     Operation(on_executions.state, "GET", f"{_ONE}/state", "viewer"),
     Operation(on_executions.result, "GET", f"{_ONE}/result", "viewer"),
@@ -205,6 +220,13 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(on_catalog.diff, "GET", "/api/workflow-diff", "viewer"),
     Operation(on_catalog.start, "POST", "/api/workflow-versions/{reference}/executions", "operator", is_workflow_optional=True),
     Operation(on_catalog.start_document, "POST", "/api/inline-executions", "author", is_workflow_optional=True),
+    Operation(on_runs.run_workflow, "POST", "/api/triggers/manual/run", "operator"),
+    Operation(on_runs.approve, "POST", f"{_ONE}/approve", "approver"),
+    Operation(on_runs.complete, "POST", f"{_ONE}/complete", "operator"),
+    Operation(on_runs.report_status, "POST", f"{_ONE}/status", "operator"),
+    Operation(on_runs.enqueue, "POST", f"{_ONE}/enqueue", "operator", is_repeatable=True),
+    Operation(on_runs.decide, "POST", "/api/v1/approvals/{id}/decide", "approver"),
+    Operation(on_kinds.kinds, "GET", "/api/kinds", "viewer"),
     Operation(on_approvals.waiting, "GET", "/api/approvals", "viewer"),
     Operation(on_approvals.find, "GET", "/api/approval-search", "viewer"),
     Operation(on_approvals.read, "GET", _APPROVAL, "viewer"),

@@ -182,6 +182,14 @@ async def decide_approval(access: StoreAccess, key: Key, vote: Vote) -> VoteRepl
     return answer
 
 
+async def vote(access: StoreAccess, key: Key, vote: Vote, wait: bool) -> None:
+    """Sends a vote, and with `wait` returns only when it was accepted. See `decide_approval` and `post_vote`."""
+    if wait:
+        _ = await decide_approval(access, key, vote)
+    else:
+        await post_vote(access, key, vote)
+
+
 async def post_vote(access: StoreAccess, key: Key, vote: Vote) -> None:
     """Sends a vote and returns at once: the vote is durable, and takes effect when an engine runs.
 

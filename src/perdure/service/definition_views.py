@@ -1,13 +1,12 @@
 """Reads executions of definitions: the present definition, the view of its state, and the secrets that it reads. Nothing is changed."""
 
 import asyncio
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
 
 import msgspec
 
-from perdure.core import events as e
 from perdure.core import log_format, views
 from perdure.core.errors import BadExpression, BadValue, NotFound
 from perdure.core.paths import Key
@@ -22,6 +21,7 @@ from perdure.definitions.graph.ir import IR, GraphNode
 from perdure.definitions.graph.operation_graph import OperationGraph, operation_graph
 from perdure.runtime.blob_loader import BlobCache
 from perdure.service.execution_folds import ExecutionFold
+from perdure.service.past_states import PastState, read_past
 from perdure.service.store_access import StoreAccess
 from perdure.stores.protocol import ReadOnlyStore
 
@@ -79,14 +79,19 @@ async def read_execution_view(store: ReadOnlyStore, key: Key, number: int | None
         BadValue: the execution runs code, or its log has no such event.
         NotReplayable: the log does not replay over the definition.
     """
-    found = await store.read(key)
-    if found is None:
-        raise NotFound(key)
-    events = log_format.decode_rows(found.payloads)
-    if fold_events(key, events, found.head.root).definition is None:
+    past = await read_past(store, key, number)
+    if fold_events(key, past.events, past.head.root).definition is None:
         raise BadValue("execution", str(key), "one of a definition that has begun; it is code, or has not begun")
-    chosen = _chosen_event(events, number)
-    return await _run_with_loads(BlobCache(store), execution_view.view_at_event(key, events, chosen))
+    return await view_of_past(store, past)
+
+
+async def view_of_past(store: ReadOnlyStore, past: PastState) -> ExecutionView | None:
+    """The view of an execution of a definition after some of its events; None if it had not begun by then.
+
+    Raises:
+        NotReplayable: the log does not replay over the definition.
+    """
+    return await _run_with_loads(BlobCache(store), execution_view.view_at_event(past.head.key, past.events, past.size))
 
 
 async def read_operation_graph(store: ReadOnlyStore, key: Key, number: int | None = None) -> OperationGraph | None:
@@ -96,22 +101,13 @@ async def read_operation_graph(store: ReadOnlyStore, key: Key, number: int | Non
         NotFound: there is no such execution.
         BadValue: its log has no such event, or it has not begun.
     """
-    found = await store.read(key)
-    if found is None:
-        raise NotFound(key)
-    events = log_format.decode_rows(found.payloads)
-    if not events:
+    past = await read_past(store, key, number)
+    if not past.events:
         raise BadValue("execution", str(key), "one that has begun; there is nothing to draw yet")
-    whole = fold_events(key, events, found.head.root)
+    whole = fold_events(key, past.events, past.head.root)
     if whole.definition is not None:
         return None
-    return operation_graph(whole if number is None else fold_events(key, events[: _chosen_event(events, number)], found.head.root))
-
-
-def _chosen_event(events: Sequence[e.Event], number: int | None) -> int:
-    if number is not None and not 1 <= number <= len(events):
-        raise BadValue("event", number, f"one of its log, 1 to {len(events)}")
-    return len(events) if number is None else number
+    return operation_graph(whole if number is None else past.fold())
 
 
 async def _run_with_loads(payloads: BlobCache, making: Generator[LoadBlob, bytes, T]) -> T:

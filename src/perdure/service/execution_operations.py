@@ -26,7 +26,7 @@ from perdure.code.durations import whole_number
 from perdure.code.message_validation import rejection_of, validators_of
 from perdure.core import compaction, log_format, messages, values
 from perdure.core import events as e
-from perdure.core.attributes import Attributes, index_attributes, indexed_attribute_values
+from perdure.core.attributes import Attributes, checked_attribute_changes, index_attributes, indexed_attribute_values, merge_attributes
 from perdure.core.carried import Carried
 from perdure.core.envelopes import NewExecution, OutgoingMessage, StartAdmission
 from perdure.core.errors import BadValue, ErrorInfo, HasEnded, InputDiffers, MessageRejected, NoReply, NotFound, TooManyActive, Undecodable, WrongVerb
@@ -133,6 +133,18 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
     is_new: bool = False
 
 
+INITIATOR_ATTRIBUTE = "initiator"
+"""The attribute of an execution that names who started it through a service: the subject of a caller."""
+
+
+def initiated_by(wanted: StartRequest, initiator: str) -> StartRequest:
+    """Returns a request with the attribute that names its initiator; the request itself if there is none."""
+    if not initiator:
+        return wanted
+    named = checked_attribute_changes(wanted.attributes, {INITIATOR_ATTRIBUTE: initiator})
+    return msgspec.structs.replace(wanted, attributes=merge_attributes(wanted.attributes, named))
+
+
 def positional_parameters(workflow: Workflow) -> list[str]:
     """The names of the parameters of a workflow that may be passed by position, in order, without the context."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -165,13 +177,15 @@ async def start_execution(access: StoreAccess, wanted: StartRequest) -> tuple[Ke
 def begins_at_once(wanted: StartRequest) -> bool:
     """Whether an engine could begin the execution itself, which saves a commit: no option of the start needs the store."""
     in_place = wanted.queue or wanted.lane or wanted.priority
-    return not (wanted.delay_s or wanted.strict or wanted.attributes or wanted.ttl_s is not None or in_place or wanted.debounce_s or wanted.singleton)
+    is_checked = wanted.strict or wanted.ttl_s is not None or wanted.singleton or wanted.admission is not None
+    return not (wanted.delay_s or in_place or wanted.debounce_s or is_checked)
 
 
 async def _begin_in_engine(engine: Engine, wanted: StartRequest) -> bool:
     seed = secrets.randbits(SEED_BITS) if wanted.seed is None else wanted.seed
     start = messages.StartMessage(wanted.version, wanted.input, seed, None, wanted.deadline_s, definition=wanted.definition, grace_s=wanted.grace_s)
-    start = msgspec.structs.replace(start, carried=wanted.carried) if wanted.carried else start
+    if wanted.carried or wanted.attributes:
+        start = msgspec.structs.replace(start, carried=wanted.carried, attributes=wanted.attributes)
     return await engine.begin_execution(wanted.key, start)
 
 

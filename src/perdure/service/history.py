@@ -10,13 +10,14 @@ from typing import Any
 import msgspec
 
 from perdure.core import events as e
-from perdure.core import values, views
+from perdure.core import values
 from perdure.core.execution import Execution
 from perdure.core.operations import KeepOperation
 from perdure.core.paths import Key
 from perdure.core.values import Value
 from perdure.core.views import PublicEvent
 from perdure.service.execution_folds import ExecutionFold
+from perdure.service.history_tails import HistoryTail
 from perdure.service.store_access import StoreAccess
 
 
@@ -58,32 +59,28 @@ def _emitted_values(execution: Execution, event: e.Event) -> Iterable[tuple[int,
 async def stream_history(access: StoreAccess, key: Key, after: int, follow: bool) -> AsyncGenerator[PublicEvent, None]:
     """Yields the public events of an execution after the id `after`; with `follow`, until the execution ends.
 
+    Where a reader stops, the next one goes on, so that the pages of a long log are read in one pass.
+
     Raises:
         NotFound: there is no such execution.
     """
-    fold, last = ExecutionFold(access.store, key), after
-    while True:
-        before = fold.execution.status
-        while (grown := await fold.more(_public_events)) is not None:
-            shift = 0 if grown.snapshot is None else grown.snapshot.version - grown.snapshot.event_count
-            execution = fold.execution
-            if execution.status in views.WAITING_STATUSES and execution.status != before:
-                grown.taken.append(
-                    PublicEvent(execution.version - shift, "execution.waiting", key, execution.now_s, data={"why": views.status_reason(execution)})
-                )
-            for event in grown.taken:
-                if event.id + shift > last:
-                    yield msgspec.structs.replace(event, id=event.id + shift)
-            last, before = max(last, execution.version), execution.status
-        if fold.execution.ended is not None or not follow:
-            return
-        await _wait_for_growth(access, fold)
-
-
-def _public_events(execution: Execution, event: e.Event) -> Iterable[PublicEvent]:
-    found = list(views.public_events(execution, event))
-    execution.apply(event)
-    return found
+    tail = access.histories.take(key, after) or HistoryTail(access.store, key)
+    last = after
+    try:
+        while True:
+            for event in tail.recent:
+                if event.id > last:
+                    yield event
+            last = max(last, tail.fold.execution.version)
+            if await tail.advance():
+                continue
+            if tail.fold.execution.ended is not None or not follow:
+                break
+            await _wait_for_growth(access, tail.fold)
+    except GeneratorExit:  # the reader has what it wanted; on any other exception the fold may be behind `recent`
+        access.histories.keep(tail)
+        raise
+    access.histories.keep(tail)
 
 
 async def _wait_for_growth(access: StoreAccess, fold: ExecutionFold) -> None:

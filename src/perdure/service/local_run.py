@@ -17,7 +17,7 @@ async def run_in_engine(engine: Engine, start: StartRequest, workflow: Workflow 
         InputDiffers: the start is strict, and one exists with another input.
         ExecutionFailed, DeadlineExceeded, ExecutionCancelled, NeedsAttention: it ended, or parked, without a result.
     """
-    if execution_operations.begins_at_once(start):
+    if execution_operations.begins_at_once(start) and not start.attributes:
         return await run_to_end(engine, start.key, start.input, workflow, start.carried)
     _, created = await execution_operations.start_execution(StoreAccess(engine.store), start)
     if not created:

@@ -28,6 +28,7 @@ from perdure.runtime.execution_results import ENDED_STATUSES
 from perdure.service.execution_folds import ExecutionFold
 from perdure.service.missing_parts import live_processes, missing_engine, missing_worker
 from perdure.service.reruns import read_execution
+from perdure.service.seed_statuses import SeedStatus, seed_status
 from perdure.service.store_access import StoreAccess, head_pages
 from perdure.stores.protocol import Head, HeadFilter, HolderStatus, head_position
 from perdure.stores.records import PagePosition, position_value
@@ -79,7 +80,8 @@ CANDIDATES_MAX = 5
 class ListedExecution(msgspec.Struct, frozen=True):
     """One execution in a list.
 
-    `version` counts its events; `workflow_version` is 0 while none is pinned; `due_at_s` is the time of its next timer or message.
+    `version` counts its events; `workflow_version` is 0 while none is pinned; `due_at_s` is the time of its next timer or message. `seed_status` is the one of
+    six statuses that other systems know which says most of `status`.
     """
 
     key: Key
@@ -91,6 +93,7 @@ class ListedExecution(msgspec.Struct, frozen=True):
     due_at_s: float | None
     holder: str | None
     attributes: ShownAttributes = {}
+    seed_status: SeedStatus = "running"
 
 
 INTERNAL_WORKFLOWS = (APPROVAL_WORKFLOW, COMPOSITE_WORKFLOW)
@@ -490,6 +493,7 @@ def _summary_of(head: Head) -> ListedExecution:
         due_at_s,
         head.holder,
         attributes.indexed_attribute_values(head.attributes),
+        seed_status(head.status),
     )
 
 

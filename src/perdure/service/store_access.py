@@ -17,6 +17,7 @@ from perdure.runtime.engine import Engine
 from perdure.runtime.execution_results import Ending, wait_for_result
 from perdure.runtime.local_engine import wait_for_end
 from perdure.service.execution_folds import FoldCache
+from perdure.service.history_tails import HistoryCache
 from perdure.service.missing_parts import WaitWarnings
 from perdure.stores.outbox import OutboxTransactions
 from perdure.stores.protocol import Head, HeadFilter, ReadOnlyStore, Store, head_position
@@ -56,6 +57,7 @@ class StoreAccess:
         self.watch = ChangeWatcher(store) if engine is None else engine.watch
         self.wait_warnings = WaitWarnings(store)
         self.folds = FoldCache(store)
+        self.histories = HistoryCache()
         self._payloads = BlobCache(store)
 
     def call(self, operation: Callable[Concatenate["StoreAccess", P], Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:

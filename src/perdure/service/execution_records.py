@@ -1,0 +1,225 @@
+"""Reads one execution as the service shows it: its status, input and result, what it runs, who started it, and the approvals that it waits for."""
+
+from typing import Any
+
+import msgspec
+
+from perdure.core import messages, views
+from perdure.core.attributes import ShownAttributes, index_attributes, indexed_attribute_values
+from perdure.core.errors import NotFound
+from perdure.core.execution import Execution
+from perdure.core.operations import Failure, Success
+from perdure.core.paths import Key, path_text
+from perdure.core.step_tries import StepTry, step_tries
+from perdure.service import queries
+from perdure.service.catalog import read_definition
+from perdure.service.dead_letter_groups import dead_letter_of, step_name
+from perdure.service.definition_starts import HASH_ATTRIBUTE, INLINE_ATTRIBUTE, VERSION_ATTRIBUTE
+from perdure.service.execution_operations import INITIATOR_ATTRIBUTE
+from perdure.service.past_states import PastState, read_past
+from perdure.service.queries import ExecutionStatus
+from perdure.service.resume_tokens import PendingApproval, pending_approvals
+from perdure.service.seed_statuses import SeedStatus, seed_status
+from perdure.service.store_access import StoreAccess
+from perdure.service.wire_types import EncodedInput, EncodedValue
+
+
+class ExecutorState(msgspec.Struct, frozen=True, kw_only=True):
+    """What has been done to have an execution performed. `dispatch_count` counts the attempts of its calls, of which each is a dispatch to an engine or worker.
+
+    `worker_origin` is the process that holds it at present, `last_error` the error of the last attempt that failed.
+    """
+
+    dispatch_count: int
+    first_enqueued_at_s: float
+    last_enqueued_at_s: float
+    trigger_type: str | None
+    worker_origin: str | None
+    last_error: str | None
+    session_id: str | None = None
+
+
+class RuntimeState(msgspec.Struct, frozen=True):
+    """The state of an execution outside of its log."""
+
+    executor: ExecutorState
+
+
+class RecordedFailure(msgspec.Struct, frozen=True):
+    """Why an execution failed or needs attention: the error, the path of the step, and the fingerprint of failures that are alike."""
+
+    code: str
+    message: str
+    path: str
+    fingerprint: str
+
+
+class ExecutionRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One execution, now or after event `version` of its log.
+
+    `status` is in our words, `seed_status` one of the six that other systems know. `workflow_version` and `workflow_hash` are those with which it began: of a
+    definition its number and hash, of code its number. `workflow_id` is the id of the definition in the catalog: None for code, for a document that was given
+    with the start (`is_inline_execution`), and after its deletion. `variables` is the input. `current_step_slug` is the step that has been open longest. An
+    execution that was started by a person or a key has their subject as `initiator_user_id`. The trigger of one that none has started is null.
+    `resume_token` is that of the only approval that waits, for callers who may decide.
+    """
+
+    key: Key
+    status: str
+    why: str
+    seed_status: SeedStatus
+    version: int
+    workflow_version: str
+    workflow_hash: str
+    is_inline_execution: bool
+    definition: str
+    created_at_s: float
+    started_at_s: float | None
+    ended_at_s: float | None
+    deadline_at_s: float | None
+    due_at_s: float | None
+    open: int
+    settled: int
+    emitted: int
+    current_step_slug: str | None
+    error: RecordedFailure | None
+    attributes: ShownAttributes
+    unread: dict[str, int]
+    decided: bool
+    parent: Key | None
+    idempotency_key: str
+    attempt_count: int
+    runtime_state: RuntimeState
+    initiator_type: str | None
+    initiator_user_id: str | None
+    workflow_id: str | None = None
+    workflow_name: str = ""
+    variables: EncodedInput | None = None
+    outputs: EncodedValue | None = None
+    approvals: list[PendingApproval] = []
+    resume_token: str | None = None
+    trigger_id: str | None = None
+    trigger_name: str | None = None
+    trigger_type: str | None = None
+    trigger_metadata: dict[str, Any] | None = None
+    session_id: str | None = None
+
+
+async def read_record(access: StoreAccess, key: Key, at: int | None, secret: bytes) -> ExecutionRecord:
+    """One execution, now or after event `at` of its log. With a `secret`, approvals that wait have their resume tokens.
+
+    Raises:
+        NotFound: there is no such execution.
+        BadValue: its log has no such event.
+    """
+    past = await read_past(access.store, key, at)
+    now = None if at is not None else await queries.execution_status(access, access.folds.of(key))
+    execution = Execution(key, past.head.root)
+    tries = [one for known in step_tries(execution, past.seen).values() for one in known]
+    is_past = at is not None and execution.started is not None
+    attributes = indexed_attribute_values(index_attributes(execution.attributes) if is_past else past.head.attributes)
+    approvals = pending_approvals(execution, secret)
+    workflow_id, workflow_name = await _catalogued(access, key, attributes)
+    return msgspec.structs.replace(
+        _record_of(past, execution, attributes, tries, now),
+        workflow_id=workflow_id,
+        workflow_name=workflow_name,
+        variables=await _input(access, past, execution),
+        outputs=await _outputs(access, execution),
+        approvals=approvals,
+        resume_token=approvals[0].resume_token if len(approvals) == 1 else None,
+    )
+
+
+def _record_of(past: PastState, execution: Execution, attributes: ShownAttributes, tries: list[StepTry], now: ExecutionStatus | None) -> ExecutionRecord:
+    """The record as far as it follows from the log, and from the status unless it is one of the past."""
+    started, ended, key = execution.started, execution.ended, past.head.key
+    status = past.head.status if now is not None and started is None else execution.status
+    initiator = attributes.get(INITIATOR_ATTRIBUTE)
+    by = None if initiator is None else "manual"
+    return ExecutionRecord(
+        key=key,
+        status=status,
+        why=views.status_reason(execution) if now is None else now.why,
+        seed_status=seed_status(status),
+        version=execution.version,
+        workflow_version=str(attributes.get(VERSION_ATTRIBUTE) or ("" if started is None else started.version)),
+        workflow_hash=str(attributes.get(HASH_ATTRIBUTE, "")),
+        is_inline_execution=attributes.get(INLINE_ATTRIBUTE) is True,
+        definition="" if execution.definition is None else f"sha256:{execution.definition.sha256}",
+        created_at_s=past.head.created_at_s,
+        started_at_s=None if started is None else started.at_s,
+        ended_at_s=None if ended is None else ended.at_s,
+        deadline_at_s=execution.deadline_at_s,
+        due_at_s=execution.wake_at() if now is None else now.due_at_s,
+        open=len(execution.open),
+        settled=len(execution.settled),
+        emitted=execution.emitted,
+        current_step_slug=next((step_name(path_text(path)) for path in execution.open), None),
+        error=_failure(execution),
+        attributes=attributes,
+        unread={} if now is None else now.unread,
+        decided=now is not None and now.decided,
+        parent=None if started is None else started.origin,
+        idempotency_key=key.id,
+        attempt_count=len(tries),
+        runtime_state=RuntimeState(_executor(past, tries, by)),
+        initiator_type=by,
+        initiator_user_id=None if initiator is None else str(initiator),
+        trigger_type=by,
+    )
+
+
+async def read_input(access: StoreAccess, key: Key) -> bytes | None:
+    """The encoded input of an execution, also before it has begun; None once its log was removed.
+
+    Raises:
+        NotFound: there is no such execution.
+    """
+    past = await read_past(access.store, key)
+    return await _input(access, past, past.fold())
+
+
+async def _input(access: StoreAccess, past: PastState, execution: Execution) -> bytes | None:
+    if execution.removed is not None:
+        return None
+    if execution.started is not None:
+        return await access.payload(execution.started.input)
+    begins = (messages.decode_execution_message(queued.body) for queued in await access.store.messages(past.head.key))
+    start = next((one for one in begins if isinstance(one, messages.StartMessage)), None)
+    return None if start is None else await access.payload(start.input)
+
+
+async def _outputs(access: StoreAccess, execution: Execution) -> bytes | None:
+    outcome = None if execution.ended is None else execution.ended.outcome
+    return await access.payload(outcome.value) if isinstance(outcome, Success) else None
+
+
+def _failure(execution: Execution) -> RecordedFailure | None:
+    if (dead := dead_letter_of(execution)) is not None:
+        return RecordedFailure(dead.type, dead.message, dead.path, dead.fingerprint)
+    outcome = None if execution.ended is None else execution.ended.outcome
+    return RecordedFailure(outcome.error.type, outcome.error.message, "", "") if isinstance(outcome, Failure) else None
+
+
+async def _catalogued(access: StoreAccess, key: Key, attributes: ShownAttributes) -> tuple[str | None, str]:
+    """The id and the name of the definition in the catalog that an execution was started from, if it is still there."""
+    if VERSION_ATTRIBUTE not in attributes or attributes.get(INLINE_ATTRIBUTE) is True:
+        return None, key.workflow
+    try:
+        found = await read_definition(access, key.tenant, key.workflow)
+    except NotFound:
+        return None, key.workflow
+    return found.id, found.name
+
+
+def _executor(past: PastState, tries: list[StepTry], trigger_type: str | None) -> ExecutorState:
+    failed = [one for one in tries if one.error is not None]
+    return ExecutorState(
+        dispatch_count=len(tries),
+        first_enqueued_at_s=past.head.created_at_s,
+        last_enqueued_at_s=max((one.started_at_s for one in tries), default=past.head.created_at_s),
+        trigger_type=trigger_type,
+        worker_origin=past.head.holder,
+        last_error=None if not failed or (error := failed[-1].error) is None else f"{error.type}: {error.message}",
+    )

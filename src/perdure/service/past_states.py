@@ -1,0 +1,63 @@
+"""Reads the log of an execution up to any of its events, so that people can look at it as it was then."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from perdure.core import events as e
+from perdure.core import log_format
+from perdure.core.errors import BadValue, NotFound
+from perdure.core.execution import Execution
+from perdure.core.paths import Key
+from perdure.core.replay import fold_events
+from perdure.stores.protocol import Head, ReadOnlyStore
+
+
+class PastState(NamedTuple):
+    """The log of an execution, of which the first `size` events are looked at. `version` is the number of the last of these."""
+
+    head: Head
+    events: Sequence[e.Event]
+    size: int
+    version: int
+
+    @property
+    def seen(self) -> Sequence[e.Event]:
+        """The events that are looked at."""
+        return self.events[: self.size]
+
+    def fold(self) -> Execution:
+        """Returns the state after these events."""
+        return fold_events(self.head.key, self.seen, self.head.root)
+
+
+async def read_past(store: ReadOnlyStore, key: Key, at: int | None = None) -> PastState:
+    """Reads a log up to the event of number `at` (None: all of it), which is the id of its public events.
+
+    The commands that an event caused were written with it, and are looked at with it.
+
+    Raises:
+        NotFound: there is no such execution.
+        BadValue: its log has no such event, or has it no more.
+    """
+    found = await store.read(key)
+    if found is None:
+        raise NotFound(key)
+    events = log_format.decode_rows(found.payloads)
+    before = compacted_before(events)
+    last = len(events) + before
+    if at is None:
+        return PastState(found.head, events, len(events), last)
+    first = next((number + 1 + before for number, event in enumerate(events) if isinstance(event, e.SnapshotEvent)), 1)
+    if not first <= at <= last:
+        raise BadValue("at", at, f"one of its log, {first} to {last}" if events else "left out: it has not begun")
+    size = at - before
+    while size < len(events) and type(events[size]) in e.COMMAND_EVENTS:
+        size += 1
+    return PastState(found.head, events, size, size + before)
+
+
+def compacted_before(events: Sequence[e.Event]) -> int:
+    """How much higher the number of an event is than its position: compaction has replaced the events before its snapshot by fewer."""
+    position = next((number for number, event in enumerate(events) if isinstance(event, e.SnapshotEvent)), None)
+    snapshot = None if position is None else events[position]
+    return snapshot.version - (position + 1) if isinstance(snapshot, e.SnapshotEvent) and position is not None else 0

@@ -1,0 +1,133 @@
+"""Reads the steps of an execution with all that is known of each: its attempts, its input and its output."""
+
+from typing import Any, Literal
+
+import msgspec
+
+from perdure.core import values, views
+from perdure.core.errors import ErrorInfo
+from perdure.core.execution import Execution
+from perdure.core.operation_state import PendingOperation, SettledOperation
+from perdure.core.operations import CallOperation, SpawnOperation, Success
+from perdure.core.paths import Key, Path, parse_path
+from perdure.core.step_tries import StepTry, step_tries
+from perdure.core.values import ENCODED_NONE, Value
+from perdure.core.views import StepState, StepView
+from perdure.service.dead_letter_groups import step_name
+from perdure.service.definition_views import view_of_past
+from perdure.service.past_states import PastState, read_past
+from perdure.service.store_access import StoreAccess
+from perdure.service.wire_types import EncodedInput
+
+StepSeedStatus = Literal["pending", "running", "waiting_approval", "completed", "failed", "cancelled", "skipped"]
+
+SEED_STATUSES: dict[StepState, StepSeedStatus] = {
+    "waiting": "running",
+    "waiting_approval": "waiting_approval",
+    "performing": "running",
+    "retrying": "running",
+    "interrupted": "running",
+    "parked": "running",
+    "ending": "running",
+    "completed": "completed",
+    "skipped": "skipped",
+    "failed": "failed",
+    "abandoned": "failed",
+    "cancelled": "cancelled",
+}
+
+
+class StepTrace(msgspec.Struct, frozen=True, kw_only=True):
+    """One operation of an execution, numbered from 1 in the order of opening.
+
+    `step_id` is the name of the step that it belongs to. `state` is one of those of a `StepView`, and `seed_status` says the same in the words of systems that
+    know seven. A call has `tries`; calls and children have an `input`, and what has completed has an `output`, of which a large one is given as the name of its
+    blob.
+    """
+
+    number: int
+    path: str
+    step_id: str
+    kind: str
+    target: str
+    state: StepState
+    seed_status: StepSeedStatus
+    attempt: int
+    started_at_s: float
+    ended_at_s: float | None
+    due_at_s: float | None
+    port: str
+    error: ErrorInfo | None
+    input: EncodedInput | None
+    output: Value | None
+    tries: list[StepTry]
+
+
+class StepPage(msgspec.Struct, frozen=True):
+    """A page of steps. `next` is the `after` of the next page; None if this was the last."""
+
+    items: list[StepTrace]
+    next: int | None
+
+
+async def read_steps(access: StoreAccess, key: Key, at: int | None, after: int, limit: int) -> StepPage:
+    """The steps of an execution, now or after event `at` of its log: up to `limit` behind number `after`.
+
+    Raises:
+        NotFound: there is no such execution.
+        BadValue: its log has no such event.
+        NotReplayable: it runs a definition, and its log does not replay over that.
+    """
+    past = await read_past(access.store, key, at)
+    execution = Execution(key, past.head.root)
+    tries = step_tries(execution, past.seen)
+    steps = await _views(access, past, execution)
+    page = [await _trace(access, number, step, execution, tries) for number, step in enumerate(steps[after : after + limit], after + 1)]
+    return StepPage(page, after + limit if len(steps) > after + limit else None)
+
+
+async def _views(access: StoreAccess, past: PastState, execution: Execution) -> list[StepView]:
+    if execution.definition is None:
+        return views.step_views(execution)
+    found = await view_of_past(access.store, past)
+    return [] if found is None else found.steps
+
+
+async def _trace(access: StoreAccess, number: int, step: StepView, execution: Execution, tries: dict[Path, list[StepTry]]) -> StepTrace:
+    path = parse_path(step.path)
+    known = execution.open.get(path) or execution.settled.get(path)
+    return StepTrace(
+        number=number,
+        path=step.path,
+        step_id=step_name(step.path),
+        kind=step.kind,
+        target=step.target,
+        state=step.state,
+        seed_status=SEED_STATUSES[step.state],
+        attempt=max(step.attempt, len(tries.get(path, ()))),
+        started_at_s=step.opened_at_s,
+        ended_at_s=step.settled_at_s,
+        due_at_s=step.due_at_s,
+        port=step.port,
+        error=step.error,
+        input=await _input(access, known),
+        output=_output(known),
+        tries=tries.get(path, []),
+    )
+
+
+async def _input(access: StoreAccess, known: PendingOperation | SettledOperation | None) -> bytes | None:
+    """The encoded arguments of a call or a child."""
+    match None if known is None else known.op:
+        case CallOperation(args=raw) | SpawnOperation(input=raw):
+            return await access.payload(raw)
+    return None
+
+
+def _output(known: PendingOperation | SettledOperation | None) -> Value | None:
+    if not isinstance(known, SettledOperation):
+        return None
+    if known.messages:
+        bodies = [one.body for one in known.messages]
+        return bodies[0] if len(bodies) == 1 else values.encode([values.decode(one, Any, "a message") for one in bodies if isinstance(one, bytes)], "messages")
+    return known.outcome.value if isinstance(known.outcome, Success) and known.outcome.value != ENCODED_NONE else None

@@ -1,0 +1,89 @@
+"""Claims about reading one execution over HTTP: now and at any event, with its attempts, its graph, and what its fields say."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure.service.callers import Caller
+from tests.api.api_setup import Api, api_in_process
+
+
+@pytest.fixture
+async def api(tmp_path: Path) -> AsyncIterator[Api]:
+    async with api_in_process(tmp_path) as api:
+        yield api
+
+
+async def ended(api: Api, place: str) -> Any:
+    answer = await api("GET", f"{place}/result?waitSeconds=10")
+    assert answer.status in (200, 409), answer.body
+    return (await api("GET", place)).json
+
+
+async def test_an_execution_says_what_was_done_and_who_began_it(api: Api) -> None:
+    api.caller = Caller("default", "key:ada", frozenset(("admin",)))
+    await api("POST", "/api/executions", {"workflow": "calc", "id": "o", "input": {"a": 3, "b": 4}})
+    found = await ended(api, "/api/executions/calc/o")
+    assert (found["status"], found["seedStatus"], found["variables"], found["outputs"]) == ("completed", "completed", {"a": 3, "b": 4}, 7)
+    assert (found["initiatorType"], found["initiatorUserId"], found["triggerId"], found["triggerType"]) == ("manual", "key:ada", None, "manual")
+    assert found["attributes"] == {"initiator": "key:ada"} and found["idempotencyKey"] == "o" and found["error"] is None
+    assert found["startedAt"] <= found["completedAt"] and found["attemptCount"] == 1
+    assert found["runtimeState"]["executor"] | {"firstEnqueuedAt": 0, "lastEnqueuedAt": 0, "workerOrigin": 0} == {
+        "dispatchCount": 1,
+        "firstEnqueuedAt": 0,
+        "lastEnqueuedAt": 0,
+        "triggerType": "manual",
+        "workerOrigin": 0,
+        "lastError": None,
+        "sessionId": None,
+    }
+    assert (await api("GET", "/api/executions/calc/o/input")).json == {"input": {"a": 3, "b": 4}}
+    listed = (await api("GET", "/api/executions?where=initiator%3Dkey:ada")).json["items"]
+    assert [one["id"] for one in listed] == ["o"]
+
+
+async def test_it_can_be_looked_at_as_it_was_after_any_event(api: Api) -> None:
+    await api("POST", "/api/executions", {"workflow": "calc", "id": "o", "input": [3]})
+    last = (await ended(api, "/api/executions/calc/o"))["version"]
+    statuses = [(await api("GET", f"/api/executions/calc/o?at={number}")).json["status"] for number in range(1, last + 1)]
+    assert statuses[0] == "running" and statuses[-1] == "completed"
+    pages = [(await api("GET", f"/api/executions/calc/o/steps?at={number}")).json["items"] for number in range(1, last + 1)]
+    assert (pages[0][2]["state"], pages[-1][2]["state"], pages[-1][2]["output"]) == ("performing", "completed", 4)
+    graphs = [(await api("GET", f"/api/executions/calc/o/graph?at={number}")).json["nodes"] for number in range(1, last + 1)]
+    assert [[one["state"] for one in graph] for graph in graphs] == [[one["state"] for one in page] for page in pages]
+    for wrong in (0, last + 1, -1):
+        for place in ("", "/steps", "/graph"):
+            answer = await api("GET", f"/api/executions/calc/o{place}?at={wrong}")
+            assert (answer.status, answer.json["where"]) == (422, "/at") and f"1 to {last}" in answer.json["detail"]
+
+
+async def test_a_step_has_all_its_attempts_with_input_and_output(api: Api) -> None:
+    await api("POST", "/api/executions", {"workflow": "shaky", "id": "s", "input": [2]})
+    found = await ended(api, "/api/executions/shaky/s")
+    assert found["runtimeState"]["executor"]["dispatchCount"] == 3 and found["runtimeState"]["executor"]["lastError"] == "OSError: failed 2"
+    (step,) = (await api("GET", "/api/executions/shaky/s/steps")).json["items"]
+    assert (step["number"], step["stepId"], step["state"], step["seedStatus"], step["attempt"]) == (1, "unsteady", "completed", "completed", 3)
+    assert (step["input"], step["output"]) == ([2], 3)
+    assert [(one["number"], one["state"], one["error"] and one["error"]["message"]) for one in step["tries"]] == [
+        (1, "failed", "failed 1"),
+        (2, "failed", "failed 2"),
+        (3, "completed", None),
+    ]
+    assert all(one["startedAt"] <= one["completedAt"] for one in step["tries"])
+
+
+async def test_steps_come_in_pages(api: Api) -> None:
+    await api("POST", "/api/executions", {"workflow": "calc", "id": "o", "input": [3]})
+    await ended(api, "/api/executions/calc/o")
+    first = (await api("GET", "/api/executions/calc/o/steps?limit=2")).json
+    rest = (await api("GET", f"/api/executions/calc/o/steps?limit=2&after={first['next']}")).json
+    assert [one["number"] for one in first["items"] + rest["items"]] == [1, 2, 3] and rest["next"] is None
+
+
+async def test_a_failure_says_where_and_has_a_fingerprint(api: Api) -> None:
+    await api("POST", "/api/executions", {"workflow": "calc", "id": "n", "input": [-1]})
+    found = await ended(api, "/api/executions/calc/n")
+    assert (found["seedStatus"], found["error"]["code"], found["error"]["message"]) == ("failed", "ValueError", "negative")
+    assert len(found["error"]["fingerprint"]) == 10
