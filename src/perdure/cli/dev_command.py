@@ -174,7 +174,7 @@ def serve_here(settings: GlobalOptions, targets: tuple[str, ...], queues: tuple[
     settings.log("perdure")
 
     def api(store: Store, engine: Engine | None) -> ApiServer:
-        secret = os.environ.get("PERDURE_SIGNING_SECRET", "").encode()
+        secret = os.environ.get("PERDURE_SIGNING_SECRET", "").encode() or token.encode()  # without a secret of its own, what it signs holds until it ends
         return ApiServer(ApiApp(StoreAccess(store, engine), LoopbackAccess(token, settings.tenant), secret=secret), listening)
 
     def ready(engine: Engine | None) -> None:
