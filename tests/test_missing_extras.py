@@ -39,6 +39,8 @@ WAYS = {
         "greenlet",
         "from perdure import workflow, SyncContext\n@workflow\ndef plain(ctx: SyncContext) -> str: return 'x'\nplain.run()",
     ),
+    "metrics": ("prometheus_client", "from perdure.observe.observation import observation_of; observation_of({'metrics_listen': '0'})"),
+    "otel": ("opentelemetry", "from perdure.observe.observation import observation_of; observation_of({'otel': True})"),
     "oidc": ("jwt", "from perdure.service.issuer_keys import IssuerKeys; IssuerKeys('https://id.example.com', None, None)"),
     "postgres": ("asyncpg", "from perdure.stores.postgres.store import PostgresStore; PostgresStore('postgresql:///x')"),
     "redis": ("redis", "from perdure.stores.redis import RedisStore; RedisStore('redis:///')"),

@@ -25,12 +25,16 @@ from perdure.api.json_forms import form_of
 from perdure.api.openapi_document import openapi_document
 from perdure.api.problems import Refusal
 from perdure.api.request_arguments import RequestArguments
+from perdure.api.request_log import accompanied_request
 from perdure.api.request_watch import until_over
 from perdure.core.error_text import SHOWN_CHARACTERS_MAX, shorten_text
 from perdure.core.errors import PerdureError, RequestUnderWay
+from perdure.observe.exposition import MetricsExposition
+from perdure.observe.request_fields import RequestFields
 from perdure.operations import on_executions, wire_codec
 from perdure.operations.operation_table import OPERATIONS, Operation
 from perdure.operations.route_aliases import ALIASES
+from perdure.runtime.observer import Observer
 from perdure.service.audit import AuditedBy, audited_access
 from perdure.service.callers import Caller
 from perdure.service.idempotency import IdempotentRequests, KeptAnswer, KeyedRequest
@@ -44,6 +48,9 @@ Authenticate = Callable[[ApiRequest], Awaitable[Caller]]
 
 Pages = Callable[[ApiRequest], Awaitable[ApiAnswer | None]]
 """Answers requests that call no operation, such as those of the sign-in; None if it has nothing there."""
+
+OWN_ROUTES = frozenset((("healthz",), ("readyz",), ("openapi.json",), ("metrics",)))
+"""The routes that are no operations, as segments."""
 
 PAGE_MAX = 1_000
 """The most things of a stream in one page of JSON."""
@@ -83,9 +90,12 @@ class ApiApp:
         pages: Pages | None = None,
         headers: AnswerHeaders | None = None,
         root_path: str = "",
+        observer: Observer | None = None,
+        metrics: MetricsExposition | None = None,
     ) -> None:
         self.access, self._authenticate, self._secret = access, authenticate, secret
         self._limiter, self._pages, self._headers, self._root_path = limiter, pages, headers or AnswerHeaders(), root_path
+        self._observer, self._metrics = observer, metrics
         self._routes: dict[int, list[tuple[tuple[str, ...], dict[str, Route]]]] = {}
         self._by_name = {one.name: Route(one, RequestArguments(one)) for one in operations}
         self._aliases = [Route(one.operation, RequestArguments(one.operation, one)) for one in ALIASES if one.operation in operations]
@@ -127,19 +137,25 @@ class ApiApp:
         if scope["type"] != "http":
             raise RuntimeError(f"this app serves HTTP only, not {scope['type']}; mount it without WebSockets")
         send = self._headers.added_to(send, _header(scope, b"origin"))
-        try:
-            request = ApiRequest(scope, receive, self._root_path)
-            answer = await self._answer(request, send)
-        except Refusal as refusal:
-            answer = ApiAnswer(refusal.status, _encode_json(problems.refusal_problem(refusal)), problems.MEDIA_TYPE, refusal.headers)
-        except WaitOver as over:
-            answer = _error_answer(over.error, wire_codec.MEDIA_TYPE in _header(scope, b"accept"))
-        except PerdureError as error:
-            answer = _error_answer(error, wire_codec.MEDIA_TYPE in _header(scope, b"accept"))
-        if answer is not None:
-            await send_answer(send, answer, scope["method"])
+        with accompanied_request(scope, self._observer) as fields:
+            answer = await self._answer_or_error(scope, receive, send, fields)
+            if answer is not None:
+                fields.status = answer.status
+                await send_answer(send, answer._replace(headers=(*answer.headers, (b"x-request-id", fields.id.encode()))), scope["method"])
 
-    async def _answer(self, request: ApiRequest, send: AsgiSend) -> ApiAnswer | None:
+    async def _answer_or_error(self, scope: AsgiScope, receive: AsgiReceive, send: AsgiSend, fields: RequestFields) -> ApiAnswer | None:
+        try:
+            return await self._answer(ApiRequest(scope, receive, self._root_path), fields, send)
+        except Refusal as refusal:
+            return ApiAnswer(refusal.status, _encode_json(problems.refusal_problem(refusal)), problems.MEDIA_TYPE, refusal.headers)
+        except WaitOver as over:
+            return _error_answer(over.error, wire_codec.MEDIA_TYPE in _header(scope, b"accept"))
+        except PerdureError as error:
+            return _error_answer(error, wire_codec.MEDIA_TYPE in _header(scope, b"accept"))
+
+    async def _answer(self, request: ApiRequest, fields: RequestFields, send: AsgiSend) -> ApiAnswer | None:
+        if request.segments in OWN_ROUTES:
+            fields.route = f"/{request.segments[0]}"
         match request.segments:
             case ("healthz",):
                 return ApiAnswer(200, b'{"status":"ok"}')
@@ -148,14 +164,20 @@ class ApiApp:
             case ("openapi.json",):
                 self._document = self._document or self._described()
                 return ApiAnswer(200, self._document)
-        for other in (self._headers.preflight(request), None if self._pages is None else await self._pages(request)):
-            if other is not None:
-                return other
+            case ("metrics",) if self._metrics is not None:
+                return await self._shown_metrics(self._metrics, request)
+        if (preflight := self._headers.preflight(request)) is not None:
+            return preflight
+        if self._pages is not None and (page := await self._pages(request)) is not None:
+            fields.route = f"/{request.segments[0]}"
+            return page
         route, path = self._find(request)
-        caller = await self._expect_allowed(route.operation, request)
+        fields.route = f"/api/call/{route.operation.name}" if request.segments[:2] == ("api", "call") else route.operation.path
+        caller = await self._expect_allowed(route.operation, request, fields)
         self._expect_within_rate(caller)
         arguments = await self._arguments(route, request, path, caller)
         if route.operation.is_stream:
+            fields.status = 200
             return await self._stream(route, request, arguments, send)
         keyed = await keyed_request(route.operation, request, caller)
         if keyed is None:
@@ -194,8 +216,10 @@ class ApiApp:
             return ApiAnswer(200, wire_codec.encode(result), wire_codec.MEDIA_TYPE)
         return _json_answer(operation, result)
 
-    async def _expect_allowed(self, operation: Operation, request: ApiRequest) -> Caller:
+    async def _expect_allowed(self, operation: Operation, request: ApiRequest, fields: RequestFields | None = None) -> Caller:
         caller = await self._authenticate(request)
+        if fields is not None:
+            fields.tenant, fields.subject = caller.tenant, caller.subject
         operation.expect_allowed(caller)
         return caller
 
@@ -287,11 +311,21 @@ class ApiApp:
         operations, aliases = [route.operation for route in self._by_name.values()], [route.reader.alias for route in self._aliases]
         return _encode_json(openapi_document(operations, [one for one in aliases if one is not None]))
 
+    async def _shown_metrics(self, metrics: MetricsExposition, request: ApiRequest) -> ApiAnswer:
+        """Answers with the metrics of this process. They concern all tenants, so they are for viewers of the default one."""
+        _ = await self._expect_allowed(METRICS, request)
+        body, media_type = await metrics.text(request.header("accept"))
+        return ApiAnswer(200, body, media_type)
+
     async def _readiness(self) -> ApiAnswer:
         if self.is_stopping:
             raise Refusal(503, "stopping", "this process is stopping", "send requests to another one", ((b"retry-after", b"1"),))
         moment = await self.access.store.store_time()
         return ApiAnswer(200, _encode_json({"status": "ok", "epoch": moment.epoch}))
+
+
+METRICS = Operation(ApiApp._shown_metrics, "GET", "/metrics", "viewer", is_store_wide=True)
+"""Says who may see the metrics. It is not in the table of operations, since its result is text for Prometheus."""
 
 
 def _may_wait(operation: Operation, arguments: dict[str, Any]) -> bool:

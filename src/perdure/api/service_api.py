@@ -14,6 +14,7 @@ from perdure.api.api_server import ApiServer
 from perdure.api.server_access import ServerAccess
 from perdure.api.sign_in import OidcSignIn, SignIn
 from perdure.core.errors import BadValue, StoreError
+from perdure.observe.observation import UNOBSERVED, ProcessObservation
 from perdure.service.access_keys import KeyVerifier
 from perdure.service.oidc import OidcSettings, OidcVerifier
 from perdure.service.rate_limits import RateLimiter
@@ -34,7 +35,8 @@ BURST_S = 2.0
 class ServiceSettings(NamedTuple):
     """How a service is set up. `secret` signs links and exports; `rate_per_s` limits the requests of each caller to this process (0: not at all).
 
-    `origins` are those of pages elsewhere that may use the API, and `root_path` is the path below which a proxy publishes it.
+    `origins` are those of pages elsewhere that may use the API, and `root_path` is the path below which a proxy publishes it. The
+    `observation` of the process is told of requests, and its metrics are shown.
     """
 
     oidc: OidcSettings | None = None
@@ -43,6 +45,7 @@ class ServiceSettings(NamedTuple):
     rate_per_s: float = RATE_PER_S
     origins: tuple[str, ...] = ()
     root_path: str = ""
+    observation: ProcessObservation = UNOBSERVED
 
 
 DEFAULTS = ServiceSettings()
@@ -73,6 +76,8 @@ class ServiceApi:
             pages=SignIn(access.store, server, oidc) if authenticate is None else None,
             headers=AnswerHeaders(settings.origins),
             root_path=checked_root_path(settings.root_path),
+            observer=settings.observation.observer,
+            metrics=settings.observation.exposition(access.store),
         )
 
     def _issuer(self, settings: OidcSettings, client_secret: str) -> OidcSignIn:

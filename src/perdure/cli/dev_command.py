@@ -44,6 +44,7 @@ SOCKET_VARIABLE, TOKEN_VARIABLE = "PERDURE_DEV_SOCKET", "PERDURE_DEV_TOKEN"
 @click.argument("targets", nargs=-1, metavar="[TARGET]...")
 @tool_options
 @shared_options.environment_options
+@shared_options.observation_options
 @click.option("--queue", "queues", multiple=True, metavar="NAME", help="Also perform the steps of this queue.")
 @click.option("--port", type=click.IntRange(0, 65535), default=DEV_PORT, metavar="PORT", help=f"The port on this machine ({DEV_PORT}; 0: any that is free).")
 @click.option("--no-reload", is_flag=True, help="Do not begin anew when a file is saved.")
@@ -164,6 +165,7 @@ def serve_here(settings: GlobalOptions, targets: tuple[str, ...], queues: tuple[
     from perdure.api.api_server import ApiServer
     from perdure.api.loopback_access import LoopbackAccess
     from perdure.cli.targets import served_code
+    from perdure.observe.observation import has_prometheus, observation_of
     from perdure.runtime.server import serve
     from perdure.service.secrets.secret_resolver import secret_resolver_for
     from perdure.service.store_access import StoreAccess
@@ -171,15 +173,18 @@ def serve_here(settings: GlobalOptions, targets: tuple[str, ...], queues: tuple[
 
     listening, token = socket.socket(fileno=int(os.environ.pop(SOCKET_VARIABLE))), os.environ.pop(TOKEN_VARIABLE)
     code, db, codec, queues = served_code(settings, targets, queues, given)
-    settings.log("perdure")
+    settings.log("perdure", (token,))
+    observation = observation_of(given, shows_metrics=has_prometheus())
 
     def api(store: Store, engine: Engine | None) -> ApiServer:
         secret = os.environ.get("PERDURE_SIGNING_SECRET", "").encode() or token.encode()  # without a secret of its own, what it signs holds until it ends
-        return ApiServer(ApiApp(StoreAccess(store, engine), LoopbackAccess(token, settings.tenant), secret=secret), listening)
+        shown: dict[str, Any] = {"observer": observation.observer, "metrics": observation.exposition(store)}
+        return ApiServer(ApiApp(StoreAccess(store, engine), LoopbackAccess(token, settings.tenant), secret=secret, **shown), listening)
 
     def ready(engine: Engine | None) -> None:
         knows = [] if engine is None else [f"{one.name}@{one.version}" for one in engine.known.values()]
         click.echo(f"ready; it knows {', '.join(knows) or 'no workflow'}")
 
     how: dict[str, Any] = {"queues": queues, "declares": code.queues, "db": db, "codec": codec, "grace_s": RELOAD_GRACE_S}
+    how |= {"observer": observation.observer, "listeners": observation.listeners}
     asyncio.run(serve([one.code for one in code.workflows], code.steps, **how, ready=ready, secrets=secret_resolver_for, beside=api))

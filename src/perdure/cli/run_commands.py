@@ -19,6 +19,7 @@ from perdure.cli.shared_options import F, GlobalOptions, input_options, value_fo
 
 if TYPE_CHECKING:
     from perdure.runtime.call_secrets import SecretSource
+    from perdure.runtime.observer import Observer
     from perdure.runtime.server import ServerMember
     from perdure.runtime.task_broker import TaskBroker
     from perdure.stores.protocol import Store
@@ -58,13 +59,19 @@ class TaskBrokerFactory:
     def __init__(self, make: Callable[[TaskBroker], ServerMember], queues: tuple[str, ...], to: str) -> None:
         self._make, self._queues, self._to = make, queues, to
         self.tenants: tuple[str, ...] | None = None
+        self.observer: Observer | None = None
         self._member: ServerMember | None = None
+
+    def observed(self, observer: Observer | None) -> TaskBrokerFactory:
+        """Has an observer told of the leases; returns this."""
+        self.observer = observer
+        return self
 
     def __call__(self, store: Store, secrets: SecretSource | None) -> ServerMember:
         """Creates the broker on a store, with a source of secrets."""
         from perdure.runtime.task_broker import TaskBroker
 
-        self._member = self._make(TaskBroker(store, self._queues, tenants=self.tenants, threaded=True, secrets=secrets))
+        self._member = self._make(TaskBroker(store, self._queues, tenants=self.tenants, threaded=True, secrets=secrets, observer=self.observer))
         return self._member
 
     def __str__(self) -> str:
@@ -140,6 +147,7 @@ def tool_options(command: F) -> F:
 @input_options
 @tool_options
 @shared_options.environment_options
+@shared_options.log_options
 @click.option("--id", help="Its id: run again with it, the same execution continues, or returns its result if it has ended.")
 @click.option("--wait/--no-wait", default=True, help="Keep waiting for an approval (the default), or end the command when it waits for one.")
 @click.option("--watch", is_flag=True, help="Show its progress on standard error.")
@@ -347,6 +355,7 @@ def _start_request(workflow: str, given: dict[str, Any]) -> _StartRequest:
 @click.argument("targets", nargs=-1, metavar="[TARGET]...")
 @tool_options
 @shared_options.environment_options
+@shared_options.observation_options
 @click.option("--queue", "queues", multiple=True, metavar="NAME", help="Also perform the steps of this queue.")
 @click.option("--only-tenant", "tenants", multiple=True, metavar="NAME", help="Serve only this tenant. It may be given several times.")
 @task_broker_options
@@ -367,6 +376,7 @@ def worker(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tupl
     from perdure.cli import terminal_text
     from perdure.cli.targets import served_code
     from perdure.code.durations import duration_seconds
+    from perdure.observe.observation import observation_of
     from perdure.runtime.server import SHUTDOWN_GRACE_S, serve
     from perdure.service.secrets.secret_resolver import secret_resolver_for
 
@@ -378,6 +388,7 @@ def worker(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tupl
     if (lease_s := duration_seconds(given["lease"], "--lease")) < LEASE_S_MIN:
         raise click.UsageError(f"--lease {given['lease']} is too short: a busy worker would count as dead. It is at least {LEASE_S_MIN:g}s.")
     settings.log("perdure")
+    observation = observation_of(given)
 
     def ready(engine: Engine | None) -> None:
         place = terminal_text.without_passwords(settings.url()) if isinstance(db, str | None) else "the store of its App"
@@ -392,8 +403,8 @@ def worker(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tupl
         raise click.UsageError("--concurrency needs queues: name them with --queue")
     workflows = [one.code for one in code.workflows]
     how: dict[str, Any] = {"queues": queues, "tenants": tenants or None, "declares": code.queues, "concurrency": given["concurrency"]}
-    how |= {"db": db, "codec": codec, "grace_s": grace_s, "lease_s": lease_s}
-    asyncio.run(serve(workflows, code.steps, **how, ready=ready, secrets=secret_resolver_for, task_server=broker))
+    how |= {"db": db, "codec": codec, "grace_s": grace_s, "lease_s": lease_s, "observer": observation.observer, "listeners": observation.listeners}
+    asyncio.run(serve(workflows, code.steps, **how, ready=ready, secrets=secret_resolver_for, task_server=broker and broker.observed(observation.observer)))
 
 
 def _served_queues(queues: tuple[str, ...]) -> str:

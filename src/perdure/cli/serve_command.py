@@ -29,6 +29,7 @@ NO_KEY = "there is no key yet, so nobody could use the service\nmake the first o
 @click.argument("targets", nargs=-1, metavar="[TARGET]...")
 @tool_options
 @shared_options.environment_options
+@shared_options.observation_options
 @click.option("--queue", "queues", multiple=True, metavar="NAME", help="Also perform the steps of this queue.")
 @click.option("--listen", default=LISTEN, show_default=True, envvar="PERDURE_LISTEN", metavar="HOST:PORT", help="Where the API answers; port 0: any free one.")
 @click.option("--role", "roles", default=",".join(ROLES), show_default=True, envvar="PERDURE_ROLE", metavar="ROLE,...", help="The parts that this process has.")
@@ -69,6 +70,7 @@ def serve(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tuple
 
     from perdure.cli.targets import served_code
     from perdure.code.durations import duration_seconds
+    from perdure.observe.observation import has_prometheus, observation_of
     from perdure.runtime.server import SHUTDOWN_GRACE_S
     from perdure.runtime.server import serve as served
     from perdure.service.secrets.secret_resolver import secret_resolver_for
@@ -79,7 +81,8 @@ def serve(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tuple
         raise click.UsageError(f"--lease {given['lease']} is too short: a busy process would count as dead. It is at least {LEASE_S_MIN:g}s.")
     grace_s = max((app.grace_s for app in found.code.apps), default=SHUTDOWN_GRACE_S) if given["grace"] is None else duration_seconds(given["grace"], "--grace")
     settings.log("perdure")
-    api = _ApiOfProcess(service_settings(given), given) if "api" in parts else None
+    observation = observation_of(given, shows_metrics="api" in parts and has_prometheus())
+    api = _ApiOfProcess(service_settings(given)._replace(observation=observation), given) if "api" in parts else None
     if api is not None and api.settings.oidc is None:
         asyncio.run(expect_key(settings, found.db, found.codec))
 
@@ -91,6 +94,7 @@ def serve(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tuple
 
     how: dict[str, Any] = {"queues": found.queues if "worker" in parts else (), "declares": found.code.queues, "db": found.db, "codec": found.codec}
     how |= {"grace_s": grace_s, "lease_s": lease_s, "secrets": secret_resolver_for, "has_engine": "engine" in parts}
+    how |= {"observer": observation.observer, "listeners": observation.listeners}
     if not parts - {"worker"} and not how["queues"]:
         raise click.UsageError("a worker needs queues: name them with --queue")
     asyncio.run(served([one.code for one in found.code.workflows], found.code.steps, **how, ready=ready, beside=None if api is None else api.server))

@@ -14,6 +14,7 @@ import click
 from perdure.cli.exit_codes import CommandExit, ExitCode
 
 if TYPE_CHECKING:
+    from perdure.observe.log_setup import LogFormat
     from perdure.stores.protocol import ReadOnlyStore
     from perdure.sync_client import Client
 
@@ -39,6 +40,7 @@ class GlobalOptions:
     server: str | None = None
     tenant: str = "default"
     debug: bool = False
+    log_format: LogFormat = "text"
 
     def client(self, *, creates: bool = False) -> Client:
         """A client of the server or the database. A command that `creates` something also creates a missing database."""
@@ -105,12 +107,14 @@ class GlobalOptions:
         self.expect(file)
         return file
 
-    def log(self, logger: str) -> None:
-        """Sends the log of `logger` to standard error, unless the loaded code has configured logging itself."""
+    def log(self, logger: str, secrets: Sequence[str] = ()) -> None:
+        """Sends the log of `logger` to standard error, in the chosen format and without `secrets`. See `set_up_logging`."""
         import logging
 
-        logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-        logging.getLogger("perdure" if self.debug else logger).setLevel(logging.DEBUG if self.debug else logging.INFO)
+        from perdure.observe.log_setup import passwords_in, set_up_logging
+
+        level = logging.DEBUG if self.debug else logging.INFO
+        set_up_logging("perdure" if self.debug else logger, level, self.log_format, (*secrets, *passwords_in(self.db or "")))
 
 
 def server_and_token(server: str) -> tuple[str, str | None]:
@@ -147,6 +151,27 @@ def _store_option(context: click.Context, option: click.Parameter, given: Any) -
     settings = context.find_root().ensure_object(GlobalOptions)
     if given is not None and option.name is not None:
         setattr(settings, option.name, given)
+
+
+def log_options(command: F) -> F:
+    """``--log-format`` of a command that runs executions."""
+    return click.option(
+        "--log-format",
+        type=click.Choice(["text", "json"]),
+        envvar="PERDURE_LOG_FORMAT",
+        expose_value=False,
+        callback=_store_option,
+        help="How the log is written on standard error: text (the default), or json, one object a line.",
+    )(command)
+
+
+def observation_options(command: F) -> F:
+    """``--log-format``, ``--metrics-listen`` and ``--otel`` of a process that serves."""
+    said = "Send traces of OpenTelemetry, as the variables OTEL_... say (OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_TRACES_SAMPLER)."
+    command = click.option("--otel", is_flag=True, envvar="PERDURE_OTEL", help=said)(command)
+    said = "Show metrics to Prometheus at http://HOST:PORT/metrics, without a key (PORT alone: to this machine)."
+    command = click.option("--metrics-listen", metavar="HOST:PORT", envvar="PERDURE_METRICS_LISTEN", help=said)(command)
+    return log_options(command)
 
 
 def format_option(choices: Sequence[str] = ("table", "json", "jsonl", "ids")) -> Callable[[F], F]:

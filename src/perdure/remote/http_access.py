@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
@@ -127,10 +128,10 @@ class HttpAccess:
     async def _send(self, operation: Operation, given: dict[str, Any]) -> bytes:
         has_limit = operation.is_repeatable and not (given.get("wait") or given.get("wait_s"))
         timeout = self._httpx.USE_CLIENT_DEFAULT if has_limit else self._httpx.Timeout(None, connect=CONNECT_S)
-        headers = {} if operation.is_repeatable else {"idempotency-key": uuid4().hex}
+        keyed = {} if operation.is_repeatable else {"idempotency-key": uuid4().hex}
         began_s, pause_s = time.monotonic(), RETRY_MIN_S
         while True:
-            content = wire_codec.encode(given)
+            content, headers = wire_codec.encode(given), {**keyed, **_trace_headers()}
             request = self._client.build_request("POST", f"/api/call/{operation.name}", content=content, headers=headers, timeout=timeout)
             is_late = time.monotonic() - began_s > RETRY_S
             try:
@@ -154,7 +155,7 @@ class HttpAccess:
 
     async def _frames(self, operation: Operation, given: dict[str, Any]) -> AsyncGenerator[Any, None]:
         limit = self._httpx.Timeout(None, connect=CONNECT_S)
-        content, headers, reader = wire_codec.encode(given), {"accept": wire_codec.FRAMES}, wire_codec.FrameReader(operation)
+        content, headers, reader = wire_codec.encode(given), {"accept": wire_codec.FRAMES, **_trace_headers()}, wire_codec.FrameReader(operation)
         async with self._client.stream("POST", f"/api/call/{operation.name}", content=content, headers=headers, timeout=limit) as answer:
             if answer.status_code >= 400:
                 await answer.aread()
@@ -185,6 +186,16 @@ def _known(function: Any) -> Operation:
 def _retry_after_s(answer: Any) -> float:
     said = answer.headers.get("retry-after", "")
     return float(said) if said.isdigit() else 0.0
+
+
+def _trace_headers() -> dict[str, str]:
+    """Returns the headers by which a request belongs to the present trace, if the program uses OpenTelemetry."""
+    headers: dict[str, str] = {}
+    if "opentelemetry" in sys.modules:
+        from opentelemetry import propagate
+
+        propagate.inject(headers)
+    return headers
 
 
 def _text(error: Exception) -> str:

@@ -14,6 +14,7 @@ import msgspec
 
 from perdure.code.step_environment import StepControl, current_step
 from perdure.core import values
+from perdure.core.error_text import exception_text
 from perdure.core.errors import BadValue, LogDamaged, MissingSecret
 from perdure.core.secret_masks import CHARACTERS_MIN, NO_MASK, Mask, SecretFinder, find_no_secret, is_maskable
 from perdure.core.thread_calls import without_stop_iteration
@@ -46,7 +47,9 @@ def _masked(record: logging.LogRecord, mask: Mask) -> logging.LogRecord:
         text = f"{record.msg!r} {record.args!r}"
     record.__dict__.update(msg=mask.text(text), args=())
     if record.exc_info and record.exc_info[1] is not None:
-        record.exc_text, record.exc_info = mask.text("".join(format_exception(record.exc_info[1])).rstrip("\n")), None
+        error = record.exc_info[1]
+        record.__dict__.update(error_type=type(error).__qualname__, error_message=mask.text(exception_text(error)))
+        record.exc_text, record.exc_info = mask.text("".join(format_exception(error)).rstrip("\n")), None
     if record.stack_info:
         record.stack_info = mask.text(record.stack_info)
     return record

@@ -21,6 +21,7 @@ from perdure.core.error_text import safe_text
 from perdure.core.errors import Diverged
 from perdure.core.events import EndedEvent, Event, ParkedEvent, PatchedEvent, ReopenedEvent, ResumedEvent, StartedEvent, UndoingEvent
 from perdure.core.execution import Execution
+from perdure.core.paths import Key
 from perdure.core.program import program_name, program_requirements
 from perdure.core.replay import replay_program
 from perdure.core.values import Blob
@@ -193,7 +194,11 @@ def act_on_decision(engine: EngineServices, pending: PendingDecision) -> None:
             resident.received_numbers.discard(item.queued.number)
             engine.settled_messages.add((resident.key, item.queued.number))
     if pending.decision.lines:
-        _write_log_lines(pending.decision)
+        _write_log_lines(resident.key, pending.decision)
+    if engine.observer is not None and resident.execution is not None:
+        waited_s = asyncio.get_running_loop().time() - resident.claimed_at_s if resident.claimed_at_s else 0.0
+        resident.claimed_at_s = 0.0
+        engine.observer.decided(resident.execution, pending.decision.events, waited_s)
     act_on_events(engine, resident, pending.decision.events)
 
 
@@ -351,10 +356,11 @@ async def compact_execution(engine: EngineServices, resident: ResidentExecution)
     execution.apply(result.snapshot)
 
 
-def _write_log_lines(decision: ExecutionDecision) -> None:
+def _write_log_lines(key: Key, decision: ExecutionDecision) -> None:
     for line in decision.lines:
         fields = "".join(f" {name}={_safe_repr(value)}" for name, value in line.fields)
-        workflow_logger.log(line.level, "%s%s", safe_text(lambda: str(line.text), "(no text)"), fields)  # noqa: B023  # it is called at once
+        about = {"execution": key, "fields": dict(line.fields)}
+        workflow_logger.log(line.level, "%s%s", safe_text(lambda: str(line.text), "(no text)"), fields, extra=about)  # noqa: B023  # it is called at once
 
 
 def _safe_repr(value: object) -> str:

@@ -48,6 +48,8 @@ from perdure.runtime.holder import (
 )
 from perdure.runtime.in_flight import give_back_attempts
 from perdure.runtime.maintenance import StoreMaintenance
+from perdure.runtime.observed_store import ObservedStore
+from perdure.runtime.observer import Observer
 from perdure.runtime.quarantine import SEALED_RETRY_S, UNREADABLE, QuarantineReports, postponement, quarantine_retry_s, release_execution
 from perdure.runtime.registrations import BUILT_IN_WORKFLOWS, definition_releases, engine_toolboxes, runnable_workflows
 from perdure.runtime.resident_executions import ResidentCache, ResidentExecution, UndecidedMessage
@@ -75,7 +77,7 @@ class Engine:
 
     With `roots`, it advances only these executions and their descendants; `admit` and `dismiss` change which these are. With `tenants`, it advances only
     executions of these. A waiting execution stays in memory for `idle_s`; with 0 each is evicted after every commit and rebuilt for the next. `secrets`
-    resolves the secrets of calls, unless their definition has a resolver of its own.
+    resolves the secrets of calls, unless their definition has a resolver of its own. An `observer` is told what the engine does.
     """
 
     def __init__(
@@ -95,16 +97,17 @@ class Engine:
         threaded: bool = False,
         seed: Callable[[], int] = lambda: randbits(62),
         secrets: SecretSource | None = None,
+        observer: Observer | None = None,
     ) -> None:
-        self.store = store
-        self.payloads = BlobCache(store)
+        self.store, self.observer = store if observer is None else ObservedStore.of(store, observer), observer
+        self.payloads = BlobCache(self.store)
         self.roots = None if roots is None else frozenset(roots)
         self._know(tuple(workflows))
         self.queues = frozenset(("", *queues))
         self._tenants = None if tenants is None else frozenset(tenants)
         self._process = process_info_here("engine", queues=self.queues - {""}, tenants=self._tenants)
-        self._holder = Holder(store, holder, self._about(), lease_s, threaded=threaded)
-        self._maintenance = StoreMaintenance(store, (*declares, *_declared_queues(self.known.values())), self.queues - {""}, self._set_queues)
+        self._holder = Holder(self.store, holder, self._about(), lease_s, threaded=threaded)
+        self._maintenance = StoreMaintenance(self.store, (*declares, *_declared_queues(self.known.values())), self.queues - {""}, self._set_queues)
         self._poll_s, self._idle_s = poll_s, idle_s
         self._seed, self.secrets = seed, secrets
         self._evict_at_s = self._grace_ends_s = 0.0
@@ -112,9 +115,9 @@ class Engine:
         self._residents = ResidentCache(memory_bytes_max, self._end_waiters.resolve)
         self._tasks: set[asyncio.Task[Any]] = set()
         self.runner = BatchRunner(self)
-        self.watch = ChangeWatcher(store, self.holds)
+        self.watch = ChangeWatcher(self.store, self.holds)
         self.threads: Executor | None = None
-        self.resources = OpenResources(store)
+        self.resources = OpenResources(self.store)
         self.variables = Context()  # empty, as it is when an execution is recovered
         self.perform: StepRunner = run_step  # performs attempts; tests replace it
         self.settled_messages: set[tuple[Key, int]] = set()  # since the last claim was asked for: its answer may still contain these
@@ -340,6 +343,8 @@ class Engine:
 
     async def _rejoin(self) -> None:
         """Joins the store again under another name, which holds nothing."""
+        if self.observer is not None:
+            self.observer.lost_lease("engine")
         self._residents.clear()
         self._holder.rename()
         self.decision_context = self._make_decision_context()  # before anything can be held under the new name
@@ -412,6 +417,8 @@ class Engine:
             resident.discard_state()
         resident.held = True
         resident.claim_count += 1
+        if self.observer is not None:
+            resident.claimed_at_s = asyncio.get_running_loop().time()
         for queued in assignment.messages:
             if (head.key, queued.number) in self.settled_messages:
                 continue

@@ -15,6 +15,7 @@ from perdure.core.paths import Key
 from perdure.definitions.graph.graph_workflow import GraphWorkflow
 from perdure.runtime.blob_loader import BlobCache
 from perdure.runtime.call_secrets import SecretSource
+from perdure.runtime.observer import Observer
 from perdure.runtime.resident_executions import ResidentExecution
 from perdure.runtime.step_runner import StepRunner
 from perdure.runtime.store_clock import StoreClock
@@ -32,6 +33,7 @@ class EngineServices(Protocol):
     workflows: Mapping[str, Workflow]
     releases: dict[tuple[str, str], GraphWorkflow]
     secrets: SecretSource | None
+    observer: Observer | None
     variables: Context
     threads: Executor | None
     perform: StepRunner

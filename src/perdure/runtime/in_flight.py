@@ -163,6 +163,7 @@ async def _run_attempt(engine: EngineServices, resident: ResidentExecution, path
         control.began_s = asyncio.get_running_loop().time()
         resident.step_controls[path] = control
     info = StepInfo(resident.key, path, attempt, reported, control, op.timeout_s, carried)
+    observed, outcome = None if engine.observer is None else engine.observer.begin_attempt(info, op.target, ""), None
     try:
         trying = engine.perform(fn, op.args, info, engine.payloads, engine.threads, busy)
         outcome = await ignore_own_cancellation(trying, is_wanted, me)
@@ -171,6 +172,8 @@ async def _run_attempt(engine: EngineServices, resident: ResidentExecution, path
     finally:
         control.over = True
         heartbeats.close()
+        if observed is not None:
+            observed.ended(outcome)
     if control.keeps or isinstance(outcome, Failure):
         heartbeats.flush()
     if is_wanted():
@@ -211,11 +214,14 @@ async def _run_transactional_attempt(engine: EngineServices, resident: ResidentE
     info = StepInfo(resident.key, path, attempt, life=life, timeout_s=op.timeout_s, carried=carried)
     guard = TransactionGuard(key=resident.key, holder=engine.holder, epoch=engine.epoch, answer=messages.attempt_answer_key(path, attempt))
     resident.busy = True
+    observed, outcome = None if engine.observer is None else engine.observer.begin_attempt(info, op.target, ""), None
     try:
         performing = run_transactional_step(engine.store, (fn, op.args), info, guard, engine.threads)
         outcome = await ignore_own_cancellation(performing, is_wanted, asyncio.current_task())
     finally:
         resident.busy = False
+        if observed is not None:
+            observed.ended(outcome)
     if is_wanted():
         running.answer()
     if outcome is not None:  # None: the answer is among the messages, or another engine holds the execution

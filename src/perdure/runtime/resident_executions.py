@@ -100,6 +100,7 @@ class ResidentExecution:
     - `has_cancelled_step` says that a step was cancelled in this turn of the event loop, and has not seen it yet.
     - `drop_when_released` marks an evicted execution. `postponing` has the unreadable messages that the next commit postpones.
     - `workflow` runs the execution; `needs` are the capabilities that it needs with its `definition`.
+    - `claimed_at_s` is when the claim that is not decided on yet was answered, by the loop; 0 if there is none, or no observer asks.
     - `defect` is why its program can't be advanced here; the next decision parks it with this reason.
     - `pending` is the decision that is being made or committed. `retry_wait_s` is the last wait after an error of the store.
     - `step_controls` has the controls of attempts in flight that have a timeout. `received_numbers` has the numbers of undecided messages of the store.
@@ -109,6 +110,7 @@ class ResidentExecution:
         "attributes",
         "busy",
         "claim_count",
+        "claimed_at_s",
         "claims_before",
         "compact_from",
         "created_at_s",
@@ -162,6 +164,7 @@ class ResidentExecution:
         self.timer: asyncio.TimerHandle | None = None
         self.last_active_s = 0.0
         self.claim_count = self.claims_before = 0
+        self.claimed_at_s = 0.0
         self.compact_from = 0
         self.workflow: Workflow | None = None
         self.needs: frozenset[str] = frozenset()

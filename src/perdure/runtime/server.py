@@ -15,6 +15,8 @@ from perdure.runtime.call_secrets import SecretSource
 from perdure.runtime.engine import Engine
 from perdure.runtime.garbage_collection import relaxed_garbage_collection
 from perdure.runtime.holder import HOLDER_LEASE_S, MOVE_GRACE_S
+from perdure.runtime.observed_store import ObservedStore
+from perdure.runtime.observer import Observer
 from perdure.runtime.registrations import worker_limits
 from perdure.runtime.worker import CALLS_AT_A_TIME, Worker
 from perdure.runtime.workflow_programs import Workflow
@@ -63,37 +65,37 @@ async def serve(
     task_server: Callable[[Store, SecretSource | None], ServerMember] | None = None,
     beside: Callable[[Store, Engine | None], ServerMember] | None = None,
     has_engine: bool = True,
+    observer: Observer | None = None,
+    listeners: Iterable[Callable[[Store], ServerMember]] = (),
 ) -> None:
     """Advances executions of `workflows`, and performs calls of `queues` with `steps`, until SIGTERM or Ctrl-C. Calls `ready` when it has joined the store.
 
     With `tenants`, only executions and calls of these are served. `concurrency` limits how many calls of the queues are performed at a time, apart from queues
-    that declare a `worker_concurrency`.
+    that declare a `worker_concurrency`. `secrets` makes the source of secrets from the store, which may hold a vault. `beside` makes one more member that
+    takes on work from outside, such as an API: it is stopped first, and the others when it has ended. Without `has_engine`, no execution is advanced in this
+    process. The `observer` is told what all members do, and `listeners` make members that show it.
 
-    `secrets` makes the source of secrets from the store, which may hold a vault. `beside` makes one more member that takes on work from outside, such as an
-    API: it is stopped first, and the others when it has ended. Without `has_engine`, no execution is advanced in this process.
+    If the process is killed, others take over what it had: at once on a file, and on a server `lease_s` after it last renewed its lease. After the first
+    signal nothing new begins, and what is in flight may end within `grace_s`; a second signal stops at once. What has not ended continues elsewhere or later.
 
-    If the process is killed, others take over what it had: at once on a file, and on a server `lease_s` after it last renewed its lease.
-
-    With `task_server`, no call of the queues is performed in this process: the member that it makes leases their tasks to other programs. Without workflows
-    there is then no engine.
-
-    After the first signal nothing new begins, and what is in flight may end within `grace_s`; a second signal stops at once. What has not ended
-    continues in another process, or in the next one.
+    With `task_server`, the member that it makes leases the tasks of the queues to other programs. Without workflows there is then no engine.
 
     Raises:
         StoreError: the store of `db` can't be opened. One that was open already stays open.
     """
     names, known, declared = frozenset(queues), list(workflows), list(declares)
-    async with opened_store(db, codec) as store:
+    async with opened_store(db, codec) as opened:
+        store = opened if observer is None else ObservedStore.of(opened, observer)
         found = None if secrets is None else secrets(store)
         mine = frozenset[str]() if task_server or concurrency else names - worker_limits(declared).keys()
-        shared: dict[str, Any] = {"tenants": tenants, "declares": declared, "lease_s": lease_s, "threaded": True, "secrets": found}
+        shared: dict[str, Any] = {"tenants": tenants, "declares": declared, "lease_s": lease_s, "threaded": True, "secrets": found, "observer": observer}
         engine = Engine(store, known, queues=mine, **shared) if has_engine and (known or task_server is None) else None
         members: list[Engine | Worker | ServerMember] = [] if engine is None else [engine]
         if task_server is not None:
             members.append(task_server(store, found))
         elif names:
             members.append(Worker(store, steps, queues=names, limit=concurrency or CALLS_AT_A_TIME, **shared))
+        members += [make(store) for make in listeners]
         with relaxed_garbage_collection():
             await _run_until_signal(members, None if beside is None else beside(store, engine), lambda: ready(engine), grace_s)
 

@@ -20,6 +20,7 @@ import msgspec
 
 from perdure.code.exception_data import error_info
 from perdure.code.retried_errors import classified_outcome
+from perdure.code.step_environment import StepInfo
 from perdure.core.envelopes import Ack, QueuedMessage
 from perdure.core.errors import ErrorInfo, LogDamaged, ProgrammingError, StoreError
 from perdure.core.messages import LostMessage, TaskMessage
@@ -33,6 +34,8 @@ from perdure.runtime.attempt_reports import HeartbeatThrottle, TaskAnswer
 from perdure.runtime.blob_loader import BlobCache
 from perdure.runtime.call_secrets import SecretSource, secret_finder, with_secrets
 from perdure.runtime.holder import HOLDER_LEASE_S, STORE_POLL_S, WANTED_POLL_S, Holder, ProcessInfo, TaskClaims, process_info_here, retry_with_backoff
+from perdure.runtime.observed_store import ObservedStore
+from perdure.runtime.observer import Observer
 from perdure.runtime.step_runner import failure_of_exception, load_value, undo_arguments
 from perdure.stores.protocol import Committed, Post, Store
 
@@ -112,6 +115,7 @@ class TaskLease:
         "input",
         "lease_s",
         "mask",
+        "outcome",
         "queued",
         "sent",
         "silent_until_s",
@@ -134,6 +138,7 @@ class TaskLease:
         self.ended: asyncio.Future[LeaseEnd] = loop.create_future()
         self.cancelled: asyncio.Future[LeaseEnd] = loop.create_future()
         self.answer: bytes | None = None
+        self.outcome: Outcome | None = None
         self.sent: asyncio.Task[bool] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.heartbeats: HeartbeatThrottle | None = None
@@ -269,7 +274,8 @@ class LeaseRequest:
 class TaskBroker:
     """Leases the tasks of `queues` to workers until stopped; with `tenants`, only those of these. `secrets` resolves the secrets of their calls.
 
-    Without `queues` (None), each request names its own, and the broker is known to serve those that were asked for.
+    Without `queues` (None), each request names its own, and the broker is known to serve those that were asked for. An `observer` is
+    told of each lease as an attempt, which ends with the lease.
     """
 
     def __init__(
@@ -283,8 +289,10 @@ class TaskBroker:
         poll_s: float = STORE_POLL_S,
         threaded: bool = False,
         secrets: SecretSource | None = None,
+        observer: Observer | None = None,
     ) -> None:
-        self.store = store
+        self.store = store = store if observer is None else ObservedStore.of(store, observer)
+        self._observer = observer
         self._tenants = None if tenants is None else frozenset(tenants)
         self._secrets = secrets
         self.queues = None if queues is None else frozenset(queues)
@@ -448,6 +456,10 @@ class TaskBroker:
         task_lease.heartbeats = HeartbeatThrottle(partial(self._report_progress, work))
         task_lease.until_store_s = None if work.timeout_s is None else now_s + left_s
         self.task_leases.open[task_lease.id] = task_lease
+        if self._observer is not None:
+            info = StepInfo(work.execution, work.path, work.attempt, carried=work.carried)
+            observed = self._observer.begin_attempt(info, work.target, str(queued.to[1]))
+            task_lease.ended.add_done_callback(lambda _: observed.ended(task_lease.outcome))
         self.task_leases.watch(task_lease, self._due)
         return task_lease
 
@@ -483,7 +495,7 @@ class TaskBroker:
         if task_lease.answer is None:
             blobs: dict[str, bytes] = {}
             task_lease.answer = outcome_fingerprint(outcome)
-            found = classified_outcome(outcome, task_lease.work.errors)
+            found = task_lease.outcome = classified_outcome(outcome, task_lease.work.errors)
             answer = attempt_reports.answer_of_outcome(task_lease.work, task_lease.mask.outcome(found) if task_lease.mask else found, blobs)
             task_lease.sent = self._spawn(self._answered(task_lease, answer, blobs))
         if task_lease.sent is None or task_lease.answer != outcome_fingerprint(outcome):
@@ -571,6 +583,8 @@ class TaskBroker:
             self.task_leases.end(task_lease, "unwanted")
 
     def _on_lease_lost(self) -> None:
+        if self._observer is not None:
+            self._observer.lost_lease("worker")
         self._end_all("lost")
 
     def _end_all(self, end: LeaseEndKind) -> None:

@@ -5,9 +5,16 @@ program has done so.
 """
 
 import sys
+from contextvars import ContextVar
 from typing import Any
 
 from perdure.code.carried_context import carry_by
+
+CARRIER = "opentelemetry"
+"""The name under which the context is recorded."""
+
+in_span_of_step: ContextVar[bool] = ContextVar("perdure_in_span_of_step", default=False)
+"""Whether an observer has begun a span for the attempt that runs here. It is in the trace that the execution carries, so nothing is to be restored."""
 
 
 def _capture() -> dict[str, str] | None:
@@ -21,7 +28,7 @@ def _capture() -> dict[str, str] | None:
 
 
 def _restore(headers: dict[str, str]) -> Any:
-    if "opentelemetry" not in sys.modules:
+    if "opentelemetry" not in sys.modules or in_span_of_step.get():
         return
     from opentelemetry import context, propagate
 
@@ -30,4 +37,4 @@ def _restore(headers: dict[str, str]) -> Any:
 
 def carry_traces() -> None:
     """Lets executions carry the context of OpenTelemetry. Declaring it again has no effect."""
-    carry_by("opentelemetry", _capture, _restore, dict[str, str])
+    carry_by(CARRIER, _capture, _restore, dict[str, str])

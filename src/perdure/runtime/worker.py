@@ -29,6 +29,8 @@ from perdure.runtime.attempt_reports import HeartbeatThrottle, TaskAnswer
 from perdure.runtime.blob_loader import BlobCache
 from perdure.runtime.call_secrets import SecretSource, secret_finder
 from perdure.runtime.holder import HOLDER_LEASE_S, MOVE_GRACE_S, STORE_POLL_S, WANTED_POLL_S, Holder, TaskClaims, process_info_here, retry_with_backoff
+from perdure.runtime.observed_store import ObservedStore
+from perdure.runtime.observer import Observer
 from perdure.runtime.registrations import declare_queues, declared_queues, resolve_type_hints, worker_limits
 from perdure.runtime.step_resources import DaemonThreads, OpenResources
 from perdure.runtime.step_runner import failure_of_generator_exit, ignore_own_cancellation, is_transactional, run_step, run_transactional_step
@@ -45,7 +47,7 @@ class Worker:
     """Performs calls of `queues` with `steps` until stopped; with `tenants`, only those of these tenants.
 
     At most `limit` calls are performed at a time; a queue that declares a `worker_concurrency`, on a step or in `declares`, has that limit of its own instead.
-    `secrets` resolves the secrets of calls.
+    `secrets` resolves the secrets of calls. An `observer` is told what the worker does.
     """
 
     def __init__(
@@ -62,9 +64,10 @@ class Worker:
         poll_s: float = STORE_POLL_S,
         threaded: bool = False,
         secrets: SecretSource | None = None,
+        observer: Observer | None = None,
     ) -> None:
-        self.store = store
-        self._secrets = secrets
+        self.store = store = store if observer is None else ObservedStore.of(store, observer)
+        self._observer, self._secrets = observer, secrets
         self._payloads = BlobCache(store)
         known = list(steps)
         resolve_type_hints(known)
@@ -136,6 +139,8 @@ class Worker:
 
     def _on_lease_lost(self) -> None:
         """Cancels all attempts in flight. Their tasks are leased again, here or elsewhere."""
+        if self._observer is not None:
+            self._observer.lost_lease("worker")
         for task in self._running.values():
             task.cancel()
         self._running.clear()
@@ -226,7 +231,13 @@ class Worker:
         info = StepInfo(work.execution, work.path, work.attempt, life=self._step_control(work, lambda _: None), carried=work.carried)
         holder, answer = self._holder, attempt_answer_key(work.path, work.attempt)
         guard = TransactionGuard(key=work.execution, holder=holder.name, epoch=holder.epoch, answer=answer, work=Ack(queued.to, queued.key))
-        return await run_transactional_step(self.store, (step, work.args), info, guard, self._threads)
+        observed, outcome = None if self._observer is None else self._observer.begin_attempt(info, work.target, queued.to[1]), None
+        try:
+            outcome = await run_transactional_step(self.store, (step, work.args), info, guard, self._threads)
+        finally:
+            if observed is not None:
+                observed.ended(outcome)
+        return outcome
 
     async def _attempt_outcome(self, work: TaskMessage, heartbeats: HeartbeatThrottle, ack: Ack) -> Outcome | None:
         """Performs an attempt and returns its outcome. Returns None if the attempt was cancelled before its function was called."""
@@ -242,14 +253,18 @@ class Worker:
         def attempt() -> Coroutine[Any, Any, Outcome]:
             return run_step(step, work.args, info, self._payloads, self._threads, lambda thread: thread.add_done_callback(_retrieve_exception))
 
+        observed, outcome = None if self._observer is None else self._observer.begin_attempt(info, work.target, str(ack.to[1])), None
         try:
             outcome = await _run_within(attempt, control, work.timeout_s, lambda: task in self._running.values())
-            return outcome if control.begun or not control.over else None
         except TimeoutError:
-            return attempt_reports.timeout_failure(work)
+            outcome = attempt_reports.timeout_failure(work)
+            return outcome
         finally:
             control.over = True
             del self._cancellable[task]
+            if observed is not None:
+                observed.ended(outcome)
+        return outcome if control.begun or not control.over else None
 
     def _step_control(self, work: TaskMessage, beat: Callable[[bytes], None]) -> StepControl:
         return StepControl(beat, work.secrets, secret_finder(self._secrets, work.execution.tenant))

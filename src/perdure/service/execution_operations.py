@@ -200,6 +200,8 @@ def can_begin(engine: Engine | None, wanted: StartRequest) -> TypeGuard[Engine]:
 
 
 async def _post_start(access: StoreAccess, wanted: StartRequest, besides: Sequence[Commit] = ()) -> bool:
+    if not wanted.carried and (carried := captured_context()):  # of the request, where a server starts it
+        wanted = msgspec.structs.replace(wanted, carried=carried)
     if not besides and can_begin(access.engine, wanted):
         return await _begin_in_engine(access.engine, wanted)
     key, blobs = wanted.key, dict[str, bytes]()

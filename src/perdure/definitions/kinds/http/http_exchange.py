@@ -25,6 +25,7 @@ from perdure.definitions.kinds.http.guarded_network import close_response
 from perdure.definitions.kinds.http.http_errors import InDoubt, NoResponse, RequestError, ResponseRefused, StatusDelayed, StatusRefused, StatusTransient
 from perdure.definitions.kinds.http.http_request import REPEATABLE, HttpRequest, RequestBody
 from perdure.definitions.kinds.http.http_targets import UrlError, displayed_url, parse_target, url_origin
+from perdure.definitions.kinds.http.trace_headers import trace_headers
 
 TRANSIENT = frozenset((408, 425, 429, 500, 502, 503, 504))
 """The statuses after which a retry may succeed."""
@@ -247,6 +248,7 @@ def _headers(wanted: HttpRequest, key: str) -> list[tuple[str, str]]:
         ours.append(("Content-Type", wanted.content.type))
     if wanted.keyed:
         ours.append(("Idempotency-Key", idempotency_key_text(key)))
+    ours += trace_headers()
     return [*(one for one in ours if one[0].lower() not in said), *wanted.headers]
 
 
