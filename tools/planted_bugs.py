@@ -1442,7 +1442,7 @@ GUARDS = (
     Guard("a revoked key is refused", "service.access_keys:_expect_not_over", never("revoked_at_s"), suite("service/test_access_keys.py", "memory")),
     Guard(
         "a key is not cached for longer than seconds",
-        "service.access_records:CredentialCache.find",
+        "service.credentials:CredentialCache.find",
         never("until_s"),
         suite("service/test_access_keys.py", "memory"),
     ),

@@ -8,7 +8,7 @@ import pytest
 
 from perdure.api import request_watch
 from perdure.api.service_api import ServiceSettings
-from perdure.service import access_records
+from perdure.service import credentials
 from perdure.service.access_keys import revoke_key
 from perdure.service.audit import AuditFilter, list_entries
 from perdure.service.sessions import COOKIE
@@ -83,7 +83,7 @@ async def test_each_caller_has_a_rate_of_their_own(tmp_path: Path) -> None:
 
 async def test_a_stream_ends_when_its_key_is_revoked_or_expires(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request_watch, "RECHECK_S", 0.02)
-    monkeypatch.setattr(access_records, "CACHE_S", 0.02)
+    monkeypatch.setattr(credentials, "CACHE_S", 0.02)
     admin, key, short = await service.key("admin"), await service.key("viewer"), await service.key("viewer", valid_s=0.3)
     await service.by(admin, "POST", "/api/executions", {"workflow": "greet", "id": "g"})
     path = "/api/executions/greet/g/events"

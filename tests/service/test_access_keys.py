@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from perdure.core.errors import BadName, BadValue, NotFound, PerdureError, StoreUnavailable, Unauthenticated
-from perdure.service import access_records
 from perdure.service.access_keys import OVERLAP_S, USE_INTERVAL_S, CreatedKey, KeyRequest, KeyVerifier, create_key, list_keys, revoke_key, rotate_key
-from perdure.service.access_records import CACHE_S, CREDENTIAL_TENANT, KEPT_S, KEY, KEY_USE
+from perdure.service.access_records import AUDIT_ENTRIES, CREDENTIAL_TENANT, CREDENTIALS, KEY_USES, KEYS, SESSIONS
+from perdure.service.credentials import CACHE_S, KEPT_S
 from perdure.stores.memory import MemoryStore
 from perdure.stores.protocol import Store
 from perdure.stores.records import RecordFilter
@@ -191,7 +191,7 @@ async def test_a_revoked_key_is_listed_for_a_while_and_then_forgotten(store: Sto
     assert (await list_keys(store, "acme")).items == []
     clock.advance(CACHE_S)
     assert "not known" in await refusal(keys, made.text)
-    assert await store.drop_expired_records() == 2 and await store.records(RecordFilter(CREDENTIAL_TENANT, access_records.CREDENTIAL)) == []
+    assert await store.drop_expired_records() == 2 and await store.records(RecordFilter(CREDENTIAL_TENANT, CREDENTIALS.name)) == []
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ async def test_a_request_that_is_wrong_makes_nothing(clock: Clock, fields: dict[
     store = MemoryStore(clock)
     with pytest.raises(error, match=why):
         await created(store, **fields)
-    assert await store.records(RecordFilter(CREDENTIAL_TENANT, access_records.CREDENTIAL)) == []
+    assert await store.records(RecordFilter(CREDENTIAL_TENANT, CREDENTIALS.name)) == []
 
 
 async def test_last_uses_are_written_in_the_background_at_most_once_a_minute(store: Store, clock: Clock) -> None:
@@ -233,17 +233,17 @@ async def test_last_uses_are_written_in_the_background_at_most_once_a_minute(sto
     clock.advance(1)
     await other.flush()
     assert await used() == [clock.now_s - 1]
-    (record,) = await store.records(RecordFilter("acme", KEY_USE))
+    (record,) = await store.records(RecordFilter("acme", KEY_USES.name))
     await other.flush()
     await one.flush()
-    assert await store.records(RecordFilter("acme", KEY_USE)) == [record]
+    assert await store.records(RecordFilter("acme", KEY_USES.name)) == [record]
 
 
 async def test_a_use_changes_no_version_of_its_key(store: Store, clock: Clock) -> None:
     keys, made = verifier(store, clock), await created(store)
     await keys.caller(made.text)
     await keys.flush()
-    assert [one.version for one in await store.records(RecordFilter("acme", KEY))] == [1]
+    assert [one.version for one in await store.records(RecordFilter("acme", KEYS.name))] == [1]
 
 
 class Unreachable(MemoryStore):
@@ -270,7 +270,7 @@ async def test_while_the_store_is_away_cached_keys_are_taken_and_others_are_not_
         await keys.flush()
     store.is_away = False
     await keys.flush()
-    assert (await keys.caller(made.text)).subject and len(await store.records(RecordFilter("acme", KEY_USE))) == 1
+    assert (await keys.caller(made.text)).subject and len(await store.records(RecordFilter("acme", KEY_USES.name))) == 1
 
 
 def test_last_uses_are_written_each_minute_and_wait_with_a_warning_while_the_store_is_away(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
@@ -282,10 +282,10 @@ def test_last_uses_are_written_each_minute_and_wait_with_a_warning_while_the_sto
         store.is_away = True
         await asyncio.sleep(USE_INTERVAL_S + 1)
         store.is_away = False
-        assert not writing.done() and await store.records(RecordFilter("acme", KEY_USE)) == []
+        assert not writing.done() and await store.records(RecordFilter("acme", KEY_USES.name)) == []
         assert [one.getMessage().partition(":")[0] for one in caplog.records if one.name == "perdure.access"] == ["writing when keys were last used failed"]
         await asyncio.sleep(USE_INTERVAL_S)
-        assert len(await store.records(RecordFilter("acme", KEY_USE))) == 1
+        assert len(await store.records(RecordFilter("acme", KEY_USES.name))) == 1
         writing.cancel()
 
     run(scenario)
@@ -318,7 +318,7 @@ async def test_no_secret_of_a_key_is_in_any_stored_byte(kind: str, tmp_path: Pat
         assert not [needle for needle in needles if needle in written]
 
 
-ALL_KINDS = (access_records.KEY, access_records.KEY_USE, access_records.SESSION, access_records.AUDIT, access_records.CREDENTIAL)
+ALL_KINDS = tuple(one.name for one in (KEYS, KEY_USES, SESSIONS, AUDIT_ENTRIES, CREDENTIALS))
 
 
 def bytes_below(directory: Path) -> bytes:

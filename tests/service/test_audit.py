@@ -13,16 +13,14 @@ from perdure.core.paths import Key
 from perdure.core.values import ENCODED_NONE
 from perdure.operations import on_execution_changes, on_executions, on_queues
 from perdure.service.access_keys import KeyRequest, create_key, revoke_key
-from perdure.service.access_records import AUDIT, CREDENTIAL_TENANT
+from perdure.service.access_records import AUDIT_ENTRIES, CREDENTIAL_TENANT, AuditEntry, AuditTarget
 from perdure.service.audit import (
     AUDIT_KEPT_S,
     TARGETS_MAX,
     AuditedBy,
     AuditedStore,
-    AuditEntry,
     AuditFilter,
     AuditPage,
-    AuditTarget,
     audited_access,
     list_entries,
 )
@@ -104,7 +102,7 @@ async def test_an_entry_says_how_each_record_was_changed_and_no_value(store: Sto
     newest, oldest = await entries(store)
     assert newest.targets == (AuditTarget("trigger", "a", "changed", 2), AuditTarget("trigger", "b", "removed", 0))
     assert [one.change for one in oldest.targets] == ["created", "created"]
-    assert not [one for one in await store.records(RecordFilter("acme", AUDIT)) if CANARY in one.value or b"new" in one.value]
+    assert not [one for one in await store.records(RecordFilter("acme", AUDIT_ENTRIES.name)) if CANARY in one.value or b"new" in one.value]
 
 
 async def test_a_guard_alone_is_no_change(store: Store) -> None:
@@ -121,11 +119,15 @@ async def test_a_change_in_another_tenant_is_refused_as_a_whole(store: Store) ->
 async def test_no_operation_changes_or_removes_an_entry(store: Store) -> None:
     audited = by(store)
     await audited.commit([Post(records=(note("a"),))])
-    (entry,) = await store.records(RecordFilter("acme", AUDIT))
-    for change in (RecordChange(entry.key, 1, None), RecordChange(entry.key, 1, b"other"), RecordChange(RecordKey("acme", AUDIT, "0"), 0, b"forged")):
+    (entry,) = await store.records(RecordFilter("acme", AUDIT_ENTRIES.name))
+    for change in (
+        RecordChange(entry.key, 1, None),
+        RecordChange(entry.key, 1, b"other"),
+        RecordChange(RecordKey("acme", AUDIT_ENTRIES.name, "0"), 0, b"forged"),
+    ):
         with pytest.raises(ProgrammingError, match="only added"):
             await audited.commit([Post(records=(change,))])
-    assert await store.records(RecordFilter("acme", AUDIT)) == [entry]
+    assert await store.records(RecordFilter("acme", AUDIT_ENTRIES.name)) == [entry]
 
 
 async def test_a_command_to_an_execution_has_an_entry_with_its_name(store: Store, access: StoreAccess) -> None:
@@ -237,7 +239,7 @@ async def test_secrets_have_an_entry_with_their_name(store: Store) -> None:
     assert vault is not None
     assert await vault.keep("acme", "TOKEN", 1, CANARY) and await vault.read("acme") != [] and await vault.drop("acme", "TOKEN")
     assert [one.targets for one in await entries(store)] == [(AuditTarget("secret", "TOKEN", "removed"),), (AuditTarget("secret", "TOKEN", "set"),)]
-    assert not [one for one in await store.records(RecordFilter("acme", AUDIT)) if CANARY in one.value]
+    assert not [one for one in await store.records(RecordFilter("acme", AUDIT_ENTRIES.name)) if CANARY in one.value]
 
 
 async def test_what_commits_without_an_entry_is_no_part_of_an_audited_store(store: Store) -> None:

@@ -8,9 +8,10 @@ import pytest
 
 from perdure.core.errors import Forbidden, NotFound, Unauthenticated
 from perdure.service.access_keys import KeyRequest, KeyVerifier, create_key, revoke_key
-from perdure.service.access_records import CACHE_S, CREDENTIAL, CREDENTIAL_TENANT, SESSION
+from perdure.service.access_records import AUDIT_ENTRIES, CREDENTIAL_TENANT, CREDENTIALS, SESSIONS
 from perdure.service.audit import AuditedBy, AuditedStore, AuditFilter, list_entries
 from perdure.service.callers import Caller
+from perdure.service.credentials import CACHE_S
 from perdure.service.sessions import (
     SESSION_S,
     OpenedSession,
@@ -100,7 +101,7 @@ async def test_a_revoked_session_is_refused_within_the_time_of_the_cache(store: 
     clock.advance(CACHE_S)
     with pytest.raises(Unauthenticated, match="was ended"):
         await found.caller(opened.token)
-    assert await store.records(RecordFilter(CREDENTIAL_TENANT, CREDENTIAL)) == []
+    assert await store.records(RecordFilter(CREDENTIAL_TENANT, CREDENTIALS.name)) == []
     for tenant, id in (("acme", opened.id), ("other", opened.id), ("acme", ""), ("acme", "a\0")):
         with pytest.raises(NotFound, match="no session"):
             await revoke_session(store, tenant, id)
@@ -187,7 +188,7 @@ async def test_no_token_of_a_session_is_in_any_stored_byte(kind: str, tmp_path: 
         await sessions(store, clock).caller(opened[0].token)
         await revoke_session(audited, "acme", opened[1].id)
         needles = [form for one in opened for form in (*secret_forms(one.token), one.csrf.encode())]
-        places = [("acme", SESSION), ("acme", "audit entry"), (CREDENTIAL_TENANT, CREDENTIAL)]
+        places = [("acme", SESSIONS.name), ("acme", AUDIT_ENTRIES.name), (CREDENTIAL_TENANT, CREDENTIALS.name)]
         stored = [one.value for place in places for one in await store.records(RecordFilter(*place))]
         written = [bytes_below(tmp_path), *stored]
         assert len(stored) == 5 and not [needle for needle in needles for value in written if needle in value]

@@ -55,7 +55,7 @@ def check_arguments(operation: Operation, arguments: Mapping[str, Any], tenant: 
     """
     for one in operation.parameters:
         value = arguments.get(one.name, one.default)
-        if value is not one.default and (check := _check_of(one.type, one.name, operation.is_workflow_optional)) is not None:
+        if value is not None and value is not one.default and (check := _check_of(one.type, one.name, operation.is_workflow_optional)) is not None:
             check(value, "" if one.name in operation.spread else f"/{camel(one.name)}", tenant)
 
 

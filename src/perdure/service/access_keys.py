@@ -1,7 +1,7 @@
 """Keys of the service: each gives its holder roles in one tenant.
 
 The text of a key is ``prd_``, its public id, ``_`` and its secret of 256 random bits in base64. It is shown once, when the key is made. A key can be revoked,
-which takes effect in every process within `access_records.CACHE_S`, and rotated: then it has two secrets until the older one expires.
+which takes effect in every process within `credentials.CACHE_S`, and rotated: then it has two secrets until the older one expires.
 
 Its last use is approximate: `KeyVerifier.run` writes it in the background, at most once a minute, and a crash loses the last minute of it.
 """
@@ -15,32 +15,23 @@ import msgspec
 from msgspec.structs import replace
 
 from perdure.code.declarations import checked_name
-from perdure.core.errors import BadValue, NotFound, StoreError, Unauthenticated
-from perdure.service.access_records import (
-    CREDENTIAL,
-    CREDENTIAL_TENANT,
+from perdure.core.errors import BadValue, NotFound, StaleRecord, StoreError, Unauthenticated
+from perdure.service.access_records import CREDENTIAL_TENANT, CREDENTIALS, KEY_USES, KEYS, AccessKey, KeySecret, LastKeyUse
+from perdure.service.callers import Caller, Role, checked_roles
+from perdure.service.credentials import (
     KEPT_S,
-    KEY,
-    KEY_USE,
     CredentialCache,
-    DirectoryEntry,
-    change_record,
     credential_id,
     expire_reservation,
-    is_record_key,
     matches_digest,
     new_secret_text,
-    post_records,
-    record_change,
-    record_page,
-    record_value,
     reserve_credential,
     secret_digest,
 )
-from perdure.service.callers import Caller, Role, checked_roles
+from perdure.service.record_kinds import KeptValue, post_records
 from perdure.service.wire_types import SecretText
 from perdure.stores.protocol import Committed, Post, ReadOnlyStore, Store
-from perdure.stores.records import RecordChange, RecordKey
+from perdure.stores.records import RecordChange
 
 logger = logging.getLogger("perdure.access")
 
@@ -55,33 +46,6 @@ USE_KEPT_S = 400 * 86_400.0
 DIRECTORY_PAGE = 100
 
 _ANOTHER = "Ask an admin of the tenant for another one (perdure keys create)"
-
-
-class KeySecret(msgspec.Struct, frozen=True):
-    """A secret of a key, as it is stored. It is valid until `expires_at_s` (None: as long as the key)."""
-
-    sha256: bytes
-    expires_at_s: float | None = None
-
-
-class AccessKey(msgspec.Struct, frozen=True, kw_only=True):
-    """A key, as it is stored. `secrets` has the present secret, and before it the former one of a rotation."""
-
-    name: str
-    roles: frozenset[Role]
-    queues: tuple[str, ...] | None
-    created_at_s: float
-    created_by: str
-    expires_at_s: float | None
-    secrets: tuple[KeySecret, ...]
-    revoked_at_s: float | None = None
-    revoked_by: str = ""
-
-
-class LastKeyUse(msgspec.Struct, frozen=True):
-    """About when a key was last used."""
-
-    used_at_s: float
 
 
 class KeyDetails(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,8 +118,10 @@ async def create_key(store: Store, tenant: str, request: KeyRequest, by: str) ->
         expires_at_s=expires_at_s,
         secrets=(KeySecret(secret_digest(new.text)),),
     )
-    if not await post_records(store, _change(tenant, new.id, 0, key)):
-        raise BadValue("id of a key", new.id, "free; nothing was made, repeat the call")
+    try:
+        await post_records(store, [_change(tenant, new.id, 0, key)])
+    except StaleRecord as taken:
+        raise BadValue("id of a key", new.id, "free; nothing was made, repeat the call") from taken
     return CreatedKey(key_details(tenant, new.id, key, now_s), new.text)
 
 
@@ -197,16 +163,16 @@ async def rotate_key(store: Store, tenant: str, id: str, overlap_s: float = OVER
 
 
 async def _changed(store: Store, tenant: str, id: str, change: Callable[[AccessKey], AccessKey]) -> AccessKey:
-    def changed(key: AccessKey, version: int) -> RecordChange | None:
-        return None if (wanted := change(key)) == key else _change(tenant, id, version, wanted)
+    def changed(kept: KeptValue[AccessKey]) -> RecordChange | None:
+        return None if (wanted := change(kept.value)) == kept.value else _change(tenant, id, kept.version, wanted)
 
-    if not is_record_key(id) or (found := await change_record(store, RecordKey(tenant, KEY, id), AccessKey, changed)) is None:
+    if (found := await KEYS.update(store, tenant, id, changed)) is None:
         raise NotFound(id, f"there is no key {id!r} in the tenant {tenant}. perdure keys ls lists the keys")
     return found
 
 
 def _change(tenant: str, id: str, version: int, key: AccessKey) -> RecordChange:
-    return record_change(RecordKey(tenant, KEY, id), version, key, expires_at_s=_forgotten_at(key))
+    return KEYS.change(tenant, id, version, key, expires_at_s=_forgotten_at(key))
 
 
 def _forgotten_at(key: AccessKey) -> float | None:
@@ -243,10 +209,10 @@ def key_details(tenant: str, id: str, key: AccessKey, now_s: float, used_at_s: f
 async def list_keys(store: ReadOnlyStore, tenant: str, limit: int = 100, after: str | None = None) -> KeyPage:
     """Lists the keys of a tenant in order of id, in pages of up to `limit`, without their secrets."""
     now_s = (await store.store_time()).now_s
-    records, following = await record_page(store, tenant, KEY, limit, after)
-    uses = await asyncio.gather(*(store.record(RecordKey(tenant, KEY_USE, one.key.key)) for one in records))
-    used = [None if use is None else record_value(use, LastKeyUse).used_at_s for use in uses]
-    items = [key_details(tenant, one.key.key, record_value(one, AccessKey), now_s, at_s) for one, at_s in zip(records, used, strict=True)]
+    found, following = await KEYS.page_behind(store, tenant, limit, after)
+    uses = await asyncio.gather(*(KEY_USES.read(store, tenant, one.key) for one in found))
+    used = [None if use is None else use.value.used_at_s for use in uses]
+    items = [key_details(tenant, one.key, one.value, now_s, at_s) for one, at_s in zip(found, used, strict=True)]
     return KeyPage(items, following)
 
 
@@ -254,10 +220,9 @@ async def has_valid_key(store: ReadOnlyStore) -> bool:
     """Whether any key, of any tenant, can be used at present. It reads the directory until it has found one."""
     now_s, after = (await store.store_time()).now_s, None
     while True:
-        entries, after = await record_page(store, CREDENTIAL_TENANT, CREDENTIAL, DIRECTORY_PAGE, after)
-        tenants = [(record_value(one, DirectoryEntry).tenant, one.key.key) for one in entries]
-        for record in await asyncio.gather(*(store.record(RecordKey(tenant, KEY, id)) for tenant, id in tenants)):
-            if record is not None and key_details("", "", record_value(record, AccessKey), now_s).secrets:
+        entries, after = await CREDENTIALS.page_behind(store, CREDENTIAL_TENANT, DIRECTORY_PAGE, after)
+        for kept in await asyncio.gather(*(KEYS.read(store, one.value.tenant, one.key) for one in entries)):
+            if kept is not None and key_details("", "", kept.value, now_s).secrets:
                 return True
         if after is None:
             return False
@@ -278,7 +243,7 @@ class KeyVerifier:
 
     def __init__(self, store: Store, clock: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._store, self._clock = store, clock
-        self._keys = CredentialCache(store, KEY, AccessKey, monotonic)
+        self._keys = CredentialCache(store, KEYS, monotonic)
         self._used: dict[tuple[str, str], float] = {}
 
     async def caller(self, text: str) -> Caller:
@@ -342,11 +307,13 @@ class KeyVerifier:
             await self._flush(used[start : start + FLUSHED_AT_ONCE])
 
     async def _flush(self, used: list[tuple[tuple[str, str], float]]) -> None:
-        now_s, keys = self._clock(), [RecordKey(tenant, KEY_USE, id) for (tenant, id), _ in used]
+        now_s, places = self._clock(), [place for place, _ in used]
         posts: dict[tuple[str, str], tuple[float, Post]] = {}
-        for (place, used_at_s), key, before in zip(used, keys, await asyncio.gather(*map(self._store.record, keys)), strict=True):
+        known = await asyncio.gather(*(KEY_USES.read(self._store, *place) for place in places))
+        for (place, used_at_s), before in zip(used, known, strict=True):
             if before is None or now_s >= before.changed_at_s + USE_INTERVAL_S:
-                change = record_change(key, 0 if before is None else before.version, LastKeyUse(used_at_s), expires_at_s=used_at_s + USE_KEPT_S)
+                version = 0 if before is None else before.version
+                change = KEY_USES.change(*place, version, LastKeyUse(used_at_s), expires_at_s=used_at_s + USE_KEPT_S)
                 posts[place] = used_at_s, Post(records=(change,))
         answers = await self._store.commit([post for _, post in posts.values()]) if posts else []
         for (place, (used_at_s, _)), answer in zip(posts.items(), answers, strict=True):

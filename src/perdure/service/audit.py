@@ -18,11 +18,13 @@ from urllib.parse import quote
 import msgspec
 
 from perdure.core import messages
+from perdure.core.attribute_filter import attribute_conditions
 from perdure.core.envelopes import Ack, OutgoingMessage, QueuedMessage
 from perdure.core.errors import ProgrammingError
 from perdure.core.paths import Address, Key
-from perdure.service.access_records import AUDIT, UNAUDITED_KINDS, attribute_is, record_change, record_page, record_value
+from perdure.service.access_records import AUDIT_ENTRIES, AuditEntry, AuditTarget
 from perdure.service.callers import Caller
+from perdure.service.known_records import KINDS_BY_NAME
 from perdure.service.store_access import StoreAccess
 from perdure.stores.blob_marks import BLOB_REMOVAL
 from perdure.stores.blob_store import BLOB_SWEEP
@@ -64,30 +66,6 @@ LOGGED_MESSAGES = (messages.StartMessage, messages.SignalMessage, messages.Settl
 _LATEST_US = 10**16  # in the year 2286
 
 
-class AuditTarget(msgspec.Struct, frozen=True):
-    """What an operation changed: the `kind` of the record (or ``execution``, ``queue``, ``secret``, ``store``), its key, and how.
-
-    An execution is ``workflow/id``, both percent-encoded. `change` is created, changed or removed of a record; of an execution the name of the message to
-    it, such as ``cancel``, or the status that it got at once. `version` is the one that a record has from then on.
-    """
-
-    kind: str
-    key: str
-    change: str
-    version: int | None = None
-
-
-class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry, as it is stored. `more` is the number of targets that are left out; `address` the network address of the caller, if there is one."""
-
-    at_s: float
-    subject: str
-    operation: str
-    address: str
-    targets: tuple[AuditTarget, ...]
-    more: int = 0
-
-
 class ListedEntry(msgspec.Struct, frozen=True):
     """An entry and its id."""
 
@@ -127,9 +105,9 @@ async def list_entries(store: ReadOnlyStore, tenant: str, which: AuditFilter, li
         BadValue: `after` is not the `next` of a page.
     """
     wanted = ((name, getattr(which, name)) for name in ("execution", "operation", "subject"))
-    where = tuple(attribute_is(name, _indexed(value)) for name, value in wanted if value is not None)
-    records, following = await record_page(store, tenant, AUDIT, limit, after, where)
-    return AuditPage([ListedEntry(one.key.key, record_value(one, AuditEntry)) for one in records], following)
+    where = attribute_conditions({name: _indexed(value) for name, value in wanted if value is not None})
+    found, following = await AUDIT_ENTRIES.page_behind(store, tenant, limit, after, where)
+    return AuditPage([ListedEntry(one.key, one.value) for one in found], following)
 
 
 class AuditedBy(NamedTuple):
@@ -274,7 +252,7 @@ class AuditedStore:
     def _with_entry(self, change: Commit | Post, at_s: float) -> Commit | Post:
         if isinstance(change, Commit):
             return change
-        if any(one.key.kind == AUDIT for one in change.records):
+        if any(one.key.kind == AUDIT_ENTRIES.name for one in change.records):
             raise ProgrammingError("audit entries are only added, by AuditedStore; no operation changes them")
         targets = [*_targets(change)]
         return msgspec.structs.replace(change, records=(*change.records, self._entry(at_s, targets))) if targets else change
@@ -285,12 +263,12 @@ class AuditedStore:
         key = f"{_LATEST_US - round(at_s * 1e6):017}-{999_999 - next(self._entries):06}-{secrets.token_hex(8)}"
         shown = tuple(targets[:TARGETS_MAX])
         entry = AuditEntry(at_s=at_s, subject=caller.subject, operation=operation, address=address, targets=shown, more=len(targets) - len(shown))
-        attributes = {
+        attributes: dict[str, str | list[str]] = {
             "execution": [_indexed(one.key) for one in shown if one.kind == "execution"],
-            "operation": [operation],
-            "subject": [_indexed(caller.subject)],
+            "operation": operation,
+            "subject": _indexed(caller.subject),
         }
-        return record_change(RecordKey(caller.tenant, AUDIT, key), 0, entry, attributes, expires_at_s=at_s + kept_s)
+        return AUDIT_ENTRIES.change(caller.tenant, key, 0, entry, attributes, expires_at_s=at_s + kept_s)
 
 
 class PartChange(NamedTuple):
@@ -332,18 +310,23 @@ class _AuditedPart:
 
 def _concerns_audit(change: Commit | Post) -> bool:
     """Whether a change gets an entry, or is refused since it would change one."""
-    return isinstance(change, Commit) or any(one.key.kind == AUDIT for one in change.records) or any(True for _ in _targets(change))
+    return isinstance(change, Commit) or any(one.key.kind == AUDIT_ENTRIES.name for one in change.records) or any(True for _ in _targets(change))
 
 
 def _targets(post: Post) -> Iterable[AuditTarget]:
     for record in post.records:
-        if record.key.kind not in UNAUDITED_KINDS and (record.value is not None or record.version):  # else it only makes sure that there is none
+        if _is_audited(record.key.kind) and (record.value is not None or record.version):  # else it only makes sure that there is none
             yield AuditTarget(record.key.kind, record.key.key, _change_of(record), 0 if record.value is None else record.version + 1)
     for send in post.messages:
         if (name := _message_name(send)) is not None:
             yield _addressed(send.to, name)
     for ack in post.acks:
         yield _addressed(ack.to, "message withdrawn")
+
+
+def _is_audited(kind: str) -> bool:
+    """Is true of kinds whose changes have an entry: of kinds of other packages, all have."""
+    return kind not in KINDS_BY_NAME or KINDS_BY_NAME[kind].audited
 
 
 def _change_of(record: RecordChange) -> str:

@@ -49,7 +49,7 @@ class KeptAnswer(msgspec.Struct, frozen=True):
     why: str = ""
 
 
-KEPT_ANSWERS = RecordKind("idempotency key", KeptAnswer, exported=False, shipped=False, audited=False, expires=True)
+KEPT_ANSWERS = RecordKind("idempotency key", KeptAnswer, audited=False, expires=True)
 """Answers by the hash of caller, operation and key."""
 
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from perdure.service import access_records as access
 from perdure.service import catalog_records as catalog
 from perdure.service.idempotency import KEPT_ANSWERS
 from perdure.service.record_kinds import RecordKind
@@ -14,6 +15,11 @@ RECORD_KINDS: tuple[RecordKind[Any], ...] = (
     catalog.EVENTS,
     catalog.DRAFTS,
     KEPT_ANSWERS,
+    access.KEYS,
+    access.KEY_USES,
+    access.SESSIONS,
+    access.AUDIT_ENTRIES,
+    access.CREDENTIALS,
 )
 """Every kind, once."""
 

@@ -5,15 +5,17 @@ the header of `perdure.core.record_format`. A field that a later version adds ha
 """
 
 import dataclasses
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Generic, TypeVar
 
 import msgspec
 
+from perdure.core import limits
 from perdure.core.attribute_filter import AttributeCondition, AttributeOrder
 from perdure.core.attributes import AttributeValue, checked_attributes, index_attributes
 from perdure.core.envelopes import OutgoingMessage
-from perdure.core.errors import LogDamaged, StaleRecord, StoreUnavailable
+from perdure.core.errors import BadValue, LogDamaged, StaleRecord, StoreUnavailable
 from perdure.core.record_format import decode_record_value, encode_record_value
 from perdure.stores.protocol import Committed, Post, ReadOnlyStore, Store
 from perdure.stores.records import PagePosition, RecordChange, RecordFilter, RecordKey, Stale, StoredRecord, record_position
@@ -22,6 +24,10 @@ V = TypeVar("V", bound=msgspec.Struct)
 
 PAGE = 500
 """How many records one read returns where all are wanted."""
+
+
+CHANGES_MAX = 20
+"""How often a change is made again because another one came between its read and its post."""
 
 
 class KeptValue(msgspec.Struct, Generic[V], frozen=True):
@@ -38,14 +44,12 @@ class KeptValue(msgspec.Struct, Generic[V], frozen=True):
 class RecordKind(Generic[V]):
     """A kind of records. `name` is also what messages call one of them, such as ``definition``.
 
-    `exported`: exports of a tenant contain it. `shipped`: `perdure db copy` copies it; otherwise it has to be asked to. `audited`: its changes are written to
-    the audit log. `expires`: its records have an end.
+    `audited`: a change of one by a caller has an entry in the audit (see `AuditedStore`). `expires`: a record may have an end, at which it is removed; a kind
+    without it refuses one. Copies of a store and what is shipped have all records of all kinds; exports are of executions, and have none.
     """
 
     name: str
     value: type[V]
-    exported: bool = True
-    shipped: bool = True
     audited: bool = True
     expires: bool = False
 
@@ -97,6 +101,37 @@ class RecordKind(Generic[V]):
                 return
             after = found[-1].position
 
+    async def page_behind(
+        self, store: ReadOnlyStore, tenant: str, limit: int, after: str | None, where: tuple[AttributeCondition, ...] = ()
+    ) -> tuple[list[KeptValue[V]], str | None]:
+        """A page of records in order of key, behind the key `after`, and the key behind which the next one begins (None: this was the last).
+
+        Raises:
+            BadValue: `after` is no such key.
+            LogDamaged, LogVersionUnsupported, SealedPayload: one can't be read.
+        """
+        if after is not None and not is_record_key(after):
+            raise BadValue("after", after, "the `next` of the page before")
+        found = await self.page(store, tenant, where=where, after=None if after is None else PagePosition(self.key(tenant, after)), limit=limit)
+        return found, found[-1].key if len(found) == limit else None
+
+    async def update(self, store: Store, tenant: str, key: str, change: Callable[[KeptValue[V]], RecordChange | None]) -> V | None:
+        """Changes a record from what it is, and returns what it was; None if there is none. `change` may return None, which changes nothing.
+
+        Raises:
+            StoreUnavailable: others keep changing it.
+            LogDamaged, LogVersionUnsupported, SealedPayload: it can't be read.
+        """
+        for _ in range(CHANGES_MAX):
+            if not is_record_key(key) or (kept := await self.read(store, tenant, key)) is None:
+                return None
+            if (wanted := change(kept)) is None:
+                return kept.value
+            with suppress(StaleRecord):
+                await post_records(store, [wanted])
+                return kept.value
+        raise StoreUnavailable(f"the {self.name} {key!r} was changed by others {CHANGES_MAX} times in a row; repeat the call")
+
     def decode(self, record: StoredRecord, order: AttributeOrder | None = None) -> KeptValue[V]:
         """The value of a stored record of this kind, and its position in a list of this order.
 
@@ -122,10 +157,20 @@ class RecordKind(Generic[V]):
         """The change of a record that is at `version` (0: there is none) to `value`; None removes it. It takes effect by `post_records`.
 
         Raises:
-            BadName, BadValue: an attribute is not valid.
+            BadName, BadValue: an attribute is not valid, or the kind has no ends.
         """
+        if expires_at_s is not None and not self.expires:
+            raise BadValue("expires_at_s", expires_at_s, f"given for a kind that expires; one of {self.name} stays until it is removed")
         stored = None if value is None else encode_record_value(msgspec.msgpack.encode(value))
         return RecordChange(self.key(tenant, key), version, stored, index_attributes(checked_attributes(attributes or {})), expires_at_s)
+
+
+def is_record_key(text: str) -> bool:
+    """Is true if a text that somebody sends may be the key of a record; if not, there is no such record."""
+    try:
+        return 0 < len(text.encode()) <= limits.RECORD_KEY_BYTES_MAX and "\0" not in text
+    except UnicodeEncodeError:
+        return False
 
 
 async def post_records(store: Store, changes: Sequence[RecordChange], messages: Sequence[OutgoingMessage] = ()) -> None:

@@ -1,6 +1,6 @@
 """Sessions of browsers: a person signs in once, by a key or by OIDC, and the browser then sends a cookie for 12 hours.
 
-The cookie has a token of 256 random bits, of which only the SHA-256 is stored. A session is revoked as a key is, within `access_records.CACHE_S`. One that a
+The cookie has a token of 256 random bits, of which only the SHA-256 is stored. A session is revoked as a key is, within `credentials.CACHE_S`. One that a
 key has opened ends with the key. Roles by OIDC are those at the time of sign-in: a change of groups takes effect with the next session.
 
 What a page sends to change something also carries a CSRF token, which follows from the session's token and is not stored.
@@ -15,27 +15,14 @@ from hashlib import sha256
 import msgspec
 from msgspec.structs import replace
 
-from perdure.core.errors import Forbidden, NotFound, StoreUnavailable, Unauthenticated
+from perdure.core.attribute_filter import attribute_conditions
+from perdure.core.errors import Forbidden, NotFound, StaleRecord, StoreUnavailable, Unauthenticated
 from perdure.service.access_keys import KeyVerifier
-from perdure.service.access_records import (
-    SESSION,
-    CredentialCache,
-    attribute_is,
-    change_record,
-    credential_id,
-    expire_reservation,
-    is_record_key,
-    matches_digest,
-    post_records,
-    record_change,
-    record_page,
-    record_value,
-    reserve_credential,
-    secret_digest,
-)
+from perdure.service.access_records import SESSIONS, Session
 from perdure.service.callers import Caller, Role
+from perdure.service.credentials import CredentialCache, credential_id, expire_reservation, matches_digest, reserve_credential, secret_digest
+from perdure.service.record_kinds import post_records
 from perdure.stores.protocol import ReadOnlyStore, Store
-from perdure.stores.records import RecordKey
 
 SESSION_S = 12 * 3600.0
 COOKIE = "__Host-perdure-session"
@@ -43,21 +30,6 @@ COOKIE = "__Host-perdure-session"
 AGENT_CHARACTERS_MAX = 200
 
 _AGAIN = "Sign in again"
-
-
-class Session(msgspec.Struct, frozen=True, kw_only=True):
-    """A session, as it is stored. `elsewhere` are the roles of the person in other tenants, which they may switch to."""
-
-    subject: str
-    roles: frozenset[Role]
-    groups: tuple[str, ...]
-    queues: tuple[str, ...] | None
-    created_at_s: float
-    expires_at_s: float
-    sha256: bytes
-    address: str = ""
-    agent: str = ""
-    elsewhere: dict[str, frozenset[Role]] = {}
 
 
 class SessionDetails(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,8 +114,7 @@ async def revoke_session(store: Store, tenant: str, id: str) -> None:
     Raises:
         NotFound: the tenant has no such session, or it has ended.
     """
-    key = RecordKey(tenant, SESSION, id)
-    if not is_record_key(id) or await change_record(store, key, Session, lambda _, version: record_change(key, version, None)) is None:
+    if await SESSIONS.update(store, tenant, id, lambda kept: SESSIONS.change(tenant, id, kept.version, None)) is None:
         raise NotFound(id, f"there is no session {id!r} in the tenant {tenant}, or it has ended")
     await expire_reservation(store, id, (await store.store_time()).now_s)
 
@@ -151,9 +122,11 @@ async def revoke_session(store: Store, tenant: str, id: str) -> None:
 async def _opened(store: Store, tenant: str, session: Session) -> OpenedSession:
     new = await reserve_credential(store, tenant, "prs", session.expires_at_s)
     stored = replace(session, sha256=secret_digest(new.text))
-    change = record_change(RecordKey(tenant, SESSION, new.id), 0, stored, {"subject": [session.subject]}, session.expires_at_s)
-    if not await post_records(store, change):
-        raise StoreUnavailable(f"the random id {new.id} of a session was taken; repeat the call")
+    change = SESSIONS.change(tenant, new.id, 0, stored, {"subject": session.subject}, expires_at_s=session.expires_at_s)
+    try:
+        await post_records(store, [change])
+    except StaleRecord as taken:
+        raise StoreUnavailable(f"the random id {new.id} of a session was taken; repeat the call") from taken
     return OpenedSession(new.id, new.text, csrf_token(new.text), session.expires_at_s)
 
 
@@ -166,9 +139,9 @@ async def list_sessions(store: ReadOnlyStore, tenant: str, subject: str | None =
     Raises:
         BadValue: `after` is not the `next` of a page.
     """
-    where = () if subject is None else (attribute_is("subject", subject),)
-    records, following = await record_page(store, tenant, SESSION, limit, after, where)
-    return SessionPage([_details(one.key.key, record_value(one, Session)) for one in records], following)
+    where = attribute_conditions(None if subject is None else {"subject": subject})
+    found, following = await SESSIONS.page_behind(store, tenant, limit, after, where)
+    return SessionPage([_details(one.key, one.value) for one in found], following)
 
 
 def _details(id: str, session: Session) -> SessionDetails:
@@ -207,7 +180,7 @@ class SessionVerifier:
         self, store: ReadOnlyStore, keys: KeyVerifier | None = None, clock: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic
     ) -> None:
         self._keys, self._clock = keys, clock
-        self._sessions = CredentialCache(store, SESSION, Session, monotonic)
+        self._sessions = CredentialCache(store, SESSIONS, monotonic)
 
     async def session(self, token: str) -> FoundSession:
         """The session of a token.
