@@ -17,6 +17,7 @@ pytestmark = pytest.mark.slow
 
 IN_THE_LOG = {
     *("executions.start", "executions.rerun", "executions.fork", "executions.send", "executions.ask", "executions.preset", "catalog.start"),
+    *("runs.run_workflow", "runs.approve", "runs.decide", "runs.complete", "runs.report_status"),
     *("catalog.start_document", "approvals.vote", "approvals.vote_by_link", "approvals.complete", "approvals.fail", "approvals.heartbeat"),
 }
 """Operations that start executions or send messages to them: their logs have these."""
@@ -75,7 +76,7 @@ def _one(workflow: str, id: str, verb: str) -> str:
 
 async def _requests(service: Service, key: str) -> list[Request]:
     """A request for each operation that has an entry, in an order in which each one changes something."""
-    for id in ("cancelled", "terminated", "paused", "evicted", "bulk"):
+    for id in ("cancelled", "terminated", "paused", "enqueued", "evicted", "bulk"):
         await _begun(service, key, "greet", id, [], "waiting")
     for id in ("retried", "requeued", "discarded"):
         await _begun(service, key, "calc", id, [-1], "failed")
@@ -93,6 +94,8 @@ async def _requests(service: Service, key: str) -> list[Request]:
         Request("executions.terminate", _one("greet", "terminated", "terminate"), {"wait": True}),
         Request("executions.pause", _one("greet", "paused", "pause"), {"wait": True}),
         Request("executions.resume", _one("greet", "paused", "resume"), {"wait": True}),
+        Request("executions.pause", _one("greet", "enqueued", "pause"), {"wait": True}),
+        Request("runs.enqueue", _one("greet", "enqueued", "enqueue"), {}),
         Request("executions.evict", _one("greet", "evicted", "evict"), {}),
         Request("executions.undo", _one("calc", "undone", "undo"), {}),
         Request("executions.retry", _one("calc", "retried", "retry"), {}),

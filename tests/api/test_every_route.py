@@ -39,6 +39,10 @@ BODIES: dict[str, Any] = {
     "catalog.roll_back": {"target": "1.0.0"},
     "upkeep.prune": {"olderThanSeconds": 0},
     "dead_letters.requeue": {},
+    "runs.approve": {"approve": True, "resumeToken": "x"},
+    "runs.decide": {"decision": "approve"},
+    "runs.complete": {"status": "completed"},
+    "runs.report_status": {"status": "running"},
 }
 """What requests need to say so that it is the address alone that is wrong."""
 
