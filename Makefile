@@ -32,6 +32,7 @@ help: ## List these targets
 demo: $(PACKAGE) ## Watch executions survive crashes
 	@$(PY) -m perdure.cli demo --interactive
 	@$(PY) examples/demo_definition.py
+	@$(PY) examples/demo_http.py
 
 test: $(TOOLS) ## Run the tests
 	@$(PY) -m pytest -q -n $(JOBS)
@@ -75,10 +76,10 @@ clean: ## Remove what make made: the environment, caches, builds
 $(PY):
 	@set -e; $(find_python); echo "make: creating $(VENV) with $$python"; "$$python" -m venv --clear $(VENV)
 
-# The package alone, with its command and with what definitions take, which is all that a program using it needs.
+# The package alone, with its command, and with what definitions and the server take: all that the demos need.
 $(PACKAGE): $(PY) pyproject.toml
 	@echo "make: installing perdure into $(VENV)"
-	@$(INSTALL) --upgrade 'pip>=25.1' && $(INSTALL) --editable '.[cli,definitions]' || $(NO_INDEX)
+	@$(INSTALL) --upgrade 'pip>=25.1' && $(INSTALL) --editable '.[cli,definitions,serve]' || $(NO_INDEX)
 	@touch $@
 
 $(TOOLS): $(PACKAGE)

@@ -2,69 +2,36 @@
 
     python examples/demo_definition.py
 
-Each tool writes a line into a ledger when it has done something in the world, under the key that is the same in every try. In the end the ledger is
-held to what is promised: if a claim is false, this says so and exits with 1.
+Its tools, `claim_tools.py`, write what they do into a ledger. In the end the ledger is held to what is promised: if a claim is false, this says so and
+exits with 1.
 """
 
 import asyncio
-import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # a script has nothing but its own directory there
 
-from perdure import Client, Definition, Vote, step, step_info
+from examples import claim_ledger, claim_tools
+from perdure import Client, Definition, Vote
 from perdure.definitions.graph.graph_drawing import text_drawing
 from perdure.runtime.server import serve
 from perdure.service.definition_views import read_execution_view
 from perdure.stores.configured_store import open_store
 
-LEDGER = "ledger.jsonl"
-KNOWS_AFTER = 5
 PATIENCE_S = 30.0
-
-
-def happens(what: str) -> None:
-    """Something is done in the world, under the key of the step."""
-    with Path(os.environ["CLAIM_DIRECTORY"], LEDGER).open("a") as ledger:
-        ledger.write(json.dumps({"what": what, "key": step_info().key, "worker": os.getpid()}) + "\n")
-
-
-@step(idempotent=True)
-def reserve(number: str, cents: int) -> str:
-    happens("reserve")
-    return f"{cents} for {number}"
-
-
-@step(idempotent=True)
-def release(number: str) -> None:
-    happens("release")
-
-
-@step(idempotent=True)
-def ask_bank(number: str, asked: int) -> dict[str, Any]:
-    happens("ask")
-    time.sleep(0.05)
-    return {"asked": asked + 1, "known": asked + 1 >= KNOWS_AFTER}
-
-
-@step(idempotent=True)
-def pay(number: str, cents: int) -> str:
-    happens("pay")
-    return f"paid {cents}"
 
 
 def claim() -> Definition:
     """The definition, with its tools."""
-    return Definition.load(Path(__file__).with_name("claim.yaml"), tools=[reserve, release, ask_bank, pay])
+    return Definition.load(Path(__file__).with_name("claim.yaml"), tools=[claim_tools.reserve, claim_tools.release, claim_tools.ask_bank, claim_tools.pay])
 
 
 class Stage:
@@ -90,8 +57,7 @@ class Stage:
 
     def done(self) -> list[dict[str, Any]]:
         """The lines of the ledger."""
-        file = self.directory / LEDGER
-        return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+        return claim_ledger.ledger_of(self.directory)
 
     def until(self, what: str, happened: Callable[[], bool]) -> None:
         """Wait for something.
@@ -137,25 +103,7 @@ def play(stage: Stage) -> list[str]:
         print("\nClaim 2, of 12.00: nobody has to be asked.")
         small: Any = client.start(definition.with_(id="2"), number="2", cents=1_200).result(PATIENCE_S)
         print(f"   {small}\n")
-    return checked(stage, result, small)
-
-
-def checked(stage: Stage, large: Any, small: Any) -> list[str]:
-    """What of all that is promised is false."""
-    done = stage.done()
-    keys = {line["key"]: line["what"] for line in done}
-    counts = Counter(keys.values())
-    tries = len(done) - len(keys)
-    claims = {
-        f"the bank was asked {2 * KNOWS_AFTER} questions, each known by one key": counts["ask"] == 2 * KNOWS_AFTER,
-        "each claim was reserved once and paid once": counts["reserve"] == counts["pay"] == 2,
-        "nothing was given back": counts["release"] == 0,
-        f"only what a kill interrupted was done again ({tries} of it)": tries <= 2,
-        "the results are right": (large, small) == ({"paid": "paid 250000", "asked": KNOWS_AFTER}, {"paid": "paid 1200", "asked": KNOWS_AFTER}),
-    }
-    for what, is_true in claims.items():
-        print(f"   {'true' if is_true else 'NOT TRUE'}: {what}")
-    return [what for what, is_true in claims.items() if not is_true]
+    return claim_ledger.told(claim_ledger.claims_of(stage.done(), result, small))
 
 
 def main() -> int:
