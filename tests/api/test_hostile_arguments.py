@@ -6,6 +6,7 @@ import json
 import pytest
 
 from perdure.api.api_app import ApiApp
+from perdure.api.loopback_access import LoopbackAccess
 from perdure.core import values
 from perdure.core.paths import Key
 from perdure.definitions.format.canonical_form import definition_bytes
@@ -85,6 +86,16 @@ async def test_internals_of_a_start_and_of_a_vote_are_no_fields_of_json(store: M
         answer = await api("POST", "/api/approvals/zzz/decide", {"by": "ada", "approve": True, name: "message"})
         assert (answer.status, answer.json["where"]) == (422, f"/{name}")
     assert contents(store) == before
+    await access.aclose()
+
+
+@pytest.mark.parametrize(("host", "origin"), [("[", ""), ("[::1", ""), ("²", ""), ("127.0.0.1", "http://["), ("127.0.0.1", "null")])
+async def test_a_host_or_origin_that_is_none_is_refused(store: MemoryStore, host: str, origin: str) -> None:
+    access = StoreAccess(store)
+    api = Api(ApiApp(access, LoopbackAccess("a token")))
+    headers = {"authorization": "Bearer a token", "host": host, **({"origin": origin} if origin else {})}
+    assert (await api("GET", "/api/executions", **headers)).status == 403
+    assert (await api("GET", "/api/executions", authorization="Bearer a token")).status == 200
     await access.aclose()
 
 

@@ -19,7 +19,7 @@ from perdure.api import problems
 from perdure.api.answer_headers import AnswerHeaders
 from perdure.api.argument_checks import WHOLE_NUMBER_MAX, check_arguments
 from perdure.api.event_streams import SERVER_SENT, send_stream
-from perdure.api.http_requests import ApiAnswer, ApiRequest, AsgiReceive, AsgiScope, AsgiSend, json_body, send_answer, whole_number_of
+from perdure.api.http_requests import ApiAnswer, ApiRequest, AsgiReceive, AsgiScope, AsgiSend, json_body, send_answer
 from perdure.api.idempotent_requests import GONE, expect_same_start, kept_answer, keyed_request, replayed_answer
 from perdure.api.json_forms import form_of
 from perdure.api.openapi_document import openapi_document
@@ -29,6 +29,7 @@ from perdure.api.request_log import accompanied_request
 from perdure.api.request_watch import until_over
 from perdure.core.error_text import SHOWN_CHARACTERS_MAX, shorten_text
 from perdure.core.errors import PerdureError, RequestUnderWay
+from perdure.core.header_values import whole_number_of
 from perdure.observe.exposition import MetricsExposition
 from perdure.observe.request_fields import RequestFields
 from perdure.operations import on_executions, wire_codec

@@ -8,6 +8,7 @@ from urllib.parse import parse_qs, quote, unquote
 import msgspec
 
 from perdure.api.problems import Refusal
+from perdure.core.header_values import whole_number_of
 from perdure.core.limits import VALUE_BYTES_MAX
 
 AsgiReceive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -118,13 +119,6 @@ class ApiRequest:
         """Waits until the client has gone."""
         while (await self.receive())["type"] != "http.disconnect":
             pass
-
-
-def whole_number_of(text: str, most: int) -> int | None:
-    """Returns the whole number in a header; None if there is none of up to `most`. Of digits, only those of ASCII count."""
-    if not (text.isascii() and text.isdigit()) or len(text) > len(str(most)):
-        return None
-    return number if (number := int(text)) <= most else None
 
 
 def _decoded(segment: str) -> str:

@@ -5,16 +5,15 @@ from another origin, and those that a proxy has forwarded are refused.
 """
 
 import hmac
-import ipaddress
 import json
 import os
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
 from perdure.api.http_requests import ApiRequest
 from perdure.api.problems import Refusal
 from perdure.core.errors import Unauthenticated
+from perdure.core.header_values import authority_of, host_of, is_loopback
 from perdure.service.callers import LOCAL, Caller
 
 DEV_FILE = Path(".perdure/dev.json")
@@ -38,23 +37,15 @@ class LoopbackAccess:
         """
         if any(request.header(name) for name in FORWARDED):
             raise Refusal(403, "forwarded", "this server is for one machine, and the request came through a proxy", "run perdure serve behind a proxy")
-        if not is_loopback(urlsplit(f"//{request.header('host')}").hostname or ""):
+        if not is_loopback(host_of(request.header("host"))):
             raise Refusal(403, "wrong_host", "this server answers only requests for a host name of this machine", "use http://127.0.0.1:PORT")
         origin = request.header("origin")
-        if origin and urlsplit(origin).netloc != request.header("host"):
+        if origin and authority_of(origin) != request.header("host"):
             raise Refusal(403, "wrong_origin", f"a page of {origin} may not send requests here", "open the page that this server serves")
         scheme, _, given = request.header("authorization").partition(" ")
         if scheme.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), self._token.encode()):
             raise Unauthenticated("the request has no token, or a wrong one. Send Authorization: Bearer TOKEN, with the token that perdure dev has printed")
         return self._caller
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host name is one of this machine."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 class DevServer(NamedTuple):

@@ -1,6 +1,7 @@
 """The commands for keys of the service: `keys create`, `keys ls`, `keys revoke`, `keys rotate`.
 
-Whoever can open the database is an admin of every tenant; with a server, the key of the request has to be that of an admin, and its tenant is that of the keys.
+A user who can open the database is an admin of every tenant. With a server, the key of the request has to be that of an admin, and the keys are of its
+tenant.
 """
 
 from __future__ import annotations

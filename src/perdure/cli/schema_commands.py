@@ -172,7 +172,7 @@ def create_schema(settings: GlobalOptions, schema: str | None) -> None:
 
 
 def is_on_postgres(settings: GlobalOptions) -> bool:
-    """Whether the database is one of Postgres."""
+    """Is true if the database is one of Postgres."""
     from perdure.stores.configured_store import is_postgres
 
     return is_postgres(settings.url())

@@ -75,7 +75,7 @@ class AttributeCondition(msgspec.Struct, frozen=True, gc=False):
     spans: tuple[tuple[bytes, bytes], ...]
 
     def holds(self, attributes: IndexedAttributes) -> bool:
-        """Whether an execution with these attributes matches."""
+        """Is true if an execution with these attributes matches."""
         return any(name == self.name and any(low <= form < high for low, high in self.spans) for name, form in attributes)
 
     @property

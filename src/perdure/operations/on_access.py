@@ -74,5 +74,5 @@ async def revoke_session(access: StoreAccess, tenant: str, id: str) -> None:
 
 
 async def whoami(access: StoreAccess, caller: Caller) -> CallerDetails:
-    """Who asks, as the service sees it: tenant, subject, roles, groups, queues, and when the key, token or session ends."""
+    """Returns the caller as the service sees them: tenant, subject, roles, groups, queues, and when the key, token or session ends."""
     return caller_details(caller)

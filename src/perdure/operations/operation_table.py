@@ -57,7 +57,7 @@ class Operation:
 
     ``{workflow}`` and ``{id}`` in a path are those of the parameter `key`; any other name in braces is that of a parameter. One that `is_repeatable` has the
     same effect when it is performed a second time with the same arguments, and does not fail then; those that only read are. One `for_workers` is also for keys
-    that are limited to queues. One that `is_store_wide` concerns all tenants, so it is for callers of the default tenant, which is that of whoever operates the
+    that are limited to queues. One that `is_store_wide` concerns all tenants, so it is for callers of the default tenant, which is that of the operators of the
     service. Without a role, it is for everybody who has proved who they are. With `is_workflow_optional`, a new key needs no workflow: the operation knows it.
     """
 

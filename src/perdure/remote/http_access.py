@@ -18,6 +18,7 @@ from uuid import uuid4
 import msgspec
 
 from perdure.core.errors import BadValue, MissingExtra, PerdureError, RequestUnderWay, StoreError, StoreUnavailable, WrongVerb
+from perdure.core.header_values import whole_number_of
 from perdure.core.paths import Key
 from perdure.operations import on_executions, wire_codec
 from perdure.operations.operation_table import BY_FUNCTION, Operation
@@ -34,6 +35,9 @@ T = TypeVar("T")
 
 CONNECT_S, ANSWER_S = 10.0, 30.0
 """How long connecting and an answer may take. Calls that wait, or that can't be repeated, have no limit but that of their caller."""
+
+RETRY_AFTER_MAX_S = 3_600
+"""A longer pause that a server asks for is none."""
 
 RETRY_S, RETRY_MIN_S, RETRY_MAX_S = 20.0, 0.05, 2.0
 """For how long a request is repeated, and the first and the longest pause between two."""
@@ -184,8 +188,7 @@ def _known(function: Any) -> Operation:
 
 
 def _retry_after_s(answer: Any) -> float:
-    said = answer.headers.get("retry-after", "")
-    return float(said) if said.isdigit() else 0.0
+    return float(whole_number_of(answer.headers.get("retry-after", ""), RETRY_AFTER_MAX_S) or 0)
 
 
 def _trace_headers() -> dict[str, str]:

@@ -217,7 +217,7 @@ async def list_keys(store: ReadOnlyStore, tenant: str, limit: int = 100, after: 
 
 
 async def has_valid_key(store: ReadOnlyStore) -> bool:
-    """Whether any key, of any tenant, can be used at present. It reads the directory until it has found one."""
+    """Is true if any key, of any tenant, can be used at present. It reads the directory until it has found one."""
     now_s, after = (await store.store_time()).now_s, None
     while True:
         entries, after = await CREDENTIALS.page_behind(store, CREDENTIAL_TENANT, DIRECTORY_PAGE, after)
@@ -250,7 +250,7 @@ class KeyVerifier:
         """The caller whose key this is.
 
         Raises:
-            Unauthenticated: it is no key, it is unknown, or it was revoked or has expired. Nobody learns the last two who does not have its secret.
+            Unauthenticated: it is no key, it is unknown, or it was revoked or has expired. Only a sender of its secret learns the last two.
             StoreUnavailable: it is not cached, and the store did not answer.
         """
         id = credential_id(text, "prd")

@@ -1,4 +1,4 @@
-"""Who asks for an operation, and what they may do."""
+"""Callers of operations, and what they may do."""
 
 from typing import Literal, get_args
 
@@ -16,7 +16,7 @@ ROLES: tuple[Role, ...] = get_args(Role)
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """Who asks: a tenant, who it is there (`subject`, such as ``key:AbC123xy`` or ``oidc:ada@example.com``), and the roles and groups that they have.
+    """A caller: a tenant, who it is there (`subject`, such as ``key:AbC123xy`` or ``oidc:ada@example.com``), and the roles and groups that they have.
 
     `queues` limits a worker to tasks of these queues (None: all). From `expires_at_s` on, the caller has to prove again who they are.
     """
@@ -29,7 +29,7 @@ class Caller(msgspec.Struct, frozen=True):
     expires_at_s: float | None = None
 
     def may(self, role: Role) -> bool:
-        """Whether the caller has a role. An admin has all roles."""
+        """Is true if the caller has a role. An admin has all roles."""
         return role in self.roles or "admin" in self.roles
 
     def expect(self, role: Role, operation: str) -> None:

@@ -65,7 +65,7 @@ def secret_digest(text: str) -> bytes:
 
 
 def matches_digest(text: str, digests: Sequence[bytes]) -> list[bool]:
-    """Whether a credential is the one of each digest, compared in a time that depends on the number of digests alone."""
+    """Returns for each digest if it is that of a credential, compared in a time that depends on the number of digests alone."""
     given = secret_digest(text)
     return [compare_digest(given, digest) for digest in digests]
 
@@ -136,7 +136,7 @@ class CredentialCache(Generic[T]):
     def _ended(self, id: str, done: "asyncio.Task[_Cached[T] | None]") -> None:
         del self._reads[id]
         if not done.cancelled():
-            done.exception()  # whoever waits is given it; if all have gone, asyncio need not complain
+            done.exception()  # those that wait are given it; if all have gone, asyncio need not complain
 
     async def _read(self, id: str) -> _Cached[T] | None:
         until_s = self._clock() + CACHE_S  # from before the read, so that no revocation before it is missed for longer

@@ -6,7 +6,6 @@ answer, the keys that are known serve for a day.
 
 import asyncio
 from collections.abc import Callable
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
@@ -14,6 +13,7 @@ import msgspec
 
 from perdure.core.error_text import exception_summary
 from perdure.core.errors import IssuerUnavailable, MissingExtra
+from perdure.core.header_values import is_loopback
 
 if TYPE_CHECKING:
     import httpx2
@@ -63,7 +63,7 @@ def is_safe_url(url: str) -> bool:
     """Whether an issuer may be asked at a URL: over TLS, or on this machine."""
     try:
         host = urlsplit(url).hostname or ""
-        return bool(host) and (url.startswith("https://") or (url.startswith("http://") and (host == "localhost" or ip_address(host).is_loopback)))
+        return bool(host) and (url.startswith("https://") or (url.startswith("http://") and is_loopback(host)))
     except ValueError:  # of an address, or of a URL that is none
         return False
 

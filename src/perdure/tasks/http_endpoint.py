@@ -13,16 +13,16 @@ from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from functools import partial
 from importlib.resources import files
 from typing import Any, NamedTuple, cast
-from urllib.parse import urlsplit
 
 import msgspec
 
 from perdure.core import error_codes, values
 from perdure.core.errors import BadValue, MissingExtra, ProgrammingError, StoreError, TooLarge
+from perdure.core.header_values import host_of, is_loopback, whole_number_of
 from perdure.core.limits import BLOB_BYTES_MIN, VALUE_BYTES_MAX
 from perdure.runtime.task_broker import LeaseEnd, LeaseEndKind, LeaseRequest, TaskBroker, TaskLease, TaskWorker
 from perdure.tasks import worker_protocol
-from perdure.tasks.worker_tokens import TOKEN_VARIABLE, TokenGrant, WorkerAccess, allowed_queues, is_loopback
+from perdure.tasks.worker_tokens import TOKEN_VARIABLE, TokenGrant, WorkerAccess, allowed_queues
 
 AsgiReceive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 AsgiSend = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -239,7 +239,7 @@ def token_authorization(access: WorkerAccess) -> Authorize:
     """Returns a check of the tokens of workers. Without any token, only requests for a host name of this machine are admitted."""
 
     async def authorize(headers: dict[bytes, bytes]) -> tuple[str, TokenGrant]:
-        if not access and not is_loopback(_requested_host(headers)):
+        if not access and not is_loopback(host_of(headers.get(b"host", b"").decode("latin-1"))):
             raise TaskRequestRefused(
                 403,
                 error_codes.HTTP_WRONG_HOST,
@@ -289,17 +289,9 @@ def _check_method(method: str, *methods: str) -> None:
         )
 
 
-def _requested_host(headers: dict[bytes, bytes]) -> str:
-    try:
-        return urlsplit(f"//{headers.get(b'host', b'').decode('latin-1')}").hostname or ""
-    except ValueError:
-        return ""
-
-
 async def _read_body(headers: dict[bytes, bytes], receive: AsgiReceive) -> bytes:
     """Reads the whole body of a request."""
-    size = headers.get(b"content-length", b"0")
-    if not size.isdigit() or int(size) > BODY_BYTES_MAX:
+    if whole_number_of(headers.get(b"content-length", b"0").decode("latin-1"), BODY_BYTES_MAX) is None:
         raise _too_large()
     parts, size_bytes = list[bytes](), 0
     try:

@@ -4,7 +4,6 @@ import os
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from hmac import compare_digest
-from ipaddress import ip_address
 from pathlib import Path
 
 import msgspec
@@ -82,16 +81,6 @@ def _token_digest(token: str, what: str) -> str:
     if len(token) < TOKEN_LENGTH_MIN or any(character.isspace() for character in token):
         raise BadValue(what, "…", f"at least {TOKEN_LENGTH_MIN} characters and no spaces; openssl rand -hex 32 makes one")
     return sha256(token.encode()).hexdigest()
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a host."""
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def allowed_queues(asked: Iterable[str] | None, served: frozenset[str] | None, grant: TokenGrant) -> tuple[frozenset[str], frozenset[str]]:

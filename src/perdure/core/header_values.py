@@ -1,0 +1,37 @@
+"""Reads what headers of HTTP say, whatever they are: a value of another form is none."""
+
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+
+def whole_number_of(text: str, most: int) -> int | None:
+    """Returns the whole number in a header; None if there is none of up to `most`. Of digits, only those of ASCII count."""
+    if not (text.isascii() and text.isdigit()) or len(text) > len(str(most)):
+        return None
+    return number if (number := int(text)) <= most else None
+
+
+def host_of(text: str) -> str:
+    """Returns the host name in the header Host; empty if there is none."""
+    try:
+        return urlsplit(f"//{text}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def authority_of(url: str) -> str:
+    """Returns the host and port in the header Origin; empty if there are none."""
+    try:
+        return urlsplit(url).netloc
+    except ValueError:
+        return ""
+
+
+def is_loopback(host: str) -> bool:
+    """Is true if only this machine can reach a host."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,25 @@
+"""Claims about what headers say: a value of another form is none, and no error."""
+
+import pytest
+
+from perdure.core.header_values import authority_of, host_of, is_loopback, whole_number_of
+
+
+def test_only_hosts_that_no_other_machine_reaches_are_loopback() -> None:
+    assert all(map(is_loopback, ("localhost", "127.0.0.1", "127.9.9.9", "::1", "[::1]")))
+    assert not any(map(is_loopback, ("", "0.0.0.0", "::", "example.org", "10.0.0.1", "127.0.0.1.example.org", "localhost.example.org")))
+
+
+@pytest.mark.parametrize("text", ["", "-1", "+1", "1.0", " 1", "²", "١", "1e3", "9" * 5_000, "101"])
+def test_what_is_no_whole_number_up_to_the_most_is_none(text: str) -> None:
+    assert whole_number_of(text, 100) is None
+
+
+def test_a_whole_number_is_read() -> None:
+    assert [whole_number_of(text, 100) for text in ("0", "7", "100")] == [0, 7, 100]
+
+
+def test_the_host_of_a_header_has_no_port_and_a_broken_one_is_none() -> None:
+    assert [host_of(text) for text in ("localhost:80", "[::1]:80", "Example.org")] == ["localhost", "::1", "example.org"]
+    assert [host_of(text) for text in ("", "[", "[::1", "[x]")] == [""] * 4
+    assert (authority_of("http://example.org:80"), authority_of("http://["), authority_of("null")) == ("example.org:80", "", "")
