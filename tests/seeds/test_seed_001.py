@@ -6,9 +6,11 @@ claim   where
 1       what of it is in this release is said below
 2       case 001_row; test_definitions_001: test_triggers_and_the_row_of_the_table_are_read; the table itself is later, with the service
 3-8     test_definitions_001: test_triggers_and_the_row_of_the_table_are_read; that they start executions is later
-9       test_run_001: test_an_execution_says_what_it_runs_and_how_it_stands; sessions, initiators and triggers of it are later
+9       test_run_001: test_an_execution_says_what_it_runs_and_how_it_stands; api/test_execution_reads: test_an_execution_says_what_was_done_and_who_began_it;
+        triggers of it are later, and a session is made of nothing
 10      test_an_id_starts_one_execution_however_many_ask below
-11      test_each_try_is_remembered_with_its_number_and_nothing_of_it_is_overwritten below
+11      test_each_try_is_remembered_with_its_number_and_nothing_of_it_is_overwritten below;
+        api/test_execution_reads: test_a_step_has_all_its_attempts_with_input_and_output, test_steps_come_in_pages
 12, 13  later: proposals and versions of stored definitions
 14      later: triggers
 15      case 001_single_step; row "with on_timeout: approve, time approves"; row "an approval for which the time is over is an error"
@@ -16,16 +18,24 @@ claim   where
         test_run_001: test_an_approval_halts_it_and_either_decision_leads_on_as_the_seed_says
 17      later: proposals
 18      later: how many are active at once for each user is a limit of triggers and of the service
-19-47   later: the HTTP interface; what it is for is in perdure.Client and the command line
-48      later: the HTTP interface
+19-24, 26, 31 operations/test_on_catalog: what the catalog does over HTTP
+25, 32, 33, 34, 37 api/test_route_aliases: test_a_workflow_is_run_by_its_slug_approved_by_its_resume_token_and_has_its_outputs
+27-30   later: proposals
+35, 36  api/test_route_aliases: test_an_external_run_is_completed_by_its_runner_once, test_a_reported_failure_fails_the_run,
+        test_nothing_is_reported_on_an_execution_that_is_run_by_an_engine, test_of_several_steps_outside_the_token_says_which
+38      api/test_route_aliases: test_an_id_of_several_workflows_is_ambiguous_and_never_a_prefix
+39      test_curl_001: test_the_release_workflow_goes_from_sync_to_approval_to_result_by_curl_whenever_it_is_killed
+40-47   later: triggers
+48      api/test_route_aliases: test_what_is_parked_is_dispatched_again
 52      test_commands_001: test_a_command_knows_that_it_is_of_a_workflow_and_of_which_execution; a session is made of nothing: an engine begins it
 49, 50  test_run_001: test_an_approval_halts_it_and_either_decision_leads_on_as_the_seed_says; row "a cancelled execution is undone as well"
-51      who runs an execution, since when: heads and leases; cli/test_transcripts: `show`, `engines`
+51      api/test_execution_reads: test_an_execution_says_what_was_done_and_who_began_it
 53      runtime/test_engine: test_a_store_that_is_down_for_a_minute_loses_nothing_and_work_goes_on
 54      format/test_canonical_form: test_the_hashes_of_format_version_1_never_change, test_the_hash_is_that_of_the_meaning
-55, 56  later: definitions are found by name in what an engine has; by what a service stores, later
-57      as 10
-58, 60  nothing is made before an execution but its row: runtime/test_engine; what asks for it over HTTP is later
+55, 56  api/test_route_aliases: test_a_workflow_is_run_by_its_slug_approved_by_its_resume_token_and_has_its_outputs,
+        test_code_is_run_by_its_name_and_what_nobody_has_is_not_found; limits of active executions are later
+57      as 10, and by what a client calls its request: as 39
+58, 60  nothing is made before an execution but its row: runtime/test_engine; over HTTP as 39
 59, 61  test_run_001: test_an_execution_says_what_it_runs_and_how_it_stands
 62, 63  kinds/bash/test_bash_kind: test_it_has_nothing_of_the_engine_s_environment_and_a_directory_of_its_own
 64      test_run_001: test_what_happens_is_told_in_events
@@ -34,12 +44,12 @@ claim   where
 67      test_run_001: test_an_execution_says_what_it_runs_and_how_it_stands
 68-84   later: triggers
 85-89   test_run_001: test_an_approval_halts_it_and_either_decision_leads_on_as_the_seed_says
-90, 91  later: the HTTP interface; perdure approve and reject, and Client.approvals, do it
+90, 91  as 39; api/test_route_aliases: test_a_denied_approval_cancels_and_is_a_resume_as_well
 92      test_run_001: test_a_decision_for_another_approval_changes_nothing
 93, 94  test_run_001: test_an_approval_halts_it_and_either_decision_leads_on_as_the_seed_says
 95      test_what_goes_on_after_a_wait_replays_results_and_runs_nothing_again below;
         test_run_001: test_what_was_done_before_an_approval_is_not_done_again_wherever_it_is_killed
-96      test_run_001: test_an_approval_is_called_the_same_after_any_crash
+96      test_run_001: test_an_approval_is_called_the_same_after_any_crash; the resume token as well: as 39
 97-114  later: proposals, versions and rollback of stored definitions
 115     test_definitions_001: test_a_command_has_two_minutes_and_never_more_than_ten;
         test_run_001: test_a_command_is_run_as_it_stands_and_has_its_values_from_its_environment;

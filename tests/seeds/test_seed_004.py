@@ -12,12 +12,13 @@ claim   where
 7       case 004_agent_branch, whose model test_real_kinds asks over HTTP; graph/test_agent_verbs: test_the_context_is_what_the_step_names
 8, 9    graph/semantics: test_it_does_the_same_wherever_its_process_is_killed
 10      case 004_human, case 004_approval
-11, 32, 40 test_a_patch_of_the_running_execution_is_seen_by_the_very_next_decision below
+11, 32, 40 api/test_route_aliases: test_runs_are_started_by_a_tag_and_patched; test_a_patch_of_the_running_execution_is_seen_by_the_very_next_decision below
 12      runtime/test_cluster_kill: engines of one store share its executions
 13      test_a_result_that_comes_twice_moves_its_token_once below
 14      kinds and tools are given by who runs them: case 004_agent_branch, case 004_migration
 15      later: the service
-16-18   later: the HTTP interface, and tags of definitions
+16, 17  api/test_route_aliases: test_runs_are_started_by_a_tag_and_patched
+18      operations/test_on_catalog; what a version is made of is read with it
 19      test_definitions_004: test_each_example_compiles_in_the_order_of_its_ports
 20, 21  test_an_execution_goes_on_by_the_version_that_it_began_with below
 22, 23, 68 test_the_counter_begins_with_a_token_for_each_entry below
