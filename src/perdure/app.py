@@ -44,6 +44,7 @@ from perdure.runtime.local_engine import begin_engine
 from perdure.runtime.outbox_relay import OutboxRelay
 from perdure.runtime.registrations import declared_queues, worker_limits
 from perdure.runtime.worker import Worker
+from perdure.service.bulk_workflow import BULK_CODE
 from perdure.service.secrets.secret_resolver import secret_resolver_for
 from perdure.service.store_access import StoreAccess
 from perdure.stores.configured_store import opened_store
@@ -482,7 +483,7 @@ class _OpenApp:
             secrets = secret_resolver_for(store)
             workflows = [one.code for one in code.workflows]
             direct = frozenset(app.queues) - worker_limits(code.queues).keys()
-            engine = Engine(store, workflows, queues=direct, declares=code.queues, threaded=True, secrets=secrets)
+            engine = Engine(store, workflows, queues=direct, declares=code.queues, threaded=True, secrets=secrets, built_in=(BULK_CODE,))
             try:
                 async with asyncio.timeout(patience_s):
                     self._run(engine, await begin_engine(engine))

@@ -11,13 +11,14 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, overload
+from uuid import uuid4
 
 from msgspec import UNSET
 
 from perdure.async_handle import AsyncHandle, connection_of, kind_of, name_of
 from perdure.async_maintenance import AsyncDeadLetterOffice, AsyncUpkeep, secret_of
 from perdure.code.call_options import DEFAULT_TENANT, NamedWorkflow
-from perdure.code.declarations import checked_name
+from perdure.code.declarations import Signal, checked_name
 from perdure.code.declared_queues import Queue, Rate
 from perdure.code.durations import Duration, duration_seconds, whole_number
 from perdure.code.results import Means, Vote
@@ -31,9 +32,11 @@ from perdure.runtime.registrations import queue_limits
 from perdure.service import execution_operations, queries, replay_checks, step_completions
 from perdure.service.approvals import Approval
 from perdure.service.bulk_requests import BulkFilter, BulkResult, BulkVerb
-from perdure.service.execution_operations import LimitChanges, StartRequest
+from perdure.service.bulk_workflow import BulkAction, BulkCount, BulkProgress
+from perdure.service.callers import LOCAL
+from perdure.service.execution_operations import LimitChanges, StartRequest, signal_body
 from perdure.service.page_cursors import cursor_text
-from perdure.service.queries import HolderView, ListedExecution
+from perdure.service.queries import ExecutionFilter, HolderView, ListedExecution
 from perdure.service.service_access import ServiceAccess
 from perdure.service.store_access import StoreAccess, with_timeout
 from perdure.stores.configured_store import open_store
@@ -520,6 +523,40 @@ class AsyncSelection:
     async def discard(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> BulkResult:
         """Cancels each dead letter without running anything, as `AsyncDeadLetterOffice.discard` does."""
         return await self._do("discard", reason, wait, timeout)
+
+    async def count(self, action: BulkAction) -> BulkCount:
+        """Counts the executions on which `begin` would act now, in all and by status. Nothing is changed."""
+        found = (await self._access.call(on_execution_changes.start_bulk, LOCAL, self._filter("count"), action, dry_run=True)).count
+        assert found is not None, "a dry run counts"
+        return found
+
+    async def begin(self, action: BulkAction, reason: str = "", *, id: str | None = None, undo: bool = True, from_step: str | None = None) -> AsyncHandle[Any]:
+        """Has an engine do this to each execution: begins an execution that works through the selection, in pieces and across crashes; returns its handle.
+
+        ``query("progress")`` of the handle counts what is done, failed and left, its stream has the failures, and `cancel` stops it. Besides what the methods
+        here do, ``prune`` removes the logs of executions that have ended. An engine of an `App`, ``perdure dev``, ``perdure serve`` or ``perdure worker``
+        has to run.
+
+        Raises:
+            BadValue: the selection consists of keys, or is ordered by an attribute.
+        """
+        given: dict[str, Any] = {"reason": reason, "undo": undo, "from_step": from_step, "bulk_id": uuid4().hex if id is None else id}
+        started = await self._access.call(on_execution_changes.start_bulk, LOCAL, self._filter("begin"), action, **given)
+        assert started.key is not None, "it was started"
+        return AsyncHandle(self._access, started.key, BulkProgress, started.created)
+
+    async def send(self, signal: Signal[Any] | str, body: Any = None, *, id: str | None = None) -> AsyncHandle[Any]:
+        """Begins an execution that sends a message to each execution that has not ended, once; returns its handle, as `begin` does."""
+        name, raw = signal_body(signal, body)
+        given: dict[str, Any] = {"signal": name, "body": raw, "bulk_id": uuid4().hex if id is None else id}
+        started = await self._access.call(on_execution_changes.start_bulk, LOCAL, self._filter("send"), "send", **given)
+        assert started.key is not None, "it was started"
+        return AsyncHandle(self._access, started.key, BulkProgress, started.created)
+
+    def _filter(self, what: str) -> ExecutionFilter:
+        if self._which.keys is not None:
+            raise BadValue(what, "a selection of keys", "called on a selection by conditions, such as select(workflow=...)")
+        return self._which.which
 
     async def _do(self, verb: BulkVerb, reason: str, wait: bool, timeout: Duration | None, undo: bool = True, from_step: str | None = None) -> BulkResult:
         timeout_s = None if timeout is None else duration_seconds(timeout, "timeout")

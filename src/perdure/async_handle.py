@@ -20,6 +20,7 @@ from perdure.operations import on_execution_changes, on_executions
 from perdure.runtime.execution_results import Ending
 from perdure.runtime.workflow_programs import encode_input
 from perdure.service import execution_operations, queries
+from perdure.service.change_plans import ChangePlan, PlannedVerb
 from perdure.service.history import EmittedValue
 from perdure.service.queries import ExecutionStatus, ListedExecution
 from perdure.service.service_access import ServiceAccess
@@ -285,6 +286,19 @@ class AsyncHandle(Generic[R_co]):
             BadValue: the step has its result already.
         """
         await self._access.call(on_execution_changes.preset, self.key, step, values.encode(value, f"the result of {step}"))
+
+    async def plan(
+        self, verb: PlannedVerb, *, undo: bool = True, from_step: str | None = None, step: str = "", change: Any = None, base: str = ""
+    ) -> ChangePlan:
+        """Says what a command would do to this execution, and changes nothing: ``(await handle.plan("retry", from_step="pay")).repeated``.
+
+        The options are those of the method of that name; `step` is for ``preset``, `change` and `base` are for ``patch``.
+
+        Raises:
+            HasEnded, BadValue, BadDefinition: the command would be refused for the same reason.
+        """
+        given: dict[str, Any] = {"undo": undo, "from_step": from_step, "step": step, "change": change, "base": base}
+        return await self._access.call(on_execution_changes.plan, self.key, verb, **given)
 
     def _new_id(self, id: str | None) -> str:
         return uuid4().hex if id is None else checked_name(id, "id")

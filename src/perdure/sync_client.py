@@ -16,6 +16,7 @@ from typing import Any, ParamSpec, Self, TypeVar, overload
 from perdure.async_client import UNCHANGED, Approvals, AsyncClient, AsyncSelection, Checks, Engines, Keys, Listing, Queues
 from perdure.async_handle import AsyncHandle, connection_of
 from perdure.code.call_options import DEFAULT_TENANT, NamedWorkflow
+from perdure.code.declarations import Signal
 from perdure.code.declared_queues import Rate
 from perdure.code.durations import Duration
 from perdure.code.results import Means
@@ -25,6 +26,7 @@ from perdure.core.views import PublicEvent, StepView
 from perdure.loop_thread import LoopThread, run_in_user_transaction
 from perdure.service.approvals import Approval
 from perdure.service.bulk_requests import BulkResult
+from perdure.service.bulk_workflow import BulkAction, BulkCount
 from perdure.service.dead_letter_groups import DeadLetter, DeadLetterGroup
 from perdure.service.history import EmittedValue
 from perdure.service.queries import ExecutionStatus, HolderView, ListedExecution
@@ -83,6 +85,26 @@ class Selection:
     def discard(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> BulkResult:
         """Cancels each dead letter without running anything, as `DeadLetterOffice.discard` does."""
         return self._thread.call(self._inner.discard(reason, wait=wait, timeout=timeout))
+
+    def count(self, action: BulkAction) -> BulkCount:
+        """Counts the executions on which `begin` would act now, in all and by status. Nothing is changed."""
+        return self._thread.call(self._inner.count(action))
+
+    def begin(self, action: BulkAction, reason: str = "", *, id: str | None = None, undo: bool = True, from_step: str | None = None) -> Handle[Any]:
+        """Has an engine do this to each execution: begins an execution that works through the selection, in pieces and across crashes; returns its handle.
+
+        ``query("progress")`` of the handle counts what is done, failed and left, its stream has the failures, and `cancel` stops it. Besides what the methods
+        here do, ``prune`` removes the logs of executions that have ended. An engine of an `App`, ``perdure dev``, ``perdure serve`` or ``perdure worker``
+        has to run.
+
+        Raises:
+            BadValue: the selection consists of keys, or is ordered by an attribute.
+        """
+        return Handle(self._thread, self._thread.call(self._inner.begin(action, reason, id=id, undo=undo, from_step=from_step)))
+
+    def send(self, signal: Signal[Any] | str, body: Any = None, *, id: str | None = None) -> Handle[Any]:
+        """Begins an execution that sends a message to each execution that has not ended, once; returns its handle, as `begin` does."""
+        return Handle(self._thread, self._thread.call(self._inner.send(signal, body, id=id)))
 
 
 __all__ = [

@@ -14,6 +14,7 @@ from perdure.code.durations import Duration
 from perdure.core.views import PublicEvent, StepView
 from perdure.definition_workflow import Definition
 from perdure.loop_thread import LoopThread, run_in_user_transaction
+from perdure.service.change_plans import ChangePlan, PlannedVerb
 from perdure.service.history import EmittedValue
 from perdure.service.queries import ExecutionStatus, ListedExecution
 
@@ -216,6 +217,16 @@ class Handle(Generic[R_co]):
             BadValue: the step has its result already.
         """
         self._thread.call(self._inner.preset(step, value))
+
+    def plan(self, verb: PlannedVerb, *, undo: bool = True, from_step: str | None = None, step: str = "", change: Any = None, base: str = "") -> ChangePlan:
+        """Says what a command would do to this execution, and changes nothing: ``(handle.plan("retry", from_step="pay")).repeated``.
+
+        The options are those of the method of that name; `step` is for ``preset``, `change` and `base` are for ``patch``.
+
+        Raises:
+            HasEnded, BadValue, BadDefinition: the command would be refused for the same reason.
+        """
+        return self._thread.call(self._inner.plan(verb, undo=undo, from_step=from_step, step=step, change=change, base=base))
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         """What IPython displays: the tree of the execution, which is read now."""

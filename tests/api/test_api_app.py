@@ -161,7 +161,7 @@ async def test_what_belongs_to_another_tenant_does_not_exist(api: Api) -> None:
     for operation in OPERATIONS:
         if operation.path.startswith("/api/executions/{workflow}/{id}") and operation.name not in ("executions.send", "executions.ask"):
             path = operation.path.format(workflow="greet", id="g")
-            given = {"executions.preset": {"step": "x"}, "runs.approve": {"approve": True, "resumeToken": "x"}}
+            given = {"executions.preset": {"step": "x"}, "executions.plan": {"verb": "cancel"}, "runs.approve": {"approve": True, "resumeToken": "x"}}
             reported = {"runs.complete": {"status": "completed"}, "runs.report_status": {"status": "running"}}
             body = None if operation.method == "GET" else (given | reported).get(operation.name, {})
             answer = await api(operation.method, path, body)

@@ -18,11 +18,12 @@ pytestmark = pytest.mark.slow
 IN_THE_LOG = {
     *("executions.start", "executions.rerun", "executions.fork", "executions.send", "executions.ask", "executions.preset", "catalog.start"),
     *("runs.run_workflow", "runs.approve", "runs.decide", "runs.complete", "runs.report_status"),
+    "executions.start_bulk",
     *("catalog.start_document", "approvals.vote", "approvals.vote_by_link", "approvals.complete", "approvals.fail", "approvals.heartbeat"),
 }
 """Operations that start executions or send messages to them: their logs have these."""
 
-WITHOUT_CHANGES = {"executions.selected", "catalog.validate", "approvals.sign_link", "upkeep.verify"}
+WITHOUT_CHANGES = {"executions.selected", "executions.plan", "catalog.validate", "approvals.sign_link", "upkeep.verify"}
 """Operations that change nothing, and are asked by POST since their arguments are long."""
 
 LARGE_VALUES = {"upkeep.prune_values", "upkeep.prune_archives"}
@@ -99,7 +100,7 @@ async def _requests(service: Service, key: str) -> list[Request]:
         Request("executions.evict", _one("greet", "evicted", "evict"), {}),
         Request("executions.undo", _one("calc", "undone", "undo"), {}),
         Request("executions.retry", _one("calc", "retried", "retry"), {}),
-        Request("executions.bulk", "/api/executions/bulk", {"verb": "cancel", "which": {"workflow": "greet"}}),
+        Request("executions.bulk", "/api/executions/batch", {"verb": "cancel", "which": {"workflow": "greet"}}),
         Request("executions.patch", _one("reviewed", "patched", "patch"), {"definition": {**document(2), "name": "reviewed"}}),
         Request("dead_letters.requeue", "/api/dead-letters/calc/requeued/requeue", {}),
         Request("dead_letters.discard", "/api/dead-letters/calc/discarded/discard", {}),

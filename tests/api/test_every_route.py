@@ -32,6 +32,8 @@ BODIES: dict[str, Any] = {
     "executions.send": {"name": "named", "body": "Eve"},
     "executions.ask": {"name": "named", "body": "Eve"},
     "executions.bulk": {"verb": "cancel", "which": {}},
+    "executions.start_bulk": {"action": "cancel"},
+    "executions.plan": {"verb": "cancel"},
     "approvals.vote": {"by": "eve", "approve": True},
     "approvals.sign_link": {"by": "eve", "approve": True, "lifetimeSeconds": 60},
     "catalog.start": {"workflow": ""},

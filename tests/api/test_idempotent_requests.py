@@ -85,7 +85,7 @@ async def test_a_key_is_honoured_on_every_post_that_changes_something(operation:
     headers = [(b"idempotency-key", b"k1")]
     request = ApiRequest({"method": "POST", "path": operation.path, "query_string": b"", "headers": headers}, receive)
     keyed = await keyed_request(operation, request, LOCAL)
-    only_reads = operation.name in ("executions.selected", "catalog.validate")
+    only_reads = operation.name in ("executions.selected", "catalog.validate", "executions.plan")
     assert (keyed is None) == (operation.is_start or only_reads)
 
 

@@ -117,6 +117,23 @@ async def test_messages_control_and_repair(client: AsyncClient) -> None:
     assert {key.id for key in (*result.ended, *result.accepted)} == {"p", "g"} and not result.failed
 
 
+async def test_plans_and_bulk_executions(client: AsyncClient) -> None:
+    for number in range(3):
+        await client.start(greet.with_(id=f"g{number}"))
+    plan = await (await client.get("g1", greet)).plan("cancel")
+    assert (plan.key, plan.stopped, plan.has_effect) == (Key("default", "greet", "g1"), ["listen:named"], True)
+    selection = client.select(workflow=greet)
+    assert (await selection.count("cancel")).total == 3
+    sending = await selection.send(named, "Ada", id="all")
+    assert (await sending.result()).done == 3 and sending.created
+    assert [await (await client.get(f"g{number}", greet)).result() for number in range(3)] == ["Hello Ada"] * 3
+    assert not (await selection.send(named, "Ada", id="all")).created
+    progress = await (await client.select(workflow=greet, status="completed").begin("prune")).result()
+    assert (progress.done, progress.failed) == (3, 0)
+    with pytest.raises(BadValue, match="by conditions"):
+        await client.select(keys=[plan.key]).begin("cancel")
+
+
 async def test_approvals_queues_and_processes(client: AsyncClient) -> None:
     going = await client.start(trip.with_(id="t"), "Rome")
     while not (waiting := await client.approvals()):

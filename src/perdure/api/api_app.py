@@ -18,6 +18,7 @@ import msgspec
 from perdure.api import problems
 from perdure.api.answer_headers import AnswerHeaders
 from perdure.api.argument_checks import WHOLE_NUMBER_MAX, check_arguments
+from perdure.api.entity_tags import expect_version, is_known, stale_refusal, version_headers
 from perdure.api.event_streams import SERVER_SENT, send_stream
 from perdure.api.http_requests import ApiAnswer, ApiRequest, AsgiReceive, AsgiScope, AsgiSend, json_body, send_answer
 from perdure.api.idempotent_requests import GONE, expect_same_start, kept_answer, keyed_request, replayed_answer
@@ -28,12 +29,12 @@ from perdure.api.request_arguments import RequestArguments
 from perdure.api.request_log import accompanied_request
 from perdure.api.request_watch import until_over
 from perdure.core.error_text import SHOWN_CHARACTERS_MAX, shorten_text
-from perdure.core.errors import PerdureError, RequestUnderWay
+from perdure.core.errors import PerdureError, RequestUnderWay, StaleRecord
 from perdure.core.header_values import whole_number_of
 from perdure.observe.exposition import MetricsExposition
 from perdure.observe.request_fields import RequestFields
-from perdure.operations import on_executions, wire_codec
-from perdure.operations.operation_table import OPERATIONS, Operation
+from perdure.operations import on_execution_changes, on_executions, wire_codec
+from perdure.operations.operation_table import BY_FUNCTION, OPERATIONS, Operation
 from perdure.operations.route_aliases import ALIASES
 from perdure.runtime.observer import Observer
 from perdure.service.audit import AuditedBy, audited_access
@@ -55,6 +56,9 @@ OWN_ROUTES = frozenset((("healthz",), ("readyz",), ("openapi.json",), ("metrics"
 
 PAGE_MAX = 1_000
 """The most things of a stream in one page of JSON."""
+
+PLAN = BY_FUNCTION[on_execution_changes.plan]
+"""What a dry run calls in place of an operation."""
 
 _encode_json = msgspec.json.Encoder().encode
 
@@ -177,9 +181,12 @@ class ApiApp:
         caller = await self._expect_allowed(route.operation, request, fields)
         self._expect_within_rate(caller)
         arguments = await self._arguments(route, request, path, caller)
+        if route.operation.has_plan and arguments.pop("dry_run", False):
+            return await self._result_answer(self.access, PLAN, request, PLAN.arguments_of(route.operation, arguments), caller)
         if route.operation.is_stream:
             fields.status = 200
             return await self._stream(route, request, arguments, send)
+        arguments = await expect_version(self.access, route.operation, request, arguments)
         keyed = await keyed_request(route.operation, request, caller)
         if keyed is None:
             answer = await self._result_answer(self.access, route.operation, request, arguments, caller)
@@ -210,12 +217,18 @@ class ApiApp:
 
     async def _result_answer(self, access: StoreAccess, operation: Operation, request: ApiRequest, arguments: dict[str, Any], caller: Caller) -> ApiAnswer:
         audited = access if operation.method == "GET" else audited_access(access, AuditedBy(caller, operation.name, request.address))
-        result = await self._perform(audited, operation, request, arguments)
+        try:
+            result = await self._perform(audited, operation, request, arguments)
+        except StaleRecord as stale:
+            if request.header("if-match"):
+                raise stale_refusal(stale) from None
+            raise
         if isinstance(result, ApiAnswer):
             return result
         if wire_codec.MEDIA_TYPE in request.header("accept"):
             return ApiAnswer(200, wire_codec.encode(result), wire_codec.MEDIA_TYPE)
-        return _json_answer(operation, result)
+        versions = version_headers(operation, result)
+        return ApiAnswer(304, headers=versions) if is_known(request, versions) else _json_answer(operation, result)._replace(headers=versions)
 
     async def _expect_allowed(self, operation: Operation, request: ApiRequest, fields: RequestFields | None = None) -> Caller:
         caller = await self._authenticate(request)

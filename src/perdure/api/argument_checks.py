@@ -36,7 +36,7 @@ from perdure.core.attributes import Attributes, check_attributes
 from perdure.core.error_text import SHOWN_CHARACTERS_MAX, shorten_text
 from perdure.core.errors import BadName, BadValue, NotFound, PerdureError
 from perdure.core.paths import Key
-from perdure.operations.operation_table import Operation
+from perdure.operations.operation_table import FILLED_IN, Operation
 
 WHOLE_NUMBER_MAX = 2**63 - 1
 FIRST_TIME_S, LAST_TIME_S = -62_135_596_800.0, 253_402_300_799.0
@@ -54,6 +54,8 @@ def check_arguments(operation: Operation, arguments: Mapping[str, Any], tenant: 
         NotFound: one is of another tenant, of which nothing exists.
     """
     for one in operation.parameters:
+        if one.name in FILLED_IN and one.name != "tenant":
+            continue
         value = arguments.get(one.name, one.default)
         if value is not None and value is not one.default and (check := _check_of(one.type, one.name, operation.is_workflow_optional)) is not None:
             check(value, "" if one.name in operation.spread else f"/{camel(one.name)}", tenant)

@@ -31,7 +31,7 @@ async def keyed_request(operation: Operation, request: ApiRequest, caller: Calle
         BadValue: the key is not valid.
     """
     text = request.header(HEADER)
-    if not text or request.method != "POST" or operation.method == "GET" or operation.role == "viewer" or operation.is_start:
+    if not text or request.method != "POST" or not operation.takes_idempotency_key:
         return None
     said = (request.path, request.scope["query_string"].decode("latin-1"), request.header("accept"), request.header("content-type"))
     digest = sha256("\0".join(said).encode() + b"\0" + await request.body()).digest()

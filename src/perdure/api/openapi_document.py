@@ -6,7 +6,7 @@ import copy
 import importlib.metadata
 import inspect
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -14,9 +14,21 @@ import msgspec
 from perdure.api import problems
 from perdure.api.json_forms import KEY, FieldForm, Schema, SchemaReference, camel, form_of
 from perdure.api.request_arguments import RequestArguments
-from perdure.core.errors import Forbidden, NotFound, PerdureError, Removed, StoreUnavailable, Unauthenticated
+from perdure.core.errors import (
+    AnswerUnknown,
+    Forbidden,
+    IdempotencyKeyReused,
+    NotFound,
+    PerdureError,
+    Removed,
+    RequestUnderWay,
+    StaleRecord,
+    StoreUnavailable,
+    Unauthenticated,
+)
 from perdure.operations.operation_table import Operation
 from perdure.operations.route_aliases import RouteAlias
+from perdure.service.change_plans import ChangePlan
 
 PROBLEM: Schema = {
     "type": "object",
@@ -119,13 +131,38 @@ def _responses(operation: Operation, schemas: dict[str, Schema]) -> dict[str, An
         found["200"] = {"description": "The result.", "content": {"application/json": {"schema": whole}}}
         if "created" in getattr(operation.result, "__struct_fields__", ()):
             found["201"] = {**found["200"], "description": "It was created."}
+    if operation.has_plan:
+        plan = {"application/json": {"schema": _resolved(form_of(ChangePlan).schema, schemas)}}
+        found["200"] = {"description": "With `dryRun`, what it would do.", "content": plan} if "200" not in found else _either(found["200"], plan)
     by_status: dict[int, list[str]] = {status: [code] for status, code in REFUSALS.items()}
     removed = (Removed,) if NotFound in operation.errors else ()  # the head of an execution may outlive its log
+    for status, kind in _further(operation):
+        by_status.setdefault(status, []).append(_code(kind))
+    if operation.version_field is not None:
+        tag = {"ETag": {"description": "The version.", "schema": {"type": "string"}}}
+        found = {status: {**described, "headers": tag} for status, described in found.items()}
+        found |= {"304": {"description": "The client has this version (`If-None-Match`).", "headers": tag}} if operation.method == "GET" else {}
     for kind in (*operation.errors, *removed, Unauthenticated, Forbidden, StoreUnavailable):
         by_status.setdefault(problems.status_of(kind), []).append(_code(kind))
     for status, codes in sorted(by_status.items()):
         found[str(status)] = {"description": ", ".join(dict.fromkeys(codes)), "content": {problems.MEDIA_TYPE: {"schema": REFERENCE}}}
     return found
+
+
+def _further(operation: Operation) -> Iterator[tuple[int, type[PerdureError]]]:
+    """Yields the errors that the headers of a request may lead to, with their statuses."""
+    is_keyed = operation.takes_idempotency_key and operation.method == "POST"
+    if is_keyed:
+        yield from ((409, RequestUnderWay), (409, AnswerUnknown))
+    if is_keyed or operation.is_start:
+        yield 422, IdempotencyKeyReused
+    if operation.expects_version:
+        yield 412, StaleRecord
+
+
+def _either(described: dict[str, Any], plan: dict[str, Any]) -> dict[str, Any]:
+    both = [described["content"]["application/json"]["schema"], plan["application/json"]["schema"]]
+    return {"description": "The result; with `dryRun`, what it would do.", "content": {"application/json": {"schema": {"anyOf": both}}}}
 
 
 def _code(kind: type[PerdureError]) -> str:

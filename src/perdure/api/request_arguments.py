@@ -42,6 +42,8 @@ class RequestArguments:
             elif one.name != "key":
                 default = msgspec.NODEFAULT if one.default is NO_DEFAULT else one.default
                 self._plain.append(FieldForm(one.name, camel(one.name), form_of(one.type, one.name), default))
+        if operation.has_plan:
+            self._plain.append(FieldForm("dry_run", "dryRun", form_of(bool, "dry_run"), False))
         if alias is not None:
             named = {name: theirs for theirs, name in alias.names.items()}
             self._plain = [_renamed(field, named) for field in self._plain]

@@ -167,6 +167,7 @@ def serve_here(settings: GlobalOptions, targets: tuple[str, ...], queues: tuple[
     from perdure.cli.targets import served_code
     from perdure.observe.observation import has_prometheus, observation_of
     from perdure.runtime.server import serve
+    from perdure.service.bulk_workflow import BULK_CODE
     from perdure.service.secrets.secret_resolver import secret_resolver_for
     from perdure.service.store_access import StoreAccess
     from perdure.stores.protocol import Store
@@ -186,5 +187,5 @@ def serve_here(settings: GlobalOptions, targets: tuple[str, ...], queues: tuple[
         click.echo(f"ready; it knows {', '.join(knows) or 'no workflow'}")
 
     how: dict[str, Any] = {"queues": queues, "declares": code.queues, "db": db, "codec": codec, "grace_s": RELOAD_GRACE_S}
-    how |= {"observer": observation.observer, "listeners": observation.listeners}
+    how |= {"observer": observation.observer, "listeners": observation.listeners, "built_in": (BULK_CODE,)}
     asyncio.run(serve([one.code for one in code.workflows], code.steps, **how, ready=ready, secrets=secret_resolver_for, beside=api))

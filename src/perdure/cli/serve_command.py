@@ -73,6 +73,7 @@ def serve(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tuple
     from perdure.observe.observation import has_prometheus, observation_of
     from perdure.runtime.server import SHUTDOWN_GRACE_S
     from perdure.runtime.server import serve as served
+    from perdure.service.bulk_workflow import BULK_CODE
     from perdure.service.secrets.secret_resolver import secret_resolver_for
 
     parts = _checked_roles(roles)
@@ -94,7 +95,7 @@ def serve(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tuple
 
     how: dict[str, Any] = {"queues": found.queues if "worker" in parts else (), "declares": found.code.queues, "db": found.db, "codec": found.codec}
     how |= {"grace_s": grace_s, "lease_s": lease_s, "secrets": secret_resolver_for, "has_engine": "engine" in parts}
-    how |= {"observer": observation.observer, "listeners": observation.listeners}
+    how |= {"observer": observation.observer, "listeners": observation.listeners, "built_in": (BULK_CODE,)}
     if not parts - {"worker"} and not how["queues"]:
         raise click.UsageError("a worker needs queues: name them with --queue")
     asyncio.run(served([one.code for one in found.code.workflows], found.code.steps, **how, ready=ready, beside=None if api is None else api.server))

@@ -171,6 +171,9 @@ APPROVAL_WORKFLOW = "perdure.approval"
 COMPOSITE_WORKFLOW = "perdure.composite"
 """The workflow of composites: each execution counts the uses of a pipeline."""
 
+BULK_WORKFLOW = "perdure.bulk"
+"""The workflow of bulk executions: each does something to all executions of a filter."""
+
 OnCancel = Literal["cancel", "terminate", "detach"]
 
 

@@ -11,7 +11,11 @@ from perdure.core.operations import Success
 from perdure.core.paths import Key
 from perdure.service import bulk_requests, definition_patches, execution_operations, reruns
 from perdure.service.bulk_requests import BulkFilter, BulkResult, BulkVerb
+from perdure.service.bulk_workflow import BulkAction, BulkCount, BulkOrder, bulk_start, checked_order, count_selected
+from perdure.service.callers import Caller
+from perdure.service.change_plans import ChangePlan, PlannedCommand, PlannedVerb, plan_command
 from perdure.service.execution_operations import StartRequest
+from perdure.service.queries import ExecutionFilter
 from perdure.service.reruns import RerunRequest
 from perdure.service.start_checks import checked_start
 from perdure.service.store_access import StoreAccess
@@ -228,11 +232,7 @@ async def patch(
         BadDefinition: the change does not apply, or its result is not valid.
         BadValue: the execution runs code.
     """
-    sha256 = base.removeprefix("sha256:")
-    if definition is None:
-        message = await definition_patches.patch_message(access, key, change, sha256, reason)
-    else:
-        message = definition_patches.replacement_message(definition, sha256, reason)
+    message = await definition_patches.wanted_patch(access, key, change, definition, base, reason)
     return await definition_patches.apply_patch(access, key, message, wait)
 
 
@@ -244,3 +244,69 @@ async def withdraw_patches(access: StoreAccess, key: Key) -> int:
         PatchRefused: an engine has decided on them, or may be about to.
     """
     return await definition_patches.withdraw_patches(access, key)
+
+
+# Dry runs
+
+
+async def plan(
+    access: StoreAccess,
+    key: Key,
+    verb: PlannedVerb,
+    *,
+    undo: bool = True,
+    from_step: str | None = None,
+    step: str = "",
+    change: Any = None,
+    definition: JsonDocument | None = None,
+    base: str = "",
+) -> ChangePlan:
+    """Says what a command would do to an execution, and changes nothing. The other arguments are those of the command.
+
+    Raises:
+        NotFound, Removed: there is no such execution, or only its tombstone is left.
+        HasEnded, BadValue, BadDefinition: the command would be refused for the same reason.
+        NotReplayable: it is a patch, and the log does not replay over the present definition.
+    """
+    given = PlannedCommand(verb=verb, undo=undo, from_step=from_step, step=step, change=change, definition=definition, base=base)
+    return await plan_command(access, key, given)
+
+
+class StartedBulk(msgspec.Struct, frozen=True, kw_only=True):
+    """A bulk execution that was started, or found; in a dry run none (`key` is None), and `count` says on how many executions it would act now."""
+
+    key: Key | None = None
+    created: bool = False
+    count: BulkCount | None = None
+
+
+async def start_bulk(
+    access: StoreAccess,
+    caller: Caller,
+    which: ExecutionFilter,
+    action: BulkAction,
+    *,
+    reason: str = "",
+    undo: bool = True,
+    from_step: str | None = None,
+    signal: str = "",
+    body: EncodedValue = NOTHING,
+    bulk_id: str | None = None,
+    dry_run: bool = False,
+) -> StartedBulk:
+    """Starts an execution of ``perdure.bulk`` that does something to all executions of a filter, in pieces, and across crashes. An engine has to run.
+
+    Its state ``progress`` counts what is done, failed and left; its stream has the failures; cancelling it stops it between two pieces. With `dry_run`, nothing
+    is started, and the executions are counted. `bulk_id` is the id of the bulk execution (default: a random one); one that exists is found.
+
+    Raises:
+        BadValue, BadName: the filter or the action is invalid.
+        Forbidden: the action is ``prune``, and the caller is no admin.
+    """
+    if action == "prune":
+        caller.expect("admin", "executions.start_bulk with prune")
+    order = await checked_order(access, BulkOrder(action=action, which=which, reason=reason, undo=undo, from_step=from_step, signal=signal, body=body))
+    if dry_run:
+        return StartedBulk(count=await count_selected(access, order))
+    request = bulk_start(which.tenant, bulk_id or uuid4().hex, order)
+    return StartedBulk(key=request.key, created=(await execution_operations.start_execution(access, request))[1])

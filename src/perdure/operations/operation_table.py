@@ -29,8 +29,9 @@ from perdure.operations import (
     on_upkeep,
 )
 from perdure.service.callers import LOCAL, Caller, Role
+from perdure.service.change_plans import PlannedVerb
 from perdure.service.execution_operations import StartRequest
-from perdure.service.wire_types import SecretText
+from perdure.service.wire_types import SecretText, Version
 
 NO_DEFAULT: Any = inspect.Parameter.empty
 
@@ -98,6 +99,28 @@ class Operation:
         return any(one.type is StartRequest for one in self.parameters)
 
     @cached_property
+    def takes_idempotency_key(self) -> bool:
+        """Is true of an operation whose requests may have an idempotency key: one that changes something. That of a start is its id."""
+        return self.method != "GET" and self.role != "viewer" and not self.is_start
+
+    @cached_property
+    def version_field(self) -> str | None:
+        """The name of the field of the result that is its version; None if it has none."""
+        hints = get_type_hints(self.result, include_extras=True) if isinstance(self.result, type) else {}
+        return next((name for name, kind in hints.items() if kind == Version), None)
+
+    @cached_property
+    def expects_version(self) -> bool:
+        """Is true of an operation that changes a record, or one execution, only while it is at a version."""
+        named = {one.name for one in self.parameters}
+        return self.method != "GET" and self.role != "viewer" and ("revision" in named or "key" in named)
+
+    @cached_property
+    def has_plan(self) -> bool:
+        """Is true of an operation on one execution of which `executions.plan` says what it would do."""
+        return self.name.startswith("executions.") and self.function.__name__ in get_args(PlannedVerb)
+
+    @cached_property
     def shows_secret(self) -> bool:
         """Is true of an operation whose result has a secret that is shown once."""
         return SecretText in get_type_hints(self.result, include_extras=True).values() if isinstance(self.result, type) else False
@@ -134,6 +157,11 @@ class Operation:
         given = inspect.signature(self.function).bind(None, *args, **kwargs).arguments
         defaults = {one.name: one.default for one in self.parameters if one.name not in FILLED_IN or one.name == "tenant"}
         return {name: value for name, value in given.items() if name in defaults and value is not defaults[name]}
+
+    def arguments_of(self, planned: Operation, given: dict[str, Any]) -> dict[str, Any]:
+        """Returns the arguments of the plan of an operation, whose arguments are given."""
+        known = {one.name for one in self.parameters}
+        return {name: value for name, value in given.items() if name in known} | {"verb": planned.function.__name__}
 
     def expect_allowed(self, caller: Caller) -> None:
         """Checks that a caller may call this.
@@ -173,7 +201,9 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(on_executions.find, "GET", "/api/execution-search", "viewer"),
     Operation(on_executions.by_id, "GET", "/api/execution-ids/{id}", "viewer"),
     Operation(on_executions.selected, "POST", "/api/executions/select", "viewer", is_repeatable=True),
-    Operation(on_execution_changes.bulk, "POST", "/api/executions/bulk", "operator"),
+    Operation(on_execution_changes.bulk, "POST", "/api/executions/batch", "operator"),
+    Operation(on_execution_changes.start_bulk, "POST", "/api/executions/bulk", "operator"),
+    Operation(on_execution_changes.plan, "POST", f"{_ONE}/plan", "viewer", is_repeatable=True),
     Operation(on_executions.summary, "GET", f"{_ONE}/summary", "viewer"),
     Operation(on_executions.read, "GET", _ONE, "viewer"),
     Operation(on_executions.status, "GET", f"{_ONE}/status", "viewer"),

@@ -78,6 +78,7 @@ class Engine:
     With `roots`, it advances only these executions and their descendants; `admit` and `dismiss` change which these are. With `tenants`, it advances only
     executions of these. A waiting execution stays in memory for `idle_s`; with 0 each is evicted after every commit and rebuilt for the next. `secrets`
     resolves the secrets of calls, unless their definition has a resolver of its own. An `observer` is told what the engine does.
+    `built_in` are workflows of Perdure's own besides those of every engine.
     """
 
     def __init__(
@@ -98,10 +99,12 @@ class Engine:
         seed: Callable[[], int] = lambda: randbits(62),
         secrets: SecretSource | None = None,
         observer: Observer | None = None,
+        built_in: Iterable[Workflow] = (),
     ) -> None:
         self.store, self.observer = store if observer is None else ObservedStore.of(store, observer), observer
         self.payloads = BlobCache(self.store)
         self.roots = None if roots is None else frozenset(roots)
+        self._built_in = (*BUILT_IN_WORKFLOWS, *built_in)
         self._know(tuple(workflows))
         self.queues = frozenset(("", *queues))
         self._tenants = None if tenants is None else frozenset(tenants)
@@ -132,7 +135,7 @@ class Engine:
     def _know(self, workflows: tuple[Workflow, ...]) -> None:
         self.known = runnable_workflows(workflows)
         self.releases, self._toolboxes = definition_releases(workflows), engine_toolboxes(workflows)
-        self.workflows: Mapping[str, Workflow] = {**self.known, **runnable_workflows(BUILT_IN_WORKFLOWS)}
+        self.workflows: Mapping[str, Workflow] = {**self.known, **runnable_workflows(self._built_in)}
         self.versions = {one.name: one.version for one in self.workflows.values()}
         self._programs = _program_names(self.workflows)
 

@@ -145,7 +145,7 @@ async def post_bulk(access: StoreAccess, which: BulkFilter, verb: BulkOperation,
     ordered = keys if which.keys is not None or verb.name in NEWEST_FIRST else keys[::-1]
     result = BulkResult([], [], {})
     for first in range(0, len(ordered), BULK_BATCH):
-        made = await _requests(access, ordered[first : first + BULK_BATCH], verb, result)
+        made = await make_requests(access, ordered[first : first + BULK_BATCH], verb, result)
         await execution_requests.post_requests(access, made)
         done = await asyncio.gather(*(_effect(access, one, timeout) for one in made)) if wait else [None] * len(made)
         for one, error in zip(made, done, strict=True):
@@ -156,7 +156,7 @@ async def post_bulk(access: StoreAccess, which: BulkFilter, verb: BulkOperation,
     return result
 
 
-async def _requests(access: StoreAccess, keys: Sequence[Key], verb: BulkOperation, result: BulkResult) -> list[ExecutionRequest]:
+async def make_requests(access: StoreAccess, keys: Sequence[Key], verb: BulkOperation, result: BulkResult) -> list[ExecutionRequest]:
     """Makes the requests for a batch. Executions for which none can be made are recorded in the result."""
     heads = {head.key: head for head in await access.store.heads(HeadFilter(keys=tuple(keys), limit=len(keys)))}
     made: list[ExecutionRequest] = []

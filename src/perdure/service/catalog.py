@@ -40,6 +40,7 @@ from perdure.service.record_kinds import PAGE, KeptValue
 from perdure.service.slugs import checked_slug, slug_of_name
 from perdure.service.store_access import StoreAccess
 from perdure.service.version_numbers import VersionPart, is_version, raised
+from perdure.service.wire_types import Version
 from perdure.stores.records import PagePosition
 
 DRAFT_BYTES_MAX = 512 * 1024
@@ -65,7 +66,7 @@ class CatalogDefinition(msgspec.Struct, frozen=True, kw_only=True):
     hash: str
     version_tags: dict[str, VersionTag]
     has_draft: bool
-    revision: int
+    revision: Version
     created_at_s: float
     created_by: str
     updated_at_s: float

@@ -68,6 +68,20 @@ def replacement_message(definition: bytes, base: str = "", reason: str = "") -> 
     return messages.PatchMessage(definition_bytes(after.canonical), base, reason)
 
 
+async def wanted_patch(access: StoreAccess, key: Key, change: Any, definition: bytes | None, base: str = "", reason: str = "") -> messages.PatchMessage:
+    """Builds the message that replaces the definition of an execution by `definition` or, without one, changes it as `patch_message` does.
+
+    Raises:
+        NotFound: there is no such execution.
+        BadValue: the execution runs code.
+        BadDefinition: the patch does not apply, or its result is not valid.
+    """
+    sha256 = base.removeprefix("sha256:")
+    if definition is None:
+        return await patch_message(access, key, change, sha256, reason)
+    return replacement_message(definition, sha256, reason)
+
+
 async def apply_patch(access: StoreAccess, key: Key, message: messages.PatchMessage, wait: bool = True) -> int | None:
     """Posts a patch; returns the number of the event from which the new definition applies.
 

@@ -91,7 +91,7 @@ async def view_of_past(store: ReadOnlyStore, past: PastState) -> ExecutionView |
     Raises:
         NotReplayable: the log does not replay over the definition.
     """
-    return await _run_with_loads(BlobCache(store), execution_view.view_at_event(past.head.key, past.events, past.size))
+    return await run_with_loads(BlobCache(store), execution_view.view_at_event(past.head.key, past.events, past.size))
 
 
 async def read_operation_graph(store: ReadOnlyStore, key: Key, number: int | None = None) -> OperationGraph | None:
@@ -110,7 +110,7 @@ async def read_operation_graph(store: ReadOnlyStore, key: Key, number: int | Non
     return operation_graph(whole if number is None else past.fold())
 
 
-async def _run_with_loads(payloads: BlobCache, making: Generator[LoadBlob, bytes, T]) -> T:
+async def run_with_loads(payloads: BlobCache, making: Generator[LoadBlob, bytes, T]) -> T:
     """Drives the generator of a view to its end, in threads, because its time grows with the log."""
     answer: Any = None
     while True:

@@ -21,7 +21,7 @@ from perdure.service.queries import ExecutionStatus
 from perdure.service.resume_tokens import PendingApproval, pending_approvals
 from perdure.service.seed_statuses import SeedStatus, seed_status
 from perdure.service.store_access import StoreAccess
-from perdure.service.wire_types import EncodedInput, EncodedValue
+from perdure.service.wire_types import EncodedInput, EncodedValue, Version
 
 
 class ExecutorState(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,7 +68,7 @@ class ExecutionRecord(msgspec.Struct, frozen=True, kw_only=True):
     status: str
     why: str
     seed_status: SeedStatus
-    version: int
+    version: Version
     workflow_version: str
     workflow_hash: str
     is_inline_execution: bool

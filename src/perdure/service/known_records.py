@@ -4,6 +4,7 @@ from typing import Any
 
 from perdure.service import access_records as access
 from perdure.service import catalog_records as catalog
+from perdure.service.bulk_workflow import BULK_PIECES
 from perdure.service.idempotency import KEPT_ANSWERS
 from perdure.service.record_kinds import RecordKind
 
@@ -20,6 +21,7 @@ RECORD_KINDS: tuple[RecordKind[Any], ...] = (
     access.SESSIONS,
     access.AUDIT_ENTRIES,
     access.CREDENTIALS,
+    BULK_PIECES,
 )
 """Every kind, once."""
 

@@ -20,7 +20,7 @@ from perdure.core.attribute_filter import AttributeAlternatives, AttributeFilter
 from perdure.core.attributes import ShownAttributes, checked_attribute_name, checked_attributes, index_attributes
 from perdure.core.errors import Ambiguous, BadValue, LogDamaged, LogVersionUnsupported, NotFound, Undecodable
 from perdure.core.execution import Execution
-from perdure.core.operations import APPROVAL_WORKFLOW, COMPOSITE_WORKFLOW, ReceiveOperation, SpawnOperation
+from perdure.core.operations import APPROVAL_WORKFLOW, BULK_WORKFLOW, COMPOSITE_WORKFLOW, ReceiveOperation, SpawnOperation
 from perdure.core.paths import Key, path_text
 from perdure.core.program import program_base
 from perdure.runtime import holder
@@ -30,6 +30,7 @@ from perdure.service.missing_parts import live_processes, missing_engine, missin
 from perdure.service.reruns import read_execution
 from perdure.service.seed_statuses import SeedStatus, seed_status
 from perdure.service.store_access import StoreAccess, head_pages
+from perdure.service.wire_types import Version
 from perdure.stores.protocol import Head, HeadFilter, HolderStatus, head_position
 from perdure.stores.records import PagePosition, position_value
 
@@ -87,7 +88,7 @@ class ListedExecution(msgspec.Struct, frozen=True):
     key: Key
     status: str
     workflow_version: int
-    version: int
+    version: Version
     created_at_s: float
     ended_at_s: float | None
     due_at_s: float | None
@@ -96,7 +97,7 @@ class ListedExecution(msgspec.Struct, frozen=True):
     seed_status: SeedStatus = "running"
 
 
-INTERNAL_WORKFLOWS = (APPROVAL_WORKFLOW, COMPOSITE_WORKFLOW)
+INTERNAL_WORKFLOWS = (APPROVAL_WORKFLOW, BULK_WORKFLOW, COMPOSITE_WORKFLOW)
 """Perdure's own workflows. Their executions are listed only on request."""
 
 
@@ -113,7 +114,7 @@ class ExecutionStatus(msgspec.Struct, frozen=True):
     status: str
     why: str
     workflow_version: int
-    version: int
+    version: Version
     created_at_s: float
     started_at_s: float | None
     ended_at_s: float | None

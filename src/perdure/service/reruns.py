@@ -96,7 +96,7 @@ async def fork_execution(access: StoreAccess, origin: Key, wanted: RerunRequest)
         AlreadyExists: the new key is taken.
     """
     execution = await read_execution(access, origin)
-    started = _started_event(execution)
+    started = started_event(execution)
     before = step_path(execution, wanted.from_step)
     copies = recalled.fork_results(execution.recalled_results.known, execution.settled, before)
     trimmed = tuple((path, turn) for path, turn in execution.trimmed.items())
@@ -111,10 +111,15 @@ async def rerun_execution(access: StoreAccess, origin: Key, wanted: RerunRequest
         AlreadyExists: the new key is taken.
     """
     execution = await read_execution(access, origin)
-    await _post_start(access, execution, wanted, _started_event(execution), None)
+    await _post_start(access, execution, wanted, started_event(execution), None)
 
 
-def _started_event(execution: Execution) -> e.StartedEvent:
+def started_event(execution: Execution) -> e.StartedEvent:
+    """The event with which an execution began.
+
+    Raises:
+        NotFound: it has not begun.
+    """
     if execution.started is None:
         raise NotFound(
             execution.key,
@@ -152,6 +157,20 @@ async def preset_outcome(access: StoreAccess, key: Key, step: str, outcome: Outc
         NotFound, HasEnded: the execution takes no outcomes.
         BadValue: the step has an outcome already, or is no step.
     """
+    path = await preset_path(access, key, step)
+    blobs: dict[str, bytes] = {}
+    light = Success(values.offload_if_large(outcome.value, blobs), outcome.port) if isinstance(outcome, Success) else outcome
+    body = messages.encode_message(messages.PresetMessage(path, light))
+    _ = await access.store.commit([Post(messages=(OutgoingMessage(key, f"preset:{step}:{secrets.token_hex(8)}", body),), blobs=tuple(blobs.items()))])
+
+
+async def preset_path(access: StoreAccess, key: Key, step: str) -> Path:
+    """The path of a step whose outcome can be supplied.
+
+    Raises:
+        NotFound, HasEnded: the execution takes no outcomes.
+        BadValue: the step has an outcome already, or is no step.
+    """
     execution = await read_execution(access, key)
     if execution.ended is not None and execution.ended.status != "failed":
         raise HasEnded(key, execution.ended.status, f"a result for {step}")
@@ -164,10 +183,7 @@ async def preset_outcome(access: StoreAccess, key: Key, step: str, outcome: Outc
     if not path or (settled is not None and not failed) or (pending is not None and isinstance(pending.op, ReceiveOperation)):
         why = "is settled" if settled is not None else "waits for a message: send it" if path else "is no path"
         raise BadValue("step", step, f"one whose result can be given: it {why}")
-    blobs: dict[str, bytes] = {}
-    light = Success(values.offload_if_large(outcome.value, blobs), outcome.port) if isinstance(outcome, Success) else outcome
-    body = messages.encode_message(messages.PresetMessage(path, light))
-    _ = await access.store.commit([Post(messages=(OutgoingMessage(key, f"preset:{step}:{secrets.token_hex(8)}", body),), blobs=tuple(blobs.items()))])
+    return path
 
 
 def encode_outcome(value: Any, step: str) -> Success:

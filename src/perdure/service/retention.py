@@ -91,6 +91,14 @@ async def prune_executions(
                 waiting.forget(done.pruned.key)
 
 
+async def prune_heads(store: Store, heads: Sequence[Head]) -> list[PrunedExecution]:
+    """Removes the executions of these heads that may be removed, as `prune_executions` does, in one transaction; returns them."""
+    moment, waiting = await store.store_time(), _WaitingParents(store)
+    ended = [head for head in heads if head.ended_at_s is not None and head.holder is None]
+    found = [await _removal_of(store, head, waiting, moment, False) for head in ended]
+    return [done.pruned for done in await _remove_all(store, [one for one in found if one is not None])]
+
+
 async def _one_page_behind(pages: AsyncIterator[list[Head]]) -> AsyncIterator[list[Head]]:
     """Yields each page after the next was read. Reading it needs the last head of the page before, which the caller may remove."""
     before: list[Head] = []

@@ -20,6 +20,9 @@ EncodedInput = Annotated[bytes, msgspec.Meta(extra={"form": "input"})]
 JsonDocument = Annotated[bytes, msgspec.Meta(extra={"form": "document"})]
 """A JSON document as text. In JSON it is the document itself."""
 
+Version = Annotated[int, msgspec.Meta(extra={"version": True})]
+"""The version of what an operation returns. Over HTTP it is the `ETag`."""
+
 SecretText = Annotated[str, msgspec.Meta(extra={"secret": True})]
 """A secret that an operation shows once. It is never kept."""
 

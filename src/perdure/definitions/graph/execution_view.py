@@ -86,6 +86,22 @@ def view_at_event(key: Key, events: Sequence[e.Event], number: int) -> Generator
         program.close()
 
 
+def problems_of_patch(key: Key, events: Sequence[e.Event], definition: bytes) -> Generator[LoadBlob, bytes, tuple[str, ...]]:
+    """Returns the reasons why an execution with this log can't continue with another definition; empty if it can. They are those that an engine finds.
+
+    Raises:
+        NotReplayable: the log does not replay.
+    """
+    execution, program = Execution(key), new_graph_program(GraphWorkflow(key.workflow, kinds=_AS_RECORDED, agent=f"{key.workflow}.agent"), key)
+    try:
+        diverged = yield from replay_program(execution, events, program, awake=True)
+        if isinstance(diverged, Diverged):
+            raise NotReplayable(key, len(events), diverged.diff)
+        return program.unfit(definition)
+    finally:
+        program.close()
+
+
 class _Recorded(Mapping[str, Kind]):
     """Every kind, for a replay: the results of its steps are in the log."""
 

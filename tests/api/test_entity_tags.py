@@ -1,0 +1,85 @@
+"""Claims about ETag, If-None-Match and If-Match: a version is sent with what has one, and a change can be made on the condition that it is still the same."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure.operations.operation_table import OPERATIONS
+from tests.api.api_setup import Api, api_in_process
+
+DOCUMENT: dict[str, Any] = {"perdure": 1, "name": "invoice", "steps": [{"id": "note", "set": {"n": 1}}], "vars": {"n": 0}}
+OTHER = {**DOCUMENT, "steps": [{"id": "note", "set": {"n": 2}}]}
+INVOICE = "/api/workflows/invoice"
+
+
+@pytest.fixture
+async def api(tmp_path: Path) -> AsyncIterator[Api]:
+    async with api_in_process(tmp_path) as api:
+        await api("POST", "/api/workflows", {"document": DOCUMENT, "slug": "invoice"})
+        yield api
+
+
+async def test_what_has_a_version_has_it_as_its_tag_and_is_not_sent_twice(api: Api) -> None:
+    first = await api("GET", INVOICE)
+    assert first.headers["etag"] == f'"{first.json["revision"]}"' == '"1"'
+    for tags in ('"1"', 'W/"1"', '"7", "1"', "*"):
+        known = await api("GET", INVOICE, if_none_match=tags)
+        assert (known.status, known.body, known.headers["etag"]) == (304, b"", '"1"')
+    changed = await api("PUT", INVOICE, {"document": OTHER})
+    assert changed.headers["etag"] == '"2"'
+    again = await api("GET", INVOICE, if_none_match='"1"')
+    assert (again.status, again.headers["etag"], again.json["revision"]) == (200, '"2"', 2)
+
+
+async def test_a_change_is_made_only_while_what_it_expects_is_there(api: Api) -> None:
+    assert (await api("PUT", INVOICE, {"document": OTHER}, if_match='"1"')).status == 200
+    stale = await api("PUT", INVOICE, {"document": DOCUMENT}, if_match='"1"')
+    assert (stale.status, stale.json["code"]) == (412, "stale") and stale.json["next"]
+    deleted = await api("DELETE", INVOICE, if_match='"1"')
+    assert deleted.status == 412 and (await api("GET", INVOICE)).json["revision"] == 2
+    for tags in ('"nonsense"', '"1", "2"', 'W/"2"'):
+        assert (await api("DELETE", INVOICE, if_match=tags)).status == 412
+    assert (await api("DELETE", INVOICE, if_match="2")).status == 400
+    assert (await api("DELETE", INVOICE, if_match='"2"')).status == 204
+
+
+async def test_of_two_editors_one_is_told(api: Api) -> None:
+    answers = await asyncio.gather(*(api("PUT", INVOICE, {"document": one}, if_match='"1"') for one in (OTHER, {**OTHER, "description": "x"})))
+    assert sorted(one.status for one in answers) == [200, 412]
+
+
+async def test_a_change_that_was_refused_is_not_kept_under_its_idempotency_key(api: Api) -> None:
+    path = f"{INVOICE}/rollback"
+    await api("PUT", INVOICE, {"document": OTHER})
+    assert (await api("POST", path, {"target": "1.0.0"}, if_match='"1"', idempotency_key="k1")).status == 412
+    assert (await api("POST", path, {"target": "1.0.0"}, if_match='"2"', idempotency_key="k1")).status == 200
+
+
+async def test_the_version_of_an_execution_is_the_number_of_its_last_event(api: Api) -> None:
+    await api("POST", "/api/executions", {"workflow": "greet", "id": "g"})
+    place = "/api/executions/greet/g"
+    async with asyncio.timeout(10):
+        while (shown := await api("GET", place)).json["status"] != "waiting":
+            await asyncio.sleep(0.01)
+    tag = shown.headers["etag"]
+    assert tag == f'"{shown.json["version"]}"' and (await api("GET", place, if_none_match=tag)).status == 304
+    stale = await api("POST", f"{place}/cancel", {}, if_match='"1"')
+    assert (stale.status, stale.json["code"]) == (412, "stale") and "version" in stale.json["detail"]
+    assert (await api("GET", place)).json["status"] == "waiting"
+    assert (await api("POST", f"{place}/cancel", {}, if_match=tag)).status == 204
+
+
+async def test_a_condition_on_what_has_no_version_is_refused(api: Api) -> None:
+    answer = await api("POST", "/api/workflows/validate", {"document": DOCUMENT}, if_match='"1"')
+    assert (answer.status, answer.json["code"]) == (400, "bad_request")
+
+
+async def test_the_document_says_where_there_are_versions(api: Api) -> None:
+    document = (await api("GET", "/openapi.json")).json
+    for one in OPERATIONS:
+        described = document["paths"][one.path][one.method.lower()]["responses"]
+        assert ("304" in described) == (one.method == "GET" and one.version_field is not None)
+        assert ("412" in described) == one.expects_version
