@@ -186,7 +186,6 @@ class ApiApp:
         if route.operation.is_stream:
             fields.status = 200
             return await self._stream(route, request, arguments, send)
-        arguments = await expect_version(self.access, route.operation, request, arguments)
         keyed = await keyed_request(route.operation, request, caller)
         if keyed is None:
             answer = await self._result_answer(self.access, route.operation, request, arguments, caller)
@@ -216,6 +215,7 @@ class ApiApp:
         return next((answer for one, answer in made if one is kept), None) or replayed_answer(kept)
 
     async def _result_answer(self, access: StoreAccess, operation: Operation, request: ApiRequest, arguments: dict[str, Any], caller: Caller) -> ApiAnswer:
+        arguments = await expect_version(self.access, operation, request, arguments)
         audited = access if operation.method == "GET" else audited_access(access, AuditedBy(caller, operation.name, request.address))
         try:
             result = await self._perform(audited, operation, request, arguments)
