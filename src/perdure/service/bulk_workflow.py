@@ -107,7 +107,7 @@ class BulkPiece(msgspec.Struct, frozen=True):
     after: str
 
 
-BULK_PIECES = RecordKind("bulk piece", BulkPiece, exported=False, shipped=False, audited=False, expires=True)
+BULK_PIECES = RecordKind("bulk piece", BulkPiece, audited=False, expires=True)
 """The last piece of each bulk execution whose action is carried out exactly once, by the id of that."""
 
 
