@@ -75,7 +75,6 @@ async def serve(
     that declare a `worker_concurrency`. `secrets` makes the source of secrets from the store, which may hold a vault. `beside` makes one more member that
     takes on work from outside, such as an API: it is stopped first, and the others when it has ended. Without `has_engine`, no execution is advanced in this
     process. The `observer` is told what all members do, and `listeners` make members that show it. `built_in` are workflows of Perdure's own.
-
     If the process is killed, others take over what it had: at once on a file, and on a server `lease_s` after it last renewed its lease. After the first
     signal nothing new begins, and what is in flight may end within `grace_s`; a second signal stops at once. What has not ended continues elsewhere or later.
 
