@@ -37,11 +37,21 @@ MESSAGE_CHARACTERS_MAX = 500
 
 
 class TracePlace(NamedTuple):
-    """The place of an execution in its trace: the context of its own span, and what that span is in: the caller's, or nothing."""
+    """The place of an execution in its trace: its own span, the context of what that is in (the caller's, or nothing), and the context for what is in it.
+
+    `about` are the attributes of all its spans.
+    """
 
     own: SpanContext
     caller: OtelContext
-    is_root: bool
+    within: OtelContext
+    about: dict[str, Any]
+
+    @classmethod
+    def of(cls, key: Key, own: SpanContext, caller: OtelContext) -> "TracePlace":
+        """Returns the place of an execution with this span."""
+        about = {"perdure.tenant": key.tenant, "perdure.workflow": key.workflow, "perdure.execution": key.id}
+        return cls(own, caller, trace.set_span_in_context(NonRecordingSpan(own), caller), about)
 
 
 class _GivenIds(IdGenerator):
@@ -129,26 +139,23 @@ class TraceObserver:
         caller = propagate.extract(headers, otel_context.Context()) if headers else otel_context.Context()
         above = trace.get_current_span(caller).get_span_context()
         if above.is_valid:
-            return TracePlace(SpanContext(above.trace_id, span_id, True, above.trace_flags, above.trace_state), caller, is_root=False)
+            return TracePlace.of(key, SpanContext(above.trace_id, span_id, True, above.trace_flags, above.trace_state), caller)
         trace_id = int.from_bytes(digest[8:24], "big") or 1
         decision = self._tracer.sampler.should_sample(None, trace_id, _execution_name(key), SpanKind.INTERNAL, {}).decision
-        return TracePlace(
-            SpanContext(trace_id, span_id, True, TraceFlags(TraceFlags.DEFAULT if decision is Decision.DROP else TraceFlags.SAMPLED)), caller, is_root=True
-        )
+        flags = TraceFlags(TraceFlags.DEFAULT if decision is Decision.DROP else TraceFlags.SAMPLED)
+        return TracePlace.of(key, SpanContext(trace_id, span_id, True, flags), caller)
 
     # What the process tells.
 
     def begin_attempt(self, info: StepInfo, target: str, queue: str) -> ObservedAttempt:
         """See `Observer.begin_attempt`. The span is that of the present context from here on, so that spans within the step are in it."""
-        key = info.execution
-        place = self.place_of(key, info.carried)
+        place = self.place_of(info.execution, info.carried)
         if not place.own.trace_flags.sampled:
             return NOT_SAMPLED
-        about = {"perdure.step": path_text(info.path), "perdure.attempt": info.attempt, **_about(key)}
+        about = {"perdure.step": path_text(info.path), "perdure.attempt": info.attempt, **place.about}
         if queue:
             about["perdure.queue"] = queue
-        within = trace.set_span_in_context(NonRecordingSpan(place.own), place.caller)
-        span = self._tracer.start_span(f"step {target}", within, SpanKind.CONSUMER if queue else SpanKind.INTERNAL, about)
+        span = self._tracer.start_span(f"step {target}", place.within, SpanKind.CONSUMER if queue else SpanKind.INTERNAL, about)
         _ = otel_context.attach(trace.set_span_in_context(span, place.caller))  # the context ends with the attempt
         in_span_of_step.set(True)
         return _TracedAttempt(span)
@@ -167,10 +174,10 @@ class TraceObserver:
         parent = None if started.parent is None else self.place_of(started.parent.key, execution.carried)
         within, links = place.caller, []
         if parent is not None and parent.own.trace_id == place.own.trace_id:
-            within = trace.set_span_in_context(NonRecordingSpan(parent.own), place.caller)
+            within = parent.within
         elif parent is not None:
             links.append(Link(parent.own))
-        about = {"perdure.status": ended.status, "perdure.workflow_version": started.version, **_about(key)}
+        about = {"perdure.status": ended.status, "perdure.workflow_version": started.version, **place.about}
         if execution.reopened:  # its first end has the span by which all is connected; each later one is linked to that
             links.append(Link(place.own))
             about["perdure.reopened"] = execution.reopened
@@ -203,10 +210,6 @@ class TraceObserver:
 
 def _execution_name(key: Key) -> str:
     return f"execution {key.workflow}"
-
-
-def _about(key: Key) -> dict[str, Any]:
-    return {"perdure.tenant": key.tenant, "perdure.workflow": key.workflow, "perdure.execution": key.id}
 
 
 def _record_failure(span: Span, failure: Failure, at_ns: int | None = None) -> None:
