@@ -11,7 +11,7 @@ import math
 import re
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -20,14 +20,17 @@ from perdure.api.answer_headers import AnswerHeaders
 from perdure.api.argument_checks import WHOLE_NUMBER_MAX, check_arguments
 from perdure.api.entity_tags import expect_version, is_known, stale_refusal, version_headers
 from perdure.api.event_streams import SERVER_SENT, send_stream
-from perdure.api.http_requests import ApiAnswer, ApiRequest, AsgiReceive, AsgiScope, AsgiSend, json_body, send_answer
+from perdure.api.http_requests import ApiAnswer, ApiRequest, AsgiReceive, AsgiScope, AsgiSend, send_answer
 from perdure.api.idempotent_requests import GONE, expect_same_start, kept_answer, keyed_request, replayed_answer
+from perdure.api.json_bodies import json_body
 from perdure.api.json_forms import form_of
 from perdure.api.openapi_document import openapi_document
 from perdure.api.problems import Refusal
 from perdure.api.request_arguments import RequestArguments
 from perdure.api.request_log import accompanied_request
 from perdure.api.request_watch import until_over
+from perdure.api.route_tree import Route, RouteTree
+from perdure.api.task_routes import TaskRoutes
 from perdure.core.error_text import SHOWN_CHARACTERS_MAX, shorten_text
 from perdure.core.errors import PerdureError, RequestUnderWay, StaleRecord
 from perdure.core.header_values import whole_number_of
@@ -37,6 +40,7 @@ from perdure.operations import on_execution_changes, on_executions, wire_codec
 from perdure.operations.operation_table import BY_FUNCTION, OPERATIONS, Operation
 from perdure.operations.route_aliases import ALIASES
 from perdure.runtime.observer import Observer
+from perdure.runtime.task_broker import TaskBroker
 from perdure.service.audit import AuditedBy, audited_access
 from perdure.service.callers import Caller
 from perdure.service.idempotency import IdempotentRequests, KeptAnswer, KeyedRequest
@@ -71,15 +75,10 @@ class WaitOver(Exception):  # an expected outcome on its way to the answer
         self.error = error
 
 
-class Route(NamedTuple):
-    """An operation with what reads its arguments at one of its routes."""
-
-    operation: Operation
-    reader: RequestArguments
-
-
 class ApiApp:
     """The API of a store, as an ASGI application. `secret` signs links and exports, and `limiter` limits how often each caller may ask.
+
+    With a `broker`, workers in other languages lease the tasks of queues there.
 
     What changes something is done through a store that adds an entry to the audit. `root_path` is the path below which a proxy publishes the application.
     """
@@ -93,6 +92,7 @@ class ApiApp:
         operations: tuple[Operation, ...] = OPERATIONS,
         limiter: RateLimiter | None = None,
         pages: Pages | None = None,
+        broker: TaskBroker | None = None,
         headers: AnswerHeaders | None = None,
         root_path: str = "",
         observer: Observer | None = None,
@@ -101,21 +101,31 @@ class ApiApp:
         self.access, self._authenticate, self._secret = access, authenticate, secret
         self._limiter, self._pages, self._headers, self._root_path = limiter, pages, headers or AnswerHeaders(), root_path
         self._observer, self._metrics = observer, metrics
-        self._routes: dict[int, list[tuple[tuple[str, ...], dict[str, Route]]]] = {}
+        self._routes = RouteTree()
         self._by_name = {one.name: Route(one, RequestArguments(one)) for one in operations}
         self._aliases = [Route(one.operation, RequestArguments(one.operation, one)) for one in ALIASES if one.operation in operations]
         for route in (*self._by_name.values(), *self._aliases):
-            self._add(route)
+            self._routes.add(route)
+        self._tasks = None if broker is None else TaskRoutes(broker, authenticate)
         self._idempotent = IdempotentRequests(access)
         self._document = b""
         self.is_stopping = False
         self._stopping: asyncio.Future[None] | None = None
 
-    def begin_stop(self) -> None:
-        """Ends streams and waits that can be repeated, with an error that says so, and has `readyz` say that no more is taken on. Others end by themselves."""
+    def begin_stop(self, grace_s: float = 0.0) -> asyncio.Task[None] | None:
+        """Ends streams and waits that can be repeated, with an error that says so, and has `readyz` say that no more is taken on. Others end by themselves.
+
+        Workers may answer what they have leased within `grace_s`. Returns what ends then; None if they have leased nothing.
+        """
         self.is_stopping = True
         if self._stopping is not None and not self._stopping.done():
             self._stopping.set_result(None)
+        return None if self._tasks is None else self._tasks.stop(grace_s)
+
+    async def aclose(self) -> None:
+        """Gives back what workers have leased."""
+        if self._tasks is not None:
+            await self._tasks.aclose()
 
     def _stop_future(self) -> asyncio.Future[None]:
         if self._stopping is None:
@@ -123,16 +133,6 @@ class ApiApp:
             if self.is_stopping:
                 self._stopping.set_result(None)
         return self._stopping
-
-    def _add(self, route: Route) -> None:
-        parts = tuple(route.reader.path.strip("/").split("/"))
-        same_length = self._routes.setdefault(len(parts), [])
-        for known, methods in same_length:
-            if known == parts:
-                methods[route.reader.method] = route
-                return
-        same_length.append((parts, {route.reader.method: route}))
-        same_length.sort(key=lambda one: [part.startswith("{") for part in one[0]])  # literal parts come first
 
     async def __call__(self, scope: AsgiScope, receive: AsgiReceive, send: AsgiSend) -> None:
         """Answers one request."""
@@ -173,9 +173,10 @@ class ApiApp:
                 return await self._shown_metrics(self._metrics, request)
         if (preflight := self._headers.preflight(request)) is not None:
             return preflight
-        if self._pages is not None and (page := await self._pages(request)) is not None:
-            fields.route = f"/{request.segments[0]}"
-            return page
+        for others in (self._pages, self._tasks):
+            if others is not None and (other := await others(request)) is not None:
+                fields.route = f"/{request.segments[0]}"
+                return other
         route, path = self._find(request)
         fields.route = f"/api/call/{route.operation.name}" if request.segments[:2] == ("api", "call") else route.operation.path
         caller = await self._expect_allowed(route.operation, request, fields)
@@ -249,12 +250,12 @@ class ApiApp:
             if called is None:
                 raise Refusal(404, "not_found", f"there is no operation {request.segments[2]} here", "use a server of the client's version")
             return called, {}
-        for parts, methods in self._routes.get(len(request.segments), ()):
-            if all(part.startswith("{") or part == given for part, given in zip(parts, request.segments, strict=True)):
-                if (route := methods.get("GET" if request.method == "HEAD" else request.method)) is None:
-                    names = ", ".join(sorted(methods))
-                    raise Refusal(405, "method_not_allowed", f"{request.method} is not allowed here", f"use {names}", ((b"allow", names.encode()),))
-                return route, {part[1:-1]: given for part, given in zip(parts, request.segments, strict=True) if part.startswith("{")}
+        if (found := self._routes.find(request.segments)) is not None:
+            methods, given = found
+            if (route := methods.get("GET" if request.method == "HEAD" else request.method)) is None:
+                names = ", ".join(sorted(methods))
+                raise Refusal(405, "method_not_allowed", f"{request.method} is not allowed here", f"use {names}", ((b"allow", names.encode()),))
+            return route, dict(zip(route.reader.in_path, given, strict=True))
         raise Refusal(404, "not_found", f"there is no {request.path} here", "GET /openapi.json lists the paths")
 
     async def _arguments(self, route: Route, request: ApiRequest, path: dict[str, str], caller: Caller) -> dict[str, Any]:

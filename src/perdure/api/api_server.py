@@ -104,11 +104,18 @@ class ApiServer:
             await self._server.main_loop()
         finally:
             await self._server.shutdown(sockets=[self._socket])
+            await self.app.aclose()
 
     def stop(self, grace_s: float = 0.0) -> None:
-        """Makes `run` return. Requests under way may end within `grace_s`."""
-        self.app.begin_stop()
+        """Makes `run` return. Requests under way, and tasks that workers have leased, may end within `grace_s`."""
+        leases = self.app.begin_stop(grace_s)
         self._server.config.timeout_graceful_shutdown = max(1, round(grace_s)) if grace_s else 1
-        self._server.should_exit = True
+        if grace_s and leases is not None:
+            leases.add_done_callback(lambda _: self._exit())  # until then, workers connect to answer
+        else:
+            self._exit()
         if not grace_s:
             self._server.force_exit = True
+
+    def _exit(self) -> None:
+        self._server.should_exit = True

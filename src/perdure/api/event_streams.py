@@ -1,11 +1,12 @@
 """Sends what a stream yields while it goes on: as server-sent events, or to Perdure's own client as frames of MessagePack.
 
-Nothing is read ahead of the reader: the next thing is read when the one before was handed to the connection. While nothing comes, a comment is sent every
-`HEARTBEAT_S`, so that neither side takes the connection for dead.
+No more than `AHEAD_BYTES_MAX` is read ahead of the reader, so a slow one costs no more memory than others. One that reads nothing at all loses its connection,
+and goes on behind the id of the last event that it has. While nothing comes, a comment is sent every `HEARTBEAT_S`, so that neither side takes the connection
+for dead.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import msgspec
@@ -20,6 +21,9 @@ from perdure.operations.operation_table import Operation
 HEARTBEAT_S = 15.0
 SERVER_SENT = "text/event-stream"
 
+AHEAD_BYTES_MAX = 32 * 1024
+"""After this much, the reader has to take some before more is read."""
+
 
 Over = asyncio.Task[PerdureError | None]
 """Ends when a request is over: None if its client has gone, else the error that it is given."""
@@ -30,41 +34,69 @@ async def send_stream(request: ApiRequest, send: AsgiSend, operation: Operation,
     frames = wire_codec.FRAMES in request.header("accept")
     headers = [(b"content-type", (wire_codec.FRAMES if frames else SERVER_SENT).encode()), (b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
-    encode = wire_codec.frame_of if frames else (lambda one: server_sent_event(operation, one))
+    ahead = _ReadAhead(found, wire_codec.frame_of if frames else lambda one: server_sent_event(operation, one), frames)
+    reading = asyncio.create_task(ahead.read())
     try:
-        async for part in _parts(found, over, wire_codec.HEARTBEAT if frames else b": wait\n\n", encode, frames):
+        async for part in _parts(ahead, reading, over, wire_codec.HEARTBEAT if frames else b": wait\n\n"):
             await send({"type": "http.response.body", "body": part, "more_body": True})
+        if not reading.done() and (error := over.result()) is not None:
+            await send({"type": "http.response.body", "body": _last_part(error, frames), "more_body": True})
     finally:
+        reading.cancel()
         over.cancel()
-        _ = await asyncio.gather(over, return_exceptions=True)
+        _ = await asyncio.gather(reading, over, return_exceptions=True)
         await found.aclose()
     await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def _parts(found: AsyncGenerator[Any, None], over: Over, heartbeat: bytes, encode: Any, frames: bool) -> AsyncGenerator[bytes, None]:
-    coming: asyncio.Future[Any] | None = None
-    try:
-        while not over.done():
-            coming = coming or asyncio.ensure_future(anext(found))
-            _ = await asyncio.wait((coming, over), timeout=HEARTBEAT_S, return_when=asyncio.FIRST_COMPLETED)
-            if not coming.done():
-                if not over.done():
-                    yield heartbeat
-                continue
-            try:
-                yield encode(coming.result())
-            except StopAsyncIteration:
-                return
-            except PerdureError as error:
-                yield _last_part(error, frames)
-                return
-            coming = None
-        if (over_by := over.result()) is not None:
-            yield _last_part(over_by, frames)
-    finally:
-        if coming is not None and not coming.done():
-            coming.cancel()
-            _ = await asyncio.gather(coming, return_exceptions=True)
+class _ReadAhead:
+    """What was read of a stream and is not sent yet, encoded."""
+
+    def __init__(self, found: AsyncGenerator[Any, None], encode: Callable[[Any], bytes], frames: bool) -> None:
+        self._found, self._encode, self._frames = found, encode, frames
+        self._parts: list[bytes] = []
+        self._size_bytes = 0
+        self._room = asyncio.Event()
+        self.arrived: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def read(self) -> None:
+        """Reads until the stream ends."""
+        try:
+            async for one in self._found:
+                self._add(self._encode(one))
+                if self._size_bytes >= AHEAD_BYTES_MAX:
+                    self._room.clear()
+                    _ = await self._room.wait()
+        except PerdureError as error:
+            self._add(_last_part(error, self._frames))
+
+    def _add(self, part: bytes) -> None:
+        self._parts.append(part)
+        self._size_bytes += len(part)
+        if not self.arrived.done():
+            self.arrived.set_result(None)
+
+    def take(self) -> bytes:
+        """Returns what there is, and makes room for more."""
+        part = b"".join(self._parts)
+        self._parts.clear()
+        self._size_bytes = 0
+        if self.arrived.done():
+            self.arrived = asyncio.get_running_loop().create_future()
+        self._room.set()
+        return part
+
+
+async def _parts(ahead: _ReadAhead, reading: "asyncio.Task[None]", over: Over, heartbeat: bytes) -> AsyncGenerator[bytes, None]:
+    while not over.done():
+        _ = await asyncio.wait((ahead.arrived, reading, over), timeout=HEARTBEAT_S, return_when=asyncio.FIRST_COMPLETED)
+        if part := ahead.take():
+            yield part
+        elif reading.done():
+            reading.result()  # a defect is reported by the server
+            return
+        elif not over.done():
+            yield heartbeat
 
 
 def _last_part(error: PerdureError, frames: bool) -> bytes:

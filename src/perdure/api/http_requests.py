@@ -5,8 +5,6 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, quote, unquote
 
-import msgspec
-
 from perdure.api.problems import Refusal
 from perdure.core.header_values import whole_number_of
 from perdure.core.limits import VALUE_BYTES_MAX
@@ -22,9 +20,6 @@ QUERY_FIELDS_MAX = 1_000
 
 BODY_S = 30.0
 """How long the body of a request may take to arrive."""
-
-JSON_DEPTH_MAX = 100
-"""The most objects and arrays in one another in a body."""
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
@@ -50,8 +45,8 @@ class ApiRequest:
         self.headers: dict[str, str] = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         raw = scope.get("raw_path") or scope["path"].encode()
         self.root = (scope.get("root_path") or root_path).rstrip("/")
-        root = quote(self.root).encode()
-        self.path = (raw.removeprefix(root) if raw == root or raw.startswith(root + b"/") else raw).decode("latin-1")
+        root = quote(self.root).encode() if self.root else b""
+        self.path = (raw.removeprefix(root) if root and (raw == root or raw.startswith(root + b"/")) else raw).decode("latin-1")
         self.segments = tuple(map(_decoded, self.path.strip("/").split("/")))
         self._body: bytes | None = None
 
@@ -73,6 +68,8 @@ class ApiRequest:
         Raises:
             Refusal: it is not UTF-8, or has too many fields.
         """
+        if not self.scope["query_string"]:
+            return {}
         try:
             return parse_qs(self.scope["query_string"].decode("latin-1"), keep_blank_values=True, errors="strict", max_num_fields=QUERY_FIELDS_MAX)
         except UnicodeDecodeError:
@@ -89,8 +86,11 @@ class ApiRequest:
         """Reads the whole body, once.
 
         Raises:
-            Refusal: it is too large, or does not arrive.
+            Refusal: it is compressed or too large, or does not arrive.
         """
+        if (encoding := self.header("content-encoding").strip().lower()) not in ("", "identity"):
+            message = f"the content encoding of the body is {encoding[:100]}"  # a small one could become a large one
+            raise Refusal(415, "encoded", message, "send it without a Content-Encoding", where="content-encoding")
         if self._body is None:
             self._body = await self._read_body()
         return self._body
@@ -122,6 +122,8 @@ class ApiRequest:
 
 
 def _decoded(segment: str) -> str:
+    if "%" not in segment:
+        return segment
     try:
         return unquote(segment, errors="strict")
     except UnicodeDecodeError:
@@ -130,36 +132,6 @@ def _decoded(segment: str) -> str:
 
 def _too_large() -> Refusal:
     return Refusal(413, "too_large", f"a body may take {BODY_BYTES_MAX:,} bytes at most", "keep it elsewhere, and send where it is")
-
-
-async def json_body(request: ApiRequest, whole: str = "") -> dict[str, Any]:
-    """Reads the body of a request, which is an object of JSON, or nothing. Of one that is the field `whole`, it may be anything.
-
-    Raises:
-        Refusal: it is something else, too large or too deep, or does not arrive.
-    """
-    raw = await request.body()
-    if not raw:
-        return {}
-    kind = request.header("content-type").partition(";")[0].strip().lower()
-    if kind != "application/json":
-        raise Refusal(415, "not_json", f"the content type of the body is {kind or 'missing'}", "send Content-Type: application/json", where="content-type")
-    try:
-        found = msgspec.json.decode(raw)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        raise Refusal(400, "bad_request", f"the body is not JSON: {error}", "send a JSON object in UTF-8", where="body") from None
-    if not whole and not isinstance(found, dict):
-        raise Refusal(400, "bad_request", f"the body is {type(found).__name__}, and not an object", "send a JSON object, such as {}", where="body")
-    if raw.count(b"[") + raw.count(b"{") > JSON_DEPTH_MAX and _is_deep(found, JSON_DEPTH_MAX):
-        message = f"the body has more than {JSON_DEPTH_MAX} objects and arrays in one another"
-        raise Refusal(400, "bad_request", message, "send a flatter form, or deep data as a text of JSON", where="body")
-    return {whole: found} if whole else found
-
-
-def _is_deep(value: Any, levels: int) -> bool:
-    """Is true if a value has more levels of objects and arrays than that."""
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return (levels == 0 and isinstance(value, dict | list)) or any(_is_deep(one, levels - 1) for one in inner if isinstance(one, dict | list))
 
 
 async def send_answer(send: AsgiSend, answer: ApiAnswer, method: str) -> None:

@@ -128,7 +128,11 @@ def _checked(kinds: tuple[type, ...], expected: str, schema: Schema) -> Form:
             raise BadValue(where, value, expected)
         return value
 
-    return Form(lambda value: value, read, schema)
+    return Form(_write_itself, read, schema)
+
+
+def _write_itself(value: Any) -> Any:
+    return value
 
 
 def _read_float(value: Any, where: str, tenant: str) -> float:
@@ -154,7 +158,7 @@ def _read_bytes(value: Any, where: str, tenant: str) -> bytes:
 def write_time(at_s: float) -> str | None:
     """Returns a time as ISO 8601 in UTC; None if no calendar has it."""
     try:
-        return datetime.fromtimestamp(at_s, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        return datetime.fromtimestamp(at_s, UTC).isoformat(timespec="microseconds")[:-6] + "Z"
     except (OverflowError, ValueError, OSError):
         return None
 
@@ -296,7 +300,7 @@ def _allows_none(kind: Any) -> bool:
 
 def _optional(form: Form) -> Form:
     return Form(
-        lambda value: None if value is None else form.write(value),
+        _write_itself if form.write is _write_itself else lambda value: None if value is None else form.write(value),
         lambda value, where, tenant: None if value is None else form.read(value, where, tenant),
         _or_null(form.schema),
     )
@@ -339,7 +343,7 @@ def _literal(choices: tuple[Any, ...]) -> Form:
             raise BadValue(where, value, f"one of {', '.join(map(str, choices))}")
         return value
 
-    return Form(lambda value: value, read, {"enum": list(choices)})
+    return Form(_write_itself, read, {"enum": list(choices)})
 
 
 def _sequence(origin: Any, item: Any, parts: tuple[Any, ...]) -> Form:
@@ -407,6 +411,8 @@ def _default_of(field: Any) -> Any:
 def struct_form(kind: type[msgspec.Struct]) -> Form:
     """Returns the form of a struct: an object."""
     fields: list[FieldForm] = []
+    writers: list[tuple[str, str, Callable[[Any], Any], bool]] = []
+    """The name of each field in Python and in JSON, what writes it, and whether JSON has the value itself."""
 
     def known() -> list[FieldForm]:
         if not fields:
@@ -414,15 +420,19 @@ def struct_form(kind: type[msgspec.Struct]) -> Form:
         return fields
 
     def write(value: Any) -> Any:
+        if not writers:
+            writers.extend((one.name, one.json_name, one.form.write, one.form.write is _write_itself) for one in known())
         written: dict[str, Any] = {}
-        for field in known():
-            its = getattr(value, field.name)
+        for name, json_name, its_write, is_itself in writers:
+            its = getattr(value, name)
             if its is msgspec.UNSET:
                 continue
-            if field.name == "key" and isinstance(its, Key):
+            if is_itself:
+                written[json_name] = its
+            elif name == "key" and isinstance(its, Key):
                 written |= _write_key(its)
             else:
-                written[field.json_name] = field.form.write(its)
+                written[json_name] = its_write(its)
         return written
 
     def read(value: Any, where: str, tenant: str) -> Any:

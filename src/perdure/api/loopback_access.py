@@ -7,6 +7,7 @@ from another origin, and those that a proxy has forwarded are refused.
 import hmac
 import json
 import os
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,7 +38,7 @@ class LoopbackAccess:
         """
         if any(request.header(name) for name in FORWARDED):
             raise Refusal(403, "forwarded", "this server is for one machine, and the request came through a proxy", "run perdure serve behind a proxy")
-        if not is_loopback(host_of(request.header("host"))):
+        if not _names_this_machine(request.header("host")):
             raise Refusal(403, "wrong_host", "this server answers only requests for a host name of this machine", "use http://127.0.0.1:PORT")
         origin = request.header("origin")
         if origin and authority_of(origin) != request.header("host"):
@@ -46,6 +47,11 @@ class LoopbackAccess:
         if scheme.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), self._token.encode()):
             raise Unauthenticated("the request has no token, or a wrong one. Send Authorization: Bearer TOKEN, with the token that perdure dev has printed")
         return self._caller
+
+
+@lru_cache(1000)
+def _names_this_machine(host: str) -> bool:
+    return is_loopback(host_of(host))
 
 
 class DevServer(NamedTuple):

@@ -15,9 +15,11 @@ from perdure.api.server_access import ServerAccess
 from perdure.api.sign_in import OidcSignIn, SignIn
 from perdure.core.errors import BadValue, StoreError
 from perdure.observe.observation import UNOBSERVED, ProcessObservation
+from perdure.runtime.task_broker import TaskBroker
 from perdure.service.access_keys import KeyVerifier
 from perdure.service.oidc import OidcSettings, OidcVerifier
 from perdure.service.rate_limits import RateLimiter
+from perdure.service.secrets.secret_resolver import secret_resolver_for
 from perdure.service.sessions import SessionVerifier
 from perdure.service.store_access import StoreAccess
 
@@ -78,6 +80,7 @@ class ServiceApi:
             root_path=checked_root_path(settings.root_path),
             observer=settings.observation.observer,
             metrics=settings.observation.exposition(access.store),
+            broker=TaskBroker(access.store, None, threaded=True, secrets=secret_resolver_for(access.store)),
         )
 
     def _issuer(self, settings: OidcSettings, client_secret: str) -> OidcSignIn:
@@ -97,6 +100,7 @@ class ServiceApi:
             await self._close()
 
     async def _close(self) -> None:
+        await self.app.aclose()
         try:
             await self._keys.flush()
         except StoreError as error:

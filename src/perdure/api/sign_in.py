@@ -19,7 +19,8 @@ from urllib.parse import parse_qs
 import msgspec
 
 from perdure.api import sign_in_page
-from perdure.api.http_requests import ApiAnswer, ApiRequest, json_body
+from perdure.api.http_requests import ApiAnswer, ApiRequest
+from perdure.api.json_bodies import json_body
 from perdure.api.json_forms import write_time
 from perdure.api.problems import Refusal, status_of
 from perdure.api.server_access import CSRF_HEADER, ServerAccess, cookie_of, expect_own_page

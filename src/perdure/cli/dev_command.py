@@ -167,6 +167,7 @@ def serve_here(settings: GlobalOptions, targets: tuple[str, ...], queues: tuple[
     from perdure.cli.targets import served_code
     from perdure.observe.observation import has_prometheus, observation_of
     from perdure.runtime.server import serve
+    from perdure.runtime.task_broker import TaskBroker
     from perdure.service.bulk_workflow import BULK_CODE
     from perdure.service.secrets.secret_resolver import secret_resolver_for
     from perdure.service.store_access import StoreAccess
@@ -179,7 +180,8 @@ def serve_here(settings: GlobalOptions, targets: tuple[str, ...], queues: tuple[
 
     def api(store: Store, engine: Engine | None) -> ApiServer:
         secret = os.environ.get("PERDURE_SIGNING_SECRET", "").encode() or token.encode()  # without a secret of its own, what it signs holds until it ends
-        shown: dict[str, Any] = {"observer": observation.observer, "metrics": observation.exposition(store)}
+        broker = TaskBroker(store, None, threaded=True, secrets=secret_resolver_for(store))
+        shown: dict[str, Any] = {"broker": broker, "observer": observation.observer, "metrics": observation.exposition(store)}
         return ApiServer(ApiApp(StoreAccess(store, engine), LoopbackAccess(token, settings.tenant), secret=secret, **shown), listening)
 
     def ready(engine: Engine | None) -> None:

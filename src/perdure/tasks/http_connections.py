@@ -364,7 +364,8 @@ class Connection(HttpToolsProtocol):
             return
         if not has_begun:
             self.transport.write(self._written(error))
-        self.transport.write_eof()
+        if self.transport.can_write_eof():  # TLS has no half of a connection
+            self.transport.write_eof()
         self._end_within(LINGER_S)
 
     def _written(self, error: HttpError) -> bytes:

@@ -1,0 +1,95 @@
+"""Reads the bodies of requests: an object of JSON in UTF-8, each of whose names is given once, or nothing."""
+
+import asyncio
+import json
+from typing import Any
+
+import msgspec
+
+from perdure.api.http_requests import ApiRequest
+from perdure.api.problems import Refusal
+
+JSON_DEPTH_MAX = 100
+"""The most objects and arrays in one another in a body."""
+
+THREAD_BYTES_MIN = 256 * 1024
+"""Larger bodies are read in a thread, so that other requests are answered meanwhile."""
+
+
+async def json_body(request: ApiRequest, whole: str = "") -> dict[str, Any]:
+    """Reads the body of a request. Of one that is the field `whole`, it may be anything.
+
+    Raises:
+        Refusal: it is something else, too large or too deep, or does not arrive.
+    """
+    raw = await request.body()
+    if not raw:
+        return {}
+    kind, _, parameters = request.header("content-type").partition(";")
+    kind = kind.strip().lower()
+    if kind != "application/json":
+        raise Refusal(415, "not_json", f"the content type of the body is {kind or 'missing'}", "send Content-Type: application/json", where="content-type")
+    if parameters and (charset := _charset(parameters)) not in ("", "utf-8", "utf8"):
+        raise Refusal(415, "not_json", f"the charset of the body is {charset}", "send JSON in UTF-8", where="content-type")
+    found = json_value(raw) if len(raw) < THREAD_BYTES_MIN else await asyncio.to_thread(json_value, raw)
+    if whole:
+        return {whole: found}
+    if not isinstance(found, dict):
+        raise Refusal(400, "bad_request", f"the body is {type(found).__name__}, and not an object", "send a JSON object, such as {}", where="body")
+    return found
+
+
+def json_value(raw: bytes) -> Any:
+    """Returns a value of JSON.
+
+    Raises:
+        Refusal: it is none, is too deep, or an object in it has a name twice.
+    """
+    try:
+        found = msgspec.json.decode(raw)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        raise Refusal(400, "bad_request", f"the body is not JSON: {error}", "send a JSON object in UTF-8", where="body") from None
+    if raw.count(b"[") + raw.count(b"{") > JSON_DEPTH_MAX and _is_deep(found, JSON_DEPTH_MAX):
+        message = f"the body has more than {JSON_DEPTH_MAX} objects and arrays in one another"
+        raise Refusal(400, "bad_request", message, "send a flatter form, or deep data as a text of JSON", where="body")
+    if isinstance(found, dict | list) and raw.count(b":") != _names_in(found):  # each name has a colon; so has text, and a name that was given before
+        _expect_names_once(raw)
+    return found
+
+
+def _is_deep(value: Any, levels: int) -> bool:
+    """Is true if a value has more levels of objects and arrays than that."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return (levels == 0 and isinstance(value, dict | list)) or any(_is_deep(one, levels - 1) for one in inner if isinstance(one, dict | list))
+
+
+def _names_in(value: dict[str, Any] | list[Any]) -> int:
+    count, inner = (len(value), value.values()) if isinstance(value, dict) else (0, value)
+    for one in inner:
+        if isinstance(one, dict | list):
+            count += _names_in(one)
+    return count
+
+
+def _expect_names_once(raw: bytes) -> None:
+    """Checks that no object has a name twice: of two readers, one takes the first value and the other the last."""
+
+    def check(pairs: list[tuple[str, Any]]) -> None:
+        names = set[str]()
+        for name, _ in pairs:
+            if name in names:
+                raise Refusal(400, "bad_request", f"an object of the body has the name {name[:100]!r} twice", "give each name once", where="body")
+            names.add(name)
+
+    try:
+        json.loads(raw, object_pairs_hook=check, parse_int=len, parse_float=len)
+    except RecursionError:
+        raise Refusal(400, "bad_request", "the body is too deep", "send a flatter form, or deep data as a text of JSON", where="body") from None
+
+
+def _charset(parameters: str) -> str:
+    for one in parameters.split(";"):
+        name, _, value = one.partition("=")
+        if name.strip().lower() == "charset":
+            return value.strip().strip('"').lower()[:100]
+    return ""

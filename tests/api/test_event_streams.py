@@ -1,0 +1,171 @@
+"""Claims about streams to many and to slow readers: each costs little, nothing is buffered without bound, and a reader goes on where it was."""
+
+import asyncio
+import re
+import resource
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx2
+import pytest
+
+from perdure import App, Context, Signal, workflow
+from perdure.api import event_streams
+from perdure.tasks import http_connections
+from tests.api.api_setup import api_on_a_port
+from tests.tasks.worker_setup import program
+
+go = Signal("go", int)
+
+
+@workflow
+async def talk(ctx: Context) -> int:
+    """Emits as many values as it is told to, each of a kilobyte."""
+    count = await ctx.listen(go)
+    for number in range(count):
+        ctx.emit({"number": number, "padding": "x" * 1000})
+    return count
+
+
+@asynccontextmanager
+async def served(directory: Path) -> AsyncIterator[tuple[App, str]]:
+    """An application, and the URL of its API."""
+    async with App([talk], db=f"sqlite:///{directory}/streams.db") as app, api_on_a_port(app.client._access.on_store("a test")) as url:
+        yield app, url
+
+
+def asked(path: str, after: int = 0) -> bytes:
+    """A request for a stream."""
+    return f"GET {path} HTTP/1.1\r\nHost: a\r\nAccept: text/event-stream\r\nLast-Event-ID: {after}\r\n\r\n".encode()
+
+
+@asynccontextmanager
+async def opened(url: str, path: str, after: int = 0) -> AsyncIterator[asyncio.StreamReader]:
+    """A stream whose answer has begun."""
+    reader, writer = await asyncio.open_connection(urlsplit(url).hostname, urlsplit(url).port, limit=2**16)
+    writer.write(asked(path, after))
+    try:
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+        yield reader
+    finally:
+        writer.close()
+
+
+def ids(received: bytes) -> list[int]:
+    """The ids of the events that have arrived whole."""
+    return [int(one) for one in re.findall(rb"id: (\d+)\ndata: [^\n]*\n\n", re.sub(rb"\r\n[0-9a-f]*\r?\n?", b"", received))]
+
+
+@pytest.mark.slow
+async def test_a_reader_that_stops_reading_loses_its_connection_and_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_connections, "KEEP_ALIVE_S", 0.3)
+    async with served(tmp_path) as (app, url):
+        handle = await app.start(talk)
+        path = f"/api/executions/talk/{handle.id}/stream"
+        received, rest = b"", b""
+        async with opened(url, path) as reader:
+            await handle.send("go", 9_000)  # 9 MB, more than the network buffers
+            assert await handle.result() == 9_000
+            await asyncio.sleep(1.0)
+            with suppress(ConnectionResetError):
+                while part := await asyncio.wait_for(reader.read(2**20), 10):
+                    received += part
+        before = ids(received)
+        assert 0 < len(before) < 9_000 and before == list(range(1, len(before) + 1))
+        async with opened(url, path, before[-1]) as reader:
+            while not rest.endswith(b"0\r\n\r\n") and (part := await asyncio.wait_for(reader.read(2**20), 10)):
+                rest += part
+        assert before + ids(rest) == list(range(1, 9_001))
+
+
+async def test_no_more_is_read_ahead_of_a_reader_than_the_limit() -> None:
+    taken = 0
+
+    async def numbers() -> AsyncIterator[int]:
+        nonlocal taken
+        for taken in range(1_000_000):
+            yield taken
+
+    ahead = event_streams._ReadAhead(numbers(), lambda one: b"x" * 1024, frames=False)  # type: ignore[arg-type]  # a generator, which it is
+    reading = asyncio.create_task(ahead.read())
+    for rounds in range(1, 4):
+        await asyncio.sleep(0.01)
+        assert taken < rounds * (event_streams.AHEAD_BYTES_MAX // 1024) and len(ahead.take()) <= event_streams.AHEAD_BYTES_MAX + 1024
+    reading.cancel()
+
+
+READERS = """
+import asyncio, resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+
+async def one(port, request, opened, done):
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(request)
+    await reader.readuntil(b"\\r\\n\\r\\n")
+    opened.append(1)
+    while (part := await reader.read(65536)) and b"data: " not in part:
+        pass
+    done.append(1)
+    writer.close()
+
+async def main(port, request, count):
+    opened, done = [], []
+    running = []
+    for number in range(count):
+        running.append(asyncio.create_task(one(port, request, opened, done)))
+        if number % 100 == 99:
+            await asyncio.sleep(0.05)
+    while len(opened) < count:
+        await asyncio.sleep(0.05)
+    print("open", flush=True)
+    await asyncio.gather(*running)
+    print("done", len(done), flush=True)
+
+asyncio.run(main(int(sys.argv[1]), sys.argv[2].encode().decode("unicode_escape").encode(), int(sys.argv[3])))
+"""
+
+STREAM_BYTES_MAX = 64 * 1024
+"""How much memory an idle stream may take, with its connection."""
+
+
+def resident_bytes() -> int:
+    """How much memory this process has."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+async def idle_streams(directory: Path, count: int) -> float:
+    """Opens so many streams of one execution, checks that others are served, and that each is told at last. Returns how much memory each took."""
+    async with served(directory) as (app, url), httpx2.AsyncClient(base_url=url) as other:
+        handle = await app.start(talk)
+        assert (await other.get("/healthz")).status_code == 200
+        before = resident_bytes()
+        request = asked(f"/api/executions/talk/{handle.id}/stream").decode().encode("unicode_escape").decode()
+        async with program("python3", "-c", READERS, str(urlsplit(url).port), request, str(count)) as readers:
+            async with asyncio.timeout(240):
+                while "open" not in readers.said:
+                    assert readers.process.returncode is None, readers.said
+                    await asyncio.sleep(0.1)
+            taken = resident_bytes() - before
+            assert (await other.get(f"/api/executions/talk/{handle.id}")).json()["status"] == "waiting"
+            await handle.send("go", 1)
+            async with asyncio.timeout(240):
+                while f"done {count}" not in readers.said:
+                    assert readers.process.returncode in (None, 0), readers.said
+                    await asyncio.sleep(0.1)
+    return taken / count
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads the memory of this process in /proc")
+async def test_hundreds_of_idle_streams_take_little_memory_and_all_are_told(tmp_path: Path) -> None:
+    assert await idle_streams(tmp_path, 200) < 2 * STREAM_BYTES_MAX  # what the process takes anyway counts here
+
+
+@pytest.mark.prove
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads the memory of this process in /proc")
+async def test_five_thousand_idle_streams_take_little_memory_and_all_are_told(tmp_path: Path) -> None:
+    if http_connections.connections_max() < 5_100:
+        pytest.skip("this process may not have 5,000 connections: ulimit -n 8192")
+    assert await idle_streams(tmp_path, 5_000) < STREAM_BYTES_MAX
