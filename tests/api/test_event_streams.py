@@ -3,6 +3,7 @@
 import asyncio
 import re
 import resource
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -44,7 +45,9 @@ def asked(path: str, after: int = 0) -> bytes:
 @asynccontextmanager
 async def opened(url: str, path: str, after: int = 0) -> AsyncIterator[asyncio.StreamReader]:
     """A stream whose answer has begun."""
-    reader, writer = await asyncio.open_connection(urlsplit(url).hostname, urlsplit(url).port, limit=2**16)
+    ours = socket.create_connection((urlsplit(url).hostname or "", urlsplit(url).port or 0))
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**16)  # so that the network buffers little
+    reader, writer = await asyncio.open_connection(sock=ours, limit=2**16)
     writer.write(asked(path, after))
     try:
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
@@ -60,15 +63,22 @@ def ids(received: bytes) -> list[int]:
 
 @pytest.mark.slow
 async def test_a_reader_that_stops_reading_loses_its_connection_and_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dropped, connection_lost = asyncio.Event(), http_connections.Connection.connection_lost
+
+    def lost(connection: http_connections.Connection, error: Exception | None) -> None:
+        connection_lost(connection, error)
+        dropped.set()
+
     monkeypatch.setattr(http_connections, "KEEP_ALIVE_S", 0.3)
+    monkeypatch.setattr(http_connections.Connection, "connection_lost", lost)
     async with served(tmp_path) as (app, url):
         handle = await app.start(talk)
         path = f"/api/executions/talk/{handle.id}/stream"
         received, rest = b"", b""
         async with opened(url, path) as reader:
-            await handle.send("go", 9_000)  # 9 MB, more than the network buffers
+            await handle.send("go", 9_000)  # 9 MB, more than the system buffers
             assert await handle.result() == 9_000
-            await asyncio.sleep(1.0)
+            await asyncio.wait_for(dropped.wait(), 60)
             with suppress(ConnectionResetError):
                 while part := await asyncio.wait_for(reader.read(2**20), 10):
                     received += part
@@ -119,6 +129,9 @@ async def main(port, request, count):
             await asyncio.sleep(0.05)
     while len(opened) < count:
         await asyncio.sleep(0.05)
+        for task in running:
+            if task.done():
+                task.result()
     print("open", flush=True)
     await asyncio.gather(*running)
     print("done", len(done), flush=True)

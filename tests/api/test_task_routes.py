@@ -19,7 +19,7 @@ class NoPaper(Exception):
     """What a worker may say."""
 
 
-@step(queue="images", retry=Retry(max=3, wait=0.01, fatal=(NoPaper,)))
+@step(queue="images")
 async def draw(what: str) -> str:
     """Performed by a worker elsewhere."""
     raise NotImplementedError
@@ -28,7 +28,7 @@ async def draw(what: str) -> str:
 @workflow
 async def drawing(ctx: Context, what: str) -> str:
     """One task."""
-    return await ctx.step(draw, what)
+    return await ctx.step(draw.with_(retry=Retry(max=3, wait=0.01, fatal=(NoPaper,))), what)
 
 
 WORKER = Caller("default", "key:w1", frozenset({"operator"}), queues=("images",))
@@ -109,7 +109,7 @@ async def test_queues_that_workers_ask_for_count_as_served(served: Served) -> No
 
 
 @pytest.mark.parametrize(("said", "attempts"), [("NoPaper", 1), ("Jam", 3)])
-async def test_errors_that_the_step_does_not_retry_are_known_by_their_names(served: Served, said: str, attempts: int) -> None:
+async def test_errors_that_a_call_does_not_retry_are_known_by_their_names(served: Served, said: str, attempts: int) -> None:
     handle = await served.app.start(drawing, "a cat")
     for _ in range(attempts):
         (task,) = await served.lease()
