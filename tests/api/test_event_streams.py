@@ -110,10 +110,11 @@ READERS = """
 import asyncio, resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
 
-async def one(port, request, opened, done):
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(request)
-    await reader.readuntil(b"\\r\\n\\r\\n")
+async def one(port, request, opened, done, gate):
+    async with gate:  # more than the system's queue of connections would be dropped
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(request)
+        await reader.readuntil(b"\\r\\n\\r\\n")
     opened.append(1)
     while (part := await reader.read(65536)) and b"data: " not in part:
         pass
@@ -121,12 +122,8 @@ async def one(port, request, opened, done):
     writer.close()
 
 async def main(port, request, count):
-    opened, done = [], []
-    running = []
-    for number in range(count):
-        running.append(asyncio.create_task(one(port, request, opened, done)))
-        if number % 100 == 99:
-            await asyncio.sleep(0.05)
+    opened, done, gate = [], [], asyncio.Semaphore(100)
+    running = [asyncio.create_task(one(port, request, opened, done, gate)) for _ in range(count)]
     while len(opened) < count:
         await asyncio.sleep(0.05)
         for task in running:
