@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import msgspec
+
 from perdure.code.declarations import checked_name
 from perdure.code.durations import whole_number
 from perdure.code.results import Vote
@@ -11,6 +13,7 @@ from perdure.core.errors import ErrorInfo, NotFound
 from perdure.core.paths import Key
 from perdure.service import approvals, step_completions
 from perdure.service.approvals import Approval, ApprovalLink
+from perdure.service.callers import LOCAL, Caller
 from perdure.service.store_access import StoreAccess
 from perdure.service.wire_types import NOTHING, EncodedValue, Nested
 
@@ -41,7 +44,7 @@ async def read(access: StoreAccess, key: Key) -> Approval:
     return found
 
 
-async def vote(access: StoreAccess, key: Key, vote: Vote, wait: bool = True) -> None:
+async def vote(access: StoreAccess, key: Key, vote: Vote, wait: bool = True, caller: Caller = LOCAL) -> None:
     """Decides on an approval. Of two concurrent decisions one is accepted. An engine accepts it; without `wait`, it is stored until one does.
 
     Raises:
@@ -49,9 +52,20 @@ async def vote(access: StoreAccess, key: Key, vote: Vote, wait: bool = True) -> 
         HasEnded: it was decided before.
         DecisionRefused: `by` may not decide, or has decided already.
         BadValue: the value does not fit the form.
+        Forbidden: the caller is a person, and gives the decision of another one without being an admin.
     """
     _ = checked_name(vote.by, "by")
-    await approvals.vote(access, key, vote, wait)
+    await approvals.vote(access, key, vote_of(caller, vote), wait)
+
+
+def vote_of(caller: Caller, vote: Vote) -> Vote:
+    """Returns a vote as the caller may give it: a person who has signed in is in their own groups alone, but for an admin.
+
+    Raises:
+        Forbidden: it is the vote of another person.
+    """
+    groups = caller.groups if caller.is_person and not caller.may("admin") else vote.groups
+    return msgspec.structs.replace(vote, by=caller.decides_as(vote.by), groups=groups)
 
 
 async def sign_link(access: StoreAccess, key: Key, by: str, approve: bool, lifetime_s: float, secret: bytes) -> str:

@@ -9,9 +9,10 @@ import msgspec
 
 from perdure.code.results import Vote
 from perdure.core import values
-from perdure.core.errors import DecisionRefused, ErrorInfo, Forbidden
+from perdure.core.errors import DecisionRefused, ErrorInfo
 from perdure.core.operations import APPROVAL_WORKFLOW
 from perdure.core.paths import Key
+from perdure.operations.on_approvals import vote_of
 from perdure.service import approvals, execution_operations, execution_records, external_runs, manual_runs
 from perdure.service.callers import LOCAL, Caller
 from perdure.service.execution_records import RuntimeState
@@ -66,7 +67,9 @@ async def approve(
     value: EncodedValue = NOTHING,
     wait: bool = True,
 ) -> None:
-    """Decides on an approval that an execution waits for, named by its resume token. The decision is the caller's; an admin may give that of another person.
+    """Decides on an approval that an execution waits for, named by its resume token.
+
+    The decision is the caller's, or that of the person for whom a program or an admin gives it.
 
     An engine accepts it; without `wait`, it is stored until one does.
 
@@ -75,13 +78,13 @@ async def approve(
         DecisionRefused: the token is not that of an approval that waits, or the caller may not decide, or has decided already.
         HasEnded: it was decided in the meantime.
         BadValue: the value does not fit the form.
-        Forbidden: the caller gives the decision of another person, and is no admin.
+        Forbidden: the caller is a person, and gives the decision of another one without being an admin.
     """
     execution = await access.folds.of(key).refresh()
     found = approval_of_token(execution, secret, resume_token) if secret else None
     if found is None:
         raise DecisionRefused(key, "the resume token is not that of an approval that the execution waits for. Read the execution again")
-    vote = _vote(caller, by, Vote("", approve, comment, values.decode(value, Any, "what was filled in")))
+    vote = _vote(caller, Vote(by, approve, comment, values.decode(value, Any, "what was filled in")))
     await approvals.vote(access, key._replace(workflow=APPROVAL_WORKFLOW, id=found.id), vote, wait)
 
 
@@ -96,7 +99,7 @@ async def decide(
     value: EncodedValue = NOTHING,
     wait: bool = True,
 ) -> DecidedApproval:
-    """Decides on an approval. The decision is the caller's; an admin may give that of another person.
+    """Decides on an approval. The decision is the caller's, or that of the person for whom a program or an admin gives it.
 
     An engine accepts it; without `wait`, it is stored until one does.
 
@@ -105,17 +108,15 @@ async def decide(
         HasEnded: it was decided before.
         DecisionRefused: the caller may not decide, or has decided already.
         BadValue: the value does not fit the form.
-        Forbidden: the caller gives the decision of another person, and is no admin.
+        Forbidden: the caller is a person, and gives the decision of another one without being an admin.
     """
-    chosen = Vote("", decision in ("approve", "approved"), comments, values.decode(value, Any, "what was filled in"))
-    await approvals.vote(access, key, _vote(caller, decided_by, chosen), wait)
+    vote = Vote(decided_by, decision in ("approve", "approved"), comments, values.decode(value, Any, "what was filled in"))
+    await approvals.vote(access, key, _vote(caller, vote), wait)
     return DecidedApproval(key.id)
 
 
-def _vote(caller: Caller, by: str, vote: Vote) -> Vote:
-    if by not in ("", caller.subject) and not caller.may("admin"):
-        raise Forbidden(caller.subject, "a decision of another person", "admin")
-    return msgspec.structs.replace(vote, by=by or caller.subject, groups=caller.groups, means="api")
+def _vote(caller: Caller, vote: Vote) -> Vote:
+    return msgspec.structs.replace(vote_of(caller, msgspec.structs.replace(vote, groups=caller.groups)), means="api")
 
 
 async def complete(

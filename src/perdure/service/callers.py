@@ -14,6 +14,9 @@ admin has all roles, and manages keys, secrets, people, queues and upkeep.
 
 ROLES: tuple[Role, ...] = get_args(Role)
 
+SIGNED_IN, PROGRAM = "oidc:", "key:"
+"""How the subjects begin of somebody who has signed in, before the name that their issuer gives them, and of a program, before the id of its key."""
+
 
 class Caller(msgspec.Struct, frozen=True):
     """A caller: a tenant, who it is there (`subject`, such as ``key:AbC123xy`` or ``oidc:ada@example.com``), and the roles and groups that they have.
@@ -40,6 +43,24 @@ class Caller(msgspec.Struct, frozen=True):
         """
         if not self.may(role):
             raise Forbidden(self.subject, operation, role)
+
+    @property
+    def is_person(self) -> bool:
+        """Is true of somebody who has signed in: not of a program with a key, nor of the developer at this machine."""
+        return not self.subject.startswith(PROGRAM) and self.subject != LOCAL.subject
+
+    def decides_as(self, by: str) -> str:
+        """Returns the name in which the caller decides, their own if `by` is empty.
+
+        A key is that of a program, which says for which person it decides. Somebody who has signed in decides as themselves, but for an admin.
+
+        Raises:
+            Forbidden: it is the name of another person.
+        """
+        own = self.subject.removeprefix(SIGNED_IN)
+        if by not in ("", own, self.subject) and self.is_person and not self.may("admin"):
+            raise Forbidden(self.subject, f"the decision of {by}", "admin")
+        return by or own
 
     def expect_unexpired(self, now_s: float) -> None:
         """Checks, during a long request, that the caller still is who they have proved to be.

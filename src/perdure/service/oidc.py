@@ -12,7 +12,7 @@ import msgspec
 
 from perdure.code.call_options import DEFAULT_TENANT
 from perdure.core.errors import BadValue, Forbidden, Unauthenticated
-from perdure.service.callers import Caller, Role, checked_roles
+from perdure.service.callers import SIGNED_IN, Caller, Role, checked_roles
 from perdure.service.issuer_keys import ALGORITHMS, IssuerKeys, is_safe_url
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ class OidcVerifier:
         name = named if isinstance(named, str) and named and is_proved else claims["sub"]
         if not isinstance(name, str) or not name or len(name) > 500 or not name.isprintable():
             raise _refused("names nobody: its subject is not a printable text of 1 to 500 characters", "Check the claims that the issuer is set to send")
-        return f"oidc:{name}"
+        return f"{SIGNED_IN}{name}"
 
     def _groups(self, claims: Mapping[str, Any]) -> tuple[str, ...]:
         found = _claim(claims, self.settings.groups_claim)
